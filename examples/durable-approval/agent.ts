@@ -1,0 +1,28 @@
+/** An agent that books a train, and asks before it does. Whatever touches the world is a step. */
+import { setTimeout as sleep } from "node:timers/promises";
+import { defineAgent } from "cadenza";
+import * as z from "zod";
+
+const decisionSchema = z.object({ approved: z.boolean() });
+
+export const booking = defineAgent("booking", { durable: true, version: "1" }, async function* (input, context) {
+  const wish = input.flatMap(({ parts }) => parts.map(({ content }) => content)).join(" ");
+
+  const train = await context.step("search", async () => {
+    console.log("  (searching for a train)");
+    await sleep(300);
+    return { name: "Night Riviera", price: 89 };
+  });
+  yield `${wish}: the ${train.name} has a place for ${train.price} €.\n`;
+
+  const { approved } = await context.ask("Book it?", { schema: decisionSchema });
+  if (!approved) return "Not booked.\n";
+
+  // The key is the same on every attempt: the other side can tell a second attempt from a second booking.
+  const ticket = await context.step("book", async ({ key, attempt }) => {
+    console.log(`  (booking, attempt ${attempt})`);
+    await sleep(1_500);
+    return `${context.run_id.slice(0, 8)}-${key}`;
+  });
+  return `Booked: ticket ${ticket}.\n`;
+});

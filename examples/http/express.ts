@@ -1,0 +1,22 @@
+/** On Express 5, below a path, and with `req.user` as the tenant. `npx tsx examples/http/express.ts` */
+import { AgentRuntime } from "cadenza";
+import { createNodeListener } from "cadenza/http";
+import express from "express";
+
+const runtime = new AgentRuntime();
+runtime.register("echo", async function* (input) {
+  yield* input;
+});
+
+const app = express();
+app.use((request, _response, next) => {
+  Object.assign(request, { user: { team: "blue" } }); // what your login does
+  next();
+});
+app.use(
+  "/acp",
+  createNodeListener(runtime, {
+    authorize: ({ request }) => ({ tenant: (request as { user: { team: string } }).user.team }),
+  }),
+);
+app.listen(Number(process.env["PORT"] ?? 8000));

@@ -1,0 +1,22 @@
+/** On Fastify 5. The plugin leaves bodies alone, so that all clients are understood. `npx tsx examples/http/fastify.ts` */
+import { AgentRuntime } from "cadenza";
+import { createNodeListener } from "cadenza/http";
+import fastify from "fastify";
+
+const runtime = new AgentRuntime();
+runtime.register("echo", async function* (input) {
+  yield* input;
+});
+
+const app = fastify();
+app.register((acp, _options, done) => {
+  const listener = createNodeListener(runtime, { basePath: "/acp" });
+  acp.removeAllContentTypeParsers();
+  acp.addContentTypeParser("*", (_request, _body, done) => done(null));
+  acp.all("/acp/*", (request, reply) => {
+    reply.hijack();
+    listener(request.raw, reply.raw);
+  });
+  done();
+});
+await app.listen({ port: Number(process.env["PORT"] ?? 8000) });

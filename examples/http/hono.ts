@@ -1,0 +1,15 @@
+/** On Hono 4, here under Node; the same lines run on Bun, Deno and Workers. `npx tsx examples/http/hono.ts` */
+import { serve } from "@hono/node-server";
+import { AgentRuntime } from "cadenza";
+import { createHandler } from "cadenza/http";
+import { Hono } from "hono";
+
+const runtime = new AgentRuntime();
+runtime.register("echo", async function* (input) {
+  yield* input;
+});
+
+const handler = createHandler(runtime, { basePath: "/acp" });
+const app = new Hono();
+app.all("/acp/*", (context) => handler(context.req.raw));
+serve({ fetch: app.fetch, port: Number(process.env["PORT"] ?? 8000) });

@@ -1,0 +1,18 @@
+/** On Koa 3. `npx tsx examples/http/koa.ts` */
+import { AgentRuntime } from "cadenza";
+import { createNodeListener } from "cadenza/http";
+import Koa from "koa";
+
+const runtime = new AgentRuntime();
+runtime.register("echo", async function* (input) {
+  yield* input;
+});
+
+const listener = createNodeListener(runtime, { basePath: "/acp" });
+const app = new Koa();
+app.use(async (context, next) => {
+  if (!context.path.startsWith("/acp/")) return void (await next());
+  context.respond = false;
+  listener(context.req, context.res);
+});
+app.listen(Number(process.env["PORT"] ?? 8000));

@@ -1,0 +1,11 @@
+/** On `node:http`. `npx tsx examples/http/node-http.ts` */
+import { createServer } from "node:http";
+import { AgentRuntime } from "cadenza";
+import { createNodeListener } from "cadenza/http";
+
+const runtime = new AgentRuntime();
+runtime.register("echo", async function* (input) {
+  yield* input;
+});
+
+createServer(createNodeListener(runtime)).listen(Number(process.env["PORT"] ?? 8000));

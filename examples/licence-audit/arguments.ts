@@ -1,0 +1,31 @@
+import { parseArgs } from "node:util";
+
+export const USAGE = `Usage: npm run demo -- [path of a package-lock.json] [--yes | --no]
+
+Audits the licences in a package-lock.json, by default this project's own.
+It asks about each licence that is not on the list in allow-list.ts.
+
+  --yes   allow whatever it asks about
+  --no    refuse whatever it asks about`;
+
+/** What the command line asks for. */
+export interface Arguments {
+  /** The lock file; undefined for the project's own. */
+  readonly path: string | undefined;
+  readonly help: boolean;
+  /** The answer to every question; undefined to ask. */
+  readonly answer: boolean | undefined;
+}
+
+/** Reads the command line. Throws for what it does not know. */
+export function readArguments(args: readonly string[]): Arguments {
+  const { values, positionals } = parseArgs({
+    args: [...args],
+    allowPositionals: true,
+    options: { yes: { type: "boolean" }, no: { type: "boolean" }, help: { type: "boolean", short: "h" } },
+  });
+  const { yes = false, no = false, help = false } = values;
+  if (positionals.length > 1) throw new Error(`One path is enough: ${positionals.join(", ")}\n\n${USAGE}`);
+  if (yes && no) throw new Error(`Either --yes or --no.\n\n${USAGE}`);
+  return { path: positionals[0], help, answer: yes || no ? yes : undefined };
+}

@@ -1,0 +1,36 @@
+import type { LanguageModel } from "ai";
+import { MockLanguageModelV3, simulateReadableStream } from "ai/test";
+
+type Prompt = Parameters<MockLanguageModelV3["doStream"]>[0]["prompt"];
+
+/**
+ * A model that answers without a network, so that the examples run anywhere. With a real one the rest of an example stays as
+ * it is: `import { openai } from "@ai-sdk/openai"` and `openai("gpt-5")` in place of `pretendModel(…)`.
+ */
+export function pretendModel(answer: (prompt: Prompt) => string): LanguageModel {
+  return new MockLanguageModelV3({
+    doStream: async ({ prompt }) => {
+      const words = answer(prompt).split(/(?<= )/);
+      const text = words.map((delta) => ({ type: "text-delta" as const, id: "1", delta }));
+      return {
+        stream: simulateReadableStream({
+          chunkDelayInMs: 5,
+          chunks: [
+            { type: "stream-start", warnings: [] },
+            { type: "text-start", id: "1" },
+            ...text,
+            { type: "text-end", id: "1" },
+            {
+              type: "finish",
+              finishReason: { unified: "stop", raw: undefined },
+              usage: {
+                inputTokens: { total: prompt.length * 10, noCache: prompt.length * 10, cacheRead: 0, cacheWrite: 0 },
+                outputTokens: { total: words.length, text: words.length, reasoning: 0 },
+              },
+            },
+          ],
+        }),
+      };
+    },
+  });
+}

@@ -1,0 +1,217 @@
+import { posix } from "node:path";
+import ts from "typescript";
+
+/** What the files of one place under `src/` may import, besides files of the same place. */
+interface Rule {
+  /** The folder, or the beginning of the path of a group of files. The first rule that fits a file counts. */
+  readonly place: string;
+  /** Places (`core`, or `core/errors` for one file) whose values and types may be imported. */
+  readonly imports: readonly string[];
+  /** Places of which only types may be imported. */
+  readonly types?: readonly string[];
+  readonly packages?: readonly string[];
+  readonly node?: true;
+}
+
+/** The house, from the ground up. Entries are the files that lie in `src/` itself. */
+const RULES: readonly Rule[] = [
+  { place: "protocol/", imports: [], packages: ["zod"] },
+  { place: "core/", imports: ["protocol/"] },
+  { place: "stores/sqlite", imports: ["stores/", "core/", "protocol/"], node: true },
+  { place: "stores/", imports: ["core/", "protocol/"] },
+  { place: "runtime/", imports: ["core/", "protocol/", "stores/memory"], packages: ["eventemitter3", "nanoid"] },
+  { place: "http/", imports: ["core/error", "protocol/"], types: ["core/", "runtime/"], packages: ["zod"] },
+  { place: "testing/", imports: ["http/", "runtime/", "stores/", "core/", "protocol/"], node: true },
+  { place: "index.ts", imports: ["runtime/", "stores/memory", "core/", "protocol/"] },
+  { place: "http.ts", imports: ["http/", "core/", "protocol/"] },
+  { place: "testing.ts", imports: ["testing/"], node: true },
+  { place: "sqlite.ts", imports: ["stores/sqlite"], node: true },
+];
+
+/** The one file that may ask the machine for the time, a timer or chance. */
+const SYSTEM = "runtime/system.ts";
+
+const CLOCK_AND_CHANCE = new Set([
+  "Date",
+  "performance",
+  "crypto",
+  "setTimeout",
+  "setInterval",
+  "setImmediate",
+  "clearTimeout",
+  "clearInterval",
+  "clearImmediate",
+]);
+const FORBIDDEN_EVERYWHERE = new Set(["process", "console", "global", "require", "eval"]);
+/** Members of harmless globals that read the clock or roll the dice. */
+const IMPURE_MEMBERS = new Set(["Math.random", "AbortSignal.timeout"]);
+const PURE_DATE_MEMBERS = new Set(["parse", "UTC"]);
+
+interface Import {
+  readonly specifier: string;
+  readonly typeOnly: boolean;
+}
+
+/**
+ * Checks a set of source files against the house rules and gives one sentence for each violation.
+ *
+ * @param files path relative to `src/`, with forward slashes → text
+ */
+export function checkArchitecture(files: ReadonlyMap<string, string>): string[] {
+  const violations: string[] = [];
+  const edges = new Map<string, string[]>();
+  for (const [path, text] of files) {
+    const source = ts.createSourceFile(path, text, ts.ScriptTarget.Latest, true);
+    const targets: string[] = [];
+    for (const found of importsOf(source)) {
+      const target = resolve(path, found.specifier);
+      if (target !== undefined && files.has(target)) targets.push(target);
+      const reason = refusal(path, found, files);
+      if (reason !== undefined) violations.push(`${path}: ${reason}`);
+    }
+    edges.set(path, targets);
+    violations.push(...globalsOf(path, source).map((reason) => `${path}: ${reason}`));
+    if (!path.includes("/") && !source.statements.every(isReExport)) {
+      violations.push(`${path}: an entry contains re-exports only`);
+    }
+  }
+  for (const cycle of cyclesOf(edges)) violations.push(`import cycle: ${cycle.join(" → ")}`);
+  return violations;
+}
+
+/** Every import of a file: static, type-only, dynamic, `import("x").T`, `import x = require()` and `export … from`. */
+function importsOf(source: ts.SourceFile): Import[] {
+  const imports: Import[] = [];
+  const add = (specifier: ts.Node | undefined, typeOnly: boolean): void => {
+    const known = specifier !== undefined && ts.isStringLiteralLike(specifier);
+    imports.push({ specifier: known ? specifier.text : "(computed)", typeOnly });
+  };
+  const visit = (node: ts.Node): void => {
+    if (ts.isImportDeclaration(node)) {
+      add(node.moduleSpecifier, node.importClause?.phaseModifier === ts.SyntaxKind.TypeKeyword);
+    } else if (ts.isExportDeclaration(node) && node.moduleSpecifier !== undefined) {
+      add(node.moduleSpecifier, node.isTypeOnly);
+    } else if (ts.isExternalModuleReference(node)) {
+      add(node.expression, false);
+    } else if (ts.isCallExpression(node) && node.expression.kind === ts.SyntaxKind.ImportKeyword) {
+      add(node.arguments[0], false);
+    } else if (ts.isImportTypeNode(node)) {
+      add(ts.isLiteralTypeNode(node.argument) ? node.argument.literal : undefined, true);
+    }
+    ts.forEachChild(node, visit);
+  };
+  visit(source);
+  return imports;
+}
+
+/** Why a file may not import this, or undefined where it may. */
+function refusal(
+  path: string,
+  { specifier, typeOnly }: Import,
+  files: ReadonlyMap<string, string>,
+): string | undefined {
+  const rule = ruleOf(path);
+  if (rule === undefined) return `imports ${specifier}, but no rule covers this file`;
+  const target = resolve(path, specifier);
+  if (target === undefined) {
+    if (specifier.startsWith("node:")) return rule.node ? undefined : `imports ${specifier}: no Node modules here`;
+    return rule.packages?.includes(specifier) ? undefined : `imports ${specifier}: not a package of ${rule.place}`;
+  }
+  if (!files.has(target)) return `imports ${specifier}: there is no such file`;
+  if (ruleOf(target)?.node && !rule.node) return `imports ${specifier}: that file needs Node modules`;
+  const within = (places: readonly string[] | undefined): boolean =>
+    places?.some((place) => target.startsWith(place)) ?? false;
+  if (within([rule.place]) || within(rule.imports)) return undefined;
+  if (!within(rule.types)) return `imports ${specifier}: ${rule.place} may not import ${target}`;
+  return typeOnly ? undefined : `imports ${specifier}: only its types (import type)`;
+}
+
+function ruleOf(path: string): Rule | undefined {
+  return RULES.find(({ place }) => path.startsWith(place));
+}
+
+/** The path under `src/` that a relative import means; undefined for a package. */
+function resolve(from: string, specifier: string): string | undefined {
+  return specifier.startsWith(".") ? posix.join(posix.dirname(from), specifier) : undefined;
+}
+
+/** Uses of the clock, chance, the process and the console. Types and property names are not uses. */
+function globalsOf(path: string, source: ts.SourceFile): string[] {
+  const reasons: string[] = [];
+  const forbidden = (name: string): boolean =>
+    FORBIDDEN_EVERYWHERE.has(name) || (CLOCK_AND_CHANCE.has(name) && path !== SYSTEM);
+  const visit = (node: ts.Node): void => {
+    if (ts.isInterfaceDeclaration(node)) return;
+    if (ts.isTypeNode(node) && !ts.isExpressionWithTypeArguments(node)) return;
+    if (ts.isIdentifier(node) && !isName(node)) {
+      // `Math` taken apart or with a computed member may be `Math.random`.
+      const impure = `${node.text}.${memberOf(node) ?? (node.text === "Math" ? "random" : "")}`;
+      if (node.text === "globalThis") {
+        // Passed along or taken apart, it can no longer be followed.
+        const member = memberOf(node);
+        if (member === undefined || forbidden(member)) reasons.push(`uses globalThis.${member ?? "(anything)"}`);
+      } else if (forbidden(node.text) && !(node.text === "Date" && isPureDate(node))) {
+        reasons.push(`uses ${node.text}`);
+      } else if (IMPURE_MEMBERS.has(impure) && path !== SYSTEM) {
+        reasons.push(`uses ${impure}`);
+      }
+    }
+    ts.forEachChild(node, visit);
+  };
+  visit(source);
+  return reasons;
+}
+
+/** Whether an identifier only names a property, an import or an export, and so refers to no global. */
+function isName(node: ts.Identifier): boolean {
+  const { parent } = node;
+  if (ts.isPropertyAccessExpression(parent)) return parent.name === node;
+  if (ts.isBindingElement(parent)) return parent.propertyName === node;
+  if (ts.isImportSpecifier(parent) || ts.isExportSpecifier(parent) || ts.isJsxAttribute(parent)) return true;
+  const isMember =
+    ts.isPropertyAssignment(parent) ||
+    ts.isMethodDeclaration(parent) ||
+    ts.isMethodSignature(parent) ||
+    ts.isPropertyDeclaration(parent) ||
+    ts.isPropertySignature(parent) ||
+    ts.isAccessor(parent);
+  return isMember && parent.name === node;
+}
+
+/** `b` in `a.b` and in `a["b"]`, for the identifier `a`. */
+function memberOf(node: ts.Identifier): string | undefined {
+  const { parent } = node;
+  if (ts.isPropertyAccessExpression(parent) && parent.expression === node) return parent.name.text;
+  if (!ts.isElementAccessExpression(parent) || parent.expression !== node) return undefined;
+  return ts.isStringLiteralLike(parent.argumentExpression) ? parent.argumentExpression.text : undefined;
+}
+
+/** `new Date(x)`, `Date.parse`, `Date.UTC` and `x instanceof Date` give the same answer at any time. */
+function isPureDate(node: ts.Identifier): boolean {
+  const { parent } = node;
+  if (ts.isNewExpression(parent)) return (parent.arguments?.length ?? 0) > 0;
+  if (ts.isBinaryExpression(parent)) return parent.operatorToken.kind === ts.SyntaxKind.InstanceOfKeyword;
+  return PURE_DATE_MEMBERS.has(memberOf(node) ?? "");
+}
+
+function isReExport(statement: ts.Statement): boolean {
+  return ts.isExportDeclaration(statement) && statement.moduleSpecifier !== undefined;
+}
+
+/** One cycle for each import that closes one, found by walking depth first. */
+function cyclesOf(edges: ReadonlyMap<string, readonly string[]>): string[][] {
+  const cycles: string[][] = [];
+  const done = new Set<string>();
+  const trail: string[] = [];
+  const walk = (path: string): void => {
+    const start = trail.indexOf(path);
+    if (start >= 0) cycles.push([...trail.slice(start), path]);
+    if (start >= 0 || done.has(path)) return;
+    trail.push(path);
+    for (const target of edges.get(path) ?? []) walk(target);
+    trail.pop();
+    done.add(path);
+  };
+  for (const path of edges.keys()) walk(path);
+  return cycles;
+}

@@ -1,0 +1,32 @@
+/**
+ * Four processes run random agent programs on one file, and a random one of them is killed every second.
+ * `npm run test:processes -- --runs 20000 --seconds 600 --seed mine`
+ */
+import { parseArgs } from "node:util";
+import { manyProcesses } from "../test/crash/processes.ts";
+
+const { values } = parseArgs({
+  options: {
+    runs: { type: "string", default: "20000" },
+    processes: { type: "string", default: "4" },
+    seconds: { type: "string", default: "900" },
+    seed: { type: "string", default: `${Date.now()}` },
+  },
+});
+console.log(`seed ${values.seed}`);
+const started = Date.now();
+const { wrong, said, ...figures } = await manyProcesses({
+  seed: values.seed,
+  processes: Number(values.processes),
+  runs: Number(values.runs),
+  killEveryMs: 1_000,
+  atMostMs: 1_000 * Number(values.seconds),
+  onProgress: (progress) => {
+    if (progress.kills % 20 === 0)
+      console.log(`${Math.round((Date.now() - started) / 1000)} s: ${JSON.stringify(progress)}`);
+  },
+});
+for (const line of said.slice(0, 20)) console.log(line);
+for (const line of wrong.slice(0, 50)) console.error(line);
+console.log(JSON.stringify({ ...figures, wrong: wrong.length }));
+process.exitCode = wrong.length === 0 ? 0 : 1;

@@ -1,0 +1,100 @@
+import type { ChildProcess } from "node:child_process";
+import { fork } from "node:child_process";
+import { availableParallelism } from "node:os";
+import { fileURLToPath } from "node:url";
+import { crashedOtherwise, crashPoints } from "../test/durable/crash-points.ts";
+import { play } from "../test/durable/play.ts";
+import { scenarios } from "../test/durable/scenarios.ts";
+import { sleepAndWake } from "../test/durable/sleepers.ts";
+import type { Findings } from "../test/durable/trials.ts";
+import { noFindings, sumOf, tryAll } from "../test/durable/trials.ts";
+
+/*
+ * Durable runs, at length: crashes at every call of the store, and two of them one after the other; 100,000 programs made by chance,
+ * each with every kind of trouble; 100,000 runs that wait, asleep. `npm run test:durable -- 7 1000` tries 1,000 programs from seed 7 on.
+ */
+const DEFAULT_COUNT = 100_000;
+const SLEEPERS = 100_000;
+/** How many programs a process tries before it says how far it has come. */
+const CHUNK = 250;
+
+const [first, second] = process.argv.slice(2).map(Number);
+
+if (process.send === undefined) {
+  const wrong = [
+    await crashEverywhere(),
+    await sleepALot(),
+    await tryPrograms(first ?? Math.floor(Math.random() * 2 ** 31), second ?? DEFAULT_COUNT),
+  ];
+  process.exitCode = wrong.includes(true) ? 1 : 0;
+} else {
+  await tryChunks(first ?? 0, second ?? 0, (findings) => process.send?.(findings));
+  process.disconnect();
+}
+
+/** Whether anything went wrong. */
+async function crashEverywhere(): Promise<boolean> {
+  const wrong: string[] = [];
+  let plays = 0;
+  for (const late of [false, true]) {
+    for (const scenario of scenarios) {
+      const uncrashed = await play(scenario, { late });
+      const points = crashPoints(uncrashed.world.processes[0]?.storeCalls ?? []);
+      for (const [index, point] of points.entries()) {
+        const next = points[(index * 7 + 3) % points.length] ?? point;
+        wrong.push(...(await crashedOtherwise(scenario, [point], uncrashed, late)));
+        wrong.push(...(await crashedOtherwise(scenario, [point, next], uncrashed, late)));
+        plays += 2;
+      }
+    }
+  }
+  console.log(`${scenarios.length} scenarios, ${plays} crashed plays: ${wrong.length} wrong.`);
+  for (const what of wrong.slice(0, 10)) console.log(what);
+  return wrong.length > 0;
+}
+
+async function sleepALot(): Promise<boolean> {
+  const { heapBefore, heapAsleep, awake, completed } = await sleepAndWake(SLEEPERS);
+  const mib = (bytes: number): string => `${(bytes / 2 ** 20).toFixed(1)} MiB`;
+  console.log(
+    `${SLEEPERS} runs wait asleep: the heap holds ${mib(heapAsleep)}, and ${mib(heapBefore)} before; ${awake} in memory; ${completed} completed.`,
+  );
+  return heapAsleep > 1.1 * heapBefore || awake > 0 || completed < SLEEPERS;
+}
+
+async function tryPrograms(from: number, count: number): Promise<boolean> {
+  const shards = Math.min(availableParallelism(), Math.ceil(count / CHUNK));
+  const size = Math.ceil(count / shards);
+  console.log(`Trying ${count} programs from seed ${from} on, in ${shards} processes.`);
+  const started = performance.now();
+  let all = noFindings;
+  const onProgress = (findings: Findings): void => {
+    all = sumOf(all, findings);
+    const seconds = ((performance.now() - started) / 1000).toFixed(0);
+    console.log(
+      `${all.programs} programs, ${all.trials} trials, ${all.troubles} troubles in ${seconds} s: ${all.wrong.length} wrong.`,
+    );
+    for (const { seed, trouble, wrong } of findings.wrong) console.log(`Seed ${seed}, ${trouble}: ${wrong.join("\n")}`);
+  };
+  await Promise.all(
+    Array.from({ length: shards }, (_, shard) =>
+      tryInShard(from + shard * size, Math.min(size, count - shard * size), onProgress),
+    ),
+  );
+  return all.wrong.length > 0 || all.programs < count;
+}
+
+async function tryChunks(from: number, count: number, onProgress: (findings: Findings) => void): Promise<void> {
+  for (let done = 0; done < count; done += CHUNK) onProgress(await tryAll(from + done, Math.min(CHUNK, count - done)));
+}
+
+function tryInShard(from: number, count: number, onProgress: (findings: Findings) => void): Promise<void> {
+  const child: ChildProcess = fork(fileURLToPath(import.meta.url), [String(from), String(count)]);
+  child.on("message", (findings) => onProgress(findings as Findings));
+  return new Promise((resolve, reject) => {
+    child.once("exit", (code) => {
+      if (code === 0) resolve();
+      else reject(new Error(`The process for the seeds from ${from} on ended with ${code}.`));
+    });
+  });
+}

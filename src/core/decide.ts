@@ -1,0 +1,192 @@
+import type { ProtocolError } from "../protocol/error.ts";
+import type { JsonValue } from "../protocol/json.ts";
+import type { Message, MessagePart } from "../protocol/message.ts";
+import type { AwaitRequest, AwaitResume } from "../protocol/run.ts";
+import type { CadenzaErrorCode } from "./errors.ts";
+import { sameJson } from "./json.ts";
+import type { CreatedEntry, EmittedEntry, Entry, IntentEntry, Outcome, PartSource, StepEntry } from "./log.ts";
+import type { Exchange, RunState } from "./state.ts";
+import { createdEntry } from "./state.ts";
+import { verdict } from "./transitions.ts";
+import type { Usage } from "./usage.ts";
+
+/** What somebody wants of a run, with the time at which they want it. */
+export type Command =
+  | { readonly type: "create"; readonly entry: CreatedEntry }
+  | { readonly type: "start"; readonly at: number }
+  | { readonly type: "emit"; readonly at: number; readonly item: Emission }
+  | { readonly type: "intend"; readonly entry: IntentEntry }
+  | { readonly type: "record"; readonly entry: StepEntry }
+  | AskCommand
+  | ResumeCommand
+  | { readonly type: "withdraw"; readonly at: number; readonly await_id: string }
+  | { readonly type: "expire"; readonly at: number; readonly await_id: string; readonly defaulted: boolean }
+  | { readonly type: "overrun"; readonly at: number }
+  | { readonly type: "cancel"; readonly at: number }
+  | EndCommand;
+
+export interface AskCommand {
+  readonly type: "ask";
+  readonly at: number;
+  readonly request: AwaitRequest;
+  readonly deadline: number | null;
+  readonly emitted: number;
+  readonly usage: Usage | null;
+}
+
+export interface ResumeCommand {
+  readonly type: "resume";
+  readonly at: number;
+  /** Which question it answers; null for the one that is shown. */
+  readonly await_id: string | null;
+  readonly answer: AwaitResume;
+  readonly idempotency_key: string | null;
+}
+
+export interface EndCommand {
+  readonly type: "end";
+  readonly at: number;
+  /** Why the run failed; null for success. A run that is cancelling or overdue ends as such, whatever stands here. */
+  readonly failure: ProtocolError | null;
+  readonly usage: Usage | null;
+}
+
+/** What an agent shows. */
+export type Emission =
+  | { readonly kind: "part"; readonly part: MessagePart; readonly source: PartSource | null }
+  | { readonly kind: "message"; readonly message: Message; readonly source?: PartSource }
+  | { readonly kind: "generic"; readonly generic: { readonly [key: string]: JsonValue }; readonly source?: PartSource }
+  | { readonly kind: "close"; readonly source?: PartSource };
+
+/** The entries that carry the command out (none: it is settled already, or absorbed), or why it is refused. */
+export type Decision = readonly Entry[] | Refusal;
+
+export interface Refusal {
+  readonly refused: Extract<
+    CadenzaErrorCode,
+    "not_awaiting" | "run_cancelling" | "run_finished" | "answer_conflict" | "idempotency_conflict"
+  >;
+}
+
+/** Whether a decision is a refusal. */
+export function isRefusal(decision: Decision): decision is Refusal {
+  return !Array.isArray(decision);
+}
+
+const nothing: readonly Entry[] = [];
+
+/** Decides a command: the rules of a run's life, all of them. Pure: the state is read, never written. */
+export function decide(state: RunState, command: Command): Decision {
+  if (command.type === "create") return state.created === null ? [command.entry] : nothing;
+  if (command.type === "resume") return decideResume(state, command);
+  const said = verdict(command.type, state.status);
+  if (said === "drop") return nothing;
+  if (said !== "accept") return { refused: said };
+  switch (command.type) {
+    case "start":
+      return [{ type: "started", at: command.at }];
+    case "emit":
+      return decideEmit(state, command.at, command.item);
+    case "intend":
+    case "record":
+      return [command.entry];
+    case "ask": {
+      const { at, request, deadline, emitted, usage } = command;
+      return [{ type: "awaited", at, request, deadline, emitted, usage }];
+    }
+    case "withdraw":
+      if (state.await_request?.await_id !== command.await_id) return nothing;
+      return [{ type: "withdrawn", at: command.at, await_id: command.await_id }];
+    case "expire":
+      if (state.await_request?.await_id !== command.await_id) return nothing;
+      return [{ type: "timed-out", at: command.at, await_id: command.await_id, defaulted: command.defaulted }];
+    case "overrun":
+      if (state.overdue !== null) return nothing;
+      return [{ type: "timed-out", at: command.at, await_id: null, defaulted: false }];
+    case "cancel":
+      return [{ type: "cancel-requested", at: command.at }];
+    case "end":
+      return decideEnd(state, command);
+  }
+}
+
+function decideEmit(state: RunState, at: number, item: Emission): readonly EmittedEntry[] {
+  switch (item.kind) {
+    case "part": {
+      const continues = state.open && sameSource(state.source, item.source);
+      const torn = state.open && !continues && state.source?.key === item.source?.key;
+      const closes = state.open && !continues && !torn;
+      return [{ type: "emitted", kind: "part", at, part: item.part, opens: !continues, closes, source: item.source }];
+    }
+    case "message": {
+      const message: Message = { ...item.message, role: `agent/${createdEntry(state).agent_name}` };
+      return [withSource({ type: "emitted", kind: "message", at, message, closes: state.open }, item.source)];
+    }
+    case "generic":
+      return [withSource({ type: "emitted", kind: "generic", at, generic: item.generic }, item.source)];
+    case "close":
+      return state.open ? [withSource({ type: "emitted", kind: "close", at }, item.source)] : [];
+  }
+}
+
+function withSource(entry: EmittedEntry, source: PartSource | undefined): EmittedEntry {
+  return source === undefined ? entry : { ...entry, source };
+}
+
+function sameSource(a: PartSource | null, b: PartSource | null): boolean {
+  return a === b || (a !== null && b !== null && a.key === b.key && a.attempt === b.attempt);
+}
+
+/**
+ * An answer belongs to one question. The same answer again, recognised by its `await_id`, by its idempotency key or as a
+ * repeat of the last one, changes nothing and is no mistake; another answer to a question that has one is a conflict.
+ */
+function decideResume(state: RunState, command: ResumeCommand): Decision {
+  const { at, answer, idempotency_key } = command;
+  const exchanges = state.exchanges ?? [];
+  const byKey = idempotency_key === null ? undefined : exchanges.find((one) => one.idempotency_key === idempotency_key);
+  if (byKey !== undefined) return isRepeat(byKey, command) ? nothing : { refused: "idempotency_conflict" };
+  const shown = state.await_request?.await_id;
+  if (command.await_id !== null && command.await_id !== shown) {
+    const answered = exchanges.find((one) => one.request.await_id === command.await_id && one.answer !== null);
+    if (answered !== undefined) return isRepeat(answered, command) ? nothing : { refused: "answer_conflict" };
+  }
+  if (shown === undefined && command.await_id === null) {
+    const last = exchanges.findLast((one) => one.answer !== null);
+    if (last !== undefined && isRepeat(last, command)) return nothing;
+  }
+  const said = verdict("resume", state.status);
+  if (said === "not_awaiting" || said === "run_cancelling") return { refused: said };
+  if (shown === undefined || (command.await_id !== null && command.await_id !== shown))
+    return { refused: "not_awaiting" };
+  return [{ type: "resumed", at, await_id: shown, answer, idempotency_key }];
+}
+
+function isRepeat(exchange: Exchange, command: ResumeCommand): boolean {
+  if (command.await_id !== null && command.await_id !== exchange.request.await_id) return false;
+  return sameJson(exchange.answer, command.answer);
+}
+
+function decideEnd(state: RunState, command: EndCommand): readonly Entry[] {
+  const { at, usage } = command;
+  const [outcome, error] = ending(state, command.failure);
+  const closes = outcome === "completed" && state.open;
+  const ended: Entry = { type: "ended", at, outcome, error, closes, usage };
+  if (state.await_request === null) return [ended];
+  return [{ type: "withdrawn", at, await_id: state.await_request.await_id }, ended];
+}
+
+function ending(state: RunState, failure: ProtocolError | null): [Outcome, ProtocolError | null] {
+  if (state.status === "cancelling") return ["cancelled", null];
+  if (state.overdue !== null) return ["failed", overdueError(state.overdue.await_id)];
+  return failure === null ? ["completed", null] : ["failed", failure];
+}
+
+function overdueError(awaitId: string | null): ProtocolError {
+  if (awaitId === null) {
+    const message = "The run was active for longer than its time-out allows.";
+    return { code: "server_error", message, data: { reason: "run_timeout" } };
+  }
+  const message = "Nobody answered in time.";
+  return { code: "server_error", message, data: { reason: "await_timeout", await_id: awaitId } };
+}

@@ -1,0 +1,112 @@
+import type { JsonValue } from "../protocol/json.ts";
+
+/**
+ * Everything that the library refuses or reports, by code. `docs/errors.md` has a line for each:
+ * when it occurs, and what to do about it.
+ */
+export type CadenzaErrorCode =
+  | "invalid_argument"
+  | "agent_not_found"
+  | "agent_exists"
+  | "run_not_found"
+  | "session_not_found"
+  | "not_awaiting"
+  | "run_cancelling"
+  | "run_finished"
+  | "answer_rejected"
+  | "answer_conflict"
+  | "idempotency_conflict"
+  | "limit_reached"
+  | "runtime_closed"
+  | "events_lost"
+  | "invalid_yield"
+  | "run_cancelled"
+  | "run_timeout"
+  | "await_timeout"
+  | "step_interrupted"
+  | "agent_failed"
+  | "interrupted"
+  | "crash_loop"
+  | "run_parked"
+  | "lost_ownership"
+  | "store_failed";
+
+/** What a `CadenzaError` tells beside its message. */
+export interface CadenzaErrorDetails {
+  readonly agent_name?: string;
+  readonly run_id?: string;
+  readonly session_id?: string;
+  readonly await_id?: string;
+  /** What was wrong and where, for bad input and for answers that do not fit. */
+  readonly issues?: readonly Issue[];
+  /** The option that names the limit, for `limit_reached`. */
+  readonly limit?: string;
+  readonly cause?: unknown;
+}
+
+/** One thing that was wrong with an input. */
+export interface Issue {
+  /** Where: the keys and indexes that lead to the value. */
+  readonly path: readonly (string | number)[];
+  readonly message: string;
+}
+
+const brand = Symbol.for("cadenza.error");
+const agentBrand = Symbol.for("cadenza.agent-error");
+
+/** The one class of error that the library throws. Tell them apart by `code`. */
+export class CadenzaError extends Error {
+  override readonly name = "CadenzaError";
+  readonly code: CadenzaErrorCode;
+  readonly agent_name: string | undefined;
+  readonly run_id: string | undefined;
+  readonly session_id: string | undefined;
+  readonly await_id: string | undefined;
+  readonly issues: readonly Issue[] | undefined;
+  readonly limit: string | undefined;
+
+  constructor(code: CadenzaErrorCode, message: string, details: CadenzaErrorDetails = {}) {
+    super(message, details.cause === undefined ? undefined : { cause: details.cause });
+    this.code = code;
+    this.agent_name = details.agent_name;
+    this.run_id = details.run_id;
+    this.session_id = details.session_id;
+    this.await_id = details.await_id;
+    this.issues = details.issues;
+    this.limit = details.limit;
+    Object.defineProperty(this, brand, { value: true });
+  }
+
+  /** Whether the value is a `CadenzaError`, also one of the library's other copy (ES module beside CommonJS). */
+  static is(value: unknown): value is CadenzaError {
+    return branded(value, brand);
+  }
+}
+
+/**
+ * An error that an agent shows to its caller as it is: throw or yield it. Any other error is shown as
+ * `server_error` with a fixed text, since its message may hold what the caller must not see.
+ */
+export class AgentError extends Error {
+  override readonly name = "AgentError";
+  /** `server_error`, `invalid_input` or `not_found`: on the wire as it is. Any other code travels as `data.reason`. */
+  readonly code: string;
+  /** JSON that goes with the error. */
+  readonly data: JsonValue | undefined;
+
+  constructor(code: string, message: string, data?: JsonValue, options?: { cause?: unknown }) {
+    super(message, options);
+    this.code = code;
+    this.data = data;
+    Object.defineProperty(this, agentBrand, { value: true });
+  }
+
+  /** Whether the value is an `AgentError`, also one of the library's other copy (ES module beside CommonJS). */
+  static is(value: unknown): value is AgentError {
+    return branded(value, agentBrand);
+  }
+}
+
+function branded(value: unknown, symbol: symbol): boolean {
+  return typeof value === "object" && value !== null && symbol in value;
+}

@@ -1,0 +1,180 @@
+import type { AwaitRequest, RunStatus } from "../protocol/run.ts";
+import type { EmittedEntry, EndedEntry, Entry, PartSource } from "./log.ts";
+import { eventCount } from "./project.ts";
+import type { Exchange, OutputMessage, RunState } from "./state.ts";
+import { createdEntry, initialState } from "./state.ts";
+import { isoTime } from "./time.ts";
+import { addUsage } from "./usage.ts";
+
+/**
+ * Folds one entry into the state and gives the same object back. The log is the truth: no entry is refused here.
+ * Work per entry does not grow with the log.
+ */
+export function evolve(state: RunState, entry: Entry): RunState {
+  state.position += 1;
+  state.events += eventCount(entry);
+  switch (entry.type) {
+    case "created":
+      state.created = entry;
+      state.since = entry.at;
+      break;
+    case "started":
+      enter(state, "in-progress", entry.at);
+      break;
+    case "emitted":
+      emit(state, entry);
+      break;
+    case "intent":
+      takeBack(state, entry.key);
+      break;
+    case "step":
+      state.usage = addUsage(state.usage, entry.usage);
+      if (state.drafts !== null) state.drafts = state.drafts.filter(({ key }) => key !== entry.key);
+      break;
+    case "awaited":
+      state.usage = addUsage(state.usage, entry.usage);
+      state.await_request = entry.request;
+      state.deadline = entry.deadline;
+      ask(state, entry.request);
+      enter(state, "awaiting", entry.at);
+      break;
+    case "resumed":
+      answer(state, (exchange) => {
+        exchange.answer = entry.answer;
+        exchange.idempotency_key = entry.idempotency_key;
+      });
+      enter(state, "in-progress", entry.at);
+      break;
+    case "withdrawn":
+      answer(state);
+      enter(state, "in-progress", entry.at);
+      break;
+    case "timed-out":
+      if (!entry.defaulted) state.overdue = entry;
+      if (entry.await_id === null) break;
+      answer(state);
+      enter(state, "in-progress", entry.at);
+      break;
+    case "cancel-requested":
+      answer(state);
+      enter(state, "cancelling", entry.at);
+      break;
+    case "ended":
+      end(state, entry);
+      break;
+  }
+  return state;
+}
+
+/** The state that a whole log, or its beginning, describes. */
+export function replay(runId: string, entries: Iterable<Entry>): RunState {
+  const state = initialState(runId);
+  for (const entry of entries) evolve(state, entry);
+  return state;
+}
+
+/** Changes the status, and books the time spent in the one before. */
+function enter(state: RunState, status: RunStatus, at: number): void {
+  if (state.status === "in-progress" || state.status === "cancelling") state.active_ms += at - state.since;
+  else if (state.status === "awaiting") state.waiting_ms += at - state.since;
+  state.since = at;
+  state.status = status;
+}
+
+/** A list is made with its first item in it: one that is filled later has room for seventeen. */
+function ask(state: RunState, request: AwaitRequest): void {
+  const after = state.output.length;
+  const exchange: Exchange = { request, answer: null, idempotency_key: null, after, event: state.events };
+  if (state.exchanges === null) state.exchanges = [exchange];
+  else state.exchanges.push(exchange);
+}
+
+function addMessage(state: RunState, message: OutputMessage): void {
+  if (state.output.length === 0) state.output = [message];
+  else state.output.push(message);
+}
+
+/** Takes down the question that is shown, if there is one. */
+function answer(state: RunState, write?: (exchange: Exchange) => void): void {
+  if (state.await_request === null) return;
+  const exchange = state.exchanges?.at(-1);
+  if (exchange !== undefined) write?.(exchange);
+  state.await_request = null;
+  state.deadline = null;
+}
+
+function emit(state: RunState, entry: EmittedEntry): void {
+  switch (entry.kind) {
+    case "part": {
+      if (entry.closes) close(state, entry.at);
+      if (entry.opens) {
+        // A message that is still open here was torn by a crash inside a step, and its next attempt says it again.
+        if (state.open) state.output.pop();
+        const created_at = isoTime(entry.at);
+        addMessage(state, { role: roleOf(state), parts: [entry.part], created_at, completed_at: null });
+        state.open = true;
+        state.source = entry.source;
+        draft(state, entry.source);
+      } else state.output.at(-1)?.parts.push(entry.part);
+      break;
+    }
+    case "message": {
+      if (entry.closes) close(state, entry.at);
+      const { role, parts, created_at, completed_at } = entry.message;
+      const at = isoTime(entry.at);
+      addMessage(state, { role, parts: [...parts], created_at: created_at ?? at, completed_at: completed_at ?? at });
+      draft(state, entry.source ?? null);
+      break;
+    }
+    case "close":
+      close(state, entry.at);
+      break;
+    case "generic":
+      break;
+  }
+}
+
+/** The last message is a step body's, and counts only if this attempt is the last one. */
+function draft(state: RunState, source: PartSource | null): void {
+  const message = state.output.at(-1);
+  if (source === null || message === undefined) return;
+  state.drafts ??= [];
+  state.drafts.push({ key: source.key, message });
+}
+
+/** A step body begins, or begins again: what it has shown before is left out. */
+function takeBack(state: RunState, key: string): void {
+  const before = state.drafts;
+  if (before === null) return;
+  state.drafts = before.filter((one) => one.key !== key);
+  if (state.drafts.length === before.length) return;
+  for (const { message } of before.filter((one) => one.key === key)) {
+    const index = state.output.lastIndexOf(message);
+    if (index < 0) continue;
+    state.output.splice(index, 1);
+    for (const exchange of state.exchanges ?? []) if (exchange.after > index) exchange.after -= 1;
+    if (message.completed_at !== null) continue;
+    state.open = false;
+    state.source = null;
+  }
+}
+
+function close(state: RunState, at: number): void {
+  const message: OutputMessage | undefined = state.output.at(-1);
+  if (message !== undefined) message.completed_at = isoTime(at);
+  state.open = false;
+  state.source = null;
+}
+
+function end(state: RunState, entry: EndedEntry): void {
+  if (entry.closes) close(state, entry.at);
+  answer(state);
+  enter(state, entry.outcome, entry.at);
+  state.usage = addUsage(state.usage, entry.usage);
+  state.error = entry.error;
+  state.finished_at = entry.at;
+}
+
+function roleOf(state: RunState): OutputMessage["role"] {
+  return `agent/${createdEntry(state).agent_name}`;
+}

@@ -1,0 +1,210 @@
+import type { ProtocolError } from "../protocol/error.ts";
+import type { JsonValue } from "../protocol/json.ts";
+import type { Message, MessagePart } from "../protocol/message.ts";
+import type { AwaitRequest, AwaitResume } from "../protocol/run.ts";
+import type { Usage } from "./usage.ts";
+
+/**
+ * The vocabulary of a run's log. A run is an append-only list of these entries, and everything that can be
+ * asked about a run is computed from it. `at` is the time of the entry in milliseconds since the epoch.
+ */
+export type Entry =
+  | CreatedEntry
+  | StartedEntry
+  | EmittedEntry
+  | IntentEntry
+  | StepEntry
+  | AwaitedEntry
+  | ResumedEntry
+  | WithdrawnEntry
+  | TimedOutEntry
+  | CancelRequestedEntry
+  | EndedEntry;
+
+/** The run was accepted. Always the first entry, and there is one. */
+export interface CreatedEntry {
+  readonly type: "created";
+  readonly at: number;
+  readonly agent_name: string;
+  /** The agent's version; null for an agent registered without one. */
+  readonly version: string | null;
+  readonly durable: boolean;
+  /** The run's own id where the caller named no session. */
+  readonly session_id: string;
+  /** How many messages the session held when the run was created; `history()` shows exactly these. */
+  readonly history_length: number;
+  readonly input: readonly Message[];
+  /** How long the run may be active, in milliseconds, where its creator set a limit of its own; null where not. */
+  readonly timeout_ms: number | null;
+  /** Who asked for the run, as the embedding application calls them; null where it did not say. */
+  readonly principal: JsonValue;
+  /** The run and the operation that started this one as a sub-run. */
+  readonly parent: { readonly run_id: string; readonly key: string } | null;
+}
+
+/** The agent function was called. */
+export interface StartedEntry {
+  readonly type: "started";
+  readonly at: number;
+}
+
+/** The agent showed something. */
+export type EmittedEntry = EmittedPart | EmittedMessage | EmittedGeneric | EmittedClose;
+
+/** A part that joins the open message, or opens one. */
+export interface EmittedPart {
+  readonly type: "emitted";
+  readonly kind: "part";
+  readonly at: number;
+  readonly part: MessagePart;
+  /** Whether the part opens a message. */
+  readonly opens: boolean;
+  /** Whether a message was open and is completed first. */
+  readonly closes: boolean;
+  /** The step body that emitted the part, and its attempt: a message torn by a crash is recognised by them. */
+  readonly source: PartSource | null;
+}
+
+/** Where a part came from when a step body emitted it. */
+export interface PartSource {
+  readonly key: string;
+  readonly attempt: number;
+}
+
+/** A whole message. */
+export interface EmittedMessage {
+  readonly type: "emitted";
+  readonly kind: "message";
+  readonly at: number;
+  readonly message: Message;
+  /** Whether a message was open and is completed first. */
+  readonly closes: boolean;
+  /** The step body that showed it; left out for the agent itself. */
+  readonly source?: PartSource;
+}
+
+/** A free-form object. */
+export interface EmittedGeneric {
+  readonly type: "emitted";
+  readonly kind: "generic";
+  readonly at: number;
+  readonly generic: { readonly [key: string]: JsonValue };
+  /** The step body that showed it; left out for the agent itself. */
+  readonly source?: PartSource;
+}
+
+/** The open message is completed. */
+export interface EmittedClose {
+  readonly type: "emitted";
+  readonly kind: "close";
+  readonly at: number;
+  /** The step body that completed it; left out for the agent itself. */
+  readonly source?: PartSource;
+}
+
+/** A recorded operation is about to touch the world. */
+export interface IntentEntry {
+  readonly type: "intent";
+  readonly at: number;
+  readonly key: string;
+  /** 1 for the first try. */
+  readonly attempt: number;
+  /** The id of the sub-run that the operation starts; null for a step. */
+  readonly run_id: string | null;
+}
+
+/** A recorded operation ended: its result, or its error. */
+export interface StepEntry {
+  readonly type: "step";
+  readonly at: number;
+  readonly key: string;
+  readonly result: JsonValue | undefined;
+  readonly error: StepFailure | null;
+  /** What was reported with `usage.add` since the last entry that carried usage. */
+  readonly usage: Usage | null;
+}
+
+/** An error that a step threw, as it is recorded. */
+export interface StepFailure {
+  readonly name: string;
+  readonly message: string;
+  readonly code: string | null;
+  readonly data: JsonValue | undefined;
+}
+
+/** The run shows a question and waits. */
+export interface AwaitedEntry {
+  readonly type: "awaited";
+  readonly at: number;
+  /** What the client sees. Its `await_id` is the key of the operation. */
+  readonly request: AwaitRequest;
+  /** When the question expires; null for never. */
+  readonly deadline: number | null;
+  /** How many parts, messages and generic events the agent had shown when it asked. */
+  readonly emitted: number;
+  readonly usage: Usage | null;
+}
+
+/** The question that was shown has its answer. */
+export interface ResumedEntry {
+  readonly type: "resumed";
+  readonly at: number;
+  readonly await_id: string;
+  /** The answer as it came, before any schema saw it. */
+  readonly answer: AwaitResume;
+  readonly idempotency_key: string | null;
+}
+
+/** The question that was shown is not asked any more. */
+export interface WithdrawnEntry {
+  readonly type: "withdrawn";
+  readonly at: number;
+  readonly await_id: string;
+}
+
+/** A deadline passed: of the question with this id, or, with null, of the run's active time. */
+export interface TimedOutEntry {
+  readonly type: "timed-out";
+  readonly at: number;
+  readonly await_id: string | null;
+  /** Whether the question had a default, which is its answer now. Otherwise the run is going to fail. */
+  readonly defaulted: boolean;
+}
+
+/** Somebody asked for the run to stop. */
+export interface CancelRequestedEntry {
+  readonly type: "cancel-requested";
+  readonly at: number;
+}
+
+/** The run is over. Always the last entry. */
+export interface EndedEntry {
+  readonly type: "ended";
+  readonly at: number;
+  readonly outcome: Outcome;
+  readonly error: ProtocolError | null;
+  /** Whether a message was open and is completed first. */
+  readonly closes: boolean;
+  /** What was reported with `usage.add` since the last entry that carried usage. */
+  readonly usage: Usage | null;
+}
+
+/** How a run can end. */
+export type Outcome = "completed" | "failed" | "cancelled";
+
+/** The entries that hand a recorded operation its result. */
+export type ResultEntry = StepEntry | ResumedEntry | TimedOutEntry;
+
+/** The operation whose result the entry is; undefined for every other entry. */
+export function resultKey(entry: Entry): string | undefined {
+  switch (entry.type) {
+    case "step":
+      return entry.key;
+    case "resumed":
+      return entry.await_id;
+    case "timed-out":
+      return entry.await_id ?? undefined;
+    default:
+      return undefined;
+  }
+}

@@ -1,0 +1,84 @@
+import type { RunEvent } from "../protocol/event.ts";
+import type { Message } from "../protocol/message.ts";
+import type { Entry } from "./log.ts";
+import { messageRecord, runRecord } from "./record.ts";
+import type { RunState } from "./state.ts";
+
+/** How many of the protocol's events an entry stands for. */
+export function eventCount(entry: Entry): number {
+  switch (entry.type) {
+    case "intent":
+    case "step":
+    case "cancel-requested":
+      return 0;
+    case "timed-out":
+      return entry.defaulted ? 1 : 0;
+    case "ended":
+      return entry.closes ? 2 : 1;
+    case "emitted":
+      switch (entry.kind) {
+        case "part":
+          return 1 + Number(entry.opens) + Number(entry.closes);
+        case "message":
+          return 2 + entry.message.parts.length + Number(entry.closes);
+        default:
+          return 1;
+      }
+    default:
+      return 1;
+  }
+}
+
+/**
+ * The `index`-th event (from 0) that the entry stands for, undefined past the last one. `state` is the log folded up to
+ * and including the entry. Run records inside events are snapshots: later entries do not change them.
+ */
+export function project(state: RunState, entry: Entry, index: number): RunEvent | undefined {
+  if (index < 0 || index >= eventCount(entry)) return undefined;
+  switch (entry.type) {
+    case "created":
+      return { type: "run.created", run: runRecord(state) };
+    case "awaited":
+      return { type: "run.awaiting", run: runRecord(state) };
+    case "emitted":
+      return projectEmitted(state, entry, index);
+    case "ended":
+      if (entry.closes && index === 0) return { type: "message.completed", message: outputAt(state, 1) };
+      return { type: `run.${entry.outcome}`, run: runRecord(state) };
+    default:
+      // Started, or settled: entries that stand for no event do not come this far.
+      return { type: "run.in-progress", run: runRecord(state) };
+  }
+}
+
+function projectEmitted(state: RunState, entry: Entry & { type: "emitted" }, index: number): RunEvent | undefined {
+  switch (entry.kind) {
+    case "part": {
+      if (index === 0 && entry.closes) return { type: "message.completed", message: outputAt(state, 2) };
+      if (index === Number(entry.closes) && entry.opens) {
+        return { type: "message.created", message: { ...outputAt(state, 1), parts: [] } };
+      }
+      return { type: "message.part", part: entry.part };
+    }
+    case "message": {
+      if (index === 0 && entry.closes) return { type: "message.completed", message: outputAt(state, 2) };
+      const step = index - Number(entry.closes);
+      if (step === 0) return { type: "message.created", message: outputAt(state, 1) };
+      const part = entry.message.parts[step - 1];
+      if (part !== undefined) return { type: "message.part", part };
+      return { type: "message.completed", message: outputAt(state, 1) };
+    }
+    case "close":
+      return { type: "message.completed", message: outputAt(state, 1) };
+    case "generic":
+      return { type: "generic", generic: entry.generic };
+  }
+}
+
+/** The message `fromEnd` places before the end of the output. */
+function outputAt(state: RunState, fromEnd: number): Message {
+  const message = state.output.at(-fromEnd);
+  if (message === undefined)
+    throw new TypeError(`Run ${state.run_id}: the log completes a message that it never opened.`);
+  return messageRecord(message);
+}

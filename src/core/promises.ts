@@ -1,0 +1,12 @@
+/** A value now or later: stores may answer either way. */
+export type MaybePromise<T> = T | Promise<T>;
+
+/** Whether the value comes later. */
+export function isPromise<T>(value: MaybePromise<T>): value is Promise<T> {
+  return typeof value === "object" && value !== null && typeof (value as { then?: unknown }).then === "function";
+}
+
+/** Takes an outcome that somebody else is told of. */
+export function ignore(): void {
+  // Nothing is left to be done.
+}

@@ -1,0 +1,62 @@
+import type { Message } from "../protocol/message.ts";
+import type { AwaitResume, Run } from "../protocol/run.ts";
+import { isMessageResume } from "../protocol/run.ts";
+import type { OutputMessage, RunState } from "./state.ts";
+import { createdEntry } from "./state.ts";
+import { isoTime } from "./time.ts";
+
+/** The run as the protocol shows it: a snapshot that later entries do not change. */
+export function runRecord(state: RunState): Run {
+  const created = createdEntry(state);
+  return {
+    agent_name: created.agent_name,
+    session_id: created.session_id,
+    run_id: state.run_id,
+    status: state.status,
+    await_request: state.await_request,
+    output: outputRecord(state),
+    error: state.error,
+    created_at: isoTime(created.at),
+    finished_at: state.finished_at === null ? null : isoTime(state.finished_at),
+  };
+}
+
+/** A message of the output as it is now. A complete message is shared, since nothing changes it any more. */
+export function messageRecord(message: OutputMessage): Message {
+  if (message.completed_at !== null) return message as Message;
+  return { role: message.role, parts: [...message.parts], created_at: message.created_at, completed_at: null };
+}
+
+/** What a completed run adds to its session: the input, and the questions, answers and output in the order in which they came. */
+export function transcript(state: RunState): Message[] {
+  const messages: Message[] = [...createdEntry(state).input];
+  const exchanges = state.exchanges ?? [];
+  let next = 0;
+  for (let index = 0; index <= state.output.length; index++) {
+    for (
+      let exchange = exchanges[next];
+      exchange !== undefined && exchange.after === index;
+      exchange = exchanges[++next]
+    ) {
+      messages.push(exchange.request.message);
+      if (exchange.answer !== null) messages.push(answerMessage(exchange.answer));
+    }
+    const message = state.output[index];
+    if (message !== undefined) messages.push(messageRecord(message));
+  }
+  return messages;
+}
+
+/** An answer as a message; one that is an object of its own becomes a JSON part. */
+export function answerMessage(answer: AwaitResume): Message {
+  if (isMessageResume(answer)) return answer.message;
+  return {
+    role: "user",
+    parts: [{ content_type: "application/json", content: JSON.stringify(answer), content_encoding: "plain" }],
+  };
+}
+
+function outputRecord(state: RunState): readonly Message[] {
+  if (!state.open) return state.output.slice() as Message[];
+  return state.output.map(messageRecord);
+}

@@ -1,0 +1,47 @@
+import type { RunStatus } from "../protocol/run.ts";
+import type { CadenzaErrorCode } from "./errors.ts";
+
+/** What can be asked of a run. */
+export type CommandType = keyof typeof table;
+
+/** `accept`: it happens. `drop`: nothing happens, and that is right. Anything else: refused, with this code. */
+export type Verdict = "accept" | "drop" | Extract<CadenzaErrorCode, "not_awaiting" | "run_cancelling" | "run_finished">;
+
+const yes = "accept";
+const no = "drop";
+
+/**
+ * The transition table: which command a run accepts in which status. It is the only one in the library.
+ * A run that is over absorbs whatever its agent still does.
+ */
+const table = {
+  //           created         in-progress     awaiting  cancelling        completed       failed          cancelled
+  start:      [yes,            no,             no,       no,               no,             no,             no],
+  emit:       [no,             yes,            yes,      yes,              no,             no,             no],
+  intend:     [no,             yes,            yes,      no,               no,             no,             no],
+  record:     [no,             yes,            yes,      yes,              no,             no,             no],
+  ask:        [no,             yes,            no,       no,               no,             no,             no],
+  resume:     ["not_awaiting", "not_awaiting", yes,      "run_cancelling", "not_awaiting", "not_awaiting", "not_awaiting"],
+  withdraw:   [no,             no,             yes,      no,               no,             no,             no],
+  expire:     [no,             no,             yes,      no,               no,             no,             no],
+  overrun:    [no,             yes,            no,       no,               no,             no,             no],
+  cancel:     [yes,            yes,            yes,      no,               "run_finished", "run_finished", no],
+  end:        [yes,            yes,            yes,      yes,              no,             no,             no],
+} as const satisfies Record<string, Row>; // biome-ignore format: a table is read in columns
+
+type Row = readonly [Verdict, Verdict, Verdict, Verdict, Verdict, Verdict, Verdict];
+
+const column: Readonly<Record<RunStatus, 0 | 1 | 2 | 3 | 4 | 5 | 6>> = {
+  created: 0,
+  "in-progress": 1,
+  awaiting: 2,
+  cancelling: 3,
+  completed: 4,
+  failed: 5,
+  cancelled: 6,
+};
+
+/** What the table says. */
+export function verdict(command: CommandType, status: RunStatus): Verdict {
+  return table[command][column[status]];
+}

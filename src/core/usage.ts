@@ -1,0 +1,42 @@
+/**
+ * What a run has used, in tokens. `input_tokens` counts every token of the prompt, those read from a cache and those
+ * written to one among them; `output_tokens` counts every token of the answer, reasoning among them; `total_tokens` is their sum.
+ */
+export interface Usage {
+  readonly input_tokens: number;
+  readonly output_tokens: number;
+  readonly total_tokens: number;
+  /** The part of `input_tokens` that was read from a cache. */
+  readonly cached_input_tokens: number;
+  /** The part of `input_tokens` that was written to a cache. */
+  readonly cache_write_tokens: number;
+  /** The part of `output_tokens` that was spent on reasoning. */
+  readonly reasoning_tokens: number;
+}
+
+/** The sum of two usages; a missing one counts as nothing. */
+export function addUsage(a: Usage | null, b: Usage | null): Usage | null {
+  if (a === null) return b;
+  if (b === null) return a;
+  return {
+    input_tokens: a.input_tokens + b.input_tokens,
+    output_tokens: a.output_tokens + b.output_tokens,
+    total_tokens: a.total_tokens + b.total_tokens,
+    cached_input_tokens: a.cached_input_tokens + b.cached_input_tokens,
+    cache_write_tokens: a.cache_write_tokens + b.cache_write_tokens,
+    reasoning_tokens: a.reasoning_tokens + b.reasoning_tokens,
+  };
+}
+
+/** What is left of a usage without a part of it; undefined if it is no part of it. */
+export function subtractUsage(whole: Usage, part: Usage): Usage | undefined {
+  const rest = {
+    input_tokens: whole.input_tokens - part.input_tokens,
+    output_tokens: whole.output_tokens - part.output_tokens,
+    total_tokens: whole.total_tokens - part.total_tokens,
+    cached_input_tokens: whole.cached_input_tokens - part.cached_input_tokens,
+    cache_write_tokens: whole.cache_write_tokens - part.cache_write_tokens,
+    reasoning_tokens: whole.reasoning_tokens - part.reasoning_tokens,
+  };
+  return Object.values(rest).some((count) => count < 0) ? undefined : rest;
+}

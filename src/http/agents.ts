@@ -1,0 +1,27 @@
+import { CadenzaError } from "../core/errors.ts";
+import type { Caller } from "./caller.ts";
+import type { Call } from "./service.ts";
+import { queryNumber } from "./service.ts";
+import type { WireResponse } from "./wire.ts";
+import { json } from "./wire.ts";
+
+/** `GET /agents`: all agents, or a page of them. */
+export async function listAgents({ caller, query }: Call): Promise<WireResponse> {
+  const search = new URLSearchParams(query);
+  const limit = queryNumber(search, "limit", 1, 1_000) ?? Number.POSITIVE_INFINITY;
+  const offset = queryNumber(search, "offset", 0, Number.MAX_SAFE_INTEGER) ?? 0;
+  const agents = (await caller.scope.listAgents()).filter(({ name }) => caller.sees?.(name) ?? true);
+  return json(200, { agents: agents.slice(offset, offset + limit) });
+}
+
+/** `GET /agents/{name}`: the manifest of an agent. */
+export async function getAgent({ caller, parameter }: Call): Promise<WireResponse> {
+  checkAgent(caller, parameter);
+  return json(200, await caller.scope.getAgent(parameter));
+}
+
+/** Refuses an agent that does not exist for the caller, in the words that are said of one that does not exist at all. */
+export function checkAgent({ sees }: Caller, name: string): void {
+  if (sees === undefined || sees(name)) return;
+  throw new CadenzaError("agent_not_found", `There is no agent ${JSON.stringify(name)}.`, { agent_name: name });
+}

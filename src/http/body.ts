@@ -1,0 +1,146 @@
+import { WireError } from "./errors.ts";
+import type { WireBody } from "./wire.ts";
+
+/** How large what a body says may be. */
+export interface TreeLimits {
+  readonly maxDepth: number;
+  readonly maxNodes: number;
+}
+
+const utf8 = new TextDecoder("utf-8", { fatal: true });
+
+/** Collects the bytes of a body, counts them as they come, and makes text of them. */
+export class BodyText {
+  readonly #maxBytes: number;
+  #bytes = 0;
+  #first: Uint8Array | undefined;
+  #decoder: typeof utf8 | undefined;
+  #text = "";
+
+  constructor(maxBytes: number) {
+    this.#maxBytes = maxBytes;
+  }
+
+  /** Refuses a chunk that is one too many. */
+  add(chunk: Uint8Array): void {
+    this.#bytes += chunk.length;
+    if (this.#bytes > this.#maxBytes) throw tooLarge(this.#maxBytes);
+    // Most bodies come in one piece.
+    if (this.#first === undefined) {
+      this.#first = chunk;
+      return;
+    }
+    if (this.#decoder === undefined) {
+      this.#decoder = new TextDecoder("utf-8", { fatal: true });
+      this.#text = this.#decode(this.#first, true);
+    }
+    this.#text += this.#decode(chunk, true);
+  }
+
+  end(): string {
+    if (this.#first === undefined) return "";
+    return this.#text + this.#decode(this.#decoder === undefined ? this.#first : undefined, false);
+  }
+
+  #decode(chunk: Uint8Array | undefined, stream: boolean): string {
+    try {
+      return (this.#decoder ?? utf8).decode(chunk, { stream });
+    } catch {
+      throw new WireError(400, "malformed_body", "The body is not text in UTF-8.");
+    }
+  }
+}
+
+/** Refuses a body by the length that its sender states. */
+export function checkContentLength(length: string | undefined, maxBytes: number): void {
+  if (length !== undefined && Number(length) > maxBytes) throw tooLarge(maxBytes);
+}
+
+/** The body took too long. */
+export function tooSlow(): WireError {
+  return new WireError(408, "body_timeout", "The body took too long to come.", { headers: { connection: "close" } });
+}
+
+/** The client went away before its body was there. */
+export function clientLeft(): WireError {
+  return new WireError(400, "client_left", "The body ended before it was complete.");
+}
+
+/** Refuses a media type that is not JSON. None at all will do: there are clients that send none. */
+export function checkContentType(type: string | undefined): void {
+  if (type === undefined || type === "" || jsonType.test(type)) return;
+  throw new WireError(415, "unsupported_media_type", "The body has to be application/json.");
+}
+
+const jsonType = /^\s*application\/(?:[\w.-]+\+)?json\s*(?:;|$)/i;
+
+/** The value that a body holds. */
+export function readJson(body: WireBody, limits: TreeLimits): unknown {
+  const value = "text" in body ? parse(body.text) : parsed(body.value);
+  checkTree(value, limits);
+  return value;
+}
+
+/**
+ * Refuses a value that is nested too deeply or holds too many values, before anything walks through it by recursion, and the
+ * key `__proto__`, which means something else to whoever copies objects. Goes level by level, so that no depth can hurt it.
+ */
+export function checkTree(root: unknown, { maxDepth, maxNodes }: TreeLimits): void {
+  let nodes = 1;
+  let level: object[] = [];
+  if (typeof root === "object" && root !== null) level.push(root);
+  for (let depth = 1; level.length > 0; depth++) {
+    if (depth > maxDepth) throw refuseTree("too_deep", `The body is nested more than ${maxDepth} levels deep.`);
+    const below: object[] = [];
+    for (const value of level) {
+      nodes += Array.isArray(value) ? lookAtList(value, below) : lookAtObject(value, below);
+      if (nodes > maxNodes) throw refuseTree("too_many_values", `The body holds more than ${maxNodes} values.`);
+    }
+    level = below;
+  }
+}
+
+function lookAtList(list: readonly unknown[], below: object[]): number {
+  for (const item of list) if (typeof item === "object" && item !== null) below.push(item);
+  return list.length;
+}
+
+function lookAtObject(value: object, below: object[]): number {
+  let count = 0;
+  for (const key in value) {
+    if (key === "__proto__") throw refuseTree("forbidden_key", 'The body has a key "__proto__".');
+    const item: unknown = (value as Record<string, unknown>)[key];
+    if (typeof item === "object" && item !== null) below.push(item);
+    count += 1;
+  }
+  return count;
+}
+
+function parse(text: string): unknown {
+  if (text === "") throw new WireError(400, "malformed_body", "The body is empty; it has to be JSON.");
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    const why = error instanceof Error ? error.message : "";
+    throw new WireError(400, "malformed_body", `The body is not JSON: ${why}`);
+  }
+}
+
+/** What the host has parsed. It may have left it as text or bytes. */
+function parsed(value: unknown): unknown {
+  if (typeof value === "string") return parse(value);
+  if (!(value instanceof Uint8Array)) return value;
+  const text = new BodyText(Number.POSITIVE_INFINITY);
+  text.add(value);
+  return parse(text.end());
+}
+
+function tooLarge(maxBytes: number): WireError {
+  return new WireError(413, "body_too_large", `The body has more than ${maxBytes} bytes.`, {
+    headers: { connection: "close" },
+  });
+}
+
+function refuseTree(reason: string, message: string): WireError {
+  return new WireError(422, reason, message);
+}

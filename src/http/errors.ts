@@ -1,0 +1,120 @@
+import type { CadenzaErrorCode, Issue } from "../core/errors.ts";
+import { CadenzaError } from "../core/errors.ts";
+import type { Logger } from "../core/ports.ts";
+import type { ErrorCode } from "../protocol/error.ts";
+import type { WireResponse } from "./wire.ts";
+import { json } from "./wire.ts";
+
+/** How an error of the library looks on the wire. */
+interface Row {
+  readonly status: number;
+  readonly code: ErrorCode;
+  /** Said instead of the error's own message, which is for the host. */
+  readonly message?: string;
+}
+
+const missing: Row = { status: 404, code: "not_found" };
+const wrongState: Row = { status: 403, code: "invalid_input" };
+const conflict: Row = { status: 409, code: "invalid_input" };
+const unfit: Row = { status: 422, code: "invalid_input" };
+const busy: Row = { status: 503, code: "server_error" };
+const unavailable: Row = { ...busy, message: "The service cannot answer now." };
+const broken: Row = { status: 500, code: "server_error", message: "The service failed to answer." };
+
+/** The one table from what the library refuses to what a client is told. */
+const rows: Readonly<Record<CadenzaErrorCode, Row>> = {
+  invalid_argument: unfit,
+  answer_rejected: unfit,
+  agent_not_found: missing,
+  run_not_found: missing,
+  session_not_found: missing,
+  not_awaiting: wrongState,
+  run_cancelling: wrongState,
+  run_finished: wrongState,
+  answer_conflict: conflict,
+  idempotency_conflict: conflict,
+  limit_reached: busy,
+  runtime_closed: busy,
+  run_parked: busy,
+  lost_ownership: unavailable,
+  store_failed: unavailable,
+  events_lost: unavailable,
+  // What befalls a run is told in its record, and what befalls the host is told to the host: neither refuses a request.
+  agent_exists: broken,
+  invalid_yield: broken,
+  run_cancelled: broken,
+  run_timeout: broken,
+  await_timeout: broken,
+  step_interrupted: broken,
+  agent_failed: broken,
+  interrupted: broken,
+  crash_loop: broken,
+};
+
+/** After how many seconds a client may try again. */
+const RETRY_AFTER_SECONDS = "1";
+
+/** Why a request is refused before the runtime is asked, or instead. */
+export class WireError extends Error {
+  override readonly name = "WireError";
+  readonly status: number;
+  readonly code: ErrorCode;
+  readonly data: Readonly<Record<string, unknown>>;
+  readonly headers: Record<string, string>;
+
+  constructor(
+    status: number,
+    reason: string,
+    message: string,
+    { issues, headers = {} }: { readonly issues?: readonly Issue[]; readonly headers?: Record<string, string> } = {},
+  ) {
+    super(message);
+    this.status = status;
+    this.code = status === 404 ? "not_found" : status >= 500 ? "server_error" : "invalid_input";
+    this.data = issues === undefined ? { reason } : { reason, issues };
+    this.headers = headers;
+  }
+}
+
+/** A body or a parameter that does not fit, with what was wrong and where. */
+export function unfitError(issues: readonly Issue[]): WireError {
+  const message = issues
+    .map(({ path, message }) => (path.length === 0 ? message : `${path.join(".")}: ${message}`))
+    .join("; ");
+  return new WireError(422, "invalid_argument", message, { issues });
+}
+
+/** One thing that does not fit. */
+export function unfitAt(path: readonly (string | number)[], message: string): WireError {
+  return unfitError([{ path, message }]);
+}
+
+/** A limit of the service that is reached. */
+export function busyError(limit: string, message: string): WireError {
+  return new WireError(503, "limit_reached", `${message} (${limit})`);
+}
+
+/** What a client is told of an error. Anything that is not a refusal is told to the host instead. */
+export function errorResponse(error: unknown, logger: Logger): WireResponse {
+  if (error instanceof WireError) {
+    const { status, code, message, data, headers } = error;
+    return respond(status, { code, message, data }, headers);
+  }
+  if (!CadenzaError.is(error)) {
+    logger.error("A request failed.", { error });
+    return respond(500, { code: "server_error", message: broken.message, data: { reason: "internal" } });
+  }
+  const row = rows[error.code] ?? broken;
+  if (row.message !== undefined) logger.error(`A request failed: ${error.message}`, { error });
+  const data = {
+    reason: error.code,
+    ...(error.issues !== undefined && { issues: error.issues }),
+    ...(error.limit !== undefined && { limit: error.limit }),
+    ...(error.await_id !== undefined && { await_id: error.await_id }),
+  };
+  return respond(row.status, { code: row.code, message: row.message ?? error.message, data });
+}
+
+function respond(status: number, body: object, headers: Record<string, string> = {}): WireResponse {
+  return json(status, body, status === 503 ? { "retry-after": RETRY_AFTER_SECONDS, ...headers } : headers);
+}

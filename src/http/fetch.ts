@@ -1,0 +1,130 @@
+import type { Clock } from "../core/ports.ts";
+import type { AgentRuntime } from "../runtime/agent-runtime.ts";
+import { BodyText, checkContentLength, clientLeft, tooSlow } from "./body.ts";
+import { WireError } from "./errors.ts";
+import type { HttpOptions } from "./options.ts";
+import { readHttpOptions } from "./options.ts";
+import { answerRequest } from "./router.ts";
+import { Service } from "./service.ts";
+import type { BodyLimits, WireBody, WireRequest, WireStream } from "./wire.ts";
+
+/** Answers a web request. It never rejects. */
+export type Handler = (request: Request) => Promise<Response>;
+
+/**
+ * The runs of a runtime over HTTP, for Hono, Next.js, Bun, Deno and Workers. Throws `invalid_argument` for an option that cannot be.
+ *
+ * @example
+ * app.all("/*", (context) => handler(context.req.raw));
+ */
+export function createHandler(runtime: AgentRuntime, options: HttpOptions = {}): Handler {
+  const service = new Service(runtime, readHttpOptions(options));
+  return async (request) => {
+    const { status, headers, body } = await answerRequest(service, new FetchWireRequest(request, service.clock));
+    if (request.method === "HEAD" || body === "") {
+      if (typeof body !== "string") body.return();
+      return new Response(null, { status, headers });
+    }
+    return new Response(typeof body === "string" ? body : bytesOf(body, service, request.signal), { status, headers });
+  };
+}
+
+/** A stream of text as the bytes of a web stream. A reader that takes nothing for too long is let go. */
+function bytesOf(stream: WireStream, { clock, settings }: Service, signal: AbortSignal): ReadableStream<Uint8Array> {
+  const { stallMs } = settings;
+  const encoder = new TextEncoder();
+  let stop: (() => void) | undefined;
+  const leave = (): void => {
+    stop?.();
+    signal.removeEventListener("abort", leave);
+    stream.return();
+  };
+  signal.addEventListener("abort", leave, { once: true });
+  if (signal.aborted) leave();
+  return new ReadableStream({
+    async pull(controller) {
+      stop?.();
+      stop = undefined;
+      const piece = await stream.next();
+      if (piece.done === true) {
+        leave();
+        controller.close();
+        return;
+      }
+      controller.enqueue(encoder.encode(piece.value));
+      if (stallMs === Number.POSITIVE_INFINITY) return;
+      stop = clock.setTimeout(() => {
+        leave();
+        controller.error(new Error("The reader of a stream took nothing for too long."));
+      }, stallMs);
+    },
+    cancel: leave,
+  });
+}
+
+class FetchWireRequest implements WireRequest {
+  readonly method: string;
+  readonly url: string;
+  readonly raw: Request;
+  readonly #url: URL;
+  readonly #clock: Clock;
+
+  constructor(request: Request, clock: Clock) {
+    this.raw = request;
+    this.method = request.method;
+    this.#url = new URL(request.url);
+    this.url = `${this.#url.pathname}${this.#url.search}`;
+    this.#clock = clock;
+  }
+
+  header(name: string): string | undefined {
+    if (name.startsWith(":")) return undefined;
+    return this.raw.headers.get(name) ?? (name === "host" ? this.#url.host : undefined);
+  }
+
+  headers(): Readonly<Record<string, string | undefined>> {
+    return Object.fromEntries(this.raw.headers);
+  }
+
+  async body({ maxBodyBytes, bodyTimeoutMs }: BodyLimits): Promise<WireBody> {
+    const { body, bodyUsed } = this.raw;
+    if (bodyUsed)
+      throw new WireError(400, "malformed_body", "The body has been read already, and is not there any more.");
+    checkContentLength(this.header("content-length"), maxBodyBytes);
+    if (body === null) return { text: "" };
+    const reader = body.getReader();
+    let isLate = false;
+    const stop =
+      bodyTimeoutMs === Number.POSITIVE_INFINITY
+        ? undefined
+        : this.#clock.setTimeout(() => {
+            isLate = true;
+            reader.cancel().catch(ignore);
+          }, bodyTimeoutMs);
+    try {
+      const text = new BodyText(maxBodyBytes);
+      for (let read = await reader.read(); !read.done; read = await reader.read()) text.add(read.value);
+      if (isLate) throw tooSlow();
+      return { text: text.end() };
+    } catch (error) {
+      reader.cancel().catch(ignore);
+      throw error instanceof WireError ? error : clientLeft();
+    } finally {
+      stop?.();
+    }
+  }
+
+  onLeave(callback: () => void): void {
+    const { signal } = this.raw;
+    if (signal.aborted) callback();
+    else signal.addEventListener("abort", callback, { once: true });
+  }
+
+  base(): string {
+    return this.#url.origin;
+  }
+}
+
+function ignore(): void {
+  // The client is gone already.
+}

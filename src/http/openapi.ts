@@ -1,0 +1,225 @@
+import * as z from "zod";
+import { protocolRegistry } from "../protocol/registry.ts";
+import { runCreateRequestSchema } from "../protocol/requests.ts";
+import type { HttpSettings } from "./options.ts";
+
+type JsonSchema = Readonly<Record<string, unknown>>;
+
+/** What one endpoint takes and gives. */
+interface Operation {
+  readonly method: "get" | "post";
+  readonly path: string;
+  readonly id: string;
+  readonly tag: "agents" | "runs" | "sessions" | "service";
+  readonly summary: string;
+  readonly parameters?: readonly JsonSchema[];
+  /** The component that the body is. */
+  readonly body?: string;
+  /** What each success status gives. */
+  readonly gives: Readonly<Record<string, Answer>>;
+}
+
+interface Answer {
+  readonly description: string;
+  readonly schema: JsonSchema;
+  /** Whether the answer may be a stream of events instead. */
+  readonly streams?: true;
+  /** Whether the header `Run-ID` comes with it. */
+  readonly names?: true;
+}
+
+const runParameter = pathParameter("run_id", "Identifier of a run.", ref("RunId"));
+const sessionParameter = pathParameter("session_id", "Identifier of a session.", ref("SessionId"));
+const keyParameter = headerParameter(
+  "Idempotency-Key",
+  "The same key with the same body gives the same run; with another body it is refused with 409.",
+  { type: "string", minLength: 1, maxLength: 255 },
+);
+const whole = (minimum: number, maximum?: number): JsonSchema => ({
+  type: "integer",
+  minimum,
+  ...(maximum !== undefined && { maximum }),
+});
+const run = (description: string): Answer => ({ description, schema: ref("Run"), names: true });
+const runOrStream = (description: string): Answer => ({ ...run(description), streams: true });
+const session = { "200": { description: "The session.", schema: ref("Session") } };
+
+const operations: readonly Operation[] = [
+  {
+    ...{ method: "get", path: "/ping", id: "ping", tag: "service", summary: "Say that the service is there" },
+    gives: { "200": { description: "The service is there.", schema: { type: "object" } } },
+  },
+  {
+    ...{ method: "get", path: "/agents", id: "listAgents", tag: "agents", summary: "List the agents" },
+    parameters: [
+      queryParameter("limit", "How many; default: all.", whole(1, 1_000)),
+      queryParameter("offset", "How many to skip; default: none.", whole(0)),
+    ],
+    gives: { "200": { description: "The agents.", schema: ref("AgentsListResponse") } },
+  },
+  {
+    ...{ method: "get", path: "/agents/{name}", id: "getAgent", tag: "agents", summary: "Read about an agent" },
+    parameters: [pathParameter("name", "Name of an agent.", ref("AgentName"))],
+    gives: { "200": { description: "The agent.", schema: ref("AgentManifest") } },
+  },
+  {
+    ...{ method: "post", path: "/runs", id: "createRun", tag: "runs", summary: "Start a run" },
+    parameters: [keyParameter],
+    body: "RunCreateRequest",
+    gives: {
+      "200": runOrStream("The run when it rests, or its events until then."),
+      "202": run("The run was accepted."),
+    },
+  },
+  {
+    ...{ method: "get", path: "/runs", id: "listRuns", tag: "runs", summary: "List the runs, the newest first" },
+    parameters: [
+      queryParameter("agent_name", "Runs of this agent only.", ref("AgentName")),
+      queryParameter("session_id", "Runs of this session only.", ref("SessionId")),
+      queryParameter("status", "Runs with this status only.", ref("RunStatus")),
+      queryParameter("limit", "How many; default: 100.", whole(1, 1_000)),
+      queryParameter("offset", "How many to skip; default: none.", whole(0)),
+    ],
+    gives: { "200": { description: "The runs.", schema: ref("RunsListResponse") } },
+  },
+  {
+    ...{ method: "get", path: "/runs/{run_id}", id: "getRun", tag: "runs", summary: "Read a run" },
+    parameters: [runParameter],
+    gives: { "200": run("The run as it is now.") },
+  },
+  {
+    ...{ method: "post", path: "/runs/{run_id}", id: "resumeRun", tag: "runs", summary: "Answer what a run waits for" },
+    parameters: [runParameter, keyParameter],
+    body: "RunResumeRequest",
+    gives: {
+      "200": runOrStream("The run when it rests again, or its events until then."),
+      "202": run("The answer was accepted."),
+    },
+  },
+  {
+    ...{ method: "post", path: "/runs/{run_id}/cancel", id: "cancelRun", tag: "runs", summary: "Stop a run" },
+    parameters: [runParameter],
+    gives: { "202": run("The run is being cancelled, or has been.") },
+  },
+  {
+    ...{ method: "get", path: "/runs/{run_id}/events", id: "listRunEvents", tag: "runs" },
+    summary: "Read the events of a run so far; as an event stream, follow them until the run rests",
+    parameters: [
+      runParameter,
+      headerParameter("Last-Event-ID", "The last event that is known already.", {
+        type: "string",
+        pattern: "^[0-9]*$",
+      }),
+    ],
+    gives: {
+      "200": { description: "The events.", schema: ref("RunEventsListResponse"), streams: true, names: true },
+    },
+  },
+  ...["/sessions/{session_id}", "/session/{session_id}"].map(
+    (path, index): Operation => ({
+      ...{ method: "get", path, id: index === 0 ? "getSession" : "getSessionByOtherPath", tag: "sessions" },
+      summary: "Read where the contents of a session are",
+      parameters: [sessionParameter],
+      gives: session,
+    }),
+  ),
+  {
+    ...{ method: "get", path: "/resources/{id}", id: "getResource", tag: "sessions" },
+    summary: "Read a message of a session, or its state",
+    parameters: [pathParameter("id", "As the URLs of a session have it.", { type: "string" })],
+    gives: { "200": { description: "A message, or any JSON value.", schema: {} } },
+  },
+  {
+    ...{ method: "get", path: "/openapi.json", id: "getOpenApi", tag: "service", summary: "Read this document" },
+    gives: { "200": { description: "An OpenAPI document.", schema: { type: "object" } } },
+  },
+];
+
+const texts = new Map<string, string>();
+
+/** The description of the interface (OpenAPI 3.1), made of the schemas that read what comes and describe what goes. */
+export function openApiText({ basePath, baseUrl }: HttpSettings): string {
+  const url = baseUrl ?? (basePath === "" ? "/" : basePath);
+  const known = texts.get(url);
+  if (known !== undefined) return known;
+  const text = JSON.stringify(openApi(url));
+  texts.set(url, text);
+  return text;
+}
+
+function openApi(url: string): object {
+  const paths: Record<string, Record<string, object>> = {};
+  for (const operation of operations) {
+    paths[operation.path] = { ...paths[operation.path], [operation.method]: operationObject(operation) };
+  }
+  return {
+    openapi: "3.1.1",
+    info: {
+      title: "Agent Run Service",
+      version: "1.0.0",
+      description: "Agents, and their runs: the Agent Run Service Interface, compatible with ACP 1.0.",
+    },
+    servers: [{ url }],
+    paths,
+    components: { schemas: schemas() },
+  };
+}
+
+function operationObject({ id, tag, summary, parameters, body, gives }: Operation): object {
+  return {
+    operationId: id,
+    tags: [tag],
+    summary,
+    ...(parameters !== undefined && { parameters }),
+    ...(body !== undefined && {
+      requestBody: { required: true, content: { "application/json": { schema: ref(body) } } },
+    }),
+    responses: {
+      ...Object.fromEntries(Object.entries(gives).map(([status, answer]) => [status, answerObject(answer)])),
+      default: {
+        description: "The request was refused.",
+        headers: { "Retry-After": { description: "With 503: seconds to wait.", schema: { type: "string" } } },
+        content: { "application/json": { schema: ref("Error") } },
+      },
+    },
+  };
+}
+
+function answerObject({ description, schema, streams, names }: Answer): object {
+  return {
+    description,
+    ...(names && { headers: { "Run-ID": { description: "The id of the run.", schema: ref("RunId") } } }),
+    content: {
+      "application/json": { schema },
+      ...(streams && { "text/event-stream": { schema: ref("Event") } }),
+    },
+  };
+}
+
+/** The components. In OpenAPI each has its id by its place. */
+function schemas(): Record<string, object> {
+  // Schemas are made when they are first used; here the whole vocabulary is.
+  z.toJSONSchema(runCreateRequestSchema, { io: "input", metadata: protocolRegistry });
+  const { schemas: all } = z.toJSONSchema(protocolRegistry, {
+    io: "input",
+    metadata: protocolRegistry,
+    uri: (id) => `#/components/schemas/${id}`,
+  });
+  return Object.fromEntries(Object.entries(all).map(([name, { $id: _, $schema: __, ...schema }]) => [name, schema]));
+}
+
+function ref(component: string): JsonSchema {
+  return { $ref: `#/components/schemas/${component}` };
+}
+
+function pathParameter(name: string, description: string, schema: JsonSchema): JsonSchema {
+  return { name, in: "path", required: true, description, schema };
+}
+
+function queryParameter(name: string, description: string, schema: JsonSchema): JsonSchema {
+  return { name, in: "query", description, schema };
+}
+
+function headerParameter(name: string, description: string, schema: JsonSchema): JsonSchema {
+  return { name, in: "header", description, schema };
+}

@@ -1,0 +1,235 @@
+import { CadenzaError } from "../core/errors.ts";
+import type { JsonValue } from "../protocol/json.ts";
+
+/** What a client wants to do. */
+export type Action =
+  | "ping"
+  | "openapi"
+  | "listAgents"
+  | "getAgent"
+  | "createRun"
+  | "listRuns"
+  | "getRun"
+  | "resume"
+  | "cancel"
+  | "events"
+  | "getSession"
+  | "getResource";
+
+/** Who asks for what, before the body is read. */
+export interface AuthorizeRequest {
+  readonly action: Action;
+  /** The agent that the path names. The agent of a new run stands in the body: see `agents` in {@link Grant}. */
+  readonly agent_name?: string;
+  /** The run that the path names. */
+  readonly run_id?: string;
+  /** By their names in lower case. */
+  readonly headers: Readonly<Record<string, string | undefined>>;
+  /** The request as the host knows it: `req` of Node with all that middleware put there, or a `Request`. */
+  readonly request: unknown;
+}
+
+/** What a client that is let in may see. */
+export interface Grant {
+  /** Whose runs and sessions these are: those of another tenant do not exist. Default: the empty tenant. */
+  readonly tenant?: string | undefined;
+  /** What agents see as `context.principal`. */
+  readonly principal?: JsonValue | undefined;
+  /** Which agents exist for this client: the others, and their runs, are missing. Default: all. */
+  readonly agents?: readonly string[] | ((name: string) => boolean) | undefined;
+}
+
+/** Why a client is not let in. */
+export interface Denial {
+  /** From 400 to 499, for example 401. */
+  readonly status: number;
+  readonly message?: string | undefined;
+  /** For example `WWW-Authenticate`. */
+  readonly headers?: Readonly<Record<string, string>> | undefined;
+}
+
+/** Lets a client in (a {@link Grant}) or not (`false`, a {@link Denial}, or an error that it throws: 403). */
+export type Authorize = (request: AuthorizeRequest) => Grant | Denial | false | Promise<Grant | Denial | false>;
+
+/** How runs are mounted on HTTP. Every property may be left out. */
+export interface HttpOptions {
+  /** The path below which the service lies, for example `/acp`. It is taken off where it is there. Default: none. */
+  readonly basePath?: string | undefined;
+  /** The address of the service as its clients see it, `basePath` included. The URLs of session contents begin with it. Default: as the request says. */
+  readonly baseUrl?: string | undefined;
+  /** Asked about every request, before its body is read. Default: everybody may do everything. */
+  readonly authorize?: Authorize | undefined;
+  /** Other origins whose pages may send requests, for example `https://app.example.com`. Default: none. */
+  readonly allowedOrigins?: readonly string[] | undefined;
+  /** Host names under which the service may be addressed, for example `localhost`; with a port, only under that. Default: any. */
+  readonly allowedHosts?: readonly string[] | undefined;
+  /** Sends CORS headers to the allowed origins and answers their preflight requests. Default: false. */
+  readonly cors?: boolean | undefined;
+  /** `cancel` stops a run whose sync or streaming client goes away. Default: `continue`. */
+  readonly onDisconnect?: "continue" | "cancel" | undefined;
+  /** After how much silence a stream says that it is still there, in milliseconds. Default: 15,000. */
+  readonly heartbeatMs?: number | undefined;
+  /** After how long a reader that takes nothing is closed, in milliseconds. Default: 30,000. */
+  readonly stallMs?: number | undefined;
+  /** What is refused. */
+  readonly limits?: HttpLimits | undefined;
+  /** Sessions that clients bring along from elsewhere. */
+  readonly sessions?: SessionOptions | undefined;
+}
+
+/** What is refused. `Infinity` switches a limit off. */
+export interface HttpLimits {
+  /** Bytes in a body. Default: 10 MiB. */
+  readonly maxBodyBytes?: number | undefined;
+  /** How long a body may take to come, in milliseconds. Default: 30,000. */
+  readonly bodyTimeoutMs?: number | undefined;
+  /** Objects and lists in one another. Default: 64. */
+  readonly maxDepth?: number | undefined;
+  /** Values in a body, in all. Default: 100,000. */
+  readonly maxNodes?: number | undefined;
+  /** Messages in the input of a run, or in a session that a client brings along. Default: 1,000. */
+  readonly maxMessages?: number | undefined;
+  /** Parts in all messages of a request together. Default: 10,000. */
+  readonly maxParts?: number | undefined;
+  /** Characters in the metadata of one part, written as JSON. Default: 65,536. */
+  readonly maxMetadataLength?: number | undefined;
+  /** Streams that are open at a time. Default: 10,000. */
+  readonly maxReaders?: number | undefined;
+  /** Streams of one run that are open at a time. Default: 100. */
+  readonly maxReadersPerRun?: number | undefined;
+}
+
+/** From where the contents of a session that a client brings along are fetched. Those of the service's own are read from its store. */
+export interface SessionOptions {
+  /** The origins that may be asked, for example `https://other.example.com`. Default: none, no request is ever made. */
+  readonly allowOrigins?: readonly string[] | undefined;
+  /** How requests are made. Default: the global `fetch`. */
+  readonly fetch?: typeof fetch | undefined;
+  /** How long all of a session may take, in milliseconds. Default: 10,000. */
+  readonly timeoutMs?: number | undefined;
+  /** Bytes in all of a session. Default: 10 MiB. */
+  readonly maxBytes?: number | undefined;
+}
+
+/** The options with their defaults. */
+export interface HttpSettings {
+  /** Empty, or with a slash in front and none behind. */
+  readonly basePath: string;
+  /** Without a slash behind. */
+  readonly baseUrl: string | undefined;
+  readonly authorize: Authorize | undefined;
+  readonly allowedOrigins: ReadonlySet<string>;
+  readonly allowedHosts: ReadonlySet<string> | undefined;
+  readonly cors: boolean;
+  readonly cancelOnDisconnect: boolean;
+  readonly heartbeatMs: number;
+  readonly stallMs: number;
+  readonly limits: Required<{ [Key in keyof HttpLimits]: number }>;
+  readonly sessions: {
+    readonly allowOrigins: ReadonlySet<string>;
+    readonly fetch: typeof fetch;
+    readonly timeoutMs: number;
+    readonly maxBytes: number;
+  };
+}
+
+const MIB = 1024 * 1024;
+
+const limitDefaults = {
+  maxBodyBytes: 10 * MIB,
+  bodyTimeoutMs: 30_000,
+  maxDepth: 64,
+  maxNodes: 100_000,
+  maxMessages: 1_000,
+  maxParts: 10_000,
+  maxMetadataLength: 65_536,
+  maxReaders: 10_000,
+  maxReadersPerRun: 100,
+};
+const timeDefaults = { heartbeatMs: 15_000, stallMs: 30_000 };
+const sessionDefaults = { timeoutMs: 10_000, maxBytes: 10 * MIB };
+
+const names = [
+  ...["basePath", "baseUrl", "authorize", "allowedOrigins", "allowedHosts", "cors", "onDisconnect"],
+  ...["heartbeatMs", "stallMs", "limits", "sessions"],
+];
+
+/** Reads the options of a handler. Throws `invalid_argument` for one that cannot be. */
+export function readHttpOptions(options: HttpOptions): HttpSettings {
+  checkKeys("options", options, names);
+  const { basePath = "", baseUrl, authorize, cors = false, onDisconnect = "continue", sessions = {} } = options;
+  if (typeof basePath !== "string" || /[?#\s]/.test(basePath)) throw bad("basePath", "a path such as /acp");
+  if (baseUrl !== undefined && !isHttpUrl(baseUrl)) throw bad("baseUrl", "an absolute http or https URL");
+  if (authorize !== undefined && typeof authorize !== "function") throw bad("authorize", "a function");
+  if (typeof cors !== "boolean") throw bad("cors", "true or false");
+  if (onDisconnect !== "continue" && onDisconnect !== "cancel") throw bad("onDisconnect", '"continue" or "cancel"');
+  checkKeys("options.sessions", sessions, ["allowOrigins", "fetch", "timeoutMs", "maxBytes"]);
+  const { allowOrigins, fetch: fetchResource, timeoutMs, maxBytes } = sessions;
+  if (fetchResource !== undefined && typeof fetchResource !== "function") throw bad("sessions.fetch", "a function");
+  const path = basePath.split("/").filter(Boolean).join("/");
+  return {
+    basePath: path === "" ? "" : `/${path}`,
+    baseUrl: baseUrl?.replace(/\/+$/, ""),
+    authorize,
+    allowedOrigins: readOrigins("allowedOrigins", options.allowedOrigins),
+    allowedHosts: options.allowedHosts && readHosts(options.allowedHosts),
+    cors,
+    cancelOnDisconnect: onDisconnect === "cancel",
+    ...amounts("options", timeDefaults, { heartbeatMs: options.heartbeatMs, stallMs: options.stallMs }),
+    limits: amounts("options.limits", limitDefaults, options.limits),
+    sessions: {
+      allowOrigins: readOrigins("sessions.allowOrigins", allowOrigins),
+      fetch: fetchResource ?? ((...request) => fetch(...request)),
+      ...amounts("options.sessions", sessionDefaults, { timeoutMs, maxBytes }),
+    },
+  };
+}
+
+function amounts<Key extends string>(
+  name: string,
+  standard: Readonly<Record<Key, number>>,
+  given: Partial<Readonly<Record<Key, number | undefined>>> = {},
+): Record<Key, number> {
+  checkKeys(name, given, Object.keys(standard));
+  const read: Record<Key, number> = { ...standard };
+  for (const key of Object.keys(standard) as Key[]) {
+    const value = given[key];
+    if (value === undefined) continue;
+    if (typeof value !== "number" || !(value >= 0)) throw bad(key, "a number from 0 to Infinity");
+    read[key] = value;
+  }
+  return read;
+}
+
+function readOrigins(name: string, origins: readonly string[] = []): ReadonlySet<string> {
+  if (!Array.isArray(origins)) throw bad(name, "a list of origins");
+  return new Set(
+    origins.map((origin) => {
+      if (!isHttpUrl(origin) || new URL(origin).pathname !== "/")
+        throw bad(name, "origins such as https://app.example.com");
+      return new URL(origin).origin;
+    }),
+  );
+}
+
+function readHosts(hosts: readonly string[]): ReadonlySet<string> {
+  if (!Array.isArray(hosts) || !hosts.every((host) => typeof host === "string" && /^[^\s/]+$/.test(host)))
+    throw bad("allowedHosts", "a list of host names such as localhost");
+  return new Set(hosts.map((host: string) => host.toLowerCase()));
+}
+
+function isHttpUrl(value: unknown): value is string {
+  return typeof value === "string" && /^https?:\/\//i.test(value) && URL.canParse(value);
+}
+
+function checkKeys(name: string, value: unknown, known: readonly string[]): void {
+  if (typeof value !== "object" || value === null) throw bad(name, "an object");
+  for (const key of Object.keys(value)) {
+    if (!known.includes(key)) throw bad(`${name}.${key}`, `one of ${known.join(", ")} as the name of an option`);
+  }
+}
+
+function bad(name: string, expected: string): CadenzaError {
+  const message = `${name}: expected ${expected}.`;
+  return new CadenzaError("invalid_argument", message, { issues: [{ path: name.split("."), message }] });
+}

@@ -1,0 +1,107 @@
+import type { Issue } from "../core/errors.ts";
+import { isJsonObject } from "../protocol/json.ts";
+import type { RunCreateRequest, RunResumeRequest } from "../protocol/requests.ts";
+import { runCreateRequestSchema, runResumeRequestSchema } from "../protocol/requests.ts";
+import { unfitAt, unfitError, WireError } from "./errors.ts";
+import type { HttpSettings } from "./options.ts";
+
+/** Reads the body that starts a run. */
+export function readCreateRequest(body: unknown, limits: HttpSettings["limits"]): RunCreateRequest {
+  const request = isPlain(body) ? body : readWith(runCreateRequestSchema, body);
+  checkMessages(["input"], request.input, limits);
+  const { session_id, session } = request;
+  if (session?.id !== undefined && session_id !== undefined && session.id !== session_id) {
+    throw new WireError(400, "session_mismatch", `session_id is ${session_id}, but session.id is ${session.id}.`);
+  }
+  return request;
+}
+
+/** What does not fit in the body that starts a run; nothing if all does. */
+export function checkCreateRequest(body: unknown): void {
+  readWith(runCreateRequestSchema, body);
+}
+
+/** Reads the body that resumes a run. */
+export function readResumeRequest(body: unknown, runId: string, limits: HttpSettings["limits"]): RunResumeRequest {
+  const request = readWith(runResumeRequestSchema, body);
+  const { run_id, await_resume } = request;
+  if (run_id !== undefined && run_id.replaceAll("-", "") !== runId.toLowerCase().replaceAll("-", ""))
+    throw new WireError(400, "run_mismatch", `The path names another run than the body, which names ${run_id}.`);
+  const { type, message } = await_resume;
+  if (type === "message") checkMessages(["await_resume", "message"], [message as RunCreateRequest["input"][0]], limits);
+  return request;
+}
+
+/**
+ * Whether a body is one of those that almost all clients send: nothing in it but messages of plain text parts. It needs no
+ * schema then; the runtime reads its messages once more anyway, since it keeps nothing of what it is given.
+ */
+function isPlain(body: unknown): body is RunCreateRequest {
+  if (!isJsonObject(body)) return false;
+  for (const key in body) {
+    const value = body[key];
+    if (key === "input" ? !Array.isArray(value) || !value.every(isPlainMessage) : !isPlainField(key, value))
+      return false;
+  }
+  return "agent_name" in body && "input" in body;
+}
+
+function isPlainField(key: string, value: unknown): boolean {
+  if (key === "agent_name") return typeof value === "string" && value !== "";
+  return key === "mode" && (value === "sync" || value === "async" || value === "stream");
+}
+
+function isPlainMessage(message: unknown): boolean {
+  if (!isJsonObject(message)) return false;
+  for (const key in message) {
+    const value = message[key];
+    if (key === "parts" ? !Array.isArray(value) || !value.every(isPlainPart) : key !== "role" || value !== "user")
+      return false;
+  }
+  return "parts" in message;
+}
+
+function isPlainPart(part: unknown): boolean {
+  if (!isJsonObject(part)) return false;
+  for (const key in part) {
+    const value = part[key];
+    if (
+      key === "content" || key === "content_type"
+        ? typeof value !== "string"
+        : key !== "content_encoding" || value !== "plain"
+    )
+      return false;
+  }
+  return "content" in part;
+}
+
+function checkMessages(path: Issue["path"], messages: RunCreateRequest["input"], limits: HttpSettings["limits"]): void {
+  const { maxMessages, maxParts, maxMetadataLength } = limits;
+  if (messages.length > maxMessages) throw unfitAt(path, `expected at most ${maxMessages} messages`);
+  let count = 0;
+  for (const { parts } of messages) {
+    count += parts.length;
+    if (count > maxParts) throw unfitAt(path, `expected at most ${maxParts} parts in all`);
+    for (const { metadata } of parts) {
+      if (metadata !== undefined && JSON.stringify(metadata).length > maxMetadataLength)
+        throw unfitAt(path, `expected at most ${maxMetadataLength} characters in the metadata of a part`);
+    }
+  }
+}
+
+interface Schema<T> {
+  safeParse(value: unknown):
+    | { readonly success: true; readonly data: T }
+    | {
+        readonly success: false;
+        readonly error: { readonly issues: readonly { path: PropertyKey[]; message: string }[] };
+      };
+}
+
+function readWith<T>(schema: Schema<T>, value: unknown): T {
+  const reading = schema.safeParse(value);
+  if (reading.success) return reading.data;
+  throw unfitError(
+    reading.error.issues.map(({ path, message }) => ({ path: path.filter((key) => typeof key !== "symbol"), message })),
+  );
+}

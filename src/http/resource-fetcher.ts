@@ -1,0 +1,68 @@
+import type { Issue } from "../core/errors.ts";
+import type { Clock } from "../core/ports.ts";
+import { BodyText } from "./body.ts";
+import { unfitAt } from "./errors.ts";
+import type { HttpSettings } from "./options.ts";
+
+/** Fetches what a session consists of from the origins that the host allows, and from nowhere else. One time and one size hold for all of it. */
+export class ResourceFetcher {
+  readonly #settings: HttpSettings["sessions"];
+  readonly #clock: Clock;
+  #controller: AbortController | undefined;
+  #stop: (() => void) | undefined;
+  #bytesLeft: number;
+
+  constructor(settings: HttpSettings["sessions"], clock: Clock) {
+    this.#settings = settings;
+    this.#clock = clock;
+    this.#bytesLeft = settings.maxBytes;
+  }
+
+  /** The JSON value at an address. `path` is where the address stands in the request. */
+  async fetch(url: string, path: Issue["path"]): Promise<unknown> {
+    const { origin, username, password } = new URL(url);
+    if (!this.#settings.allowOrigins.has(origin) || username !== "" || password !== "")
+      throw unfitAt(path, `the service does not fetch from ${origin}`);
+    try {
+      const text = await this.#read(url);
+      return JSON.parse(text);
+    } catch {
+      // Why it failed is nothing that a client should learn: the address may be one that only the service can reach.
+      throw unfitAt(path, "the resource could not be read");
+    }
+  }
+
+  /** Ends what is under way. */
+  close(): void {
+    this.#stop?.();
+    this.#controller?.abort();
+  }
+
+  async #read(url: string): Promise<string> {
+    const response = await this.#settings.fetch(url, {
+      headers: { accept: "application/json" },
+      // What an allowed origin redirects to is not an allowed origin.
+      redirect: "error",
+      signal: this.#signal(),
+    });
+    if (!response.ok) throw new Error(`status ${response.status}`);
+    const text = new BodyText(this.#bytesLeft);
+    const reader = response.body?.getReader();
+    for (let read = await reader?.read(); read?.done === false; read = await reader?.read()) {
+      text.add(read.value);
+      this.#bytesLeft -= read.value.length;
+    }
+    return text.end();
+  }
+
+  #signal(): AbortSignal {
+    if (this.#controller === undefined) {
+      const controller = new AbortController();
+      this.#controller = controller;
+      const { timeoutMs } = this.#settings;
+      if (timeoutMs !== Number.POSITIVE_INFINITY)
+        this.#stop = this.#clock.setTimeout(() => controller.abort(), timeoutMs);
+    }
+    return this.#controller.signal;
+  }
+}

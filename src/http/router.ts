@@ -1,0 +1,121 @@
+import { getAgent, listAgents } from "./agents.ts";
+import { authorizeCaller } from "./caller.ts";
+import { errorResponse, WireError } from "./errors.ts";
+import { openApiText } from "./openapi.ts";
+import type { Action, AuthorizeRequest } from "./options.ts";
+import { cancelRun, createRun, getEvents, getRun, listRuns, resumeRun } from "./runs.ts";
+import { checkHost, checkOrigin, corsHeaders, preflightHeaders } from "./safety.ts";
+import type { Call, Service } from "./service.ts";
+import { getResource, getSession } from "./sessions.ts";
+import type { WireRequest, WireResponse } from "./wire.ts";
+import { json, jsonText } from "./wire.ts";
+
+interface Route {
+  readonly method: "GET" | "POST";
+  /** What stands between the slashes; a name in braces stands for anything. */
+  readonly segments: readonly string[];
+  readonly action: Action;
+  readonly handle: (call: Call) => Promise<WireResponse>;
+}
+
+/** Every endpoint. Those that are asked for most come first. */
+const routes: readonly Route[] = [
+  route("POST", "runs", "createRun", createRun),
+  route("GET", "runs/{run_id}", "getRun", getRun),
+  route("POST", "runs/{run_id}", "resume", resumeRun),
+  route("GET", "runs/{run_id}/events", "events", getEvents),
+  route("POST", "runs/{run_id}/cancel", "cancel", cancelRun),
+  route("GET", "runs", "listRuns", listRuns),
+  route("GET", "agents", "listAgents", listAgents),
+  route("GET", "agents/{name}", "getAgent", getAgent),
+  route("GET", "sessions/{session_id}", "getSession", getSession),
+  route("GET", "session/{session_id}", "getSession", getSession),
+  route("GET", "resources/{id}", "getResource", getResource),
+  route("GET", "ping", "ping", async () => json(200, {})),
+  route("GET", "openapi.json", "openapi", async ({ service }) => jsonText(200, openApiText(service.settings))),
+];
+
+/** Answers a request. Never rejects: what goes wrong is an answer too. */
+export async function answerRequest(service: Service, request: WireRequest): Promise<WireResponse> {
+  const cors = corsHeaders(request, service.settings);
+  const response = await settle(service, request);
+  return cors === undefined ? response : { ...response, headers: { ...response.headers, ...cors } };
+}
+
+async function settle(service: Service, request: WireRequest): Promise<WireResponse> {
+  try {
+    const { settings } = service;
+    checkHost(request, settings);
+    checkOrigin(request, settings);
+    if (request.method === "OPTIONS" && settings.cors && request.header("origin") !== undefined)
+      return { status: 204, headers: preflightHeaders, body: "" };
+    const { segments, query } = splitUrl(request.url, settings.basePath);
+    const { found, parameter } = findRoute(request.method, segments);
+    const caller =
+      settings.authorize === undefined
+        ? { scope: service.runtime, sees: undefined }
+        : await authorizeCaller(service.runtime, settings.authorize, asked(found, parameter, request), service.logger);
+    return await found.handle({ service, request, caller, parameter, query });
+  } catch (error) {
+    return errorResponse(error, service.logger);
+  }
+}
+
+function asked({ action, segments }: Route, parameter: string, request: WireRequest): AuthorizeRequest {
+  return {
+    action,
+    ...(segments[1] === "{name}" && { agent_name: parameter }),
+    ...(segments[1] === "{run_id}" && { run_id: parameter }),
+    headers: request.headers(),
+    request: request.raw,
+  };
+}
+
+/** The parts of a path below the base path, and the query. Slashes at the end do not count. */
+function splitUrl(url: string, basePath: string): { readonly segments: readonly string[]; readonly query: string } {
+  const mark = url.indexOf("?");
+  let path = mark === -1 ? url : url.slice(0, mark);
+  const query = mark === -1 ? "" : url.slice(mark + 1);
+  if (basePath !== "" && path.startsWith(basePath)) {
+    const rest = path.slice(basePath.length);
+    if (rest === "" || rest.startsWith("/")) path = rest;
+  }
+  return { segments: path.replace(/^\//, "").replace(/\/+$/, "").split("/"), query };
+}
+
+/** The route of a request. Refuses a path that is none, and a method that the path does not know. */
+function findRoute(method: string, segments: readonly string[]): { readonly found: Route; readonly parameter: string } {
+  const wanted = method === "HEAD" ? "GET" : method;
+  const others: string[] = [];
+  for (const found of routes) {
+    if (!fits(found.segments, segments)) continue;
+    if (found.method === wanted)
+      return { found, parameter: decode(found.segments.length > 1 ? segments[1] : undefined) };
+    others.push(found.method);
+  }
+  if (others.length === 0) throw noSuchPath();
+  throw new WireError(405, "method_not_allowed", `This path takes ${others.join(" and ")} only.`, {
+    headers: { allow: others.join(", ") },
+  });
+}
+
+function fits(pattern: readonly string[], segments: readonly string[]): boolean {
+  if (pattern.length !== segments.length) return false;
+  return pattern.every((name, index) => name.startsWith("{") || name === segments[index]);
+}
+
+function decode(segment = ""): string {
+  try {
+    return decodeURIComponent(segment);
+  } catch {
+    throw noSuchPath();
+  }
+}
+
+function noSuchPath(): WireError {
+  return new WireError(404, "path_not_found", "There is nothing at this path.");
+}
+
+function route(method: Route["method"], path: string, action: Action, handle: Route["handle"]): Route {
+  return { method, segments: path.split("/"), action, handle };
+}

@@ -1,0 +1,168 @@
+import { CadenzaError } from "../core/errors.ts";
+import { sessionIdSchema } from "../protocol/identifier.ts";
+import type { RunCreateRequest } from "../protocol/requests.ts";
+import type { Run, RunMode } from "../protocol/run.ts";
+import { runStatusSchema } from "../protocol/run.ts";
+import type { EventStream } from "../runtime/events.ts";
+import type { CreateRunOptions, ListRunsQuery, ResumeOptions } from "../runtime/scope.ts";
+import { checkAgent } from "./agents.ts";
+import { clientLeft } from "./body.ts";
+import type { Caller } from "./caller.ts";
+import { unfitAt } from "./errors.ts";
+import { checkCreateRequest, readCreateRequest, readResumeRequest } from "./requests.ts";
+import type { Call } from "./service.ts";
+import { idempotencyKey, queryNumber, readBody } from "./service.ts";
+import { loadSession } from "./sessions.ts";
+import { followRun, streamRun } from "./streams.ts";
+import type { WireResponse } from "./wire.ts";
+import { json } from "./wire.ts";
+
+/** `POST /runs`: starts a run. */
+export async function createRun(call: Call): Promise<WireResponse> {
+  const { service, caller } = call;
+  const key = idempotencyKey(call);
+  const body = await readBody(call);
+  const request = readCreateRequest(body, service.settings.limits);
+  try {
+    checkAgent(caller, request.agent_name);
+    const options: CreateRunOptions = { idempotencyKey: key, session: await broughtSession(call, request) };
+    const { agent_name, input, mode = "sync" } = request;
+    const session_id = request.session_id ?? request.session?.id;
+    return await answer(call, mode, (mode) => caller.scope.createRun({ agent_name, input, session_id, mode }, options));
+  } catch (error) {
+    // What looked plain was not looked at by the schema, which says more, and says it first.
+    if (CadenzaError.is(error) && (error.code === "invalid_argument" || error.code === "agent_not_found"))
+      checkCreateRequest(body);
+    throw error;
+  }
+}
+
+/** `POST /runs/{run_id}`: answers what a run waits for. */
+export async function resumeRun(call: Call): Promise<WireResponse> {
+  const { service, caller, parameter } = call;
+  const key = idempotencyKey(call);
+  await checkRun(caller, parameter);
+  const request = readResumeRequest(await readBody(call), parameter, service.settings.limits);
+  const { await_resume, await_id, mode = "sync" } = request;
+  const options: ResumeOptions = { idempotencyKey: key };
+  return answer(call, mode, (mode) =>
+    caller.scope.resume({ run_id: parameter, await_resume, await_id, mode }, options),
+  );
+}
+
+/** `POST /runs/{run_id}/cancel`: stops a run. Whatever body comes with it is left alone. */
+export async function cancelRun({ caller, parameter }: Call): Promise<WireResponse> {
+  await checkRun(caller, parameter);
+  return runResponse(202, await caller.scope.cancel(parameter));
+}
+
+/** `GET /runs/{run_id}`: the run as it is now. */
+export async function getRun({ caller, parameter }: Call): Promise<WireResponse> {
+  const run = await caller.scope.getRun(parameter);
+  checkVisible(caller, run);
+  return runResponse(200, run);
+}
+
+/** `GET /runs/{run_id}/events`: what happened so far as JSON, or, for who accepts an event stream, that and what follows. */
+export async function getEvents(call: Call): Promise<WireResponse> {
+  const { caller, parameter } = call;
+  await checkRun(caller, parameter);
+  return followRun(call);
+}
+
+/** `GET /runs`: a page of runs, the newest first. */
+export async function listRuns({ caller, query }: Call): Promise<WireResponse> {
+  const search = new URLSearchParams(query);
+  const limit = queryNumber(search, "limit", 1, 1_000) ?? 100;
+  const offset = queryNumber(search, "offset", 0, Number.MAX_SAFE_INTEGER) ?? 0;
+  const filter: ListRunsQuery = {
+    agent_name: search.get("agent_name") ?? undefined,
+    session_id: read("session_id", sessionIdSchema, search.get("session_id")),
+    status: read("status", runStatusSchema, search.get("status")),
+  };
+  return json(200, { runs: await visibleRuns(caller, { ...filter, limit, offset }) });
+}
+
+/** Gives the answer to a request that sets a run going, in the mode that it asks for. */
+async function answer(
+  call: Call,
+  mode: RunMode,
+  start: (mode: RunMode) => ReturnType<Caller["scope"]["createRun"]>,
+): Promise<WireResponse> {
+  if (mode === "stream") return streamRun(call, () => start(mode) as EventStream);
+  if (mode === "async") return runResponse(202, await (start(mode) as Promise<Run>));
+  const { cancelOnDisconnect } = call.service.settings;
+  const rest = cancelOnDisconnect ? waitOrCancel(call, start("stream") as EventStream) : (start(mode) as Promise<Run>);
+  return runResponse(200, await unlessLeft(call, rest));
+}
+
+/** Waits for a run, but not for longer than the client does. What is left behind is a callback in a run that goes on. */
+function unlessLeft({ request }: Call, rest: Promise<Run>): Promise<Run> {
+  return new Promise((resolve, reject) => {
+    rest.then(resolve, reject);
+    request.onLeave(() => reject(clientLeft()));
+  });
+}
+
+/** The run when it rests. If the client does not wait for that, the run is cancelled. */
+async function waitOrCancel({ request, caller }: Call, events: EventStream): Promise<Run> {
+  const first = await events.next();
+  const id = first.done !== true && "run" in first.value ? first.value.run.run_id : "";
+  request.onLeave(() => {
+    void events.return();
+    caller.scope.cancel(id).catch(ignore);
+  });
+  for await (const _ of events) {
+    // Reading to the end is the waiting.
+  }
+  return caller.scope.getRun(id);
+}
+
+async function broughtSession(call: Call, { session }: RunCreateRequest): Promise<CreateRunOptions["session"]> {
+  if (session === undefined) return undefined;
+  const isEmpty = session.id === undefined && session.history.length === 0 && session.state === undefined;
+  return isEmpty ? undefined : loadSession(call, session);
+}
+
+/** Refuses a run whose agent does not exist for the caller, in the words that are said of a run that does not exist at all. */
+async function checkRun(caller: Caller, runId: string): Promise<void> {
+  if (caller.sees !== undefined) checkVisible(caller, await caller.scope.getRun(runId));
+}
+
+function checkVisible({ sees }: Caller, { agent_name, run_id }: Run): void {
+  if (sees === undefined || sees(agent_name)) return;
+  throw new CadenzaError("run_not_found", `There is no run ${run_id}.`, { run_id });
+}
+
+const PAGE = 1_000;
+
+/** A page of the runs whose agents exist for the caller. */
+async function visibleRuns({ scope, sees }: Caller, query: ListRunsQuery & { limit: number; offset: number }) {
+  if (sees === undefined) return scope.listRuns(query);
+  const visible: Run[] = [];
+  for (let offset = 0; visible.length < query.offset + query.limit; offset += PAGE) {
+    const page = await scope.listRuns({ ...query, limit: PAGE, offset });
+    visible.push(...page.filter(({ agent_name }) => sees(agent_name)));
+    if (page.length < PAGE) break;
+  }
+  return visible.slice(query.offset, query.offset + query.limit);
+}
+
+function runResponse(status: number, run: Run): WireResponse {
+  return json(status, run, { "run-id": run.run_id });
+}
+
+function read<T>(
+  name: string,
+  schema: { safeParse(value: unknown): { success: boolean; data?: T | undefined } },
+  value: string | null,
+): T | undefined {
+  if (value === null) return undefined;
+  const reading = schema.safeParse(value);
+  if (reading.success) return reading.data;
+  throw unfitAt([name], "not a known value");
+}
+
+function ignore(): void {
+  // The run has ended by itself.
+}

@@ -1,0 +1,56 @@
+import { WireError } from "./errors.ts";
+import type { HttpSettings } from "./options.ts";
+import type { WireRequest } from "./wire.ts";
+
+/** Refuses a request that is addressed to a host which is not ours: the sign of a name that was bound to this machine from outside. */
+export function checkHost(request: WireRequest, { allowedHosts }: HttpSettings): void {
+  if (allowedHosts === undefined) return;
+  const host = hostOf(request).toLowerCase();
+  if (allowedHosts.has(host) || allowedHosts.has(host.replace(/:\d+$/, ""))) return;
+  throw new WireError(403, "host_not_allowed", "The service is not to be addressed by this host name.");
+}
+
+/** Refuses a request that a page of another origin has sent, unless that origin is allowed. */
+export function checkOrigin(request: WireRequest, settings: HttpSettings): void {
+  const site = request.header("sec-fetch-site");
+  const origin = request.header("origin");
+  if (site === undefined && origin === undefined) return;
+  if (site === "same-origin" || site === "none") return;
+  if (origin !== undefined) {
+    if (settings.allowedOrigins.has(origin)) return;
+    if (site === undefined && isSameOrigin(origin, request, settings)) return;
+  }
+  throw new WireError(403, "cross_site", "Requests from pages of other origins are refused.");
+}
+
+/** The CORS headers of a response; undefined where there are none. */
+export function corsHeaders(request: WireRequest, settings: HttpSettings): Record<string, string> | undefined {
+  if (!settings.cors) return undefined;
+  const origin = request.header("origin");
+  if (origin === undefined || !settings.allowedOrigins.has(origin)) return { vary: "Origin" };
+  return {
+    vary: "Origin",
+    "access-control-allow-origin": origin,
+    "access-control-expose-headers": "Run-ID, Retry-After",
+  };
+}
+
+/** What is added for the question whether a request may be sent. */
+export const preflightHeaders = {
+  "access-control-allow-methods": "GET, POST",
+  "access-control-allow-headers": "Authorization, Content-Type, Idempotency-Key, Last-Event-ID",
+  "access-control-max-age": "600",
+};
+
+/** The host that a request is addressed to. HTTP/2 has it under another name. */
+function hostOf(request: WireRequest): string {
+  return request.header("host") ?? request.header(":authority") ?? "";
+}
+
+/** Behind a proxy only the host can be compared, since the scheme that the client used is not known. */
+function isSameOrigin(origin: string, request: WireRequest, { baseUrl }: HttpSettings): boolean {
+  if (!URL.canParse(origin)) return false;
+  const { host } = new URL(origin);
+  if (baseUrl !== undefined && new URL(baseUrl).origin === origin) return true;
+  return host !== "" && host === hostOf(request).toLowerCase();
+}

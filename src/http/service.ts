@@ -1,0 +1,81 @@
+import type { Clock, Logger } from "../core/ports.ts";
+import type { AgentRuntime } from "../runtime/agent-runtime.ts";
+import { checkContentType, readJson } from "./body.ts";
+import type { Caller } from "./caller.ts";
+import { unfitAt } from "./errors.ts";
+import type { HttpSettings } from "./options.ts";
+import { Readers } from "./readers.ts";
+import type { WireRequest } from "./wire.ts";
+
+/** What all requests of one handler share. */
+export class Service {
+  readonly runtime: AgentRuntime;
+  readonly settings: HttpSettings;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly readers: Readers;
+
+  constructor(runtime: AgentRuntime, settings: HttpSettings) {
+    this.runtime = runtime;
+    this.settings = settings;
+    this.clock = runtime.clock;
+    this.logger = contained(runtime.logger);
+    this.readers = new Readers(settings.limits);
+  }
+}
+
+/** A logger whose own failures harm no request. */
+function contained(logger: Logger): Logger {
+  const say =
+    (level: keyof Logger) =>
+    (message: string, fields?: object): void => {
+      try {
+        logger[level](message, fields);
+      } catch {
+        // There is nobody left to tell.
+      }
+    };
+  return { debug: say("debug"), info: say("info"), warn: say("warn"), error: say("error") };
+}
+
+/** One request on its way to its answer. */
+export interface Call {
+  readonly service: Service;
+  readonly request: WireRequest;
+  readonly caller: Caller;
+  /** What stands in the path where the route has a name in braces; empty where it has none. */
+  readonly parameter: string;
+  /** The query, without the question mark. */
+  readonly query: string;
+}
+
+/** The body of a request as JSON, within the limits. */
+export async function readBody({ service, request }: Call): Promise<unknown> {
+  checkContentType(request.header("content-type"));
+  const { limits } = service.settings;
+  return readJson(await request.body(limits), limits);
+}
+
+const MAX_KEY_LENGTH = 255;
+
+/** The idempotency key of a request, if it has one. */
+export function idempotencyKey({ request }: Call): string | undefined {
+  const key = request.header("idempotency-key");
+  if (key === undefined) return undefined;
+  if (key !== "" && key.length <= MAX_KEY_LENGTH) return key;
+  throw unfitAt(["Idempotency-Key"], `expected 1 to ${MAX_KEY_LENGTH} characters`);
+}
+
+/** A number in the query; undefined if it is not there. */
+export function queryNumber(query: URLSearchParams, name: string, least: number, most: number): number | undefined {
+  const text = query.get(name);
+  if (text === null) return undefined;
+  const value = /^\d{1,15}$/.test(text) ? Number(text) : -1;
+  if (value >= least && value <= most) return value;
+  throw unfitAt([name], `expected a whole number from ${least} to ${most}`);
+}
+
+/** Where the service lies, as its clients see it. */
+export function baseUrl({ service, request }: Call): string {
+  return service.settings.baseUrl ?? `${request.base()}${service.settings.basePath}`;
+}

@@ -1,0 +1,114 @@
+import type { Issue } from "../core/errors.ts";
+import { CadenzaError } from "../core/errors.ts";
+import type { JsonValue } from "../protocol/json.ts";
+import type { Message } from "../protocol/message.ts";
+import { messageSchema } from "../protocol/message.ts";
+import type { PostedSession } from "../protocol/session.ts";
+import type { Session } from "../runtime/scope.ts";
+import { checkTree } from "./body.ts";
+import { unfitAt, unfitError, WireError } from "./errors.ts";
+import { ResourceFetcher } from "./resource-fetcher.ts";
+import type { Call } from "./service.ts";
+import { baseUrl } from "./service.ts";
+import type { WireResponse } from "./wire.ts";
+import { json } from "./wire.ts";
+
+const FETCHED_AT_ONCE = 16;
+
+/** The contents of a session that a client has brought along. */
+export interface SessionContents {
+  readonly history: readonly Message[];
+  readonly state: JsonValue;
+}
+
+/** `GET /sessions/{id}`: where the contents of a session are. */
+export async function getSession(call: Call): Promise<WireResponse> {
+  const { id, history, state } = await call.caller.scope.getSession(call.parameter);
+  const resources = `${baseUrl(call)}/resources/${id}`;
+  return json(200, {
+    id,
+    history: history.map((_, index) => `${resources}.${index}`),
+    ...(state !== null && { state: `${resources}.state` }),
+  });
+}
+
+/** `GET /resources/{id}`: a message of a session, or its state. */
+export async function getResource({ caller, parameter }: Call): Promise<WireResponse> {
+  const [id, which] = splitResourceId(parameter);
+  const found = id === undefined ? undefined : contentOf(await findSession(caller.scope, id), which);
+  if (found === undefined) throw missingResource(parameter);
+  return json(200, found);
+}
+
+/** Reads a session that a client brings along: what is ours from the store, and the rest from where the host allows it. */
+export async function loadSession(call: Call, { history, state }: PostedSession): Promise<SessionContents> {
+  const { service, caller } = call;
+  const { sessions, limits } = service.settings;
+  if (history.length > limits.maxMessages)
+    throw unfitAt(["session", "history"], `expected at most ${limits.maxMessages} messages`);
+  const own = `${baseUrl(call)}/resources/`;
+  const known = new Map<string, Promise<Session | undefined>>();
+  const fetcher = new ResourceFetcher(sessions, service.clock);
+  const load = async (url: string, path: Issue["path"]): Promise<unknown> => {
+    if (!url.startsWith(own)) return fetcher.fetch(url, path);
+    const [id, which] = splitResourceId(url.slice(own.length));
+    const session = id === undefined ? undefined : (known.get(id) ?? findSession(caller.scope, id));
+    if (id !== undefined && session !== undefined) known.set(id, session);
+    const found = contentOf(await session, which);
+    if (found === undefined) throw unfitAt(path, "there is no such resource");
+    return found;
+  };
+  try {
+    const messages: Message[] = [];
+    for (let from = 0; from < history.length; from += FETCHED_AT_ONCE) {
+      const some = history.slice(from, from + FETCHED_AT_ONCE).map(async (url, index) => {
+        const path = ["session", "history", from + index];
+        return readMessage(await load(url, path), path, limits);
+      });
+      messages.push(...(await Promise.all(some)));
+    }
+    if (state === undefined) return { history: messages, state: null };
+    const value = (await load(state, ["session", "state"])) as JsonValue;
+    checkTree(value, limits);
+    return { history: messages, state: value };
+  } finally {
+    fetcher.close();
+  }
+}
+
+function readMessage(value: unknown, path: Issue["path"], limits: { maxDepth: number; maxNodes: number }): Message {
+  checkTree(value, limits);
+  const reading = messageSchema.safeParse(value);
+  if (reading.success) return reading.data;
+  throw unfitError(
+    reading.error.issues.map((issue) => ({
+      path: [...path, ...issue.path.filter((key) => typeof key !== "symbol")],
+      message: issue.message,
+    })),
+  );
+}
+
+async function findSession(scope: Call["caller"]["scope"], id: string): Promise<Session | undefined> {
+  try {
+    return await scope.getSession(id);
+  } catch (error) {
+    if (CadenzaError.is(error) && (error.code === "session_not_found" || error.code === "invalid_argument"))
+      return undefined;
+    throw error;
+  }
+}
+
+/** The id of a resource is that of its session and, behind a dot, the place in its history, or `state`. */
+function splitResourceId(id: string): readonly [session: string | undefined, which: string] {
+  const match = /^([0-9a-f-]{36})\.(0|[1-9]\d{0,9}|state)$/.exec(id);
+  return [match?.[1], match?.[2] ?? ""];
+}
+
+function contentOf(session: Session | undefined, which: string): unknown {
+  if (which !== "state") return session?.history[Number(which)];
+  return session?.state ?? undefined;
+}
+
+function missingResource(id: string): WireError {
+  return new WireError(404, "resource_not_found", `There is no resource ${JSON.stringify(id)}.`);
+}

@@ -1,0 +1,74 @@
+import type { EventStream } from "../runtime/events.ts";
+import { unfitAt } from "./errors.ts";
+import type { EventTextOptions } from "./event-text.ts";
+import { EventText, eventListFormat, eventStreamFormat } from "./event-text.ts";
+import type { Reader } from "./readers.ts";
+import type { Call } from "./service.ts";
+import type { WireResponse } from "./wire.ts";
+import { jsonText } from "./wire.ts";
+
+const streamHeaders = {
+  "content-type": "text/event-stream",
+  // A proxy or a middleware that compresses or collects would hold events back.
+  "cache-control": "no-cache, no-transform",
+  "x-accel-buffering": "no",
+  "x-content-type-options": "nosniff",
+};
+
+/** Answers with the events of a run that is set going, until it rests. */
+export async function streamRun(call: Call, start: () => EventStream): Promise<WireResponse> {
+  const reader = call.service.readers.enter();
+  let events: EventStream | undefined;
+  try {
+    events = start();
+    const first = await events.poll();
+    const runId = first.done !== true && "run" in first.value ? first.value.run.run_id : call.parameter;
+    reader.join(runId);
+    const options = { ...textOptions(call, reader, runId, call.service.settings.cancelOnDisconnect), first };
+    const headers = { ...streamHeaders, "run-id": runId };
+    return { status: 200, headers, body: new EventText(events, eventStreamFormat, options) };
+  } catch (error) {
+    void events?.return();
+    reader.leave();
+    throw error;
+  }
+}
+
+/** Answers with the events of a run that goes on without this reader: all so far, or, as an event stream, those after the last one known, then live. */
+export async function followRun(call: Call): Promise<WireResponse> {
+  const { request, caller, parameter } = call;
+  const isStream = request.header("accept")?.includes("text/event-stream") ?? false;
+  const after = isStream ? lastEventId(request.header("last-event-id")) : 0;
+  const { run_id } = await caller.scope.getRun(parameter);
+  const reader = call.service.readers.enter();
+  try {
+    reader.join(run_id);
+    const events = caller.scope.events(run_id, { after, until: isStream ? "rest" : "now" }) as EventStream;
+    const options = textOptions(call, reader, run_id, false);
+    if (!isStream) return jsonText(200, new EventText(events, eventListFormat, options), { "run-id": run_id });
+    const headers = { ...streamHeaders, "run-id": run_id };
+    return { status: 200, headers, body: new EventText(events, eventStreamFormat, options) };
+  } catch (error) {
+    reader.leave();
+    throw error;
+  }
+}
+
+function textOptions({ service, caller }: Call, reader: Reader, runId: string, cancels: boolean): EventTextOptions {
+  const { clock, logger, settings } = service;
+  return {
+    clock,
+    heartbeatMs: settings.heartbeatMs,
+    onClose: (done) => {
+      reader.leave();
+      if (cancels && !done) caller.scope.cancel(runId).catch(() => logger.debug("A run ended before its client."));
+    },
+    onFailure: (error) => logger.error("The events of a run could not be read on.", { run_id: runId, error }),
+  };
+}
+
+function lastEventId(text: string | undefined): number {
+  if (text === undefined || text === "") return 0;
+  if (/^\d{1,15}$/.test(text)) return Number(text);
+  throw unfitAt(["Last-Event-ID"], "expected the id of an event");
+}

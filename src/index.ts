@@ -1,0 +1,74 @@
+export {
+  AgentError,
+  CadenzaError,
+  type CadenzaErrorCode,
+  type CadenzaErrorDetails,
+  type Issue,
+} from "./core/errors.ts";
+export type { Entry } from "./core/log.ts";
+export type {
+  Clock,
+  Expected,
+  Ids,
+  Logger,
+  Retention,
+  RunHead,
+  RunKey,
+  RunQuery,
+  RunWrite,
+  SessionChange,
+  SessionKey,
+  Store,
+  StoreConflict,
+  StoredRun,
+  StoredSession,
+} from "./core/ports.ts";
+export type { MaybePromise } from "./core/promises.ts";
+export type { Counters } from "./core/statistics.ts";
+export type { Usage } from "./core/usage.ts";
+export type { AgentManifest, AgentStatus, Metadata } from "./protocol/agent.ts";
+export type { ErrorCode, ProtocolError } from "./protocol/error.ts";
+export type { EventType, RunEvent } from "./protocol/event.ts";
+export type { JsonObject, JsonValue } from "./protocol/json.ts";
+export type { Message, MessageInput, MessagePart, MessagePartInput, Role } from "./protocol/message.ts";
+export type { AwaitRequest, AwaitResume, Run, RunMode, RunStatus } from "./protocol/run.ts";
+export {
+  type Agent,
+  type AgentFunction,
+  type AgentOptions,
+  type AgentResult,
+  type AgentValue,
+  awaitMessage,
+  type ConcurrencyOptions,
+  defineAgent,
+  type RegisterOptions,
+} from "./runtime/agent.ts";
+export type {
+  AgentContext,
+  AgentSession,
+  Ask,
+  AskOptions,
+  Question,
+  Step,
+  StepOptions,
+  StepScope,
+  UsageReport,
+} from "./runtime/agent-context.ts";
+export { AgentRuntime, type CloseReport, type LeftRun, type RuntimeStats } from "./runtime/agent-runtime.ts";
+export type { EventListener, EventOf, EventOrigin } from "./runtime/announcer.ts";
+export type { StreamedEvent } from "./runtime/events.ts";
+export type { InputItem, RunInput } from "./runtime/input.ts";
+export type { LimitOptions, RetentionOptions, RuntimeOptions } from "./runtime/options.ts";
+export type {
+  CreateRunOptions,
+  CreateRunRequest,
+  EventsOptions,
+  ListRunsQuery,
+  ResumeOptions,
+  ResumeRequest,
+  Scope,
+  Session,
+} from "./runtime/scope.ts";
+export type { StandardSchema } from "./runtime/standard-schema.ts";
+export type { AwaitYield } from "./runtime/yields.ts";
+export { MemoryStore } from "./stores/memory.ts";

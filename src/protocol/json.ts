@@ -1,0 +1,38 @@
+import * as z from "zod";
+import { deferred } from "./registry.ts";
+
+/** Any value that JSON can carry. */
+export type JsonValue = string | number | boolean | null | readonly JsonValue[] | JsonObject;
+
+/** A JSON object: `{ … }`, neither an array nor null. */
+export interface JsonObject {
+  readonly [key: string]: JsonValue;
+}
+
+/** `T` with every property and every list in it read-only, at any depth. */
+export type DeepReadonly<T> = T extends (...parameters: never) => unknown
+  ? T
+  : T extends object
+    ? { readonly [Key in keyof T]: DeepReadonly<T[Key]> }
+    : T;
+
+/** Whether a value is a plain object, that is neither null nor an array nor an instance of a class. Looks at the surface only. */
+export function isJsonObject(value: unknown): value is JsonObject {
+  if (typeof value !== "object" || value === null) return false;
+  const prototype = Object.getPrototypeOf(value);
+  return prototype === null || Object.getPrototypeOf(prototype) === null;
+}
+
+/** A JSON object with contents of the sender's choice. It is handed on as it came, the very same object, and never walked through. */
+export const jsonObjectSchema = deferred({ type: "object" }, () =>
+  z.unknown().transform((value, context): JsonObject => {
+    if (isJsonObject(value)) return value;
+    context.issues.push({ code: "invalid_type", expected: "object", input: value });
+    return z.NEVER;
+  }),
+) as z.ZodType<JsonObject, JsonObject>;
+
+/** A list of one kind of item, typed read-only. */
+export function listOf<Output, Input>(item: z.ZodType<Output, Input>): z.ZodType<readonly Output[], readonly Input[]> {
+  return z.array(item);
+}

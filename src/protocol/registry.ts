@@ -1,0 +1,31 @@
+import * as z from "zod";
+
+/** What a schema of this folder tells the generator of JSON Schema about itself: its component name, a sentence, and further keywords. */
+export interface SchemaNote {
+  readonly id?: string;
+  readonly description?: string;
+  readonly [keyword: string]: unknown;
+}
+
+/**
+ * The component names and descriptions of all protocol schemas. The JSON Schema of one is made by
+ * `z.toJSONSchema(schema, { io: "input", metadata: protocolRegistry })`; with the registry itself as first argument, that of all.
+ *
+ * It is a registry of its own because zod's global one is shared by the whole process: names such as `Message` or
+ * `Error` would collide there with those of the host application, and with a second copy of this module.
+ */
+export const protocolRegistry = z.registry<SchemaNote>();
+
+/**
+ * Gives a schema its note, and puts off building it until it is first used: to build all of them takes longer than to load
+ * the rest of the library. zod asks for it several times, so that it is kept.
+ */
+export function deferred<Schema extends z.ZodType>(note: SchemaNote, build: () => Schema): z.ZodLazy<Schema> {
+  let built: Schema | undefined;
+  const schema = z.lazy(() => {
+    built ??= build();
+    return built;
+  });
+  protocolRegistry.add<z.ZodType>(schema, note);
+  return schema;
+}

@@ -1,0 +1,126 @@
+import * as z from "zod";
+import { omitAbsent, orNull } from "./absent.ts";
+import { agentNameSchema } from "./agent.ts";
+import { errorSchema } from "./error.ts";
+import { runIdSchema, sessionIdSchema } from "./identifier.ts";
+import type { JsonObject } from "./json.ts";
+import { isJsonObject, jsonObjectSchema, listOf } from "./json.ts";
+import type { Message } from "./message.ts";
+import { messageSchema } from "./message.ts";
+import { deferred } from "./registry.ts";
+import { utcTimestampSchema } from "./timestamp.ts";
+
+/** The seven statuses of a run; `completed`, `failed` and `cancelled` are final (ACP 1.0, RunStatus). */
+export const runStatuses = [
+  "created",
+  "in-progress",
+  "awaiting",
+  "cancelling",
+  "cancelled",
+  "completed",
+  "failed",
+] as const;
+
+/** Status of a run. */
+export type RunStatus = (typeof runStatuses)[number];
+
+/** Reads a {@link RunStatus}. */
+export const runStatusSchema: z.ZodType<RunStatus, RunStatus> = deferred(
+  { id: "RunStatus", description: "Status of a run." },
+  () => z.enum(runStatuses),
+);
+
+/** How the answer to a request comes: once the run rests, at once, or as a stream of events (ACP 1.0, RunMode). */
+export const runModes = ["sync", "async", "stream"] as const;
+
+/** Mode of a request. */
+export type RunMode = (typeof runModes)[number];
+
+/** Reads a {@link RunMode}. */
+export const runModeSchema: z.ZodType<RunMode, RunMode> = deferred(
+  { id: "RunMode", description: "Mode of a request." },
+  () => z.enum(runModes),
+);
+
+const awaitRequestObject = deferred({ id: "AwaitRequest", description: "What a run is waiting for." }, () =>
+  z
+    .object({
+      type: z.literal("message"),
+      /** The question. */
+      message: messageSchema,
+      /** Tells this await from the others of the run. */
+      await_id: z.string(),
+      /** The deadline of the answer; absent if there is none. */
+      expires_at: utcTimestampSchema.nullish(),
+    })
+    .transform(omitAbsent("expires_at")),
+);
+
+/** What a run is waiting for (Agent Run Service Interface, section 2.4; its form from ACP 1.0). */
+export interface AwaitRequest extends Readonly<z.output<typeof awaitRequestObject>> {}
+
+/** Reads an {@link AwaitRequest}. */
+export const awaitRequestSchema: z.ZodType<AwaitRequest, z.input<typeof awaitRequestObject>> = awaitRequestObject;
+
+/** An answer in the form of a message. */
+export interface MessageResume {
+  readonly type: "message";
+  readonly message: Message;
+}
+
+/** The answer to an await: a message, or any other JSON object, which is the answer itself (Agent Run Service Interface, section 4.2; message form from ACP 1.0). */
+export type AwaitResume = MessageResume | JsonObject;
+
+/** Whether an answer that {@link awaitResumeSchema} has read is a message. */
+export function isMessageResume(resume: AwaitResume): resume is MessageResume {
+  return resume["type"] === "message";
+}
+
+/**
+ * Reads an {@link AwaitResume}. With `type: "message"`, or without a type but with a list `message.parts`, it has to be a
+ * message. Any other object is handed on as it came, with its nulls.
+ */
+export const awaitResumeSchema: z.ZodType<AwaitResume, JsonObject> = deferred(
+  {
+    id: "AwaitResume",
+    description: 'The answer to an await: `{ type: "message", message }`, or any other object as the answer itself.',
+  },
+  () =>
+    jsonObjectSchema.transform((resume, context): AwaitResume => {
+      if (!claimsToBeMessage(resume)) return resume;
+      const reading = messageSchema.safeParse(resume["message"]);
+      if (reading.success) return { type: "message", message: reading.data };
+      for (const issue of reading.error.issues) {
+        context.issues.push({ ...issue, input: resume, path: ["message", ...issue.path] } as z.core.$ZodRawIssue);
+      }
+      return z.NEVER;
+    }),
+);
+
+const runObject = deferred({ id: "Run", description: "One run of an agent." }, () =>
+  z.object({
+    agent_name: agentNameSchema,
+    session_id: sessionIdSchema,
+    run_id: runIdSchema,
+    status: runStatusSchema,
+    /** Set while the run is `awaiting`, else null. */
+    await_request: orNull(awaitRequestSchema),
+    output: listOf(messageSchema),
+    /** Set when the run is `failed`, else null. */
+    error: orNull(errorSchema),
+    created_at: utcTimestampSchema,
+    /** Null until the status is final. */
+    finished_at: orNull(utcTimestampSchema),
+  }),
+);
+
+/** One run of an agent (Agent Run Service Interface, section 2.4). */
+export interface Run extends Readonly<z.output<typeof runObject>> {}
+
+/** Reads a {@link Run}. A missing `await_request`, `error` or `finished_at` is null. */
+export const runSchema: z.ZodType<Run, z.input<typeof runObject>> = runObject;
+
+function claimsToBeMessage({ type, message }: JsonObject): boolean {
+  if (type !== undefined && type !== null) return type === "message";
+  return isJsonObject(message) && Array.isArray(message["parts"]);
+}

@@ -1,0 +1,234 @@
+import { CadenzaError } from "../core/errors.ts";
+import type { Clock, Logger } from "../core/ports.ts";
+import { createdEntry } from "../core/state.ts";
+import type { Counters } from "../core/statistics.ts";
+import { noCounters } from "../core/statistics.ts";
+import { eventTypes } from "../protocol/event.ts";
+import type { JsonValue } from "../protocol/json.ts";
+import type { RunStatus } from "../protocol/run.ts";
+import type { Agent, AgentFunction, RegisterOptions } from "./agent.ts";
+import { defineAgent } from "./agent.ts";
+import type { AnnouncedType, EventListener, EventOrigin } from "./announcer.ts";
+import { Announcer } from "./announcer.ts";
+import { badArgument, checkAmount, checkFunction, checkKeys, checkObject } from "./check.ts";
+import { EventStream } from "./events.ts";
+import type { Divergence } from "./execution.ts";
+import { readJson } from "./input.ts";
+import type { LiveRun } from "./live-run.ts";
+import type { RuntimeOptions, Settings } from "./options.ts";
+import { readOptions } from "./options.ts";
+import { Registry } from "./registry.ts";
+import type { RunsReport } from "./runs.ts";
+import { Runs } from "./runs.ts";
+import { Scope } from "./scope.ts";
+
+/** What a runtime can tell of itself. */
+export interface RuntimeStats extends RunsReport {
+  /** What has been counted for each agent since the store was new: ended runs, times in milliseconds, tokens by kind. */
+  readonly agents: Readonly<Record<string, Counters>>;
+}
+
+/** What was left when a runtime was closed. */
+export interface CloseReport {
+  readonly left: readonly LeftRun[];
+}
+
+/** A run that had not ended when its runtime was closed. */
+export interface LeftRun {
+  readonly run_id: string;
+  readonly agent_name: string;
+  readonly status: RunStatus;
+  /** What it waited for, in words. */
+  readonly waits_for: string;
+}
+
+const announcedTypes: readonly AnnouncedType[] = [...eventTypes, "run.parked"];
+const DRAIN_MS = 10_000;
+
+/** Runs agents inside a Node process: registers them by name, and gives their runs a life cycle. */
+export class AgentRuntime extends Scope {
+  readonly #settings: Settings;
+  readonly #registry: Registry;
+  readonly #runs: Runs;
+  readonly #announcer: Announcer;
+  #closing: Promise<CloseReport> | undefined;
+
+  /** Throws `invalid_argument` for an option that cannot be. */
+  constructor(options: RuntimeOptions = {}) {
+    const settings = readOptions(options);
+    const registry = new Registry();
+    const runs = new Runs(
+      settings,
+      registry,
+      (run) => this.#onCreated(run),
+      (run, divergence) => this.#onParked(run, divergence),
+    );
+    super({ settings, registry, runs }, "", null);
+    this.#settings = settings;
+    this.#registry = registry;
+    this.#runs = runs;
+    this.#announcer = new Announcer(settings.logger, () => this.#followAll());
+  }
+
+  /** The clock that the runtime goes by. */
+  get clock(): Clock {
+    return this.#settings.clock;
+  }
+
+  /** Where the runtime says what nobody else can be told. */
+  get logger(): Logger {
+    return this.#settings.logger;
+  }
+
+  /** Adds an agent. Throws `agent_exists` if there is one of that name and version, unless told to `replace` it. */
+  register(agent: Agent, options?: { readonly replace?: boolean }): this;
+  register(name: string, fn: AgentFunction): this;
+  register(name: string, options: RegisterOptions, fn: AgentFunction): this;
+  register(first: Agent | string, second?: RegisterOptions | AgentFunction, third?: AgentFunction): this {
+    const agent = readAgent(first, second, third);
+    this.#registry.add(agent);
+    this.#runs.recovery.onRegistered(agent.name);
+    return this;
+  }
+
+  /** The runs and sessions of one tenant: those of another do not exist for it. `principal` is what agents see as `context.principal`. */
+  scope(options: { readonly tenant?: string; readonly principal?: JsonValue } = {}): Scope {
+    checkObject("options", options);
+    checkKeys("options", options, ["tenant", "principal"]);
+    const { tenant = "", principal = null } = options;
+    if (typeof tenant !== "string") throw badArgument("options.tenant", "a string", tenant);
+    const parts = { settings: this.#settings, registry: this.#registry, runs: this.#runs };
+    return new Scope(parts, tenant, readJson("options.principal", principal) ?? null);
+  }
+
+  /** Calls a listener with every event of one type, of all runs and tenants, after it has been committed. */
+  on<Type extends AnnouncedType>(type: Type, listener: EventListener<Type>): this {
+    return this.#listen(type, listener, false);
+  }
+
+  /** Calls a listener with the next event of one type. */
+  once<Type extends AnnouncedType>(type: Type, listener: EventListener<Type>): this {
+    return this.#listen(type, listener, true);
+  }
+
+  /** Takes a listener off. */
+  off<Type extends AnnouncedType>(type: Type, listener: EventListener<Type>): this {
+    checkType(type);
+    checkFunction("listener", listener);
+    this.#announcer.remove(type, listener);
+    return this;
+  }
+
+  /** What the runtime can tell of itself. */
+  async stats(): Promise<RuntimeStats> {
+    const agents: Record<string, Counters> = {};
+    for (const { name } of this.#registry.all())
+      agents[name] = (await this.#settings.store.counters(name)) ?? noCounters;
+    return { ...this.#runs.report, agents };
+  }
+
+  /**
+   * Takes no new runs, lets those at work finish for up to `drainMs` milliseconds (default 10,000), closes the store, and reports what was left.
+   * A run that is not durable and has not ended fails with reason `interrupted`; a durable one goes on when its store is opened again.
+   */
+  async close(options: { readonly drainMs?: number } = {}): Promise<CloseReport> {
+    checkObject("options", options);
+    checkKeys("options", options, ["drainMs"]);
+    const { drainMs = DRAIN_MS } = options;
+    checkAmount("options.drainMs", drainMs);
+    this.#closing ??= this.#close(drainMs);
+    return this.#closing;
+  }
+
+  async #close(drainMs: number): Promise<CloseReport> {
+    const open = await this.#runs.drain(drainMs);
+    const left = open.map(leftRun);
+    const { store, logger } = this.#settings;
+    const end = async (run: LiveRun): Promise<void> => {
+      if (run.durable && store.persistent) return run.handBack();
+      run.fail(closedError(run.log.key.run_id));
+      return run.log.commit(true);
+    };
+    for (const outcome of await Promise.allSettled(open.map(end))) {
+      if (outcome.status === "rejected") logger.error("A run could not be left in order.", { error: outcome.reason });
+    }
+    for (const run of this.#runs) run.leave("The runtime was closed.");
+    this.#announcer.removeAll();
+    try {
+      await store.release(this.#runs.owner);
+      await store.close();
+    } catch (error) {
+      logger.error("The store failed to close.", { error });
+    }
+    return { left };
+  }
+
+  #listen<Type extends AnnouncedType>(type: Type, listener: EventListener<Type>, once: boolean): this {
+    checkType(type);
+    checkFunction("listener", listener);
+    this.#announcer.add(type, listener, once);
+    return this;
+  }
+
+  #onParked(run: LiveRun, { expected, asked, position }: Divergence): void {
+    const { version } = createdEntry(run.log.state);
+    this.#announcer.announce({ type: "run.parked", version, position, expected, asked }, originOf(run));
+  }
+
+  #onCreated(run: LiveRun): void {
+    if (this.#announcer.isListening) this.#follow(run, 0);
+  }
+
+  #followAll(): void {
+    for (const run of this.#runs) this.#follow(run, run.log.state.events);
+  }
+
+  #follow(run: LiveRun, after: number): void {
+    const stream = new EventStream({ source: run.log, after, until: "end" }, () => undefined);
+    const { agent_name, session_id } = createdEntry(run.log.state);
+    const { run_id, tenant } = run.log.key;
+    const origin = () => ({
+      run_id,
+      agent_name,
+      session_id,
+      tenant,
+      ...(run.cause !== undefined && { cause: run.cause }),
+    });
+    this.#announcer
+      .follow(stream, origin)
+      .catch((error: unknown) => this.#settings.logger.error("A run could not be followed.", { run_id, error }));
+  }
+}
+
+function originOf(run: LiveRun): EventOrigin {
+  const { agent_name, session_id } = createdEntry(run.log.state);
+  const { run_id, tenant } = run.log.key;
+  return { run_id, agent_name, session_id, tenant, ...(run.cause !== undefined && { cause: run.cause }) };
+}
+
+function readAgent(first: unknown, second: unknown, third: unknown): Agent {
+  if (typeof first === "string") {
+    if (third === undefined) return defineAgent(first, second as AgentFunction);
+    return defineAgent(first, second as RegisterOptions, third as AgentFunction);
+  }
+  checkObject("agent", first);
+  const { name, options, fn } = first as Agent;
+  const extra = (second ?? {}) as RegisterOptions;
+  checkObject("options", extra);
+  checkKeys("options", extra, ["replace"]);
+  return defineAgent(name, { ...options, ...extra }, fn);
+}
+
+function checkType(type: unknown): void {
+  const types: readonly unknown[] = announcedTypes;
+  if (!types.includes(type)) throw badArgument("type", `one of ${announcedTypes.join(", ")}`, type);
+}
+
+function closedError(runId: string): CadenzaError {
+  return new CadenzaError("interrupted", "The runtime was closed while the run was under way.", { run_id: runId });
+}
+
+function leftRun(run: LiveRun): LeftRun {
+  const { status } = run.log.state;
+  return { run_id: run.log.key.run_id, agent_name: run.agent.name, status, waits_for: run.waitsFor };
+}

@@ -1,0 +1,107 @@
+import type { Issue } from "../core/errors.ts";
+import { CadenzaError } from "../core/errors.ts";
+
+/** Refuses an argument: its name, what was expected, and what came. */
+export function badArgument(name: string, expected: string, received: unknown): CadenzaError {
+  const path = pathOf(name);
+  const message = `${writePath(path)}: expected ${expected}, received ${describe(received)}.`;
+  return new CadenzaError("invalid_argument", message, { issues: [{ path, message }] });
+}
+
+/** A schema of the protocol, as far as it matters here. */
+interface Schema<T> {
+  safeParse(value: unknown): Reading<T>;
+}
+
+type Reading<T> =
+  | { readonly success: true; readonly data: T }
+  | { readonly success: false; readonly error: { readonly issues: readonly SchemaIssue[] } };
+
+interface SchemaIssue {
+  readonly path: readonly PropertyKey[];
+  readonly message: string;
+}
+
+/** Reads an argument with a schema of the protocol. */
+export function read<T>(name: string, schema: Schema<T>, value: unknown): T {
+  const reading = schema.safeParse(value);
+  if (reading.success) return reading.data;
+  const issues = reading.error.issues.map((issue): Issue => {
+    const path = issue.path.filter((key) => typeof key !== "symbol");
+    return { path: [...pathOf(name), ...path], message: issue.message };
+  });
+  const message = issues.map((issue) => `${writePath(issue.path)}: ${issue.message}`).join("; ");
+  throw new CadenzaError("invalid_argument", `${message}.`, { issues });
+}
+
+/** A short description of any value, for messages: `"text"`, `42`, `null`, `an array`, `a Date`. */
+export function describe(value: unknown): string {
+  switch (typeof value) {
+    case "string":
+      return value.length > 60 ? `a string of ${value.length} characters` : JSON.stringify(value);
+    case "number":
+    case "boolean":
+    case "bigint":
+    case "undefined":
+      return String(value);
+    case "function":
+      return "a function";
+    case "symbol":
+      return "a symbol";
+    default:
+      if (value === null) return "null";
+      return Array.isArray(value) ? "an array" : describeObject(value as object);
+  }
+}
+
+/** A function, or a refusal. */
+export function checkFunction(name: string, value: unknown): void {
+  if (typeof value !== "function") throw badArgument(name, "a function", value);
+}
+
+/** A string that is not empty, or a refusal. */
+export function checkText(name: string, value: unknown): asserts value is string {
+  if (typeof value !== "string" || value === "") throw badArgument(name, "a string that is not empty", value);
+}
+
+/** A plain object, or a refusal. */
+export function checkObject(name: string, value: unknown): asserts value is object {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) throw badArgument(name, "an object", value);
+}
+
+/** A number of milliseconds, a count or a size: not negative, not NaN; `Infinity` is no limit. */
+export function checkAmount(name: string, value: unknown): void {
+  if (typeof value !== "number" || !(value >= 0)) throw badArgument(name, "a number from 0 to Infinity", value);
+}
+
+/** As an amount, but whole. */
+export function checkCount(name: string, value: unknown): void {
+  if (value === Number.POSITIVE_INFINITY || (Number.isInteger(value) && (value as number) >= 0)) return;
+  throw badArgument(name, "a whole number from 0 to Infinity", value);
+}
+
+/** Only keys that are known, so that a misspelt option is not silently nothing. */
+export function checkKeys(name: string, value: object, known: readonly string[]): void {
+  for (const key of Object.keys(value)) {
+    if (known.includes(key)) continue;
+    const message = `${name}: there is no option ${JSON.stringify(key)}; there are ${known.join(", ")}.`;
+    throw new CadenzaError("invalid_argument", message, { issues: [{ path: [...pathOf(name), key], message }] });
+  }
+}
+
+function describeObject(value: object): string {
+  const name: unknown = Object.getPrototypeOf(value)?.constructor?.name;
+  if (typeof name !== "string" || name === "Object" || name === "") return "an object";
+  return /^[AEIOU]/.test(name) ? `an ${name}` : `a ${name}`;
+}
+
+function pathOf(name: string): (string | number)[] {
+  return name.split(".").map((key) => (/^\d+$/.test(key) ? Number(key) : key));
+}
+
+function writePath(path: readonly (string | number)[]): string {
+  return path.reduce<string>(
+    (text, key) => (typeof key === "number" ? `${text}[${key}]` : text === "" ? key : `${text}.${key}`),
+    "",
+  );
+}

@@ -1,0 +1,608 @@
+import type { Command, Decision } from "../core/decide.ts";
+import { decide, isRefusal } from "../core/decide.ts";
+import { CadenzaError } from "../core/errors.ts";
+import { evolve } from "../core/evolve.ts";
+import { copyJson, sameJson } from "../core/json.ts";
+import type { Entry } from "../core/log.ts";
+import type {
+  Clock,
+  Logger,
+  RunHead,
+  RunKey,
+  RunWrite,
+  SessionChange,
+  Store,
+  StoreConflict,
+  StoredRun,
+} from "../core/ports.ts";
+import type { MaybePromise } from "../core/promises.ts";
+import { ignore, isPromise } from "../core/promises.ts";
+import { runRecord } from "../core/record.ts";
+import type { RunState } from "../core/state.ts";
+import { initialState, isFinal } from "../core/state.ts";
+import { countRun } from "../core/statistics.ts";
+import type { Run } from "../protocol/run.ts";
+
+/** What the logs of one runtime share. */
+export interface LogHost {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** The name under which this runtime owns runs. */
+  readonly owner: string;
+  /** Called when a log has entries that nobody waits for: they are committed at the end of the turn. */
+  commitSoon(log: RunLog): void;
+}
+
+/** What a log reports to the run that it belongs to. */
+export interface LogListener {
+  /** Entries were committed, up to the log's `committed`. */
+  onCommit(log: RunLog): void;
+  /** Another process owns the run now. Nothing that happens here counts any more. */
+  onLost(log: RunLog): void;
+  /** The session change that goes with a write whose last entry is `ended`. */
+  sessionAtEnd(log: RunLog): SessionChange | undefined;
+  /** Somebody else has written to the run, and what they wrote has been taken in. */
+  onReloaded(log: RunLog): void;
+  /** Whether the run keeps its owner although it waits. */
+  keepsOwner(log: RunLog): boolean;
+}
+
+/** How many entries a reader that is behind is given at a time. */
+const READ_CHUNK = 256;
+const FIRST_RETRY_MS = 50;
+const LAST_RETRY_MS = 5_000;
+const noEntries: readonly Entry[] = [];
+
+/**
+ * The log of a live run. It has two positions: `state` is decided and may run ahead; `committed` is what the store has
+ * said yes to, and nobody is shown more. Decide, commit, announce, in that order. This is the only place that knows
+ * whether a store answers at once or later.
+ */
+export class RunLog {
+  readonly key: RunKey;
+  readonly #host: LogHost;
+  readonly #listener: LogListener;
+  #state: RunState;
+  #head: RunHead | undefined;
+  #committed = 0;
+  #idempotencyKey: string | null = null;
+  #session: SessionChange | undefined;
+  /** Decided and not yet handed to the store. */
+  #entries: Entry[] | undefined;
+  /** The commands behind these entries and behind those in flight: on a conflict they are decided again. */
+  #commands: Command[] | undefined;
+  #inFlight = 0;
+  /** Writes that failed since the last one that did not. A store that fails may have written all the same. */
+  #failedAttempts: Attempt[] | undefined;
+  #writing: Promise<void> | undefined;
+  /** Whether the head is to be written although nothing else is. */
+  #isHeadDue = false;
+  #isComingToRest = false;
+  /** Whether the run is being given back: nothing that is written takes it again. */
+  #isReleased = false;
+  /** Why nothing is written any more. */
+  #lost: CadenzaError | undefined;
+  #retryMs = FIRST_RETRY_MS;
+  /** Whether nothing has been written yet to a run that was taken over. */
+  #isAdopted = false;
+  #clearRetry: (() => void) | undefined;
+  /** Why the last write that failed did. */
+  #failure: CadenzaError | undefined;
+  #waiters: Waiter[] | undefined;
+  /** Readers that wait for the next commit: the first by itself, since most runs have one. */
+  #reader: (() => void) | undefined;
+  #readers: (() => void)[] | undefined;
+  /** The last batch that was committed, so that readers at the live edge need not ask the store. */
+  #batch: readonly Entry[] = noEntries;
+
+  constructor(host: LogHost, key: RunKey, listener: LogListener) {
+    this.#host = host;
+    this.key = key;
+    this.#listener = listener;
+    this.#state = initialState(key.run_id);
+  }
+
+  /** What has been decided. */
+  get state(): RunState {
+    return this.#state;
+  }
+
+  /** How many entries the store has. */
+  get committed(): number {
+    return this.#committed;
+  }
+
+  /** What the store knows of the run beside its log; undefined before the first commit. */
+  get head(): RunHead | undefined {
+    return this.#head;
+  }
+
+  /** The run as it is committed. Work that has been decided and is not committed is left out. */
+  record(): MaybePromise<Run> {
+    if (this.#state.position === this.#committed) return runRecord(this.#state);
+    const folded = foldLog(this.#host.store, this.key, initialState(this.key.run_id), this.#committed);
+    return isPromise(folded) ? folded.then((state) => this.#recordOf(state)) : this.#recordOf(folded);
+  }
+
+  #recordOf(state: RunState | undefined): Run {
+    if (state === undefined)
+      throw new CadenzaError("run_not_found", `Run ${this.key.run_id} is not in the store any more.`, {
+        run_id: this.key.run_id,
+      });
+    return runRecord(state);
+  }
+
+  /** Whether the run belongs to another process by now. */
+  get lost(): boolean {
+    return this.#lost !== undefined;
+  }
+
+  /** Why the run is not this process's any more; undefined while it is. */
+  get lostReason(): CadenzaError | undefined {
+    return this.#lost;
+  }
+
+  /** Begins a new run. `idempotencyKey` and `session` go with the first write. */
+  create(
+    command: Command & { type: "create" },
+    idempotencyKey: string | null,
+    session: SessionChange | undefined,
+  ): void {
+    this.#idempotencyKey = idempotencyKey;
+    this.#session = session;
+    this.decide(command);
+  }
+
+  /** Takes over a run that is in the store: its entries so far, and its head as it is there. */
+  adopt(state: RunState, head: RunHead): void {
+    this.#state = state;
+    this.#committed = state.position;
+    this.#head = head;
+    this.#isAdopted = true;
+  }
+
+  /** Decides a command on the decided state; what it leads to is committed soon, or now where somebody watches. */
+  decide(command: Command): Decision {
+    if (this.#lost !== undefined) return noEntries;
+    const decision = decide(this.#state, command);
+    if (isRefusal(decision) || decision.length === 0) return decision;
+    this.#entries ??= [];
+    for (const entry of decision) {
+      evolve(this.#state, entry);
+      this.#entries.push(entry);
+    }
+    this.#commands ??= [];
+    this.#commands.push(command);
+    if (command.type === "ask" && this.#state.created?.durable === true) this.#comeToRest();
+    if (this.#reader !== undefined) this.flush();
+    else if (this.#commands.length === 1) this.#host.commitSoon(this);
+    return decision;
+  }
+
+  /** What deciding the command would lead to; nothing happens. */
+  preview(command: Command): Decision {
+    return decide(this.#state, command);
+  }
+
+  /** A change of the session that goes with the next write, also if no entry does. */
+  changeSession(change: SessionChange): void {
+    const before = this.#session;
+    this.#session = { ...change, create: change.create || (before?.create ?? false), messages: before?.messages };
+    this.#host.commitSoon(this);
+  }
+
+  /** How many entries wait for the store. */
+  get backlog(): number {
+    return this.#inFlight + (this.#entries?.length ?? 0);
+  }
+
+  /**
+   * Sees to it that all that has been decided is committed. Undefined: it is. A promise: it will be; it stays open if the run
+   * goes to another process, and with `refusable` it rejects when the store fails, else the store is asked again until it works.
+   */
+  commit(refusable = false): undefined | Promise<void> {
+    const failure = this.#failure;
+    this.flush();
+    const position = this.#state.position;
+    if (this.#committed >= position && this.#session === undefined) return undefined;
+    if (this.#lost !== undefined) return refusable ? Promise.reject(this.#lost) : new Promise(ignore);
+    // A store that answers at once has failed before anybody could wait.
+    if (refusable && this.#failure !== undefined && this.#failure !== failure) return Promise.reject(this.#failure);
+    return new Promise((resolve, reject) => {
+      this.#waiters ??= [];
+      this.#waiters.push({ position, session: this.#session, resolve, reject: refusable ? reject : undefined });
+    });
+  }
+
+  /** Hands what has been decided to the store, unless a write is under way: then it goes with the next one. */
+  flush(): void {
+    if (this.#writing !== undefined || this.#lost !== undefined || this.#isComingToRest) return;
+    if (isFinal(this.#state.status)) this.#isHeadDue = false;
+    if (this.#entries === undefined && this.#session === undefined && !this.#isHeadDue) return;
+    this.#write();
+  }
+
+  /** Has the head written that the run should have by now, also if nothing else is to be written. */
+  settleHead(): void {
+    this.#isHeadDue = true;
+    this.flush();
+  }
+
+  /** A durable run that waits gives its owner up. What its agent does beside asking has a turn to begin, and keeps the owner. */
+  #comeToRest(): void {
+    this.#isComingToRest = true;
+    void this.#host.clock.turn().then(() => {
+      this.#isComingToRest = false;
+      this.flush();
+    });
+  }
+
+  /** The committed entries from a position on, some or all of them; undefined if the store has forgotten the run. */
+  read(from: number): MaybePromise<readonly Entry[] | undefined> {
+    const behind = this.#committed - from;
+    if (behind === 0) return noEntries;
+    if (behind === this.#batch.length) return this.#batch;
+    // The store may hold more already, which it has not said yet.
+    return this.#host.store.read(this.key, from, Math.min(READ_CHUNK, behind));
+  }
+
+  /** Calls back once, with the next commit, and has entries committed as soon as they are decided until then. */
+  watch(callback: () => void): void {
+    if (this.#reader === undefined) this.#reader = callback;
+    else {
+      this.#readers ??= [];
+      this.#readers.push(callback);
+    }
+    this.flush();
+  }
+
+  /** Takes a `watch` back. */
+  unwatch(callback: () => void): void {
+    this.#readers = this.#readers?.filter((reader) => reader !== callback);
+    if (this.#reader === callback) this.#reader = this.#readers?.pop();
+  }
+
+  /** Gives the run back, so that another process may take it over at once. */
+  async release(): Promise<void> {
+    this.#isReleased = true;
+    const committed = this.commit(true);
+    if (committed !== undefined) await committed;
+    if (this.#writing !== undefined) await this.#writing;
+    const head = this.#head;
+    if (head === undefined || head.owner === null || this.#lost !== undefined) return;
+    const released: RunHead = { ...head, owner: null };
+    const conflict = await this.#host.store.append(
+      this.key,
+      { epoch: head.epoch, position: this.#committed },
+      { entries: noEntries, head: released },
+    );
+    if (conflict === undefined) this.#head = released;
+  }
+
+  /** Looks whether somebody else has written to the run, or has taken it over. With `surely` it waits for what this process writes meanwhile. */
+  async catchUp(surely = false): Promise<void> {
+    const { store } = this.#host;
+    let stored: StoredRun | undefined;
+    for (;;) {
+      if (surely && this.#writing !== undefined) await this.#writing;
+      const head = this.#head;
+      stored = await store.find(this.key);
+      if (this.#lost !== undefined) return;
+      if (this.#head === head && this.#writing === undefined) break;
+      if (!surely) return;
+    }
+    if (stored?.position === this.#committed && stored.head.epoch === this.#head?.epoch) return;
+    if (stored === undefined || stored.head.epoch !== this.#head?.epoch)
+      this.#giveUp(
+        new CadenzaError("lost_ownership", `Run ${this.key.run_id} belongs to another process now.`, {
+          run_id: this.key.run_id,
+        }),
+      );
+    else this.#decideAgain({ write: { entries: noEntries, head: this.#head }, commands: 0, session: undefined });
+  }
+
+  /** Gives the run up: nothing is written any more. Readers are told, so that they can look elsewhere. */
+  abandon(reason: CadenzaError): void {
+    this.#lost = reason;
+    this.#clearRetry?.();
+    this.#entries = undefined;
+    this.#commands = undefined;
+    this.#rejectWaiters(reason);
+    this.#waiters = undefined;
+    this.#tellReaders();
+  }
+
+  #write(): void {
+    const { store } = this.#host;
+    const entries = this.#entries ?? noEntries;
+    const head = this.#nextHead(entries);
+    const write = this.#writeOf(entries, head);
+    const attempt: Attempt = { write, commands: this.#commands?.length ?? 0, session: this.#session };
+    this.#entries = undefined;
+    this.#session = undefined;
+    this.#isHeadDue = false;
+    this.#inFlight = entries.length;
+    let answer: MaybePromise<StoreConflict | undefined>;
+    try {
+      answer =
+        this.#head === undefined
+          ? store.create(this.key, write, this.#idempotencyKey)
+          : store.append(this.key, { epoch: this.#head.epoch, position: this.#committed }, write);
+    } catch (error) {
+      this.#failed(error, attempt);
+      return;
+    }
+    if (!isPromise(answer)) {
+      this.#answered(answer, attempt);
+      return;
+    }
+    this.#writing = answer.then(
+      (conflict) => {
+        this.#writing = undefined;
+        this.#answered(conflict, attempt);
+      },
+      (error: unknown) => {
+        this.#writing = undefined;
+        this.#failed(error, attempt);
+      },
+    );
+  }
+
+  #writeOf(entries: readonly Entry[], head: RunHead): RunWrite {
+    if (entries.at(-1)?.type !== "ended")
+      return this.#session === undefined ? { entries, head } : { entries, head, session: this.#session };
+    return { entries, head, session: this.#mergedSession(), counters: countRun(this.#state) };
+  }
+
+  /** A run may set its session's state, make the session and add to it in one write. */
+  #mergedSession(): SessionChange | undefined {
+    const end = this.#listener.sessionAtEnd(this);
+    const change = this.#session;
+    if (end === undefined || change === undefined) return end ?? change;
+    return {
+      ...end,
+      create: end.create || change.create,
+      state: change.state,
+      messages: () => [...(change.messages?.() ?? []), ...(end.messages?.() ?? [])],
+    };
+  }
+
+  /** Most writes of a stream leave the head as it is. */
+  #nextHead(entries: readonly Entry[]): RunHead {
+    const { status, deadline, finished_at } = this.#state;
+    const released = isFinal(status) || this.#isReleased || (status === "awaiting" && !this.#listener.keepsOwner(this));
+    const owner = released ? null : this.#host.owner;
+    const before = this.#head;
+    // Each change of hands has an epoch of its own, and the end has the last one.
+    // A run without an owner may have been woken elsewhere too: then the first to write has it.
+    const handedOver = before !== undefined && (before.owner === null || this.#isAdopted);
+    const epoch = (before?.epoch ?? 0) + (handedOver ? 1 : 0) + (entries.at(-1)?.type === "ended" ? 1 : 0);
+    const takeovers = before === undefined || entries.some(isProgress) ? 0 : before.takeovers;
+    const isSame =
+      before?.status === status &&
+      before.epoch === epoch &&
+      before.owner === owner &&
+      before.deadline === deadline &&
+      before.takeovers === takeovers;
+    return isSame ? before : { status, epoch, owner, deadline, finished_at, takeovers };
+  }
+
+  #answered(conflict: StoreConflict | undefined, attempt: Attempt): void {
+    this.#inFlight = 0;
+    if (conflict !== undefined) {
+      this.#refused(conflict, attempt);
+      return;
+    }
+    const { write, commands: count } = attempt;
+    this.#failedAttempts = undefined;
+    this.#isAdopted = false;
+    this.#retryMs = FIRST_RETRY_MS;
+    this.#head = write.head;
+    this.#commands = this.#commands?.length === count ? undefined : this.#commands?.slice(count);
+    if (write.entries.length > 0) {
+      this.#committed += write.entries.length;
+      // Readers at the live edge need not ask the store; without any, nothing is held for them.
+      this.#batch = this.#reader === undefined ? noEntries : write.entries;
+    }
+    this.#tellWaiters();
+    this.#tellReaders();
+    this.#listener.onCommit(this);
+    // What was decided meanwhile goes next, all of it in one batch.
+    this.flush();
+  }
+
+  #refused(conflict: StoreConflict, attempt: Attempt): void {
+    const own = this.#failedAttempts?.find(
+      ({ write: { head, entries } }) =>
+        conflict.conflict === "changed" &&
+        conflict.epoch === head.epoch &&
+        conflict.position === this.#committed + entries.length,
+    );
+    if (own !== undefined) {
+      this.#recognise(own, conflict, attempt);
+      return;
+    }
+    if (conflict.conflict === "changed" && conflict.epoch === this.#head?.epoch) {
+      this.#decideAgain(attempt);
+      return;
+    }
+    if (conflict.conflict === "key_used")
+      this.#giveUp(
+        new CadenzaError("idempotency_conflict", "The idempotency key was used in the meantime.", {
+          run_id: conflict.run_id,
+        }),
+      );
+    else
+      this.#giveUp(
+        new CadenzaError("lost_ownership", `Run ${this.key.run_id} belongs to another process now.`, {
+          run_id: this.key.run_id,
+        }),
+      );
+  }
+
+  /** The store may have written what it failed to confirm. If the log holds just that, it has, and the rest goes next. */
+  #recognise(own: Attempt, conflict: StoreConflict, attempt: Attempt): void {
+    const written = own.write.entries;
+    const compare = (held: readonly Entry[] | undefined): void => {
+      this.#writing = undefined;
+      if (!sameJson(copyJson(held), copyJson(written))) {
+        this.#failedAttempts = undefined;
+        this.#refused(conflict, attempt);
+        return;
+      }
+      const rest = attempt.write.entries.slice(written.length);
+      if (rest.length > 0) this.#entries = [...rest, ...(this.#entries ?? [])];
+      if (attempt.session !== own.session) this.#session ??= attempt.session;
+      this.#answered(undefined, own);
+    };
+    const held = this.#host.store.read(this.key, this.#committed, written.length);
+    if (!isPromise(held)) compare(held);
+    else this.#writing = held.then(compare, (error: unknown) => this.#failed(error, attempt));
+  }
+
+  /** Somebody else added to the log, in the same epoch: the commands are decided again on what is there now. */
+  #decideAgain(attempt: Attempt): void {
+    const commands = this.#commands ?? [];
+    const { session } = attempt;
+    const reload = this.#reload();
+    const again = (state: RunState | undefined): void => {
+      this.#writing = undefined;
+      if (state === undefined) {
+        this.#giveUp(
+          new CadenzaError("lost_ownership", `Run ${this.key.run_id} is not in the store any more.`, {
+            run_id: this.key.run_id,
+          }),
+        );
+        return;
+      }
+      this.#state = state;
+      this.#committed = state.position;
+      this.#batch = noEntries;
+      this.#entries = undefined;
+      this.#commands = undefined;
+      this.#session ??= session;
+      for (const command of commands) this.decide(command);
+      this.#tellReaders();
+      this.#listener.onCommit(this);
+      this.#listener.onReloaded(this);
+      this.#tellWaiters();
+      this.flush();
+    };
+    if (!isPromise(reload)) again(reload);
+    else this.#writing = reload.then(again, (error: unknown) => this.#failed(error, attempt));
+  }
+
+  #reload(): MaybePromise<RunState | undefined> {
+    return foldLog(this.#host.store, this.key, initialState(this.key.run_id), Number.POSITIVE_INFINITY);
+  }
+
+  /** The store failed. Whoever can be told is told; what was decided stays, and is tried again. */
+  #failed(cause: unknown, attempt: Attempt): void {
+    const { write, session } = attempt;
+    this.#inFlight = 0;
+    this.#writing = undefined;
+    const error = new CadenzaError("store_failed", `The store failed to write run ${this.key.run_id}.`, {
+      run_id: this.key.run_id,
+      cause,
+    });
+    if (this.#head === undefined) {
+      this.#giveUp(error);
+      return;
+    }
+    if (write.entries.length > 0) this.#entries = [...write.entries, ...(this.#entries ?? [])];
+    else this.#isHeadDue = true;
+    this.#session ??= session;
+    this.#failedAttempts ??= [];
+    this.#failedAttempts.push(attempt);
+    this.#failure = error;
+    this.#rejectWaiters(error);
+    this.#host.logger.error(error.message, { run_id: this.key.run_id, error: cause });
+    const wait = this.#retryMs;
+    this.#retryMs = Math.min(2 * wait, LAST_RETRY_MS);
+    this.#writing = new Promise((resolve) => {
+      this.#clearRetry = this.#host.clock.setTimeout(() => {
+        this.#writing = undefined;
+        resolve();
+        this.flush();
+      }, wait);
+    });
+  }
+
+  #giveUp(error: CadenzaError): void {
+    this.#rejectWaiters(error);
+    this.abandon(error);
+    this.#listener.onLost(this);
+  }
+
+  #rejectWaiters(error: CadenzaError): void {
+    const waiters = this.#waiters;
+    this.#waiters = waiters?.filter((waiter) => waiter.reject === undefined);
+    for (const waiter of waiters ?? []) waiter.reject?.(error);
+  }
+
+  #tellWaiters(): void {
+    const waiters = this.#waiters;
+    if (waiters === undefined) return;
+    const isOpen = ({ position, session }: Waiter): boolean =>
+      position > this.#committed || (session !== undefined && session === this.#session);
+    const open = waiters.filter(isOpen);
+    this.#waiters = open.length === 0 ? undefined : open;
+    if (open.length < waiters.length) for (const waiter of waiters) if (!isOpen(waiter)) waiter.resolve();
+  }
+
+  #tellReaders(): void {
+    const reader = this.#reader;
+    if (reader === undefined) return;
+    const readers = this.#readers;
+    this.#reader = undefined;
+    this.#readers = undefined;
+    reader();
+    for (const other of readers ?? []) other();
+  }
+}
+
+/** Whether an entry shows that a run got on. An attempt at a step, and what it showed, does not: the next one may end in the same way. */
+function isProgress(entry: Entry): boolean {
+  if (entry.type === "emitted") return entry.kind !== "part" || entry.source === null;
+  return entry.type !== "intent";
+}
+
+/** A write that was handed to the store. */
+interface Attempt {
+  readonly write: RunWrite;
+  /** How many commands are behind its entries. */
+  readonly commands: number;
+  /** The session change that it carries, without what the end of the run adds to it. */
+  readonly session: SessionChange | undefined;
+}
+
+interface Waiter {
+  readonly position: number;
+  /** The session change that it waits for, if there was one. */
+  readonly session: SessionChange | undefined;
+  readonly resolve: () => void;
+  readonly reject: ((error: CadenzaError) => void) | undefined;
+}
+
+/** Folds what the store has of a log into a state, up to a position; undefined if there is no such run. */
+export function foldLog(store: Store, key: RunKey, state: RunState, until: number): MaybePromise<RunState | undefined> {
+  for (;;) {
+    const entries = store.read(key, state.position, Math.min(READ_CHUNK, until - state.position));
+    if (isPromise(entries))
+      return entries.then((later) =>
+        foldChunk(state, later, until) ? foldLog(store, key, state, until) : stateOrNothing(state, later),
+      );
+    if (!foldChunk(state, entries, until)) return stateOrNothing(state, entries);
+  }
+}
+
+/** Whether there may be more. */
+function foldChunk(state: RunState, entries: readonly Entry[] | undefined, until: number): boolean {
+  for (const entry of entries ?? []) evolve(state, entry);
+  return entries !== undefined && entries.length > 0 && state.position < until;
+}
+
+function stateOrNothing(state: RunState, entries: readonly Entry[] | undefined): RunState | undefined {
+  return entries === undefined ? undefined : state;
+}

@@ -1,0 +1,231 @@
+import { CadenzaError } from "../core/errors.ts";
+import { copyJson } from "../core/json.ts";
+import type { StepEntry } from "../core/log.ts";
+import type { Logger } from "../core/ports.ts";
+import type { MaybePromise } from "../core/promises.ts";
+import { ignore } from "../core/promises.ts";
+import { createdEntry } from "../core/state.ts";
+import type { JsonValue } from "../protocol/json.ts";
+import type { Message } from "../protocol/message.ts";
+import type { Run } from "../protocol/run.ts";
+import type {
+  AgentContext,
+  AgentSession,
+  Ask,
+  AskOptions,
+  Question,
+  Step,
+  StepOptions,
+  StepScope,
+  UsageReport,
+} from "./agent-context.ts";
+import { badArgument, checkFunction, checkKeys, checkObject, checkText } from "./check.ts";
+import type { Execution, ExecutionHost } from "./execution.ts";
+import type { RunInput } from "./input.ts";
+import { SeededRandom } from "./random.ts";
+import { isStandardSchema } from "./standard-schema.ts";
+import type { Steps } from "./steps.ts";
+import { resultOfStep } from "./steps.ts";
+import { readUsage } from "./usage.ts";
+import { readEmission } from "./yields.ts";
+
+/** What a context needs from the run beside its execution. */
+export interface ContextHost extends ExecutionHost {
+  readonly steps: Steps;
+  /** The session as the agent sees it. */
+  history(): MaybePromise<readonly Message[]>;
+  getState(): MaybePromise<JsonValue>;
+  setState(state: JsonValue): MaybePromise<void>;
+  /** Runs another agent under this run. */
+  runAgent(execution: Execution, agentName: string, input: RunInput): Promise<Run>;
+}
+
+/**
+ * What an agent function is called with. Its members are made when they are first asked for, and bound, so that an agent
+ * may take them out: most agents use one or two, and making all of them costs more than half of a small run.
+ */
+export class RunContext implements AgentContext {
+  readonly #host: ContextHost;
+  readonly #execution: Execution;
+  #ask: Ask | undefined;
+  #step: Step | undefined;
+  #emit: ((value: unknown) => Promise<void>) | undefined;
+  #run: AgentContext["run"] | undefined;
+  #session: AgentSession | undefined;
+  #usage: UsageReport | undefined;
+  #random: SeededRandom | undefined;
+
+  constructor(host: ContextHost, execution: Execution) {
+    this.#host = host;
+    this.#execution = execution;
+  }
+
+  get run_id(): string {
+    return this.#host.log.key.run_id;
+  }
+
+  get agent_name(): string {
+    return createdEntry(this.#host.log.state).agent_name;
+  }
+
+  get principal(): JsonValue {
+    return this.#host.principal;
+  }
+
+  get logger(): Logger {
+    return this.#host.logger;
+  }
+
+  get signal(): AbortSignal {
+    return this.#host.signal;
+  }
+
+  get emit(): (value: unknown) => Promise<void> {
+    this.#emit ??= (value) => observed(async () => this.#execution.show(readEmission(value)));
+    return this.#emit;
+  }
+
+  get ask(): Ask {
+    this.#ask ??= ((question: Question, options?: AskOptions<unknown>) =>
+      observed(async () => {
+        if (options !== undefined) checkAskOptions(options);
+        const turn = this.#turnIfStopped();
+        if (turn !== undefined) await turn;
+        return this.#execution.ask(question, options);
+      })) as Ask;
+    return this.#ask;
+  }
+
+  get step(): Step {
+    // A recorded result went through JSON, live as in replay; that it is still of the function's type is the author's word.
+    this.#step ??= ((name: string, fn: (step: StepScope) => unknown, options: StepOptions = {}) =>
+      observed(async () => {
+        checkText("step name", name);
+        checkFunction("step function", fn);
+        checkStepOptions(options);
+        return runStep(this.#host, this.#execution, name, fn, options);
+      })) as Step;
+    return this.#step;
+  }
+
+  get run(): AgentContext["run"] {
+    this.#run ??= (agentName, input) =>
+      observed(async () => {
+        checkText("agent_name", agentName);
+        const turn = this.#turnIfStopped();
+        if (turn !== undefined) await turn;
+        return this.#host.runAgent(this.#execution, agentName, input);
+      });
+    return this.#run;
+  }
+
+  get session(): AgentSession {
+    const host = this.#host;
+    this.#session ??= {
+      id: createdEntry(host.log.state).session_id,
+      history: () => observed(async () => host.history()),
+      // A durable agent reads and writes the state once, however often it is run.
+      getState: () => observed(async () => this.#once("session.getState", () => host.getState()) as Promise<JsonValue>),
+      setState: (state) =>
+        observed(async () => {
+          const copy = readState(state);
+          await this.#once("session.setState", () => host.setState(copy));
+        }),
+    };
+    return this.#session;
+  }
+
+  get usage(): UsageReport {
+    const execution = this.#execution;
+    this.#usage ??= {
+      add: (usage) => execution.addUsage(readUsage(usage)),
+      get total() {
+        return execution.usage;
+      },
+    };
+    return this.#usage;
+  }
+
+  get now(): () => number {
+    return () => (this.#host.durable ? this.#execution.time : this.#host.clock.now());
+  }
+
+  get uuid(): () => string {
+    return () => this.#seeded().uuid();
+  }
+
+  get random(): () => number {
+    return () => this.#seeded().number();
+  }
+
+  #once(name: string, fn: () => unknown): Promise<unknown> | unknown {
+    return this.#host.durable ? runStep(this.#host, this.#execution, name, fn, {}) : fn();
+  }
+
+  /** An agent that is stopped is refused everything at once: one that does not heed it must not keep others from their turn. */
+  #turnIfStopped(): undefined | Promise<void> {
+    const { aborted, over } = this.#execution;
+    return over || aborted !== undefined ? this.#host.pace(this.#host.clock.now()) : undefined;
+  }
+
+  #seeded(): SeededRandom {
+    this.#random ??= new SeededRandom(this.run_id);
+    return this.#random;
+  }
+}
+
+/** Every promise that an agent is given is observed: one that drops it does no harm. */
+function observed<T>(work: () => Promise<T>): Promise<T> {
+  const promise = work();
+  promise.catch(ignore);
+  return promise;
+}
+
+/** Runs the function of a step. For a durable agent what it gives is recorded, and handed back from the log. */
+function runStep(
+  host: ContextHost,
+  execution: Execution,
+  name: string,
+  fn: (step: StepScope) => unknown,
+  options: StepOptions,
+): Promise<unknown> {
+  const key = execution.results.keyFor(name);
+  if (!host.durable) return host.steps.run(key, fn, options);
+  return execution.perform({
+    key,
+    start: () => host.steps.begin(key, fn, options, execution.intent(key)),
+    settle: (entry) => resultOfStep(entry as StepEntry),
+  });
+}
+
+function readState(state: unknown): JsonValue {
+  let copy: JsonValue | undefined;
+  try {
+    copy = copyJson(state);
+  } catch (cause) {
+    throw new CadenzaError("invalid_argument", "state: expected a JSON value, received one with a cycle or a bigint.", {
+      cause,
+    });
+  }
+  if (copy === undefined) throw badArgument("state", "a JSON value", state);
+  return copy;
+}
+
+function checkAskOptions(options: unknown): void {
+  checkObject("options", options);
+  checkKeys("options", options, ["schema", "timeoutMs", "default"]);
+  const { schema, timeoutMs } = options as { schema?: unknown; timeoutMs?: unknown };
+  if (schema !== undefined && !isStandardSchema(schema))
+    throw badArgument("options.schema", "a Standard Schema", schema);
+  if (timeoutMs !== undefined && !(typeof timeoutMs === "number" && timeoutMs >= 0)) {
+    throw badArgument("options.timeoutMs", "a number from 0 to Infinity", timeoutMs);
+  }
+}
+
+function checkStepOptions(options: StepOptions): void {
+  checkObject("options", options);
+  checkKeys("options", options, ["once", "retry"]);
+  const attempts = options.retry?.attempts ?? 1;
+  if (!(Number.isInteger(attempts) && attempts >= 1))
+    throw badArgument("options.retry.attempts", "a whole number from 1 on", attempts);
+}

@@ -1,0 +1,223 @@
+import { evolve } from "../core/evolve.ts";
+import type { Entry } from "../core/log.ts";
+import type { RunKey } from "../core/ports.ts";
+import { eventCount, project } from "../core/project.ts";
+import type { MaybePromise } from "../core/promises.ts";
+import { ignore, isPromise } from "../core/promises.ts";
+import type { RunState } from "../core/state.ts";
+import { initialState, isAtRest, isFinal } from "../core/state.ts";
+import type { RunEvent } from "../protocol/event.ts";
+
+/** An event with its number in the run, from 1 on: the `id` that a reader may go on from. */
+export type StreamedEvent = RunEvent & { readonly id: number };
+
+/** A log as a reader sees it: what is committed, and when there is more. */
+export interface LogSource {
+  readonly key: RunKey;
+  /** How many entries there are to read. */
+  readonly committed: number;
+  /** Whether the log goes on elsewhere. */
+  readonly lost: boolean;
+  read(from: number): MaybePromise<readonly Entry[] | undefined>;
+  /** Calls back once when there may be more. */
+  watch(callback: () => void): void;
+  unwatch(callback: () => void): void;
+}
+
+/**
+ * Where a stream ends. `now`: with what has been said. `end`: with the run. `rest`: when the run rests and everything has been said.
+ * `next-rest`: with the first event that says that the run rests, even if it has gone on since.
+ */
+export type StreamEnd = "now" | "end" | "rest" | "next-rest";
+
+/** How a stream begins. */
+export interface StreamStart {
+  readonly source: LogSource;
+  /** The number of the last event that is not wanted. */
+  readonly after: number;
+  readonly until: StreamEnd;
+}
+
+const finished: IteratorResult<StreamedEvent, undefined> = { done: true, value: undefined };
+const none: readonly Entry[] = [];
+
+/**
+ * The events of a run, read from its log at the reader's own pace. It is a cursor, not a queue: a reader that stops reading holds
+ * back nobody and buffers nothing. Leaving the loop detaches it; the run goes on.
+ */
+export class EventStream implements AsyncIterableIterator<StreamedEvent, undefined> {
+  #opening: Promise<StreamStart> | undefined;
+  readonly #reopen: (key: RunKey) => MaybePromise<LogSource | undefined>;
+  #start: StreamStart | undefined;
+  #state: RunState | undefined;
+  #source: LogSource | undefined;
+  #chunk: readonly Entry[] = none;
+  #chunkIndex = 0;
+  /** The entry whose events are being told, how many they are, and which comes next. */
+  #entry: Entry | undefined;
+  #count = 0;
+  #index = 0;
+  #done = false;
+  #pending: Promise<IteratorResult<StreamedEvent, undefined>> | undefined;
+  #wake: (() => void) | undefined;
+
+  constructor(opening: MaybePromise<StreamStart>, reopen: (key: RunKey) => MaybePromise<LogSource | undefined>) {
+    this.#reopen = reopen;
+    if (isPromise(opening)) {
+      this.#opening = opening;
+      opening.catch(ignore);
+    } else this.#open(opening);
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  next(): Promise<IteratorResult<StreamedEvent, undefined>> {
+    const result = this.poll();
+    return isPromise(result) ? result : Promise.resolve(result);
+  }
+
+  /** As `next`, but an event that is there is given at once: who writes many at a time need not wait for each. */
+  poll(): MaybePromise<IteratorResult<StreamedEvent, undefined>> {
+    // Readers that ask ahead are served in order.
+    if (this.#pending !== undefined) {
+      const next = (): MaybePromise<IteratorResult<StreamedEvent, undefined>> => this.#next();
+      return this.#follow(this.#pending.then(next, next));
+    }
+    const result = this.#opening === undefined ? this.#next() : this.#begin(this.#opening);
+    return isPromise(result) && result !== this.#pending ? this.#follow(result) : result;
+  }
+
+  return(): Promise<IteratorResult<StreamedEvent, undefined>> {
+    this.#done = true;
+    if (this.#wake !== undefined) this.#source?.unwatch(this.#wake);
+    this.#wake?.();
+    return Promise.resolve(finished);
+  }
+
+  #follow(
+    result: Promise<IteratorResult<StreamedEvent, undefined>>,
+  ): Promise<IteratorResult<StreamedEvent, undefined>> {
+    this.#pending = result;
+    const clear = (): void => {
+      if (this.#pending === result) this.#pending = undefined;
+    };
+    result.then(clear, clear);
+    return result;
+  }
+
+  /** A stream that cannot be opened says so once. */
+  async #begin(opening: Promise<StreamStart>): Promise<IteratorResult<StreamedEvent, undefined>> {
+    this.#opening = undefined;
+    this.#open(await opening);
+    return this.#next();
+  }
+
+  #open(start: StreamStart): void {
+    this.#start = start;
+    this.#source = start.source;
+    this.#state = initialState(start.source.key.run_id);
+  }
+
+  /** The next event, now or later. */
+  #next(): MaybePromise<IteratorResult<StreamedEvent, undefined>> {
+    const state = this.#state;
+    const start = this.#start;
+    const source = this.#source;
+    if (state === undefined || start === undefined || source === undefined) return finished;
+    while (!this.#done) {
+      if (this.#entry !== undefined && this.#index < this.#count) {
+        const id = state.events - this.#count + this.#index + 1;
+        const index = this.#index++;
+        if (id <= start.after) continue;
+        const event = project(state, this.#entry, index);
+        if (event === undefined) continue;
+        if (start.until === "next-rest" && isRestEvent(event)) this.#done = true;
+        return { done: false, value: numbered(event, id) };
+      }
+      const entry = this.#chunk[this.#chunkIndex];
+      if (entry !== undefined) {
+        this.#chunkIndex += 1;
+        evolve(state, entry);
+        this.#entry = entry;
+        this.#count = eventCount(entry);
+        this.#index = 0;
+        continue;
+      }
+      if (state.position === source.committed) {
+        if (start.until === "now") break;
+        if (isFinal(state.status) || (start.until !== "end" && isAtRest(state.status) && state.events >= start.after))
+          break;
+        return source.lost ? this.#moveOn(source) : this.#wait(source);
+      }
+      const read = source.read(state.position);
+      if (isPromise(read)) return read.then((chunk) => this.#take(chunk));
+      const early = this.#accept(read);
+      if (early !== undefined) return early;
+    }
+    this.#done = true;
+    return finished;
+  }
+
+  #take(chunk: readonly Entry[] | undefined): MaybePromise<IteratorResult<StreamedEvent, undefined>> {
+    return this.#accept(chunk) ?? this.#next();
+  }
+
+  /** Takes what was read. An answer: the store has forgotten the run, and the reader is told so. */
+  #accept(chunk: readonly Entry[] | undefined): IteratorResult<StreamedEvent, undefined> | undefined {
+    this.#chunk = chunk ?? none;
+    this.#chunkIndex = 0;
+    if (chunk !== undefined && chunk.length > 0) return undefined;
+    this.#done = true;
+    const id = this.#state?.events ?? 0;
+    const message = "Events of this run have been forgotten before they were read.";
+    return {
+      done: false,
+      value: { type: "error", error: { code: "server_error", message, data: { reason: "events_lost" } }, id },
+    };
+  }
+
+  #wait(source: LogSource): Promise<IteratorResult<StreamedEvent, undefined>> {
+    const promise = new Promise<IteratorResult<StreamedEvent, undefined>>((resolve) => {
+      const wake = (): void => {
+        this.#wake = undefined;
+        this.#pending = undefined;
+        resolve(this.#next());
+      };
+      this.#wake = wake;
+      source.watch(wake);
+    });
+    if (this.#wake !== undefined) this.#pending = promise;
+    return promise;
+  }
+
+  /** The run went to another process, or to sleep: its log is read from where it is now. */
+  #moveOn(from: LogSource): MaybePromise<IteratorResult<StreamedEvent, undefined>> {
+    const go = (source: LogSource | undefined): MaybePromise<IteratorResult<StreamedEvent, undefined>> => {
+      // A run that the store never took has nothing to tell.
+      if (source === undefined && this.#state?.position === 0) this.#done = true;
+      else if (source === undefined) return this.#take(undefined);
+      else this.#source = source;
+      return this.#next();
+    };
+    const source = this.#reopen(from.key);
+    return isPromise(source) ? source.then(go) : go(source);
+  }
+}
+
+/** Whether the event says that the run rests. */
+function isRestEvent(event: RunEvent): boolean {
+  return (
+    event.type === "run.awaiting" ||
+    event.type === "run.completed" ||
+    event.type === "run.failed" ||
+    event.type === "run.cancelled"
+  );
+}
+
+/** The event was made for this reader alone, so that the number can be written into it. */
+function numbered(event: RunEvent, id: number): StreamedEvent {
+  (event as { id?: number }).id = id;
+  return event as StreamedEvent;
+}

@@ -1,0 +1,128 @@
+import { copyJson } from "../core/json.ts";
+import type { JsonValue } from "../protocol/json.ts";
+import type { Message, MessageInput, MessagePart, MessagePartInput } from "../protocol/message.ts";
+import { messagePartSchema, messageSchema } from "../protocol/message.ts";
+import { badArgument, read } from "./check.ts";
+import { messageOf } from "./failure.ts";
+
+/** What `createRun` takes as input: text, a part, a message, or a list of these. */
+export type RunInput = InputItem | readonly InputItem[];
+
+/** One item of a run's input. Texts and parts that stand side by side make one message. */
+export type InputItem = string | MessagePartInput | MessageInput;
+
+const JSON_TYPE = /^application\/(?:[\w.+-]*\+)?json$/;
+
+/** Reads any form of input as messages of the user. Nothing of what was given is kept: all of it is copied. */
+export function readInput(input: unknown): readonly Message[] {
+  if (typeof input === "string") return [userMessage([textPart(input)])];
+  if (!Array.isArray(input)) return [readItem("input", input)];
+  const messages: Message[] = [];
+  let parts: MessagePart[] = [];
+  for (const [index, item] of input.entries()) {
+    const name = `input.${index}`;
+    if (typeof item === "string") parts.push(textPart(item));
+    else if (typeof item === "object" && item !== null && isPartLike(item)) parts.push(readPart(name, item));
+    else {
+      if (parts.length > 0) messages.push(userMessage(parts));
+      parts = [];
+      messages.push(readMessage(name, item));
+    }
+  }
+  if (parts.length > 0) messages.push(userMessage(parts));
+  return messages;
+}
+
+/** A part of plain text. */
+export function textPart(text: string): MessagePart {
+  return { content_type: "text/plain", content: text, content_encoding: "plain" };
+}
+
+/** A message of the user. */
+export function userMessage(parts: readonly MessagePart[]): Message {
+  return { role: "user", parts };
+}
+
+/** Whether the value looks like a part: it has a content, or the address of one, as a string. */
+export function isPartLike(value: object): boolean {
+  return "content" in value
+    ? typeof value.content === "string"
+    : "content_url" in value && typeof value.content_url === "string";
+}
+
+/** Reads a part. Almost all parts are text with a type; these are recognised without the schema, which costs ten times as much. */
+export function readPart(name: string, value: unknown): MessagePart {
+  return plainPart(value) ?? read(name, messagePartSchema, readJson(name, value));
+}
+
+/** Reads a message. */
+export function readMessage(name: string, value: unknown): Message {
+  if (typeof value !== "object" || value === null) throw badArgument(name, "a string, a part or a message", value);
+  return plainMessage(value) ?? read(name, messageSchema, readJson(name, value));
+}
+
+/** A copy of the value as JSON carries it, so that what its owner does with it later changes nothing here. */
+export function readJson(name: string, value: unknown): JsonValue | undefined {
+  try {
+    return copyJson(value);
+  } catch (cause) {
+    throw badArgument(name, `what JSON can carry (${messageOf(cause)})`, value);
+  }
+}
+
+/** The text of a message: its parts that are text, joined. */
+export function textOf(message: Message): string {
+  let text = "";
+  for (const part of message.parts) {
+    const isText = part.content_type.startsWith("text/") || JSON_TYPE.test(part.content_type);
+    if (isText && part.content_encoding === "plain") text += part.content ?? "";
+  }
+  return text;
+}
+
+/** Whether a part holds JSON. */
+export function isJsonPart(part: MessagePart): boolean {
+  return JSON_TYPE.test(part.content_type) && part.content_encoding === "plain" && part.content !== undefined;
+}
+
+function readItem(name: string, value: unknown): Message {
+  if (typeof value === "object" && value !== null && isPartLike(value)) return userMessage([readPart(name, value)]);
+  return readMessage(name, value);
+}
+
+/** The part, if it has nothing but a content as text, a content type and the plain encoding. */
+function plainPart(value: unknown): MessagePart | undefined {
+  let content: string | undefined;
+  let type = "text/plain";
+  for (const key in value as object) {
+    const field: unknown = (value as Record<string, unknown>)[key];
+    if (key === "content" && typeof field === "string") content = field;
+    else if (key === "content_type" && typeof field === "string") type = field;
+    else if (key !== "content_encoding" || field !== "plain") return undefined;
+  }
+  return content === undefined ? undefined : { content_type: type, content, content_encoding: "plain" };
+}
+
+/** The message, if it is a user's or an agent's and all its parts are plain ones. */
+function plainMessage(value: object): Message | undefined {
+  let parts: MessagePart[] | undefined;
+  let role: "user" | "agent" = "user";
+  for (const key in value) {
+    const field: unknown = (value as Record<string, unknown>)[key];
+    if (key === "role" && (field === "user" || field === "agent")) role = field;
+    else if (key === "parts" && Array.isArray(field)) parts = plainParts(field);
+    else return undefined;
+  }
+  return parts && { role, parts };
+}
+
+function plainParts(values: readonly unknown[]): MessagePart[] | undefined {
+  const parts: MessagePart[] = [];
+  for (const value of values) {
+    if (typeof value !== "object" || value === null) return undefined;
+    const part = plainPart(value);
+    if (part === undefined) return undefined;
+    parts.push(part);
+  }
+  return parts;
+}

@@ -1,0 +1,668 @@
+import type { Command, Refusal, ResumeCommand } from "../core/decide.ts";
+import { isRefusal } from "../core/decide.ts";
+import { CadenzaError } from "../core/errors.ts";
+import type { Entry } from "../core/log.ts";
+import type { Clock, Logger, RunKey, SessionChange, Store } from "../core/ports.ts";
+import type { MaybePromise } from "../core/promises.ts";
+import { ignore, isPromise } from "../core/promises.ts";
+import { runRecord, transcript } from "../core/record.ts";
+import { createdEntry, isAtRest, isFinal } from "../core/state.ts";
+import type { Usage } from "../core/usage.ts";
+import type { ProtocolError } from "../protocol/error.ts";
+import type { JsonValue } from "../protocol/json.ts";
+import type { Message } from "../protocol/message.ts";
+import type { Run, RunStatus } from "../protocol/run.ts";
+import type { Agent, AgentFunction } from "./agent.ts";
+import type { LogHost, LogListener } from "./commit.ts";
+import { RunLog } from "./commit.ts";
+import type { ContextHost } from "./context.ts";
+import { RunContext } from "./context.ts";
+import type { Divergence, ExecutionSettings } from "./execution.ts";
+import { Execution, timeoutError } from "./execution.ts";
+import { failureOf, messageOf } from "./failure.ts";
+import type { RunInput } from "./input.ts";
+import type { Places } from "./places.ts";
+import { expiredError } from "./questions.ts";
+import { Recording } from "./recording.ts";
+import type { Validated } from "./standard-schema.ts";
+import { Steps } from "./steps.ts";
+
+/** What the live runs of one runtime share. */
+export interface LiveRunHost extends LogHost {
+  readonly store: Store;
+  readonly settings: ExecutionSettings;
+  readonly exposeErrors: boolean;
+  readonly places: Places;
+  pace(at: number): undefined | Promise<void>;
+  onDropped(run: LiveRun): void;
+  onHung(run: LiveRun): void;
+  onCommit(): void;
+  onDifference(): void;
+  /** The run was cancelled without its `finally` blocks, since there was no code for them. */
+  onAgentMissing(run: LiveRun): void;
+  /** The code does not fit the log, or fits it after all. */
+  onDivergence(run: LiveRun, divergence: Divergence | undefined): void;
+  /** The run that started this one does not watch it: it may sleep. */
+  wakeParent(run: LiveRun): void;
+  /** Stops a sub-run that may be anywhere, or have ended. */
+  cancelSubRun(key: RunKey): void;
+  /** Resolves when it is certain that this process still owns its runs; undefined: it is. */
+  ensureOwner(run: LiveRun): undefined | Promise<void>;
+  /** How long a durable run that waits stays in memory, in milliseconds. */
+  readonly sleepAfterMs: number;
+  /** Runs every durable agent again after each commit, for tests. */
+  readonly alwaysReplay: boolean;
+  /** The run is over, and that is committed; or it belongs to another process. */
+  onGone(run: LiveRun): void;
+  runAgent(parent: LiveRun, execution: Execution, agentName: string, input: RunInput): Promise<Run>;
+}
+
+/** An answer to what a run asks. */
+export type Answer = Omit<ResumeCommand, "type" | "at">;
+
+const noMessages: readonly Message[] = [];
+const noIds: readonly string[] = [];
+
+/** A run that has not ended, in the process that executes it: its log, the agent at work on it, and whoever waits for it. */
+export class LiveRun implements LogListener, ContextHost {
+  readonly log: RunLog;
+  readonly agent: Agent;
+  readonly principal: JsonValue;
+  /** What the agent threw, for those who are told more than the client. */
+  cause: unknown;
+  /** Sub-runs that this one has begun in another life, and that may be anywhere. */
+  subRunsBefore: readonly string[] = noIds;
+  /** Called whenever something was committed; a run that was started by another one tells it so. */
+  onProgress: (() => void) | undefined;
+  /** Whether another run has joined the session that was made for this one: then the session stays. */
+  isJoined = false;
+  readonly #host: LiveRunHost;
+  #controller: AbortController | undefined;
+  #abortReason: (() => CadenzaError) | undefined;
+  #execution: Execution | undefined;
+  /** Resolves when an agent that is run again has caught up with its log. */
+  #ready: Promise<void> | undefined;
+  #caughtUp: (() => void) | undefined;
+  #divergence: Divergence | undefined;
+  /** While the run is let go of since other code is there. */
+  #tryingAgain: Promise<void> | undefined;
+  #clearSleep: (() => void) | undefined;
+  #children: Set<LiveRun> | undefined;
+  #subRunsAtWork: Set<string> | undefined;
+  #isGivingUp = false;
+  #openSteps: Steps | undefined;
+  #resting: ((run: MaybePromise<Run>) => void)[] | undefined;
+  #failing: ((error: CadenzaError) => void)[] | undefined;
+  #place: string | undefined;
+  #replaying = false;
+  /** For tests that run the agent again after each commit: how many entries there were the last time. */
+  #replayedUntil = 0;
+  #hasPlace = false;
+  /** While the run waits for its place: takes it out of the queue. */
+  #leaveQueue: (() => void) | undefined;
+  #mayBegin = false;
+
+  constructor(host: LiveRunHost, key: RunKey, agent: Agent, principal: JsonValue) {
+    this.#host = host;
+    this.agent = agent;
+    this.principal = principal;
+    this.log = new RunLog(host, key, this);
+  }
+
+  get clock(): Clock {
+    return this.#host.clock;
+  }
+
+  get logger(): Logger {
+    return this.#host.logger;
+  }
+
+  get fn(): AgentFunction {
+    return this.agent.fn;
+  }
+
+  get durable(): boolean {
+    return createdEntry(this.log.state).durable;
+  }
+
+  get settings(): ExecutionSettings {
+    const { settings } = this.#host;
+    const timeoutMs = createdEntry(this.log.state).timeout_ms ?? this.agent.options.timeoutMs ?? settings.timeoutMs;
+    return timeoutMs === settings.timeoutMs ? settings : { ...settings, timeoutMs };
+  }
+
+  get execution(): Execution | undefined {
+    return this.#execution;
+  }
+
+  get steps(): Steps {
+    this.#openSteps ??= new Steps(this);
+    return this.#openSteps;
+  }
+
+  /** One signal for the run, made when somebody asks for it: making one costs as much as the rest of a small run. */
+  get signal(): AbortSignal {
+    if (this.#controller === undefined) {
+      this.#controller = new AbortController();
+      if (this.#abortReason !== undefined) this.#controller.abort(this.#abortReason());
+    }
+    return this.#controller.signal;
+  }
+
+  abortSignal(reason: () => CadenzaError): void {
+    this.#abortReason ??= reason;
+    this.#controller?.abort(this.#abortReason());
+  }
+
+  ensureOwner(): undefined | Promise<void> {
+    return this.#host.ensureOwner(this);
+  }
+
+  /** Takes a place, or queues up for one, before the agent may begin: whoever comes next finds it taken. */
+  reserve(place: string | undefined): void {
+    this.#place = place;
+    this.withPlace(() => this.#startAgent());
+  }
+
+  /** Lets the agent begin as soon as it has a place. `place` is what it needs one under; undefined: none. */
+  begin(place: string | undefined): void {
+    this.#place = place;
+    this.#mayBegin = true;
+    if (this.#leaveQueue === undefined) this.withPlace(() => this.#startAgent());
+  }
+
+  /** Runs a durable agent again, up to where its log ends. */
+  replay(entries: Iterable<Entry>, place: string | undefined): void {
+    this.#place = place;
+    this.#execution?.fence();
+    this.#ready = new Promise((resolve) => {
+      this.#caughtUp = resolve;
+    });
+    const recording = new Recording(entries);
+    if (recording.startedAt === undefined && recording.isStopped) {
+      this.#endWithoutAgent();
+      return;
+    }
+    this.#subRunsAtWork = undefined;
+    this.#execution = new Execution(this, recording);
+    this.#execution.start();
+  }
+
+  /** The run as soon as it rests. */
+  rest(): MaybePromise<Run> {
+    const { head, state, committed } = this.log;
+    if (head !== undefined && isAtRest(head.status) && state.position === committed) return this.log.record();
+    return new Promise((resolve, reject) => {
+      this.#resting ??= [];
+      this.#resting.push(resolve);
+      this.#failing ??= [];
+      this.#failing.push(reject);
+    });
+  }
+
+  /** Asks the run to stop. The record shows it as it is then; what follows comes later. */
+  async cancel(): Promise<Run> {
+    const command = { type: "cancel", at: this.clock.now() } as const;
+    const decision = this.log.decide(command);
+    if (isRefusal(decision)) throw refusalError(decision, this.log.key.run_id);
+    const record = runRecord(this.log.state);
+    const acknowledged = this.#whenCommitted(() => this.#stop());
+    if (acknowledged !== undefined) {
+      await acknowledged;
+      this.#confirm(command);
+    }
+    return record;
+  }
+
+  /** Somebody else may have written first: then what was asked was decided again, and perhaps otherwise. */
+  #confirm(command: Command): void {
+    const decision = this.log.preview(command);
+    if (isRefusal(decision)) throw refusalError(decision, this.log.key.run_id);
+  }
+
+  /** Gives the run an answer. The record shows it as it is then, before its agent goes on; now, unless something has to be waited for. */
+  answer(answer: Answer): MaybePromise<Run> {
+    if (this.#tryingAgain !== undefined) {
+      return this.#tryingAgain.then(() => {
+        throw lostError(this.log.key.run_id);
+      });
+    }
+    if (this.#ready !== undefined) return this.#ready.then(() => this.#answerNow(answer));
+    return this.#answerNow(answer);
+  }
+
+  #answerNow(answer: Answer): MaybePromise<Run> {
+    const { log } = this;
+    if (this.#divergence !== undefined) throw unfitError(log.key.run_id, this.#divergence);
+    const command = resumeCommand(answer, answer.await_id, this.clock.now());
+    const first = log.preview(command);
+    if (isRefusal(first)) throw refusalError(first, log.key.run_id, answer.await_id);
+    const awaitId = log.state.await_request?.await_id;
+    if (first.length === 0 || awaitId === undefined) return this.#answeredBefore(command);
+    const validated = this.#execution?.validate(answer.answer);
+    if (isPromise(validated)) return validated.then((later) => this.#resume(answer, awaitId, later));
+    return this.#resume(answer, awaitId, validated);
+  }
+
+  async #answeredBefore(command: Command): Promise<Run> {
+    await this.log.commit(true);
+    this.#confirm(command);
+    return this.log.record();
+  }
+
+  /** Adds a run that this one has started, and that ends with it. */
+  adopt(child: LiveRun): void {
+    this.#children ??= new Set();
+    this.#children.add(child);
+  }
+
+  release(child: LiveRun): void {
+    this.#children?.delete(child);
+  }
+
+  /** What the run waits for, in words. */
+  get waitsFor(): string {
+    const { status, await_request } = this.log.state;
+    if (status === "created") return "a place";
+    if (await_request !== null) return `the answer to ${await_request.await_id}`;
+    return this.#execution?.waitsFor ?? "nothing";
+  }
+
+  /** Ends the run as failed, whatever its agent is doing. */
+  fail(error: CadenzaError): void {
+    this.cause = error;
+    const usage = this.#execution?.takeUsage() ?? null;
+    this.log.decide({ type: "end", at: this.clock.now(), failure: failureOf(error, false), usage });
+    this.#execution?.fence();
+    this.abortSignal(() => error);
+    this.#endChildren();
+    this.#givePlace();
+    this.log.flush();
+  }
+
+  /** Gives the run back: its agent is left where it is, what was decided is committed, and anybody may take it over. */
+  async handBack(): Promise<void> {
+    this.#execution?.fence();
+    await this.log.release();
+    this.leave("The runtime was closed.");
+  }
+
+  /** Lets go of the run: to sleep, to other processes, or until the next start. */
+  leave(reason: string): void {
+    const error = new CadenzaError("lost_ownership", reason, { run_id: this.log.key.run_id });
+    this.log.abandon(error);
+    this.onLost();
+  }
+
+  // What the log reports.
+
+  onCommit(): void {
+    const { head } = this.log;
+    if (head === undefined) return;
+    if (head.status === "awaiting" && this.#hasPlace && this.agent.options.concurrency?.per !== "session")
+      this.#givePlace();
+    if (isAtRest(head.status)) this.#tellRest();
+    if (this.durable) this.#keepDurable(head.status);
+    if (this.onProgress !== undefined) this.onProgress();
+    else if (head.status !== "awaiting") this.#host.wakeParent(this);
+    this.#host.onCommit();
+    if (isFinal(head.status)) this.#host.onGone(this);
+  }
+
+  onLost(): void {
+    const error = this.log.lostReason ?? lostError(this.log.key.run_id);
+    this.#execution?.fence();
+    this.#clearSleep?.();
+    this.abortSignal(() => error);
+    this.#givePlace();
+    this.#caughtUp?.();
+    const failing = this.#failing;
+    this.#resting = undefined;
+    this.#failing = undefined;
+    for (const reject of failing ?? []) reject(error);
+    for (const child of this.#children ?? []) child.#leaveAlone();
+    this.onProgress?.();
+    this.#host.onGone(this);
+  }
+
+  sessionAtEnd(): SessionChange | undefined {
+    const { state, key } = this.log;
+    if (state.status !== "completed") return undefined;
+    const { session_id } = createdEntry(state);
+    return {
+      session_id,
+      create: session_id !== key.run_id || this.isJoined,
+      messages: () => transcript(state),
+      at: state.finished_at ?? 0,
+    };
+  }
+
+  /** A waiting run has no owner, unless it cannot be run again elsewhere or work of it is under way here. */
+  keepsOwner(): boolean {
+    return !this.durable || this.#isBusy || this.#execution?.isIdle === false;
+  }
+
+  /** A sub-run is at work, or waits for an answer and is not. */
+  setSubRun(key: string, isAtWork: boolean): void {
+    this.#subRunsAtWork ??= new Set();
+    if (isAtWork) this.#subRunsAtWork.add(key);
+    else this.#subRunsAtWork.delete(key);
+    this.settleOwner();
+  }
+
+  /** Takes ownership of a waiting run that has work to do here, and gives it up when there is none left. */
+  settleOwner(): void {
+    const { head } = this.log;
+    if (head?.status !== "awaiting" || !this.durable) return;
+    if (head.owner === null && this.#isBusy) this.log.settleHead();
+    else if (head.owner !== null && !this.#isBusy) void this.#giveUpOwner();
+  }
+
+  async #giveUpOwner(): Promise<void> {
+    if (this.#isGivingUp) return;
+    this.#isGivingUp = true;
+    await this.#execution?.settled();
+    this.#isGivingUp = false;
+    const { head, lost } = this.log;
+    if (!lost && head?.status === "awaiting" && head.owner !== null && !this.keepsOwner()) this.log.settleHead();
+  }
+
+  /** Somebody else wrote to the run. */
+  onReloaded(): void {
+    const { status } = this.log.state;
+    if (status === "cancelling" && this.#execution?.aborted === undefined) this.#stop();
+  }
+
+  // What the execution asks for.
+
+  contextFor(execution: Execution): RunContext {
+    return new RunContext(this, execution);
+  }
+
+  pace(at: number): undefined | Promise<void> {
+    return this.#host.pace(at);
+  }
+
+  failureOf(error: unknown): ProtocolError {
+    this.cause = error;
+    this.logger.warn(`Run ${this.log.key.run_id} of ${this.agent.name} failed: ${messageOf(error)}`, {
+      run_id: this.log.key.run_id,
+      error,
+    });
+    return failureOf(error, this.#host.exposeErrors);
+  }
+
+  onCaughtUp(): void {
+    const { status, overdue } = this.log.state;
+    this.#caughtUp?.();
+    this.#ready = undefined;
+    if (status === "cancelling") this.#stop();
+    else if (overdue !== null) this.#execution?.abort(overdueError(this.log.key.run_id, overdue.await_id));
+    else this.settleOwner();
+  }
+
+  onDivergence(divergence: Divergence | undefined, final: boolean): void {
+    this.#divergence = divergence;
+    if (divergence !== undefined && this.log.state.status === "cancelling") {
+      this.#execution?.fence();
+      this.#endWithoutAgent();
+      return;
+    }
+    this.#host.onDivergence(this, divergence);
+    if (divergence !== undefined) this.#caughtUp?.();
+    if (final) void this.park();
+  }
+
+  /** Lets go of a run whose code does not fit its log: whoever has code that fits may take it over. `again`: it is here, and who answers meanwhile waits for it. */
+  park(again = false): Promise<void> {
+    const parking = this.#letGo();
+    if (again) this.#tryingAgain = parking;
+    return parking;
+  }
+
+  async #letGo(): Promise<void> {
+    this.#execution?.fence();
+    // A run that goes to somebody else meanwhile is none of this process's any more.
+    await this.log.release().catch(ignore);
+    this.leave("The code of the agent does not fit the log of the run.");
+  }
+
+  onDifference(): void {
+    this.#host.onDifference();
+  }
+
+  onDropped(): void {
+    this.#host.onDropped(this);
+  }
+
+  onOver(hung: boolean): void {
+    if (hung) this.#host.onHung(this);
+    this.#endChildren();
+    this.#givePlace();
+  }
+
+  // What the context asks for.
+
+  history(): MaybePromise<readonly Message[]> {
+    const { session_id, history_length } = createdEntry(this.log.state);
+    if (history_length === 0) return noMessages;
+    const session = this.#host.store.session({ tenant: this.log.key.tenant, session_id });
+    if (!isPromise(session)) return session?.history.slice(0, history_length) ?? noMessages;
+    return session.then((later) => later?.history.slice(0, history_length) ?? noMessages);
+  }
+
+  getState(): MaybePromise<JsonValue> {
+    const { session_id } = createdEntry(this.log.state);
+    const committed = this.log.commit();
+    const readNow = (): MaybePromise<JsonValue> => {
+      const session = this.#host.store.session({ tenant: this.log.key.tenant, session_id });
+      return isPromise(session) ? session.then((later) => later?.state ?? null) : (session?.state ?? null);
+    };
+    return isPromise(committed) ? committed.then(readNow) : readNow();
+  }
+
+  setState(state: JsonValue): MaybePromise<void> {
+    const { session_id } = createdEntry(this.log.state);
+    this.log.changeSession({ session_id, create: true, state: { value: state }, at: this.clock.now() });
+    return this.log.commit();
+  }
+
+  runAgent(execution: Execution, agentName: string, input: RunInput): Promise<Run> {
+    return this.#host.runAgent(this, execution, agentName, input);
+  }
+
+  get usage(): Usage | null {
+    return this.log.state.usage;
+  }
+
+  #resume(answer: Answer, awaitId: string, validated: Validated | undefined): MaybePromise<Run> {
+    const { log } = this;
+    if (validated !== undefined && "issues" in validated)
+      throw rejectedError(log.key.run_id, awaitId, validated.issues);
+    const command = resumeCommand(answer, awaitId, this.clock.now());
+    const decision = log.decide(command);
+    if (isRefusal(decision)) throw refusalError(decision, log.key.run_id, awaitId);
+    const [entry] = decision;
+    if (entry === undefined) return this.#answeredBefore(command);
+    const record = runRecord(log.state);
+    const value = validated?.value;
+    const acknowledged = this.#whenCommitted(() => this.#goOn(entry, value));
+    if (acknowledged === undefined) return record;
+    return acknowledged.then(() => {
+      this.#confirm(command);
+      return record;
+    });
+  }
+
+  #goOn(entry: Entry, value: unknown): void {
+    const execution = this.#execution;
+    execution?.withPlace(() => execution.answered(entry, value));
+  }
+
+  /** Does what follows from a decision once it is committed. The promise is for the caller, who is told if the store fails. */
+  #whenCommitted(follow: () => void): undefined | Promise<void> {
+    const acknowledged = this.log.commit(true);
+    if (acknowledged === undefined) {
+      follow();
+      return undefined;
+    }
+    void this.log.commit()?.then(follow);
+    return acknowledged;
+  }
+
+  #stop(): void {
+    // An agent that is run again is stopped where it was, not on the way there.
+    if (this.#ready !== undefined && this.#divergence === undefined) return;
+    this.#endChildren();
+    const reason = new CadenzaError("run_cancelled", "The run was cancelled.", { run_id: this.log.key.run_id });
+    if (this.#divergence !== undefined) this.#execution?.fence();
+    else if (this.#execution !== undefined) {
+      this.#execution.abort(reason);
+      return;
+    }
+    this.#endWithoutAgent();
+  }
+
+  /** Ends a run that has no agent at work: it was not begun, or its code is missing or does not fit. */
+  #endWithoutAgent(): void {
+    if (this.log.state.position > 2) this.#host.onAgentMissing(this);
+    this.log.decide({ type: "end", at: this.clock.now(), failure: null, usage: null });
+    this.#givePlace();
+    this.log.flush();
+  }
+
+  #startAgent(): void {
+    if (!this.#mayBegin) return;
+    if (this.log.lost || this.log.state.status !== "created") {
+      this.#givePlace();
+      return;
+    }
+    this.#execution = new Execution(this);
+    this.#execution.start();
+  }
+
+  #endChildren(): void {
+    for (const child of this.#children ?? []) void child.cancel().catch(ignore);
+    for (const run_id of this.subRunsBefore) this.#host.cancelSubRun({ tenant: this.log.key.tenant, run_id });
+    this.subRunsBefore = noIds;
+  }
+
+  withPlace(callback: () => void): void {
+    // A run that is over needs no place, and would not give it back.
+    if (this.log.lost || isFinal(this.log.state.status)) return;
+    const place = this.#place;
+    const concurrency = this.agent.options.concurrency;
+    if (place === undefined || concurrency === undefined || this.#hasPlace) {
+      callback();
+      return;
+    }
+    this.#leaveQueue = this.#host.places.take(place, concurrency.max, () => {
+      this.#leaveQueue = undefined;
+      this.#hasPlace = true;
+      callback();
+    });
+  }
+
+  #givePlace(): void {
+    this.#leaveQueue?.();
+    this.#leaveQueue = undefined;
+    if (!this.#hasPlace || this.#place === undefined) return;
+    this.#hasPlace = false;
+    this.#host.places.give(this.#place);
+  }
+
+  get #isBusy(): boolean {
+    return this.#openSteps?.isBusy === true || (this.#subRunsAtWork?.size ?? 0) > 0;
+  }
+
+  /** What a durable run does after each commit: it goes to sleep when it waits, and in tests it is run again. */
+  #keepDurable(status: RunStatus): void {
+    this.#clearSleep?.();
+    if (isFinal(status)) return;
+    if (this.#host.alwaysReplay) void this.#replayLater();
+    const { sleepAfterMs } = this.#host;
+    if (status === "awaiting") this.settleOwner();
+    if (status !== "awaiting" || sleepAfterMs === Number.POSITIVE_INFINITY) return;
+    this.#clearSleep = this.clock.setTimeout(() => this.#sleep(), sleepAfterMs);
+  }
+
+  async #replayLater(): Promise<void> {
+    if (this.#replaying) return;
+    this.#replaying = true;
+    await this.clock.turn();
+    const entries = await this.#host.store.read(this.log.key, 0, this.log.committed);
+    this.#replaying = false;
+    const { state, lost, committed } = this.log;
+    if (lost || isFinal(state.status) || state.position !== committed || entries?.length !== committed) return;
+    if (committed === this.#replayedUntil) return;
+    this.#replayedUntil = committed;
+    if (this.#execution?.aborted === undefined && state.status !== "created") this.replay(entries, this.#place);
+  }
+
+  #sleep(): void {
+    const { head, state, committed, backlog } = this.log;
+    const isQuiet = head?.status === "awaiting" && state.position === committed && backlog === 0 && !this.#isBusy;
+    if (isQuiet && this.#ready === undefined && this.onProgress === undefined)
+      this.leave("The run waits for an answer, and sleeps.");
+  }
+
+  /** The run that has started this one is not there any more. */
+  #leaveAlone(): void {
+    this.onProgress = undefined;
+    if (this.durable && this.#host.sleepAfterMs !== Number.POSITIVE_INFINITY) this.#sleep();
+  }
+
+  #tellRest(): void {
+    const resting = this.#resting;
+    if (resting === undefined) return;
+    this.#resting = undefined;
+    this.#failing = undefined;
+    const record = this.log.record();
+    for (const resolve of resting) resolve(record);
+  }
+}
+
+function resumeCommand({ answer, idempotency_key }: Answer, await_id: string | null, at: number): ResumeCommand {
+  return { type: "resume", at, await_id, answer, idempotency_key };
+}
+
+/** What a caller is told whose command the rules refuse. */
+export function refusalError({ refused }: Refusal, runId: string, awaitId: string | null = null): CadenzaError {
+  return new CadenzaError(refused, `Run ${runId} ${refusals[refused]}`, {
+    run_id: runId,
+    ...(awaitId !== null && { await_id: awaitId }),
+  });
+}
+
+const refusals: Readonly<Record<Refusal["refused"], string>> = {
+  not_awaiting: "does not wait for this answer.",
+  run_cancelling: "is being cancelled.",
+  run_finished: "has ended already.",
+  answer_conflict: "has another answer to this question already.",
+  idempotency_conflict: "has another answer under this idempotency key already.",
+};
+
+function unfitError(runId: string, { expected, asked }: Divergence): CadenzaError {
+  const message = `Run ${runId} is parked until fitting code is registered: its log holds ${expected}, its code did ${asked}.`;
+  return new CadenzaError("run_parked", message, { run_id: runId });
+}
+
+/** What the agent is told whose run is out of time: for an answer, or as a whole. */
+function overdueError(runId: string, awaitId: string | null): CadenzaError {
+  return awaitId === null ? timeoutError(runId) : expiredError(runId, awaitId);
+}
+
+function lostError(runId: string): CadenzaError {
+  return new CadenzaError("lost_ownership", `Run ${runId} belongs to another process now.`, { run_id: runId });
+}
+
+function rejectedError(runId: string, awaitId: string, issues: CadenzaError["issues"] = []): CadenzaError {
+  const what = issues
+    .map(({ path, message }) => (path.length === 0 ? message : `${path.join(".")}: ${message}`))
+    .join("; ");
+  return new CadenzaError("answer_rejected", `The answer does not fit the question: ${what}`, {
+    run_id: runId,
+    await_id: awaitId,
+    issues,
+  });
+}

@@ -1,0 +1,207 @@
+import type { Clock, Ids, Logger, Store } from "../core/ports.ts";
+import { MemoryStore } from "../stores/memory.ts";
+import { badArgument, checkAmount, checkKeys, checkObject } from "./check.ts";
+import { silentLogger, systemClock, systemIds } from "./system.ts";
+
+/** How a runtime is made. Every property may be left out. Durations are in milliseconds; `Infinity` switches a limit off. */
+export interface RuntimeOptions {
+  /** Where runs are kept. Default: in memory. */
+  readonly store?: Store | undefined;
+  /** What is forgotten, and when. Runs that have not ended are never forgotten. */
+  readonly retention?: RetentionOptions | undefined;
+  /** What is refused. */
+  readonly limits?: LimitOptions | undefined;
+  /** How long a run may be active; waiting for answers does not count. Agents may set their own. Default: `Infinity`. */
+  readonly timeoutMs?: number | undefined;
+  /** How long a question stands. A question may set its own. Default: `Infinity`. */
+  readonly awaitTimeoutMs?: number | undefined;
+  /** How long an agent that is stopped has for its `finally` blocks. Default: 500. */
+  readonly cancelGraceMs?: number | undefined;
+  /** How durable runs are owned, and brought back. */
+  readonly durability?: DurabilityOptions | undefined;
+  /** For tests: runs every durable agent again from its log after each commit. Default: false. */
+  readonly alwaysReplay?: boolean | undefined;
+  /** Shows callers the message of any error that an agent throws, not only of an `AgentError`. Default: false. */
+  readonly exposeErrors?: boolean | undefined;
+  /** Where the library says what nobody else can be told. Default: nowhere. */
+  readonly logger?: Logger | undefined;
+  /** Default: the machine's. */
+  readonly clock?: Clock | undefined;
+  /** Default: random. */
+  readonly ids?: Ids | undefined;
+}
+
+/** What a runtime forgets. */
+export interface RetentionOptions {
+  /** How many ended runs are kept. Default: 10,000. */
+  readonly maxRuns?: number | undefined;
+  /** How long an ended run is kept. Default: one hour in a store that does not persist, else `Infinity`. */
+  readonly maxAgeMs?: number | undefined;
+  /** How long a session is kept that no run uses. Default: one day in a store that does not persist, else `Infinity`. */
+  readonly maxIdleSessionMs?: number | undefined;
+}
+
+/** How durable runs are owned, and brought back. Durations are in milliseconds. */
+export interface DurabilityOptions {
+  /** How long this process owns its runs without a sign of life; after that, others take them over. Default: 10,000. */
+  readonly leaseMs?: number | undefined;
+  /** How often the process gives a sign of life, and looks for what others have asked of its runs. Default: 3,000. */
+  readonly renewMs?: number | undefined;
+  /** How often the store is asked for runs that need somebody. Default: 1,000. */
+  readonly sweepMs?: number | undefined;
+  /** How long a run that waits for an answer stays in memory; it comes back when it is needed. Default: 60,000. */
+  readonly sleepAfterMs?: number | undefined;
+}
+
+/** What a runtime refuses, with `limit_reached` and the name of the limit. */
+export interface LimitOptions {
+  /** Runs that have not ended, in this process. Default: 10,000. */
+  readonly maxLiveRuns?: number | undefined;
+  /** Runs that wait for a place under their agent's `concurrency`. Default: 1,000. */
+  readonly maxQueuedRuns?: number | undefined;
+  /** Entries in the log of one run; one more fails it. Default: 1,000,000. */
+  readonly maxLogEntries?: number | undefined;
+  /** Bytes in the content of one part, in UTF-8. Default: 10 MiB. */
+  readonly maxPartBytes?: number | undefined;
+  /** Entries of one run that wait for the store before `yield` and `emit` wait. Default: 1,000. */
+  readonly maxBacklog?: number | undefined;
+}
+
+export type DurabilitySettings = Required<{ readonly [Key in keyof DurabilityOptions]: number }>;
+
+/** The options with their defaults. */
+export interface Settings {
+  readonly timeoutMs: number;
+  readonly awaitTimeoutMs: number;
+  readonly cancelGraceMs: number;
+  readonly exposeErrors: boolean;
+  readonly alwaysReplay: boolean;
+  readonly durability: DurabilitySettings;
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly ids: Ids;
+  readonly logger: Logger;
+  readonly retention: Required<{ [Key in keyof RetentionOptions]: number }>;
+  readonly limits: Required<{ [Key in keyof LimitOptions]: number }>;
+}
+
+const HOUR_MS = 3_600_000;
+const MIB = 1024 * 1024;
+
+const defaults = {
+  timeoutMs: Number.POSITIVE_INFINITY,
+  awaitTimeoutMs: Number.POSITIVE_INFINITY,
+  cancelGraceMs: 500,
+};
+const durabilityDefaults = { leaseMs: 10_000, renewMs: 3_000, sweepMs: 1_000, sleepAfterMs: 60_000 };
+const retentionDefaults = { maxRuns: 10_000, maxAgeMs: HOUR_MS, maxIdleSessionMs: 24 * HOUR_MS };
+const persistentRetention = {
+  ...retentionDefaults,
+  maxAgeMs: Number.POSITIVE_INFINITY,
+  maxIdleSessionMs: Number.POSITIVE_INFINITY,
+};
+const limitDefaults = {
+  maxLiveRuns: 10_000,
+  maxQueuedRuns: 1_000,
+  maxLogEntries: 1_000_000,
+  maxPartBytes: 10 * MIB,
+  maxBacklog: 1_000,
+};
+
+const names = [
+  "store",
+  "retention",
+  "limits",
+  "timeoutMs",
+  "awaitTimeoutMs",
+  "cancelGraceMs",
+  "exposeErrors",
+  "durability",
+  "alwaysReplay",
+  "logger",
+  "clock",
+  "ids",
+];
+const portMethods = {
+  store: [
+    "create",
+    "append",
+    "claim",
+    "renew",
+    "release",
+    "find",
+    "read",
+    "findByIdempotencyKey",
+    "list",
+    "due",
+    "session",
+    "putSession",
+    "counters",
+    "prune",
+    "close",
+  ],
+  clock: ["now", "setTimeout", "turn"],
+  ids: ["uuid", "token"],
+  logger: ["debug", "info", "warn", "error"],
+};
+
+/** Reads the options of a runtime. Throws `invalid_argument` for one that cannot be. */
+export function readOptions(options: RuntimeOptions): Settings {
+  checkObject("options", options);
+  checkKeys("options", options, names);
+  const { exposeErrors = false, alwaysReplay = false } = options;
+  if (typeof alwaysReplay !== "boolean") throw badArgument("options.alwaysReplay", "true or false", alwaysReplay);
+  if (typeof exposeErrors !== "boolean") throw badArgument("options.exposeErrors", "true or false", exposeErrors);
+  const store = port("store", options.store, () => new MemoryStore());
+  return {
+    store,
+    clock: port("clock", options.clock, () => systemClock),
+    ids: port("ids", options.ids, () => systemIds),
+    logger: port("logger", options.logger, () => silentLogger),
+    exposeErrors,
+    alwaysReplay,
+    durability: amounts("options.durability", durabilityDefaults, options.durability),
+    ...amounts("options", defaults, {
+      timeoutMs: options.timeoutMs,
+      awaitTimeoutMs: options.awaitTimeoutMs,
+      cancelGraceMs: options.cancelGraceMs,
+    }),
+    retention: amounts(
+      "options.retention",
+      store.persistent ? persistentRetention : retentionDefaults,
+      options.retention,
+    ),
+    limits: amounts("options.limits", limitDefaults, options.limits),
+  };
+}
+
+function amounts<Key extends string>(
+  name: string,
+  standard: Readonly<Record<Key, number>>,
+  given: Partial<Readonly<Record<Key, number | undefined>>> = {},
+): Record<Key, number> {
+  checkObject(name, given);
+  checkKeys(name, given, Object.keys(standard));
+  const read: Record<Key, number> = { ...standard };
+  for (const key of Object.keys(standard) as Key[]) {
+    const value = given[key];
+    if (value === undefined) continue;
+    checkAmount(`${name}.${key}`, value);
+    read[key] = value;
+  }
+  return read;
+}
+
+function port<Port extends object>(
+  name: keyof typeof portMethods,
+  given: Port | undefined,
+  standard: () => Port,
+): Port {
+  if (given === undefined) return standard();
+  checkObject(`options.${name}`, given);
+  for (const method of portMethods[name]) {
+    if (typeof (given as Record<string, unknown>)[method] !== "function")
+      throw badArgument(`options.${name}`, `an object with a method ${method}`, given);
+  }
+  return given;
+}

@@ -1,0 +1,232 @@
+import { isRefusal } from "../core/decide.ts";
+import { CadenzaError } from "../core/errors.ts";
+import type { Entry, ResumedEntry } from "../core/log.ts";
+import type { Clock } from "../core/ports.ts";
+import type { MaybePromise } from "../core/promises.ts";
+import { createdEntry } from "../core/state.ts";
+import { isoTime } from "../core/time.ts";
+import type { Usage } from "../core/usage.ts";
+import type { Message, MessagePart } from "../protocol/message.ts";
+import type { AwaitRequest, AwaitResume } from "../protocol/run.ts";
+import { isMessageResume } from "../protocol/run.ts";
+import type { RunLog } from "./commit.ts";
+import { isJsonPart, textOf } from "./input.ts";
+import type { StandardSchema, Validated } from "./standard-schema.ts";
+import { validateFirst } from "./standard-schema.ts";
+
+/** A question that is asked, or waits to be. */
+export interface OpenQuestion {
+  readonly key: string;
+  readonly parts: readonly MessagePart[];
+  /** Turns an answer into what the agent gets, or says what is wrong with it. */
+  validate(answer: AwaitResume): MaybePromise<Validated>;
+  /** In milliseconds from when it is shown. */
+  readonly timeoutMs: number;
+  readonly hasDefault: boolean;
+  /** How much the agent had shown when it asked. */
+  readonly emitted: number;
+  /** Takes the answer instead of the operation that asked. */
+  readonly onAnswer?: ((entry: ResumedEntry) => void) | undefined;
+}
+
+/** What the questions of a run need from it. */
+export interface QuestionsHost {
+  readonly log: RunLog;
+  readonly clock: Clock;
+  takeUsage(): Usage | null;
+  /** Hands a result to the operation that asked. */
+  deliver(entry: Entry, live?: unknown): void;
+  /** Resolves after a turn of the event loop, when the agent has had its turn with what was handed to it. */
+  settled(): Promise<void>;
+  /** Calls back as soon as the agent may go on. */
+  withPlace(callback: () => void): void;
+  /** A question without a default expired. */
+  onExpired(): void;
+}
+
+/** The questions of a run. It shows one at a time; the others wait for their turn, and their time begins when they are shown. */
+export class Questions {
+  readonly #host: QuestionsHost;
+  #shown: OpenQuestion | undefined;
+  #queue: OpenQuestion[] | undefined;
+  #onShown: (() => void)[] | undefined;
+  #clearDeadline: (() => void) | undefined;
+  #turning = false;
+  #closed = false;
+
+  constructor(host: QuestionsHost) {
+    this.#host = host;
+  }
+
+  /** The question that the client sees. */
+  get shown(): OpenQuestion | undefined {
+    return this.#shown;
+  }
+
+  /** Shows a question, or queues it up behind the one that is shown. */
+  ask(question: OpenQuestion): void {
+    const { await_request } = this.#host.log.state;
+    if (await_request?.await_id === question.key) this.#takeUp(question);
+    else if (await_request === null && this.#shown === undefined && !this.#turning && this.#queue === undefined)
+      this.#show(question);
+    else {
+      this.#queue ??= [];
+      this.#queue.push(question);
+    }
+  }
+
+  /** The question that was shown has its answer, which is committed. */
+  answered(entry: Entry, value: unknown): void {
+    const onAnswer = this.#shown?.onAnswer;
+    this.#takeDown();
+    if (onAnswer !== undefined && entry.type === "resumed") onAnswer(entry);
+    else this.#host.deliver(entry, value);
+  }
+
+  /** The question that the client sees, as soon as the agent has asked it again; undefined if it never will. */
+  async expected(): Promise<OpenQuestion | undefined> {
+    while (this.#shown === undefined && !this.#closed) {
+      await new Promise<void>((resolve) => {
+        this.#onShown ??= [];
+        this.#onShown.push(resolve);
+      });
+    }
+    return this.#shown;
+  }
+
+  /** Nobody needs the answer any more. */
+  withdraw(key: string): void {
+    const { log, clock } = this.#host;
+    this.#queue = this.#queue?.filter((question) => question.key !== key);
+    if (this.#queue?.length === 0) this.#queue = undefined;
+    if (this.#shown?.key !== key && log.state.await_request?.await_id !== key) return;
+    log.decide({ type: "withdraw", at: clock.now(), await_id: key });
+    this.#takeDown();
+  }
+
+  /** No question is shown any more, and none will be. */
+  close(): void {
+    this.#closed = true;
+    this.#queue = undefined;
+    this.#takeDown();
+    this.#tellShown();
+  }
+
+  /** The client sees the question already: the agent that asked it is run again. */
+  #takeUp(question: OpenQuestion): void {
+    this.#shown = question;
+    this.#tellShown();
+  }
+
+  #tellShown(): void {
+    for (const resolve of this.#onShown ?? []) resolve();
+    this.#onShown = undefined;
+  }
+
+  /** An agent that was run again is where it was: from now on its question may expire. */
+  onCaughtUp(): void {
+    if (this.#shown !== undefined) this.#watchDeadline(this.#shown);
+  }
+
+  #watchDeadline(question: OpenQuestion): void {
+    const { log, clock } = this.#host;
+    const { deadline } = log.state;
+    if (deadline === null) return;
+    this.#clearDeadline = clock.setTimeout(
+      // Timers may ring a little early.
+      () => (clock.now() < deadline ? this.#watchDeadline(question) : this.#expire(question)),
+      Math.max(0, deadline - clock.now()),
+    );
+  }
+
+  #show(question: OpenQuestion): void {
+    const { log, clock } = this.#host;
+    const at = clock.now();
+    const deadline = question.timeoutMs === Number.POSITIVE_INFINITY ? null : at + question.timeoutMs;
+    const message: Message = {
+      role: `agent/${createdEntry(log.state).agent_name}`,
+      parts: question.parts,
+      created_at: isoTime(at),
+      completed_at: isoTime(at),
+    };
+    const base: AwaitRequest = { type: "message", message, await_id: question.key };
+    const request = deadline === null ? base : { ...base, expires_at: isoTime(deadline) };
+    this.#shown = question;
+    const decision = log.decide({
+      type: "ask",
+      at,
+      request,
+      deadline,
+      emitted: question.emitted,
+      usage: this.#host.takeUsage(),
+    });
+    if (isRefusal(decision) || decision.length === 0) return;
+    this.#watchDeadline(question);
+    log.flush();
+  }
+
+  #expire(question: OpenQuestion): void {
+    const { log, clock } = this.#host;
+    const decision = log.decide({
+      type: "expire",
+      at: clock.now(),
+      await_id: question.key,
+      defaulted: question.hasDefault,
+    });
+    if (isRefusal(decision)) return;
+    const [entry] = decision;
+    if (entry === undefined) return;
+    const committed = log.commit();
+    const goOn = (): void => {
+      if (!question.hasDefault) this.#host.onExpired();
+      // The agent needs its place again, as it does to go on with an answer.
+      else this.#host.withPlace(() => this.answered(entry, undefined));
+    };
+    if (committed === undefined) goOn();
+    else void committed.then(goOn);
+  }
+
+  #takeDown(): void {
+    this.#clearDeadline?.();
+    this.#clearDeadline = undefined;
+    this.#shown = undefined;
+    if (this.#queue !== undefined && !this.#turning) void this.#showNext();
+  }
+
+  /** The next question is shown a turn later, so that what the agent does with the answer comes first. */
+  async #showNext(): Promise<void> {
+    this.#turning = true;
+    await this.#host.settled();
+    this.#turning = false;
+    const next = this.#queue?.shift();
+    if (this.#queue?.length === 0) this.#queue = undefined;
+    if (next !== undefined && !this.#closed) this.#show(next);
+  }
+}
+
+/** Reads answers by a schema; without one, any answer will do. */
+export function validatorOf(schema: StandardSchema | undefined): (answer: AwaitResume) => MaybePromise<Validated> {
+  if (schema === undefined) return (answer) => ({ value: isMessageResume(answer) ? answer.message : answer });
+  return (answer) => validateFirst(schema, candidatesOf(answer));
+}
+
+/** What an answer may mean, the likeliest first: the object itself, the JSON part, the text as JSON, the raw text. */
+function candidatesOf(answer: AwaitResume): readonly unknown[] {
+  if (!isMessageResume(answer)) return [answer];
+  const json = answer.message.parts.find(isJsonPart);
+  const text = textOf(answer.message);
+  return [...(json === undefined ? [] : parsed(json.content ?? "")), ...parsed(text), text];
+}
+
+function parsed(text: string): readonly unknown[] {
+  try {
+    return [JSON.parse(text)];
+  } catch {
+    return [];
+  }
+}
+
+/** The error with which an ask ends whose question expired. */
+export function expiredError(runId: string, awaitId: string): CadenzaError {
+  return new CadenzaError("await_timeout", "Nobody answered in time.", { run_id: runId, await_id: awaitId });
+}

@@ -1,0 +1,141 @@
+import type { AwaitedEntry, EmittedEntry, Entry, IntentEntry, ResultEntry } from "../core/log.ts";
+import type { Usage } from "../core/usage.ts";
+import { subtractUsage } from "../core/usage.ts";
+
+/**
+ * What the log holds of an agent that has been at work before, in the order in which the agent meets it again:
+ * the results of its operations, and what it showed itself. (What step bodies showed is theirs, and is not shown again.)
+ */
+export class Recording {
+  /** The results that the agent can have been handed, in log order: none from after it was stopped. */
+  readonly results: readonly ResultEntry[];
+  /** The operations that the agent has begun, each with the position of its first entry. */
+  readonly begun: ReadonlyMap<string, number>;
+  /** When the agent was first called, in milliseconds since the epoch; undefined if it never was. */
+  readonly startedAt: number | undefined;
+  /** Whether the agent was stopped: the run was cancelled, or ran out of time. */
+  readonly isStopped: boolean;
+  readonly #emissions: readonly RecordedEmission[];
+  readonly #awaited = new Map<string, AwaitedEntry>();
+  readonly #intents = new Map<string, IntentEntry>();
+  readonly #positions = new Map<ResultEntry, number>();
+  /** What the log says was reported with `usage.add`, as far as the agent has not reported it again. */
+  #usages: RecordedUsage[] = [];
+  #nextEmission = 0;
+
+  constructor(entries: Iterable<Entry>) {
+    const results: ResultEntry[] = [];
+    const emissions: RecordedEmission[] = [];
+    const begun = new Map<string, number>();
+    let position = -1;
+    let startedAt: number | undefined;
+    let isStopped = false;
+    const begin = (key: string): void => {
+      if (!isStopped && !begun.has(key)) begun.set(key, position);
+    };
+    const addResult = (entry: ResultEntry): void => {
+      if (isStopped) return;
+      this.#positions.set(entry, position);
+      results.push(entry);
+    };
+    for (const entry of entries) {
+      position += 1;
+      switch (entry.type) {
+        case "started":
+          startedAt = entry.at;
+          break;
+        case "emitted":
+          if (entry.source === null || entry.source === undefined)
+            emissions.push({ entry, position, wasStopped: isStopped });
+          break;
+        case "awaited":
+          if (!isPassedOn(entry.request.await_id)) begin(entry.request.await_id);
+          this.#awaited.set(entry.request.await_id, entry);
+          if (entry.usage !== null) this.#usages.push({ position, usage: entry.usage });
+          break;
+        case "intent":
+          begin(entry.key);
+          this.#intents.set(entry.key, entry);
+          break;
+        case "step":
+          begin(entry.key);
+          addResult(entry);
+          if (entry.usage !== null) this.#usages.push({ position, usage: entry.usage });
+          break;
+        case "resumed":
+          if (!isPassedOn(entry.await_id)) addResult(entry);
+          break;
+        case "timed-out":
+          if (entry.await_id !== null && entry.defaulted) addResult(entry);
+          if (!entry.defaulted) isStopped = true;
+          break;
+        case "cancel-requested":
+          isStopped = true;
+          break;
+        default:
+          break;
+      }
+    }
+    this.results = results;
+    this.begun = begun;
+    this.startedAt = startedAt;
+    this.isStopped = isStopped;
+    this.#emissions = emissions;
+  }
+
+  /** The question with this id, if it was ever shown. */
+  awaited(awaitId: string): AwaitedEntry | undefined {
+    return this.#awaited.get(awaitId);
+  }
+
+  /** The last attempt at an operation, if there was one. */
+  intent(key: string): IntentEntry | undefined {
+    return this.#intents.get(key);
+  }
+
+  /** What the agent showed next, the last time. */
+  get nextEmission(): RecordedEmission | undefined {
+    return this.#emissions[this.#nextEmission];
+  }
+
+  /** The agent has shown it again. */
+  skipEmission(): void {
+    this.#nextEmission += 1;
+  }
+
+  /** The agent has been handed a result: what the log says of usage up to there was reported before. */
+  passUsage(result: ResultEntry): void {
+    const passed = this.#positions.get(result);
+    if (passed !== undefined && this.#usages.length > 0)
+      this.#usages = this.#usages.filter(({ position }) => position > passed);
+  }
+
+  /** Whether the log has this report of the agent. It is in there once. */
+  takeUsage(report: Usage): boolean {
+    for (const [index, { position, usage }] of this.#usages.entries()) {
+      const rest = subtractUsage(usage, report);
+      if (rest === undefined) continue;
+      this.#usages[index] = { position, usage: rest };
+      return true;
+    }
+    return false;
+  }
+}
+
+/** Something that the agent showed. */
+export interface RecordedEmission {
+  readonly entry: EmittedEntry;
+  readonly position: number;
+  /** Whether that was after somebody asked for the run to stop: before the agent knew of it, or on its way out. */
+  readonly wasStopped: boolean;
+}
+
+interface RecordedUsage {
+  readonly position: number;
+  readonly usage: Usage;
+}
+
+/** Whether a question belongs to a sub-run, and only passes through its parent. */
+export function isPassedOn(awaitId: string): boolean {
+  return awaitId.startsWith("run:") && awaitId.includes("/");
+}

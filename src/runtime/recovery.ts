@@ -1,0 +1,358 @@
+import { decide, isRefusal } from "../core/decide.ts";
+import { CadenzaError } from "../core/errors.ts";
+import { evolve, replay } from "../core/evolve.ts";
+import type { Entry } from "../core/log.ts";
+import type { RunHead, RunKey, StoredRun } from "../core/ports.ts";
+import { ignore } from "../core/promises.ts";
+import type { RunState } from "../core/state.ts";
+import { createdEntry, isFinal } from "../core/state.ts";
+import type { JsonValue } from "../protocol/json.ts";
+import type { Agent } from "./agent.ts";
+import type { Divergence } from "./execution.ts";
+import type { LiveRunHost } from "./live-run.ts";
+import { LiveRun, refusalError } from "./live-run.ts";
+import type { DurabilitySettings } from "./options.ts";
+import type { Registry } from "./registry.ts";
+
+/** What recovery needs from the runs of the process. */
+export interface RecoveryHost extends LiveRunHost {
+  find(key: RunKey): LiveRun | undefined;
+  /** The live runs of this process. */
+  [Symbol.iterator](): Iterator<LiveRun>;
+  /** Takes a run in that was in the store. */
+  add(run: LiveRun): void;
+  /** Under which place the run works. */
+  placeOf(run: LiveRun): string | undefined;
+}
+
+/** A run whose code does not fit its log: nothing is written until fitting code comes. */
+export interface ParkedRun {
+  readonly run_id: string;
+  readonly agent_name: string;
+  readonly version: string | null;
+  /** At which entry of the log: how many fit. */
+  readonly position: number;
+  /** What the log holds next. */
+  readonly expected: string;
+  /** What the code did instead. */
+  readonly asked: string;
+}
+
+const MAX_TAKEOVERS = 5;
+const SWEEP_LIMIT = 256;
+const READ_CHUNK = 1_000;
+
+/**
+ * Brings runs back that are in the store and not at work: after a start, when their owner has died, when their deadline has passed
+ * while they slept, and when somebody answers or cancels them. Each run that is executed belongs to one process, by the lease that the process renews.
+ */
+export class Recovery {
+  readonly #host: RecoveryHost;
+  readonly #registry: Registry;
+  readonly #settings: DurabilitySettings;
+  readonly #waking = new Map<string, Promise<LiveRun | undefined>>();
+  readonly #parked = new Map<string, { readonly key: RunKey; readonly report: ParkedRun }>();
+  #stranded: ReadonlySet<string> = new Set();
+  #leasedUntil = Number.NEGATIVE_INFINITY;
+  #lastRenewal = 0;
+  #clearTimer: (() => void) | undefined;
+  #sweeping: Promise<void> | undefined;
+  #isOn = false;
+
+  constructor(host: RecoveryHost, registry: Registry, settings: DurabilitySettings) {
+    this.#host = host;
+    this.#registry = registry;
+    this.#settings = settings;
+  }
+
+  /** The runs that wait for fitting code. */
+  get parked(): readonly ParkedRun[] {
+    return [...this.#parked.values()].map(({ report }) => report);
+  }
+
+  /** How many runs need somebody whose agent or version is not registered here. */
+  get stranded(): number {
+    return this.#stranded.size;
+  }
+
+  /** Begins to own runs. The first lease is asked for before the first run is written, so that nobody takes it for abandoned. */
+  start(): void {
+    if (this.#isOn || !this.#host.store.persistent) return;
+    this.#isOn = true;
+    void this.renew().catch(ignore);
+    this.#sweepSoon(0);
+  }
+
+  /** No more sweeps; the lease ends with the store's `release`. */
+  async stop(): Promise<void> {
+    this.#isOn = false;
+    this.#clearTimer?.();
+    await this.#sweeping;
+  }
+
+  /** An agent was registered: its runs are looked for at once, and what its other code did not fit is tried again. */
+  onRegistered(agentName: string): void {
+    for (const { key, report } of this.#parked.values()) {
+      if (report.agent_name !== agentName) continue;
+      this.#parked.delete(key.run_id);
+      this.#tryAgain(key).catch((error: unknown) =>
+        this.#host.logger.error("A parked run could not be tried again.", { run_id: key.run_id, error }),
+      );
+    }
+    if (!this.#isOn) this.start();
+    else this.#sweepSoon(0);
+  }
+
+  /** The code does not fit the log, or fits after all. */
+  onDivergence(run: LiveRun, divergence: Divergence | undefined): void {
+    const { run_id } = run.log.key;
+    if (divergence === undefined) {
+      this.#parked.delete(run_id);
+      return;
+    }
+    const { agent_name, version } = createdEntry(run.log.state);
+    const parked: ParkedRun = { run_id, agent_name, version, ...divergence };
+    this.#parked.set(run_id, { key: run.log.key, report: parked });
+    this.#host.logger.warn(
+      `Run ${run_id} of ${agent_name} is parked: its log holds ${divergence.expected}, its code did ${divergence.asked}.`,
+      parked,
+    );
+  }
+
+  /** Whether the run waits for fitting code. */
+  parkedRun(runId: string): ParkedRun | undefined {
+    return this.#parked.get(runId)?.report;
+  }
+
+  /** The run is over, and needs no code any more. */
+  onEnded(runId: string): void {
+    if (this.#parked.size > 0) this.#parked.delete(runId);
+  }
+
+  async #tryAgain(key: RunKey): Promise<void> {
+    await this.#host.find(key)?.park(true);
+    await this.wake(key);
+  }
+
+  /** Undefined: this process owns its runs for certain. A promise: it may have lost them, and stays open if it has lost this one. */
+  ensureOwner(run: LiveRun): undefined | Promise<void> {
+    if (!this.#isOn || this.#host.clock.now() < this.#leasedUntil) return undefined;
+    return this.#reassure(run);
+  }
+
+  /** Gives a sign of life. */
+  async renew(): Promise<void> {
+    const { store, clock, owner } = this.#host;
+    const until = clock.now() + this.#settings.leaseMs;
+    this.#lastRenewal = clock.now();
+    await store.renew(owner, until);
+    this.#leasedUntil = until;
+  }
+
+  /**
+   * The run at work in this process, brought back from the store if it sleeps or was abandoned. Undefined: it has ended,
+   * another process executes it, or there is no code for it here.
+   */
+  wake(key: RunKey): Promise<LiveRun | undefined> {
+    let waking = this.#waking.get(key.run_id);
+    if (waking === undefined) {
+      waking = this.#wake(key).finally(() => this.#waking.delete(key.run_id));
+      this.#waking.set(key.run_id, waking);
+    }
+    return waking;
+  }
+
+  /** A run that nobody executes and for which there is no code here: it can be ended, without its `finally` blocks. */
+  async adoptWithoutAgent(key: RunKey): Promise<LiveRun | undefined> {
+    const stored = await this.#host.store.find(key);
+    if (stored === undefined || isFinal(stored.head.status)) return undefined;
+    const { created, head } = stored;
+    if (this.#registry.find(created.agent_name, created.version) !== undefined) return undefined;
+    const agent: Agent = { name: created.agent_name, options: {}, fn: () => undefined };
+    const claimed = head.owner === null && head.status === "awaiting" ? head : await this.#claim(stored);
+    const entries = claimed && (await this.#readAll(key, stored.position));
+    if (claimed === undefined || entries === undefined) return undefined;
+    return this.#admit(key, agent, created.principal, replay(key.run_id, entries), claimed);
+  }
+
+  /** Stops a run wherever it is, if it has not ended. */
+  async cancelAnywhere(key: RunKey): Promise<void> {
+    const run = (await this.wake(key)) ?? (await this.adoptWithoutAgent(key));
+    if (run !== undefined) {
+      await run.cancel();
+      return;
+    }
+    const stored = await this.#host.store.find(key);
+    if (stored !== undefined && !isFinal(stored.head.status)) await this.requestCancel(key);
+  }
+
+  /** Asks another process to stop a run that it executes; it looks for that at least every `renewMs`. */
+  async requestCancel(key: RunKey): Promise<RunState> {
+    const { store, clock } = this.#host;
+    for (;;) {
+      const stored = await store.find(key);
+      const entries = stored && (await this.#readAll(key, stored.position));
+      if (stored === undefined || entries === undefined) throw lostError(key.run_id);
+      const state = replay(key.run_id, entries);
+      const decision = decide(state, { type: "cancel", at: clock.now() });
+      if (isRefusal(decision)) throw refusalError(decision, key.run_id);
+      if (decision.length === 0) return state;
+      for (const entry of decision) evolve(state, entry);
+      const head: RunHead = { ...stored.head, status: state.status, deadline: state.deadline };
+      const conflict = await store.append(
+        key,
+        { epoch: head.epoch, position: stored.position },
+        { entries: decision, head },
+      );
+      if (conflict === undefined) return state;
+    }
+  }
+
+  /** Why a run that waits for an answer cannot take it here. */
+  unavailable(state: RunState): CadenzaError {
+    const { run_id } = state;
+    const { agent_name, version } = createdEntry(state);
+    const parked = this.#parked.get(run_id);
+    if (parked !== undefined) return parkedError(parked.report);
+    if (this.#registry.find(agent_name, version) !== undefined) return lostError(run_id);
+    const message = `Run ${run_id} needs version ${version ?? "(none)"} of agent ${agent_name}, which is not registered here.`;
+    return new CadenzaError("agent_not_found", message, { run_id, agent_name });
+  }
+
+  async #wake(key: RunKey): Promise<LiveRun | undefined> {
+    const live = this.#host.find(key);
+    if (live !== undefined) return live;
+    const stored = await this.#host.store.find(key);
+    if (stored === undefined || isFinal(stored.head.status)) return undefined;
+    const agent = this.#registry.find(stored.created.agent_name, stored.created.version);
+    if (agent === undefined) return undefined;
+    const { head } = stored;
+    const isOwn = head.owner === this.#host.owner;
+    if (isOwn || (head.owner === null && head.status === "awaiting")) return this.#revive(stored, agent, head);
+    return this.#takeOver(stored, agent);
+  }
+
+  /** Claims a run that nobody executes any more. Undefined: somebody does. */
+  async #takeOver(stored: StoredRun, agent: Agent): Promise<LiveRun | undefined> {
+    const claimed = await this.#claim(stored);
+    return claimed && this.#revive(stored, agent, claimed);
+  }
+
+  async #claim({ key, head, position }: StoredRun): Promise<RunHead | undefined> {
+    const { store, clock, owner } = this.#host;
+    const takeovers = head.takeovers + (head.owner === null ? 0 : 1);
+    const claimed: RunHead = { ...head, owner, epoch: head.epoch + 1, takeovers };
+    const conflict = await store.claim(key, { epoch: head.epoch, position }, claimed, clock.now());
+    return conflict === undefined ? claimed : undefined;
+  }
+
+  async #revive({ key, position, created }: StoredRun, agent: Agent, head: RunHead): Promise<LiveRun | undefined> {
+    const entries = await this.#readAll(key, position);
+    if (entries === undefined || this.#host.find(key) !== undefined) return this.#host.find(key);
+    const state = replay(key.run_id, entries);
+    const run = this.#admit(key, agent, created.principal, state, head);
+    run.subRunsBefore = subRunsBegun(entries);
+    if (!created.durable) run.fail(interruptedError(key.run_id));
+    else if (head.takeovers > MAX_TAKEOVERS) run.fail(crashLoopError(key.run_id));
+    else if (state.status === "created") run.begin(this.#host.placeOf(run));
+    else run.replay(entries, this.#host.placeOf(run));
+    return run;
+  }
+
+  #admit(key: RunKey, agent: Agent, principal: JsonValue, state: RunState, head: RunHead): LiveRun {
+    const run = new LiveRun(this.#host, key, agent, principal);
+    run.log.adopt(state, head);
+    this.#host.add(run);
+    return run;
+  }
+
+  async #readAll(key: RunKey, length: number): Promise<readonly Entry[] | undefined> {
+    const all: Entry[] = [];
+    while (all.length < length) {
+      const chunk = await this.#host.store.read(key, all.length, Math.min(READ_CHUNK, length - all.length));
+      if (chunk === undefined || chunk.length === 0) return undefined;
+      for (const entry of chunk) all.push(entry);
+    }
+    return all;
+  }
+
+  #sweepSoon(delayMs: number): void {
+    this.#clearTimer?.();
+    this.#clearTimer = this.#host.clock.setTimeout(() => {
+      this.#sweeping = this.#sweep()
+        .catch((error: unknown) => this.#host.logger.error("The store failed while it was looked through.", { error }))
+        .then(() => {
+          if (this.#isOn) this.#sweepSoon(this.#settings.sweepMs);
+        });
+    }, delayMs);
+  }
+
+  async #sweep(): Promise<void> {
+    const { store, clock } = this.#host;
+    if (clock.now() - this.#lastRenewal >= this.#settings.renewMs) {
+      await this.renew();
+      await this.#lookForOthers();
+    }
+    const stranded = new Set<string>();
+    const limit = SWEEP_LIMIT + this.#parked.size + this.#stranded.size;
+    for (const { key, created } of await store.due(clock.now(), limit)) {
+      if (!this.#isOn) return;
+      if (this.#registry.find(created.agent_name, created.version) === undefined) stranded.add(key.run_id);
+      else if (this.#host.find(key) === undefined && !this.#parked.has(key.run_id)) await this.wake(key);
+    }
+    this.#stranded = stranded;
+  }
+
+  /** Takes in what other processes have asked of runs that are at work here. */
+  async #lookForOthers(): Promise<void> {
+    for (const run of [...this.#host]) if (run.log.head !== undefined) await run.log.catchUp();
+  }
+
+  async #reassure(run: LiveRun): Promise<void> {
+    const { key } = run.log;
+    for (;;) {
+      try {
+        await this.renew();
+        // Nobody can have claimed the run since then; if somebody had before, its epoch is another.
+        await run.log.catchUp(true);
+        break;
+      } catch (error) {
+        this.#host.logger.error("The store failed to renew the lease.", { error });
+        await new Promise<void>((resolve) => this.#host.clock.setTimeout(resolve, this.#settings.sweepMs));
+      }
+    }
+    if (run.log.lost) await new Promise(ignore);
+    if (this.#host.find(key) !== run) await new Promise(ignore);
+  }
+}
+
+/** The sub-runs that the log speaks of and holds no result of. */
+function subRunsBegun(entries: readonly Entry[]): readonly string[] {
+  const begun = new Map<string, string>();
+  for (const entry of entries) {
+    if (entry.type === "intent" && entry.run_id !== null) begun.set(entry.key, entry.run_id);
+    else if (entry.type === "step") begun.delete(entry.key);
+  }
+  return [...begun.values()];
+}
+
+function lostError(runId: string): CadenzaError {
+  return new CadenzaError("lost_ownership", `Run ${runId} is executed by another process.`, { run_id: runId });
+}
+
+/** What a caller is told whose run waits for fitting code. */
+function parkedError({ run_id, agent_name, expected, asked }: ParkedRun): CadenzaError {
+  const message = `Run ${run_id} is parked until fitting code is registered: its log holds ${expected}, its code did ${asked}.`;
+  return new CadenzaError("run_parked", message, { run_id, agent_name });
+}
+
+function interruptedError(runId: string): CadenzaError {
+  return new CadenzaError("interrupted", "The process that executed the run ended before the run did.", {
+    run_id: runId,
+  });
+}
+
+function crashLoopError(runId: string): CadenzaError {
+  const message = `The run was taken over ${MAX_TAKEOVERS} times without getting any further.`;
+  return new CadenzaError("crash_loop", message, { run_id: runId });
+}

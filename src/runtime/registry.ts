@@ -1,0 +1,69 @@
+import { CadenzaError } from "../core/errors.ts";
+import type { AgentManifest, AgentStatus } from "../protocol/agent.ts";
+import type { Agent, RegisterOptions } from "./agent.ts";
+import { badArgument } from "./check.ts";
+
+/** The agents of a runtime, by name and version. */
+export class Registry {
+  readonly #versions = new Map<string, Map<string | null, Agent>>();
+  readonly #current = new Map<string, Agent>();
+
+  /** Adds an agent. The last version that was registered takes new runs. */
+  add(agent: Agent): void {
+    const { replace = false } = agent.options as RegisterOptions;
+    if (typeof replace !== "boolean") throw badArgument("options.replace", "true or false", replace);
+    const versions = this.#versions.get(agent.name) ?? new Map<string | null, Agent>();
+    const version = versionOf(agent);
+    if (versions.has(version) && !replace) throw alreadyThere(agent.name, version);
+    versions.set(version, agent);
+    this.#versions.set(agent.name, versions);
+    this.#current.set(agent.name, agent);
+  }
+
+  /** The agent that takes new runs of this name. */
+  get(name: string): Agent {
+    const agent = this.#current.get(name);
+    if (agent === undefined)
+      throw new CadenzaError("agent_not_found", `There is no agent ${JSON.stringify(name)}.`, { agent_name: name });
+    return agent;
+  }
+
+  /** The agent that a run was created for, or undefined if it is not registered here. */
+  find(name: string, version: string | null): Agent | undefined {
+    return this.#versions.get(name)?.get(version);
+  }
+
+  /** All agents that take new runs, in the order in which their names were first registered. */
+  all(): readonly Agent[] {
+    return [...this.#current.values()];
+  }
+}
+
+/** The version of an agent as it stands in logs. */
+export function versionOf(agent: Agent): string | null {
+  return agent.options.version ?? null;
+}
+
+/** What is shown of an agent (Agent Run Service Interface, section 2.5). */
+export function manifestOf({ name, options }: Agent, status: AgentStatus): AgentManifest {
+  return {
+    name,
+    description: options.description ?? "",
+    input_content_types: options.inputContentTypes ?? ["*/*"],
+    output_content_types: options.outputContentTypes ?? ["*/*"],
+    metadata: options.metadata ?? {},
+    status,
+  };
+}
+
+function alreadyThere(name: string, version: string | null): CadenzaError {
+  const which =
+    version === null
+      ? `An agent ${JSON.stringify(name)}`
+      : `Version ${JSON.stringify(version)} of agent ${JSON.stringify(name)}`;
+  return new CadenzaError(
+    "agent_exists",
+    `${which} is registered already. Give it another version, or { replace: true }.`,
+    { agent_name: name },
+  );
+}

@@ -1,0 +1,521 @@
+import { CadenzaError } from "../core/errors.ts";
+import { sameJson } from "../core/json.ts";
+import type { CreatedEntry } from "../core/log.ts";
+import type { Clock, Logger, RunKey, SessionChange, Store, StoredRun, StoredSession } from "../core/ports.ts";
+import type { MaybePromise } from "../core/promises.ts";
+import { ignore, isPromise } from "../core/promises.ts";
+import { runRecord, transcript } from "../core/record.ts";
+import type { RunState } from "../core/state.ts";
+import { createdEntry, initialState, isFinal } from "../core/state.ts";
+import type { JsonValue } from "../protocol/json.ts";
+import type { Message } from "../protocol/message.ts";
+import type { Run } from "../protocol/run.ts";
+import type { Agent } from "./agent.ts";
+import type { RunLog } from "./commit.ts";
+import { foldLog } from "./commit.ts";
+import type { Divergence, Execution, ExecutionSettings } from "./execution.ts";
+import type { RunInput } from "./input.ts";
+import { readInput } from "./input.ts";
+import { LiveRun } from "./live-run.ts";
+import type { Settings } from "./options.ts";
+import { Pacer } from "./pacer.ts";
+import { Places } from "./places.ts";
+import type { ParkedRun, RecoveryHost } from "./recovery.ts";
+import { Recovery } from "./recovery.ts";
+import type { Registry } from "./registry.ts";
+import { versionOf } from "./registry.ts";
+import type { EndedRun, SubRunHost } from "./sub-run.ts";
+import { SubRun } from "./sub-run.ts";
+
+/** What is asked of a new run. */
+export interface NewRun {
+  readonly tenant: string;
+  readonly principal: JsonValue;
+  readonly agent_name: string;
+  readonly input: readonly Message[];
+  /** Undefined: a session of its own. */
+  readonly session_id: string | undefined;
+  readonly idempotencyKey: string | undefined;
+  readonly timeoutMs: number | undefined;
+  /** What the session holds before the run joins it; undefined: what it holds already. */
+  readonly session: StoredSession | undefined;
+}
+
+/** What happened in this process beside what the logs say. */
+export interface RunsReport {
+  /** Runs by status that have not ended, in this process. */
+  readonly live: Readonly<Record<string, number>>;
+  readonly queued: number;
+  /** What agents showed after their run had ended. */
+  readonly dropped: number;
+  /** Agents that did not stop within the grace period. */
+  readonly hung: number;
+  /** Runs that were cancelled without their `finally` blocks, since there was no fitting code for them. */
+  readonly withoutFinally: number;
+  /** Values that durable agents showed otherwise when they were run again; what was shown first counts. */
+  readonly differences: number;
+  /** Durable runs whose code does not fit their log; nothing is written to them until fitting code is registered. */
+  readonly parked: readonly ParkedRun[];
+  /** Runs in the store that need somebody, and whose agent or version is not registered here. */
+  readonly stranded: number;
+}
+
+/** How often a sub-run is looked for that another process executes, in milliseconds. */
+const SUB_RUN_POLL_MS = 200;
+
+/** The live runs of a runtime: creates, finds and ends them. */
+export class Runs implements RecoveryHost {
+  readonly settings: ExecutionSettings;
+  readonly places = new Places();
+  readonly recovery: Recovery;
+  readonly owner: string;
+  readonly #options: Settings;
+  readonly #registry: Registry;
+  readonly #onCreated: (run: LiveRun) => void;
+  readonly #onParked: (run: LiveRun, divergence: Divergence) => void;
+  readonly #live = new Map<string, LiveRun>();
+  /** Sessions that somebody is joining just now. */
+  readonly #joining = new Map<string, Promise<SessionEntry>>();
+  readonly #pacer: Pacer;
+  #dirty: RunLog[] = [];
+  #dropped = 0;
+  #hung = 0;
+  #differences = 0;
+  #withoutFinally = 0;
+  #ended = 0;
+  #clearPrune: (() => void) | undefined;
+  #closed = false;
+  /** Called after every commit while the runtime is being closed. */
+  #onProgress: (() => void) | undefined;
+
+  constructor(
+    options: Settings,
+    registry: Registry,
+    onCreated: (run: LiveRun) => void,
+    onParked: (run: LiveRun, divergence: Divergence) => void,
+  ) {
+    this.#options = options;
+    this.#registry = registry;
+    this.#onCreated = onCreated;
+    this.#onParked = onParked;
+    this.#pacer = new Pacer(options.clock);
+    this.owner = options.ids.token();
+    this.recovery = new Recovery(this, registry, options.durability);
+    const { timeoutMs, awaitTimeoutMs, cancelGraceMs, limits } = options;
+    const { maxLogEntries, maxPartBytes, maxBacklog } = limits;
+    this.settings = { timeoutMs, awaitTimeoutMs, cancelGraceMs, maxLogEntries, maxPartBytes, maxBacklog };
+  }
+
+  get store(): Store {
+    return this.#options.store;
+  }
+
+  get clock(): Clock {
+    return this.#options.clock;
+  }
+
+  get logger(): Logger {
+    return this.#options.logger;
+  }
+
+  get sleepAfterMs(): number {
+    return this.store.persistent ? this.#options.durability.sleepAfterMs : Number.POSITIVE_INFINITY;
+  }
+
+  get alwaysReplay(): boolean {
+    return this.#options.alwaysReplay;
+  }
+
+  get exposeErrors(): boolean {
+    return this.#options.exposeErrors;
+  }
+
+  /** The run, if this process executes it. */
+  find({ tenant, run_id }: RunKey): LiveRun | undefined {
+    const run = this.#live.get(run_id);
+    return run?.log.key.tenant === tenant ? run : undefined;
+  }
+
+  [Symbol.iterator](): Iterator<LiveRun> {
+    return this.#live.values();
+  }
+
+  get report(): RunsReport {
+    const live: Record<string, number> = {};
+    for (const { log } of this.#live.values()) live[log.state.status] = (live[log.state.status] ?? 0) + 1;
+    return {
+      live,
+      queued: this.places.queued,
+      dropped: this.#dropped,
+      hung: this.#hung,
+      differences: this.#differences,
+      withoutFinally: this.#withoutFinally,
+      parked: this.recovery.parked,
+      stranded: this.recovery.stranded,
+    };
+  }
+
+  /**
+   * Accepts a run; the caller lets it begin. `repeated`: the run that its idempotency key has made before.
+   * Most runs need nothing from the store to be accepted, and are accepted at once.
+   */
+  create(request: NewRun): MaybePromise<{ readonly run: LiveRun } | { readonly repeated: RunKey }> {
+    const agent = this.#registry.get(request.agent_name);
+    this.#admit();
+    if (request.session_id === undefined && request.idempotencyKey === undefined && request.session === undefined) {
+      return { run: this.#accept(agent, request, this.#options.ids.uuid(), 0, undefined) };
+    }
+    return this.#createWithCare(agent, request);
+  }
+
+  /** Lets an accepted run begin. */
+  begin(run: LiveRun): void {
+    run.begin(this.placeOf(run));
+  }
+
+  /** Takes a run in that was in the store. */
+  add(run: LiveRun): void {
+    this.#live.set(run.log.key.run_id, run);
+    this.#onCreated(run);
+  }
+
+  /** Under which place a run works; undefined: it needs none. */
+  placeOf({ agent: { name, options }, log }: LiveRun): string | undefined {
+    const { parent, session_id } = createdEntry(log.state);
+    if (options.concurrency === undefined || parent !== null) return undefined;
+    return placeKey(name, options.concurrency.per, log.key.tenant, session_id);
+  }
+
+  ensureOwner(run: LiveRun): undefined | Promise<void> {
+    return this.recovery.ensureOwner(run);
+  }
+
+  onDivergence(run: LiveRun, divergence: Divergence | undefined): void {
+    this.recovery.onDivergence(run, divergence);
+    if (divergence !== undefined) this.#onParked(run, divergence);
+  }
+
+  onAgentMissing(): void {
+    this.#withoutFinally += 1;
+  }
+
+  onDifference(): void {
+    this.#differences += 1;
+  }
+
+  pace(at: number): undefined | Promise<void> {
+    return this.#pacer.count(at);
+  }
+
+  commitSoon(log: RunLog): void {
+    if (this.#dirty.push(log) > 1) return;
+    void this.clock.turn().then(() => {
+      const dirty = this.#dirty;
+      this.#dirty = [];
+      for (const each of dirty) each.flush();
+    });
+  }
+
+  onDropped(): void {
+    this.#dropped += 1;
+  }
+
+  onHung(run: LiveRun): void {
+    this.#hung += 1;
+    this.logger.warn(`Agent ${run.agent.name} did not stop in time, and was left behind.`, {
+      run_id: run.log.key.run_id,
+    });
+  }
+
+  onCommit(): void {
+    this.#onProgress?.();
+  }
+
+  onGone(run: LiveRun): void {
+    const { run_id } = run.log.key;
+    // A run that was let go of may have come back by the time it learns that it is gone.
+    if (this.#live.get(run_id) !== run) return;
+    this.#live.delete(run_id);
+    if (isFinal(run.log.state.status)) this.recovery.onEnded(run_id);
+    this.#ended += 1;
+    if (this.#ended > this.#options.retention.maxRuns / 16) this.#prune();
+    else this.#pruneLater();
+    this.#onProgress?.();
+  }
+
+  runAgent(parent: LiveRun, execution: Execution, agentName: string, input: RunInput): Promise<Run> {
+    const key = execution.results.keyFor(`run:${agentName}`);
+    const request: NewRun = {
+      tenant: parent.log.key.tenant,
+      principal: parent.principal,
+      agent_name: agentName,
+      input: readInput(input),
+      session_id: undefined,
+      idempotencyKey: undefined,
+      timeoutMs: undefined,
+      session: undefined,
+    };
+    const host: SubRunHost = {
+      newRunId: () => this.#options.ids.uuid(),
+      createSubRun: (runId) => {
+        const agent = this.#registry.get(agentName);
+        this.#checkLiveRuns();
+        const run = this.#accept(agent, request, runId, 0, undefined, { run_id: parent.log.key.run_id, key });
+        run.begin(undefined);
+        return run;
+      },
+      findSubRun: (childKey) => this.#findSubRun(childKey),
+      pause: () => new Promise((resolve) => this.clock.setTimeout(resolve, SUB_RUN_POLL_MS)),
+    };
+    return new SubRun(key, parent, execution, host).perform();
+  }
+
+  cancelSubRun(key: RunKey): void {
+    this.recovery
+      .cancelAnywhere(key)
+      .catch((error: unknown) => this.logger.error("A sub-run could not be cancelled with its parent.", { error }));
+  }
+
+  wakeParent(run: LiveRun): void {
+    const { parent } = createdEntry(run.log.state);
+    if (parent === null || !this.store.persistent || this.#closed) return;
+    const waking = this.recovery.wake({ tenant: run.log.key.tenant, run_id: parent.run_id });
+    waking.catch((error: unknown) =>
+      this.logger.error("The run that started a sub-run could not be woken.", { error }),
+    );
+  }
+
+  async #findSubRun(key: RunKey): Promise<LiveRun | EndedRun | "elsewhere" | undefined> {
+    const run = this.find(key) ?? (await this.recovery.wake(key));
+    if (run !== undefined) return run;
+    const stored = await this.store.find(key);
+    if (stored === undefined) return undefined;
+    if (!isFinal(stored.head.status)) return "elsewhere";
+    const state = await foldLog(this.store, key, initialState(key.run_id), stored.position);
+    return state && { run: runRecord(state), usage: state.usage };
+  }
+
+  /** No new runs from now on. Resolves when none is at work any more, or after `drainMs`. */
+  async drain(drainMs: number): Promise<readonly LiveRun[]> {
+    this.#closed = true;
+    await this.recovery.stop();
+    this.#clearPrune?.();
+    const working = (): LiveRun[] => [...this.#live.values()].filter(({ log }) => log.state.status !== "awaiting");
+    if (drainMs > 0 && working().length > 0) {
+      await new Promise<void>((resolve) => {
+        const finish = (): void => {
+          clear();
+          resolve();
+        };
+        const clear = drainMs === Number.POSITIVE_INFINITY ? ignore : this.clock.setTimeout(finish, drainMs);
+        this.#onProgress = () => {
+          if (working().length === 0) finish();
+        };
+      });
+    }
+    return [...this.#live.values()];
+  }
+
+  #admit(): void {
+    if (this.#closed) throw new CadenzaError("runtime_closed", "The runtime has been closed, and takes no new runs.");
+    this.#checkLiveRuns();
+  }
+
+  #checkLiveRuns(): void {
+    const { maxLiveRuns } = this.#options.limits;
+    if (this.#live.size >= maxLiveRuns) {
+      throw new CadenzaError(
+        "limit_reached",
+        `There are ${maxLiveRuns} live runs already, as many as limits.maxLiveRuns allows.`,
+        { limit: "maxLiveRuns" },
+      );
+    }
+  }
+
+  #accept(
+    agent: Agent,
+    request: NewRun,
+    runId: string,
+    historyLength: number,
+    session: SessionChange | undefined,
+    parent: CreatedEntry["parent"] = null,
+  ): LiveRun {
+    this.recovery.start();
+    const run = new LiveRun(this, { tenant: request.tenant, run_id: runId }, agent, request.principal);
+    const at = this.clock.now();
+    const entry: CreatedEntry = {
+      type: "created",
+      at,
+      agent_name: agent.name,
+      version: versionOf(agent),
+      durable: agent.options.durable ?? false,
+      session_id: request.session_id ?? runId,
+      history_length: historyLength,
+      input: request.input,
+      timeout_ms: request.timeoutMs ?? null,
+      principal: request.principal,
+      parent,
+    };
+    if (parent === null) this.#checkPlaces(agent, request.tenant, entry.session_id);
+    this.#live.set(runId, run);
+    run.log.create({ type: "create", entry }, request.idempotencyKey ?? null, session);
+    run.reserve(this.placeOf(run));
+    this.#onCreated(run);
+    return run;
+  }
+
+  #checkPlaces({ name, options: { concurrency } }: Agent, tenant: string, sessionId: string): void {
+    if (
+      concurrency === undefined ||
+      this.places.isFree(placeKey(name, concurrency.per, tenant, sessionId), concurrency.max)
+    )
+      return;
+    if (concurrency.whenFull === "reject") {
+      throw new CadenzaError("limit_reached", `Agent ${name} has as many runs at work as its concurrency allows.`, {
+        agent_name: name,
+        limit: "concurrency",
+      });
+    }
+    const { maxQueuedRuns } = this.#options.limits;
+    if (this.places.queued >= maxQueuedRuns) {
+      throw new CadenzaError(
+        "limit_reached",
+        `${maxQueuedRuns} runs wait for a place already, as many as limits.maxQueuedRuns allows.`,
+        { limit: "maxQueuedRuns" },
+      );
+    }
+  }
+
+  async #createWithCare(
+    agent: Agent,
+    request: NewRun,
+  ): Promise<{ readonly run: LiveRun } | { readonly repeated: RunKey }> {
+    const { tenant, idempotencyKey } = request;
+    if (idempotencyKey !== undefined) {
+      const known = await this.store.findByIdempotencyKey(tenant, idempotencyKey);
+      if (known !== undefined) return repeat(known, request);
+    }
+    const runId = this.#options.ids.uuid();
+    const session =
+      request.session !== undefined
+        ? await this.#replaceSession(tenant, request.session_id ?? runId, request.session)
+        : request.session_id === undefined
+          ? undefined
+          : await this.#enterSession(tenant, request.session_id);
+    this.#admit();
+    const run = this.#accept(agent, request, runId, session?.length ?? 0, session?.change);
+    if (idempotencyKey === undefined) return { run };
+    try {
+      await run.log.commit(true);
+      return { run };
+    } catch (error) {
+      // Somebody else used the key between the look and the write.
+      const known = await this.store.findByIdempotencyKey(tenant, idempotencyKey);
+      if (known === undefined) throw error;
+      return repeat(known, request);
+    }
+  }
+
+  /** Joins a session. Those who join the same one do it one after the other: the first one may have to make it. */
+  async #enterSession(tenant: string, sessionId: string): Promise<SessionEntry> {
+    const name = `${sessionId}/${tenant}`;
+    const before = this.#joining.get(name);
+    const joining =
+      before === undefined
+        ? this.#joinSession(tenant, sessionId)
+        : before.catch(ignore).then(() => this.#joinSession(tenant, sessionId));
+    this.#joining.set(name, joining);
+    try {
+      return await joining;
+    } finally {
+      if (this.#joining.get(name) === joining) this.#joining.delete(name);
+    }
+  }
+
+  /** How many messages a session holds, and the change that makes it if there is none. */
+  async #joinSession(tenant: string, sessionId: string): Promise<SessionEntry> {
+    const at = this.clock.now();
+    const owner = this.find({ tenant, run_id: sessionId });
+    if (owner !== undefined) {
+      owner.isJoined = true;
+      // It may have said its last word on its session already.
+      if (isFinal(owner.log.state.status)) await owner.log.commit(true)?.catch(ignore);
+    }
+    const change: SessionChange = { session_id: sessionId, create: true, at };
+    const session = await this.store.session({ tenant, session_id: sessionId });
+    if (session !== undefined) return { length: session.history.length, change };
+    const first = await this.#completedRun({ tenant, run_id: sessionId });
+    if (first === undefined) return { length: 0, change };
+    // The session of a run that named none is made when somebody joins it, with what that run has said.
+    const history = transcript(first);
+    await this.store.putSession({ tenant, session_id: sessionId }, { history, state: null }, at);
+    return { length: history.length, change };
+  }
+
+  /** As {@link #enterSession}, for a session whose contents the caller brings along. */
+  async #replaceSession(tenant: string, sessionId: string, session: StoredSession): Promise<SessionEntry> {
+    const at = this.clock.now();
+    await this.store.putSession({ tenant, session_id: sessionId }, session, at);
+    return { length: session.history.length, change: { session_id: sessionId, create: true, at } };
+  }
+
+  /** The run, if it has completed in a session of its own. */
+  async #completedRun(key: RunKey): Promise<RunState | undefined> {
+    const found = await this.store.find(key);
+    if (found === undefined || found.head.status !== "completed" || found.created.session_id !== key.run_id)
+      return undefined;
+    return foldLog(this.store, key, initialState(key.run_id), found.position);
+  }
+
+  #pruneLater(): void {
+    if (this.#clearPrune !== undefined || this.#closed) return;
+    const { maxAgeMs, maxIdleSessionMs } = this.#options.retention;
+    const wait = Math.min(maxAgeMs, maxIdleSessionMs) / 10;
+    if (wait === Number.POSITIVE_INFINITY) return;
+    this.#clearPrune = this.clock.setTimeout(() => this.#prune(), Math.max(wait, 1_000));
+  }
+
+  #prune(): void {
+    this.#clearPrune?.();
+    this.#clearPrune = undefined;
+    this.#ended = 0;
+    const { maxRuns, maxAgeMs, maxIdleSessionMs } = this.#options.retention;
+    const now = this.clock.now();
+    try {
+      const pruned = this.store.prune({ maxRuns, endedBefore: now - maxAgeMs, sessionsBefore: now - maxIdleSessionMs });
+      if (isPromise(pruned)) pruned.then(undefined, (error: unknown) => this.#pruneFailed(error));
+    } catch (error) {
+      this.#pruneFailed(error);
+    }
+    this.#pruneLater();
+  }
+
+  #pruneFailed(error: unknown): void {
+    this.logger.error("The store failed to forget what it may.", { error });
+  }
+}
+
+/** What a new run finds in its session, and does to it. */
+interface SessionEntry {
+  /** How many messages there are. */
+  readonly length: number;
+  /** Makes the session if there is none. */
+  readonly change: SessionChange;
+}
+
+/** The run that an idempotency key made before, if this is the same request again; how the answer is to come may differ. */
+function repeat({ key, created }: StoredRun, request: NewRun): { readonly repeated: RunKey } {
+  const sessionId = created.session_id === key.run_id ? undefined : created.session_id;
+  const isSame =
+    created.agent_name === request.agent_name &&
+    sessionId === request.session_id &&
+    sameJson(created.input, request.input);
+  if (isSame) return { repeated: key };
+  throw new CadenzaError("idempotency_conflict", "The idempotency key was used for another request already.", {
+    run_id: key.run_id,
+  });
+}
+
+function placeKey(agentName: string, per: "agent" | "session" | undefined, tenant: string, sessionId: string): string {
+  return per === "session" ? `${agentName}/${sessionId}/${tenant}` : agentName;
+}

@@ -1,0 +1,559 @@
+import { decide, isRefusal } from "../core/decide.ts";
+import { CadenzaError } from "../core/errors.ts";
+import type { RunKey, StoredRun, StoredSession } from "../core/ports.ts";
+import type { MaybePromise } from "../core/promises.ts";
+import { isPromise } from "../core/promises.ts";
+import { runRecord, transcript } from "../core/record.ts";
+import type { RunState } from "../core/state.ts";
+import { createdEntry, initialState, isFinal } from "../core/state.ts";
+import { agentStatus, noCounters } from "../core/statistics.ts";
+import type { AgentManifest } from "../protocol/agent.ts";
+import { sessionIdSchema } from "../protocol/identifier.ts";
+import type { JsonValue } from "../protocol/json.ts";
+import { isJsonObject } from "../protocol/json.ts";
+import type { Message, MessageInput } from "../protocol/message.ts";
+import type { AwaitResume, Run, RunMode, RunStatus } from "../protocol/run.ts";
+import { awaitResumeSchema, runModeSchema, runStatusSchema } from "../protocol/run.ts";
+import { badArgument, checkAmount, checkCount, checkKeys, checkObject, checkText, read } from "./check.ts";
+import { foldLog } from "./commit.ts";
+import type { LogSource, StreamedEvent, StreamStart } from "./events.ts";
+import { EventStream } from "./events.ts";
+import type { RunInput } from "./input.ts";
+import { readInput, readJson, readMessage } from "./input.ts";
+import type { Answer, LiveRun } from "./live-run.ts";
+import { refusalError } from "./live-run.ts";
+import type { Settings } from "./options.ts";
+import type { Registry } from "./registry.ts";
+import { manifestOf } from "./registry.ts";
+import type { NewRun, Runs } from "./runs.ts";
+import { StoredLog } from "./stored-log.ts";
+
+/** What a run is made of. Null counts as absent. */
+export interface CreateRunRequest {
+  readonly agent_name: string;
+  readonly input: RunInput;
+  /** A UUID. A session that does not exist is made; without one the run has a session of its own. */
+  readonly session_id?: string | null | undefined;
+  /** `sync`: the run when it rests. `async`: the run as soon as it is accepted. `stream`: its events until it rests. Default: `sync`. */
+  readonly mode?: RunMode | null | undefined;
+}
+
+/** How a run is created. */
+export interface CreateRunOptions {
+  /** The same key with the same request gives the same run. */
+  readonly idempotencyKey?: string | undefined;
+  /** Stops the waiting, not the run. */
+  readonly signal?: AbortSignal | undefined;
+  /** How long this run may be active, in milliseconds. Default: as its agent is registered. */
+  readonly timeoutMs?: number | undefined;
+  /** Replaces what the session holds before the run joins it, as when a caller brings a session along from elsewhere. */
+  readonly session?: { readonly history: readonly MessageInput[]; readonly state?: JsonValue | undefined } | undefined;
+}
+
+/** An answer to what a run asks. Null counts as absent. */
+export interface ResumeRequest {
+  readonly run_id: string;
+  /** A message (`{ type: "message", message }`), or any other object as the answer itself. */
+  readonly await_resume: AwaitResume | { readonly type?: "message"; readonly message: RunInput & object };
+  /** Which question it answers. Default: the one that is shown. */
+  readonly await_id?: string | null | undefined;
+  /** As with `createRun`. */
+  readonly mode?: RunMode | null | undefined;
+}
+
+/** How a run is resumed. */
+export interface ResumeOptions {
+  /** The same key with the same answer gives the same result. */
+  readonly idempotencyKey?: string | undefined;
+  /** Stops the waiting, not the run. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Which runs to list. */
+export interface ListRunsQuery {
+  readonly agent_name?: string | undefined;
+  readonly session_id?: string | undefined;
+  readonly status?: RunStatus | undefined;
+  /** Default: 100. */
+  readonly limit?: number | undefined;
+  /** Default: 0. */
+  readonly offset?: number | undefined;
+}
+
+/** Which events to read. */
+export interface EventsOptions {
+  /** The number of the last event that is not wanted. Default: 0, all are wanted. */
+  readonly after?: number | undefined;
+  /** `now`: ends with what has been said so far. `rest`: ends when the run rests and all has been said. `end`: ends when the run has ended. Default: `rest`. */
+  readonly until?: "now" | "rest" | "end" | undefined;
+}
+
+/** A session (ACP 1.0), its messages in it. */
+export interface Session {
+  readonly id: string;
+  readonly history: readonly Message[];
+  /** Null until somebody sets it. */
+  readonly state: JsonValue;
+}
+
+/** What the runs of one tenant share with all others. */
+export interface ScopeParts {
+  readonly settings: Settings;
+  readonly registry: Registry;
+  readonly runs: Runs;
+}
+
+/** The runs and sessions of one tenant, in the name of one principal. */
+export class Scope {
+  readonly #parts: ScopeParts;
+  readonly #tenant: string;
+  readonly #principal: JsonValue;
+
+  constructor(parts: ScopeParts, tenant: string, principal: JsonValue) {
+    this.#parts = parts;
+    this.#tenant = tenant;
+    this.#principal = principal;
+  }
+
+  /**
+   * Starts a run (Agent Run Service Interface, section 4.1). In mode `sync` the promise is the run when it rests: completed, failed,
+   * cancelled or awaiting; in mode `async` the run as it was accepted; in mode `stream` the answer is its events, and the
+   * run goes on whether they are read or not. Refused with `invalid_argument`, `agent_not_found`, `limit_reached`, `idempotency_conflict` or `runtime_closed`.
+   */
+  createRun(
+    request: CreateRunRequest & { readonly mode: "stream" },
+    options?: CreateRunOptions,
+  ): AsyncIterableIterator<StreamedEvent>;
+  createRun(
+    request: CreateRunRequest & { readonly mode?: "sync" | "async" | null | undefined },
+    options?: CreateRunOptions,
+  ): Promise<Run>;
+  createRun(request: CreateRunRequest, options?: CreateRunOptions): Promise<Run> | AsyncIterableIterator<StreamedEvent>;
+  createRun(
+    request: CreateRunRequest,
+    options: CreateRunOptions = noOptions,
+  ): Promise<Run> | AsyncIterableIterator<StreamedEvent> {
+    if (request?.mode === "stream") return this.#stream(() => this.#createStream(request, options));
+    return this.#create(request, options);
+  }
+
+  /**
+   * Answers what a run asks (section 4.2). Refused with `run_not_found`, `not_awaiting`, `run_cancelling`, `answer_rejected` when the
+   * answer does not fit (the run goes on waiting), or `answer_conflict` when the question has another answer already.
+   */
+  resume(
+    request: ResumeRequest & { readonly mode: "stream" },
+    options?: ResumeOptions,
+  ): AsyncIterableIterator<StreamedEvent>;
+  resume(
+    request: ResumeRequest & { readonly mode?: "sync" | "async" | null | undefined },
+    options?: ResumeOptions,
+  ): Promise<Run>;
+  resume(request: ResumeRequest, options?: ResumeOptions): Promise<Run> | AsyncIterableIterator<StreamedEvent>;
+  resume(
+    request: ResumeRequest,
+    options: ResumeOptions = noOptions,
+  ): Promise<Run> | AsyncIterableIterator<StreamedEvent> {
+    if (request?.mode === "stream") return this.#stream(() => this.#resumeStream(request, options));
+    return this.#resume(request, options);
+  }
+
+  /**
+   * Stops a run (section 4.3): gives it as it is while it is being cancelled, and again when asked again. Refused with `run_not_found`, or with
+   * `run_finished` when it has completed or failed.
+   */
+  async cancel(run_id: string): Promise<Run> {
+    const key = this.#key(run_id);
+    const run = this.#parts.runs.find(key);
+    if (run !== undefined) return run.cancel();
+    return unlessLost(() => this.#cancelStored(key));
+  }
+
+  /** Stops a run that is not at work here: it sleeps, is executed elsewhere, or has ended. */
+  async #cancelStored(key: RunKey): Promise<Run> {
+    const { recovery } = this.#parts.runs;
+    const stored = await this.#stored(key);
+    if (stored.head.status === "cancelled") return this.#record(stored);
+    if (isFinal(stored.head.status)) throw refusalError({ refused: "run_finished" }, key.run_id);
+    const run = (await recovery.wake(key)) ?? (await recovery.adoptWithoutAgent(key));
+    if (run !== undefined) return run.cancel();
+    return runRecord(await recovery.requestCancel(key));
+  }
+
+  /** The run as it is now. Refused with `run_not_found`. */
+  async getRun(run_id: string): Promise<Run> {
+    const key = this.#key(run_id);
+    const run = this.#parts.runs.find(key);
+    if (run === undefined) return this.#record(await this.#stored(key));
+    const committed = run.log.commit(true);
+    if (committed !== undefined) await committed;
+    return run.log.record();
+  }
+
+  /** A page of runs, the newest first. */
+  async listRuns(query: ListRunsQuery = {}): Promise<readonly Run[]> {
+    checkObject("query", query);
+    checkKeys("query", query, ["agent_name", "session_id", "status", "limit", "offset"]);
+    const { agent_name, session_id, status, limit = 100, offset = 0 } = query;
+    if (agent_name !== undefined) checkText("query.agent_name", agent_name);
+    checkCount("query.limit", limit);
+    checkCount("query.offset", offset);
+    if (status !== undefined) read("query.status", runStatusSchema, status);
+    const found = await this.#parts.settings.store.list({
+      tenant: this.#tenant,
+      agent_name,
+      session_id: session_id === undefined ? undefined : readId("query.session_id", session_id),
+      status,
+      limit,
+      offset,
+    });
+    return Promise.all(found.map((stored) => this.#record(stored)));
+  }
+
+  /** What happened in a run: everything so far, then live. Leaving the loop detaches. The first `next` rejects with `run_not_found`. */
+  events(run_id: string, options: EventsOptions = {}): AsyncIterableIterator<StreamedEvent> {
+    return this.#stream(async () => {
+      checkObject("options", options);
+      checkKeys("options", options, ["after", "until"]);
+      const { after = 0, until = "rest" } = options;
+      checkCount("options.after", after);
+      if (until !== "now" && until !== "rest" && until !== "end")
+        throw badArgument("options.until", '"now", "rest" or "end"', until);
+      return { source: await this.#source(this.#key(run_id)), after, until };
+    });
+  }
+
+  /** An agent's manifest with its live statistics (section 4.4). Refused with `agent_not_found`. */
+  async getAgent(name: string): Promise<AgentManifest> {
+    checkText("name", name);
+    const agent = this.#parts.registry.get(name);
+    const counters = await this.#parts.settings.store.counters(name);
+    return manifestOf(agent, agentStatus(counters ?? noCounters));
+  }
+
+  /** All agents that take new runs. */
+  async listAgents(): Promise<readonly AgentManifest[]> {
+    return Promise.all(this.#parts.registry.all().map(({ name }) => this.getAgent(name)));
+  }
+
+  /** A session with its messages. Refused with `session_not_found`. */
+  async getSession(session_id: string): Promise<Session> {
+    const id = readId("session_id", session_id);
+    const session = await this.#parts.settings.store.session({ tenant: this.#tenant, session_id: id });
+    if (session !== undefined) return { id, ...session };
+    const key = { tenant: this.#tenant, run_id: id };
+    const stored = await this.#parts.settings.store.find(key);
+    if (stored === undefined || stored.created.session_id !== id) {
+      throw new CadenzaError("session_not_found", `There is no session ${id}.`, { session_id: id });
+    }
+    // The session of a run that named none has no record of its own until somebody joins it.
+    const state = await foldLog(this.#parts.settings.store, key, initialState(id), stored.position);
+    return { id, history: state?.status === "completed" ? transcript(state) : [], state: null };
+  }
+
+  #stream(open: () => MaybePromise<StreamStart>): EventStream {
+    let opening: MaybePromise<StreamStart>;
+    try {
+      opening = open();
+    } catch (error) {
+      opening = Promise.reject(error);
+    }
+    return new EventStream(opening, (key) => this.#find(key));
+  }
+
+  async #create(request: CreateRunRequest, options: CreateRunOptions): Promise<Run> {
+    const mode = readMode(request);
+    const creating = this.#accept(request, options);
+    const created = isPromise(creating) ? await creating : creating;
+    if ("repeated" in created) {
+      if (mode === "async") return this.#recordOf(created.repeated);
+      return waiting(this.#rest(created.repeated), options.signal);
+    }
+    const { run } = created;
+    if (mode === "async") return this.#acknowledge(run);
+    this.#parts.runs.begin(run);
+    const rest = run.rest();
+    return options.signal === undefined ? rest : waiting(rest, options.signal);
+  }
+
+  /** Accepts a run and says so, before its agent begins. */
+  async #acknowledge(run: LiveRun): Promise<Run> {
+    const record = runRecord(run.log.state);
+    const { clock } = this.#parts.settings;
+    try {
+      const committed = run.log.commit(true);
+      if (committed !== undefined) await committed;
+    } finally {
+      // The answer leaves before the agent begins, which may take the processor for a while.
+      void clock.turn().then(() => this.#parts.runs.begin(run));
+    }
+    return record;
+  }
+
+  #createStream(request: CreateRunRequest, options: CreateRunOptions): MaybePromise<StreamStart> {
+    readMode(request);
+    const created = this.#accept(request, options);
+    if (isPromise(created)) return created.then((later) => this.#begun(later));
+    return this.#begun(created);
+  }
+
+  #begun(created: { readonly run: LiveRun } | { readonly repeated: RunKey }): MaybePromise<StreamStart> {
+    if ("repeated" in created)
+      return this.#source(created.repeated).then((source) => ({ source, after: 0, until: "rest" }));
+    const { run } = created;
+    this.#parts.runs.begin(run);
+    return whenCommitted(run, { source: run.log, after: 0, until: "next-rest" });
+  }
+
+  #accept(request: CreateRunRequest, options: CreateRunOptions): ReturnType<Runs["create"]> {
+    checkObject("request", request);
+    checkText("agent_name", request.agent_name);
+    if (options !== noOptions) checkOptions(options, ["idempotencyKey", "signal", "timeoutMs", "session"]);
+    options.signal?.throwIfAborted();
+    const { agent_name, session_id } = request;
+    const created: NewRun = {
+      tenant: this.#tenant,
+      principal: this.#principal,
+      agent_name,
+      input: readInput(request.input),
+      session_id: session_id === undefined || session_id === null ? undefined : readId("session_id", session_id),
+      idempotencyKey: options.idempotencyKey,
+      timeoutMs: options.timeoutMs,
+      session: readSession(options.session),
+    };
+    return this.#parts.runs.create(created);
+  }
+
+  async #resume(request: ResumeRequest, options: ResumeOptions): Promise<Run> {
+    const mode = readMode(request);
+    const answering = this.#answer(request, options);
+    const { run, key, record } = isPromise(answering) ? await answering : answering;
+    if (run === undefined) return this.#recordOf(key);
+    if (mode === "async") return record;
+    return waiting(run.rest(), options.signal);
+  }
+
+  async #resumeStream(request: ResumeRequest, options: ResumeOptions): Promise<StreamStart> {
+    readMode(request);
+    const { run, key, after } = await this.#answer(request, options);
+    const source: LogSource = run === undefined ? await this.#source(key) : run.log;
+    return { source, after, until: "next-rest" };
+  }
+
+  /** Gives the answer to the run, at once where the run is at work here. `after`: the number of the event that showed the question. */
+  #answer(request: ResumeRequest, options: ResumeOptions): MaybePromise<Answered> {
+    checkObject("request", request);
+    if (options !== noOptions) checkOptions(options, ["idempotencyKey", "signal"]);
+    const key = this.#key(request.run_id);
+    const answer: Answer = {
+      await_id: readAwaitId(request.await_id),
+      answer: readAnswer(request.await_resume),
+      idempotency_key: options.idempotencyKey ?? null,
+    };
+    const live = this.#parts.runs.find(key);
+    if (live === undefined) return unlessLost(() => this.#answerRun(key, answer));
+    const answering = this.#answerLive(live, key, answer);
+    if (!isPromise(answering)) return answering;
+    return answering.catch((error: unknown) => {
+      if (isLost(error)) return unlessLost(() => this.#answerRun(key, answer));
+      throw error;
+    });
+  }
+
+  #answerLive(run: LiveRun, key: RunKey, answer: Answer): MaybePromise<Answered> {
+    if (createdEntry(run.log.state).parent !== null) {
+      const message = `Run ${key.run_id} is a sub-run: the run that started it asks its questions.`;
+      throw new CadenzaError("not_awaiting", message, { run_id: key.run_id });
+    }
+    const after = askedAt(run.log.state, answer);
+    const record = run.answer(answer);
+    return isPromise(record)
+      ? record.then((later) => ({ run, key, record: later, after }))
+      : { run, key, record, after };
+  }
+
+  async #answerRun(key: RunKey, answer: Answer): Promise<Answered> {
+    const run = this.#parts.runs.find(key) ?? (await this.#parts.runs.recovery.wake(key));
+    if (run === undefined) {
+      const state = await foldLog(this.#parts.settings.store, key, initialState(key.run_id), Number.POSITIVE_INFINITY);
+      if (state === undefined) throw notFound(key);
+      const decision = decide(state, { ...answer, type: "resume", at: this.#parts.settings.clock.now() });
+      if (isRefusal(decision)) throw refusalError(decision, key.run_id, answer.await_id);
+      if (decision.length > 0) throw this.#parts.runs.recovery.unavailable(state);
+      return { run: undefined, key, record: runRecord(state), after: askedAt(state, answer) };
+    }
+    return this.#answerLive(run, key, answer);
+  }
+
+  #key(runId: string): RunKey {
+    return { tenant: this.#tenant, run_id: readId("run_id", runId) };
+  }
+
+  async #stored(key: RunKey): Promise<StoredRun> {
+    const stored = await this.#parts.settings.store.find(key);
+    if (stored === undefined) throw notFound(key);
+    return stored;
+  }
+
+  /** The record of a run that the store has found. A live run may be further than that. */
+  async #record(stored: StoredRun): Promise<Run> {
+    const live = this.#parts.runs.find(stored.key);
+    if (live !== undefined) return live.log.record();
+    const state = await foldLog(
+      this.#parts.settings.store,
+      stored.key,
+      initialState(stored.key.run_id),
+      stored.position,
+    );
+    if (state === undefined || state.created === null) throw notFound(stored.key);
+    return runRecord(state);
+  }
+
+  async #recordOf(key: RunKey): Promise<Run> {
+    return this.#record(await this.#stored(key));
+  }
+
+  /** The run when it rests, wherever it is executed. */
+  async #rest(key: RunKey): Promise<Run> {
+    const live = this.#parts.runs.find(key);
+    if (live !== undefined) return live.rest();
+    for await (const _ of this.events(key.run_id)) {
+      // Reading to the end is the waiting.
+    }
+    return this.#recordOf(key);
+  }
+
+  #find(key: RunKey): MaybePromise<LogSource | undefined> {
+    const live = this.#parts.runs.find(key);
+    if (live !== undefined && !live.log.lost) return live.log;
+    const { store, clock } = this.#parts.settings;
+    const stored = store.find(key);
+    if (isPromise(stored)) return stored.then((run) => run && new StoredLog(store, clock, run));
+    return stored && new StoredLog(store, clock, stored);
+  }
+
+  async #source(key: RunKey): Promise<LogSource> {
+    const source = await this.#find(key);
+    if (source === undefined) throw notFound(key);
+    return source;
+  }
+}
+
+/** A run that was answered; without the run itself where it has ended. */
+interface Answered {
+  readonly run: LiveRun | undefined;
+  readonly key: RunKey;
+  /** The run as it was when the answer was accepted. */
+  readonly record: Run;
+  readonly after: number;
+}
+
+/** The number of the event that showed the question which is answered: now, or when the answer came first. */
+function askedAt(state: RunState, { await_id, idempotency_key }: Answer): number {
+  const id = await_id ?? state.await_request?.await_id;
+  const exchanges = state.exchanges ?? [];
+  const exchange =
+    exchanges.find((one) => idempotency_key !== null && one.idempotency_key === idempotency_key) ??
+    exchanges.findLast((one) => (id === undefined ? one.answer !== null : one.request.await_id === id));
+  return exchange?.event ?? state.events;
+}
+
+const noOptions: CreateRunOptions = {};
+const canonicalId = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
+
+function readId(name: string, value: unknown): string {
+  if (typeof value !== "string") throw badArgument(name, "a UUID", value);
+  return canonicalId.test(value) ? value : read(name, sessionIdSchema, value);
+}
+
+/** Reads a session that a caller brings along. */
+function readSession(session: CreateRunOptions["session"]): StoredSession | undefined {
+  if (session === undefined) return undefined;
+  checkObject("options.session", session);
+  const { history, state } = session;
+  if (!Array.isArray(history)) throw badArgument("options.session.history", "a list of messages", history);
+  const messages = history.map((message, index) => readMessage(`options.session.history.${index}`, message));
+  return { history: messages, state: readJson("options.session.state", state) ?? null };
+}
+
+function readMode(request: { readonly mode?: unknown }): RunMode {
+  const mode = request?.mode;
+  if (mode === undefined || mode === null) return "sync";
+  return mode === "sync" || mode === "async" || mode === "stream" ? mode : read("mode", runModeSchema, mode);
+}
+
+function readAwaitId(value: unknown): string | null {
+  if (value === undefined || value === null) return null;
+  checkText("await_id", value);
+  return value;
+}
+
+/** Reads an answer. A message whose parts are plain is recognised without the schema. */
+function readAnswer(value: unknown): AwaitResume {
+  if (!isJsonObject(value)) throw badArgument("await_resume", "a message or an object", value);
+  const { type, message } = value;
+  if (type === "message" && isJsonObject(message))
+    return { type, message: readMessage("await_resume.message", message) };
+  return read("await_resume", awaitResumeSchema, readJson("await_resume", value));
+}
+
+function checkOptions(
+  options: { readonly idempotencyKey?: unknown; readonly signal?: unknown; readonly timeoutMs?: unknown },
+  names: readonly string[],
+): void {
+  checkObject("options", options);
+  checkKeys("options", options, names);
+  const { idempotencyKey, signal, timeoutMs } = options;
+  if (idempotencyKey !== undefined) checkText("options.idempotencyKey", idempotencyKey);
+  if (signal !== undefined && !(signal instanceof AbortSignal))
+    throw badArgument("options.signal", "an AbortSignal", signal);
+  if (timeoutMs !== undefined) checkAmount("options.timeoutMs", timeoutMs);
+}
+
+/** Waits until a signal says to stop waiting. */
+async function waiting<T>(promise: MaybePromise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (signal === undefined || !isPromise(promise)) return promise;
+  return new Promise((resolve, reject) => {
+    const stop = (): void => reject(signal.reason);
+    if (signal.aborted) stop();
+    signal.addEventListener("abort", stop, { once: true });
+    const done = (): void => signal.removeEventListener("abort", stop);
+    promise.then(
+      (value) => {
+        done();
+        resolve(value);
+      },
+      (error: unknown) => {
+        done();
+        reject(error);
+      },
+    );
+  });
+}
+
+/** A stream shows nothing of a run that its store has not taken. */
+function whenCommitted(run: LiveRun, start: StreamStart): MaybePromise<StreamStart> {
+  const committed = run.log.commit(true);
+  return committed === undefined ? start : committed.then(() => start);
+}
+
+const MAX_MOVES = 5;
+
+/** Does something to a run that may change hands meanwhile: then it is done again, wherever the run is now. */
+async function unlessLost<T>(act: () => Promise<T>): Promise<T> {
+  for (let move = 1; ; move++) {
+    try {
+      return await act();
+    } catch (error) {
+      if (!isLost(error) || move === MAX_MOVES) throw error;
+    }
+  }
+}
+
+function isLost(error: unknown): boolean {
+  return CadenzaError.is(error) && error.code === "lost_ownership";
+}
+
+function notFound({ run_id }: RunKey): CadenzaError {
+  return new CadenzaError("run_not_found", `There is no run ${run_id}.`, { run_id });
+}

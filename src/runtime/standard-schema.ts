@@ -1,0 +1,78 @@
+import type { Issue } from "../core/errors.ts";
+import type { MaybePromise } from "../core/promises.ts";
+import { isPromise } from "../core/promises.ts";
+import type { JsonObject } from "../protocol/json.ts";
+
+/** Any validation library's schema, by the Standard Schema specification, version 1 (zod, valibot, arktype, …). */
+export interface StandardSchema<Output = unknown> {
+  readonly "~standard": {
+    readonly version: 1;
+    readonly vendor: string;
+    readonly validate: (value: unknown) => MaybePromise<StandardResult<Output>>;
+    readonly types?: { readonly input: unknown; readonly output: Output } | undefined;
+    /** The schema as JSON Schema, where the library has it (Standard JSON Schema). */
+    readonly jsonSchema?:
+      | { readonly input: (options: { readonly target: string }) => Record<string, unknown> }
+      | undefined;
+  };
+}
+
+type StandardResult<Output> =
+  | { readonly value: Output; readonly issues?: undefined }
+  | { readonly issues: readonly StandardIssue[] };
+
+interface StandardIssue {
+  readonly message: string;
+  readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
+}
+
+/** A value that fits, or what was wrong with the one that came nearest. */
+export type Validated = { readonly value: unknown } | { readonly issues: readonly Issue[] };
+
+/** The first of the candidates that fits the schema; the issues of the first one if none does. */
+export function validateFirst(
+  schema: StandardSchema,
+  candidates: readonly unknown[],
+  from = 0,
+  issuesBefore?: readonly Issue[],
+): MaybePromise<Validated> {
+  let issues = issuesBefore;
+  for (let index = from; index < candidates.length; index++) {
+    const result = schema["~standard"].validate(candidates[index]);
+    if (isPromise(result)) {
+      return result.then((later) =>
+        later.issues === undefined
+          ? { value: later.value }
+          : validateFirst(schema, candidates, index + 1, issues ?? later.issues.map(readIssue)),
+      );
+    }
+    if (result.issues === undefined) return { value: result.value };
+    issues ??= result.issues.map(readIssue);
+  }
+  return { issues: issues ?? [] };
+}
+
+/** The schema as JSON Schema (draft 2020-12), or undefined where its library cannot say it. */
+export function jsonSchemaOf(schema: StandardSchema): JsonObject | undefined {
+  try {
+    return schema["~standard"].jsonSchema?.input({ target: "draft-2020-12" }) as JsonObject | undefined;
+  } catch {
+    // Some schemas have no JSON Schema (a transformation, a bigint): the question goes without one.
+    return undefined;
+  }
+}
+
+/** Whether a value is a Standard Schema; arktype's are functions. */
+export function isStandardSchema(value: unknown): value is StandardSchema {
+  if ((typeof value !== "object" && typeof value !== "function") || value === null) return false;
+  return "~standard" in value && typeof (value["~standard"] as { validate?: unknown } | null)?.validate === "function";
+}
+
+function readIssue({ message, path = [] }: StandardIssue): Issue {
+  return {
+    message,
+    path: path
+      .map((step) => (typeof step === "object" ? step.key : step))
+      .map((key) => (typeof key === "number" ? key : String(key))),
+  };
+}

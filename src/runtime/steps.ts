@@ -1,0 +1,176 @@
+import type { CadenzaErrorCode } from "../core/errors.ts";
+import { AgentError, CadenzaError } from "../core/errors.ts";
+import { copyJson } from "../core/json.ts";
+import type { IntentEntry, PartSource, StepEntry, StepFailure } from "../core/log.ts";
+import type { Clock } from "../core/ports.ts";
+import type { MaybePromise } from "../core/promises.ts";
+import { ignore } from "../core/promises.ts";
+import type { JsonValue } from "../protocol/json.ts";
+import type { StepOptions, StepScope } from "./agent-context.ts";
+import type { RunLog } from "./commit.ts";
+import type { Execution } from "./execution.ts";
+import { readEmission } from "./yields.ts";
+
+/** What the steps of a run need from it. */
+export interface StepsHost {
+  readonly log: RunLog;
+  readonly clock: Clock;
+  readonly durable: boolean;
+  readonly signal: AbortSignal;
+  /** The execution that the results go to: a body may outlive the one that began it. */
+  readonly execution: Execution | undefined;
+  /** Some work has been done: the run may need no owner any more. */
+  settleOwner(): void;
+  /** Resolves when it is certain that the run still belongs to this process; stays open if it does not. */
+  ensureOwner(): undefined | Promise<void>;
+}
+
+type Body = (step: StepScope) => MaybePromise<unknown>;
+
+/** The bodies of a run's steps that are at work. */
+export class Steps {
+  readonly #host: StepsHost;
+  readonly #atWork = new Set<string>();
+
+  constructor(host: StepsHost) {
+    this.#host = host;
+  }
+
+  get isBusy(): boolean {
+    return this.#atWork.size > 0;
+  }
+
+  /** Runs a body and gives what it gives; nothing is recorded. */
+  async run(key: string, body: Body, { retry }: StepOptions): Promise<unknown> {
+    const attempts = retry?.attempts ?? 1;
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await body(this.#scope({ key, attempt }));
+      } catch (error) {
+        if (attempt >= attempts || this.#isStopped) throw error;
+      }
+      await this.#pause(retry?.backoffMs ?? 0);
+    }
+  }
+
+  /** Runs a body and records what it gives. `before`: the last attempt in the log, which was interrupted. */
+  begin(key: string, body: Body, options: StepOptions, before: IntentEntry | undefined): void {
+    if (this.#atWork.has(key)) return;
+    this.#atWork.add(key);
+    void this.#record(key, body, options, before?.attempt ?? 0);
+  }
+
+  async #record(key: string, body: Body, options: StepOptions, before: number): Promise<void> {
+    const outcome =
+      options.once === true && before > 0
+        ? { error: interrupted(key) }
+        : await this.#attempt(key, body, options, before);
+    const { log, clock, execution } = this.#host;
+    // What a body showed after the run was given back is not in its log, and so its result is not either.
+    if (outcome === undefined || execution?.over === true) {
+      this.#atWork.delete(key);
+      return;
+    }
+    const { result, error = null } = outcome;
+    const entry: StepEntry = {
+      type: "step",
+      at: clock.now(),
+      key,
+      result,
+      error,
+      usage: execution?.takeUsage() ?? null,
+    };
+    log.decide({ type: "record", entry });
+    await log.commit();
+    this.#host.execution?.results.deliver(entry);
+    this.#atWork.delete(key);
+    this.#host.settleOwner();
+  }
+
+  /** Every attempt is in the log before it begins, and begins only while the run is this process's. Undefined: the run was stopped before it began. */
+  async #attempt(key: string, body: Body, { retry }: StepOptions, before: number): Promise<Outcome | undefined> {
+    const { log, clock } = this.#host;
+    const attempts = retry?.attempts ?? 1;
+    for (let tried = 1; ; tried++) {
+      const attempt = before + tried;
+      log.decide({ type: "intend", entry: { type: "intent", at: clock.now(), key, attempt, run_id: null } });
+      await log.commit();
+      await this.#host.ensureOwner();
+      if (this.#isStopped) return undefined;
+      try {
+        return { result: copyJson(await body(this.#scope({ key, attempt }))) };
+      } catch (error) {
+        if (tried >= attempts) return { error: failureOfStep(error) };
+      }
+      await this.#pause(retry?.backoffMs ?? 0).catch(ignore);
+      if (this.#isStopped) return undefined;
+    }
+  }
+
+  get #isStopped(): boolean {
+    const { execution } = this.#host;
+    return execution === undefined || execution.aborted !== undefined || execution.over;
+  }
+
+  #scope(source: PartSource): StepScope {
+    const host = this.#host;
+    return {
+      ...source,
+      get signal() {
+        return host.signal;
+      },
+      emit: async (value) => {
+        const emission = readEmission(value);
+        return host.execution?.show({ ...emission, source });
+      },
+    };
+  }
+
+  /** Waits between two attempts; a run that is stopped waits no longer. */
+  #pause(waitMs: number): Promise<void> {
+    if (waitMs === 0) return Promise.resolve();
+    const { clock, signal } = this.#host;
+    return new Promise((resolve, reject) => {
+      const clear = clock.setTimeout(() => {
+        signal.removeEventListener("abort", stop);
+        resolve();
+      }, waitMs);
+      const stop = (): void => {
+        clear();
+        reject(signal.reason);
+      };
+      if (signal.aborted) stop();
+      else signal.addEventListener("abort", stop, { once: true });
+    });
+  }
+}
+
+interface Outcome {
+  readonly result?: JsonValue | undefined;
+  readonly error?: StepFailure;
+}
+
+/** What the agent gets out of a recorded step: the result, or an error like the one that was thrown. */
+export function resultOfStep({ result, error }: StepEntry): JsonValue | undefined {
+  if (error === null) return result;
+  // The code of a CadenzaError was one when it was recorded.
+  if (error.name === "CadenzaError") throw new CadenzaError(error.code as CadenzaErrorCode, error.message);
+  if (error.code !== null) throw new AgentError(error.code, error.message, error.data);
+  const thrown = new Error(error.message);
+  thrown.name = error.name;
+  throw thrown;
+}
+
+/** An error of a step as it is recorded. */
+export function failureOfStep(error: unknown): StepFailure {
+  if (AgentError.is(error)) return { name: "AgentError", message: error.message, code: error.code, data: error.data };
+  if (CadenzaError.is(error))
+    return { name: "CadenzaError", message: error.message, code: error.code, data: undefined };
+  if (error instanceof Error) return { name: error.name, message: error.message, code: null, data: undefined };
+  return { name: "Error", message: String(error), code: null, data: undefined };
+}
+
+function interrupted(key: string): StepFailure {
+  const message = `Step ${key} was interrupted, and is run at most once.`;
+  return { name: "CadenzaError", message, code: "step_interrupted" satisfies CadenzaErrorCode, data: undefined };
+}

@@ -1,0 +1,82 @@
+import type { Emission } from "../core/decide.ts";
+import { AgentError, CadenzaError } from "../core/errors.ts";
+import { copyJson } from "../core/json.ts";
+import { isJsonObject } from "../protocol/json.ts";
+import type { Message, MessageInput } from "../protocol/message.ts";
+import { describe } from "./check.ts";
+import { isPartLike, readMessage, readPart, textPart } from "./input.ts";
+
+/** The request that `yield` answers with the client's answer. Made by {@link awaitMessage}. */
+export interface AwaitYield {
+  readonly type: "message";
+  readonly message: Message | MessageInput | string;
+  /** How long the question stands, in milliseconds from when it is shown; default: for ever. */
+  readonly timeoutMs?: number | undefined;
+  /** What `yield` gives when nobody answered in time. Without it the run fails then. */
+  readonly default?: unknown;
+}
+
+/** What a value that was yielded means. */
+export type Meaning =
+  | Emission
+  | { readonly kind: "await"; readonly request: AwaitYield }
+  | { readonly kind: "items"; readonly iterable: Iterable<unknown> | AsyncIterable<unknown> };
+
+/**
+ * Tells what a value means that an agent yielded or returned. Throws the error that fails the run for one that means nothing.
+ */
+export function meaningOf(value: unknown): Meaning {
+  if (value === null || value === undefined) return closing;
+  if (typeof value === "string") return { kind: "part", part: textPart(value), source: null };
+  if (typeof value !== "object") throw invalidYield(value);
+  if (isAwaitYield(value)) return { kind: "await", request: value };
+  if (AgentError.is(value)) throw value;
+  if (Symbol.asyncIterator in value || Symbol.iterator in value) {
+    return { kind: "items", iterable: value as Iterable<unknown> | AsyncIterable<unknown> };
+  }
+  try {
+    return emissionOf(value);
+  } catch (cause) {
+    if (CadenzaError.is(cause) && cause.code === "invalid_yield") throw cause;
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw new CadenzaError("invalid_yield", `The agent yielded something that is not valid: ${reason}`, { cause });
+  }
+}
+
+/** Reads what `emit` was given; it takes what `yield` takes, except requests and lists. */
+export function readEmission(value: unknown): Emission {
+  const meaning = meaningOf(value);
+  if (meaning.kind !== "await" && meaning.kind !== "items") return meaning;
+  throw new CadenzaError(
+    "invalid_argument",
+    `emit: expected a string, a part, a message, an object or null, received ${describe(value)}.`,
+  );
+}
+
+function emissionOf(value: object): Emission {
+  if ("parts" in value && Array.isArray(value.parts))
+    return { kind: "message", message: readMessage("message", value) };
+  if (isPartLike(value)) return { kind: "part", part: readPart("part", value), source: null };
+  if (!isJsonObject(value)) throw invalidYield(value);
+  const generic = copyJson(value);
+  if (!isJsonObject(generic)) throw invalidYield(value);
+  return { kind: "generic", generic };
+}
+
+const closing: Emission = { kind: "close" };
+
+function isAwaitYield(value: object): value is AwaitYield {
+  return (
+    "type" in value &&
+    value.type === "message" &&
+    "message" in value &&
+    value.message !== null &&
+    value.message !== undefined
+  );
+}
+
+function invalidYield(value: unknown): CadenzaError {
+  const expected =
+    "a string, a part, a message, a plain object, a list of these, an await request, an AgentError or null";
+  return new CadenzaError("invalid_yield", `The agent yielded ${describe(value)}; expected ${expected}.`);
+}

@@ -1,0 +1,98 @@
+import type { CreatedEntry, Entry } from "../core/log.ts";
+import type { RunHead, RunKey, RunWrite, StoredRun, StoredSession } from "../core/ports.ts";
+import type { Message } from "../protocol/message.ts";
+import type { Link } from "./chain.ts";
+
+const SHORT = 16;
+
+/** What belongs to one tenant. */
+export class Tenant {
+  readonly name: string;
+  readonly runs = new Map<string, MemoryRun>();
+  /** The run that was created last; the others hang on it. */
+  newest: MemoryRun | null = null;
+  readonly idempotencyKeys = new Map<string, MemoryRun>();
+  readonly sessions = new Map<string, MemorySession>();
+  /** How many live runs use a session that has another id than they. */
+  readonly users = new Map<string, number>();
+
+  constructor(name: string) {
+    this.name = name;
+  }
+
+  add(run: MemoryRun): void {
+    this.runs.set(run.key.run_id, run);
+    if (run.idempotency_key !== null) this.idempotencyKeys.set(run.idempotency_key, run);
+    run.older = this.newest;
+    if (this.newest !== null) this.newest.newer = run;
+    this.newest = run;
+  }
+
+  remove(run: MemoryRun): void {
+    this.runs.delete(run.key.run_id);
+    if (run.idempotency_key !== null) this.idempotencyKeys.delete(run.idempotency_key);
+    if (run.newer === null) this.newest = run.older;
+    else run.newer.older = run.older;
+    if (run.older !== null) run.older.newer = run.newer;
+  }
+
+  /** Whether a live run uses the session. */
+  uses(sessionId: string): boolean {
+    if (this.users.has(sessionId)) return true;
+    const namesake = this.runs.get(sessionId);
+    return namesake?.created.session_id === sessionId && namesake.head.finished_at === null;
+  }
+}
+
+/** A run, and its place in the chain of the live or of the ended runs. */
+export class MemoryRun implements Link<MemoryRun> {
+  readonly key: RunKey;
+  readonly created: CreatedEntry;
+  entries: Entry[];
+  readonly idempotency_key: string | null;
+  head: RunHead;
+  before: MemoryRun | null = null;
+  after: MemoryRun | null = null;
+  /** The runs of the same tenant that were created just before and just after it. */
+  older: MemoryRun | null = null;
+  newer: MemoryRun | null = null;
+
+  constructor(key: RunKey, write: RunWrite, idempotencyKey: string | null) {
+    const [created] = write.entries;
+    if (created?.type !== "created") throw new TypeError("The first entry of a run is `created`.");
+    this.key = key;
+    this.created = created;
+    this.entries = write.entries.slice();
+    this.idempotency_key = idempotencyKey;
+    this.head = write.head;
+  }
+
+  /** A list that is added to makes room for sixteen more; a short one is made anew, with room for just what it holds. */
+  add(entries: readonly Entry[]): void {
+    const { length } = this.entries;
+    const total = length + entries.length;
+    if (total > SHORT) {
+      for (const entry of entries) this.entries.push(entry);
+      return;
+    }
+    const joined = new Array<Entry>(total);
+    for (const [index, entry] of this.entries.entries()) joined[index] = entry;
+    for (const [index, entry] of entries.entries()) joined[length + index] = entry;
+    this.entries = joined;
+  }
+
+  stored(): StoredRun {
+    return { key: this.key, created: this.created, head: this.head, position: this.entries.length };
+  }
+}
+
+/** A session, and its place among the sessions in the order of their last change. */
+export interface MemorySession extends Link<MemorySession> {
+  readonly tenant: Tenant;
+  readonly id: string;
+  history: Message[];
+  state: StoredSession["state"];
+  changed_at: number;
+  /** False for a session that `prune` found in use: it comes back with its last run. */
+  inLine: boolean;
+}

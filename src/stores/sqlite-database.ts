@@ -1,0 +1,157 @@
+import { CadenzaError } from "../core/errors.ts";
+
+/** An open database: `node:sqlite`'s `DatabaseSync`, and the `Database` of `better-sqlite3` and of `libsql`, are ones. */
+export interface SqliteDatabase {
+  exec(sql: string): unknown;
+  prepare(sql: string): SqliteStatement;
+  close(): unknown;
+}
+
+/** A prepared statement of such a database. It is given strings, numbers and null. */
+export interface SqliteStatement {
+  run(...values: unknown[]): SqliteResult;
+  get(...values: unknown[]): unknown;
+  all(...values: unknown[]): unknown[];
+}
+
+/** What a statement that writes has done. */
+export interface SqliteResult {
+  readonly changes: number | bigint;
+  readonly lastInsertRowid: number | bigint;
+}
+
+/** What the store binds to a `?`. */
+export type SqliteValue = string | number | null;
+
+/** A row as the database gives it. Numbers are bigints where the handle was told so. */
+export type SqliteRow = Readonly<Record<string, SqliteValue | bigint>>;
+
+/** How a `SqliteStore` uses its database. */
+export interface SqliteStoreOptions {
+  /**
+   * When a write counts as written: with `FULL`, the default, once it is on the disk; with `NORMAL` once the operating
+   * system has it, which is several times as fast, and a power loss can take back the last writes that were acknowledged.
+   */
+  readonly synchronous?: "FULL" | "NORMAL" | undefined;
+  /** How long a write waits, about, for other processes that write to the file, in milliseconds. Default 10,000. */
+  readonly busyTimeoutMs?: number | undefined;
+  /** Whether `close()` closes the handle too. Default false: who opens closes. */
+  readonly closeDatabase?: boolean | undefined;
+}
+
+const DEFAULT_BUSY_TIMEOUT_MS = 10_000;
+/** How long SQLite itself waits for a lock: the event loop stands still meanwhile, and gets a turn between two waits. */
+const WAIT_MS = 50;
+const PAUSE_MS = 5;
+const SQLITE_BUSY = 5;
+
+/** A database with the store's settings and its prepared statements. */
+export class Connection {
+  readonly #db: SqliteDatabase;
+  readonly #statements = new Map<string, SqliteStatement>();
+  /** How often what met a lock is tried in all. */
+  readonly attempts: number;
+
+  constructor(db: SqliteDatabase, options: SqliteStoreOptions) {
+    const { synchronous, busyTimeoutMs } = checked(options);
+    this.#db = db;
+    this.attempts = Math.ceil(busyTimeoutMs / WAIT_MS);
+    db.exec(`PRAGMA busy_timeout = ${WAIT_MS}`);
+    this.patiently(() => db.exec("PRAGMA journal_mode = WAL"));
+    db.exec(`PRAGMA synchronous = ${synchronous}`);
+  }
+
+  /** Whether the database is a file: one in memory goes with the process. */
+  isFile(): boolean {
+    const main = this.all("PRAGMA database_list").find((row) => row["name"] === "main");
+    return main !== undefined && main["file"] !== "" && main["file"] !== null;
+  }
+
+  /** Runs statements that are needed once. */
+  exec(sql: string): void {
+    this.#db.exec(sql);
+  }
+
+  /** Runs a statement that writes. */
+  run(sql: string, ...values: SqliteValue[]): SqliteResult {
+    return this.#prepared(sql).run(...values);
+  }
+
+  /** The first row, or undefined. */
+  get(sql: string, ...values: SqliteValue[]): SqliteRow | undefined {
+    return this.patiently(() => this.#prepared(sql).get(...values) ?? undefined) as SqliteRow | undefined;
+  }
+
+  /** All rows. */
+  all(sql: string, ...values: SqliteValue[]): readonly SqliteRow[] {
+    return this.patiently(() => this.#prepared(sql).all(...values)) as readonly SqliteRow[];
+  }
+
+  /** Does something again for as long as another process is in its way. */
+  patiently<T>(work: () => T): T {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return work();
+      } catch (error) {
+        if (!isBusy(error)) throw error;
+        if (attempt >= this.attempts) throw stillBusy(error);
+        pause(PAUSE_MS);
+      }
+    }
+  }
+
+  /** Takes back the transaction that is open, if there is one: some errors have done so already. */
+  rollback(): void {
+    try {
+      this.#db.exec("ROLLBACK");
+    } catch (error) {
+      if (!/no transaction/i.test(String(error))) throw error;
+    }
+  }
+
+  close(): void {
+    this.#db.close();
+  }
+
+  #prepared(sql: string): SqliteStatement {
+    let statement = this.#statements.get(sql);
+    if (statement === undefined) {
+      statement = this.#db.prepare(sql);
+      this.#statements.set(sql, statement);
+    }
+    return statement;
+  }
+}
+
+/** Whether the error says that another connection holds the lock. Each driver has its own words for it. */
+export function isBusy(error: unknown): boolean {
+  const { code, errcode } = error as { readonly code?: unknown; readonly errcode?: unknown };
+  if (typeof errcode === "number") return (errcode & 0xff) === SQLITE_BUSY;
+  return typeof code === "string" && code.startsWith("SQLITE_BUSY");
+}
+
+/** The error for a lock that was not given up in time. */
+export function stillBusy(cause: unknown): CadenzaError {
+  return new CadenzaError("store_failed", "Other processes did not leave the database in time (`busyTimeoutMs`).", {
+    cause,
+  });
+}
+
+function checked(options: SqliteStoreOptions): { synchronous: "FULL" | "NORMAL"; busyTimeoutMs: number } {
+  const { synchronous = "FULL", busyTimeoutMs = DEFAULT_BUSY_TIMEOUT_MS } = options;
+  if (synchronous !== "FULL" && synchronous !== "NORMAL") {
+    throw new CadenzaError(
+      "invalid_argument",
+      `synchronous: expected FULL or NORMAL, received ${String(synchronous)}.`,
+    );
+  }
+  if (!(Number.isFinite(busyTimeoutMs) && busyTimeoutMs > 0)) {
+    throw new CadenzaError("invalid_argument", `busyTimeoutMs: expected a positive number, received ${busyTimeoutMs}.`);
+  }
+  return { synchronous, busyTimeoutMs };
+}
+
+/** Stops the thread: where this is needed, nothing else could be done meanwhile. */
+function pause(ms: number): void {
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT)), 0, 0, ms);
+}

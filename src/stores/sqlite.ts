@@ -1,0 +1,148 @@
+import { getBuiltinModule } from "node:process";
+import { CadenzaError } from "../core/errors.ts";
+import type { Entry } from "../core/log.ts";
+import type {
+  Expected,
+  Retention,
+  RunHead,
+  RunKey,
+  RunQuery,
+  RunWrite,
+  SessionKey,
+  Store,
+  StoreConflict,
+  StoredRun,
+  StoredSession,
+} from "../core/ports.ts";
+import type { Counters } from "../core/statistics.ts";
+import type { SqliteDatabase, SqliteStoreOptions } from "./sqlite-database.ts";
+import { Connection } from "./sqlite-database.ts";
+import * as reads from "./sqlite-reads.ts";
+import { migrate } from "./sqlite-schema.ts";
+import { GroupCommit } from "./sqlite-writer.ts";
+import * as writes from "./sqlite-writes.ts";
+
+/**
+ * Keeps runs in a SQLite database, which several processes on one machine may share. What is written in one turn of the
+ * event loop is committed together, and acknowledged after the commit; reads answer at once, from what is committed.
+ * Give it a handle of its own: it opens transactions, and sets the handle to WAL mode, with short waits for locks.
+ */
+export class SqliteStore implements Store {
+  readonly persistent: boolean;
+  readonly #connection: Connection;
+  readonly #writer: GroupCommit;
+  readonly #closeDatabase: boolean;
+
+  constructor(db: SqliteDatabase, options: SqliteStoreOptions = {}) {
+    this.#connection = new Connection(db, options);
+    migrate(this.#connection);
+    this.#writer = new GroupCommit(this.#connection);
+    this.#closeDatabase = options.closeDatabase ?? false;
+    this.persistent = this.#connection.isFile();
+  }
+
+  async create(key: RunKey, write: RunWrite, idempotencyKey: string | null): Promise<StoreConflict | undefined> {
+    const prepared = writes.prepareWrite(write);
+    return this.#write((connection) => writes.createRun(connection, key, prepared, idempotencyKey));
+  }
+
+  async append(key: RunKey, expected: Expected, write: RunWrite): Promise<StoreConflict | undefined> {
+    const prepared = writes.prepareWrite(write);
+    return this.#write((connection) => writes.appendToRun(connection, key, expected, prepared));
+  }
+
+  claim(key: RunKey, expected: Expected, head: RunHead, now: number): Promise<StoreConflict | undefined> {
+    return this.#write((connection) => writes.claimRun(connection, key, expected, head, now));
+  }
+
+  renew(owner: string, until: number): Promise<void> {
+    return this.#write((connection) => writes.renewLease(connection, owner, until));
+  }
+
+  release(owner: string): Promise<void> {
+    return this.#write((connection) => writes.releaseLease(connection, owner));
+  }
+
+  find(key: RunKey): StoredRun | undefined {
+    return reads.findRun(this.#connection, key);
+  }
+
+  read(key: RunKey, from: number, limit: number): readonly Entry[] | undefined {
+    return reads.readEntries(this.#connection, key, from, limit);
+  }
+
+  findByIdempotencyKey(tenant: string, idempotencyKey: string): StoredRun | undefined {
+    return reads.findRunByIdempotencyKey(this.#connection, tenant, idempotencyKey);
+  }
+
+  list(query: RunQuery): readonly StoredRun[] {
+    return reads.listRuns(this.#connection, query);
+  }
+
+  due(now: number, limit: number): readonly StoredRun[] {
+    return reads.dueRuns(this.#connection, now, limit);
+  }
+
+  session(key: SessionKey): StoredSession | undefined {
+    return reads.readSession(this.#connection, key);
+  }
+
+  putSession(key: SessionKey, session: StoredSession, at: number): Promise<void> {
+    return this.#write((connection) => writes.replaceSession(connection, key, session, at));
+  }
+
+  counters(agentName: string): Counters | undefined {
+    return reads.readCounters(this.#connection, agentName);
+  }
+
+  /** In small transactions, with turns of the event loop in between. */
+  async prune(retention: Retention): Promise<number> {
+    let forgotten = 0;
+    for (let count = -1; count !== 0; forgotten += Math.max(count, 0)) {
+      count = await this.#write((connection) => writes.pruneRuns(connection, retention));
+    }
+    let cursor: writes.SessionCursor | undefined = { changed_at: Number.NEGATIVE_INFINITY, id: 0 };
+    while (cursor !== undefined) {
+      const from: writes.SessionCursor = cursor;
+      cursor = await this.#write((connection) => writes.pruneSessions(connection, retention.sessionsBefore, from));
+    }
+    return forgotten;
+  }
+
+  /** Commits what has been handed in, and closes the handle if it was opened for the store. */
+  close(): void {
+    this.#writer.close();
+    if (this.#closeDatabase) this.#connection.close();
+  }
+
+  #write<T>(work: (connection: Connection) => T): Promise<T> {
+    return this.#writer.write(() => work(this.#connection));
+  }
+}
+
+/**
+ * Opens a database file with the SQLite that is built into Node (22.13 and newer), and makes it where there is none.
+ * `close()` closes it. Elsewhere open one with `libsql` or `better-sqlite3`, and pass it to `SqliteStore`.
+ */
+export function openSqliteStore(path: string, options: SqliteStoreOptions = {}): SqliteStore {
+  const sqlite = getBuiltinModule("node:sqlite") as NodeSqlite | undefined;
+  if (sqlite === undefined) {
+    throw new CadenzaError(
+      "store_failed",
+      "This version of Node has no SQLite built in (22.13 and newer have). Install `libsql` or `better-sqlite3`, open the " +
+        `file with it and pass the handle: new SqliteStore(new Database(${JSON.stringify(path)}), { closeDatabase: true }).`,
+    );
+  }
+  const db = new sqlite.DatabaseSync(path);
+  try {
+    return new SqliteStore(db, { ...options, closeDatabase: true });
+  } catch (error) {
+    db.close();
+    throw error;
+  }
+}
+
+/** The part of `node:sqlite` that is needed. */
+interface NodeSqlite {
+  readonly DatabaseSync: new (path: string) => SqliteDatabase;
+}

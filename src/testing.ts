@@ -1,0 +1,24 @@
+export { type Cassette, record } from "./testing/cassette.ts";
+export type { Difference } from "./testing/comparison.ts";
+export { type AnswerOptions, Drive, drive, type NextOptions } from "./testing/drive.ts";
+export { DriveError } from "./testing/drive-error.ts";
+export type { AgentStandIn, DriveOptions, SessionOptions } from "./testing/drive-options.ts";
+export type { Duration, Instant } from "./testing/duration.ts";
+export { everyInterruption, type InterruptionOptions } from "./testing/every-interruption.ts";
+export { createFakeClock, type FakeClock, type FakeClockOptions } from "./testing/fake-clock.ts";
+export type {
+  AwaitHappening,
+  EndHappening,
+  GenericHappening,
+  Happening,
+  MessageHappening,
+  PartHappening,
+} from "./testing/happening.ts";
+export { InterruptionReport, type InterruptionResult } from "./testing/interruption-report.ts";
+export { type CadenzaMatchers, type MatcherResult, matchers } from "./testing/matchers.ts";
+export type { Operation } from "./testing/operation.ts";
+export type { Answers } from "./testing/rehearsal.ts";
+export { CassetteMismatch, type ReplayOptions, replay } from "./testing/replay.ts";
+export type { StepStandIn, StepStandInScope } from "./testing/staged-context.ts";
+export type { OpenedStores, OpenStores, StoreCheck } from "./testing/store-check.ts";
+export { storeContract } from "./testing/store-contract.ts";

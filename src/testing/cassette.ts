@@ -1,0 +1,123 @@
+import { copyJson } from "../core/json.ts";
+import type { Entry, StepEntry } from "../core/log.ts";
+import type { RunKey, Store, StoredRun } from "../core/ports.ts";
+import { runRecord } from "../core/record.ts";
+import { initialState } from "../core/state.ts";
+import type { JsonValue } from "../protocol/json.ts";
+import type { Message } from "../protocol/message.ts";
+import type { Run } from "../protocol/run.ts";
+import { foldLog } from "../runtime/commit.ts";
+import { readInput } from "../runtime/input.ts";
+import { failureOfStep } from "../runtime/steps.ts";
+import { Drive, stageOf } from "./drive.ts";
+import { DriveError } from "./drive-error.ts";
+import type { Operation } from "./operation.ts";
+
+/** A run as plain JSON: keep it in a file, and `replay` it against the agent as it is then. */
+export interface Cassette {
+  /** The version of this form. */
+  readonly cassette: 1;
+  readonly run_id: string;
+  /** The run's log. */
+  readonly entries: readonly Entry[];
+  /** What its steps and sub-runs gave. */
+  readonly results: readonly StepEntry[];
+  /** Whether `results` holds them all. A run that was not durable leaves none of its steps in a store. */
+  readonly complete: boolean;
+  /** What had been said in its session before. */
+  readonly history: readonly Message[];
+  /** The session's state when it began, as far as it is known. */
+  readonly state: JsonValue;
+}
+
+const CHUNK = 1_000;
+const PAGE = 100;
+
+/** Records what was driven so far. */
+export function record(t: Drive): Promise<Cassette>;
+/** Records a run out of the store that its runtime keeps runs in. */
+export function record(
+  store: Store,
+  run: Run | string,
+  options?: { readonly tenant?: string | undefined },
+): Promise<Cassette>;
+export async function record(
+  source: Drive | Store,
+  run?: Run | string,
+  { tenant = "" }: { readonly tenant?: string | undefined } = {},
+): Promise<Cassette> {
+  if (source instanceof Drive) return recordDrive(source);
+  if (run === undefined) throw new DriveError("record(store, run): which run? Give the run, or its id.");
+  return recordStored(source, { tenant, run_id: typeof run === "string" ? run : run.run_id });
+}
+
+async function recordDrive(t: Drive): Promise<Cassette> {
+  const { run_id } = t.run;
+  const { history, state = null } = stageOf(t).settings.session ?? {};
+  const results = t.operations
+    .filter((operation) => operation.run_id === run_id && operation.kind !== "ask" && operation.state !== "pending")
+    .map(resultOf);
+  return plain({
+    cassette: 1,
+    run_id,
+    entries: t.log,
+    results,
+    complete: true,
+    history: history === undefined ? [] : readInput(history),
+    state,
+  });
+}
+
+function resultOf({ key, state, result, error }: Operation): StepEntry {
+  const isDone = state === "done";
+  return {
+    type: "step",
+    at: 0,
+    key,
+    result: isDone ? copyJson(result) : undefined,
+    error: isDone ? null : failureOfStep(error),
+    usage: null,
+  };
+}
+
+async function recordStored(store: Store, key: RunKey): Promise<Cassette> {
+  const stored = await store.find(key);
+  if (stored === undefined) throw new DriveError(`There is no run ${key.run_id} in this store.`);
+  const entries: Entry[] = [];
+  while (entries.length < stored.position) {
+    const chunk = await store.read(key, entries.length, CHUNK);
+    if (chunk === undefined || chunk.length === 0) break;
+    entries.push(...chunk);
+  }
+  const recorded = entries.filter((entry) => entry.type === "step");
+  const { session_id, history_length, durable } = stored.created;
+  const session = history_length > 0 ? await store.session({ tenant: key.tenant, session_id }) : undefined;
+  const state = recorded.find((entry) => entry.key === "session.getState#1")?.result ?? null;
+  const results = durable ? recorded : await subRunsOf(store, stored);
+  const history = session?.history.slice(0, history_length) ?? [];
+  return plain({ cassette: 1, run_id: key.run_id, entries, results, complete: durable, history, state });
+}
+
+/** The sub-runs of a run that is not durable are known by their parent. They are younger than it. */
+async function subRunsOf(store: Store, parent: StoredRun): Promise<StepEntry[]> {
+  const { tenant, run_id } = parent.key;
+  const found: StepEntry[] = [];
+  for (let offset = 0; ; offset += PAGE) {
+    const page = await store.list({ tenant, limit: PAGE, offset });
+    for (const { key, created, head, position } of page) {
+      if (created.parent?.run_id !== run_id || head.finished_at === null) continue;
+      const state = await foldLog(store, key, initialState(key.run_id), position);
+      if (state === undefined) continue;
+      // The record is JSON, made by the library itself.
+      const result = runRecord(state) as unknown as JsonValue;
+      found.push({ type: "step", at: head.finished_at, key: created.parent.key, result, error: null, usage: null });
+    }
+    const last = page.at(-1);
+    if (page.length < PAGE || last === undefined || last.created.at < parent.created.at) return found;
+  }
+}
+
+/** A cassette shares nothing with what it was made of, and is what `JSON.parse` would give. */
+function plain(cassette: Cassette): Cassette {
+  return copyJson(cassette) as unknown as Cassette;
+}

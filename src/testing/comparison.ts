@@ -1,0 +1,124 @@
+import { sameJson } from "../core/json.ts";
+import type { Entry, PartSource } from "../core/log.ts";
+import type { JsonValue } from "../protocol/json.ts";
+import { isPassedOn, questionText, quote } from "./happening.ts";
+import { diffLines } from "./text-diff.ts";
+
+/** An entry that is compared, and its place in its log, counted from 1. */
+export interface Comparable {
+  readonly number: number;
+  readonly entry: Entry;
+}
+
+/** Where an agent departs from its cassette. */
+export interface Difference {
+  /** The number of the first entry of the cassette that differs, counted from 1. */
+  readonly entry: number;
+  /** What the cassette holds; undefined for nothing. */
+  readonly expected: JsonValue | undefined;
+  /** What the agent did; undefined for nothing. */
+  readonly received: JsonValue | undefined;
+}
+
+/**
+ * What of a log is compared: what the agent showed and asked, what came from outside, and the end. Times, ids and usage are left out;
+ * results of steps are put in, not compared; and what a step showed before a crash was taken back.
+ */
+export function comparable(entries: readonly Entry[]): Comparable[] {
+  const attempts = lastAttempts(entries);
+  return entries
+    .map((entry, index) => ({ entry, number: index + 1 }))
+    .filter(({ entry }) => {
+      switch (entry.type) {
+        case "created":
+        case "started":
+        case "intent":
+        case "step":
+          return false;
+        case "emitted":
+          return (
+            entry.kind !== "part" || entry.source === null || entry.source.attempt === attempts.get(entry.source.key)
+          );
+        case "awaited":
+          return !isPassedOn(entry.request.await_id);
+        case "resumed":
+        case "withdrawn":
+          return !isPassedOn(entry.await_id);
+        default:
+          return true;
+      }
+    });
+}
+
+/** The parts that a step showed in its last attempt. */
+export function shownBy(key: string, entries: readonly Entry[]): readonly Entry[] {
+  return comparable(entries)
+    .map(({ entry }) => entry)
+    .filter((entry) => entry.type === "emitted" && entry.kind === "part" && entry.source?.key === key);
+}
+
+/** Whether the two say the same, apart from times and ids. */
+export function sameEntry(a: Entry, b: Entry): boolean {
+  return sameJson(essence(a), essence(b));
+}
+
+/** What counts of an entry. */
+export function essence(entry: Entry): JsonValue {
+  switch (entry.type) {
+    case "emitted": {
+      if (entry.kind === "part") return json({ shows: "part", ...entry.part });
+      if (entry.kind === "message") return json({ shows: "message", parts: entry.message.parts });
+      return entry.kind === "generic" ? json({ shows: "object", object: entry.generic }) : { shows: "end of message" };
+    }
+    case "awaited": {
+      const { await_id, message } = entry.request;
+      const timeoutMs = entry.deadline === null ? null : entry.deadline - entry.at;
+      return json({ asks: await_id, parts: message.parts, timeoutMs });
+    }
+    case "resumed":
+      return json({ answered: entry.await_id, answer: entry.answer });
+    case "withdrawn":
+      return { withdraws: entry.await_id };
+    case "timed-out":
+      return { expired: entry.await_id ?? "the run", defaulted: entry.defaulted };
+    case "ended":
+      return json({ ends: entry.outcome, error: entry.error });
+    default:
+      return { entry: entry.type };
+  }
+}
+
+/** A difference to be read by people. */
+export function describeDifference({ expected, received }: Pick<Difference, "expected" | "received">): string {
+  return diffLines(write(expected), write(received))
+    .split("\n")
+    .map((line) => `    ${line}`)
+    .join("\n");
+}
+
+/** An entry in a few words. */
+export function describeEntry(entry: Entry): string {
+  if (entry.type === "emitted" && entry.kind === "part") return `part ${quote(entry.part.content ?? "")}`;
+  if (entry.type === "awaited") return `question ${entry.request.await_id} ${quote(questionText(entry.request))}`;
+  return entry.type === "ended" ? `the end, ${entry.outcome}` : entry.type;
+}
+
+function write(value: JsonValue | undefined): string {
+  return value === undefined ? "(nothing)" : JSON.stringify(value, null, 2);
+}
+
+function json(value: object): JsonValue {
+  return JSON.parse(JSON.stringify(value)) as JsonValue;
+}
+
+function lastAttempts(entries: readonly Entry[]): ReadonlyMap<string, number> {
+  const attempts = new Map<string, number>();
+  const note = ({ key, attempt }: PartSource): void => {
+    attempts.set(key, Math.max(attempt, attempts.get(key) ?? 0));
+  };
+  for (const entry of entries) {
+    if (entry.type === "intent") note(entry);
+    else if (entry.type === "emitted" && entry.kind === "part" && entry.source !== null) note(entry.source);
+  }
+  return attempts;
+}

@@ -1,0 +1,136 @@
+import type { JsonValue } from "../protocol/json.ts";
+import type { Agent, AgentFunction, AgentValue } from "../runtime/agent.ts";
+import { defineAgent } from "../runtime/agent.ts";
+import { badArgument, checkAmount, checkKeys, checkObject, describe } from "../runtime/check.ts";
+import type { RunInput } from "../runtime/input.ts";
+import type { Instant } from "./duration.ts";
+import type { StepStandIn } from "./staged-context.ts";
+import { StandIns } from "./stand-ins.ts";
+
+/** How an agent is driven. Every property may be left out. */
+export interface DriveOptions {
+  /**
+   * What takes the place of steps, by name; `*` in a name stands for any characters. A function is called instead of the step's own, an
+   * error is thrown, and anything else is the step's result. Steps of sub-agents count too: `plan` of the agent `hotels` is looked
+   * up as `hotels/plan`, then as `plan`.
+   */
+  readonly steps?: Readonly<Record<string, StepStandIn>> | undefined;
+  /**
+   * The sub-agents that the agent may run, by name; `*` in a name stands for any characters. An agent or an agent function is run, an error
+   * is thrown by the sub-agent, and anything else is what it shows.
+   */
+  readonly agents?: Readonly<Record<string, AgentStandIn>> | undefined;
+  /** A step that nothing stands in for is a mistake. Default: false, it runs. */
+  readonly strict?: boolean | undefined;
+  /** The session as the agent finds it. Default: one of its own, without history and state. */
+  readonly session?: SessionOptions | undefined;
+  /** What the agent sees as `context.principal`. Default: null. */
+  readonly principal?: JsonValue | undefined;
+  /** The time at which the clock starts. Default: 2025-01-01T00:00:00Z. */
+  readonly now?: Instant | undefined;
+  /** How long the run may be active, in milliseconds of the fake clock. Default: as the agent says. */
+  readonly timeoutMs?: number | undefined;
+  /** How long a question stands that does not say so itself, in milliseconds of the fake clock. Default: `Infinity`. */
+  readonly awaitTimeoutMs?: number | undefined;
+  /** How long the agent has for its `finally` blocks when it is stopped, in milliseconds of the fake clock. Default: 500. */
+  readonly cancelGraceMs?: number | undefined;
+  /**
+   * How long to wait, in milliseconds of the machine's time, for an agent from which there is no sign of life. An agent that waits for
+   * something real, a file or a server, may need more. Default: 1,000.
+   */
+  readonly patienceMs?: number | undefined;
+}
+
+/** A session as an agent finds it. */
+export interface SessionOptions {
+  /** A UUID. Default: one that is the same in every test. */
+  readonly id?: string | undefined;
+  /** What has been said before, oldest first: as the input of a run. */
+  readonly history?: RunInput | undefined;
+  /** Default: null. */
+  readonly state?: JsonValue | undefined;
+}
+
+/** What takes the place of a sub-agent: an agent, an agent function, what it shows, or an error that it throws. */
+export type AgentStandIn = Agent | AgentFunction | Error | AgentValue;
+
+/** The options with their defaults. */
+export interface DriveSettings {
+  readonly steps: StandIns<StepStandIn>;
+  readonly agents: StandIns<AgentStandIn>;
+  readonly strict: boolean;
+  readonly session: SessionOptions | undefined;
+  readonly principal: JsonValue;
+  readonly now: Instant | undefined;
+  readonly timeoutMs: number | undefined;
+  readonly awaitTimeoutMs: number;
+  readonly cancelGraceMs: number;
+  readonly patienceMs: number;
+}
+
+const names: readonly (keyof DriveOptions)[] = [
+  "steps",
+  "agents",
+  "strict",
+  "session",
+  "principal",
+  "now",
+  "timeoutMs",
+  "awaitTimeoutMs",
+  "cancelGraceMs",
+  "patienceMs",
+];
+
+/** Reads the options of a drive. Throws `invalid_argument` for one that cannot be. */
+export function readDriveOptions(options: DriveOptions): DriveSettings {
+  checkObject("options", options);
+  checkKeys("options", options, names);
+  const { steps = {}, agents = {}, strict = false, session, principal = null, now, timeoutMs } = options;
+  const { awaitTimeoutMs = Number.POSITIVE_INFINITY, cancelGraceMs = 500, patienceMs = 1_000 } = options;
+  checkObject("options.steps", steps);
+  checkObject("options.agents", agents);
+  if (typeof strict !== "boolean") throw badArgument("options.strict", "true or false", strict);
+  if (timeoutMs !== undefined) checkAmount("options.timeoutMs", timeoutMs);
+  for (const [name, amount] of Object.entries({ awaitTimeoutMs, cancelGraceMs, patienceMs }))
+    checkAmount(`options.${name}`, amount);
+  if (session !== undefined) {
+    checkObject("options.session", session);
+    checkKeys("options.session", session, ["id", "history", "state"]);
+  }
+  return {
+    steps: new StandIns(steps),
+    agents: new StandIns(agents),
+    strict,
+    session,
+    principal,
+    now,
+    timeoutMs,
+    awaitTimeoutMs,
+    cancelGraceMs,
+    patienceMs,
+  };
+}
+
+/** Reads what is to be driven: an agent, or an agent function, which is called `agent`. */
+export function readAgent(agent: unknown): Agent {
+  if (typeof agent === "function") return defineAgent("agent", agent as AgentFunction);
+  if (isAgent(agent)) return defineAgent(agent.name, agent.options, agent.fn);
+  throw badArgument("agent", "an agent made by defineAgent, or an agent function", agent);
+}
+
+/** What stands in for a sub-agent, as an agent of that name. */
+export function agentOf(name: string, standIn: AgentStandIn): Agent {
+  if (typeof standIn === "function") return defineAgent(name, standIn as AgentFunction);
+  if (isAgent(standIn)) return defineAgent(name, standIn.options, standIn.fn);
+  if (standIn instanceof Error)
+    return defineAgent(name, () => {
+      throw standIn;
+    });
+  return defineAgent(name, { description: `stands in with ${describe(standIn)}` }, () => standIn);
+}
+
+function isAgent(value: unknown): value is Agent {
+  return (
+    typeof value === "object" && value !== null && "name" in value && "fn" in value && typeof value.fn === "function"
+  );
+}

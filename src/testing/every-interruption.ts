@@ -1,0 +1,125 @@
+import type { Agent, AgentFunction } from "../runtime/agent.ts";
+import { checkFunction, checkObject } from "../runtime/check.ts";
+import { messageOf } from "../runtime/failure.ts";
+import type { RunInput } from "../runtime/input.ts";
+import type { DriveOptions } from "./drive-options.ts";
+import { readAgent, readDriveOptions } from "./drive-options.ts";
+import type { Interruption } from "./interruption.ts";
+import { describeInterruption } from "./interruption.ts";
+import type { InterruptionResult } from "./interruption-report.ts";
+import { InterruptionReport } from "./interruption-report.ts";
+import { brokenPromises, shownAfterStop } from "./promises-kept.ts";
+import type { Answers, Outcome, Play } from "./rehearsal.ts";
+import { rehearse } from "./rehearsal.ts";
+
+/** How an agent is interrupted. `patienceMs` is 250 here, unless it is given. */
+export interface InterruptionOptions extends DriveOptions {
+  /** The answers to the agent's questions, in the order in which they come, or a function of the question. Default: none. */
+  readonly answers?: Answers | undefined;
+  /** Called before the agent is run, each time: the place to open what it uses. */
+  readonly before?: (() => unknown) | undefined;
+  /** Called after the agent was run, each time: the place to look whether it has closed what it opened. What it throws, or a text that it gives, is a problem. */
+  readonly after?: (() => unknown) | undefined;
+}
+
+const PATIENCE_MS = 250;
+/** Of an agent that does not come to an end, no more than the beginning is looked at. */
+const MAX_WITHOUT_END = 10;
+
+/**
+ * Runs an agent again and again, and gets in its way at every point there is: cancels it before it begins, after each thing that it does
+ * and during each step; lets each step and each sub-agent fail; answers each question twice, as late as possible, and not in time. After each run
+ * it looks whether the agent has kept its promises: its `finally` ran, there is one terminal entry and nothing
+ * after it, no question, step or sub-run is pending, and no timer or abort listener is left.
+ *
+ * @example
+ * const report = await everyInterruption(booking, "Berlin to Paris", { answers: [{ ok: true }] });
+ * report.assert();
+ */
+export async function everyInterruption(
+  agent: Agent | AgentFunction,
+  input: RunInput,
+  options: InterruptionOptions = {},
+): Promise<InterruptionReport> {
+  checkObject("options", options);
+  const { answers = [], before, after, ...drive } = options;
+  if (before !== undefined) checkFunction("options.before", before);
+  if (after !== undefined) checkFunction("options.after", after);
+  const settings = readDriveOptions({ patienceMs: PATIENCE_MS, ...drive });
+  const play: Play = { agent: readAgent(agent), input, settings, answers };
+
+  const run = async (interruption: Interruption): Promise<{ outcome: Outcome; problems: readonly string[] }> => {
+    await before?.();
+    const outcome = await rehearse(play, interruption);
+    return { outcome, problems: await problemsAfter(after) };
+  };
+
+  const alone = await run({ kind: "none" });
+  const uninterrupted = alone.outcome;
+  const results = [
+    resultOf({ kind: "none" }, uninterrupted, [...brokenPromises(uninterrupted, uninterrupted), ...alone.problems]),
+  ];
+  for (const interruption of interruptionsOf(uninterrupted)) {
+    const { outcome, problems } = await run(interruption);
+    const broken = [...brokenPromises(outcome, uninterrupted), ...problems];
+    if (broken.length === 0 && goesOn(outcome)) {
+      const twin = await run({ ...interruption, kind: "fail" } as Interruption);
+      broken.push(...indifference(outcome, twin.outcome));
+    }
+    results.push(resultOf(interruption, outcome, broken));
+  }
+  return new InterruptionReport(play.agent.name, results);
+}
+
+/** Every interruption that there is for an agent that does this when it is left alone. */
+function interruptionsOf({ happenings, places, problems }: Outcome): readonly Interruption[] {
+  const interruptions: Interruption[] = [{ kind: "cancel", at: 0, during: undefined }];
+  const seen =
+    happenings.at(-1)?.type === "end" && problems.length === 0 ? happenings : happenings.slice(0, MAX_WITHOUT_END);
+  for (const [index, happening] of seen.entries()) {
+    const at = index + 1;
+    for (const during of places.filter((place) => place.at === index))
+      interruptions.push({ kind: "cancel", at: index, during }, { kind: "fail", at: index, during });
+    if (happening.type === "end") break;
+    interruptions.push({ kind: "cancel", at, during: undefined });
+    if (happening.type !== "await") continue;
+    interruptions.push({ kind: "answer twice", at }, { kind: "answer late", at });
+    if (happening.expires_at !== undefined) interruptions.push({ kind: "expire", at });
+  }
+  return interruptions;
+}
+
+/** A function cannot be stopped from outside. Whether one went on because it ignores its signal or because it tidied up shows when it fails at the same place. */
+function goesOn(outcome: Outcome): boolean {
+  const { conduct } = outcome.stage.cast;
+  return conduct.form === "function" && !conduct.interrupted && shownAfterStop(outcome).length > 1;
+}
+
+function indifference(cancelled: Outcome, failed: Outcome): string[] {
+  const injected = failed.stage.cast.conduct.thrown !== undefined;
+  const more = shownAfterStop(cancelled).length;
+  const tidying = failed.happenings.length - (cancelled.happenings.length - more);
+  if (!injected || more <= tidying + 1) return [];
+  return [
+    `It went on as if nothing had happened, and showed ${more} more things. Look at context.signal between them.`,
+  ];
+}
+
+async function problemsAfter(after: (() => unknown) | undefined): Promise<readonly string[]> {
+  try {
+    const said = await after?.();
+    return typeof said === "string" && said !== "" ? [said] : [];
+  } catch (error) {
+    return [messageOf(error)];
+  }
+}
+
+function resultOf(interruption: Interruption, outcome: Outcome, problems: readonly string[]): InterruptionResult {
+  return {
+    kind: interruption.kind,
+    yield_index: interruption.kind === "none" ? 0 : interruption.at,
+    where: describeInterruption(interruption, outcome.happenings),
+    status: outcome.stage.state?.status ?? "created",
+    problems,
+  };
+}

@@ -1,0 +1,134 @@
+import type { Clock } from "../core/ports.ts";
+import { badArgument, checkKeys, checkObject } from "../runtime/check.ts";
+import type { Duration, Instant } from "./duration.ts";
+import { readDuration, readInstant } from "./duration.ts";
+import { realTurn } from "./real-time.ts";
+
+/** How a fake clock is made. */
+export interface FakeClockOptions {
+  /** The time at which it starts. Default: 2025-01-01T00:00:00Z. */
+  readonly now?: Instant | undefined;
+}
+
+/**
+ * A clock that stands still until the test moves it. It is a `clock` for `new AgentRuntime({ clock })`, and every drive has
+ * one. It needs no fake timers of a test runner, and is not stopped by them.
+ */
+export interface FakeClock extends Clock {
+  /** Lets time pass: whatever falls due on the way is called at its own time, in order, and what follows from it happens. */
+  advance(by: Duration): Promise<void>;
+  /** Lets time pass until then. A clock does not go back. */
+  set(to: Instant): Promise<void>;
+  /** The timers that have not been called or taken back. */
+  readonly pending: number;
+  /** When the first of them falls due, in milliseconds since the epoch; undefined if there is none. */
+  readonly nextDue: number | undefined;
+  /** How often anybody has used the clock so far. While it stands still, nobody who goes by this clock is at work. */
+  readonly uses: number;
+}
+
+const START_MS = Date.UTC(2025, 0, 1);
+/** After this many turns in which nobody used the clock, what follows from a timer has happened. */
+const QUIET_TURNS = 3;
+/** An agent that never comes to rest is not waited for any longer. */
+const MAX_TURNS = 1_000;
+
+/** Makes a clock that stands still until the test moves it. */
+export function createFakeClock(options: FakeClockOptions = {}): FakeClock {
+  checkObject("options", options);
+  checkKeys("options", options, ["now"]);
+  return new StoppedClock(readInstant("options.now", options.now ?? START_MS));
+}
+
+class StoppedClock implements FakeClock {
+  #now: number;
+  #timers: Timer[] = [];
+  #uses = 0;
+  #moving: Promise<void> = Promise.resolve();
+
+  constructor(now: number) {
+    this.#now = now;
+  }
+
+  get pending(): number {
+    return this.#timers.length;
+  }
+
+  get nextDue(): number | undefined {
+    return this.#timers[0]?.at;
+  }
+
+  get uses(): number {
+    return this.#uses;
+  }
+
+  now(): number {
+    this.#uses += 1;
+    return this.#now;
+  }
+
+  setTimeout(callback: () => void, delayMs: number): () => void {
+    this.#uses += 1;
+    const timer: Timer = { at: this.#now + Math.max(delayMs, 0), callback };
+    const after = this.#timers.findIndex(({ at }) => at > timer.at);
+    if (timer.at < Number.POSITIVE_INFINITY) this.#timers.splice(after < 0 ? this.#timers.length : after, 0, timer);
+    return () => {
+      this.#uses += 1;
+      this.#timers = this.#timers.filter((other) => other !== timer);
+    };
+  }
+
+  turn(): Promise<void> {
+    this.#uses += 1;
+    return realTurn();
+  }
+
+  async advance(by: Duration): Promise<void> {
+    const length = readDuration("by", by);
+    await this.#move(() => this.#now + length);
+  }
+
+  async set(to: Instant): Promise<void> {
+    const target = readInstant("to", to);
+    if (target < this.#now)
+      throw badArgument(
+        "to",
+        `a time from ${new Date(this.#now).toISOString()} on, since a clock does not go back`,
+        to,
+      );
+    await this.#move(() => target);
+  }
+
+  /** One journey after the other, also if nobody waits for the first. */
+  #move(target: () => number): Promise<void> {
+    const journey = this.#moving.then(() => this.#travel(target()));
+    this.#moving = journey.catch(() => undefined);
+    return journey;
+  }
+
+  async #travel(target: number): Promise<void> {
+    await this.#settle();
+    for (let timer = this.#timers[0]; timer !== undefined && timer.at <= target; timer = this.#timers[0]) {
+      this.#timers.shift();
+      this.#now = Math.max(this.#now, timer.at);
+      timer.callback();
+      await this.#settle();
+    }
+    this.#now = Math.max(this.#now, target);
+  }
+
+  /** Waits until what has begun has happened, as far as this clock can tell. */
+  async #settle(): Promise<void> {
+    let quiet = 0;
+    for (let turns = 0; quiet < QUIET_TURNS && turns < MAX_TURNS; turns++) {
+      const before = this.#uses;
+      await realTurn();
+      quiet = this.#uses === before ? quiet + 1 : 0;
+    }
+  }
+}
+
+interface Timer {
+  readonly at: number;
+  readonly callback: () => void;
+}

@@ -1,0 +1,60 @@
+import type { Happening } from "./happening.ts";
+import { describeHappening } from "./happening.ts";
+import type { Operation } from "./operation.ts";
+
+/** One way to get in an agent's way. `at` is the number of the last thing that the agent had done, counted from 1; 0 for none. */
+export type Interruption =
+  | { readonly kind: "none" }
+  /** The run is cancelled after a thing that the agent did, or while one of its operations is at work. */
+  | { readonly kind: "cancel"; readonly at: number; readonly during: OperationPlace | undefined }
+  /** A step, a sub-agent or an `emit` throws. */
+  | { readonly kind: "fail"; readonly at: number; readonly during: OperationPlace | undefined }
+  /** A question gets its answer twice, and another one on top. */
+  | { readonly kind: "answer twice"; readonly at: number }
+  /** A question gets its answer only when the agent does nothing more without it. */
+  | { readonly kind: "answer late"; readonly at: number }
+  /** The time of a question runs out. */
+  | { readonly kind: "expire"; readonly at: number };
+
+/** An operation as it is found again when the agent is run again. */
+export interface OperationPlace {
+  readonly id: string;
+  readonly label: string;
+  /** How many things the agent had done when it began. */
+  readonly at: number;
+}
+
+/** What is thrown where an agent is made to fail. */
+export class InjectedError extends Error {
+  override readonly name = "InjectedError";
+}
+
+/** What identifies an operation in every run of the same agent. */
+export function operationId({ run_id, key }: Operation): string {
+  return `${run_id}/${key}`;
+}
+
+/** An interruption in words: `cancelled after yield 2 (part "Looking for trains…")`. */
+export function describeInterruption(interruption: Interruption, happenings: readonly Happening[]): string {
+  if (interruption.kind === "none") return "not interrupted";
+  const { kind, at } = interruption;
+  const happening = happenings[at - 1];
+  const what = happening === undefined ? "" : ` (${describeHappening(happening)})`;
+  switch (kind) {
+    case "cancel":
+      if (interruption.during !== undefined) return `cancelled during ${interruption.during.label}, ${after(at, what)}`;
+      return `cancelled ${after(at, what)}`;
+    case "fail":
+      return `${interruption.during?.label ?? "emit"} failed, ${after(at, what)}`;
+    case "answer twice":
+      return `answered twice at yield ${at}${what}`;
+    case "answer late":
+      return `answered as late as possible at yield ${at}${what}`;
+    case "expire":
+      return `not answered in time at yield ${at}${what}`;
+  }
+}
+
+function after(at: number, what: string): string {
+  return at === 0 ? "before its first yield" : `after yield ${at}${what}`;
+}

@@ -1,0 +1,144 @@
+import { getEventListeners } from "node:events";
+import { CadenzaError } from "../core/errors.ts";
+import type { Entry } from "../core/log.ts";
+import { writeDuration } from "./duration.ts";
+import type { Happening } from "./happening.ts";
+import { describeHappening, quote } from "./happening.ts";
+import type { Operation } from "./operation.ts";
+import type { Outcome } from "./rehearsal.ts";
+import type { Stage } from "./stage.ts";
+
+/** What an agent that was interrupted has not kept, in sentences; none if all is well. `uninterrupted` is how it is left alone. */
+export function brokenPromises(outcome: Outcome, uninterrupted: Outcome): string[] {
+  return [
+    ...outcome.problems,
+    ...terminalProblems(outcome),
+    ...stopProblems(outcome),
+    ...operationProblems(outcome),
+    ...answerProblems(outcome),
+    ...looseEnds(outcome, uninterrupted),
+    ...stubbornness(outcome, uninterrupted),
+  ];
+}
+
+/** What the agent showed after it had been told to stop. Only `finally` blocks should. */
+export function shownAfterStop({ stage }: Outcome): readonly Entry[] {
+  const log = stage.view?.entries ?? [];
+  const stopped = log.findIndex(stops);
+  return stopped < 0 ? [] : log.slice(stopped).filter((entry) => entry.type === "emitted" && entry.kind !== "close");
+}
+
+function stops(entry: Entry): boolean {
+  return entry.type === "cancel-requested" || (entry.type === "timed-out" && !entry.defaulted);
+}
+
+function terminalProblems({ stage }: Outcome): string[] {
+  const log = stage.view?.entries ?? [];
+  const ends = log.filter(({ type }) => type === "ended").length;
+  if (ends !== 1) return [`Its log has ${ends} terminal entries instead of one.`];
+  return log.at(-1)?.type === "ended" ? [] : ["Its log goes on after the terminal entry."];
+}
+
+function stopProblems({ stage, hung, dropped }: Outcome): string[] {
+  const { begun, finished, thrownByFinally } = stage.cast.conduct;
+  const problems: string[] = [];
+  const grace = writeDuration(stage.settings.cancelGraceMs);
+  if (hung)
+    problems.push(
+      `It did not stop within ${grace}, and was left behind${finished ? "" : "; its finally did not run"}.`,
+    );
+  else if (begun && !finished) problems.push("It never came to its end: its finally did not run.");
+  if (dropped > 0)
+    problems.push(
+      `It went on after the run had ended: ${things(dropped)} of what it showed ${dropped === 1 ? "was" : "were"} dropped.`,
+    );
+  if (thrownByFinally !== undefined) problems.push(`Its finally threw ${quote(String(thrownByFinally.error))}.`);
+  return problems;
+}
+
+function operationProblems({ stage }: Outcome): string[] {
+  const open = stage.cast.operations.filter(
+    (operation) => operation.state === "pending" || (operation.kind === "run" && wasCutOff(operation, stage)),
+  );
+  return open.map((operation) => `${describeOperation(operation)} was still at work when the run had ended.`);
+}
+
+function answerProblems({ stage, problems }: Outcome): string[] {
+  const asks = stage.cast.operations.filter(({ kind, run_id }) => kind === "ask" && run_id === stage.state?.run_id);
+  // A run that was cut short may have had its answers early.
+  const hasCompleted = stage.state?.status === "completed";
+  const lost = asks.filter(({ state, wasAwaited }) => hasCompleted && state === "done" && !wasAwaited);
+  const ended = problems.length === 0 ? asks.filter((ask) => wasCutOff(ask, stage)) : [];
+  return [
+    ...lost.map(({ key }) => `The answer to ${key} is lost: the agent never waited for it.`),
+    ...ended.map(({ key }) => `It ended while ${key} was still open: an answer to it is lost.`),
+  ];
+}
+
+/** Whether an operation was taken from an agent because the agent had come to its end. */
+function wasCutOff({ error, run_id }: Operation, { state }: Stage): boolean {
+  const hasCompleted = state?.status === "completed" && state.run_id === run_id;
+  return hasCompleted && CadenzaError.is(error) && error.code === "run_cancelled";
+}
+
+/** Timers and listeners that are left. Where the agent takes them down when it is left alone, it forgets `finally`. */
+function looseEnds(outcome: Outcome, uninterrupted: Outcome): string[] {
+  const listeners = [...outcome.stage.cast.signals].reduce(
+    (sum, signal) => sum + getEventListeners(signal, "abort").length,
+    0,
+  );
+  const hint = (isLeftAnyway: boolean): string =>
+    isLeftAnyway || outcome === uninterrupted
+      ? ""
+      : " Uninterrupted, the agent takes care of it: that belongs into a finally block.";
+  const timers = outcome.timers.map((timer) => `It left ${timer}.${hint(uninterrupted.timers.length > 0)}`);
+  if (listeners === 0) return timers;
+  return [
+    ...timers,
+    `It left ${listeners === 1 ? "an abort listener" : `${listeners} abort listeners`} on its signal.`,
+  ];
+}
+
+/**
+ * An agent that is stopped may finish what it is at, and its `finally` blocks may speak. One that catches the error with which
+ * it is stopped and goes on with its work has not understood.
+ */
+function stubbornness(outcome: Outcome, uninterrupted: Outcome): string[] {
+  const { conduct } = outcome.stage.cast;
+  const shown = shownAfterStop(outcome);
+  const hasSwallowed =
+    conduct.form === "generator"
+      ? conduct.swallowed !== undefined
+      : conduct.interrupted && conduct.finished && conduct.thrown === undefined;
+  if (!hasSwallowed) return [];
+  const more = conduct.form === "generator" ? (conduct.swallowed ?? 0) : shown.length - 1;
+  const next = happeningAfterStop(outcome);
+  if (next === undefined) return [];
+  const index = outcome.happenings.indexOf(next);
+  // Saying one more thing that an agent left alone does not say, a goodbye, is no offence.
+  const asPlanned = uninterrupted.happenings.some((other) => describeHappening(other) === describeHappening(next));
+  if (more < 1 && !asPlanned) return [];
+  const rest = more > 0 ? `, and would have shown ${things(more)} more` : ", as if it had been answered";
+  return [
+    `It caught the error with which it was stopped and went on: yield ${index + 1} (${describeHappening(next)})${rest}. ` +
+      "Let that error pass.",
+  ];
+}
+
+function happeningAfterStop({ stage, happenings }: Outcome): Happening | undefined {
+  const log = stage.view?.entries ?? [];
+  const before = log.slice(0, Math.max(log.findIndex(stops), 0));
+  const shownBefore = before.filter(
+    (entry) => (entry.type === "emitted" && entry.kind !== "close") || entry.type === "awaited",
+  );
+  const next = happenings[shownBefore.length];
+  return next?.type === "end" ? undefined : next;
+}
+
+function describeOperation({ kind, key, agent_name }: Operation): string {
+  return kind === "step" ? `Step ${key} of ${agent_name}` : kind === "run" ? `Sub-run ${key}` : `Question ${key}`;
+}
+
+function things(count: number): string {
+  return count === 1 ? "1 thing" : `${count} things`;
+}

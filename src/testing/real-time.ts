@@ -1,0 +1,28 @@
+import { setImmediate as immediate, clearTimeout as stop, setTimeout as timeout } from "node:timers";
+
+/*
+ * The machine's own time. A test runner that fakes timers replaces the global functions: these are taken from Node itself, and
+ * once, so that they go on.
+ */
+const startImmediate = immediate;
+const startTimeout = timeout;
+const stopTimeout = stop;
+
+/** A turn of the event loop: timers and sockets had theirs. */
+export function realTurn(): Promise<void> {
+  return new Promise((resolve) => {
+    startImmediate(resolve);
+  });
+}
+
+/** Real time, for agents that wait for something real. It holds the process open: a test under way is no reason to exit. */
+export function realPause(milliseconds: number): Promise<void> {
+  return new Promise((resolve) => {
+    startTimeout(resolve, milliseconds);
+  });
+}
+
+/** Stops a timer that somebody else has left. */
+export function stopRealTimer(timer: object): void {
+  stopTimeout(timer as ReturnType<typeof startTimeout>);
+}

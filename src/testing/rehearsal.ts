@@ -1,0 +1,240 @@
+import { CadenzaError } from "../core/errors.ts";
+import type { Agent } from "../runtime/agent.ts";
+import type { RunInput } from "../runtime/input.ts";
+import { resumeOf } from "./answer.ts";
+import { DriveError } from "./drive-error.ts";
+import type { DriveSettings } from "./drive-options.ts";
+import type { AwaitHappening, Happening } from "./happening.ts";
+import type { Interruption, OperationPlace } from "./interruption.ts";
+import { InjectedError, operationId } from "./interruption.ts";
+import type { Operation } from "./operation.ts";
+import { Stage } from "./stage.ts";
+import { TimerWatch } from "./timer-watch.ts";
+import { describeWaiting } from "./waiting.ts";
+
+/** The answers to the questions of an agent: in the order in which they come, or a function of the question. */
+export type Answers = readonly unknown[] | ((question: AwaitHappening, index: number) => unknown);
+
+/** What is rehearsed. */
+export interface Play {
+  readonly agent: Agent;
+  readonly input: RunInput;
+  readonly settings: DriveSettings;
+  readonly answers: Answers;
+}
+
+/** What is left to look at when an agent was run with one interruption. */
+export interface Outcome {
+  readonly stage: Stage;
+  readonly happenings: readonly Happening[];
+  /** The steps and sub-runs, in the order in which they began. */
+  readonly places: readonly OperationPlace[];
+  readonly dropped: number;
+  readonly hung: boolean;
+  /** The timers that were left, in words. */
+  readonly timers: readonly string[];
+  /** What went wrong on the way. */
+  readonly problems: readonly string[];
+}
+
+/** An agent that does this many things goes on for ever. */
+const MAX_THINGS = 1_000;
+/** An agent that is busy for this many turns after it was stopped does not stop. */
+const STOPPING_TURNS = 1_000;
+
+/** Runs an agent once, with one interruption, to its end. */
+export async function rehearse(play: Play, interruption: Interruption): Promise<Outcome> {
+  return new Rehearsal(play, interruption).run();
+}
+
+class Rehearsal {
+  readonly #play: Play;
+  readonly #interruption: Interruption;
+  readonly #watch = new TimerWatch();
+  readonly #stage: Stage;
+  readonly #places: OperationPlace[] = [];
+  readonly #problems: string[] = [];
+  #told = 0;
+  #asked = 0;
+  #emitted = 0;
+  #late: AwaitHappening | undefined;
+  #stopping: Promise<unknown> | undefined;
+
+  constructor(play: Play, interruption: Interruption) {
+    this.#play = play;
+    this.#interruption = interruption;
+    this.#stage = new Stage(play.agent, play.input, play.settings, {
+      probes: true,
+      trace: (callback) => this.#watch.trace(callback),
+      onOperation: (operation) => this.#onOperation(operation),
+      onEmit: () => this.#onEmit(),
+    });
+  }
+
+  async run(): Promise<Outcome> {
+    const stage = this.#stage;
+    this.#watch.begin();
+    let timers: readonly string[] = [];
+    try {
+      await stage.begin();
+      if (this.#isHere("cancel")) await this.#cancel();
+      while (await this.#goOn());
+      await this.#end();
+    } finally {
+      timers = this.#watch.end();
+    }
+    const { dropped, hung } = await stage.report();
+    return {
+      stage,
+      happenings: stage.view?.happenings ?? [],
+      places: this.#places,
+      dropped,
+      hung: hung > 0,
+      timers,
+      problems: this.#problems,
+    };
+  }
+
+  /** Takes the agent to its next thing, and does what there is to do about it. False: it does nothing more. */
+  async #goOn(): Promise<boolean> {
+    const stage = this.#stage;
+    if (!stage.gate.isOpen && stage.view?.happenings.length === this.#told) stage.gate.open(this.#untilThere);
+    const happenings = (): readonly Happening[] => stage.view?.happenings ?? [];
+    await stage.until(() => happenings().length > this.#told, stage.settings);
+    if (this.#stopping !== undefined) await this.#stopping;
+    const happening = happenings()[this.#told];
+    if (happening === undefined) return this.#unblock();
+    this.#told += 1;
+    if (this.#told > MAX_THINGS) return false;
+    if (happening.type === "end") {
+      this.#checkLate();
+      return false;
+    }
+    if (this.#isHere("cancel")) await this.#cancel();
+    else if (happening.type === "await") await this.#onQuestion(happening);
+    return true;
+  }
+
+  /** How many things the agent may do in one go: up to where it is interrupted there is nothing to look at. */
+  get #untilThere(): number {
+    const { kind } = this.#interruption;
+    return kind === "none" ? 1 : Math.max(this.#interruption.at - this.#told, 1);
+  }
+
+  /** There is an end: a run that has none by itself is cancelled, and an agent that does not stop is left behind. */
+  async #end(): Promise<void> {
+    const stage = this.#stage;
+    if (!stage.isOver && stage.state?.status !== "cancelling") {
+      const why = this.#told > MAX_THINGS ? `It has done ${MAX_THINGS} things.` : describeWaiting(stage);
+      this.#problems.push(`It does not come to an end. ${why}`);
+      await this.#cancel();
+    }
+    if (!stage.isOver) await stage.clock.advance(stage.settings.cancelGraceMs);
+    stage.gate.free();
+    const isIdle = (): boolean => stage.cast.operations.every(({ state }) => state !== "pending");
+    await stage.until(isIdle, stage.settings);
+    await stage.until(() => false, { patienceMs: 0 });
+  }
+
+  async #cancel(): Promise<void> {
+    // What an agent returns comes with the end of its run.
+    if (this.#stage.isOver) return;
+    await this.#stage.cancel();
+    const { patienceMs } = this.#stage.settings;
+    await this.#stage.until(() => this.#stage.isOver, { patienceMs, turns: STOPPING_TURNS });
+  }
+
+  async #onQuestion(question: AwaitHappening): Promise<void> {
+    if (this.#isHere("expire")) {
+      await this.#stage.clock.set(question.expires_at ?? 0);
+      return;
+    }
+    if (this.#isHere("answer late")) this.#late = question;
+    else await this.#answer(question);
+  }
+
+  /** The agent does nothing more. True: because it waited for an answer that it has now. */
+  async #unblock(): Promise<boolean> {
+    const late = this.#late;
+    this.#late = undefined;
+    if (late === undefined || this.#stage.state?.await_request?.await_id !== late.await_id) return false;
+    await this.#answer(late);
+    return true;
+  }
+
+  /** The run has ended, and a question was never answered because the agent went on without it. */
+  #checkLate(): void {
+    const late = this.#late;
+    if (late === undefined) return;
+    this.#problems.push(
+      `It ended while ${late.await_id} was still shown: the answer is lost, and whoever gives it is refused.`,
+    );
+  }
+
+  async #answer(question: AwaitHappening): Promise<void> {
+    const stage = this.#stage;
+    const index = this.#asked++;
+    const answer = this.#answerTo(question, index);
+    if (answer === undefined) {
+      await this.#cancel();
+      return;
+    }
+    const resume = resumeOf(answer.value);
+    try {
+      await stage.resume(resume, question.await_id);
+    } catch (error) {
+      if (!CadenzaError.is(error) || this.#interruption.kind === "none") throw error;
+      // Another way through the agent asks something else: there is no answer to that.
+      await this.#cancel();
+      return;
+    }
+    if (!this.#isHere("answer twice")) return;
+    await stage.resume(resume, question.await_id).catch((error: unknown) => {
+      this.#problems.push(`The same answer to ${question.await_id} again was refused: ${String(error)}`);
+    });
+    const other = stage.resume({ another: "answer" }, question.await_id);
+    await other.then(
+      () => this.#problems.push(`Another answer to ${question.await_id} was accepted on top of the first.`),
+      () => undefined,
+    );
+  }
+
+  #answerTo(question: AwaitHappening, index: number): { readonly value: unknown } | undefined {
+    const { answers } = this.#play;
+    if (typeof answers === "function") return { value: answers(question, index) };
+    if (index < answers.length) return { value: answers[index] };
+    if (this.#interruption.kind !== "none") return undefined;
+    throw new DriveError(
+      `everyInterruption: the agent asks ${question.await_id} ${JSON.stringify(question.question)}, question ${index + 1}, ` +
+        `and there ${answers.length === 1 ? "is 1 answer" : `are ${answers.length} answers`}. Add one: { answers: [ … ] }.`,
+    );
+  }
+
+  #onOperation(operation: Operation): undefined | Promise<unknown> {
+    const id = operationId(operation);
+    const isLead = operation.run_id === this.#stage.state?.run_id;
+    const name = operation.kind === "step" ? `step ${operation.key}` : operation.key;
+    const at = this.#stage.view?.happenings.filter(({ type }) => type !== "end").length ?? 0;
+    // An attempt after the first is the same operation.
+    if (!this.#places.some((place) => place.id === id))
+      this.#places.push({ id, label: isLead ? name : `${name} of ${operation.agent_name}`, at });
+    const { kind } = this.#interruption;
+    if ((kind !== "cancel" && kind !== "fail") || this.#interruption.during?.id !== id) return undefined;
+    if (kind === "fail") throw new InjectedError(`${operation.key} was made to fail.`);
+    this.#stopping ??= this.#stage.cancel();
+    return this.#stopping;
+  }
+
+  #onEmit(): void {
+    this.#emitted += 1;
+    const { kind } = this.#interruption;
+    if (kind !== "fail" || this.#interruption.during !== undefined || this.#emitted !== this.#interruption.at) return;
+    throw new InjectedError(`emit was made to fail.`);
+  }
+
+  #isHere(kind: Interruption["kind"]): boolean {
+    const interruption = this.#interruption;
+    if (interruption.kind === "none" || interruption.kind !== kind || interruption.at !== this.#told) return false;
+    return !("during" in interruption) || interruption.during === undefined;
+  }
+}

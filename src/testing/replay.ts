@@ -1,0 +1,191 @@
+import type { CreatedEntry, Entry, StepEntry } from "../core/log.ts";
+import type { Run } from "../protocol/run.ts";
+import type { Agent, AgentFunction } from "../runtime/agent.ts";
+import { checkObject } from "../runtime/check.ts";
+import { messageOf } from "../runtime/failure.ts";
+import type { Cassette } from "./cassette.ts";
+import type { Comparable, Difference } from "./comparison.ts";
+import { comparable, describeDifference, describeEntry, essence, sameEntry, shownBy } from "./comparison.ts";
+import { DriveError } from "./drive-error.ts";
+import type { DriveOptions } from "./drive-options.ts";
+import { readAgent, readDriveOptions } from "./drive-options.ts";
+import type { Operation } from "./operation.ts";
+import { Stage } from "./stage.ts";
+import type { Recorded } from "./staged-context.ts";
+import { describeWaiting } from "./waiting.ts";
+
+/** How a cassette is replayed. Stand-ins go before what the cassette holds. */
+export type ReplayOptions = Pick<DriveOptions, "steps" | "agents" | "strict" | "patienceMs">;
+
+/** The agent does not do any more what its cassette says. The message shows the first difference. */
+export class CassetteMismatch extends Error {
+  override readonly name = "CassetteMismatch";
+  readonly difference: Difference;
+
+  constructor(message: string, difference: Difference) {
+    super(message);
+    this.difference = difference;
+  }
+}
+
+/**
+ * Runs the agent against a cassette: the same input, the same answers at the same places, and the recorded results for its steps and sub-runs. Gives
+ * the run if the agent does what it did then, else throws a {@link CassetteMismatch} with the first difference.
+ *
+ * @example
+ * const cassette = await record(store, run);          // in production
+ * await replay(licenceAudit, cassette);                // in a test, ever after
+ */
+export async function replay(
+  agent: Agent | AgentFunction,
+  cassette: Cassette,
+  options: ReplayOptions = {},
+): Promise<Run> {
+  return new Replay(readAgent(agent), readCassette(cassette), options).run();
+}
+
+class Replay {
+  readonly #cassette: Cassette;
+  readonly #expected: readonly Comparable[];
+  readonly #stage: Stage;
+  readonly #results: Map<string, StepEntry>;
+  /** An operation that the cassette does not hold. */
+  #unknown: Operation | undefined;
+  #compared = 0;
+
+  constructor(agent: Agent, cassette: Cassette, options: ReplayOptions) {
+    const created = createdOf(cassette);
+    this.#cassette = cassette;
+    this.#expected = comparable(cassette.entries);
+    this.#results = new Map(cassette.results.map((result) => [result.key, result]));
+    const settings = readDriveOptions({
+      ...options,
+      principal: created.principal,
+      now: created.at,
+      timeoutMs: created.timeout_ms ?? undefined,
+      session: sessionOf(cassette, created),
+    });
+    this.#stage = new Stage(agent, created.input, settings, {
+      firstId: cassette.run_id,
+      recorded: (operation) => this.#recorded(operation),
+    });
+  }
+
+  async run(): Promise<Run> {
+    await this.#stage.begin();
+    for (const { entry, number } of this.#expected) {
+      await this.#bringAbout(entry, number);
+      const received = await this.#next(entry);
+      if (received === undefined || !sameEntry(entry, received)) throw this.#mismatch(number, entry, received);
+      this.#compared += 1;
+      await this.#keepTime(entry);
+    }
+    const [unused] = this.#results.keys();
+    if (unused !== undefined && !unused.startsWith("session.") && this.#stage.isOver) throw this.#unasked(unused);
+    return this.#stage.run as Run;
+  }
+
+  /** What comes from outside happens again. */
+  async #bringAbout(entry: Entry, number: number): Promise<void> {
+    const stage = this.#stage;
+    try {
+      if (entry.type === "resumed") {
+        await this.#keepTime(entry);
+        await stage.resume(entry.answer, entry.await_id);
+      } else if (entry.type === "cancel-requested") {
+        await stage.cancel();
+      } else if (entry.type === "timed-out") {
+        // The agent gets as far as it gets before its time is up.
+        stage.gate.open();
+        await stage.until(() => false, { patienceMs: 0 });
+        const { nextDue } = stage.clock;
+        if (nextDue !== undefined) await stage.clock.set(nextDue);
+      }
+    } catch (error) {
+      throw this.#mismatch(number, entry, this.#entries()[this.#compared]?.entry, messageOf(error));
+    }
+  }
+
+  /** The next thing that the agent does; undefined if it does nothing more. Where it waits for the clock, as much time passes as did then. */
+  async #next({ at }: Entry): Promise<Entry | undefined> {
+    const stage = this.#stage;
+    const there = (): boolean => this.#entries().length > this.#compared || this.#unknown !== undefined;
+    if (!there()) {
+      stage.gate.open();
+      await stage.until(there, { patienceMs: stage.settings.patienceMs, until: at });
+    }
+    return this.#entries()[this.#compared]?.entry;
+  }
+
+  /** The clock goes along with the cassette, as long as nothing expires that did not then. */
+  async #keepTime({ at }: Entry): Promise<void> {
+    const { clock } = this.#stage;
+    if (at > clock.now() && (clock.nextDue === undefined || clock.nextDue > at)) await clock.set(at);
+  }
+
+  #entries(): readonly Comparable[] {
+    return comparable(this.#stage.view?.entries ?? []);
+  }
+
+  #recorded(operation: Operation): Recorded | undefined {
+    if (operation.run_id !== this.#cassette.run_id) return undefined;
+    const result = this.#results.get(operation.key);
+    if (result === undefined) {
+      if (!this.#cassette.complete) return undefined;
+      this.#unknown ??= operation;
+      throw new DriveError(`The cassette does not hold ${operation.key}.`);
+    }
+    this.#results.delete(operation.key);
+    return { result, shows: shownBy(operation.key, this.#cassette.entries) };
+  }
+
+  #mismatch(number: number, entry: Entry, received: Entry | undefined, reason?: string): CassetteMismatch {
+    const difference: Difference = {
+      entry: number,
+      expected: essence(entry),
+      received: received === undefined ? undefined : essence(received),
+    };
+    const unknown = this.#unknown;
+    const before = this.#expected[this.#compared - 1];
+    const lines = [
+      `${JSON.stringify(this.#stage.agent.name)} does not do any more what its cassette says. ` +
+        `Entry ${number} of ${this.#cassette.entries.length} is the first that differs: - cassette, + agent`,
+      "",
+      describeDifference(difference),
+      "",
+      before === undefined
+        ? "It is the first thing that is compared."
+        : `Before it, all was the same: ${describeEntry(before.entry)}.`,
+    ];
+    if (unknown !== undefined) lines.push(`The agent uses ${unknown.key}, which the cassette does not hold.`);
+    else if (received === undefined && !this.#stage.isOver) lines.push(describeWaiting(this.#stage));
+    if (reason !== undefined) lines.push(reason);
+    const cause = this.#stage.cast.conduct.thrown?.error;
+    if (cause !== undefined) lines.push(`The agent threw: ${String(cause)}`);
+    return new CassetteMismatch(lines.join("\n"), difference);
+  }
+
+  #unasked(key: string): CassetteMismatch {
+    const index = this.#cassette.entries.findIndex((entry) => entry.type === "step" && entry.key === key);
+    const number = index < 0 ? this.#cassette.entries.length : index + 1;
+    const message = `${JSON.stringify(this.#stage.agent.name)} does not use ${key} any more, which its cassette holds.`;
+    return new CassetteMismatch(message, { entry: number, expected: { step: key }, received: undefined });
+  }
+}
+
+function readCassette(cassette: unknown): Cassette {
+  checkObject("cassette", cassette);
+  if ((cassette as Partial<Cassette>).cassette !== 1)
+    throw new DriveError("This is no cassette: it has to be what record(…) gave, or the same read from JSON.");
+  return cassette as Cassette;
+}
+
+function createdOf({ entries: [first] }: Cassette): CreatedEntry {
+  if (first?.type !== "created")
+    throw new DriveError("This cassette has no beginning: its first entry is not `created`.");
+  return first;
+}
+
+function sessionOf({ run_id, history, state }: Cassette, { session_id }: CreatedEntry): DriveOptions["session"] {
+  return session_id === run_id ? undefined : { id: session_id, history, state };
+}

@@ -1,0 +1,34 @@
+import { evolve } from "../core/evolve.ts";
+import type { Entry } from "../core/log.ts";
+import { eventCount, project } from "../core/project.ts";
+import type { RunState } from "../core/state.ts";
+import { initialState } from "../core/state.ts";
+import type { StreamedEvent } from "../runtime/events.ts";
+import type { Happening } from "./happening.ts";
+import { happeningOf } from "./happening.ts";
+
+/** One run in all its views, kept up to date entry by entry: the log, the state, the events, and what the agent did. */
+export class RunView {
+  readonly state: RunState;
+  readonly entries: Entry[] = [];
+  readonly events: StreamedEvent[] = [];
+  readonly happenings: Happening[] = [];
+
+  constructor(runId: string) {
+    this.state = initialState(runId);
+  }
+
+  /** `cause` is what the agent has thrown, if it has. Gives what the entry shows, if it shows anything. */
+  add(entry: Entry, cause: unknown): Happening | undefined {
+    evolve(this.state, entry);
+    this.entries.push(entry);
+    const count = eventCount(entry);
+    for (let index = 0; index < count; index++) {
+      const event = project(this.state, entry, index);
+      if (event !== undefined) this.events.push({ ...event, id: this.state.events - count + index + 1 });
+    }
+    const happening = happeningOf(entry, this.state, cause);
+    if (happening !== undefined) this.happenings.push(happening);
+    return happening;
+  }
+}

@@ -1,0 +1,264 @@
+import { copyJson } from "../core/json.ts";
+import type { Entry, StepEntry } from "../core/log.ts";
+import type { Logger } from "../core/ports.ts";
+import type { MaybePromise } from "../core/promises.ts";
+import { ignore } from "../core/promises.ts";
+import type { JsonValue } from "../protocol/json.ts";
+import type { Run } from "../protocol/run.ts";
+import type {
+  AgentContext,
+  AgentSession,
+  Ask,
+  AskOptions,
+  Question,
+  Step,
+  StepOptions,
+  StepScope,
+  UsageReport,
+} from "../runtime/agent-context.ts";
+import type { RunInput } from "../runtime/input.ts";
+import { resultOfStep } from "../runtime/steps.ts";
+import type { Interest, OpenOperation, Operation } from "./operation.ts";
+import { watched } from "./operation.ts";
+
+/** What a step's stand-in gets: what the step's function gets, and the step itself. */
+export interface StepStandInScope extends StepScope {
+  readonly name: string;
+  /** Runs the function that the agent gave to the step. */
+  readonly original: () => Promise<unknown>;
+}
+
+/** What takes the place of a step: a function, the result itself, or an error that the step throws. */
+export type StepStandIn = ((step: StepStandInScope) => unknown) | object | string | number | boolean | null | undefined;
+
+/** What an operation gave another time, and gives again. */
+export interface Recorded {
+  readonly result: StepEntry;
+  /** What it showed. */
+  readonly shows: readonly Entry[];
+}
+
+/** What a context needs from the stage that its agent is on. */
+export interface ContextStage {
+  /** Holds the agent until the test asks for the next thing. Undefined: go on. */
+  pass(): undefined | Promise<void>;
+  /** The agent has shown something. */
+  shown(): void;
+  /** The agent has shown something by `emit`; may throw, and then `emit` does. */
+  emitted(): void;
+  /** A question has failed. */
+  notShown(): void;
+  begin(kind: Operation["kind"], name: string, interest: Interest): OpenOperation;
+  /** What the operation gave another time; undefined to let it happen. May throw, and then the operation does. */
+  recorded(operation: Operation): Recorded | undefined;
+  /** An operation has failed. */
+  failed(operation: Operation): void;
+  /** What the test puts in the place of a step. */
+  stepStandIn(name: string): { readonly value: StepStandIn } | undefined;
+  /** Throws if something has to stand in for every step. */
+  checkStrict(name: string): void;
+  /** Whether the test has something in the place of the sub-agent. */
+  hasAgent(name: string): boolean;
+  /** Sees to it that the sub-agent is there; says whether it is a stand-in. Throws if it is not known. */
+  prepareAgent(name: string): boolean;
+  /** Called when the body of a step begins; may throw, and then the step does. A promise: the step takes at least as long. */
+  onStep(operation: Operation): undefined | Promise<unknown>;
+  onRun(operation: Operation): void;
+  onSignal(signal: AbortSignal): void;
+  /** Whether results go through JSON, as those of durable agents do. */
+  readonly throughJson: boolean;
+}
+
+/** A context that holds the agent where the test wants it, and in which steps and sub-agents can be replaced. */
+export class StagedContext implements AgentContext {
+  readonly #real: AgentContext;
+  readonly #stage: ContextStage;
+
+  constructor(real: AgentContext, stage: ContextStage) {
+    this.#real = real;
+    this.#stage = stage;
+  }
+
+  get run_id(): string {
+    return this.#real.run_id;
+  }
+
+  get agent_name(): string {
+    return this.#real.agent_name;
+  }
+
+  get session(): AgentSession {
+    return this.#real.session;
+  }
+
+  get signal(): AbortSignal {
+    const { signal } = this.#real;
+    this.#stage.onSignal(signal);
+    return signal;
+  }
+
+  get principal(): JsonValue {
+    return this.#real.principal;
+  }
+
+  get logger(): Logger {
+    return this.#real.logger;
+  }
+
+  get usage(): UsageReport {
+    return this.#real.usage;
+  }
+
+  get now(): () => number {
+    return this.#real.now;
+  }
+
+  get uuid(): () => string {
+    return this.#real.uuid;
+  }
+
+  get random(): () => number {
+    return this.#real.random;
+  }
+
+  get emit(): AgentContext["emit"] {
+    return (value) => observed(this.#emit(this.#real.emit, value));
+  }
+
+  get ask(): Ask {
+    return ((question: Question, options?: AskOptions<unknown>) =>
+      watched((interest) => this.#ask(this.#stage.begin("ask", "ask", interest), question, options))) as Ask;
+  }
+
+  get step(): Step {
+    return (name, fn, options) => watched((interest) => this.#step(interest, name, fn, options));
+  }
+
+  get run(): AgentContext["run"] {
+    return (agentName, input) => watched((interest) => this.#run(interest, agentName, input));
+  }
+
+  async #step<Result>(
+    interest: Interest,
+    name: string,
+    fn: (step: StepScope) => MaybePromise<Result>,
+    options?: StepOptions,
+  ): Promise<Result> {
+    const held = this.#stage.pass();
+    if (held !== undefined) await held;
+    const operation = this.#stage.begin("step", name, interest);
+    const standIn = this.#stage.stepStandIn(name) ?? this.#recordedStep(name, operation);
+    operation.replaced = standIn !== undefined;
+    const body = (scope: StepScope): MaybePromise<unknown> => {
+      const meanwhile = this.#stage.onStep(operation);
+      const staged = this.#scope(scope);
+      const original = async (): Promise<unknown> => fn(staged);
+      const result = standIn === undefined ? fn(staged) : perform(standIn.value, { ...staged, name, original });
+      return meanwhile === undefined ? result : Promise.all([result, meanwhile]).then(([first]) => first);
+    };
+    // A stand-in gives what the author of the test says the step does.
+    return this.#settle(operation, this.#real.step(name, body, options)) as Promise<Result>;
+  }
+
+  async #run(interest: Interest, agentName: string, input: RunInput): Promise<Run> {
+    const held = this.#stage.pass();
+    if (held !== undefined) await held;
+    const operation = this.#stage.begin("run", agentName, interest);
+    const recorded = this.#stage.hasAgent(agentName) ? undefined : this.#recorded(operation);
+    if (recorded !== undefined) {
+      operation.replaced = true;
+      // What was recorded was made from a run's record.
+      return this.#settle(operation, (async () => resultOfStep(recorded.result) as unknown as Run)());
+    }
+    operation.replaced = this.#stage.prepareAgent(agentName);
+    this.#stage.onRun(operation);
+    return this.#settle(operation, this.#real.run(agentName, input));
+  }
+
+  #recordedStep(name: string, operation: OpenOperation): { readonly value: StepStandIn } | undefined {
+    const recorded = this.#recorded(operation);
+    if (recorded === undefined) {
+      this.#stage.checkStrict(name);
+      return undefined;
+    }
+    const value = async (step: StepStandInScope): Promise<unknown> => {
+      for (const entry of recorded.shows)
+        if (entry.type === "emitted" && entry.kind === "part") await step.emit(entry.part);
+      return resultOfStep(recorded.result);
+    };
+    return { value };
+  }
+
+  #recorded(operation: OpenOperation): Recorded | undefined {
+    try {
+      return this.#stage.recorded(operation);
+    } catch (error) {
+      operation.failed(error);
+      throw error;
+    }
+  }
+
+  async #emit(emit: AgentContext["emit"], value: unknown): Promise<void> {
+    const shown = emit(value);
+    if (value !== null && value !== undefined) this.#stage.shown();
+    await shown;
+    this.#stage.emitted();
+    const held = this.#stage.pass();
+    if (held !== undefined) await held;
+  }
+
+  async #ask(operation: OpenOperation, question: Question, options?: AskOptions<unknown>): Promise<unknown> {
+    // The overloads of `ask` part with and without a schema; here it is passed on as it came.
+    const ask = this.#real.ask as (question: Question, options?: AskOptions<unknown>) => Promise<unknown>;
+    const answer = ask(question, options);
+    this.#stage.shown();
+    try {
+      return await this.#settle(operation, answer);
+    } catch (error) {
+      this.#stage.notShown();
+      throw error;
+    }
+  }
+
+  async #settle<T>(operation: OpenOperation, work: Promise<T>): Promise<T> {
+    let result: T;
+    try {
+      result = await work;
+    } catch (error) {
+      operation.failed(error);
+      this.#stage.failed(operation);
+      throw error;
+    }
+    if (operation.kind === "step" && this.#stage.throughJson) result = copyJson(result) as T;
+    operation.done(result);
+    const held = this.#stage.pass();
+    if (held !== undefined) await held;
+    return result;
+  }
+
+  #scope(scope: StepScope): StepScope {
+    const stage = this.#stage;
+    return {
+      key: scope.key,
+      attempt: scope.attempt,
+      get signal() {
+        const { signal } = scope;
+        stage.onSignal(signal);
+        return signal;
+      },
+      emit: (value) => observed(this.#emit(scope.emit, value)),
+    };
+  }
+}
+
+/** An agent that drops the promise does no harm. */
+function observed<T>(promise: Promise<T>): Promise<T> {
+  promise.catch(ignore);
+  return promise;
+}
+
+function perform(standIn: StepStandIn, step: StepStandInScope): unknown {
+  if (typeof standIn === "function") return (standIn as (step: StepStandInScope) => unknown)(step);
+  if (standIn instanceof Error) throw standIn;
+  return standIn;
+}

@@ -1,0 +1,99 @@
+import { sameJson } from "../core/json.ts";
+import type { Store, StoreConflict } from "../core/ports.ts";
+import type { MaybePromise } from "../core/promises.ts";
+
+/** A store under test, opened twice. */
+export interface OpenedStores {
+  readonly first: Store;
+  /** On the same data as `first`. For a store that keeps everything in the instance it is the same object. */
+  readonly second: Store;
+  /** For a store that persists: closes both and opens the same data again. */
+  reopen?(): MaybePromise<OpenedStores>;
+  /** Closes both, and takes the data away. Called once, at the end, also when a check fails. */
+  close(): MaybePromise<void>;
+}
+
+/** Opens a store under test, on data of its own that is empty. */
+export type OpenStores = () => MaybePromise<OpenedStores>;
+
+/** One sentence of the contract. */
+export interface StoreCheck {
+  readonly name: string;
+  /** Rejects with an error that says what was expected if the store does not keep it. */
+  run(open: OpenStores): Promise<void>;
+}
+
+/** What a check needs: it looks at the stores, and throws. */
+export type CheckBody = (stores: OpenedStores) => Promise<void>;
+
+/** Makes a check that opens the stores and closes them whatever happens. */
+export function check(name: string, body: CheckBody): StoreCheck {
+  return {
+    name,
+    async run(open) {
+      const opened = await open();
+      // A check that opens the data again has closed what it was given.
+      let current = opened;
+      const stores: OpenedStores = {
+        ...opened,
+        ...(opened.reopen !== undefined && {
+          reopen: async () => {
+            current = (await opened.reopen?.()) ?? current;
+            return current;
+          },
+        }),
+      };
+      try {
+        await body(stores);
+      } finally {
+        await current.close();
+      }
+    },
+  };
+}
+
+/** Fails unless both are the same JSON. */
+export function expectSame(actual: unknown, expected: unknown, what: string): void {
+  if (sameJson(jsonOf(actual), jsonOf(expected))) return;
+  throw new Error(`${what}: expected ${print(expected)}, received ${print(actual)}`);
+}
+
+/** Fails unless the answer is that the write was made. */
+export function expectWritten(answer: StoreConflict | undefined, what: string): void {
+  if (answer !== undefined) throw new Error(`${what}: expected to be written, was refused with ${print(answer)}`);
+}
+
+/** Fails unless the write was refused in just this way. */
+export function expectConflict(answer: StoreConflict | undefined, expected: StoreConflict, what: string): void {
+  expectSame(answer, expected, what);
+}
+
+/** Fails unless exactly one of several writes was made. */
+export function expectOneWritten(answers: readonly (StoreConflict | undefined)[], what: string): void {
+  const written = answers.filter((answer) => answer === undefined).length;
+  if (written !== 1)
+    throw new Error(`${what}: expected exactly one to be written, were ${written} of ${answers.length}`);
+}
+
+/** Fails unless the call throws or rejects. */
+export async function expectFailure(call: () => MaybePromise<unknown>, what: string): Promise<void> {
+  try {
+    await call();
+  } catch {
+    return;
+  }
+  throw new Error(`${what}: expected an error, there was none`);
+}
+
+/** The value as JSON carries it; undefined stays undefined. */
+function jsonOf(value: unknown): unknown {
+  const text: string | undefined = JSON.stringify(value);
+  return text === undefined ? undefined : JSON.parse(text);
+}
+
+const MAX_PRINTED = 400;
+
+function print(value: unknown): string {
+  const text = String(JSON.stringify(value));
+  return text.length <= MAX_PRINTED ? text : `${text.slice(0, MAX_PRINTED)}… (${text.length} characters)`;
+}

@@ -1,0 +1,250 @@
+import type { Retention, Store } from "../core/ports.ts";
+import type { StoreCheck } from "./store-check.ts";
+import { check, expectConflict, expectSame, expectWritten } from "./store-check.ts";
+import {
+  append,
+  counters,
+  create,
+  createEnded,
+  ended,
+  head,
+  LEASE,
+  look,
+  message,
+  NOW,
+  OWNER,
+  over,
+  parts,
+  runId,
+  runKey,
+  sessionId,
+  sessionKey,
+  TENANT,
+  waiting,
+  write,
+} from "./store-samples.ts";
+
+const FOREVER = Number.POSITIVE_INFINITY;
+/** Keeps everything. */
+const keep: Retention = { maxRuns: FOREVER, endedBefore: -FOREVER, sessionsBefore: -FOREVER };
+/** Forgets whatever may be forgotten. */
+const forget: Retention = { maxRuns: 0, endedBefore: FOREVER, sessionsBefore: FOREVER };
+
+/** `prune`, and what two instances and a reopened store see of each other. */
+export const pruneChecks: readonly StoreCheck[] = [
+  check("prune: ended runs beyond the number, the ones that ended first", async ({ first }) => {
+    for (const [n, at] of [
+      [1, 40],
+      [2, 10],
+      [3, 30],
+      [4, 20],
+    ] as const) {
+      await create(first, n);
+      expectSame(at > 0, true, "a time");
+    }
+    for (const [n, at] of [
+      [2, 10],
+      [4, 20],
+      [3, 30],
+      [1, 40],
+    ] as const) {
+      await append(first, runKey(n), 1, write([ended(at)], { head: over(at) }));
+    }
+    expectSame(await first.prune({ ...keep, maxRuns: 4 }), 0, "how many were forgotten when there was room");
+    expectSame(await first.prune({ ...keep, maxRuns: 2 }), 2, "how many were forgotten");
+    expectSame(await known(first), [3, 1].map(runId).sort(), "the runs that are left");
+    expectSame(await first.prune({ ...keep, maxRuns: 0 }), 2, "how many were forgotten when none may stay");
+    expectSame(await known(first), [], "the runs that are left then");
+  }),
+
+  check("prune: runs that ended before the time", async ({ first }) => {
+    for (const [n, at] of [
+      [1, 10],
+      [2, 20],
+      [3, 30],
+    ] as const) {
+      await createEnded(first, n, at);
+    }
+    expectSame(
+      await first.prune({ ...keep, endedBefore: 10 }),
+      0,
+      "how many were forgotten before the first had ended",
+    );
+    expectSame(await first.prune({ ...keep, endedBefore: 20 }), 1, "how many were forgotten");
+    expectSame(await known(first), [2, 3].map(runId), "the runs that are left");
+    expectSame(await first.prune({ ...keep, endedBefore: 21 }), 1, "how many were forgotten a moment later");
+  }),
+
+  check("prune: the number and the time each count for themselves", async ({ first }) => {
+    for (let n = 1; n <= 6; n++) await createEnded(first, n, n * 10);
+    expectSame(await first.prune({ ...keep, maxRuns: 5, endedBefore: 30 }), 2, "how many were forgotten for the time");
+    expectSame(
+      await first.prune({ ...keep, maxRuns: 1, endedBefore: 40 }),
+      3,
+      "how many were forgotten for the number",
+    );
+    expectSame(await known(first), [runId(6)], "the run that is left");
+  }),
+
+  check("prune: a run that is forgotten is gone, with its idempotency key", async ({ first }) => {
+    const key = await createEnded(first, 1, 10, { idempotencyKey: "key", created: { session_id: sessionId(1) } });
+    expectSame(await first.prune(forget), 1, "how many were forgotten");
+    expectSame(await first.find(key), undefined, "find");
+    expectSame(await first.read(key, 0, 10), undefined, "read");
+    expectSame(await first.findByIdempotencyKey(TENANT, "key"), undefined, "findByIdempotencyKey");
+    expectSame(await first.list({ tenant: TENANT, session_id: sessionId(1), limit: 9, offset: 0 }), [], "list");
+    const answer = await first.append(key, { epoch: 2, position: 2 }, write(parts("a")));
+    expectConflict(answer, { conflict: "missing" }, "append");
+    await create(first, 1, { idempotencyKey: "key" });
+    expectSame((await first.read(key, 0, 10))?.length, 1, "the length of a new run with its id");
+  }),
+
+  check("prune: never a run that has not ended", async ({ first }) => {
+    await create(first, 1, { idempotencyKey: "key" });
+    await create(first, 2, { head: waiting(1), tenant: "other" });
+    await create(first, 3, { head: head({ status: "cancelling", owner: null }) });
+    await createEnded(first, 4, 10);
+    await create(first, 5, { head: head({ status: "created" }) });
+    expectSame(await first.prune(forget), 1, "how many were forgotten");
+    expectSame(await known(first), [1, 3, 5].map(runId), "the runs that are left");
+    expectSame((await first.find(runKey(2, "other")))?.position, 1, "the waiting run of another tenant");
+    expectSame((await first.findByIdempotencyKey(TENANT, "key"))?.key, runKey(1), "the idempotency key of a live run");
+    await createEnded(first, 6, 10);
+    expectSame(await first.prune({ ...keep, maxRuns: 1 }), 0, "live runs do not count towards the number");
+  }),
+
+  check("prune: keeps everything if it is told so", async ({ first }) => {
+    const session = { session_id: sessionId(1), create: true, messages: () => [message("a")], at: 5 };
+    const key = await createEnded(first, 1, 10, { idempotencyKey: "key", session });
+    const before = await look(first, key, sessionKey(1));
+    expectSame(await first.prune(keep), 0, "how many were forgotten");
+    expectSame(await look(first, key, sessionKey(1)), before, "what the store tells afterwards");
+  }),
+
+  check("prune: a great many runs in one call", async ({ first }) => {
+    const numbers = Array.from({ length: 450 }, (_, n) => n);
+    await Promise.all(numbers.map((n) => createEnded(first, n, n + 1)));
+    expectSame(await first.prune({ ...keep, maxRuns: 5 }), 445, "how many were forgotten");
+    expectSame(await known(first), numbers.slice(-5).map(runId), "the runs that are left");
+  }),
+
+  check("prune: leases and counters stay", async ({ first }) => {
+    await first.renew(OWNER, LEASE);
+    await create(first, 1);
+    const key = await create(first, 2);
+    await append(first, key, 1, write([ended()], { head: over(), counters: counters({ completed: 1 }) }));
+    expectSame(await first.prune(forget), 1, "how many were forgotten");
+    expectSame(await first.counters("echo"), counters({ completed: 1 }), "the counters");
+    const answer = await first.claim(runKey(1), { epoch: 1, position: 1 }, head({ epoch: 2, owner: "other" }), NOW);
+    expectConflict(answer, { conflict: "owned" }, "claim from an owner that lives");
+  }),
+
+  check("prune: sessions that nobody has changed since the time", async ({ first }) => {
+    await first.putSession(sessionKey(1), { history: [message("a")], state: 1 }, 10);
+    await first.putSession(sessionKey(2), { history: [message("b")], state: 2 }, 20);
+    await first.putSession(sessionKey(1, "other"), { history: [], state: 3 }, 30);
+    expectSame(await first.prune({ ...keep, sessionsBefore: 10 }), 0, "how many runs were forgotten");
+    expectSame((await first.session(sessionKey(1)))?.state, 1, "a session that was changed at the time");
+    await first.prune({ ...keep, sessionsBefore: 11 });
+    expectSame(await first.session(sessionKey(1)), undefined, "a session that was changed before");
+    expectSame((await first.session(sessionKey(2)))?.state, 2, "a session that was changed since");
+    const change = { session_id: sessionId(2), create: false, messages: () => [message("c")], at: 40 };
+    await createEnded(first, 1, 40, { session: change });
+    await first.prune({ ...keep, sessionsBefore: 35 });
+    expectSame(await first.session(sessionKey(1, "other")), undefined, "a session of another tenant");
+    expectSame((await first.session(sessionKey(2)))?.history.length, 2, "a session that a run has changed");
+    await first.putSession(sessionKey(1), { history: [], state: null }, 50);
+    expectSame(await first.session(sessionKey(1)), { history: [], state: null }, "a session made anew");
+  }),
+
+  check("prune: never a session that a live run uses", async ({ first }) => {
+    const makes = (n: number) => ({ session_id: sessionId(n), create: true, at: 10 });
+    // Made with the run, made before it, made after it, and the session that a run has by itself.
+    await create(first, 1, { created: { session_id: sessionId(1) }, session: makes(1) });
+    await first.putSession(sessionKey(2), { history: [], state: null }, 10);
+    await create(first, 2, { created: { session_id: sessionId(2) } });
+    await create(first, 3, { created: { session_id: sessionId(3) } });
+    await first.putSession(sessionKey(3), { history: [], state: null }, 10);
+    await create(first, 4, { session: { session_id: runId(4), create: true, at: 10 } });
+    await first.putSession(sessionKey(5), { history: [], state: null }, 10);
+    const sessions = [sessionKey(1), sessionKey(2), sessionKey(3), { tenant: TENANT, session_id: runId(4) }];
+    for (let time = 0; time < 2; time++) {
+      await first.prune({ ...keep, sessionsBefore: 100 });
+      const left = await Promise.all(sessions.map(async (key) => (await first.session(key)) !== undefined));
+      expectSame(left, [true, true, true, true], "whether the sessions of live runs are left");
+      expectSame(await first.session(sessionKey(5)), undefined, "a session that no run uses");
+    }
+    // A second run in the first session outlives the first.
+    await create(first, 6, { created: { session_id: sessionId(1) } });
+    for (const n of [1, 2, 3, 4]) await append(first, runKey(n), 1, write([ended(200)], { head: over(200) }));
+    await first.prune({ ...keep, sessionsBefore: 100 });
+    const left = await Promise.all(sessions.map(async (key) => (await first.session(key)) !== undefined));
+    expectSame(left, [true, false, false, false], "whether the sessions are left once four of the runs have ended");
+    await append(first, runKey(6), 1, write([ended(200)], { head: over(200) }));
+    await first.prune({ ...keep, sessionsBefore: 100 });
+    expectSame(await first.session(sessionKey(1)), undefined, "the first session once all runs have ended");
+  }),
+
+  check("instances: each sees at once what the other has written", async ({ first, second }) => {
+    await first.renew(OWNER, LEASE);
+    const session = {
+      session_id: sessionId(1),
+      create: true,
+      messages: () => [message("a")],
+      state: { value: 1 },
+      at: 5,
+    };
+    const key = await create(first, 1, { idempotencyKey: "key", session });
+    expectSame(await look(second, key, sessionKey(1)), await look(first, key, sessionKey(1)), "what the second tells");
+    expectSame((await second.read(key, 0, 10))?.length, 1, "the length of the log in the second");
+    const claim = await second.claim(key, { epoch: 1, position: 1 }, head({ epoch: 2, owner: "other" }), NOW);
+    expectConflict(claim, { conflict: "owned" }, "a claim by the second, from an owner that lives");
+    await append(second, key, 1, write([ended()], { head: over(), session, counters: counters({ failed: 1 }) }));
+    expectSame(await look(first, key, sessionKey(1)), await look(second, key, sessionKey(1)), "what the first tells");
+    expectSame((await first.find(key))?.head, over(), "the head in the first");
+    await second.release(OWNER);
+    await create(first, 2);
+    expectSame((await first.due(NOW, 9)).length, 1, "how many runs are due in the first after a release in the second");
+    expectSame(await second.prune(forget), 1, "how many the second forgets");
+    expectSame(await first.find(key), undefined, "the forgotten run in the first");
+  }),
+
+  check("instances: what is written is there when a store that persists is opened again", async (stores) => {
+    const { first, second } = stores;
+    if (stores.reopen === undefined) {
+      expectSame(first.persistent, false, "`persistent` of a store that cannot be opened again");
+      return;
+    }
+    const session = {
+      session_id: sessionId(1),
+      create: true,
+      messages: () => [message("a")],
+      state: { value: 1 },
+      at: 5,
+    };
+    await first.renew(OWNER, LEASE);
+    const key = await create(first, 1, { idempotencyKey: "key", session });
+    await append(second, key, 1, write(parts("a"), { head: waiting(NOW + 1), counters: counters({ completed: 1 }) }));
+    await create(second, 2);
+    const before = await look(first, key, sessionKey(1));
+    expectSame(first.persistent, true, "`persistent` of a store that can be opened again");
+    const again = await stores.reopen();
+    expectSame(await look(again.first, key, sessionKey(1)), before, "what the store tells when it is open again");
+    const claim = await again.first.claim(
+      runKey(2),
+      { epoch: 1, position: 1 },
+      head({ epoch: 2, owner: "other" }),
+      NOW,
+    );
+    expectConflict(claim, { conflict: "owned" }, "a claim from an owner whose lease lasts");
+    expectWritten(
+      await again.second.append(key, { epoch: 1, position: 2 }, write(parts("b"))),
+      "an append to the old run",
+    );
+  }),
+];
+
+async function known(store: Store): Promise<readonly string[]> {
+  const runs = await store.list({ tenant: TENANT, limit: 10_000, offset: 0 });
+  return runs.map((run) => run.key.run_id).sort();
+}

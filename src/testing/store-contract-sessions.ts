@@ -1,0 +1,171 @@
+import type { SessionChange } from "../core/ports.ts";
+import { counterNames } from "../core/statistics.ts";
+import type { StoreCheck } from "./store-check.ts";
+import { check, expectSame } from "./store-check.ts";
+import {
+  append,
+  counters,
+  create,
+  created,
+  ended,
+  message,
+  NOW,
+  over,
+  part,
+  parts,
+  runKey,
+  sessionId,
+  sessionKey,
+  write,
+} from "./store-samples.ts";
+
+/** What writes do to sessions and counters. */
+export const sessionChecks: readonly StoreCheck[] = [
+  check("sessions: one that is not there is undefined", async ({ first }) => {
+    expectSame(await first.session(sessionKey(1)), undefined, "the session");
+    await create(first, 1, { created: { session_id: sessionId(1) } });
+    expectSame(await first.session(sessionKey(1)), undefined, "the session that a run only names");
+    expectSame(await first.session({ tenant: "acme", session_id: runKey(1).run_id }), undefined, "a run's own session");
+  }),
+
+  check("sessions: a change makes the session if it says so", async ({ first }) => {
+    await create(first, 1, { session: change({ create: true }) });
+    expectSame(await first.session(sessionKey(1)), { history: [], state: null }, "the session");
+    await create(first, 2, { session: change({ session_id: sessionId(2), create: true, messages: said("a", "b") }) });
+    expectSame(
+      await first.session(sessionKey(2)),
+      { history: heard("a", "b"), state: null },
+      "the session with messages",
+    );
+    const key = await create(first, 3);
+    const set = change({ session_id: sessionId(3), create: true, state: { value: { n: 1 } } });
+    await append(first, key, 1, write([], { session: set }));
+    expectSame(await first.session(sessionKey(3)), { history: [], state: { n: 1 } }, "the session made by an append");
+  }),
+
+  check(
+    "sessions: otherwise a change to one that is not there is nothing, and the messages are not asked for",
+    async ({ first }) => {
+      let asked = 0;
+      const messages = () => {
+        asked += 1;
+        return heard("a");
+      };
+      const nothing = change({ create: false, messages, state: { value: 1 } });
+      const key = await create(first, 1, { session: nothing });
+      await append(first, key, 1, write([ended()], { head: over(), session: nothing }));
+      expectSame(await first.session(sessionKey(1)), undefined, "the session");
+      expectSame(asked, 0, "how often the messages were asked for");
+      expectSame((await first.find(key))?.position, 2, "the length of the run");
+    },
+  ),
+
+  check("sessions: messages join the history in order, and the state is replaced", async ({ first }) => {
+    const key = await create(first, 1, {
+      session: change({ create: true, messages: said("a"), state: { value: [1] } }),
+    });
+    await append(first, key, 1, write(parts("x"), { session: change({ messages: said("b", "c") }) }));
+    expectSame(
+      await first.session(sessionKey(1)),
+      { history: heard("a", "b", "c"), state: [1] },
+      "after more messages",
+    );
+    await append(first, key, 2, write(parts("y"), { session: change({ create: true, state: { value: null } }) }));
+    expectSame(
+      await first.session(sessionKey(1)),
+      { history: heard("a", "b", "c"), state: null },
+      "with the state null",
+    );
+    await append(
+      first,
+      key,
+      3,
+      write(parts("z"), { session: change({ messages: said("d"), state: { value: false } }) }),
+    );
+    expectSame(await first.session(sessionKey(1)), { history: heard("a", "b", "c", "d"), state: false }, "in the end");
+  }),
+
+  check("sessions: putSession makes the session or replaces it whole", async ({ first }) => {
+    await first.putSession(sessionKey(1), { history: heard("a", "b", "c"), state: { n: 1 } }, NOW);
+    expectSame(await first.session(sessionKey(1)), { history: heard("a", "b", "c"), state: { n: 1 } }, "made");
+    await first.putSession(sessionKey(1), { history: heard("z"), state: null }, NOW);
+    expectSame(await first.session(sessionKey(1)), { history: heard("z"), state: null }, "replaced");
+    await create(first, 1, { session: change({ messages: said("y") }) });
+    expectSame(await first.session(sessionKey(1)), { history: heard("z", "y"), state: null }, "with a message more");
+  }),
+
+  check("sessions: runs that end at once lose none of their messages", async ({ first, second }) => {
+    await first.putSession(sessionKey(1), { history: heard("start"), state: null }, NOW);
+    const numbers = Array.from({ length: 12 }, (_, n) => n);
+    const keys = await Promise.all(numbers.map((n) => create(n % 2 === 0 ? first : second, n)));
+    await Promise.all(
+      keys.map((key, n) => {
+        const session = change({ messages: said(`${n} asks`, `${n} answers`) });
+        return append(n % 3 === 0 ? first : second, key, 1, write([ended()], { head: over(), session }));
+      }),
+    );
+    const history = (await first.session(sessionKey(1)))?.history.map((one) => String(one.parts[0]?.content)) ?? [];
+    expectSame(history.length, 25, "how many messages there are");
+    const pairs = numbers.map((n) => history[history.indexOf(`${n} asks`) + 1]);
+    expectSame(
+      pairs,
+      numbers.map((n) => `${n} answers`),
+      "what follows the first message of each run",
+    );
+  }),
+
+  check("sessions: a list that is handed in or read may be changed afterwards", async ({ first }) => {
+    const history = heard("a");
+    await first.putSession(sessionKey(1), { history, state: null }, NOW);
+    history.push(message("slipped in"));
+    const read = await first.session(sessionKey(1));
+    (read?.history as unknown[] | undefined)?.push(message("slipped in"));
+    expectSame((await first.session(sessionKey(1)))?.history, heard("a"), "the history");
+  }),
+
+  check("counters: undefined before the first run of the agent has ended", async ({ first }) => {
+    await create(first, 1);
+    await append(first, runKey(1), 1, write(parts("a")));
+    expectSame(await first.counters("echo"), undefined, "the counters");
+  }),
+
+  check("counters: added up, key by key, for each agent and over all tenants", async ({ first }) => {
+    const one = counters(Object.fromEntries(counterNames.map((name, index) => [name, index + 1])));
+    const two = counters(Object.fromEntries(counterNames.map((name, index) => [name, 100 * (index + 1)])));
+    for (const [n, tenant, agent_name, added] of [
+      [1, "acme", "echo", one],
+      [2, "other", "echo", two],
+      [3, "acme", "ask", two],
+    ] as const) {
+      const key = await create(first, n, { tenant, created: { agent_name } });
+      await append(first, key, 1, write([ended()], { head: over(), counters: added }));
+    }
+    const sum = Object.fromEntries(counterNames.map((name) => [name, one[name] + two[name]]));
+    expectSame(await first.counters("echo"), sum, "the counters of echo");
+    expectSame(await first.counters("ask"), two, "the counters of ask");
+    expectSame(await first.counters("none"), undefined, "the counters of an agent that never ran");
+  }),
+
+  check("counters: runs that end at once are all counted", async ({ first, second }) => {
+    const added = { head: over(), counters: counters({ completed: 1, active_ms: 10 }) };
+    const runs = Array.from({ length: 20 }, (_, n) => n);
+    await Promise.all(
+      runs.map((n) =>
+        (n % 2 === 0 ? first : second).create(runKey(n), write([created(n), part("a"), ended()], added), null),
+      ),
+    );
+    expectSame(await first.counters("echo"), counters({ completed: 20, active_ms: 200 }), "the counters");
+  }),
+];
+
+function change(changes: Partial<SessionChange>): SessionChange {
+  return { session_id: sessionId(1), create: false, at: NOW, ...changes };
+}
+
+function heard(...texts: readonly string[]) {
+  return texts.map(message);
+}
+
+function said(...texts: readonly string[]) {
+  return () => heard(...texts);
+}

@@ -1,0 +1,26 @@
+import type { StoreCheck } from "./store-check.ts";
+import { ownerChecks } from "./store-contract-owners.ts";
+import { pruneChecks } from "./store-contract-prune.ts";
+import { readChecks } from "./store-contract-reads.ts";
+import { sessionChecks } from "./store-contract-sessions.ts";
+import { writeChecks } from "./store-contract-writes.ts";
+
+/**
+ * What every store has to keep, as a list of checks for any test runner. Each opens the store twice on data of its own,
+ * and rejects with an error that says what was expected.
+ *
+ * @example
+ * for (const { name, run } of storeContract) {
+ *   test(name, () => run(() => {
+ *     const store = new MemoryStore();
+ *     return { first: store, second: store, close: () => store.close() };
+ *   }));
+ * }
+ */
+export const storeContract: readonly StoreCheck[] = [
+  ...writeChecks,
+  ...readChecks,
+  ...ownerChecks,
+  ...sessionChecks,
+  ...pruneChecks,
+];

@@ -1,0 +1,52 @@
+import { writeDuration } from "./duration.ts";
+import { describeHappening, questionText, quote } from "./happening.ts";
+import type { Stage } from "./stage.ts";
+
+/** Why nothing more comes from an agent, and what a test can do about it. */
+export function describeWaiting(stage: Stage): string {
+  const { state } = stage;
+  if (state?.await_request) {
+    const { await_id } = state.await_request;
+    const left = state.deadline === null ? undefined : state.deadline - clockNow(stage);
+    const deadline = left === undefined ? "" : `, let its time pass with t.clock.advance("${writeDuration(left)}")`;
+    return (
+      `The agent waits for the answer to ${await_id} ${quote(questionText(state.await_request))}. ` +
+      `Answer it with t.answer(…)${deadline}, or stop the run with t.cancel().`
+    );
+  }
+  const { patienceMs } = stage.settings;
+  return (
+    `There has been no sign of life from the agent for ${writeDuration(patienceMs)}: it is ${status(stage)} and ${work(stage)}. ` +
+    `${timers(stage)}If it waits for something real that takes longer, give drive a larger patienceMs.`
+  );
+}
+
+/** The last thing that an agent did, for messages. */
+export function describeLast(stage: Stage): string {
+  const last = stage.view?.happenings.at(-1);
+  return last === undefined ? "It has done nothing yet." : `The last thing it did: ${describeHappening(last)}.`;
+}
+
+function status({ state }: Stage): string {
+  return state?.status ?? "not created yet";
+}
+
+function work({ cast }: Stage): string {
+  const open = cast.operations
+    .filter(({ state }) => state === "pending")
+    .map(({ kind, key }) => `${names[kind]}${key}`);
+  return open.length === 0 ? "waits for something of its own" : `at work on ${open.join(", ")}`;
+}
+
+const names = { step: "step ", ask: "question ", run: "" } as const;
+
+function timers(stage: Stage): string {
+  const { nextDue } = stage.clock;
+  if (nextDue === undefined) return "";
+  const left = writeDuration(nextDue - clockNow(stage));
+  return `A timer of the clock is due in ${left}: t.next({ within: "${left}" }) lets that time pass. `;
+}
+
+function clockNow({ clock }: Stage): number {
+  return clock.now();
+}

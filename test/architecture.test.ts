@@ -1,0 +1,150 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { join, relative, sep } from "node:path";
+import { fileURLToPath } from "node:url";
+import { describe, expect, test } from "vitest";
+import { checkArchitecture } from "../scripts/architecture.ts";
+
+const SOURCE = fileURLToPath(new URL("../src/", import.meta.url));
+
+test("src keeps the house rules", () => {
+  const files = readSources();
+
+  expect(files.size).toBeGreaterThan(10);
+  expect(checkArchitecture(files)).toEqual([]);
+});
+
+describe("a small house that keeps every rule", () => {
+  test("passes", () => {
+    expect(checkArchitecture(new Map(Object.entries(HOUSE)))).toEqual([]);
+  });
+
+  // A check that cannot fail is worth nothing: each row plants one violation and names what must be said about it.
+  test.each<[file: string, text: string, said: string]>([
+    // the arrows
+    ["protocol/a.ts", `import type { C } from "../core/log.ts";`, "protocol/ may not import core/log.ts"],
+    ["protocol/a.ts", `import { nanoid } from "nanoid";`, "not a package of protocol/"],
+    ["core/a.ts", `import { z } from "zod";`, "not a package of core/"],
+    ["core/a.ts", `import type { R } from "../runtime/agent.ts";`, "core/ may not import runtime/agent.ts"],
+    ["core/a.ts", `import { S } from "../stores/memory.ts";`, "core/ may not import stores/memory.ts"],
+    ["stores/a.ts", `import { R } from "../runtime/agent.ts";`, "stores/ may not import runtime/agent.ts"],
+    ["stores/a.ts", `import type { H } from "../http/handler.ts";`, "stores/ may not import http/handler.ts"],
+    ["runtime/a.ts", `import { H } from "../http/handler.ts";`, "runtime/ may not import http/handler.ts"],
+    ["runtime/a.ts", `import { O } from "../stores/other.ts";`, "runtime/ may not import stores/other.ts"],
+    ["runtime/a.ts", `import { z } from "zod";`, "not a package of runtime/"],
+    ["http/a.ts", `import { S } from "../stores/memory.ts";`, "http/ may not import stores/memory.ts"],
+    ["http/a.ts", `import { R } from "../runtime/agent.ts";`, "only its types"],
+    ["http/a.ts", `import { evolve } from "../core/log.ts";`, "only its types"],
+    ["http/a.ts", `import E from "eventemitter3";`, "not a package of http/"],
+    ["testing/a.ts", `import { z } from "zod";`, "not a package of testing/"],
+    ["elsewhere/a.ts", `import { z } from "zod";`, "no rule covers this file"],
+    ["core/a.ts", `import { b } from "./missing.ts";`, "there is no such file"],
+    ["core/a.ts", `import { C } from "./log.js";`, "there is no such file"],
+
+    // every way to write an import
+    ["core/a.ts", `import {\n  type R,\n  S,\n} from\n  "../runtime/agent.ts";`, "core/ may not import"],
+    ["core/a.ts", `import "../runtime/agent.ts";`, "core/ may not import"],
+    ["core/a.ts", `import * as r from "../runtime/agent.ts";`, "core/ may not import"],
+    ["core/a.ts", `export { R } from "../runtime/agent.ts";`, "core/ may not import"],
+    ["core/a.ts", `export type * from "../runtime/agent.ts";`, "core/ may not import"],
+    ["core/a.ts", `const r = () => import("../runtime/agent.ts");`, "core/ may not import"],
+    ["core/a.ts", `const r = (name: string) => import(name);`, "(computed)"],
+    ["core/a.ts", `export type R = import("../runtime/agent.ts").R;`, "core/ may not import"],
+    ["core/a.ts", `import r = require("../runtime/agent.ts");`, "core/ may not import"],
+    ["http/a.ts", `export { R } from "../runtime/agent.ts";`, "only its types"],
+
+    // Node modules
+    ["core/a.ts", `import { sep } from "node:path";`, "no Node modules here"],
+    ["http/a.ts", `import type { Server } from "node:http";`, "no Node modules here"],
+    ["stores/a.ts", `import { sep } from "node:path";`, "no Node modules here"],
+    ["stores/a.ts", `import { S } from "./sqlite.ts";`, "that file needs Node modules"],
+    ["testing/a.ts", `import { sep } from "path";`, "not a package of testing/"],
+
+    // entries
+    ["index.ts", `export { sqlite } from "./stores/sqlite.ts";`, "that file needs Node modules"],
+    ["index.ts", `export const version = 1;`, "re-exports only"],
+    ["http.ts", `import { h } from "./http/handler.ts";\nexport { h };`, "re-exports only"],
+    ["http.ts", `export { R } from "./runtime/agent.ts";`, "http.ts may not import runtime/agent.ts"],
+    ["other.ts", `export { C } from "./core/log.ts";`, "no rule covers this file"],
+
+    // the clock, chance, the process
+    ["core/a.ts", `export const now = Date.now();`, "uses Date"],
+    ["core/a.ts", `export const now = new Date();`, "uses Date"],
+    ["core/a.ts", `export const clock = Date;`, "uses Date"],
+    ["runtime/a.ts", `setTimeout(() => {}, 1);`, "uses setTimeout"],
+    ["runtime/a.ts", `setInterval(() => {}, 1);`, "uses setInterval"],
+    ["runtime/a.ts", `export const ports = { setImmediate };`, "uses setImmediate"],
+    ["runtime/a.ts", `clearTimeout(timer);`, "uses clearTimeout"],
+    ["http/a.ts", `export const id = crypto.randomUUID();`, "uses crypto"],
+    ["http/a.ts", `export const id = globalThis.crypto.randomUUID();`, "uses globalThis.crypto"],
+    ["http/a.ts", `export const id = globalThis["crypto"].randomUUID();`, "uses globalThis.crypto"],
+    ["http/a.ts", `const { crypto: source } = globalThis;`, "uses globalThis.(anything)"],
+    ["stores/a.ts", `export const now = performance.now();`, "uses performance"],
+    ["runtime/a.ts", `export const dice = Math.random();`, "uses Math.random"],
+    ["runtime/a.ts", `export const dice = Math["random"]();`, "uses Math.random"],
+    ["runtime/a.ts", `const { random } = Math;`, "uses Math.random"],
+    ["runtime/a.ts", `export const signal = AbortSignal.timeout(5);`, "uses AbortSignal.timeout"],
+    ["testing/a.ts", `setTimeout(() => {}, 1);`, "uses setTimeout"],
+    ["runtime/a.ts", `export const environment = process.env;`, "uses process"],
+    ["runtime/system.ts", `process.on("exit", () => {});`, "uses process"],
+    ["runtime/system.ts", `console.log("here");`, "uses console"],
+    ["runtime/system.ts", `globalThis.console.log("here");`, "uses globalThis.console"],
+
+    // cycles, type-only ones included
+    ["core/log.ts", `import type { L } from "./log.ts";`, "cycle: core/log.ts → core/log.ts"],
+    ["core/state.ts", `import { C } from "./fold.ts";`, "cycle: core/state.ts → core/fold.ts → core/state.ts"],
+    ["core/state.ts", `import type { C } from "./fold.ts";`, "cycle: core/state.ts → core/fold.ts → core/state.ts"],
+  ])("with %s: %s", (file, text, said) => {
+    const violations = checkArchitecture(new Map(Object.entries({ ...HOUSE, [file]: text })));
+
+    expect(violations.join("\n")).toContain(said);
+  });
+});
+
+const HOUSE = {
+  "protocol/message.ts": `import { z } from "zod";\nexport const message = z.string();`,
+  "core/log.ts": `
+    import type { message } from "../protocol/message.ts";
+    export const at = (text: string, base: Date): number => (base instanceof Date ? Date.parse(text) : Date.UTC(0));
+    export interface Timer { Date: Date; setTimeout(process: number): ReturnType<typeof setTimeout> }
+    export const iso = (at: number): string => new Date(at).toISOString();
+  `,
+  "core/errors.ts": `export class CadenzaError extends Error { static process = 1; performance = 2; }`,
+  "core/state.ts": `export const state = Math.max(1, 2);`,
+  "core/fold.ts": `import { state } from "./state.ts";\nexport const signal = new AbortController().signal;`,
+  "stores/memory.ts": `import type { Timer } from "../core/log.ts";`,
+  "stores/other.ts": `import type { Timer } from "../core/log.ts";`,
+  "stores/sqlite.ts": `import { DatabaseSync } from "node:sqlite";\nimport { memory } from "./memory.ts";`,
+  "runtime/system.ts": `
+    import { nanoid } from "nanoid";
+    export const system = { now: () => Date.now(), setTimeout: globalThis.setTimeout, id: () => crypto.randomUUID() };
+  `,
+  "runtime/agent.ts": `
+    import { EventEmitter } from "eventemitter3";
+    import { memory } from "../stores/memory.ts";
+    import { system } from "./system.ts";
+    system.setTimeout(() => {}, 1);
+    const { setTimeout: later } = system;
+  `,
+  "http/handler.ts": `
+    import { z } from "zod";
+    import { CadenzaError } from "../core/errors.ts";
+    import type { Timer } from "../core/log.ts";
+    import type { Agent } from "../runtime/agent.ts";
+    export const secret = (agent: Agent): unknown => agent.crypto;
+  `,
+  "testing/drive.ts": `import { ok } from "node:assert";\nimport { handler } from "../http/handler.ts";`,
+  "index.ts": `export { Agent } from "./runtime/agent.ts";\nexport type { Timer } from "./core/log.ts";`,
+  "http.ts": `export { handler } from "./http/handler.ts";`,
+  "testing.ts": `export { drive } from "./testing/drive.ts";`,
+  "sqlite.ts": `export { SqliteStore } from "./stores/sqlite.ts";`,
+};
+
+/** Every file of `src`, by its path below `src` with forward slashes. */
+function readSources(): Map<string, string> {
+  return new Map(
+    readdirSync(SOURCE, { recursive: true, withFileTypes: true })
+      .filter((file) => file.isFile())
+      .map((file) => join(file.parentPath, file.name))
+      .map((path) => [relative(SOURCE, path).split(sep).join("/"), readFileSync(path, "utf8")]),
+  );
+}

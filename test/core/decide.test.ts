@@ -1,0 +1,238 @@
+import { describe, expect, it } from "vitest";
+import type { Command, Emission } from "../../src/core/decide.ts";
+import { decide } from "../../src/core/decide.ts";
+import type { Entry, PartSource } from "../../src/core/log.ts";
+import { asked, carryOut, created, fold, logs, message, part, question, started, T0 } from "../helpers/logs.ts";
+
+const AT = T0 + 100;
+const beginning = [created(), started] as const;
+
+function text(content: string, source: PartSource | null = null): Emission {
+  return { kind: "part", part: part(content), source };
+}
+
+/** What is emitted, said in short: `+` opens a message, `-` completes one first. */
+function emitted(...items: readonly Emission[]): string[] {
+  const state = fold(...beginning);
+  return items.flatMap((item) =>
+    carryOut(state, { type: "emit", at: AT, item }).map((entry) => {
+      if (entry.type !== "emitted") return entry.type;
+      if (entry.kind === "part") return `${entry.closes ? "-" : ""}${entry.opens ? "+" : ""}part`;
+      return `${entry.kind === "message" && entry.closes ? "-" : ""}${entry.kind}`;
+    }),
+  );
+}
+
+describe("what an agent shows", () => {
+  const a1 = { key: "a#1", attempt: 1 };
+  const a2 = { key: "a#1", attempt: 2 };
+  const b1 = { key: "b#1", attempt: 1 };
+
+  it.each<[title: string, items: readonly Emission[], entries: readonly string[]]>([
+    ["the first part opens a message, the next ones join it", [text("a"), text("b")], ["+part", "part"]],
+    ["closing completes the open message", [text("a"), { kind: "close" }, text("b")], ["+part", "close", "+part"]],
+    ["closing without an open message is nothing", [{ kind: "close" }], []],
+    [
+      "a whole message completes the open one",
+      [text("a"), { kind: "message", message: message("m") }],
+      ["+part", "-message"],
+    ],
+    ["a whole message after nothing completes none", [{ kind: "message", message: message("m") }], ["message"]],
+    [
+      "a generic object leaves the message open",
+      [text("a"), { kind: "generic", generic: { g: 1 } }, text("b")],
+      ["+part", "generic", "part"],
+    ],
+    ["parts of one attempt of a step share a message", [text("a", a1), text("b", { ...a1 })], ["+part", "part"]],
+    [
+      "a step's parts are in a message of their own",
+      [text("a"), text("b", a1), text("c")],
+      ["+part", "-+part", "-+part"],
+    ],
+    ["another step's parts are in another message", [text("a", a1), text("b", b1)], ["+part", "-+part"]],
+    [
+      "another attempt of the same step replaces what the last one tore",
+      [text("a", a1), text("b", a2)],
+      ["+part", "+part"],
+    ],
+  ])("%s", (_title, items, entries) => {
+    expect(emitted(...items)).toEqual(entries);
+  });
+
+  it("a whole message speaks in the agent's name, and keeps its own times", () => {
+    const times = { created_at: "2020-01-01T00:00:00.123456Z", completed_at: "2020-01-01T00:00:01+02:00" };
+    const item: Emission = { kind: "message", message: { ...message("m"), ...times } };
+
+    const [entry] = carryOut(fold(...beginning), { type: "emit", at: AT, item });
+    expect(entry).toMatchObject({ message: { ...times, role: "agent/echo", parts: [part("m")] } });
+  });
+
+  it("the part that a torn message held is left out of the output", () => {
+    const state = fold(...beginning);
+    for (const item of [text("half", a1), text("whole", a2)]) carryOut(state, { type: "emit", at: AT, item });
+    expect(state.output.map(({ parts }) => parts)).toEqual([[part("whole")]]);
+  });
+});
+
+describe("a step that is begun again", () => {
+  const first = { key: "a#1", attempt: 1 };
+  const other = { key: "b#1", attempt: 1 };
+  const again: Command = { type: "intend", entry: { type: "intent", at: AT, key: "a#1", attempt: 2, run_id: null } };
+
+  function outputAfter(items: readonly Emission[], ...commands: readonly Command[]): string[] {
+    const state = fold(...beginning);
+    for (const item of items) carryOut(state, { type: "emit", at: AT, item });
+    for (const command of commands) carryOut(state, command);
+    return state.output.map(
+      ({ parts, completed_at }) => `${parts.map(({ content }) => content)}${completed_at === null ? " …" : ""}`,
+    );
+  }
+
+  it("takes back what it had shown, complete or not, and nothing else", () => {
+    const whole: Emission = { kind: "message", message: message("whole"), source: first };
+    const items = [
+      text("before"),
+      text("torn", first),
+      { kind: "close", source: first } as const,
+      whole,
+      text("b", other),
+    ];
+    expect(outputAfter(items)).toEqual(["before", "torn", "whole", "b …"]);
+    expect(outputAfter(items, again)).toEqual(["before", "b …"]);
+    expect(outputAfter([text("before"), text("torn", first)], again)).toEqual(["before"]);
+    expect(outputAfter([text("torn", first)], again, { type: "emit", at: AT, item: text("after") })).toEqual([
+      "after …",
+    ]);
+  });
+
+  it("takes back nothing that was recorded with its result", () => {
+    const done: Command = {
+      type: "record",
+      entry: { type: "step", at: AT, key: "a#1", result: 1, error: null, usage: null },
+    };
+    expect(outputAfter([text("said", first)], done, again)).toEqual(["said …"]);
+    expect(outputAfter([text("said", other)], again)).toEqual(["said …"]);
+  });
+
+  it("takes back what a later attempt has replaced already", () => {
+    const items = [text("before"), text("torn", first), text("again", { ...first, attempt: 2 })];
+    expect(outputAfter(items, again)).toEqual(["before"]);
+  });
+
+  it("leaves the questions where they were asked", () => {
+    const state = fold(...beginning);
+    const ask = (id: string): Command => ({
+      type: "ask",
+      at: AT,
+      request: question(id),
+      deadline: null,
+      emitted: 0,
+      usage: null,
+    });
+    carryOut(state, ask("ask#1"));
+    carryOut(state, { type: "withdraw", at: AT, await_id: "ask#1" });
+    carryOut(state, { type: "emit", at: AT, item: { kind: "message", message: message("torn"), source: first } });
+    carryOut(state, ask("ask#2"));
+    carryOut(state, again);
+    expect(state.exchanges?.map(({ after }) => after)).toEqual([0, 0]);
+  });
+
+  it("is told by the source of all that it shows", () => {
+    const items: readonly Emission[] = [
+      text("a", first),
+      { kind: "generic", generic: {}, source: first },
+      { kind: "close", source: first },
+      { kind: "message", message: message("m"), source: first },
+    ];
+    const state = fold(...beginning);
+    const entries = items.flatMap((item) => carryOut(state, { type: "emit", at: AT, item }));
+    expect(entries.map((entry) => entry.type === "emitted" && entry.source)).toEqual([first, first, first, first]);
+  });
+});
+
+describe("deadlines", () => {
+  const waiting = [...beginning, asked("ask#1")] as const;
+
+  it.each([true, false])("a question that expires is settled, with a default: %s", (defaulted) => {
+    expect(decide(fold(...waiting), { type: "expire", at: AT, await_id: "ask#1", defaulted })).toEqual([
+      { type: "timed-out", at: AT, await_id: "ask#1", defaulted },
+    ]);
+  });
+
+  it("a deadline of a question that is not shown any more does nothing", () => {
+    expect(decide(fold(...waiting), { type: "expire", at: AT, await_id: "ask#0", defaulted: false })).toEqual([]);
+    expect(decide(fold(...waiting), { type: "withdraw", at: AT, await_id: "ask#0" })).toEqual([]);
+  });
+
+  it("the time of a run is up once", () => {
+    const state = fold(...beginning);
+    expect(carryOut(state, { type: "overrun", at: AT })).toHaveLength(1);
+    expect(carryOut(state, { type: "overrun", at: AT })).toHaveLength(0);
+  });
+
+  it.each<[title: string, entry: Entry, data: object]>([
+    ["out of time", { type: "timed-out", at: AT, await_id: null, defaulted: false }, { reason: "run_timeout" }],
+    [
+      "without its answer",
+      { type: "timed-out", at: AT, await_id: "ask#1", defaulted: false },
+      { reason: "await_timeout", await_id: "ask#1" },
+    ],
+  ])("a run %s fails, whatever its agent says at the end", (_title, entry, data) => {
+    const log = entry.type === "timed-out" && entry.await_id === null ? beginning : waiting;
+    for (const failure of [null, { code: "not_found", message: "Something else." } as const]) {
+      const [end] = decide(fold(...log, entry), { type: "end", at: AT, failure, usage: null }) as Entry[];
+      expect(end).toMatchObject({ outcome: "failed", error: { code: "server_error", data } });
+    }
+  });
+
+  it("a run that is cancelled after its time was up is cancelled", () => {
+    const state = fold(...beginning, { type: "timed-out", at: AT, await_id: null, defaulted: false });
+    carryOut(state, { type: "cancel", at: AT });
+    carryOut(state, { type: "end", at: AT, failure: null, usage: null });
+    expect(state).toMatchObject({ status: "cancelled", error: null });
+  });
+
+  it("a question with a default lets the run go on", () => {
+    const state = fold(...waiting, { type: "timed-out", at: AT, await_id: "ask#1", defaulted: true });
+    expect(state).toMatchObject({ status: "in-progress", overdue: null, await_request: null });
+  });
+});
+
+describe("the end of a run", () => {
+  it("withdraws the question that is still shown", () => {
+    const decision = decide(fold(...logs.awaiting), { type: "end", at: AT, failure: null, usage: null });
+    expect(decision).toMatchObject([
+      { type: "withdrawn", await_id: "ask#1" },
+      { type: "ended", outcome: "completed" },
+    ]);
+  });
+
+  it.each([
+    ["completes", "in-progress", null, true],
+    ["fails", "in-progress", { code: "server_error", message: "" } as const, false],
+    ["is cancelled", "cancelling", null, false],
+  ] as const)("closes the open message or leaves it open when the run %s", (_title, status, failure, closes) => {
+    const state = fold(...logs["in-progress"]);
+    carryOut(state, { type: "emit", at: AT, item: text("a") });
+    if (status === "cancelling") carryOut(state, { type: "cancel", at: AT });
+    const [end] = carryOut(state, { type: "end", at: AT, failure, usage: null });
+
+    expect(end).toMatchObject({ closes });
+    expect(state.output[0]?.completed_at === null).toBe(!closes);
+  });
+
+  it("carries the usage that nobody has recorded yet", () => {
+    const usage = {
+      input_tokens: 1,
+      output_tokens: 2,
+      total_tokens: 3,
+      cached_input_tokens: 0,
+      cache_write_tokens: 0,
+      reasoning_tokens: 0,
+    };
+    const state = fold(...beginning);
+    carryOut(state, { type: "ask", at: AT, request: question("ask#1"), deadline: null, emitted: 0, usage });
+    carryOut(state, { type: "end", at: AT, failure: null, usage });
+    expect(state.usage).toMatchObject({ input_tokens: 2, output_tokens: 4, total_tokens: 6 });
+  });
+});

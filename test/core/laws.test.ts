@@ -1,0 +1,226 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import type { Command, Emission } from "../../src/core/decide.ts";
+import { decide, isRefusal } from "../../src/core/decide.ts";
+import { evolve, replay } from "../../src/core/evolve.ts";
+import type { Entry, IntentEntry, StepEntry } from "../../src/core/log.ts";
+import { eventCount, project } from "../../src/core/project.ts";
+import { runRecord, transcript } from "../../src/core/record.ts";
+import { initialState, isFinal } from "../../src/core/state.ts";
+import type { RunEvent } from "../../src/protocol/event.ts";
+import { eventSchema } from "../../src/protocol/event.ts";
+import type { Message, MessagePart } from "../../src/protocol/message.ts";
+import { runSchema } from "../../src/protocol/run.ts";
+import { created, message, part, question, RUN_ID, T0 } from "../helpers/logs.ts";
+
+/* What holds for every log that commands can make, whatever they are and in whatever order they come. */
+
+const key = fc.constantFrom("a#1", "b#1");
+const awaitId = fc.constantFrom("ask#1", "ask#2");
+const text = fc.constantFrom("x", "y", "");
+const stepSource = record({ key, attempt: fc.integer({ min: 1, max: 2 }) });
+const source = fc.option(stepSource, { nil: null });
+const answer = fc.constantFrom({ yes: true }, { yes: false });
+const failure = fc.option(fc.constant({ code: "server_error", message: "It broke." } as const), { nil: null });
+const usage = fc.constant(null);
+
+const emission: fc.Arbitrary<Emission> = fc.oneof(
+  { weight: 4, arbitrary: record({ kind: fc.constant("part"), part: text.map(part), source }) },
+  record({ kind: fc.constant("message"), message: fc.array(text, { maxLength: 3 }).map(messageOf) }),
+  record({ kind: fc.constant("message"), message: fc.constant(message("s")), source: stepSource }),
+  record({ kind: fc.constantFrom("close"), source: stepSource }),
+  record({ kind: fc.constant("generic"), generic: fc.constant({ a: 1 }) }),
+  record({ kind: fc.constant("close") }),
+);
+
+function command(at: number): fc.Arbitrary<Command> {
+  const now = fc.constant(at);
+  const step = record<StepEntry>({
+    type: fc.constant("step"),
+    at: now,
+    key,
+    result: fc.constant(1),
+    error: fc.constant(null),
+    usage,
+  });
+  const intent = record<IntentEntry>({
+    type: fc.constant("intent"),
+    at: now,
+    key,
+    attempt: fc.constant(1),
+    run_id: fc.constant(null),
+  });
+  return fc.oneof(
+    { weight: 6, arbitrary: record({ type: fc.constant("emit"), at: now, item: emission }) },
+    { weight: 2, arbitrary: record({ type: fc.constant("start"), at: now }) },
+    record({ type: fc.constant("create"), entry: fc.constant(created({ at })) }),
+    record({ type: fc.constant("intend"), entry: intent }),
+    record({ type: fc.constant("record"), entry: step }),
+    {
+      weight: 2,
+      arbitrary: record({
+        type: fc.constant("ask"),
+        at: now,
+        request: awaitId.map(question),
+        deadline: fc.option(fc.constant(at + 5), { nil: null }),
+        emitted: fc.nat(3),
+        usage,
+      }),
+    },
+    {
+      weight: 2,
+      arbitrary: record({
+        type: fc.constant("resume"),
+        at: now,
+        await_id: fc.option(awaitId, { nil: null }),
+        answer,
+        idempotency_key: fc.option(fc.constantFrom("k1", "k2"), { nil: null }),
+      }),
+    },
+    record({ type: fc.constant("withdraw"), at: now, await_id: awaitId }),
+    record({ type: fc.constant("expire"), at: now, await_id: awaitId, defaulted: fc.boolean() }),
+    record({ type: fc.constant("overrun"), at: now }),
+    record({ type: fc.constant("cancel"), at: now }),
+    record({ type: fc.constant("end"), at: now, failure, usage }),
+  );
+}
+
+const commands = fc
+  .array(fc.nat(20), { minLength: 1, maxLength: 40 })
+  .chain((gaps) => fc.tuple(...gaps.map((gap, index) => command(T0 + 10 * index + gap))));
+
+/** As `fc.record`, of objects like any other. */
+function record<T extends object>(model: { [Key in keyof T]: fc.Arbitrary<T[Key]> }): fc.Arbitrary<T> {
+  return fc.record<T>(model, { noNullPrototype: true });
+}
+
+function messageOf(texts: readonly string[]): Message {
+  return { ...message(""), parts: texts.map(part) };
+}
+
+/** The entries that a run's commands make. */
+function logOf(given: readonly Command[]): Entry[] {
+  const state = initialState(RUN_ID);
+  const entries: Entry[] = [];
+  for (const each of [{ type: "create", entry: created() } as const, ...given]) {
+    const before = JSON.stringify(state);
+    const decision = decide(state, each);
+    expect(JSON.stringify(state)).toBe(before);
+    if (isRefusal(decision)) continue;
+    for (const entry of decision) {
+      evolve(state, entry);
+      entries.push(entry);
+    }
+  }
+  return entries;
+}
+
+/** The events of a log with their numbers. */
+function eventsOf(log: readonly Entry[]): { id: number; event: RunEvent }[] {
+  const state = initialState(RUN_ID);
+  const events: { id: number; event: RunEvent }[] = [];
+  for (const entry of log) {
+    evolve(state, entry);
+    const count = eventCount(entry);
+    for (let index = 0; index < count; index++) {
+      const event = project(state, entry, index);
+      if (event !== undefined) events.push({ id: state.events - count + index + 1, event });
+    }
+  }
+  return events;
+}
+
+/** The output as a reader puts it together from the events alone, but for what steps had shown that were begun again. */
+function outputOf(log: readonly Entry[]): Message[] {
+  let output: { message: Message; parts: MessagePart[]; step: string | undefined }[] = [];
+  const state = initialState(RUN_ID);
+  for (const entry of log) {
+    evolve(state, entry);
+    if (entry.type === "intent") output = output.filter(({ step }) => step !== entry.key);
+    if (entry.type === "step") for (const shown of output) if (shown.step === entry.key) shown.step = undefined;
+    const step = entry.type === "emitted" ? entry.source?.key : undefined;
+    for (let index = 0; index < eventCount(entry); index++) {
+      const event = project(state, entry, index);
+      if (event?.type === "message.created") {
+        // A message that is begun while another is open takes the place of it: a step was interrupted and says it again.
+        if (output.at(-1)?.message.completed_at === null) output.pop();
+        output.push({ message: event.message, parts: [], step });
+      } else if (event?.type === "message.part") output.at(-1)?.parts.push(event.part);
+      else if (event?.type === "message.completed") {
+        const open = output.pop();
+        expect(open?.parts).toEqual(event.message.parts);
+        output.push({ message: event.message, parts: open?.parts ?? [], step: open?.step });
+      }
+    }
+  }
+  return output.map(({ message: told, parts }) => ({ ...told, parts }));
+}
+
+function itHolds(title: string, law: (log: readonly Entry[]) => void): void {
+  it(title, () => {
+    fc.assert(
+      fc.property(commands, (given) => law(logOf(given))),
+      { numRuns: 300 },
+    );
+  });
+}
+
+describe("every log that commands can make", () => {
+  itHolds("has events numbered without a gap, as many as its entries stand for", (log) => {
+    const events = eventsOf(log);
+    expect(events.map(({ id }) => id)).toEqual(events.map((_, index) => index + 1));
+    expect(replay(RUN_ID, log).events).toBe(events.length);
+  });
+
+  itHolds("has events and a record that the protocol describes", (log) => {
+    for (const { event } of eventsOf(log)) expect(eventSchema.parse(event)).toStrictEqual(event);
+    const record = runRecord(replay(RUN_ID, log));
+    expect(runSchema.parse(record)).toStrictEqual(record);
+  });
+
+  itHolds("has the output that its message events add up to", (log) => {
+    expect(runRecord(replay(RUN_ID, log)).output).toEqual(outputOf(log));
+  });
+
+  itHolds("has one final entry at most, and nothing after it", (log) => {
+    const end = log.findIndex(({ type }) => type === "ended");
+    expect(end === -1 || end === log.length - 1).toBe(true);
+    expect(isFinal(replay(RUN_ID, log).status)).toBe(end !== -1);
+  });
+
+  itHolds("shows a question while it waits, and only then", (log) => {
+    const state = initialState(RUN_ID);
+    for (const entry of log) {
+      evolve(state, entry);
+      expect(state.await_request !== null).toBe(state.status === "awaiting");
+      if (state.status !== "awaiting") expect(state.deadline).toBeNull();
+    }
+  });
+
+  itHolds("gives each question one answer at most, and each answer to the question it names", (log) => {
+    let shown: string | undefined;
+    for (const entry of log) {
+      if (entry.type === "awaited") shown = entry.request.await_id;
+      else if (entry.type === "resumed" || entry.type === "withdrawn") {
+        expect(entry.await_id).toBe(shown);
+        shown = undefined;
+      } else if (entry.type === "timed-out" && entry.await_id !== null) {
+        expect(entry.await_id).toBe(shown);
+        shown = undefined;
+      } else if (entry.type === "cancel-requested") shown = undefined;
+    }
+  });
+
+  itHolds("has an active time and a waiting time that add up to its time from start to end", (log) => {
+    const state = replay(RUN_ID, log);
+    const start = log.find(({ type }) => type === "started");
+    if (start === undefined || state.finished_at === null) return;
+    expect(state.active_ms + state.waiting_ms).toBe(state.finished_at - start.at);
+  });
+
+  itHolds("tells its session of every message, question and answer once", (log) => {
+    const state = replay(RUN_ID, log);
+    const answers = state.exchanges?.filter((one) => one.answer !== null).length ?? 0;
+    expect(transcript(state)).toHaveLength(1 + (state.exchanges?.length ?? 0) + answers + state.output.length);
+  });
+});

@@ -1,0 +1,113 @@
+import { describe, expect, it } from "vitest";
+import { answerMessage, messageRecord, runRecord, transcript } from "../../src/core/record.ts";
+import { isoTime } from "../../src/core/time.ts";
+import type { AwaitResume } from "../../src/protocol/run.ts";
+import { runSchema } from "../../src/protocol/run.ts";
+import {
+  asked,
+  carryOut,
+  created,
+  fold,
+  logs,
+  message,
+  part,
+  question,
+  RUN_ID,
+  resumed,
+  started,
+  T0,
+} from "../helpers/logs.ts";
+
+describe("the record of a run", () => {
+  it.each(Object.entries(logs))("when %s is what the protocol describes", (status, log) => {
+    const record = runRecord(fold(...log));
+
+    expect(runSchema.parse(record)).toStrictEqual(record);
+    expect(record).toMatchObject({ run_id: RUN_ID, session_id: RUN_ID, agent_name: "echo", status, output: [] });
+    expect(record.created_at).toBe(isoTime(T0));
+    expect(record.finished_at === null).toBe(!["completed", "failed", "cancelled"].includes(status));
+    expect(record.error === null).toBe(status !== "failed");
+    expect(record.await_request === null).toBe(status !== "awaiting");
+  });
+
+  it("is a snapshot: an open message in it does not grow", () => {
+    const state = fold(...logs["in-progress"]);
+    carryOut(state, { type: "emit", at: T0, item: { kind: "part", part: part("a"), source: null } });
+    const record = runRecord(state);
+    carryOut(state, { type: "emit", at: T0, item: { kind: "part", part: part("b"), source: null } });
+    carryOut(state, { type: "emit", at: T0, item: { kind: "message", message: message("m") } });
+
+    expect(record.output).toEqual([
+      { role: "agent/echo", parts: [part("a")], created_at: isoTime(T0), completed_at: null },
+    ]);
+    expect(runRecord(state).output.map(({ parts }) => parts.length)).toEqual([2, 1]);
+  });
+
+  it("a message that is complete needs no copy", () => {
+    const complete = { role: "agent", parts: [part("a")], created_at: isoTime(T0), completed_at: isoTime(T0) } as const;
+    const mutable = { ...complete, parts: [...complete.parts] };
+    expect(messageRecord(mutable)).toBe(mutable);
+  });
+});
+
+describe("what a run adds to its session", () => {
+  it("is the input, then questions, answers and output in the order in which they came", () => {
+    const state = fold(created({ input: [message("one"), message("two")] }), started);
+    const show = (content: string): unknown =>
+      carryOut(state, { type: "emit", at: T0, item: { kind: "message", message: message(content) } });
+    const ask = (id: string, answer: AwaitResume): void => {
+      carryOut(state, { type: "ask", at: T0, request: question(id), deadline: null, emitted: 0, usage: null });
+      carryOut(state, { type: "resume", at: T0, await_id: id, answer, idempotency_key: null });
+    };
+    ask("ask#1", { first: true });
+    show("three");
+    ask("ask#2", { type: "message", message: { role: "user", parts: [part("four")] } });
+    ask("ask#3", { second: true });
+    show("five");
+    carryOut(state, { type: "end", at: T0, failure: null, usage: null });
+
+    expect(transcript(state).map(({ role, parts }) => `${role}: ${parts.map(({ content }) => content)}`)).toEqual([
+      "user: one",
+      "user: two",
+      "agent/echo: What about ask#1?",
+      'user: {"first":true}',
+      "agent/echo: three",
+      "agent/echo: What about ask#2?",
+      "user: four",
+      "agent/echo: What about ask#3?",
+      'user: {"second":true}',
+      "agent/echo: five",
+    ]);
+  });
+
+  it("holds a question without an answer, where nobody answered", () => {
+    const log = [...logs.awaiting, { type: "timed-out", at: T0, await_id: "ask#1", defaulted: true } as const];
+    expect(transcript(fold(...log)).map(({ role }) => role)).toEqual(["user", "agent/echo"]);
+  });
+
+  it("places a question asked in the middle of a message behind that message's beginning", () => {
+    const state = fold(...logs["in-progress"]);
+    carryOut(state, { type: "emit", at: T0, item: { kind: "part", part: part("Looking …"), source: null } });
+    carryOut(state, { type: "ask", at: T0, request: question("ask#1"), deadline: null, emitted: 1, usage: null });
+    expect(transcript(state).map(({ parts }) => parts[0]?.content)).toEqual([
+      "Hello",
+      "Looking …",
+      "What about ask#1?",
+    ]);
+  });
+
+  it("an answer that is an object of its own becomes a message of JSON", () => {
+    expect(answerMessage({ ok: true })).toEqual({
+      role: "user",
+      parts: [{ content_type: "application/json", content: '{"ok":true}', content_encoding: "plain" }],
+    });
+    expect(answerMessage({ type: "message", message: message("yes") })).toEqual(message("yes"));
+  });
+
+  it("a run whose question is shown keeps waiting time apart from working time", () => {
+    const state = fold(created(), started, asked("ask#1", T0 + 110), resumed("ask#1", T0 + 1_110));
+    carryOut(state, { type: "cancel", at: T0 + 1_115 });
+    carryOut(state, { type: "end", at: T0 + 1_120, failure: null, usage: null });
+    expect(state).toMatchObject({ active_ms: 110, waiting_ms: 1_000, finished_at: T0 + 1_120 });
+  });
+});

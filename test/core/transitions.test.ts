@@ -1,0 +1,109 @@
+import { describe, expect, it } from "vitest";
+import type { Command } from "../../src/core/decide.ts";
+import { decide, isRefusal } from "../../src/core/decide.ts";
+import { evolve } from "../../src/core/evolve.ts";
+import type { CommandType } from "../../src/core/transitions.ts";
+import type { RunStatus } from "../../src/protocol/run.ts";
+import { created, fold, logs, part, question, T0 } from "../helpers/logs.ts";
+
+const AT = T0 + 100;
+
+/** One command of each type, aimed at the question that the awaiting run shows. */
+const commands: Readonly<Record<CommandType | "create", Command>> = {
+  create: { type: "create", entry: created({ agent_name: "another" }) },
+  start: { type: "start", at: AT },
+  emit: { type: "emit", at: AT, item: { kind: "part", part: part("text"), source: null } },
+  intend: { type: "intend", entry: { type: "intent", at: AT, key: "step#1", attempt: 1, run_id: null } },
+  record: { type: "record", entry: { type: "step", at: AT, key: "step#1", result: 1, error: null, usage: null } },
+  ask: { type: "ask", at: AT, request: question("ask#2"), deadline: null, emitted: 0, usage: null },
+  resume: { type: "resume", at: AT, await_id: null, answer: { yes: true }, idempotency_key: null },
+  withdraw: { type: "withdraw", at: AT, await_id: "ask#1" },
+  expire: { type: "expire", at: AT, await_id: "ask#1", defaulted: true },
+  overrun: { type: "overrun", at: AT },
+  cancel: { type: "cancel", at: AT },
+  end: { type: "end", at: AT, failure: null, usage: null },
+};
+
+const statuses = ["created", "in-progress", "awaiting", "cancelling", "completed", "failed", "cancelled"] as const;
+
+/*
+ * What each command leads to in each status: the entries it makes and the status it leaves, `-` where nothing happens, or
+ * the code it is refused with after `!`. Written down from the description of a run's life, not from the code.
+ */
+const expected: Readonly<Record<keyof typeof commands, readonly string[]>> = {
+  create: ["-", "-", "-", "-", "-", "-", "-"],
+  start: ["started > in-progress", "-", "-", "-", "-", "-", "-"],
+  emit: ["-", "emitted > in-progress", "emitted > awaiting", "emitted > cancelling", "-", "-", "-"],
+  intend: ["-", "intent > in-progress", "intent > awaiting", "-", "-", "-", "-"],
+  record: ["-", "step > in-progress", "step > awaiting", "step > cancelling", "-", "-", "-"],
+  ask: ["-", "awaited > awaiting", "-", "-", "-", "-", "-"],
+  resume: [
+    "!not_awaiting",
+    "!not_awaiting",
+    "resumed > in-progress",
+    "!run_cancelling",
+    "!not_awaiting",
+    "!not_awaiting",
+    "!not_awaiting",
+  ],
+  withdraw: ["-", "-", "withdrawn > in-progress", "-", "-", "-", "-"],
+  expire: ["-", "-", "timed-out > in-progress", "-", "-", "-", "-"],
+  overrun: ["-", "timed-out > in-progress", "-", "-", "-", "-", "-"],
+  cancel: [
+    "cancel-requested > cancelling",
+    "cancel-requested > cancelling",
+    "cancel-requested > cancelling",
+    "-",
+    "!run_finished",
+    "!run_finished",
+    "-",
+  ],
+  end: ["ended > completed", "ended > completed", "withdrawn ended > completed", "ended > cancelled", "-", "-", "-"],
+};
+
+const rows = Object.entries(expected).flatMap(([name, cells]) =>
+  cells.map((outcome, index): [keyof typeof commands, RunStatus, string] => [
+    name as keyof typeof commands,
+    statuses[index] ?? "created",
+    outcome,
+  ]),
+);
+
+describe("the table of all commands in all statuses", () => {
+  it("has a row for each pair", () => {
+    expect(rows).toHaveLength(12 * 7);
+  });
+
+  it.each(rows)("%s when %s gives %s", (name, status, outcome) => {
+    const state = fold(...logs[status]);
+    const before = structuredClone(state);
+    const decision = decide(state, commands[name]);
+
+    expect(state).toStrictEqual(before);
+    if (isRefusal(decision)) {
+      expect(`!${decision.refused}`).toBe(outcome);
+      return;
+    }
+    if (decision.length === 0) {
+      expect("-").toBe(outcome);
+      return;
+    }
+    for (const entry of decision) evolve(state, entry);
+    expect(`${decision.map(({ type }) => type).join(" ")} > ${state.status}`).toBe(outcome);
+  });
+
+  it.each(statuses)("a run that is %s fails when it ends with an error, unless it is cancelling or over", (status) => {
+    const state = fold(...logs[status]);
+    const failure = { code: "server_error", message: "It broke." } as const;
+    const decision = decide(state, { type: "end", at: AT, failure, usage: null });
+
+    for (const entry of isRefusal(decision) ? [] : decision) evolve(state, entry);
+    const stays = ["completed", "failed", "cancelled"].includes(status);
+    expect(state.status).toBe(stays ? status : status === "cancelling" ? "cancelled" : "failed");
+    expect(state.error?.message ?? null).toBe(state.status === "failed" ? "It broke." : null);
+  });
+
+  it("the first command makes the run", () => {
+    expect(decide(fold(), { type: "create", entry: created() })).toEqual([created()]);
+  });
+});

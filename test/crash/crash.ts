@@ -1,0 +1,177 @@
+import { rmSync } from "node:fs";
+import { join } from "node:path";
+import { temporaryFolder } from "../stores/sqlite-files.ts";
+import { Client } from "./client.ts";
+import { inspect } from "./inspection.ts";
+import type { Figures } from "./ledger.ts";
+import type { Report } from "./messages.ts";
+import { Random } from "./random.ts";
+import type { BuiltProgram } from "./worker-process.ts";
+import { buildProgram, WorkerProcess } from "./worker-process.ts";
+
+/** How much is to be done. */
+export interface CrashOptions {
+  readonly seed: string;
+  readonly kills: number;
+  readonly runs: number;
+  readonly onProgress?: ((figures: CrashFigures) => void) | undefined;
+}
+
+/** What was done. */
+export interface CrashFigures extends Figures {
+  readonly kills: number;
+}
+
+export interface CrashReport extends CrashFigures {
+  /** What was wrong, in words; empty if all is well. */
+  readonly wrong: readonly string[];
+  /** What the library had to say to its logger. */
+  readonly said: readonly string[];
+}
+
+/** How many runs are under way at once. */
+const AT_ONCE = 30;
+const LEASE_MS = 150;
+/**
+ * After this many short lives comes one in which every run gets somewhere: one that never does is given up as a crash
+ * loop, as it should be.
+ */
+const SHORT_LIVES = 2;
+/** How long that may take. */
+const LONG_LIFE_MS = 5_000;
+/** Runs that do nothing for so long have been forgotten. */
+const STUCK_MS = 12_000;
+
+/** Lets a worker process run random programs, kills it at random moments, starts it again, and looks at what has come of it. */
+export async function crash(options: CrashOptions): Promise<CrashReport> {
+  const folder = temporaryFolder();
+  const program = await buildProgram("worker");
+  try {
+    return await new Driver(options, program, join(folder.path, "runs.db")).drive();
+  } finally {
+    program.remove();
+    rmSync(folder.path, { recursive: true, force: true });
+  }
+}
+
+class Driver {
+  readonly #options: CrashOptions;
+  readonly #program: BuiltProgram;
+  readonly #file: string;
+  readonly #random: Random;
+  readonly #client: Client;
+  #worker: WorkerProcess | undefined;
+  #lives = 0;
+  #kills = 0;
+  #shortLives = 0;
+  /** The runs that have to get somewhere before the worker is killed, and what happens then. */
+  #behind = new Set<string>();
+  #onAhead: () => void = () => undefined;
+  #onProgress: () => void = () => undefined;
+
+  constructor(options: CrashOptions, program: BuiltProgram, file: string) {
+    this.#options = options;
+    this.#program = program;
+    this.#file = file;
+    this.#random = new Random(options.seed);
+    this.#client = new Client(this.#random, options.seed, (order) => {
+      this.#worker?.order(order);
+      return this.#worker?.name;
+    });
+  }
+
+  async drive(): Promise<CrashReport> {
+    const { ledger } = this.#client;
+    while (this.#kills < this.#options.kills || ledger.runs.size < this.#options.runs) {
+      await this.#live(true);
+      this.#options.onProgress?.(this.#figures);
+    }
+    await this.#live(false);
+    const wrong = [...ledger.wrong, ...(await inspect(this.#file, ledger))];
+    return { ...this.#figures, wrong, said: ledger.said };
+  }
+
+  get #figures(): CrashFigures {
+    return { kills: this.#kills, ...this.#client.ledger.figures };
+  }
+
+  /** One life of the worker, up to its violent end; the last one goes on until all runs have ended. */
+  async #live(kill: boolean): Promise<void> {
+    const random = this.#random;
+    const worker = new WorkerProcess(
+      this.#program,
+      {
+        file: this.#file,
+        name: `life ${++this.#lives}`,
+        synchronous: random.chance(0.3) ? "FULL" : "NORMAL",
+        leaseMs: LEASE_MS,
+        renewMs: 40,
+        sweepMs: 20,
+        sleepAfterMs: random.pick([10, 60_000]),
+      },
+      (report) => this.#hear(worker, report, kill),
+    );
+    this.#worker = worker;
+    if (kill && random.chance(0.1)) setTimeout(() => this.#kill(worker), random.below(120));
+    const stopWatching = kill ? undefined : this.#watch(worker);
+    await worker.gone;
+    stopWatching?.();
+    if (this.#worker === worker) this.#worker = undefined;
+    this.#client.lost(worker.name);
+  }
+
+  #hear(worker: WorkerProcess, report: Report, kill: boolean): void {
+    const client = this.#client;
+    client.hear(worker.name, report);
+    this.#onProgress();
+    if (report.is === "ready") {
+      if (kill) this.#killLater(worker);
+      // What the last worker was told went with it.
+      client.lost("");
+    } else if (report.is === "event") {
+      this.#behind.delete(client.ledger.find(report.run_id)?.input ?? "");
+      if (this.#behind.size === 0) this.#onAhead();
+    }
+    if (kill) client.fill(AT_ONCE);
+    else if (client.ledger.open === 0) worker.order({ do: "close" });
+  }
+
+  #kill(worker: WorkerProcess): void {
+    if (worker !== this.#worker) return;
+    this.#worker = undefined;
+    if (this.#random.chance(0.05)) worker.order({ do: "close" });
+    else {
+      this.#kills += 1;
+      worker.kill();
+    }
+  }
+
+  #killLater(worker: WorkerProcess): void {
+    const soon = this.#random.below(LEASE_MS + 150);
+    if (this.#shortLives < SHORT_LIVES) {
+      this.#shortLives += 1;
+      setTimeout(() => this.#kill(worker), soon);
+      return;
+    }
+    this.#shortLives = 0;
+    this.#behind = new Set(this.#client.ledger.openRuns().map(({ input }) => input));
+    const late = setTimeout(() => this.#onAhead(), LONG_LIFE_MS);
+    this.#onAhead = () => {
+      clearTimeout(late);
+      this.#onAhead = () => undefined;
+      setTimeout(() => this.#kill(worker), soon);
+    };
+    if (this.#behind.size === 0) this.#onAhead();
+  }
+
+  /** Ends a worker whose runs do not get anywhere any more. Gives what takes this back. */
+  #watch(worker: WorkerProcess): () => void {
+    let timer: NodeJS.Timeout | undefined;
+    this.#onProgress = () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => worker.kill(), STUCK_MS);
+    };
+    this.#onProgress();
+    return () => clearTimeout(timer);
+  }
+}

@@ -1,0 +1,188 @@
+import type { StreamedEvent } from "cadenza";
+import type { BodyReport, Report } from "./messages.ts";
+import { NO_ANSWER, textOf } from "./player.ts";
+
+/** What the driver knows of one run: what it has asked for, and what was acknowledged. */
+export interface RunRecord {
+  readonly input: string;
+  readonly session_id: string | null;
+  readonly stream: boolean;
+  run_id: string | undefined;
+  /** The events that a reader was shown, in the order of their numbers. */
+  readonly seen: StreamedEvent[];
+  /** The question that is shown and not answered yet. */
+  question: string | undefined;
+  readonly answered: Set<string>;
+  cancel: "no" | "asked" | "accepted";
+  ended: boolean;
+  /** Who was told of the run last. */
+  worker: string | undefined;
+}
+
+/** What was acknowledged, in numbers. */
+export interface Figures {
+  readonly runs: number;
+  readonly events: number;
+  readonly steps: number;
+  readonly answers: number;
+  readonly cancels: number;
+}
+
+/** A step of a run, or of a sub-run. */
+interface StepRecord {
+  readonly began: BodyReport[];
+  got: boolean;
+}
+
+/** Everything that worker processes have reported, and what was wrong already when it came. */
+export class Ledger {
+  readonly runs = new Map<string, RunRecord>();
+  readonly steps = new Map<string, StepRecord>();
+  readonly wrong: string[] = [];
+  readonly said: string[] = [];
+  readonly #open = new Set<RunRecord>();
+  readonly #byId = new Map<string, RunRecord>();
+  /** The bodies that are at work, by run: in which process. */
+  readonly #working = new Map<string, Map<string, string>>();
+
+  add(input: string, session_id: string | null, stream: boolean): RunRecord {
+    const run: RunRecord = {
+      input,
+      session_id,
+      stream,
+      run_id: undefined,
+      seen: [],
+      question: undefined,
+      answered: new Set(),
+      cancel: "no",
+      ended: false,
+      worker: undefined,
+    };
+    this.runs.set(input, run);
+    this.#open.add(run);
+    return run;
+  }
+
+  find(run_id: string): RunRecord | undefined {
+    return this.#byId.get(run_id);
+  }
+
+  /** How many runs have not ended as far as anybody has seen. */
+  get open(): number {
+    return this.#open.size;
+  }
+
+  openRuns(): RunRecord[] {
+    return [...this.#open];
+  }
+
+  get figures(): Figures {
+    const runs = [...this.runs.values()];
+    return {
+      runs: runs.length,
+      events: runs.reduce((sum, { seen }) => sum + seen.length, 0),
+      steps: this.steps.size,
+      answers: runs.reduce((sum, { answered }) => sum + answered.size, 0),
+      cancels: runs.filter(({ cancel }) => cancel === "accepted").length,
+    };
+  }
+
+  /** Takes what a worker says; `worker` is its name. Gives whether a reader was shown something new. */
+  hear(worker: string, report: Report): boolean {
+    if (report.is === "event") return this.#event(report.run_id, report.event);
+    this.#note(worker, report);
+    return false;
+  }
+
+  #note(worker: string, report: Report): void {
+    switch (report.is) {
+      case "created":
+        this.#created(report.input, report.run_id);
+        return;
+      case "answered":
+        this.#byId.get(report.run_id)?.answered.add(report.await_id);
+        return;
+      case "cancelled": {
+        const run = this.#byId.get(report.run_id);
+        if (run !== undefined) run.cancel = "accepted";
+        return;
+      }
+      case "began":
+        this.#began(worker, report);
+        return;
+      case "ended":
+        this.#working.get(report.run_id)?.delete(`${worker} ${report.key} ${report.attempt}`);
+        return;
+      case "got":
+        this.#step(report.run_id, report.key).got = true;
+        return;
+      case "parked":
+        this.wrong.push(`${report.run_id} is parked: expected ${report.expected}, asked ${report.asked}`);
+        return;
+      case "said":
+        this.said.push(`${worker}: ${report.message} ${report.error}`);
+        return;
+    }
+  }
+
+  /** A worker is dead: nothing of it is at work any more. */
+  died(worker: string): void {
+    for (const bodies of this.#working.values())
+      for (const body of [...bodies.keys()]) if (body.startsWith(`${worker} `)) bodies.delete(body);
+  }
+
+  #created(input: string, run_id: string): void {
+    const run = this.runs.get(input);
+    if (run === undefined) return;
+    if (run.run_id !== undefined && run.run_id !== run_id)
+      this.wrong.push(`${input} was created twice: as ${run.run_id} and as ${run_id}`);
+    run.run_id = run_id;
+    this.#byId.set(run_id, run);
+  }
+
+  #event(run_id: string, event: StreamedEvent): boolean {
+    const run = this.#byId.get(run_id);
+    if (run === undefined) return false;
+    const last = run.seen.at(-1)?.id ?? 0;
+    if (event.type === "error") this.wrong.push(`a reader of ${run_id} was given an error: ${event.error.message}`);
+    else if (event.id > last + 1) this.wrong.push(`a reader of ${run_id} was given ${event.id} after ${last}`);
+    // Another reader may be ahead of this one.
+    if (event.type === "error" || event.id !== last + 1) return false;
+    run.seen.push(event);
+    // A run may show more while it waits.
+    if (event.type.startsWith("run.")) run.question = undefined;
+    if (event.type === "run.awaiting" && event.run.await_request !== null) {
+      const { await_id, message } = event.run.await_request;
+      if (!textOf([message]).startsWith(NO_ANSWER)) run.question = await_id;
+    }
+    run.ended = event.type === "run.completed" || event.type === "run.failed" || event.type === "run.cancelled";
+    if (run.ended) this.#open.delete(run);
+    return true;
+  }
+
+  #began(worker: string, body: BodyReport): void {
+    const step = this.#step(body.run_id, body.key);
+    const name = `${body.key} of ${body.run_id}`;
+    if (step.got) this.wrong.push(`attempt ${body.attempt} at ${name} began although the step had its result`);
+    if (step.began.some(({ attempt }) => attempt === body.attempt))
+      this.wrong.push(`attempt ${body.attempt} at ${name} began twice`);
+    step.began.push(body);
+    if (body.owner === null || !body.owner.startsWith(`${worker}/`))
+      this.wrong.push(`${worker} ran ${name}, which belonged to ${body.owner}`);
+    const bodies = this.#working.get(body.run_id) ?? new Map<string, string>();
+    this.#working.set(body.run_id, bodies);
+    for (const [other, otherWorker] of bodies)
+      if (otherWorker !== worker) this.wrong.push(`${worker} ran ${name} while ${other} was at work`);
+    bodies.set(`${worker} ${body.key} ${body.attempt}`, worker);
+  }
+
+  #step(run_id: string, key: string): StepRecord {
+    const name = `${run_id} ${key}`;
+    let step = this.steps.get(name);
+    if (step === undefined) {
+      step = { began: [], got: false };
+      this.steps.set(name, step);
+    }
+    return step;
+  }
+}

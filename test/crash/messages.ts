@@ -1,0 +1,55 @@
+import type { StreamedEvent } from "cadenza";
+
+/* What the driver and its worker processes say to each other. */
+
+/** How a worker is started. */
+export interface WorkerSettings {
+  readonly file: string;
+  /** The name under which its runtime owns runs begins with it. */
+  readonly name: string;
+  readonly synchronous: "FULL" | "NORMAL";
+  readonly leaseMs: number;
+  readonly renewMs: number;
+  readonly sweepMs: number;
+  readonly sleepAfterMs: number;
+}
+
+/** What a worker is told to do. */
+export type Order =
+  | { readonly do: "create"; readonly input: string; readonly session_id: string | null; readonly stream: boolean }
+  | { readonly do: "answer"; readonly run_id: string; readonly await_id: string; readonly answer: Answer }
+  | { readonly do: "cancel"; readonly run_id: string }
+  | { readonly do: "follow"; readonly run_id: string; readonly after: number }
+  | { readonly do: "close" };
+
+export type Answer =
+  | { readonly value: number }
+  | {
+      readonly type: "message";
+      readonly message: { readonly role: "user"; readonly parts: readonly [{ readonly content: string }] };
+    };
+
+/** What a worker says has happened. */
+export type Report =
+  | { readonly is: "ready" }
+  | { readonly is: "created"; readonly input: string; readonly run_id: string }
+  | { readonly is: "event"; readonly run_id: string; readonly event: StreamedEvent }
+  | { readonly is: "answered"; readonly run_id: string; readonly await_id: string }
+  | { readonly is: "cancelled"; readonly run_id: string }
+  | { readonly is: "refused"; readonly order: Order; readonly code: string; readonly message: string }
+  | BodyReport
+  | { readonly is: "got"; readonly run_id: string; readonly key: string }
+  | { readonly is: "said"; readonly message: string; readonly error: string }
+  | { readonly is: "parked"; readonly run_id: string; readonly expected: string; readonly asked: string }
+  | { readonly is: "closed"; readonly left: number };
+
+/** A step's body has begun or is through. */
+export interface BodyReport {
+  readonly is: "began" | "ended";
+  readonly run_id: string;
+  readonly key: string;
+  readonly attempt: number;
+  /** As the store has it when the body begins. */
+  readonly epoch: number;
+  readonly owner: string | null;
+}

@@ -1,0 +1,156 @@
+import { rmSync } from "node:fs";
+import { join } from "node:path";
+import { temporaryFolder } from "../stores/sqlite-files.ts";
+import { Client } from "./client.ts";
+import { inspect } from "./inspection.ts";
+import type { Figures } from "./ledger.ts";
+import { Random } from "./random.ts";
+import type { BuiltProgram } from "./worker-process.ts";
+import { buildProgram, WorkerProcess } from "./worker-process.ts";
+
+/** How much is to be done. */
+export interface ProcessesOptions {
+  readonly seed: string;
+  readonly processes: number;
+  readonly runs: number;
+  /** How much time passes between two kills, in milliseconds. */
+  readonly killEveryMs: number;
+  /** No new runs are created after so many milliseconds. */
+  readonly atMostMs: number;
+  readonly onProgress?: ((figures: ProcessesFigures) => void) | undefined;
+}
+
+/** What was done. */
+export interface ProcessesFigures extends Figures {
+  readonly kills: number;
+}
+
+export interface ProcessesReport extends ProcessesFigures {
+  /** What was wrong, in words; empty if all is well. */
+  readonly wrong: readonly string[];
+  /** What the library had to say to its logger. */
+  readonly said: readonly string[];
+}
+
+/** How many runs are under way at once. */
+const AT_ONCE = 100;
+const LEASE_MS = 3_000;
+/** Runs that do nothing for so long have been forgotten. */
+const STUCK_MS = 20_000;
+
+/** Lets several processes run random programs on one file, and kills one of them now and then. Each order goes to any of them. */
+export async function manyProcesses(options: ProcessesOptions): Promise<ProcessesReport> {
+  const folder = temporaryFolder();
+  const program = await buildProgram("worker");
+  try {
+    return await new Driver(options, program, join(folder.path, "runs.db")).drive();
+  } finally {
+    if (process.env["KEEP"]) (await import("node:fs")).cpSync(folder.path, process.env["KEEP"], { recursive: true });
+    program.remove();
+    rmSync(folder.path, { recursive: true, force: true });
+  }
+}
+
+class Driver {
+  readonly #options: ProcessesOptions;
+  readonly #program: BuiltProgram;
+  readonly #file: string;
+  readonly #random: Random;
+  readonly #client: Client;
+  readonly #ready = new Map<string, WorkerProcess>();
+  readonly #all = new Set<WorkerProcess>();
+  #started = 0;
+  #kills = 0;
+  #total: number;
+  #over = false;
+  #finish: () => void = () => undefined;
+  #stuck: NodeJS.Timeout | undefined;
+
+  constructor(options: ProcessesOptions, program: BuiltProgram, file: string) {
+    this.#options = options;
+    this.#program = program;
+    this.#file = file;
+    this.#total = options.runs;
+    this.#random = new Random(options.seed);
+    this.#client = new Client(this.#random, options.seed, (order) => {
+      const workers = [...this.#ready.values()];
+      const worker = workers[this.#random.below(workers.length)];
+      worker?.order(order);
+      return worker?.name;
+    });
+  }
+
+  async drive(): Promise<ProcessesReport> {
+    const { processes, killEveryMs, atMostMs } = this.#options;
+    const finished = new Promise<void>((resolve) => {
+      this.#finish = resolve;
+    });
+    for (let count = 0; count < processes; count++) this.#start();
+    const killing = setInterval(() => this.#killOne(), killEveryMs);
+    const stopping = setTimeout(() => {
+      this.#total = 0;
+    }, atMostMs);
+    await finished;
+    this.#over = true;
+    clearInterval(killing);
+    clearTimeout(stopping);
+    clearTimeout(this.#stuck);
+    for (const worker of this.#all) worker.kill();
+    await Promise.all([...this.#all].map(({ gone }) => gone));
+    const { ledger } = this.#client;
+    const wrong = [...ledger.wrong, ...(await inspect(this.#file, ledger))];
+    return { ...this.#figures, wrong, said: ledger.said };
+  }
+
+  get #figures(): ProcessesFigures {
+    return { kills: this.#kills, ...this.#client.ledger.figures };
+  }
+
+  #start(): void {
+    const name = `process ${++this.#started}`;
+    const worker = new WorkerProcess(
+      this.#program,
+      {
+        file: this.#file,
+        name,
+        synchronous: this.#random.pick(["FULL", "NORMAL"]),
+        leaseMs: LEASE_MS,
+        renewMs: 500,
+        sweepMs: 100,
+        sleepAfterMs: this.#random.pick([20, 60_000]),
+      },
+      (report) => {
+        if (report.is === "ready") this.#ready.set(name, worker);
+        this.#client.hear(name, report);
+        // What was asked for while nobody was there.
+        if (report.is === "ready") this.#client.lost("");
+        this.#goOn();
+      },
+    );
+    this.#all.add(worker);
+    void worker.gone.then(() => {
+      this.#all.delete(worker);
+      this.#ready.delete(name);
+      this.#client.lost(name);
+      if (!this.#over) this.#start();
+    });
+  }
+
+  #goOn(): void {
+    this.#client.fill(AT_ONCE, this.#total);
+    clearTimeout(this.#stuck);
+    if (this.#client.ledger.open === 0) this.#finish();
+    else this.#stuck = setTimeout(() => this.#finish(), STUCK_MS);
+  }
+
+  #killOne(): void {
+    const workers = [...this.#ready.values()];
+    const worker = workers[this.#random.below(workers.length)];
+    // It is told nothing more; what it has said still comes.
+    if (worker === undefined) return;
+    this.#ready.delete(worker.name);
+    worker.kill();
+    this.#kills += 1;
+    this.#options.onProgress?.(this.#figures);
+  }
+}

@@ -1,0 +1,50 @@
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+
+export const ROOT = fileURLToPath(new URL("../../", import.meta.url));
+
+/** A page for readers, by its path from the root. */
+export interface Page {
+  readonly path: string;
+  readonly text: string;
+}
+
+/** The README and all of `docs/`. */
+export function readPages(): readonly Page[] {
+  const docs = readdirSync(`${ROOT}docs`).filter((file) => file.endsWith(".md"));
+  return ["README.md", "examples/README.md", ...docs.sort().map((file) => `docs/${file}`)]
+    .filter((path) => existsSync(ROOT + path))
+    .map(readPage);
+}
+
+export function readPage(path: string): Page {
+  return { path, text: readFileSync(ROOT + path, "utf8") };
+}
+
+/** A fenced block of code. */
+export interface Block {
+  readonly language: string;
+  /** What stands behind the language. */
+  readonly note: string;
+  readonly code: string;
+  /** The line of its first line of code, from 1 on. */
+  readonly line: number;
+}
+
+/** The fenced blocks of a page. */
+export function blocksOf({ text }: Page): readonly Block[] {
+  return [...text.matchAll(/^```(\w*)[ \t]*(.*)\n([\s\S]*?)^```$/gm)].map(
+    ([, language = "", note = "", code = ""], index, all) => {
+      const start = all[index]?.index ?? 0;
+      return { language, note: note.trim(), code, line: text.slice(0, start).split("\n").length + 1 };
+    },
+  );
+}
+
+/** The rows of all tables of a page whose first cell is code: that code, and the other cells. */
+export function rowsOf({ text }: Page): readonly (readonly [names: readonly string[], ...cells: string[]])[] {
+  return [...text.matchAll(/^\| (`.*) \|$/gm)].map(([, row = ""]) => {
+    const [first = "", ...cells] = row.split(" | ");
+    return [[...first.matchAll(/`([^`]+)`/g)].map(([, name = ""]) => name), ...cells];
+  });
+}

@@ -1,0 +1,154 @@
+import { formatWithOptions } from "node:util";
+import ts from "typescript";
+import type { Block, Page } from "./pages.ts";
+import { blocksOf, ROOT } from "./pages.ts";
+
+/**
+ * The `ts` blocks of one page that belong together. A block that begins with an import begins a new program; the blocks after it
+ * continue it. A block that is marked `no-run — why` is compiled with the others, and left out when they are run.
+ */
+export interface Snippet {
+  /** The page and the line of the first block. */
+  readonly name: string;
+  readonly blocks: readonly Block[];
+}
+
+/** The programs that a page shows. */
+export function snippetsOf(page: Page): readonly Snippet[] {
+  const programs: Block[][] = [];
+  for (const block of blocksOf(page)) {
+    if (block.language !== "ts") continue;
+    const current = programs.at(-1);
+    if (current === undefined || block.code.startsWith("import ")) programs.push([block]);
+    else current.push(block);
+  }
+  return joined(programs).map((blocks) => ({ name: `${page.path}:${blocks[0]?.line}`, blocks }));
+}
+
+/** Blocks that import something and still use what an earlier block of the page declared continue it. */
+function joined(programs: readonly Block[][]): readonly Block[][] {
+  const result: Block[][] = [];
+  for (const program of programs) {
+    const previous = result.at(-1);
+    const needs = previous !== undefined && freeNames(program).some((name) => declaredNames(previous).has(name));
+    if (needs) previous.push(...program);
+    else result.push([...program]);
+  }
+  return result;
+}
+
+function source(blocks: readonly Block[]): string {
+  return blocks.map(({ code }) => code).join("\n");
+}
+
+function parse(blocks: readonly Block[]): ts.SourceFile {
+  return ts.createSourceFile("page.ts", source(blocks), ts.ScriptTarget.ESNext, true);
+}
+
+function declaredNames(blocks: readonly Block[]): ReadonlySet<string> {
+  const names = new Set<string>();
+  const add = (name: ts.BindingName): void => {
+    if (ts.isIdentifier(name)) names.add(name.text);
+    else for (const element of name.elements) if (ts.isBindingElement(element)) add(element.name);
+  };
+  for (const statement of parse(blocks).statements) {
+    if (ts.isVariableStatement(statement))
+      for (const declaration of statement.declarationList.declarations) add(declaration.name);
+    else if ((ts.isFunctionDeclaration(statement) || ts.isClassDeclaration(statement)) && statement.name !== undefined)
+      names.add(statement.name.text);
+  }
+  return names;
+}
+
+/** The names that stand alone in the code and are neither imported nor declared at its top. */
+function freeNames(blocks: readonly Block[]): readonly string[] {
+  const own = new Set(declaredNames(blocks));
+  const free = new Set<string>();
+  const visit = (node: ts.Node): void => {
+    if (ts.isImportSpecifier(node)) own.add(node.name.text);
+    if (ts.isIdentifier(node) && ts.isExpression(node) && !isMember(node)) free.add(node.text);
+    ts.forEachChild(node, visit);
+  };
+  visit(parse(blocks));
+  return [...free].filter((name) => !own.has(name));
+}
+
+function isMember(node: ts.Identifier): boolean {
+  const { parent } = node;
+  if (ts.isPropertyAccessExpression(parent)) return parent.name === node;
+  return (
+    (ts.isPropertyAssignment(parent) || ts.isParameter(parent) || ts.isBindingElement(parent)) && parent.name === node
+  );
+}
+
+/** Compiles all snippets in one go, as strictly as the library itself, and gives what is wrong with each. */
+export function compile(snippets: readonly Snippet[]): ReadonlyMap<string, readonly string[]> {
+  const read = ts.readConfigFile(`${ROOT}tsconfig.json`, ts.sys.readFile);
+  const { options } = ts.parseJsonConfigFileContent(read.config, ts.sys, ROOT);
+  const files = new Map(snippets.map((snippet, index) => [`${ROOT}test/docs/snippet-${index}.ts`, snippet]));
+  const compilerOptions: ts.CompilerOptions = {
+    ...options,
+    declaration: false,
+    // A page declares things only to show how, and reads process.env.KEY as its readers do.
+    noUnusedLocals: false,
+    noUnusedParameters: false,
+    noPropertyAccessFromIndexSignature: false,
+  };
+  const host = ts.createCompilerHost(compilerOptions);
+  const { fileExists, getSourceFile } = host;
+  host.fileExists = (file) => files.has(file) || fileExists.call(host, file);
+  host.getSourceFile = (file, version, ...rest) => {
+    const snippet = files.get(file);
+    if (snippet === undefined) return getSourceFile.call(host, file, version, ...rest);
+    return ts.createSourceFile(file, source(snippet.blocks), version, true);
+  };
+  const program = ts.createProgram([...files.keys()], compilerOptions, host);
+  return new Map(
+    [...files].map(([file, snippet]) => {
+      const sourceFile = program.getSourceFile(file);
+      const found = [...program.getSyntacticDiagnostics(sourceFile), ...program.getSemanticDiagnostics(sourceFile)];
+      return [snippet.name, found.map((diagnostic) => describe(diagnostic, snippet))];
+    }),
+  );
+}
+
+/** What is wrong, and on which line of the page. */
+function describe({ messageText, file, start = 0 }: ts.Diagnostic, { blocks }: Snippet): string {
+  let line = file === undefined ? 0 : file.getLineAndCharacterOfPosition(start).line;
+  for (const block of blocks) {
+    const length = block.code.split("\n").length;
+    if (line < length) return `line ${block.line + line}: ${ts.flattenDiagnosticMessageText(messageText, "\n")}`;
+    line -= length;
+  }
+  return ts.flattenDiagnosticMessageText(messageText, "\n");
+}
+
+/** What a snippet said on the console, and what its comments say that it says. */
+export interface Spoken {
+  readonly said: readonly string[];
+  readonly promised: readonly string[];
+}
+
+const AsyncFunction = (async () => undefined).constructor as new (
+  ...args: string[]
+) => (require: (name: string) => unknown, exports: object, console: object) => Promise<void>;
+
+/** Runs a snippet in a scope of its own. Undefined: there is nothing to run. Rejects with what it throws. */
+export async function run(snippet: Snippet): Promise<Spoken | undefined> {
+  const blocks = snippet.blocks.filter(({ note }) => !note.startsWith("no-run"));
+  if (blocks.length === 0) return undefined;
+  const code = source(blocks);
+  const modules = new Map<string, object>();
+  for (const { fileName } of ts.preProcessFile(code).importedFiles) {
+    const module: object = await import(/* @vite-ignore */ fileName);
+    modules.set(fileName, { ...module, __esModule: true });
+  }
+  const { outputText } = ts.transpileModule(code, {
+    compilerOptions: { target: ts.ScriptTarget.ES2023, module: ts.ModuleKind.CommonJS, esModuleInterop: true },
+  });
+  const said: string[] = [];
+  const log = (...values: unknown[]): void =>
+    void said.push(formatWithOptions({ breakLength: Number.POSITIVE_INFINITY }, ...values).trimEnd());
+  await new AsyncFunction("require", "exports", "console", outputText)((name) => modules.get(name), {}, { log });
+  return { said, promised: [...code.matchAll(/\/\/ → (.*?)(?=\s*(?:\/\/ →|$))/gm)].map(([, text = ""]) => text) };
+}

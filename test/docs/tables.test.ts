@@ -1,0 +1,68 @@
+import { readFileSync } from "node:fs";
+import { AgentRuntime } from "cadenza";
+import { describe, expect, it } from "vitest";
+import { readOptions } from "../../src/runtime/options.ts";
+import { MemoryStore } from "../../src/stores/memory.ts";
+import { ROOT, readPage, rowsOf } from "./pages.ts";
+
+describe("docs/errors.md", () => {
+  const documented = rowsOf(readPage("docs/errors.md")).flatMap(([names]) => names);
+  const source = readFileSync(`${ROOT}src/core/errors.ts`, "utf8");
+  const union = /export type CadenzaErrorCode =([^;]*);/.exec(source)?.[1] ?? "";
+  const codes = [...union.matchAll(/"(\w+)"/g)].map(([, code = ""]) => code);
+
+  it("has a line for every code, and for nothing else", () => {
+    expect(codes.length).toBeGreaterThan(20);
+    expect([...new Set(documented)].sort()).toEqual(codes.sort());
+  });
+});
+
+describe("docs/limits.md", () => {
+  const rows = rowsOf(readPage("docs/limits.md")).map(([[name = ""], ...cells]) => [name, ...cells] as const);
+  const inMemory = flat(readOptions({}));
+  const store = Object.assign(new MemoryStore(), { persistent: true });
+  const persistent = flat(readOptions({ store }));
+
+  it("has a line for every option, and for nothing else", () => {
+    expect(rows.map(([name]) => name).sort()).toEqual([...inMemory.keys()].sort());
+  });
+
+  it.each(rows.filter(([name]) => typeof inMemory.get(name) === "number"))(
+    "says the default of %s",
+    (name, shown, other) => {
+      expect(amount(shown)).toBe(inMemory.get(name));
+      if (name.startsWith("retention.")) expect(amount(other)).toBe(persistent.get(name));
+    },
+  );
+});
+
+describe("docs/statistics.md", () => {
+  it("has a line for every figure of stats() and of an agent's status, and for nothing else", async () => {
+    const runtime = new AgentRuntime().register("counted", (_, { usage }) => {
+      usage.add({ inputTokens: 1, outputTokens: 1 });
+      return null;
+    });
+    await runtime.createRun({ agent_name: "counted", input: "" });
+    const { status = {} } = await runtime.getAgent("counted");
+    const figures = [...Object.keys(status), ...Object.keys(await runtime.stats())];
+    const documented = rowsOf(readPage("docs/statistics.md")).flatMap(([names]) => names);
+    expect(documented.toSorted()).toEqual(figures.toSorted());
+  });
+});
+
+/** The settings by their names, those in a group with the group's name in front. */
+function flat(settings: object): ReadonlyMap<string, unknown> {
+  const groups = ["retention", "limits", "durability"];
+  return new Map(
+    Object.entries(settings).flatMap(([name, value]) =>
+      groups.includes(name)
+        ? Object.entries(value as object).map(([key, inner]) => [`${name}.${key}`, inner] as const)
+        : [[name, value] as const],
+    ),
+  );
+}
+
+/** The number that a cell begins with. */
+function amount(cell = ""): number {
+  return cell.startsWith("Infinity") ? Number.POSITIVE_INFINITY : Number(/^[\d,]+/.exec(cell)?.[0].replaceAll(",", ""));
+}

@@ -1,0 +1,28 @@
+import { describe, expect, it } from "vitest";
+import { textsOf } from "../helpers/runtimes.ts";
+import { crashedOtherwise, crashPoints } from "./crash-points.ts";
+import { play } from "./play.ts";
+import { scenarios } from "./scenarios.ts";
+
+/** Of the crashes on a store that answers later, this share is made here, and all of them by `npm run test:durable`. */
+const LATE_SHARE = 4;
+
+describe.each([
+  { store: "a store that answers at once", late: false },
+  { store: "a store that answers later", late: true },
+])("on $store", ({ late }) => {
+  it.each(scenarios)("a process may die at any call of its store: $name", async (scenario) => {
+    const uncrashed = await play(scenario, { late });
+    expect(uncrashed.world.violations).toEqual([]);
+    expect(`${uncrashed.run.status}: ${textsOf(uncrashed.run).join(" # ")}`).toBe(scenario.ends);
+
+    const points = crashPoints(uncrashed.world.processes[0]?.storeCalls ?? []);
+    expect(points.length).toBeGreaterThan(5);
+    const wrong: string[] = [];
+    for (const [index, point] of points.entries()) {
+      if (!late || index % LATE_SHARE === 0)
+        wrong.push(...(await crashedOtherwise(scenario, [point], uncrashed, late)));
+    }
+    expect(wrong).toEqual([]);
+  });
+});

@@ -1,0 +1,41 @@
+import type { Ending, Played } from "./play.ts";
+import { play } from "./play.ts";
+import type { Scenario } from "./scenarios.ts";
+import type { Crash, Method } from "./world.ts";
+
+const writes: ReadonlySet<Method> = new Set(["create", "append", "claim", "putSession"]);
+/** What a process does again and again while it waits: to die at it for the third time tells nothing new. */
+const habits: ReadonlySet<Method> = new Set(["due", "renew", "find"]);
+const MAX_HABITS = 3;
+
+/** Where a process may die that calls its store like this: before and after each write, and at everything else. */
+export function crashPoints(calls: readonly Method[]): Crash[] {
+  const points: Crash[] = [];
+  let habit = 0;
+  calls.forEach((method, index) => {
+    const call = index + 1;
+    habit = habits.has(method) ? habit + 1 : 0;
+    if (writes.has(method)) points.push({ call, after: false }, { call, after: true });
+    else if (habit <= MAX_HABITS) points.push({ call, after: false });
+  });
+  return points;
+}
+
+/** What is wrong with a play in which the first process died there, compared with one in which none did. */
+export async function crashedOtherwise(
+  scenario: Scenario,
+  crashes: readonly Crash[],
+  uncrashed: Played,
+  late: boolean,
+): Promise<string[]> {
+  const { world, ending } = await play(scenario, { crashes, late });
+  const where = JSON.stringify(crashes);
+  const wrong = world.violations.map((violation) => `${where}: ${violation}`);
+  if (comparable(scenario, ending) !== comparable(scenario, uncrashed.ending))
+    wrong.push(`${where}: ended as ${JSON.stringify(ending)}`);
+  return wrong;
+}
+
+function comparable({ isUnordered }: Scenario, ending: Ending): string {
+  return JSON.stringify(isUnordered ? { ...ending, history: [...ending.history].sort() } : ending);
+}

@@ -1,0 +1,149 @@
+import { CadenzaError } from "cadenza";
+import { describe, expect, it } from "vitest";
+import { replay } from "../../src/core/evolve.ts";
+import type { Entry } from "../../src/core/log.ts";
+import { createdEntry, isFinal } from "../../src/core/state.ts";
+import { textsOf } from "../helpers/runtimes.ts";
+import type { Edit } from "./edits.ts";
+import { edits, misfit, original, register } from "./edits.ts";
+import { numberFor, play } from "./play.ts";
+import type { Process } from "./world.ts";
+import { keyOf, World } from "./world.ts";
+
+/** Of the positions in the log, every so many are tried with each edit. */
+const EVERY = 2;
+/** Longer than an agent may take to ask for what the log holds next. */
+const LONG_MS = 8_000;
+
+const uncrashed = await play({ register: (process) => register(process, original, false), answer: numberFor });
+const allEdits = edits();
+const positions = uncrashed.log.map((_, index) => index).filter((index) => index >= 2 && index % EVERY === 0);
+
+it("there are enough edits to speak of", () => {
+  expect(uncrashed.world.violations).toEqual([]);
+  expect(allEdits.length * positions.length).toBeGreaterThanOrEqual(240);
+});
+
+describe.each(allEdits)("code with $name", (edit) => {
+  it.each(positions)("fits a log of %i entries, or leaves it alone", async (length) => {
+    const log = uncrashed.log.slice(0, length);
+    const position = misfit(log, edit.code);
+    const world = await worldWith(log);
+    if (position === undefined) await fits(world, edit);
+    else await isParked(world, edit, position, length % 3);
+    expect(world.violations).toEqual([]);
+  });
+});
+
+async function fits(world: World, { code }: Edit): Promise<void> {
+  const process = world.start();
+  register(process, code, false);
+  expect(await toTheEnd(world, process)).toBe("completed");
+  expect((await process.runtime.stats()).parked).toEqual([]);
+}
+
+async function isParked(world: World, { code }: Edit, position: number, way: number): Promise<void> {
+  const process = world.start();
+  const announced: unknown[] = [];
+  process.runtime.on("run.parked", (event) => announced.push(event));
+  const before = await world.log(uncrashed.run_id);
+  register(process, code, false);
+  await world.pass(LONG_MS);
+  if ((await statusOf(world)) === "awaiting") expect(await answerOf(world, process)).toBe("run_parked");
+  await world.pass(LONG_MS);
+
+  const { parked } = await process.runtime.stats();
+  const expected = expectation(before[position]);
+  expect(parked).toEqual([
+    { run_id: uncrashed.run_id, agent_name: "agent", version: "1", position, expected, asked: expect.any(String) },
+  ]);
+  expect(announced.at(0)).toMatchObject({ type: "run.parked", version: "1", position, expected });
+  const head = (await world.find(uncrashed.run_id))?.head;
+  await world.pass(LONG_MS);
+  expect(await world.log(uncrashed.run_id)).toEqual(before);
+  expect((await world.find(uncrashed.run_id))?.head).toEqual(head);
+
+  if (way === 0) {
+    register(process, original, true);
+    await world.pass(LONG_MS);
+    await bringsBack(world, process);
+  } else if (way === 1) {
+    process.kill();
+    const next = world.start();
+    register(next, original, false);
+    await bringsBack(world, next);
+    return;
+  } else {
+    await isCancelled(world, process);
+  }
+  expect((await process.runtime.stats()).parked).toEqual([]);
+}
+
+/** The old code ends the run as if it had never been away. */
+async function bringsBack(world: World, process: Process): Promise<void> {
+  expect(await toTheEnd(world, process)).toBe("completed");
+  const run = await settled(world, process, process.runtime.getRun(uncrashed.run_id));
+  expect(textsOf(run)).toEqual(textsOf(uncrashed.run));
+}
+
+async function isCancelled(world: World, process: Process): Promise<void> {
+  await settled(world, process, process.runtime.cancel(uncrashed.run_id));
+  await world.pass(LONG_MS);
+  const state = await world.stateOf(uncrashed.run_id);
+  expect(state.status).toBe("cancelled");
+  expect(state.output.flatMap(({ parts }) => parts.map(({ content }) => content))).not.toContain("finally");
+  expect((await process.runtime.stats()).withoutFinally).toBe(1);
+}
+
+/** What a report must say of the entry that the code does not come to. */
+function expectation(entry: Entry | undefined): unknown {
+  if (entry?.type === "intent") return expect.stringContaining(entry.key);
+  if (entry?.type === "awaited") return expect.stringContaining(entry.request.await_id);
+  if (entry?.type === "emitted") return entry.kind === "part" ? `the text "${entry.part.content}"` : "an object";
+  return expect.any(String);
+}
+
+/** A store that holds the beginning of the run, whose process has died. */
+async function worldWith(log: readonly Entry[]): Promise<World> {
+  const world = new World({ register: () => {} });
+  const { status, deadline } = replay(uncrashed.run_id, log);
+  const owner = status === "awaiting" ? null : "a process that died";
+  const head = { status, epoch: 3, owner, deadline, finished_at: null, takeovers: 0 };
+  await world.store.create(keyOf(uncrashed.run_id), { entries: log, head }, null);
+  expect(createdEntry(uncrashed.state).durable).toBe(true);
+  return world;
+}
+
+async function toTheEnd(world: World, process: Process): Promise<string> {
+  for (let round = 0; round < 10; round++) {
+    await world.pass(1_000);
+    const status = await statusOf(world);
+    if (isFinal(status)) return status;
+    if (status === "awaiting") expect(await answerOf(world, process)).toBe("accepted");
+  }
+  return statusOf(world);
+}
+
+async function answerOf(world: World, process: Process): Promise<string> {
+  const { await_request } = await world.stateOf(uncrashed.run_id);
+  if (await_request === null) return "nothing is asked";
+  const resuming = process.runtime.resume({
+    run_id: uncrashed.run_id,
+    await_resume: numberFor(await_request),
+    mode: "async",
+  });
+  const outcome = await world.until(resuming, process);
+  if (outcome === undefined || "value" in outcome) return "accepted";
+  return CadenzaError.is(outcome.error) ? outcome.error.code : String(outcome.error);
+}
+
+async function statusOf(world: World): Promise<ReturnType<typeof replay>["status"]> {
+  return (await world.stateOf(uncrashed.run_id)).status;
+}
+
+async function settled<T>(world: World, process: Process, promise: Promise<T>): Promise<T> {
+  const outcome = await world.until(promise, process);
+  if (outcome === undefined) throw new Error("The process died.");
+  if ("error" in outcome) throw outcome.error;
+  return outcome.value;
+}

@@ -1,0 +1,160 @@
+import { setImmediate as inNextTurn } from "node:timers";
+import type { AgentContext } from "cadenza";
+import { AgentError, CadenzaError } from "cadenza";
+import type { Entry, ResultEntry } from "../../src/core/log.ts";
+import { resultKey } from "../../src/core/log.ts";
+import { SeededRandom } from "../../src/runtime/random.ts";
+import type { Node, Player } from "./programs.ts";
+import { perform } from "./programs.ts";
+
+/*
+ * Says what an agent must have shown, given the results that its log holds: a replay of its own, as plain as can be, that
+ * shares no line with the one of the runtime.
+ */
+
+/** What the agent shows and how it ends if it is handed these results, one at a time and in this order. */
+export interface Verdict {
+  readonly shown: readonly string[];
+  /** The keys of the operations that it asked for and had no result of. */
+  readonly open: readonly string[];
+  readonly ending: "completed" | "failed" | "open";
+  readonly tokens: number;
+}
+
+export async function judge(node: Node, runId: string, log: readonly Entry[]): Promise<Verdict> {
+  return new Judge(node, runId, log).verdict();
+}
+
+/** What the agent itself has shown, as its log tells it. */
+export function shownIn(log: readonly Entry[]): string[] {
+  const own = log.filter((entry) => entry.type === "emitted" && (entry.source === undefined || entry.source === null));
+  return own.map((entry) =>
+    entry.type !== "emitted" ? "" : entry.kind === "part" ? `${entry.part.content}` : entry.kind,
+  );
+}
+
+class Judge {
+  readonly #node: Node;
+  readonly #runId: string;
+  readonly #log: readonly Entry[];
+  readonly #counts = new Map<string, number>();
+  readonly #waiting = new Map<string, { resolve: (value: unknown) => void; reject: (error: unknown) => void }>();
+  readonly #shown: string[] = [];
+  #now = 0;
+  #tokens = 0;
+  #ending: Verdict["ending"] = "open";
+
+  constructor(node: Node, runId: string, log: readonly Entry[]) {
+    this.#node = node;
+    this.#runId = runId;
+    this.#log = log;
+  }
+
+  async verdict(): Promise<Verdict> {
+    this.#now = this.#log.find(({ type }) => type === "started")?.at ?? 0;
+    const stopped = this.#log.findIndex(
+      (entry) => entry.type === "cancel-requested" || (entry.type === "timed-out" && !entry.defaulted),
+    );
+    const results = this.#log.slice(0, stopped < 0 ? undefined : stopped).filter(isResult);
+    void this.#drive();
+    await flush();
+    for (const entry of results) {
+      const key = resultKey(entry) ?? "";
+      const waiting = this.#waiting.get(key);
+      if (waiting === undefined) {
+        if (this.#ending === "open" && !key.includes("/"))
+          throw new Error(`The log holds ${key}, which nobody asked for.`);
+        continue;
+      }
+      this.#waiting.delete(key);
+      this.#now = entry.at;
+      settle(entry, waiting);
+      await flush();
+    }
+    return { shown: this.#shown, open: [...this.#waiting.keys()], ending: this.#ending, tokens: this.#tokens };
+  }
+
+  async #drive(): Promise<void> {
+    const context = this.#context();
+    // Nothing is made here: the bodies of steps are never called.
+    const player: Player = { body: () => new Promise(() => {}), pause: () => new Promise(() => {}) };
+    const agent = perform(this.#node, context, player);
+    try {
+      let sent: unknown;
+      for (;;) {
+        const { done, value } = await agent.next(sent);
+        sent = undefined;
+        if (done === true) break;
+        if (typeof value === "object" && value !== null && "type" in value) sent = await this.#operation("await");
+        else this.#show(value);
+      }
+      this.#ending = "completed";
+    } catch {
+      this.#ending = "failed";
+    }
+  }
+
+  #show(value: unknown): void {
+    if (this.#ending !== "open") return;
+    if (value === null) {
+      if (this.#isOpen()) this.#shown.push("close");
+    } else this.#shown.push(typeof value === "string" ? value : "generic");
+  }
+
+  /** Closing what is not open shows nothing; whether something is open may depend on step bodies, which the log knows. */
+  #isOpen(): boolean {
+    return shownIn(this.#log)[this.#shown.length] === "close";
+  }
+
+  #operation(name: string): Promise<unknown> {
+    const count = (this.#counts.get(name) ?? 0) + 1;
+    this.#counts.set(name, count);
+    const promise = new Promise((resolve, reject) => this.#waiting.set(`${name}#${count}`, { resolve, reject }));
+    promise.catch(() => {});
+    return promise;
+  }
+
+  #context(): AgentContext {
+    const random = new SeededRandom(this.#runId);
+    const context = {
+      signal: { aborted: false },
+      step: (name: string) => this.#operation(name),
+      ask: () => this.#operation("ask"),
+      run: (name: string) => this.#operation(`run:${name}`),
+      emit: async (value: unknown) => this.#show(value),
+      usage: {
+        add: (usage: { input_tokens: number; output_tokens: number }) => {
+          this.#tokens += usage.input_tokens + usage.output_tokens;
+        },
+      },
+      session: {
+        getState: () => this.#operation("session.getState"),
+        setState: () => this.#operation("session.setState"),
+        history: async () => [],
+      },
+      now: () => this.#now,
+      uuid: () => random.uuid(),
+      random: () => random.number(),
+    };
+    return context as unknown as AgentContext;
+  }
+}
+
+function isResult(entry: Entry): entry is ResultEntry {
+  return entry.type === "step" || entry.type === "resumed" || (entry.type === "timed-out" && entry.defaulted);
+}
+
+function settle(
+  entry: ResultEntry,
+  { resolve, reject }: { resolve: (value: unknown) => void; reject: (error: unknown) => void },
+): void {
+  if (entry.type === "resumed") resolve(entry.answer);
+  else if (entry.type === "timed-out") resolve({ number: 5 });
+  else if (entry.error === null) resolve(entry.result);
+  else if (entry.error.name === "AgentError") reject(new AgentError(entry.error.code ?? "", entry.error.message));
+  else reject(new CadenzaError("step_interrupted", entry.error.message));
+}
+
+function flush(): Promise<void> {
+  return new Promise((resolve) => inNextTurn(resolve));
+}

@@ -1,0 +1,153 @@
+import type { Store } from "cadenza";
+import type { Entry } from "../../src/core/log.ts";
+import { Chance } from "./chance.ts";
+import { judge, shownIn } from "./judge.ts";
+import type { Played } from "./play.ts";
+import { play } from "./play.ts";
+import type { Program } from "./programs.ts";
+import { makeProgram, scriptOf } from "./programs.ts";
+import type { World } from "./world.ts";
+
+/** What happens to the processes that run a program. */
+export const troubles = ["none", "crashes", "take-overs", "freezes", "stopped clocks", "always replay"] as const;
+export type Trouble = (typeof troubles)[number];
+
+export interface Trial {
+  readonly seed: number;
+  readonly trouble: Trouble;
+  readonly crashes: number;
+  readonly steps: number;
+  /** What went wrong. */
+  readonly wrong: readonly string[];
+}
+
+/** Runs a program with one kind of trouble, and judges what came of it. */
+export async function trial(seed: number, trouble: Trouble, store?: Store): Promise<Trial> {
+  const program = makeProgram(seed);
+  const chance = new Chance(seed ^ 0x5eed);
+  const counted = { crashes: 0 };
+  const wrong: string[] = [];
+  let played: Played | undefined;
+  try {
+    played = await play(scriptOf(program), {
+      chance,
+      late: chance.happens(0.4),
+      ...(store && { store }),
+      runtime: { alwaysReplay: trouble === "always replay", durability: durabilityIn(chance) },
+      disturb: (world) => disturb(world, trouble, chance, counted),
+    });
+    wrong.push(...played.world.violations, ...(await misjudged(program, played)));
+    if (program.isOrderly && trouble !== "none") wrong.push(...(await otherwiseThanUncrashed(program, played)));
+  } catch (error) {
+    wrong.push(error instanceof Error ? `${error.stack}` : String(error));
+  }
+  return { seed, trouble, crashes: counted.crashes, steps: played?.world.steps ?? 0, wrong };
+}
+
+function durabilityIn(chance: Chance): { leaseMs: number; renewMs: number; sweepMs: number; sleepAfterMs: number } {
+  return { leaseMs: 1_000, renewMs: 300, sweepMs: 100, sleepAfterMs: chance.pick([0, 50, 60_000]) };
+}
+
+/** Every now and then something happens to a process, as long as nobody has had too much of it. */
+function disturb(world: World, trouble: Trouble, chance: Chance, counted: { crashes: number }): void {
+  const { working } = world;
+  if (trouble === "none" || trouble === "always replay" || !chance.happens(0.03)) return;
+  if (counted.crashes >= 4) {
+    for (const process of world.living) process.thaw();
+    for (const process of world.living) process.startClock();
+    return;
+  }
+  const process = chance.pick(working);
+  counted.crashes += 1;
+  switch (trouble) {
+    case "crashes":
+      process.kill();
+      break;
+    case "take-overs":
+      if (working.length < 3) world.start();
+      if (chance.happens(0.7)) process.kill();
+      break;
+    case "freezes":
+      if (working.length < 2) world.start();
+      process.freeze();
+      process.wakesAt = world.now + chance.below(3_000);
+      break;
+    case "stopped clocks":
+      if (working.length < 2) world.start();
+      process.stopClock();
+      process.wakesAt = world.now + chance.below(3_000);
+      break;
+  }
+}
+
+/** Compares what was shown with what the judge says must have been. */
+async function misjudged({ node }: Program, { run, run_id, log, state }: Played): Promise<string[]> {
+  const { shown, ending, tokens, open } = await judge(node, run_id, log);
+  const was = shownIn(log);
+  const wrong: string[] = [];
+  const say = (what: string): void => void wrong.push(`${what}\n${describe(log)}`);
+  if (run.status === "cancelled") {
+    const before = shownIn(
+      log.slice(
+        0,
+        log.findIndex(({ type }) => type === "cancel-requested"),
+      ),
+    );
+    if (before.some((text, index) => text !== shown[index]))
+      say(`had shown ${before.join("|")}, and must have shown ${shown.join("|")}`);
+    return wrong;
+  }
+  if (was.join("|") !== shown.join("|")) say(`shows ${was.join("|")}, and must show ${shown.join("|")}`);
+  if (run.status !== ending) say(`is ${run.status}, and must be ${ending}; waits for ${open.join()}`);
+  const fromChildren = log.filter((entry) => entry.type === "step" && entry.key.startsWith("run:child")).length * 4;
+  if ((state.usage?.total_tokens ?? 0) !== tokens + fromChildren)
+    say(`has used ${state.usage?.total_tokens}, and must have used ${tokens} and ${fromChildren}`);
+  return wrong;
+}
+
+async function otherwiseThanUncrashed(program: Program, { ending }: Played): Promise<string[]> {
+  const uncrashed = await play(scriptOf(program));
+  if (ending.status === "cancelled" || uncrashed.ending.status === "cancelled") return [];
+  const [is, must] = [JSON.stringify(ending), JSON.stringify(uncrashed.ending)];
+  return is === must ? [] : [`ended as ${is}, and uncrashed as ${must}`];
+}
+
+function describe(log: readonly Entry[]): string {
+  return log.map((entry, index) => `  ${index} ${JSON.stringify(entry)}`).join("\n");
+}
+
+/** What came of many trials. */
+export interface Findings {
+  readonly programs: number;
+  readonly trials: number;
+  /** How often something happened to a process. */
+  readonly troubles: number;
+  readonly wrong: readonly Trial[];
+}
+
+export const noFindings: Findings = { programs: 0, trials: 0, troubles: 0, wrong: [] };
+
+export function sumOf(a: Findings, b: Findings): Findings {
+  return {
+    programs: a.programs + b.programs,
+    trials: a.trials + b.trials,
+    troubles: a.troubles + b.troubles,
+    wrong: [...a.wrong, ...b.wrong],
+  };
+}
+
+/** Tries programs from a seed on, each with every kind of trouble; with `share`, with that many of them in turn. */
+export async function tryAll(from: number, count: number, share = troubles.length): Promise<Findings> {
+  const wrong: Trial[] = [];
+  let trials = 0;
+  let happened = 0;
+  for (let seed = from; seed < from + count; seed++) {
+    for (let turn = 0; turn < share; turn++) {
+      const one = await trial(seed, troubles[(seed + turn) % troubles.length] ?? "none");
+      trials += 1;
+      happened += one.crashes;
+      if (one.wrong.length > 0) wrong.push(one);
+    }
+  }
+  return { programs: count, trials, troubles: happened, wrong };
+}

@@ -1,0 +1,77 @@
+import { AgentError, AgentRuntime } from "../../src/index.ts";
+
+/*
+ * What has to be tried in a process of its own, since it may end it: run with the name of a scenario.
+ */
+
+const never = (): Promise<never> => new Promise(() => {});
+
+/** Agents that leave every promise which the library gives them alone, and end or are ended in every way. */
+async function hostile(): Promise<void> {
+  // The library itself holds the process open with nothing.
+  const alive = setTimeout(() => {}, 10_000);
+  let unhandled = 0;
+  process.on("unhandledRejection", (error) => {
+    unhandled += 1;
+    process.stdout.write(`${String(error)}\n`);
+  });
+  const runtime = new AgentRuntime({ cancelGraceMs: 20, timeoutMs: 100, awaitTimeoutMs: 30 });
+  runtime.on("run.created", () => Promise.reject(new Error("a listener rejected")));
+  runtime.register("child", () => {
+    throw new AgentError("not_found", "gone");
+  });
+  runtime.register("floats", async (input, { ask, step, run, emit, session }) => {
+    void ask("?");
+    void ask("?", { timeoutMs: 5, default: 1 as unknown as undefined });
+    void step("fails", () => Promise.reject(new Error("in a step")));
+    void run("missing", "x");
+    void run("child", "x");
+    void emit(5);
+    void session.setState(1n as unknown as string);
+    if (input.length > 0) throw new Error("at once");
+    await never();
+  });
+  runtime.register("finally", async function* () {
+    try {
+      yield "a";
+      await never();
+    } finally {
+      yield Promise.reject(new Error("in finally"));
+    }
+  });
+  runtime.register("rejects", function* () {
+    yield Promise.reject(new Error("yielded"));
+  });
+  const names = ["floats", "finally", "rejects", "child"];
+  const runs = names.flatMap((agent_name) => [
+    runtime.createRun({ agent_name, input: "x" }),
+    runtime.createRun({ agent_name, input: [] }),
+    runtime.createRun({ agent_name, input: [] }, { signal: AbortSignal.timeout(1) }).catch(() => undefined),
+  ]);
+  // Nobody reads these.
+  for (const agent_name of names) runtime.createRun({ agent_name, input: "x", mode: "stream" });
+  runtime.createRun({ agent_name: "missing", input: "x", mode: "stream" });
+  for (const { run_id } of await runtime.listRuns()) runtime.cancel(run_id).catch(() => undefined);
+  await Promise.all(runs);
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  const { live } = await runtime.stats();
+  clearTimeout(alive);
+  process.stdout.write(
+    `${Object.keys(live).length === 0 ? "all ended" : JSON.stringify(live)}, ${unhandled} unhandled\n`,
+  );
+}
+
+/** An agent whose own code leaves a rejection alone. */
+async function floating(): Promise<void> {
+  const runtime = new AgentRuntime();
+  runtime.register("agent", async () => {
+    void Promise.reject(new Error("the agent left this one"));
+    return "ok";
+  });
+  await runtime.createRun({ agent_name: "agent", input: "x" });
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  process.stdout.write("went on\n");
+}
+
+const scenarios: Readonly<Record<string, () => Promise<void>>> = { hostile, floating };
+await scenarios[process.argv[2] ?? ""]?.();

@@ -1,0 +1,75 @@
+import { setImmediate as inNextTurn } from "node:timers";
+import type { Clock } from "cadenza";
+import { T0 } from "./logs.ts";
+
+/** How many turns of the event loop a runtime is given to come to rest: more than any test here needs. */
+const TURNS = 25;
+
+/** A clock that stands still until it is told how much time has passed. Turns of the event loop are real. */
+export class FakeClock implements Clock {
+  readonly #turns: number;
+  #now = T0;
+  #timers: Timer[] = [];
+  #serial = 0;
+
+  /** `turns`: how many turns of the event loop it takes until nothing happens any more. */
+  constructor(turns = TURNS) {
+    this.#turns = turns;
+  }
+
+  now(): number {
+    return this.#now;
+  }
+
+  setTimeout(callback: () => void, delayMs: number): () => void {
+    const timer = { at: this.#now + delayMs, serial: this.#serial++, callback };
+    this.#timers.push(timer);
+    return () => {
+      this.#timers = this.#timers.filter((other) => other !== timer);
+    };
+  }
+
+  turn(): Promise<void> {
+    return new Promise((resolve) => inNextTurn(resolve));
+  }
+
+  /** How many timers are set. */
+  get timers(): number {
+    return this.#timers.length;
+  }
+
+  /** Lets everything happen that needs no time. */
+  async settle(): Promise<void> {
+    for (let turn = 0; turn < this.#turns; turn++) await this.turn();
+  }
+
+  /** Lets time pass: timers go off in their order, and what follows from one is over before the next. */
+  async advance(ms: number): Promise<void> {
+    const until = this.#now + ms;
+    await this.settle();
+    for (let timer = this.#next(until); timer !== undefined; timer = this.#next(until)) {
+      const due = timer;
+      this.#timers = this.#timers.filter((other) => other !== due);
+      this.#now = Math.max(this.#now, due.at);
+      due.callback();
+      await this.settle();
+    }
+    this.#now = until;
+  }
+
+  /** Lets time pass at once, as for an agent that keeps the processor busy: timers go off later. */
+  skip(ms: number): void {
+    this.#now += ms;
+  }
+
+  #next(until: number): Timer | undefined {
+    const due = this.#timers.filter(({ at }) => at <= until);
+    return due.sort((a, b) => a.at - b.at || a.serial - b.serial)[0];
+  }
+}
+
+interface Timer {
+  readonly at: number;
+  readonly serial: number;
+  readonly callback: () => void;
+}

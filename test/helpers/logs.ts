@@ -1,0 +1,80 @@
+import type { Command } from "../../src/core/decide.ts";
+import { decide, isRefusal } from "../../src/core/decide.ts";
+import { evolve, replay } from "../../src/core/evolve.ts";
+import type { CreatedEntry, Entry } from "../../src/core/log.ts";
+import type { RunState } from "../../src/core/state.ts";
+import type { Message, MessagePart } from "../../src/protocol/message.ts";
+import type { AwaitRequest, RunStatus } from "../../src/protocol/run.ts";
+
+/* Logs written by hand, one for each situation that a rule of the core speaks of. */
+
+export const RUN_ID = "00000000-0000-4000-8000-000000000001";
+export const T0 = Date.UTC(2026, 0, 1);
+
+export function part(content: string): MessagePart {
+  return { content_type: "text/plain", content, content_encoding: "plain" };
+}
+
+export function message(content: string, role: Message["role"] = "user"): Message {
+  return { role, parts: [part(content)] };
+}
+
+export function created(changes: Partial<CreatedEntry> = {}): CreatedEntry {
+  return {
+    type: "created",
+    at: T0,
+    agent_name: "echo",
+    version: null,
+    durable: false,
+    session_id: RUN_ID,
+    history_length: 0,
+    input: [message("Hello")],
+    timeout_ms: null,
+    principal: null,
+    parent: null,
+    ...changes,
+  };
+}
+
+export function question(await_id: string): AwaitRequest {
+  return { type: "message", message: message(`What about ${await_id}?`, "agent/echo"), await_id };
+}
+
+export function asked(await_id: string, at = T0 + 20): Entry {
+  return { type: "awaited", at, request: question(await_id), deadline: null, emitted: 0, usage: null };
+}
+
+export function resumed(await_id: string, at = T0 + 30, idempotency_key: string | null = null): Entry {
+  return { type: "resumed", at, await_id, answer: { said: await_id }, idempotency_key };
+}
+
+export function ended(outcome: "completed" | "failed" | "cancelled", at = T0 + 50): Entry {
+  const error = outcome === "failed" ? ({ code: "server_error", message: "It broke." } as const) : null;
+  return { type: "ended", at, outcome, error, closes: false, usage: null };
+}
+
+export const started: Entry = { type: "started", at: T0 + 10 };
+export const cancelRequested: Entry = { type: "cancel-requested", at: T0 + 40 };
+
+/** A log that leads to each status. */
+export const logs: Readonly<Record<RunStatus, readonly Entry[]>> = {
+  created: [created()],
+  "in-progress": [created(), started],
+  awaiting: [created(), started, asked("ask#1")],
+  cancelling: [created(), started, cancelRequested],
+  completed: [created(), started, ended("completed")],
+  failed: [created(), started, ended("failed")],
+  cancelled: [created(), started, cancelRequested, ended("cancelled")],
+};
+
+export function fold(...entries: readonly Entry[]): RunState {
+  return replay(RUN_ID, entries);
+}
+
+/** Decides and folds; the entries that came of it, which must not be a refusal. */
+export function carryOut(state: RunState, command: Command): readonly Entry[] {
+  const decision = decide(state, command);
+  if (isRefusal(decision)) throw new Error(`${command.type} was refused: ${decision.refused}`);
+  for (const entry of decision) evolve(state, entry);
+  return decision;
+}

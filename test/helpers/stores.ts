@@ -1,0 +1,82 @@
+import type { Store } from "cadenza";
+import { MemoryStore } from "cadenza";
+import { nextTurn } from "./runtimes.ts";
+
+type Method = Exclude<keyof Store, "persistent">;
+
+/** Called in place of a method of the store behind; it may pass the call on. */
+export type Hook = (call: () => unknown, method: Method, parameters: readonly unknown[]) => unknown;
+
+/** The same store, each of whose calls goes through a hook. */
+export function hookedStore(hook: Hook, store: Store = new MemoryStore()): Store {
+  return new Proxy(store, {
+    get(target, name) {
+      const member: unknown = Reflect.get(target, name, target);
+      if (typeof member !== "function") return member;
+      return (...parameters: unknown[]) =>
+        hook(() => Reflect.apply(member, target, parameters) as unknown, name as Method, parameters);
+    },
+  });
+}
+
+/** A store that is far away: every call is done and answered in a later turn of the event loop. */
+export function lateStore(store?: Store): Store {
+  return hookedStore(async (call) => {
+    await nextTurn();
+    return call();
+  }, store);
+}
+
+/** A store that fails when it is told to. */
+export interface FailingStore {
+  readonly store: Store;
+  /** How many more calls of each method fail. */
+  readonly failing: Partial<Record<Method, number>>;
+  /** How many more calls of each method are carried out and then answered with a failure, as when a connection breaks. */
+  readonly losing: Partial<Record<Method, number>>;
+}
+
+export function failingStore({ late = false }: { late?: boolean } = {}): FailingStore {
+  const failing: FailingStore["failing"] = {};
+  const losing: FailingStore["losing"] = {};
+  const take = (from: FailingStore["failing"], method: Method): boolean => {
+    const left = from[method] ?? 0;
+    from[method] = left - 1;
+    return left > 0;
+  };
+  const work = (call: () => unknown, method: Method): unknown => {
+    if (take(failing, method)) throw new Error(`the disk is full (${method})`);
+    const answer = call();
+    if (take(losing, method)) throw new Error(`the connection broke (${method})`);
+    return answer;
+  };
+  const hook: Hook = late
+    ? async (call, method) => {
+        await nextTurn();
+        return work(call, method);
+      }
+    : work;
+  return { store: hookedStore(hook), failing, losing };
+}
+
+/** Counts the calls of a store, and the entries that it was given and has given out. */
+export interface CountingStore {
+  readonly store: Store;
+  readonly calls: Partial<Record<Method, number>>;
+  readonly entries: { written: number; read: number };
+}
+
+export function countingStore(): CountingStore {
+  const calls: CountingStore["calls"] = {};
+  const entries = { written: 0, read: 0 };
+  const store = hookedStore((call, method, parameters) => {
+    calls[method] = (calls[method] ?? 0) + 1;
+    const answer = call();
+    const write = parameters[method === "create" ? 1 : 2];
+    if (method === "create" || method === "append")
+      entries.written += (write as { entries: readonly unknown[] }).entries.length;
+    if (method === "read") entries.read += (answer as readonly unknown[]).length;
+    return answer;
+  });
+  return { store, calls, entries };
+}

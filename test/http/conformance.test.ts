@@ -1,0 +1,25 @@
+import { afterAll, beforeAll, describe, test } from "vitest";
+import { Client } from "./client.ts";
+import { facts } from "./conformance.ts";
+import type { OpenPlace } from "./mounts.ts";
+import { mounts } from "./mounts.ts";
+import { makeWorld } from "./world.ts";
+
+describe.each(mounts)("$name", ({ open, keeps }) => {
+  const runtime = makeWorld();
+  let place: OpenPlace;
+  let client: Client;
+
+  beforeAll(async () => {
+    place = await open(runtime, { limits: { maxBodyBytes: 200_000 } });
+    client = new Client(place);
+  });
+  afterAll(async () => {
+    await place.close();
+    await runtime.close({ drainMs: 0 });
+  });
+
+  test.each(facts.filter(({ needs }) => needs === undefined || !keeps.includes(needs)))("$name", async ({ check }) => {
+    await check(client);
+  });
+});

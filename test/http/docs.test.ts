@@ -1,0 +1,69 @@
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import type { CadenzaErrorCode } from "cadenza";
+import { CadenzaError } from "cadenza";
+import { describe, expect, test } from "vitest";
+import { errorResponse } from "../../src/http/errors.ts";
+import { readHttpOptions } from "../../src/http/options.ts";
+import { openApi } from "./openapi-check.ts";
+
+const page = (name: string): string =>
+  readFileSync(fileURLToPath(new URL(`../../docs/${name}.md`, import.meta.url)), "utf8");
+const logger = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
+
+/** The cells of all tables of a page. */
+function rowsOf(text: string): readonly (readonly string[])[] {
+  return text
+    .split("\n")
+    .filter((line) => line.startsWith("| "))
+    .map((line) =>
+      line
+        .split("|")
+        .slice(1, -1)
+        .map((cell) => cell.trim()),
+    );
+}
+
+const number = (cell: string | undefined): number => Number((cell ?? "").replaceAll(",", ""));
+
+describe("the documentation of the HTTP part", () => {
+  test("has every limit with its default", () => {
+    const { limits, sessions, heartbeatMs, stallMs } = readHttpOptions({});
+    const rows = new Map(
+      [...rowsOf(page("securing")), ...rowsOf(page("mounting"))].map(([name = "", value]) => [name, value]),
+    );
+    for (const [name, value] of Object.entries(limits))
+      expect(number(rows.get(`\`limits.${name}\``)), name).toBe(value);
+    for (const name of ["timeoutMs", "maxBytes"] as const)
+      expect(number(rows.get(`\`sessions.${name}\``))).toBe(sessions[name]);
+    expect(number(rows.get("`heartbeatMs`"))).toBe(heartbeatMs);
+    expect(number(rows.get("`stallMs`"))).toBe(stallMs);
+  });
+
+  test("has every endpoint", () => {
+    const text = page("interface");
+    for (const [path, methods] of Object.entries(openApi.paths)) {
+      for (const method of Object.keys(methods)) {
+        if (path !== "/openapi.json")
+          expect(text).toMatch(new RegExp(`\`${method.toUpperCase()} ${path.replace(/[{}]/g, "\\$&")}[\`?]`));
+      }
+    }
+  });
+
+  test("has every reason that an error of the library may give, with its status", () => {
+    const told = rowsOf(page("interface")).filter(([status = ""]) => /^\d{3}/.test(status));
+    const codes: readonly CadenzaErrorCode[] = [
+      ...(["invalid_argument", "agent_not_found", "run_not_found", "session_not_found", "not_awaiting"] as const),
+      ...(["run_cancelling", "run_finished", "answer_rejected", "answer_conflict", "idempotency_conflict"] as const),
+      ...(["limit_reached", "runtime_closed", "run_parked", "store_failed", "lost_ownership", "events_lost"] as const),
+    ];
+    for (const code of codes) {
+      const { status, body } = errorResponse(new CadenzaError(code, "why"), logger);
+      const row = told.find(
+        ([statuses = "", reasons = ""]) => statuses.includes(String(status)) && reasons.includes(`\`${code}\``),
+      );
+      expect(row, `${code}: ${status}`).toBeDefined();
+      expect(JSON.parse(String(body))).toMatchObject({ data: { reason: code } });
+    }
+  });
+});

@@ -1,0 +1,148 @@
+import { once } from "node:events";
+import { connect } from "node:net";
+import type { AgentRuntime } from "cadenza";
+import { createHandler } from "cadenza/http";
+import { describe, expect, test } from "vitest";
+import type { FuzzRequest } from "./fuzz-requests.ts";
+import { fuzzRequest } from "./fuzz-requests.ts";
+import { nodeHttp } from "./mounts.ts";
+import { amount, LONG_MS, Random } from "./random.ts";
+import { makeWorld } from "./world.ts";
+
+const KNOWN_IDS = 200;
+const AT_ONCE = 100;
+/** For requests that are never complete. */
+const PATIENCE_MS = 500;
+const options = { limits: { maxBodyBytes: 20_000, bodyTimeoutMs: 200 } };
+
+describe("whatever is sent", () => {
+  test(
+    "gets an answer that is no accident, in process",
+    async () => {
+      const random = new Random();
+      random.tell();
+      const runtime = makeWorld({ retention: { maxRuns: 500 }, limits: { maxLiveRuns: 2_000 } });
+      const handler = createHandler(runtime, options);
+      const ids: string[] = [];
+      const statuses = new Map<number, number>();
+      for (let i = 0; i < amount(1_000_000, 8_000); i++) {
+        const { method, path, headers, body } = fuzzRequest(random, ids);
+        const hasBody = body !== undefined && method !== "GET" && method !== "HEAD";
+        const request = new Request(`http://service.test${path}`, { method, headers, ...(hasBody && { body }) });
+        const response = await within(handler(request), request);
+        const text = await readSome(response);
+        check(response.status, text, method, path);
+        remember(ids, response.headers.get("run-id"), random);
+        statuses.set(response.status, (statuses.get(response.status) ?? 0) + 1);
+        if (i % 500 === 0) await clear(runtime);
+      }
+      // The test reaches behind the door.
+      for (const status of [200, 202, 400, 403, 404, 405, 415, 422]) expect(statuses.get(status)).toBeGreaterThan(0);
+      await runtime.close({ drainMs: 0 });
+    },
+    LONG_MS,
+  );
+
+  test(
+    "gets an answer that is no accident, over sockets",
+    async () => {
+      const random = new Random();
+      random.tell();
+      const runtime = makeWorld({ retention: { maxRuns: 500 }, limits: { maxLiveRuns: 2_000 } });
+      const place = await nodeHttp.open(runtime, options);
+      const { port } = new URL(place.base);
+      const ids: string[] = [];
+      const total = amount(20_000, 300);
+      let answered = 0;
+      const shoot = async (): Promise<void> => {
+        const text = await sendRaw(port, toBytes(fuzzRequest(random, ids), random), random);
+        const status = Number(/^HTTP\/1\.1 (\d{3})/.exec(text)?.[1] ?? 0);
+        if (status > 0) answered += 1;
+        expect(status === 503 || status < 500, text).toBe(true);
+        remember(ids, /run-id: ([0-9a-f-]{36})/i.exec(text)?.[1] ?? null, random);
+      };
+      for (let sent = 0; sent < total; sent += AT_ONCE) {
+        await Promise.all(Array.from({ length: AT_ONCE }, shoot));
+        await clear(runtime);
+      }
+      expect(answered).toBeGreaterThan(total / 3);
+      expect((await fetch(`${place.base}/ping`)).status).toBe(200);
+      await place.close();
+      await runtime.close({ drainMs: 0 });
+    },
+    LONG_MS,
+  );
+});
+
+function check(status: number, text: string, method: string, path: string): void {
+  if (status >= 500 && status !== 503) throw new Error(`${method} ${path}: ${status} ${text}`);
+  if (status < 400 || method === "HEAD") return;
+  const error = JSON.parse(text) as { code?: unknown; message?: unknown };
+  const isError = ["invalid_input", "not_found", "server_error"].includes(String(error.code));
+  if (!isError || typeof error.message !== "string") throw new Error(`${method} ${path}: ${status} ${text}`);
+}
+
+/** Sends bytes, and reads what comes back until there is an answer; some leave before. */
+async function sendRaw(port: string, bytes: Uint8Array, random: Random): Promise<string> {
+  const socket = connect(Number(port), "127.0.0.1");
+  socket.on("error", () => {});
+  socket.write(bytes);
+  if (random.chance(0.2)) socket.end();
+  if (random.chance(0.1)) socket.destroy();
+  let text = "";
+  socket.on("data", (chunk) => {
+    text += chunk;
+    // A stream that goes on, or a connection that is kept open, has nothing more to say.
+    if (text.includes("\r\n\r\n")) socket.destroy();
+  });
+  const patience = setTimeout(() => socket.destroy(), PATIENCE_MS);
+  await once(socket, "close");
+  clearTimeout(patience);
+  return text;
+}
+
+/** Nothing that is sent here keeps the service waiting, but for runs that ask. */
+async function within(answer: Promise<Response>, request: Request): Promise<Response> {
+  let stop: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    stop = setTimeout(() => reject(new Error(`no answer to ${request.method} ${request.url}`)), 10_000);
+  });
+  try {
+    return await Promise.race([answer, late]);
+  } finally {
+    clearTimeout(stop);
+  }
+}
+
+async function readSome(response: Response): Promise<string> {
+  if (!response.headers.get("content-type")?.startsWith("text/event-stream")) return response.text();
+  const reader = response.body?.getReader();
+  await reader?.read();
+  await reader?.cancel();
+  return "";
+}
+
+function remember(ids: string[], id: string | null, random: Random): void {
+  if (id === null) return;
+  if (ids.length < KNOWN_IDS) ids.push(id);
+  else ids[random.below(KNOWN_IDS)] = id;
+}
+
+/** Ends the runs that wait for an answer which nobody is going to give. */
+async function clear(runtime: AgentRuntime): Promise<void> {
+  for (const { run_id } of await runtime.listRuns({ status: "awaiting" }))
+    await runtime.cancel(run_id).catch(() => undefined);
+}
+
+/** The request as bytes, at times not quite what HTTP asks for. */
+function toBytes({ method, path, headers, body }: FuzzRequest, random: Random): Uint8Array {
+  const content = body === undefined ? Buffer.alloc(0) : Buffer.from(body as string);
+  const lines = [`${method} ${path} HTTP/1.${random.chance(0.95) ? 1 : 0}`, "Host: 127.0.0.1"];
+  for (const [name, value] of Object.entries(headers)) lines.push(`${name}: ${value}`);
+  const length = random.chance(0.9) ? content.length : content.length + random.below(50) - 10;
+  if (body !== undefined) lines.push(`Content-Length: ${length}`);
+  if (random.chance(0.03)) lines.push("Transfer-Encoding: chunked");
+  if (random.chance(0.03)) lines.push("Expect: 100-continue");
+  const bytes = Buffer.concat([Buffer.from(`${lines.join("\r\n")}\r\n\r\n`), content]);
+  return random.chance(0.95) ? bytes : bytes.subarray(0, random.below(bytes.length));
+}

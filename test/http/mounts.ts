@@ -1,0 +1,139 @@
+import type { RequestListener, Server } from "node:http";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { createAdaptorServer } from "@hono/node-server";
+import type { AgentRuntime } from "cadenza";
+import type { HttpOptions } from "cadenza/http";
+import { createHandler, createNodeListener } from "cadenza/http";
+import express from "express";
+import fastify from "fastify";
+import { Hono } from "hono";
+import Koa from "koa";
+import type { Place } from "./client.ts";
+
+/** A place that is open. */
+export interface OpenPlace extends Place {
+  close(): Promise<void>;
+}
+
+/** A way to mount the service. */
+export interface Mount {
+  readonly name: string;
+  /** What the host keeps for itself, so that it never comes to the service. */
+  readonly keeps: readonly ("odd requests" | "odd paths" | "untyped bodies")[];
+  readonly open: (runtime: AgentRuntime, options?: HttpOptions) => Promise<OpenPlace>;
+}
+
+/** Calls the handler without a server. */
+export const inProcess: Mount = {
+  name: "in process",
+  keeps: [],
+  open: async (runtime, options) => ({
+    base: "http://service.test",
+    fetch: createHandler(runtime, options),
+    close: async () => {},
+  }),
+};
+
+/** Listens with `node:http`. */
+export const nodeHttp: Mount = {
+  name: "node:http",
+  keeps: [],
+  open: (runtime, options) => listen(createServer(createNodeListener(runtime, options))),
+};
+
+/** Every mount that is promised to work. */
+export const mounts: readonly Mount[] = [
+  inProcess,
+  nodeHttp,
+  {
+    name: "Express, below a path",
+    keeps: [],
+    open: (runtime, options) => {
+      const app = express();
+      app.use("/agents-of/acme", createNodeListener(runtime, options));
+      return listen(createServer(app as RequestListener), "/agents-of/acme");
+    },
+  },
+  {
+    name: "Express with express.json()",
+    keeps: ["odd requests"],
+    open: (runtime, options) => {
+      const app = express();
+      app.use(express.json());
+      app.use(createNodeListener(runtime, options));
+      return listen(createServer(app as RequestListener));
+    },
+  },
+  {
+    name: "Fastify, bodies left alone, below a base path",
+    keeps: ["odd paths"],
+    open: async (runtime, options) => {
+      const listener = createNodeListener(runtime, { ...options, basePath: "/acp" });
+      const app = fastify();
+      app.removeAllContentTypeParsers();
+      app.addContentTypeParser("*", (_request, _payload, done) => done(null));
+      app.all("/acp/*", (request, reply) => {
+        reply.hijack();
+        listener(request.raw, reply.raw);
+      });
+      await app.ready();
+      return listenWith(app.server, () => app.listen({ port: 0, host: "127.0.0.1" }), "/acp");
+    },
+  },
+  {
+    name: "Fastify, bodies parsed",
+    keeps: ["odd requests", "odd paths", "untyped bodies"],
+    open: async (runtime, options) => {
+      const listener = createNodeListener(runtime, options);
+      const app = fastify();
+      app.all("/*", (request, reply) => {
+        reply.hijack();
+        listener(Object.assign(request.raw, { body: request.body }), reply.raw);
+      });
+      return listenWith(app.server, () => app.listen({ port: 0, host: "127.0.0.1" }));
+    },
+  },
+  {
+    name: "Koa",
+    keeps: [],
+    open: (runtime, options) => {
+      const listener = createNodeListener(runtime, options);
+      const app = new Koa();
+      app.use((context) => {
+        context.respond = false;
+        listener(context.req, context.res);
+      });
+      return listen(createServer(app.callback()));
+    },
+  },
+  {
+    name: "Hono",
+    keeps: [],
+    open: (runtime, options) => {
+      const handler = createHandler(runtime, { ...options, basePath: "/acp" });
+      const app = new Hono();
+      app.all("/acp/*", (context) => handler(context.req.raw));
+      return listen(createAdaptorServer({ fetch: app.fetch }) as Server, "/acp");
+    },
+  },
+];
+
+/** Opens a server on a free port. */
+export function listen(server: Server, path = ""): Promise<OpenPlace> {
+  return listenWith(server, () => new Promise<void>((resolve) => server.listen(0, "127.0.0.1", () => resolve())), path);
+}
+
+async function listenWith(server: Server, start: () => Promise<unknown>, path = ""): Promise<OpenPlace> {
+  await start();
+  const { port } = server.address() as AddressInfo;
+  return {
+    base: `http://127.0.0.1:${port}${path}`,
+    fetch,
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeAllConnections();
+      }),
+  };
+}

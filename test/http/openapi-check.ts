@@ -1,0 +1,68 @@
+import type { ValidateFunction } from "ajv/dist/2020.js";
+import { Ajv2020 } from "ajv/dist/2020.js";
+import { AgentRuntime } from "cadenza";
+import { createHandler } from "cadenza/http";
+import { expect } from "vitest";
+
+interface OpenApi {
+  readonly paths: Readonly<Record<string, Readonly<Record<string, { readonly responses: Responses }>>>>;
+  readonly components: { readonly schemas: Readonly<Record<string, object>> };
+}
+
+type Responses = Readonly<Record<string, { readonly content: Readonly<Record<string, { readonly schema: object }>> }>>;
+
+const response = await createHandler(new AgentRuntime())(new Request("http://service/openapi.json"));
+
+/** The description of the interface, as the service gives it. */
+export const openApi = (await response.json()) as OpenApi;
+
+const ajv = new Ajv2020({ strict: false, validateFormats: false });
+ajv.addSchema({ $id: "service", components: openApi.components });
+const compiled = new Map<string, ValidateFunction>();
+
+/** Checks that the description of the interface knows this answer. */
+export function checkResponse(
+  method: string,
+  path: string,
+  status: number,
+  headers: Headers,
+  text: string,
+  json: unknown,
+  events: readonly { readonly data: unknown }[],
+): void {
+  expect(headers.get("x-content-type-options")).toBe("nosniff");
+  const responses = responsesOf(method, path);
+  const type = (headers.get("content-type") ?? "").split(";")[0] ?? "";
+  if (responses === undefined || (status >= 400 && responses[status] === undefined)) {
+    expect(status, text).toBeGreaterThanOrEqual(400);
+    checkSchema({ $ref: "#/components/schemas/Error" }, json, text);
+    return;
+  }
+  const schema = responses[status]?.content[type]?.schema;
+  expect(schema, `${method} ${path} gave ${status} ${type}: ${text.slice(0, 200)}`).toBeDefined();
+  if (type === "text/event-stream")
+    for (const { data } of events) checkSchema(schema ?? {}, data, JSON.stringify(data));
+  else checkSchema(schema ?? {}, json, text);
+}
+
+function responsesOf(method: string, path: string): Responses | undefined {
+  const wanted = (path.split("?")[0] ?? "").replace(/\/+$/, "").split("/");
+  for (const [template, operations] of Object.entries(openApi.paths)) {
+    const segments = template.split("/");
+    const fits =
+      segments.length === wanted.length && segments.every((name, index) => name[0] === "{" || name === wanted[index]);
+    if (fits) return operations[method.toLowerCase()]?.responses;
+  }
+  return undefined;
+}
+
+function checkSchema(schema: object, value: unknown, text: string): void {
+  const key = JSON.stringify(schema);
+  let validate = compiled.get(key);
+  if (validate === undefined) {
+    validate = ajv.compile(JSON.parse(key.replaceAll('"#/components', '"service#/components')) as object);
+    compiled.set(key, validate);
+  }
+  validate(value);
+  expect(validate.errors ?? [], text.slice(0, 500)).toEqual([]);
+}

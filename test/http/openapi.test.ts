@@ -1,0 +1,92 @@
+import { Ajv2020 } from "ajv/dist/2020.js";
+import { describe, expect, test } from "vitest";
+import { Client } from "./client.ts";
+import { inProcess } from "./mounts.ts";
+import { openApi } from "./openapi-check.ts";
+import { makeWorld } from "./world.ts";
+
+interface Operation {
+  readonly operationId: string;
+  readonly summary: string;
+  readonly tags: readonly string[];
+  readonly parameters?: readonly {
+    readonly name: string;
+    readonly in: string;
+    readonly required?: boolean;
+    readonly schema: object;
+  }[];
+  readonly requestBody?: { readonly content: Readonly<Record<string, { readonly schema: object }>> };
+  readonly responses: Readonly<Record<string, { readonly description: string }>>;
+}
+
+const document = openApi as unknown as {
+  readonly openapi: string;
+  readonly info: { readonly title: string; readonly version: string };
+  readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>;
+  readonly components: { readonly schemas: Readonly<Record<string, object>> };
+};
+const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
+  Object.entries(methods).map(([method, operation]) => ({ path, method, operation })),
+);
+
+describe("the description of the interface", () => {
+  test("is an OpenAPI 3.1 document with the fields that one has to have", () => {
+    expect(document.openapi).toMatch(/^3\.1\.\d$/);
+    expect(document.info).toMatchObject({ title: expect.any(String), version: expect.any(String) });
+    expect(new Set(operations.map(({ operation }) => operation.operationId)).size).toBe(operations.length);
+    for (const { operation } of operations) {
+      for (const [status, response] of Object.entries(operation.responses)) {
+        expect(status).toMatch(/^([1-5]\d\d|default)$/);
+        expect(response.description).not.toBe("");
+      }
+    }
+  });
+
+  test("declares every name in a path, and no other", () => {
+    for (const { path, operation } of operations) {
+      const declared = (operation.parameters ?? []).filter((parameter) => parameter.in === "path");
+      expect(declared.map(({ name }) => `{${name}}`)).toEqual(path.match(/\{\w+\}/g) ?? []);
+      for (const { required } of declared) expect(required).toBe(true);
+    }
+  });
+
+  test("refers to nothing that is not there", () => {
+    const references = [...JSON.stringify(document).matchAll(/"\$ref":"([^"]+)"/g)].map(
+      ([, reference]) => reference ?? "",
+    );
+    expect(references.length).toBeGreaterThan(30);
+    for (const reference of references)
+      expect(document.components.schemas).toHaveProperty(reference.split("/").at(-1) ?? "");
+    for (const reference of references) expect(reference).toMatch(/^#\/components\/schemas\/\w+$/);
+  });
+
+  test("has schemas that are JSON Schema 2020-12", () => {
+    const ajv = new Ajv2020({ strict: false, validateFormats: false });
+    for (const [name, schema] of Object.entries(document.components.schemas)) {
+      expect(ajv.validateSchema(schema), name).toBe(true);
+      expect(name).toMatch(/^[A-Za-z0-9._-]+$/);
+      expect(schema).not.toHaveProperty("$id");
+    }
+  });
+
+  test("names every endpoint that the service has, and none that it has not", async () => {
+    const client = new Client(await inProcess.open(makeWorld()));
+    for (const { path, method } of operations) {
+      const real = path.replace("{name}", "nobody").replace(/\{\w+\}/, "11111111-1111-4111-8111-111111111111");
+      const reply = await client.send(method.toUpperCase(), real, {
+        headers: { "content-type": "application/json" },
+        body: method === "post" ? {} : undefined,
+      });
+      expect(reply.text).not.toMatch(/path_not_found|method_not_allowed/);
+    }
+    expect(operations).toHaveLength(13);
+  });
+
+  test("says where the service lies", async () => {
+    const servers = async (options: object) =>
+      (await new Client(await inProcess.open(makeWorld(), options)).get("/openapi.json")).json["servers"];
+    expect(await servers({})).toEqual([{ url: "/" }]);
+    expect(await servers({ basePath: "acp/" })).toEqual([{ url: "/acp" }]);
+    expect(await servers({ baseUrl: "https://a.example/b/" })).toEqual([{ url: "https://a.example/b" }]);
+  });
+});

@@ -1,0 +1,348 @@
+import { once } from "node:events";
+import { createServer, request as httpRequest } from "node:http";
+import { connect } from "node:net";
+import { CadenzaError } from "cadenza";
+import type { HttpOptions } from "cadenza/http";
+import { createHandler, createNodeListener } from "cadenza/http";
+import { describe, expect, test } from "vitest";
+import { FakeClock } from "../helpers/fake-clock.ts";
+import { Client } from "./client.ts";
+import { refused } from "./conformance.ts";
+import { inProcess, listen, nodeHttp } from "./mounts.ts";
+import { makeWorld } from "./world.ts";
+
+const origin = "https://app.example.com";
+
+async function clientOf(options: HttpOptions = {}): Promise<Client> {
+  return new Client(await inProcess.open(makeWorld(), options));
+}
+
+describe("a page of another origin", () => {
+  test("is refused by what the browser says of it, or else by its origin", async () => {
+    const client = await clientOf();
+    for (const site of ["cross-site", "same-site"])
+      refused(await client.with({ "sec-fetch-site": site }).get("/ping"), 403, "invalid_input", "cross_site");
+    for (const other of [origin, "null", "garbage"])
+      refused(await client.with({ origin: other }).run("echo", "x"), 403, "invalid_input", "cross_site");
+    expect((await client.with({ "sec-fetch-site": "same-origin", origin: client.base }).get("/ping")).status).toBe(200);
+    expect((await client.with({ "sec-fetch-site": "none" }).get("/ping")).status).toBe(200);
+    expect((await client.with({ origin: client.base }).get("/ping")).status).toBe(200);
+  });
+
+  test("is let in when its origin is allowed, or is that of the configured address", async () => {
+    const client = await clientOf({ allowedOrigins: [origin], baseUrl: "https://public.example.com/acp" });
+    expect((await client.with({ origin, "sec-fetch-site": "cross-site" }).run("echo", "x")).status).toBe(200);
+    expect((await client.with({ origin: "https://public.example.com" }).get("/ping")).status).toBe(200);
+    refused(await client.with({ origin: "https://app.example.com.evil.example" }).get("/ping"), 403, "invalid_input");
+  });
+
+  test("gets CORS headers only when asked for, and only if it is allowed", async () => {
+    const silent = await clientOf({ allowedOrigins: [origin] });
+    expect((await silent.with({ origin }).get("/ping")).headers.has("access-control-allow-origin")).toBe(false);
+    refused(await silent.send("OPTIONS", "/runs", { headers: { origin } }), 405, "invalid_input");
+    const client = await clientOf({ allowedOrigins: [origin], cors: true });
+    const reply = await client.with({ origin }).run("echo", "x");
+    expect(reply.headers.get("access-control-allow-origin")).toBe(origin);
+    expect(reply.headers.get("access-control-expose-headers")).toContain("Run-ID");
+    const preflight = await client.send("OPTIONS", "/runs", { headers: { origin } });
+    expect(preflight.status).toBe(204);
+    expect(preflight.headers.get("access-control-allow-headers")).toContain("Last-Event-ID");
+    const other = await client.send("OPTIONS", "/runs", { headers: { origin: "https://evil.example" } });
+    expect(other.status).toBe(403);
+    expect(other.headers.has("access-control-allow-origin")).toBe(false);
+  });
+});
+
+describe("a host name that is not ours", () => {
+  test("is refused, with and without its port", async () => {
+    const place = await nodeHttp.open(makeWorld(), { allowedHosts: ["localhost", "127.0.0.1:1"] });
+    const { port } = new URL(place.base);
+    const status = (host: string) =>
+      new Promise((resolve) => {
+        httpRequest({ port, host: "127.0.0.1", path: "/ping", headers: { host } }, (response) => {
+          response.resume();
+          resolve(response.statusCode);
+        }).end();
+      });
+    expect(await status(`localhost:${port}`)).toBe(200);
+    expect(await status("LOCALHOST")).toBe(200);
+    expect(await status("127.0.0.1:1")).toBe(200);
+    expect(await status(`127.0.0.1:${port}`)).toBe(403);
+    expect(await status("evil.example")).toBe(403);
+    await place.close();
+  });
+});
+
+describe("authorize", () => {
+  test("is asked before the body is read, with what the path says", async () => {
+    const asked: unknown[] = [];
+    const handler = createHandler(makeWorld(), {
+      authorize: ({ action, agent_name, run_id, headers, request }) => {
+        asked.push([action, agent_name, run_id, headers["x-who"], (request as Request).bodyUsed]);
+        return { tenant: "t" };
+      },
+    });
+    const send = (method: string, path: string) =>
+      handler(
+        new Request(`http://x${path}`, {
+          method,
+          headers: { "x-who": "me" },
+          ...(method === "POST" && { body: "{}" }),
+        }),
+      );
+    await send("POST", "/runs");
+    await send("GET", "/agents/echo");
+    await send("POST", "/runs/7/cancel");
+    await send("GET", "/nothing");
+    expect(asked).toEqual([
+      ["createRun", undefined, undefined, "me", false],
+      ["getAgent", "echo", undefined, "me", false],
+      ["cancel", undefined, "7", "me", false],
+    ]);
+  });
+
+  test("refuses with false, with a status of its own, or by throwing; and lets nobody in by mistake", async () => {
+    const answers: readonly (readonly [answer: () => unknown, status: number])[] = [
+      [() => false, 403],
+      [() => ({ status: 401, message: "Who are you?", headers: { "www-authenticate": "Bearer" } }), 401],
+      [() => ({ status: 200 }), 403],
+      [() => undefined, 403],
+      [() => true, 403],
+      [async () => Promise.reject(new Error("secret")), 403],
+      [
+        () => {
+          throw new Error("secret");
+        },
+        403,
+      ],
+    ];
+    for (const [answer, status] of answers) {
+      const client = await clientOf({ authorize: answer as HttpOptions["authorize"] });
+      const reply = await client.run("echo", "x");
+      refused(reply, status, "invalid_input");
+      expect(reply.text).not.toContain("secret");
+      if (status === 401) expect(reply.headers.get("www-authenticate")).toBe("Bearer");
+    }
+  });
+
+  test("says who the principal is, and which agents there are", async () => {
+    const runtime = makeWorld();
+    runtime.register("who", (_, { principal }) => JSON.stringify(principal));
+    const authorize: HttpOptions["authorize"] = () => ({ principal: { user: 7 }, agents: ["who"] });
+    const client = new Client(await inProcess.open(runtime, { authorize }));
+    expect((await client.run("who", "x")).text).toContain('{\\"user\\":7}');
+    refused(await client.run("echo", "x"), 404, "not_found", "agent_not_found");
+  });
+});
+
+describe("limits", () => {
+  test("on messages, parts, metadata, nesting and values are refused with what they are", async () => {
+    const client = await clientOf({
+      limits: { maxMessages: 2, maxParts: 3, maxMetadataLength: 50, maxNodes: 60, maxDepth: 8 },
+    });
+    const message = (parts: number) => ({ parts: Array.from({ length: parts }, () => ({ content: "x" })) });
+    expect((await client.run("echo", [message(1), message(2)])).status).toBe(200);
+    refused(await client.run("echo", [message(0), message(0), message(0)]), 422, "invalid_input");
+    refused(await client.run("echo", [message(2), message(2)]), 422, "invalid_input");
+    const metadata = { kind: "citation", title: "x".repeat(60) };
+    refused(await client.run("echo", [{ parts: [{ metadata }] }]), 422, "invalid_input");
+    refused(
+      await client.run("echo", [{ parts: Array.from({ length: 61 }, () => ({})) }]),
+      422,
+      "invalid_input",
+      "too_many_values",
+    );
+    refused(await client.run("echo", [[[[[[[[]]]]]]]]), 422, "invalid_input", "too_deep");
+  });
+
+  test("of the runtime are 503, and say when to come back", async () => {
+    const client = new Client(await inProcess.open(makeWorld({ limits: { maxLiveRuns: 1 } })));
+    await client.run("asker", "x");
+    const reply = await client.run("asker", "x");
+    refused(reply, 503, "server_error", "limit_reached");
+    expect(reply.headers.get("retry-after")).toMatch(/^\d+$/);
+  });
+
+  test("on readers are 503, per run and in all, and count who leaves", async () => {
+    const client = await clientOf({ limits: { maxReaders: 3, maxReadersPerRun: 2 } });
+    const { json } = await client.run("waiter", "x", { mode: "async" });
+    const attach = () =>
+      client.open("GET", `/runs/${json["run_id"]}/events`, { headers: { accept: "text/event-stream" } });
+    const [first, second] = [await attach(), await attach()];
+    expect((await attach()).status).toBe(503);
+    const stream = await client.open("POST", "/runs", { body: { agent_name: "waiter", input: [], mode: "stream" } });
+    expect(stream.status).toBe(200);
+    refused(await client.run("waiter", "x", { mode: "stream" }), 503, "server_error", "limit_reached");
+    await first.body?.cancel();
+    const third = await attach();
+    expect(third.status).toBe(200);
+    await Promise.all([second, third, stream].map(({ body }) => body?.cancel()));
+  });
+
+  test("on time: a body that does not come is 408, also over a socket", async () => {
+    const clock = new FakeClock();
+    const runtime = makeWorld({ clock });
+    const body = new ReadableStream({ start: (controller) => controller.enqueue(new TextEncoder().encode("{")) });
+    const request = new Request("http://x/runs", { method: "POST", body, duplex: "half" } as RequestInit);
+    const answer = createHandler(runtime)(request);
+    await clock.advance(30_000);
+    expect((await answer).status).toBe(408);
+
+    const place = await nodeHttp.open(runtime);
+    const socket = connect(Number(new URL(place.base).port), "127.0.0.1");
+    socket.write("POST /runs HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n{");
+    const ends = once(socket, "close");
+    let text = "";
+    socket.on("data", (chunk) => {
+      text += chunk;
+    });
+    while (clock.timers === 0) await clock.turn();
+    await clock.advance(30_000);
+    await ends;
+    expect(text).toMatch(/^HTTP\/1\.1 408 /);
+    expect(text).toContain('"reason":"body_timeout"');
+    await place.close();
+  });
+
+  test("a body that says it is too large is refused before it comes, one that lies while it comes", async () => {
+    const place = await nodeHttp.open(makeWorld(), { limits: { maxBodyBytes: 1_000 } });
+    const client = new Client(place);
+    refused(await client.post("/runs", "x".repeat(1_001)), 413, "invalid_input", "body_too_large");
+    const socket = connect(Number(new URL(place.base).port), "127.0.0.1");
+    socket.on("error", () => {});
+    socket.write("POST /runs HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
+    const [chunk] = await Promise.all([
+      once(socket, "data"),
+      socket.write(`${(2_000).toString(16)}\r\n${"x".repeat(2_000)}\r\n`),
+    ]);
+    expect(String(chunk)).toMatch(/^HTTP\/1\.1 413 /);
+    socket.destroy();
+    await place.close();
+  });
+});
+
+describe("a client that leaves", () => {
+  test("does not take its run with it", async () => {
+    const runtime = makeWorld();
+    const place = await nodeHttp.open(runtime);
+    const client = new Client(place);
+    for (const mode of ["sync", "stream"]) {
+      const controller = new AbortController();
+      const session_id = crypto.randomUUID();
+      const input = [{ parts: [] }];
+      const sending = client.open("POST", "/runs", {
+        body: { agent_name: "waiter", input, mode, session_id },
+        signal: controller.signal,
+      });
+      const id = await untilLive(client, session_id);
+      controller.abort();
+      await sending.then(({ body }) => body?.cancel()).catch(() => undefined);
+      expect((await client.get(`/runs/${id}`)).json["status"]).toBe("in-progress");
+      await runtime.cancel(id);
+    }
+    await place.close();
+  });
+
+  test("takes its run with it where the host wants that", async () => {
+    const runtime = makeWorld();
+    const place = await nodeHttp.open(runtime, { onDisconnect: "cancel" });
+    const client = new Client(place);
+    expect((await client.run("echo", "x")).json["status"]).toBe("completed");
+    for (const mode of ["sync", "stream"]) {
+      const controller = new AbortController();
+      const session_id = crypto.randomUUID();
+      const body = { agent_name: "waiter", input: [], mode, session_id };
+      const sending = client.open("POST", "/runs", { body, signal: controller.signal });
+      const id = await untilLive(client, session_id);
+      if (mode === "stream") await sending;
+      controller.abort();
+      await sending.catch(() => undefined);
+      expect((await client.follow(id)).at(-1)?.event).toBe("run.cancelled");
+    }
+    await place.close();
+  });
+});
+
+describe("what goes wrong inside", () => {
+  test("is told to the host, and not to the client", async () => {
+    const told: unknown[] = [];
+    const logger = {
+      debug: () => {},
+      info: () => {},
+      warn: () => {},
+      error: (message: string, fields: unknown) => told.push([message, fields]),
+    };
+    const runtime = makeWorld({ logger });
+    runtime.listAgents = () => Promise.reject(new Error("disk /dev/sda1 is full"));
+    runtime.getRun = () => Promise.reject(new CadenzaError("store_failed", "select * from runs"));
+    const client = new Client(await inProcess.open(runtime));
+    const broken = await client.get("/agents");
+    refused(broken, 500, "server_error");
+    expect(broken.text).not.toContain("sda1");
+    const failed = await client.get("/runs/11111111-1111-4111-8111-111111111111");
+    refused(failed, 503, "server_error");
+    expect(failed.text).not.toContain("select");
+    expect(told).toHaveLength(2);
+  });
+
+  test("is an answer also when the host's logger fails", async () => {
+    const fail = (): void => {
+      throw new Error("the log is full");
+    };
+    const runtime = makeWorld({ logger: { debug: fail, info: fail, warn: () => {}, error: fail } });
+    runtime.listAgents = () => Promise.reject(new Error("broken"));
+    const place = await nodeHttp.open(runtime);
+    refused(await new Client(place).get("/agents"), 500, "server_error");
+    await place.close();
+  });
+
+  test("leaves a server standing that meets garbage", async () => {
+    const place = await listen(createServer(createNodeListener(makeWorld())));
+    const { port } = new URL(place.base);
+    for (const bytes of [
+      "\0\0\0\0",
+      "GET\r\n\r\n",
+      "POST /runs HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+      "GET http://a/ping HTTP/1.1\r\nHost: a\r\n\r\n",
+    ]) {
+      const socket = connect(Number(port), "127.0.0.1");
+      socket.on("error", () => {});
+      socket.end(bytes);
+      socket.resume();
+      await once(socket, "close");
+    }
+    expect((await fetch(`${place.base}/ping`)).status).toBe(200);
+    await place.close();
+  });
+});
+
+describe("options", () => {
+  test.each<[string, unknown]>([
+    ["basePath", "/a?b"],
+    ["baseUrl", "/relative"],
+    ["authorize", "yes"],
+    ["allowedOrigins", ["app.example.com"]],
+    ["allowedHosts", ["http://localhost"]],
+    ["cors", "yes"],
+    ["onDisconnect", "stop"],
+    ["heartbeatMs", -1],
+    ["stallMs", Number.NaN],
+    ["limits", { maxBodyBytes: "1" }],
+    ["limits", { maxSize: 1 }],
+    ["sessions", { allowOrigins: ["x"] }],
+    ["sessions", { fetch: true }],
+    ["basepath", "/x"],
+  ])("a bad %s (%j) is refused at the door", (name, value) => {
+    const options = { [name]: value } as HttpOptions;
+    expect(() => createHandler(makeWorld(), options)).toThrow(CadenzaError);
+    expect(() => createNodeListener(makeWorld(), options)).toThrow(/expected/);
+  });
+});
+
+async function untilLive(client: Client, sessionId: string): Promise<string> {
+  for (;;) {
+    const { json } = await client.get(`/runs?session_id=${sessionId}&status=in-progress`);
+    const [run] = json["runs"] as unknown as { run_id: string }[];
+    if (run !== undefined) return run.run_id;
+  }
+}

@@ -1,0 +1,201 @@
+import type { HttpOptions } from "cadenza/http";
+import { afterEach, describe, expect, test } from "vitest";
+import { FakeClock } from "../helpers/fake-clock.ts";
+import type { Json } from "./client.ts";
+import { Client } from "./client.ts";
+import { pathOf, refused } from "./conformance.ts";
+import type { OpenPlace } from "./mounts.ts";
+import { inProcess, nodeHttp } from "./mounts.ts";
+import { makeWorld } from "./world.ts";
+
+const places: OpenPlace[] = [];
+
+afterEach(async () => {
+  await Promise.all(places.splice(0).map((place) => place.close()));
+});
+
+describe("a session on the wire", () => {
+  test("is what the Python client does with one server: look, send it whole, then name it", async () => {
+    const server = await serve();
+    const id = crypto.randomUUID();
+    refused(await server.get(`/sessions/${id}`), 404, "not_found", "session_not_found");
+    const empty = { id, history: [], state: null };
+    const first = await server.postUntyped("/runs", requestOf("one", { session: empty, session_id: null }));
+    expect(first.json["session_id"]).toBe(id);
+    const second = await server.postUntyped("/runs", requestOf("two", { session: null, session_id: id }));
+    expect(outputOf(second.json)).toBe("user:one|agent/memory:");
+    expect(await descriptor(server, id)).toHaveLength(4);
+    expect((await server.get(`/resources/${id}.state`)).json).toEqual({ runs: 2 });
+  });
+
+  test("grows across two servers by one message and then by two for each run", async () => {
+    const one = await serve();
+    const two = await serve({ sessions: { allowOrigins: [one.base] } });
+    const id = crypto.randomUUID();
+    await one.run("echo", "first", { session: { id, history: [] } });
+    await one.run("echo", "second", { session_id: id });
+    const carried = (await one.get(`/sessions/${id}`)).json;
+    const third = await two.post("/runs", requestOf("third", { session: carried }));
+    expect(outputOf(third.json)).toBe("user:first|agent/echo:first|user:second|agent/echo:second");
+    expect(await descriptor(two, id)).toHaveLength(6);
+    // The first server has its own copy still.
+    expect(await descriptor(one, id)).toHaveLength(4);
+  });
+
+  test("that is posted replaces the copy that is there, and may name messages of our own", async () => {
+    const server = await serve();
+    const id = crypto.randomUUID();
+    await server.run("echo", "one", { session_id: id });
+    await server.run("echo", "two", { session_id: id });
+    const history = await descriptor(server, id);
+    const session = { id, history: [history[2], history[0]], state: null };
+    const reply = await server.post("/runs", requestOf("three", { session }));
+    expect(outputOf(reply.json)).toBe("user:two|user:one");
+    expect(await descriptor(server, id)).toHaveLength(4);
+    expect((await server.get(`/resources/${id}.0`)).json).toMatchObject({ parts: [{ content: "two" }] });
+  });
+
+  test("that is posted again under the same idempotency key does not go back to what it was", async () => {
+    const server = await serve();
+    const id = crypto.randomUUID();
+    const body = requestOf("x", { session: { id, history: [] } });
+    const key = { "idempotency-key": "k" };
+    const first = await server.post("/runs", body, key);
+    expect((await server.post("/runs", body, key)).json["run_id"]).toBe(first.json["run_id"]);
+    expect(await descriptor(server, id)).toHaveLength(2);
+  });
+
+  test("that has no id is one of the run's own", async () => {
+    const one = await serve();
+    const { json } = await one.run("echo", "kept");
+    const history = await descriptor(one, String(json["session_id"]));
+    const reply = await one.post("/runs", requestOf("x", { session: { history } }));
+    expect(outputOf(reply.json)).toBe("user:kept|agent/echo:kept");
+    expect(reply.json["session_id"]).toBe(reply.json["run_id"]);
+    expect(await descriptor(one, String(reply.json["session_id"]))).toHaveLength(4);
+  });
+
+  test("brings its state along", async () => {
+    const one = await serve();
+    const two = await serve({ sessions: { allowOrigins: [one.base] } });
+    const id = crypto.randomUUID();
+    await one.run("memory", "x", { session_id: id });
+    const carried = (await one.get(`/sessions/${id}`)).json;
+    expect(carried["state"]).toBe(`${one.base}/resources/${id}.state`);
+    await two.run("echo", "y", { session: carried });
+    expect((await two.get(`/resources/${id}.state`)).json).toEqual({ runs: 0 });
+  });
+
+  test("has URLs of the configured address, else of the address that was asked", async () => {
+    const server = await serve({ baseUrl: "https://public.example.com/acp/" });
+    const { json } = await server.run("echo", "x");
+    const session = (await server.get(`/sessions/${json["session_id"]}`)).json;
+    expect(session["history"]).toEqual(
+      [0, 1].map((n) => `https://public.example.com/acp/resources/${json["session_id"]}.${n}`),
+    );
+    const below = new Client(await inProcess.open(makeWorld()));
+    const other = await below.run("echo", "x");
+    const [url = ""] = await descriptor(below, String(other.json["session_id"]));
+    expect((await below.get(pathOf(below, url))).json).toMatchObject({ role: "user" });
+  });
+});
+
+describe("contents of a session from elsewhere", () => {
+  test("are not fetched: no request is made unless the host allows the origin", async () => {
+    const asked: string[] = [];
+    const spy = async (url: string | URL | Request): Promise<Response> => {
+      asked.push(String(url));
+      return Response.json({ role: "user", parts: [] });
+    };
+    const sessions = { fetch: spy, allowOrigins: ["https://friend.example"] };
+    const server = new Client(await inProcess.open(makeWorld(), { sessions }));
+    for (const url of [
+      ...["http://169.254.169.254/latest", "http://friend.example/x", "https://friend.example.evil.example/x"],
+      ...[
+        "https://friend.example:444/x",
+        "https://user:pass@friend.example/x",
+        "http://localhost/x",
+        "https://evil.example/#https://friend.example/",
+      ],
+    ]) {
+      const reply = await server.run("echo", "x", { session: { history: [url] } });
+      refused(reply, 422, "invalid_input", "invalid_argument");
+      expect(reply.json["data"]).toMatchObject({ issues: [{ path: ["session", "history", 0] }] });
+    }
+    refused(
+      await server.run("echo", "x", { session: { history: [], state: "https://evil.example/" } }),
+      422,
+      "invalid_input",
+    );
+    for (const url of ["file:///etc/passwd", "/resources/x", "data:application/json,{}"])
+      refused(await server.run("echo", "x", { session: { history: [url] } }), 422, "invalid_input");
+    expect(asked).toEqual([]);
+    expect((await server.run("echo", "x", { session: { history: ["https://friend.example/x"] } })).status).toBe(200);
+    expect(asked).toEqual(["https://friend.example/x"]);
+  });
+
+  test.each<[what: string, answer: () => Promise<Response>]>([
+    ["an error", async () => new Response("no", { status: 500 })],
+    ["no JSON", async () => new Response("<html>")],
+    ["no message", async () => Response.json({ role: "nobody" })],
+    ["too much", async () => Response.json({ role: "user", parts: [{ content: "x".repeat(2_000) }] })],
+    ["nothing at all", async () => Promise.reject(new Error("secret address"))],
+    ["a depth without end", async () => new Response("[".repeat(100_000))],
+  ])("that are %s are refused, and the session stays as it was", async (_what, answer) => {
+    const sessions = { allowOrigins: ["https://friend.example"], fetch: answer, maxBytes: 1_000 };
+    const server = new Client(await inProcess.open(makeWorld(), { sessions }));
+    const id = crypto.randomUUID();
+    await server.run("echo", "kept", { session_id: id });
+    const reply = await server.run("echo", "x", { session: { id, history: ["https://friend.example/x"] } });
+    refused(reply, 422, "invalid_input", "invalid_argument");
+    expect(reply.text).not.toContain("secret");
+    expect(await descriptor(server, id)).toHaveLength(2);
+  });
+
+  test("that do not come in time are refused", async () => {
+    const clock = new FakeClock();
+    const hangs: typeof fetch = (_url, init) =>
+      new Promise((_, reject) => init?.signal?.addEventListener("abort", () => reject(new Error("aborted"))));
+    const sessions = { allowOrigins: ["https://friend.example"], fetch: hangs, timeoutMs: 1_000 };
+    const server = new Client(await inProcess.open(makeWorld({ clock }), { sessions }));
+    const history = Array.from({ length: 40 }, (_, index) => `https://friend.example/${index}`);
+    const reply = server.run("echo", "x", { session: { history } });
+    await clock.advance(1_000);
+    refused(await reply, 422, "invalid_input", "invalid_argument");
+    expect(clock.timers).toBe(0);
+  });
+
+  test("are kept in order, and no more of them are taken than allowed", async () => {
+    const numbered: typeof fetch = async (url) =>
+      Response.json({ role: "user", parts: [{ content: String(url).split("/").at(-1) }] });
+    const options = {
+      sessions: { allowOrigins: ["https://friend.example"], fetch: numbered },
+      limits: { maxMessages: 40 },
+    };
+    const server = new Client(await inProcess.open(makeWorld(), options));
+    const history = Array.from({ length: 40 }, (_, index) => `https://friend.example/${index}`);
+    const reply = await server.post("/runs", requestOf("x", { session: { history } }));
+    expect(outputOf(reply.json)).toBe(history.map((_, index) => `user:${index}`).join("|"));
+    refused(await server.run("echo", "x", { session: { history: [...history, history[0]] } }), 422, "invalid_input");
+  });
+});
+
+async function serve(options: HttpOptions = {}): Promise<Client> {
+  const place = await nodeHttp.open(makeWorld(), options);
+  places.push(place);
+  return new Client(place);
+}
+
+function requestOf(content: string, more: object): object {
+  const part = { name: null, content_type: "text/plain", content, content_encoding: "plain", content_url: null };
+  return { agent_name: "memory", input: [{ role: "user", parts: [part] }], mode: "sync", ...more };
+}
+
+function outputOf(run: Json): unknown {
+  const [message] = run["output"] as unknown as { parts: Json[] }[];
+  return message?.parts[0]?.["content"];
+}
+
+async function descriptor(server: Client, id: string): Promise<readonly string[]> {
+  return (await server.get(`/sessions/${id}`)).json["history"] as unknown as string[];
+}

@@ -1,0 +1,86 @@
+import type { Agent } from "cadenza";
+import { AgentError, AgentRuntime, awaitMessage, defineAgent } from "cadenza";
+
+/** A runtime with one agent for each thing that a client may meet. */
+export function makeWorld(options: ConstructorParameters<typeof AgentRuntime>[0] = {}): AgentRuntime {
+  const runtime = new AgentRuntime({ cancelGraceMs: 20, ...options });
+  for (const agent of agents) runtime.register(agent);
+  return runtime;
+}
+
+const agents: readonly Agent[] = [
+  defineAgent("echo", { description: "Says it again." }, async function* (input) {
+    yield* input;
+  }),
+  defineAgent("plain", (input) => `You said ${input.length} messages.`),
+  defineAgent("mime_types", async function* () {
+    yield { content: "<b>hi</b>", content_type: "text/html" };
+    yield { content: "aGk=", content_type: "image/png", content_encoding: "base64", name: "picture" };
+  }),
+  defineAgent("words", async function* (input) {
+    const count = Number(input[0]?.parts[0]?.content ?? 3);
+    for (let i = 1; i <= count; i++) yield `word ${i} `;
+  }),
+  defineAgent("hostile", async function* (input) {
+    for (const { parts } of input) for (const part of parts) yield part.content ?? "";
+  }),
+  defineAgent("notes", async function* () {
+    yield "before";
+    yield { step: 1, of: { many: [1, 2] } };
+    yield "after";
+    yield null;
+    yield "a second message";
+  }),
+  defineAgent("asker", async function* () {
+    yield "Let me ask. ";
+    const first = yield awaitMessage("Which?");
+    yield `Got ${textOf(first)}. `;
+    const second = yield awaitMessage("And which?");
+    yield `Got ${textOf(second)}.`;
+  }),
+  defineAgent("picky", async (_, context) => {
+    const answer = await context.ask("A number, please.", { schema: numberSchema });
+    return `Twice that is ${2 * answer.number}.`;
+  }),
+  defineAgent("failing", async function* () {
+    yield "It begins well";
+    throw new AgentError("not_found", "There is no such train.", { train: 7 });
+  }),
+  defineAgent("leaky", () => {
+    throw new Error("password=hunter2 at /etc/secret");
+  }),
+  defineAgent("odd", async function* () {
+    yield 42;
+  }),
+  defineAgent("stubborn", async function* () {
+    yield "I hear nothing";
+    await new Promise(() => undefined);
+  }),
+  defineAgent("waiter", async function* (_, context) {
+    yield "waiting";
+    await new Promise((resolve) => context.signal.addEventListener("abort", resolve));
+  }),
+  defineAgent("memory", async (_, context) => {
+    const history = await context.session.history();
+    await context.session.setState({ runs: history.length });
+    return history.map(({ role, parts }) => `${role}:${parts.map(({ content }) => content).join("")}`).join("|");
+  }),
+];
+
+function textOf(answer: unknown): string {
+  const { message } = answer as { message?: { parts: { content?: string }[] } };
+  return message === undefined ? JSON.stringify(answer) : message.parts.map(({ content }) => content ?? "").join("");
+}
+
+/** The least that a Standard Schema can be. */
+const numberSchema = {
+  "~standard": {
+    version: 1 as const,
+    vendor: "test",
+    validate: (value: unknown) =>
+      typeof value === "object" && value !== null && "number" in value && typeof value.number === "number"
+        ? { value: { number: value.number } }
+        : { issues: [{ message: "expected a number", path: ["number"] }] },
+    types: undefined as unknown as { input: { number: number }; output: { number: number } },
+  },
+};

@@ -1,0 +1,50 @@
+import { AgentRuntime } from "cadenza";
+
+/*
+ * A process that has used runtimes in every way that could hold it open, closes none of them, and has nothing else to do.
+ * It says for how long it lives on, in milliseconds.
+ */
+async function runAnAgent(): Promise<void> {
+  const runtime = new AgentRuntime().register("echo", (input) => input);
+  await runtime.createRun({ agent_name: "echo", input: "Hello." });
+}
+
+async function listenAndReadOn(): Promise<void> {
+  const runtime = new AgentRuntime({ retention: { maxAgeMs: 60_000 } }).register("asks", (_input, { ask }) =>
+    ask("Well?"),
+  );
+  runtime.on("run.awaiting", () => {});
+  const { run_id } = await runtime.createRun({ agent_name: "asks", input: "Hello." });
+  const events = runtime.events(run_id, { until: "end" });
+  for (let count = 0; count < 3; count++) await events.next();
+  // Nobody will answer, and so nobody will ever be told.
+  void events.next();
+}
+
+async function cancelAnAgentThatDoesNotStop(): Promise<void> {
+  const runtime = new AgentRuntime({ cancelGraceMs: 60_000 }).register("stubborn", () => new Promise(() => {}));
+  const { run_id } = await runtime.createRun({ agent_name: "stubborn", input: "Hello.", mode: "async" });
+  await runtime.cancel(run_id);
+}
+
+async function awaitAnAnswerWithDeadline(): Promise<void> {
+  const runtime = new AgentRuntime({ timeoutMs: 60_000 });
+  runtime.register("asks", (_input, { ask }) => ask("Well?", { timeoutMs: 60_000 }));
+  await runtime.createRun({ agent_name: "asks", input: "Hello." });
+}
+
+async function leaveAnAgentAtWork(): Promise<void> {
+  const runtime = new AgentRuntime({ timeoutMs: 60_000 });
+  runtime.register("works", (_input, { step }) =>
+    step("call", () => Promise.reject(new Error("No.")), { retry: { attempts: 9, backoffMs: 60_000 } }),
+  );
+  await runtime.createRun({ agent_name: "works", input: "Hello.", mode: "async" });
+}
+
+await runAnAgent();
+await listenAndReadOn();
+await cancelAnAgentThatDoesNotStop();
+await awaitAnAnswerWithDeadline();
+await leaveAnAgentAtWork();
+const done = performance.now();
+process.once("exit", () => process.stdout.write(String(performance.now() - done)));

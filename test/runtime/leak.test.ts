@@ -1,0 +1,31 @@
+import { execFile } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { describe, expect, test } from "vitest";
+import { KEPT_RUNS, watchForLeaks } from "./leak-watch.ts";
+
+/**
+ * What a run that is forgotten may leave on the heap, on average: a run that is kept takes 1,000 and more, and the heap of a
+ * test process has its own ups and downs. `npm run test:leak` runs a hundred times as many, and is stricter.
+ */
+const BYTES_PER_RUN = 200;
+/** Far less than any of the timers that the process leaves behind. */
+const AT_ONCE_MS = 5_000;
+
+describe("Runs that have ended leave nothing behind", () => {
+  test("Neither on the heap nor in timers, listeners, sessions or the list of live runs", async () => {
+    const counts = { warmUp: 3_000, finished: 12_000, cancelled: 150 };
+    const figures = await watchForLeaks(counts);
+    const growth = (figures.heapAfter - figures.heapBefore) / (counts.finished - counts.warmUp);
+    expect(growth).toBeLessThan(BYTES_PER_RUN);
+    expect(figures).toMatchObject({ timersAfterClose: 0, listeners: 0, liveRuns: 0, sessions: 0 });
+    expect(figures.timers).toBeLessThanOrEqual(1);
+    expect(figures.storedRuns).toBeLessThanOrEqual(KEPT_RUNS + KEPT_RUNS / 16 + 1);
+  });
+
+  test("A process that has nothing else to do exits at once, whatever its runtimes still wait for", async () => {
+    const script = fileURLToPath(new URL("./leak-exit.ts", import.meta.url));
+    const { stdout } = await promisify(execFile)(process.execPath, ["--import", "tsx", script]);
+    expect(Number(stdout)).toBeLessThan(AT_ONCE_MS);
+  });
+});

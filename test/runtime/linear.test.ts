@@ -1,0 +1,95 @@
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { describe, expect, it } from "vitest";
+import { evolve } from "../../src/core/evolve.ts";
+import { eventCount } from "../../src/core/project.ts";
+import { created, fold, part, started, T0 } from "../helpers/logs.ts";
+import { drain, nextTurn, setUp } from "../helpers/runtimes.ts";
+import { countingStore } from "../helpers/stores.ts";
+
+const PARTS = 100_000;
+
+/** An agent that shows so many parts. */
+function* parts(count: number): Generator<string> {
+  for (let i = 0; i < count; i++) yield "x";
+}
+
+function collectGarbage(): number {
+  setFlagsFromString("--expose-gc");
+  (runInNewContext("gc") as () => void)();
+  return process.memoryUsage().heapUsed;
+}
+
+describe("a stream of 100,000 parts", () => {
+  it("writes each entry once, and reads each once for a reader", async () => {
+    const { store, entries, calls } = countingStore();
+    const { runtime } = setUp({ store });
+    runtime.register("agent", () => parts(PARTS));
+    const events = await drain(runtime.createRun({ agent_name: "agent", input: "x", mode: "stream" }));
+    expect(events).toHaveLength(PARTS + 5);
+    expect(entries.written).toBe(PARTS + 3);
+    expect(entries.read).toBeLessThanOrEqual(PARTS + 3);
+    expect((calls.append ?? 0) + (calls.read ?? 0)).toBeLessThanOrEqual(2 * PARTS);
+  });
+
+  it("without a reader is written in batches, and never read", async () => {
+    const { store, entries, calls } = countingStore();
+    const { runtime } = setUp({ store });
+    runtime.register("agent", () => parts(PARTS));
+    const run = await runtime.createRun({ agent_name: "agent", input: "x" });
+    expect(run.output[0]?.parts).toHaveLength(PARTS);
+    expect(entries).toEqual({ written: PARTS + 3, read: 0 });
+    expect(calls.append).toBeLessThan(PARTS / 100);
+  });
+
+  it("is folded entry by entry, each at the same cost: nothing but its own part is added", () => {
+    const state = fold(created(), started);
+    const entry = { type: "emitted", kind: "part", at: T0, part: part("x"), closes: false, source: null } as const;
+    evolve(state, { ...entry, opens: true });
+    const [message] = state.output;
+    for (let i = 1; i < PARTS; i++) evolve(state, { ...entry, opens: false });
+    expect(state.output[0]).toBe(message);
+    expect(message?.parts).toHaveLength(PARTS);
+    expect(state.events).toBe(PARTS + 3);
+    expect(eventCount({ ...entry, opens: false })).toBe(1);
+  });
+
+  it("is read by a late reader in pages, each entry once", async () => {
+    const { store, entries, calls } = countingStore();
+    const { runtime } = setUp({ store });
+    runtime.register("agent", () => parts(PARTS));
+    const { run_id } = await runtime.createRun({ agent_name: "agent", input: "x" });
+    expect(await drain(runtime.events(run_id))).toHaveLength(PARTS + 5);
+    expect(entries.read).toBe(PARTS + 3);
+    expect(calls.read).toBeLessThan(PARTS / 100);
+  });
+});
+
+describe("readers that stop reading", () => {
+  it("do not slow the agent down, and cost nothing while it goes on", async () => {
+    const work = async (readers: number): Promise<{ turns: number; heap: number; reads: number }> => {
+      const { store, entries } = countingStore();
+      const { runtime, clock } = setUp({ store });
+      let turns = 0;
+      const turn = clock.turn.bind(clock);
+      clock.turn = () => {
+        turns += 1;
+        return turn();
+      };
+      runtime.register("agent", () => parts(50_000));
+      const run = await runtime.createRun({ agent_name: "agent", input: "x", mode: "async" });
+      const streams = Array.from({ length: readers }, () => runtime.events(run.run_id, { until: "end" }));
+      for (const stream of streams) await stream.next();
+      while ((await runtime.getRun(run.run_id)).finished_at === null) await nextTurn();
+      const heap = collectGarbage();
+      expect(await Promise.all(streams.map((stream) => stream.next()))).toHaveLength(readers);
+      return { turns, heap, reads: entries.read };
+    };
+    await work(1);
+    const alone = await work(0);
+    const watched = await work(200);
+    expect(watched.turns).toBeLessThan(alone.turns + 20);
+    expect(watched.reads).toBeLessThan(200 * 600);
+    expect(watched.heap).toBeLessThan(alone.heap + 3 * 1024 * 1024);
+  });
+});

@@ -1,0 +1,95 @@
+import type { Entry } from "../../src/core/log.ts";
+import type { RunStatus } from "../../src/protocol/run.ts";
+import type { WatchedLog } from "./model-store.ts";
+
+/** What the checker knows of a run while it reads its log. It is written without a look at the library's own rules. */
+interface Life {
+  status: RunStatus;
+  /** The question that is shown. */
+  shown: { readonly await_id: string; readonly deadline: number | null } | undefined;
+  readonly answered: Set<string>;
+  /** When the run was told to stop, and why. */
+  stopped: { readonly at: number; readonly outcome: "cancelled" | "failed" } | undefined;
+}
+
+/** Follows a run from its first entry to its last one, and complains about every step that a run may not take. */
+export function checkEdges({ entries, head }: WatchedLog, graceMs: number, complain: (what: string) => void): void {
+  const life: Life = { status: "created", shown: undefined, answered: new Set(), stopped: undefined };
+  let lastAt = 0;
+  for (const [position, entry] of entries.entries()) {
+    if (entry.at < lastAt) complain(`entry ${position} (${entry.type}) is older than the one before it`);
+    lastAt = entry.at;
+    if ((entry.type === "created") !== (position === 0)) complain(`${entry.type} stands at ${position}`);
+    if (entry.type === "created") continue;
+    const next = follow(life, entry, complain);
+    if (next === undefined) complain(`${entry.type} at ${position} follows the status ${life.status}`);
+    else life.status = next;
+  }
+  if (head.status !== life.status) complain(`the store says ${head.status}, the log says ${life.status}`);
+  if (head.deadline !== (life.shown?.deadline ?? null)) complain("the store has another deadline than the log");
+  const last = entries.at(-1);
+  if (life.stopped !== undefined && last !== undefined && last.at > life.stopped.at + graceMs)
+    complain(`it took ${last.at - life.stopped.at} ms to stop`);
+  const endings = entries.filter(({ type }) => type === "ended").length;
+  if (endings > 1) complain(`it ended ${endings} times`);
+}
+
+/** The status after the entry; undefined if the entry may not stand there. */
+function follow(life: Life, entry: Entry, complain: (what: string) => void): RunStatus | undefined {
+  const { status } = life;
+  const isAtWork = status === "in-progress" || status === "awaiting";
+  switch (entry.type) {
+    case "started":
+      return status === "created" ? "in-progress" : undefined;
+    case "emitted":
+    case "step":
+      return isAtWork || status === "cancelling" ? status : undefined;
+    case "intent":
+      return isAtWork ? status : undefined;
+    case "awaited":
+      if (status !== "in-progress" || life.stopped !== undefined) return undefined;
+      life.shown = { await_id: entry.request.await_id, deadline: entry.deadline };
+      return "awaiting";
+    case "resumed":
+      if (life.answered.has(entry.await_id)) complain(`${entry.await_id} was answered twice`);
+      life.answered.add(entry.await_id);
+      return takeDown(life, entry.await_id);
+    case "withdrawn":
+      return takeDown(life, entry.await_id);
+    case "timed-out":
+      return timeOut(life, entry, complain);
+    case "cancel-requested":
+      if (!isAtWork && status !== "created") return undefined;
+      life.stopped = { at: entry.at, outcome: "cancelled" };
+      life.shown = undefined;
+      return "cancelling";
+    case "ended":
+      return end(life, entry, complain);
+    default:
+      return undefined;
+  }
+}
+
+function takeDown(life: Life, awaitId: string): RunStatus | undefined {
+  if (life.status !== "awaiting" || life.shown?.await_id !== awaitId) return undefined;
+  life.shown = undefined;
+  return "in-progress";
+}
+
+function timeOut(life: Life, entry: Entry & { type: "timed-out" }, complain: (what: string) => void) {
+  const { shown } = life;
+  if (!entry.defaulted) {
+    if (life.stopped !== undefined) return undefined;
+    life.stopped = { at: entry.at, outcome: "failed" };
+  }
+  if (entry.await_id === null) return life.status === "in-progress" ? life.status : undefined;
+  if ((shown?.deadline ?? Infinity) > entry.at) complain(`${entry.await_id} timed out before its deadline`);
+  return takeDown(life, entry.await_id);
+}
+
+function end({ status, stopped }: Life, entry: Entry & { type: "ended" }, complain: (what: string) => void) {
+  if (stopped !== undefined && entry.outcome !== stopped.outcome)
+    complain(`it was to end ${stopped.outcome} and ended ${entry.outcome}`);
+  if (stopped === undefined && entry.outcome === "cancelled") complain("it was cancelled, and nobody asked for it");
+  return status === "in-progress" || status === "cancelling" || status === "created" ? entry.outcome : undefined;
+}

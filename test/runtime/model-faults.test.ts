@@ -1,0 +1,257 @@
+import { describe, expect, test } from "vitest";
+import type { Entry } from "../../src/core/log.ts";
+import type { Clock, RunWrite, Store } from "../../src/core/ports.ts";
+import { explain, playAll } from "./model-run.ts";
+import type { Setting } from "./model-world.ts";
+
+/** Within so many schedules each of the faults has to be noticed, and mostly far earlier. */
+const SCHEDULES = 800;
+const AT_ONCE = 40;
+
+interface Fault {
+  readonly name: string;
+  /** What it has to be noticed by. */
+  readonly noticed: RegExp;
+  readonly plant: Partial<Setting>;
+}
+
+const faults: readonly Fault[] = [
+  {
+    name: "an answer counts twice",
+    noticed: /was answered twice/,
+    plant: {
+      disturbStore: (store) => afterAppend(store, ({ entries }) => entries.filter(({ type }) => type === "resumed")),
+    },
+  },
+  {
+    name: "an answer goes to another question",
+    noticed: /resumed at \d+ follows the status/,
+    plant: {
+      disturbStore: (store) =>
+        changedWrites(store, (entry) => [entry.type === "resumed" ? { ...entry, await_id: "ask#9" } : entry]),
+    },
+  },
+  {
+    name: "a run ends twice",
+    noticed: /it ended 2 times/,
+    plant: {
+      disturbStore: (store) => afterAppend(store, ({ entries }) => entries.filter(({ type }) => type === "ended")),
+    },
+  },
+  {
+    name: "a part is written twice",
+    noticed: /shows no\. \d+ twice/,
+    plant: {
+      disturbStore: (store) => changedWrites(store, (entry) => (entry.type === "emitted" ? [entry, entry] : [entry])),
+    },
+  },
+  {
+    name: "a part is lost",
+    noticed: /and its agent showed/,
+    plant: {
+      disturbStore: (store) =>
+        changedWrites(store, (entry) => (entry.type === "emitted" && entry.kind === "generic" ? [] : [entry])),
+    },
+  },
+  {
+    name: "the store confirms what it has not written",
+    noticed: /before it was committed/,
+    plant: { disturbStore: eagerToConfirm },
+  },
+  {
+    name: "a confirmation gets lost",
+    noticed: /waits, and the run rests/,
+    plant: {
+      disturbStore: (store) => ({
+        ...portOf(store),
+        append: async (key, expected, write) => {
+          const conflict = await store.append(key, expected, write);
+          return write.head.status === "awaiting" ? new Promise(() => {}) : conflict;
+        },
+      }),
+    },
+  },
+  {
+    name: "the store has another status than the log",
+    noticed: /the store says in-progress, the log says/,
+    plant: {
+      disturbStore: (store) => ({
+        ...portOf(store),
+        append: (key, expected, write) =>
+          store.append(key, expected, { ...write, head: { ...write.head, status: "in-progress" } }),
+      }),
+    },
+  },
+  {
+    name: "a reader is given an entry twice",
+    noticed: /saw another event|instead of/,
+    plant: {
+      disturbStore: (store) => ({
+        ...portOf(store),
+        read: async (key, from, limit) => {
+          const entries = await store.read(key, from, limit);
+          return from === 0 ? entries : entries?.flatMap((entry) => [entry, entry]);
+        },
+      }),
+    },
+  },
+  {
+    name: "a session forgets what was said",
+    noticed: /session .* holds 0 messages/,
+    plant: {
+      disturbStore: (store) => ({
+        ...portOf(store),
+        append: (key, expected, { session, ...write }) =>
+          store.append(key, expected, { ...write, session: session && { ...session, messages: undefined } }),
+      }),
+    },
+  },
+  {
+    name: "an idempotency key is forgotten",
+    noticed: /neither refused nor|instead of undefined|was refused with/,
+    plant: {
+      disturbStore: (store) => ({
+        ...portOf(store),
+        create: (key, write) => store.create(key, write, null),
+        findByIdempotencyKey: () => undefined,
+      }),
+    },
+  },
+  {
+    name: "a deadline is never noticed",
+    noticed: /awaits an answer after its deadline/,
+    plant: { disturbClock: (clock) => withTimers(clock, (delayMs) => delayMs <= 250) },
+  },
+  {
+    name: "the grace period never ends",
+    noticed: /it took \d+ ms to stop/,
+    plant: { disturbClock: (clock) => withTimers(clock, (delayMs) => delayMs === 500) },
+  },
+  {
+    name: "a timer is never taken back",
+    noticed: /timers are left/,
+    plant: {
+      disturbClock: (clock) => ({
+        ...clockOf(clock),
+        setTimeout: (callback, delayMs) => {
+          clock.setTimeout(callback, delayMs);
+          return () => {};
+        },
+      }),
+    },
+  },
+];
+
+describe("The checker is not blind", () => {
+  test.each(faults.map((fault) => [fault.name, fault] as const))("It notices when %s", async (_name, fault) => {
+    const { noticed, plant } = fault;
+    const found: string[] = [];
+    for (let from = 1; from < SCHEDULES && !found.some((violation) => noticed.test(violation)); from += AT_ONCE) {
+      const { failures } = await playAll({ from, count: AT_ONCE, stores: ["at once", "late"], change: plant });
+      found.push(...failures.flatMap(({ violations }) => violations));
+    }
+    expect(found.join("\n")).toMatch(noticed);
+  });
+
+  test("It shows the shortest schedule that it can find", async () => {
+    const change: Partial<Setting> = { disturbClock: (clock) => withTimers(clock, (delayMs) => delayMs <= 250) };
+    const { failures } = await playAll({ from: 1, count: SCHEDULES, stores: ["at once"], change });
+    const story = await explain(failures[0]?.seed ?? 0, { stores: ["at once"], change });
+    expect(story).toMatch(/create/);
+    expect(story).toMatch(/\* .*deadline/);
+    expect(story.split("\n").length).toBeLessThan(12);
+  });
+});
+
+/** The store as a plain object, whose methods can be exchanged. */
+function portOf(store: Store): Store {
+  return {
+    persistent: store.persistent,
+    create: (...parameters) => store.create(...parameters),
+    append: (...parameters) => store.append(...parameters),
+    claim: (...parameters) => store.claim(...parameters),
+    renew: (...parameters) => store.renew(...parameters),
+    release: (...parameters) => store.release(...parameters),
+    find: (...parameters) => store.find(...parameters),
+    read: (...parameters) => store.read(...parameters),
+    findByIdempotencyKey: (...parameters) => store.findByIdempotencyKey(...parameters),
+    list: (...parameters) => store.list(...parameters),
+    due: (...parameters) => store.due(...parameters),
+    session: (...parameters) => store.session(...parameters),
+    putSession: (...parameters) => store.putSession(...parameters),
+    counters: (...parameters) => store.counters(...parameters),
+    prune: (...parameters) => store.prune(...parameters),
+    close: () => store.close(),
+  };
+}
+
+/** Writes more than it was told to, behind the runtime's back. */
+function afterAppend(store: Store, more: (write: RunWrite) => readonly Entry[]): Store {
+  return {
+    ...portOf(store),
+    append: (key, expected, write) => {
+      const conflict = store.append(key, expected, write);
+      const entries = more(write);
+      const { head } = write;
+      const position = expected.position + write.entries.length;
+      if (entries.length > 0) void store.append(key, { epoch: head.epoch, position }, { entries, head });
+      return conflict;
+    },
+  };
+}
+
+/** Writes something else than it was told to, and does not care about positions. */
+function changedWrites(store: Store, change: (entry: Entry) => readonly Entry[]): Store {
+  const lengths = new Map<string, number>();
+  return {
+    ...portOf(store),
+    create: (key, write, idempotencyKey) => {
+      const entries = write.entries.flatMap(change);
+      lengths.set(key.run_id, entries.length);
+      return store.create(key, { ...write, entries }, idempotencyKey);
+    },
+    append: (key, expected, write) => {
+      const entries = write.entries.flatMap(change);
+      const position = lengths.get(key.run_id) ?? 0;
+      lengths.set(key.run_id, position + entries.length);
+      return store.append(key, { ...expected, position }, { ...write, entries });
+    },
+  };
+}
+
+/** Says yes to a write, and writes it when the next one comes. */
+function eagerToConfirm(store: Store): Store {
+  let owed: (() => unknown) | undefined;
+  const pay = (): void => {
+    void owed?.();
+    owed = undefined;
+  };
+  return {
+    ...portOf(store),
+    append: (key, expected, write) => {
+      pay();
+      owed = () => store.append(key, expected, write);
+      return undefined;
+    },
+    close: () => {
+      pay();
+      return store.close();
+    },
+  };
+}
+
+function clockOf(clock: Clock): Clock {
+  return {
+    now: () => clock.now(),
+    setTimeout: (callback, delayMs) => clock.setTimeout(callback, delayMs),
+    turn: () => clock.turn(),
+  };
+}
+
+/** A clock that forgets some of its timers. */
+function withTimers(clock: Clock, forgets: (delayMs: number) => boolean): Clock {
+  return {
+    ...clockOf(clock),
+    setTimeout: (callback, delayMs) => (forgets(delayMs) ? () => {} : clock.setTimeout(callback, delayMs)),
+  };
+}

@@ -1,0 +1,18 @@
+import { describe, expect, test } from "vitest";
+import { explain, playAll } from "./model-run.ts";
+
+/** `npm run test:model` plays ten times as many, and each time others. */
+const FIRST_SEED = 1;
+
+describe("Whatever callers, agents, the clock and the store do in whatever order, the rules hold", () => {
+  test.each([
+    ["at once", 10_000],
+    ["late", 6_000],
+    ["failing", 4_000],
+  ] as const)("over a store that answers %s", { timeout: 300_000 }, async (store, count) => {
+    const { schedules, failures } = await playAll({ from: FIRST_SEED, count, stores: [store] });
+    const [first] = failures;
+    if (first !== undefined) expect.fail(await explain(first.seed, { stores: [store] }));
+    expect(schedules).toBe(count);
+  });
+});

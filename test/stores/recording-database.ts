@@ -1,0 +1,52 @@
+import type { SqliteDatabase, SqliteStatement } from "../../src/stores/sqlite-database.ts";
+
+/** A handle that notes each statement that is run, and fails where it is told to. */
+export class RecordingDatabase implements SqliteDatabase {
+  readonly #db: SqliteDatabase;
+  readonly #fails: (sql: string, values: readonly unknown[]) => unknown;
+  readonly statements: string[] = [];
+
+  /** `fails` gives the error that a statement is to throw instead of being run. */
+  constructor(db: SqliteDatabase, fails: (sql: string, values: readonly unknown[]) => unknown = () => undefined) {
+    this.#db = db;
+    this.#fails = fails;
+  }
+
+  /** How often a statement was run. */
+  count(sql: string): number {
+    return this.statements.filter((statement) => statement === sql).length;
+  }
+
+  exec(sql: string): unknown {
+    this.#note(sql, []);
+    return this.#db.exec(sql);
+  }
+
+  prepare(sql: string): SqliteStatement {
+    const statement = this.#db.prepare(sql);
+    return {
+      run: (...values) => {
+        this.#note(sql, values);
+        return statement.run(...values);
+      },
+      get: (...values) => {
+        this.#note(sql, values);
+        return statement.get(...values);
+      },
+      all: (...values) => {
+        this.#note(sql, values);
+        return statement.all(...values);
+      },
+    };
+  }
+
+  close(): unknown {
+    return this.#db.close();
+  }
+
+  #note(sql: string, values: readonly unknown[]): void {
+    const error = this.#fails(sql, values);
+    if (error !== undefined) throw error;
+    this.statements.push(sql);
+  }
+}

@@ -1,0 +1,65 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { getBuiltinModule } from "node:process";
+import Libsql from "libsql";
+import { SqliteStore } from "../../src/stores/sqlite.ts";
+import type { SqliteDatabase, SqliteStoreOptions } from "../../src/stores/sqlite-database.ts";
+import type { OpenedStores } from "../../src/testing/store-check.ts";
+
+const nodeSqlite = getBuiltinModule("node:sqlite") as
+  | { readonly DatabaseSync: new (path: string) => SqliteDatabase }
+  | undefined;
+
+/** The drivers that are to be had here. */
+export const drivers: readonly SqliteDriver[] = [
+  { name: "libsql", open: (path) => new Libsql(path) },
+  ...(nodeSqlite === undefined
+    ? []
+    : [{ name: "node:sqlite", open: (path: string) => new nodeSqlite.DatabaseSync(path) }]),
+];
+
+export interface SqliteDriver {
+  readonly name: string;
+  open(path: string): SqliteDatabase;
+}
+
+/** Opens a handle with Node's own SQLite where there is one, else with libsql. */
+export function openDatabase(path: string): SqliteDatabase {
+  const driver = drivers.at(-1);
+  if (driver === undefined) throw new Error("there is no driver");
+  return driver.open(path);
+}
+
+/** A folder that is taken away with `remove`. */
+export function temporaryFolder(): { readonly path: string; remove(): void } {
+  const path = mkdtempSync(join(tmpdir(), "cadenza-store-"));
+  return { path, remove: () => rmSync(path, { recursive: true, force: true }) };
+}
+
+/** Two stores on one new file, for the store contract. */
+export function openTwice(driver: SqliteDriver, options: SqliteStoreOptions = {}): OpenedStores {
+  const folder = temporaryFolder();
+  const open = () => new SqliteStore(driver.open(join(folder.path, "runs.db")), { ...options, closeDatabase: true });
+  const both = (): OpenedStores => {
+    const first = open();
+    const second = open();
+    const close = () => {
+      first.close();
+      second.close();
+    };
+    return {
+      first,
+      second,
+      reopen() {
+        close();
+        return both();
+      },
+      close() {
+        close();
+        folder.remove();
+      },
+    };
+  };
+  return both();
+}

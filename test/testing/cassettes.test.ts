@@ -1,0 +1,239 @@
+import type { AgentFunction } from "cadenza";
+import { AgentError, AgentRuntime, defineAgent, MemoryStore } from "cadenza";
+import type { Cassette } from "cadenza/testing";
+import { CassetteMismatch, drive, record, replay } from "cadenza/testing";
+import { describe, expect, test } from "vitest";
+import * as z from "zod";
+
+const trip: AgentFunction = async function* (_input, { ask, random, run, session, step, uuid }) {
+  const plan = await step("plan", async ({ emit }) => {
+    await emit("thinking… ");
+    return { via: "Brussels", seat: 12 };
+  });
+  yield `via ${plan.via}`;
+  const price = await step("price", () => 49).catch(() => 0);
+  const { ok } = await ask(`Go for ${price}?`, { schema: z.object({ ok: z.boolean() }), timeoutMs: 1_000 });
+  const hotel = await run("hotel", "Paris");
+  yield { ok, hotel: hotel.output.length, uuid: uuid(), random: random(), history: (await session.history()).length };
+};
+const hotel = defineAgent("hotel", async function* (_input, { ask }) {
+  await ask("Breakfast?");
+  yield "Room booked.";
+});
+
+async function recordedTrip(): Promise<Cassette> {
+  const t = drive(trip, "Paris", { agents: { hotel } });
+  await t.finish();
+  await t.answer({ ok: true });
+  await t.finish();
+  await t.answer("Yes, please");
+  expect((await t.finish()).status).toBe("completed");
+  return JSON.parse(JSON.stringify(await record(t)));
+}
+
+describe("a cassette of a drive", () => {
+  test("is plain JSON", async () => {
+    const t = drive(trip, "Paris");
+    await t.finish();
+    const cassette = await record(t);
+    expect(JSON.parse(JSON.stringify(cassette))).toEqual(cassette);
+  });
+
+  test("replays the agent that it was made of, without its steps and its sub-agents", async () => {
+    const steps: string[] = [];
+    const counted: AgentFunction = (input, context) =>
+      trip(input, {
+        ...spread(context),
+        step: ((name: string, fn: never, options: never) => {
+          steps.push(name);
+          return context.step(name, fn, options);
+        }) as typeof context.step,
+      });
+    const run = await replay(counted, await recordedTrip());
+    expect(run).toMatchObject({
+      status: "completed",
+      output: [{ parts: [{ content: "thinking… " }] }, { parts: [{ content: "via Brussels" }] }],
+    });
+    expect(steps).toEqual(["plan", "price"]);
+  });
+
+  test("shows the first entry that differs", async () => {
+    const changed: AgentFunction = async function* (_input, { step }) {
+      const plan = await step("plan", () => ({ via: "" }));
+      yield `over ${plan.via}`;
+    };
+    const error = await replay(changed, await recordedTrip()).catch((thrown: unknown) => thrown);
+    expect(error).toBeInstanceOf(CassetteMismatch);
+    expect((error as CassetteMismatch).difference).toMatchObject({ entry: 4, expected: { content: "via Brussels" } });
+    expect((error as Error).message).toMatchInlineSnapshot(`
+      ""agent" does not do any more what its cassette says. Entry 4 of 10 is the first that differs: - cassette, + agent
+
+            {
+              "shows": "part",
+              "content_type": "text/plain",
+          -   "content": "via Brussels",
+          +   "content": "over Brussels",
+              "content_encoding": "plain"
+            }
+
+      Before it, all was the same: part "thinking… "."
+    `);
+  });
+
+  test("says which step it does not hold, and which is not used any more", async () => {
+    const other: AgentFunction = async function* (_input, { step }) {
+      yield await step("plan", () => "");
+      yield await step("sell", () => "");
+    };
+    await expect(replay(other, await recordedTrip())).rejects.toThrow(/CassetteMismatch|does not do any more/);
+    const shorter = drive(async (_input, { step }) => void (await step("a", () => 1)), "x");
+    await shorter.finish();
+    await expect(replay(async () => undefined, await record(shorter))).rejects.toThrow("does not use a#1 any more");
+  });
+
+  test("holds errors of steps, cancels and deadlines", async () => {
+    const agent: AgentFunction = async function* (_input, { ask, step }) {
+      try {
+        yield await step("look", () => {
+          throw new AgentError("not_found", "No such thing.", { at: 1 });
+        }).catch((error: AgentError) => ({ code: error.code, data: error.data ?? null }));
+        yield await ask("Sure?", { timeoutMs: 1_000, default: { text: "no" } });
+        await ask("Really?", { timeoutMs: 1_000 });
+      } finally {
+        yield "bye";
+      }
+    };
+    const t = drive(agent, "x");
+    await t.finish();
+    await t.clock.advance("1s");
+    await t.finish();
+    const waiting = await record(t);
+    await t.cancel();
+    const cancelled = await record(t);
+    expect((await replay(agent, cancelled)).status).toBe("cancelled");
+    expect((await replay(agent, waiting)).status).toBe("awaiting");
+
+    const late = drive(agent, "x");
+    await late.finish();
+    await late.clock.advance("1s");
+    await late.finish();
+    await late.clock.advance("1s");
+    expect((await late.finish()).status).toBe("failed");
+    expect((await replay(agent, await record(late))).status).toBe("failed");
+  });
+});
+
+describe("a difference is shown", () => {
+  const shows = (...values: unknown[]): AgentFunction =>
+    async function* () {
+      yield* values;
+    };
+
+  test.each<[what: string, before: AgentFunction, after: AgentFunction, said: RegExp]>([
+    [
+      "of an object",
+      shows({ a: 1 }),
+      shows({ a: 2 }),
+      /Entry 3 of 4.*- +"a": 1\n +\+ +"a": 2.*It is the first thing that is compared/s,
+    ],
+    ["of a message", shows({ parts: [{ content: "a" }] }), shows("a"), /- +"shows": "message".*\+ +"shows": "part"/s],
+    [
+      "of where a message ends",
+      shows("a", null, "b"),
+      shows("a", "b"),
+      /"shows": "end of message".*the same: part "a"/s,
+    ],
+    ["of something more", shows("a"), shows("a", "b"), /- +"ends": "completed".*\+ +"content": "b"/s],
+    [
+      "of an artifact",
+      shows({ name: "x.png", content_url: "http://x/y" }),
+      shows("b"),
+      /- +"content_url": "http:\/\/x\/y"/s,
+    ],
+    [
+      "of an error",
+      shows(new AgentError("not_found", "No.")),
+      shows(new Error("Oh no.")),
+      /Entry 3.*"code": "not_found".*\+ +"reason": "invalid_yield"/s,
+    ],
+    [
+      "when nothing more comes",
+      shows("a", "b"),
+      async function* () {
+        yield "a";
+        await new Promise(() => {});
+      },
+      /Entry 4 of 5.*\+ \(nothing\).*no sign of life/s,
+    ],
+    ["when an object came before", shows({ a: 1 }, "b"), shows({ a: 1 }, "c"), /all was the same: emitted/s],
+  ])("%s", async (_what, before, after, said) => {
+    const t = drive(before, "x");
+    await t.finish();
+    const cassette = await record(t);
+    await replay(before, cassette);
+    await expect(replay(after, cassette, { patienceMs: 10 })).rejects.toThrow(said);
+  });
+
+  test("when an answer of then is refused", async () => {
+    const asking =
+      (schema: z.ZodType): AgentFunction =>
+      async (_input, { ask }) => {
+        await ask("How many?", { schema });
+      };
+    const t = drive(asking(z.unknown()), "x");
+    await t.finish();
+    await t.answer("many");
+    await t.finish();
+    const strict = asking(z.unknown().refine((value) => typeof value === "number", "no number"));
+    await expect(replay(strict, await record(t))).rejects.toThrow(
+      /Entry 4 of 5.*- +"answered": "ask#1".*Before it, all was the same: question ask#1 "How many\?".*no number/s,
+    );
+  });
+
+  test("when a question is withdrawn, or a run takes too long, it is replayed, too", async () => {
+    const hasty: AgentFunction = async function* (_input, { ask }) {
+      void ask("Really?");
+      yield "Whatever.";
+    };
+    const t = drive(hasty, "x");
+    await t.until("end");
+    expect((await replay(hasty, await record(t))).status).toBe("completed");
+    const slow: AgentFunction = () => new Promise(() => {});
+    const late = drive(slow, "x", { timeoutMs: 1_000, patienceMs: 10 });
+    await late.next({ within: "1s" }).catch(() => undefined);
+    await late.clock.advance("2s");
+    expect(late.run.status).toBe("failed");
+    expect((await replay(slow, await record(late), { patienceMs: 10 })).status).toBe("failed");
+  });
+});
+
+describe("a cassette of a run in production", () => {
+  test.each([true, false])("replays, durable: %s", async (durable) => {
+    const store = new MemoryStore();
+    const lasting = durable ? Object.assign(store, { persistent: true }) : store;
+    const runtime = new AgentRuntime({ store: lasting })
+      .register(hotel)
+      .register("trip", { durable, version: "1" }, trip);
+    const { run_id } = await runtime.createRun({ agent_name: "trip", input: "Paris" });
+    await runtime.resume({ run_id, await_resume: { ok: true } });
+    const run = await runtime.resume({ run_id, await_resume: { type: "message", message: { parts: [] } } });
+    expect(run.status).toBe("completed");
+    const cassette = await record(store, run);
+
+    const agent = defineAgent("trip", { durable }, trip);
+    const again = await replay(agent, cassette);
+    expect(again.output.map(({ parts }) => parts)).toEqual(run.output.map(({ parts }) => parts));
+    await runtime.close();
+  });
+
+  test("refuses what is no run and no cassette", async () => {
+    await expect(record(new MemoryStore(), "none")).rejects.toThrow("There is no run none in this store.");
+    await expect(replay(trip, JSON.parse("{}"))).rejects.toThrow("This is no cassette");
+  });
+});
+
+/** The members of a context as own properties. */
+function spread<T extends object>(context: T): T {
+  const names = Object.getOwnPropertyNames(Object.getPrototypeOf(context)).filter((name) => name !== "constructor");
+  return Object.fromEntries(names.map((name) => [name, (context as Record<string, unknown>)[name]])) as T;
+}

@@ -1,0 +1,38 @@
+import { expect, test } from "vitest";
+import { storeContract } from "../../src/testing/store-contract.ts";
+import { ownersFaults } from "./store-broken-owners.ts";
+import { pruneFaults } from "./store-broken-prune.ts";
+import { readsFaults } from "./store-broken-reads.ts";
+import { sessionsFaults } from "./store-broken-sessions.ts";
+import { writesFaults } from "./store-broken-writes.ts";
+
+const brokenStores = [...writesFaults, ...readsFaults, ...ownersFaults, ...sessionsFaults, ...pruneFaults];
+
+test("every check has a name of its own", () => {
+  expect(new Set(storeContract.map(({ name }) => name)).size).toBe(storeContract.length);
+});
+
+test("no two broken stores have the same fault", () => {
+  expect(new Set(brokenStores.map(({ fault }) => fault)).size).toBe(brokenStores.length);
+});
+
+// A check that cannot fail is worth nothing: each row is a store with one fault, and names the check that must find it.
+test.each(brokenStores.map((store) => [store.fault, store] as const))(
+  "the contract finds: %s",
+  async (_fault, broken) => {
+    const found: string[] = [];
+    for (const { name, run } of storeContract) {
+      const outcome = run(() => {
+        const opened = broken.open();
+        const stores = "first" in opened ? opened : { first: opened, second: opened };
+        return { ...stores, close: () => stores.first.close() };
+      });
+      await outcome.catch((error: Error) => {
+        expect(error.message).not.toBe("");
+        found.push(name);
+      });
+    }
+
+    expect(found).toContain(broken.caughtBy);
+  },
+);

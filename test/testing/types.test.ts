@@ -1,0 +1,65 @@
+import type { Message, Run } from "cadenza";
+import { AgentRuntime, defineAgent, MemoryStore } from "cadenza";
+import type {
+  AwaitHappening,
+  CadenzaMatchers,
+  Cassette,
+  Drive,
+  EndHappening,
+  FakeClock,
+  Happening,
+  InterruptionReport,
+  StoreCheck,
+} from "cadenza/testing";
+import { createFakeClock, drive, everyInterruption, matchers, record, replay, storeContract } from "cadenza/testing";
+import { expect, expectTypeOf, test } from "vitest";
+
+const agent = defineAgent("agent", () => "x");
+
+test("the kit's types say what one gets", () => {
+  expectTypeOf(drive).returns.toEqualTypeOf<Drive>();
+  expectTypeOf<Drive["next"]>().returns.resolves.toEqualTypeOf<Happening>();
+  expectTypeOf<Drive["finish"]>().returns.resolves.toEqualTypeOf<Run>();
+  expectTypeOf<Drive["clock"]>().toEqualTypeOf<FakeClock>();
+  expectTypeOf<Drive["answer"]>().parameter(0).toEqualTypeOf<unknown>();
+  expectTypeOf<Happening["type"]>().toEqualTypeOf<"part" | "message" | "generic" | "await" | "end">();
+  expectTypeOf<EndHappening["status"]>().toEqualTypeOf<"completed" | "failed" | "cancelled">();
+  expectTypeOf(everyInterruption).returns.resolves.toEqualTypeOf<InterruptionReport>();
+  expectTypeOf(record).returns.resolves.toEqualTypeOf<Cassette>();
+  expectTypeOf(replay).returns.resolves.toEqualTypeOf<Run>();
+  expectTypeOf<keyof typeof matchers>().toEqualTypeOf<keyof CadenzaMatchers>();
+  expectTypeOf(storeContract).toExtend<readonly StoreCheck[]>();
+});
+
+test("what fits is taken, and what does not is refused by the compiler", () => {
+  // Never called: it is for the compiler alone.
+  const written = async (t: Drive): Promise<void> => {
+    new AgentRuntime({ clock: createFakeClock() });
+    drive(agent, "x", {
+      steps: {
+        plan: { via: "Brussels" },
+        "fetch:*": ({ name, attempt }) => `${name} ${attempt}`,
+        save: new Error("no"),
+      },
+      agents: {
+        hotel: "Room 12",
+        train: agent,
+        "*": async function* (input: readonly Message[]) {
+          yield* input;
+        },
+      },
+    });
+    expectTypeOf(await t.until("await")).toEqualTypeOf<AwaitHappening>();
+    expectTypeOf(await t.until("end")).toEqualTypeOf<EndHappening>();
+    await t.clock.advance("1.5h");
+    // @ts-expect-error a length has a unit that is known
+    await t.clock.advance("1 fortnight");
+    // @ts-expect-error there is no such type of happening
+    await t.until("message.part");
+    // @ts-expect-error a number is no input
+    drive(agent, 5);
+    await record(new MemoryStore(), t.run);
+  };
+  expect(written).toBeTypeOf("function");
+  expect(Object.keys(matchers)).toContain("toHaveCompleted");
+});
