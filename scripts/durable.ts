@@ -1,38 +1,54 @@
+/**
+ * Durable runs, at length: crashes at every call of the store, and two of them one after the other; 100,000 runs that wait, asleep;
+ * 100,000 programs made by chance. `npm run test:durable -- --seed 7 --programs 1000` tries 1,000 programs from seed 7 on, and
+ * `npm run test:durable -- --seed 7 --trouble crashes` is one of them alone.
+ */
 import type { ChildProcess } from "node:child_process";
 import { fork } from "node:child_process";
 import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
 import { crashedOtherwise, crashPoints } from "../test/durable/crash-points.ts";
 import { play } from "../test/durable/play.ts";
 import { scenarios } from "../test/durable/scenarios.ts";
 import { sleepAndWake } from "../test/durable/sleepers.ts";
 import type { Findings } from "../test/durable/trials.ts";
-import { noFindings, sumOf, tryAll } from "../test/durable/trials.ts";
+import { again, noFindings, sumOf, trial, troubles, tryAll } from "../test/durable/trials.ts";
 
-/*
- * Durable runs, at length: crashes at every call of the store, and two of them one after the other; 100,000 programs made by chance,
- * each with every kind of trouble; 100,000 runs that wait, asleep. `npm run test:durable -- 7 1000` tries 1,000 programs from seed 7 on.
- */
-const DEFAULT_COUNT = 100_000;
 const SLEEPERS = 100_000;
 /** How many programs a process tries before it says how far it has come. */
-const CHUNK = 250;
+const CHUNK = 500;
 
-const [first, second] = process.argv.slice(2).map(Number);
+const { values } = parseArgs({
+  options: {
+    seed: { type: "string", default: String(Math.floor(Math.random() * 2 ** 31)) },
+    programs: { type: "string", default: "100000" },
+    trouble: { type: "string" },
+  },
+});
+const seed = Number(values.seed);
+const programs = Number(values.programs);
 
-if (process.send === undefined) {
-  const wrong = [
-    await crashEverywhere(),
-    await sleepALot(),
-    await tryPrograms(first ?? Math.floor(Math.random() * 2 ** 31), second ?? DEFAULT_COUNT),
-  ];
-  process.exitCode = wrong.includes(true) ? 1 : 0;
-} else {
-  await tryChunks(first ?? 0, second ?? 0, (findings) => process.send?.(findings));
+if (process.send !== undefined) {
+  await tryChunks(seed, programs, (findings) => process.send?.(findings));
   process.disconnect();
+} else if (values.trouble !== undefined) {
+  process.exitCode = (await tryOne(values.trouble)) ? 1 : 0;
+} else {
+  const wrong = [await crashEverywhere(), await sleepALot(), await tryPrograms()];
+  process.exitCode = wrong.includes(true) ? 1 : 0;
 }
 
-/** Whether anything went wrong. */
+/** Whether anything went wrong, as with all that follow. */
+async function tryOne(name: string): Promise<boolean> {
+  const trouble = troubles.find((one) => one === name);
+  if (trouble === undefined) throw new Error(`There is no trouble ${name}: it is one of ${troubles.join(", ")}.`);
+  const { crashes, steps, wrong } = await trial(seed, trouble);
+  console.log(`${crashes} times something happened to a process, in ${steps} steps: ${wrong.length} wrong.`);
+  for (const what of wrong) console.log(what);
+  return wrong.length > 0;
+}
+
 async function crashEverywhere(): Promise<boolean> {
   const wrong: string[] = [];
   let plays = 0;
@@ -62,10 +78,10 @@ async function sleepALot(): Promise<boolean> {
   return heapAsleep > 1.1 * heapBefore || awake > 0 || completed < SLEEPERS;
 }
 
-async function tryPrograms(from: number, count: number): Promise<boolean> {
-  const shards = Math.min(availableParallelism(), Math.ceil(count / CHUNK));
-  const size = Math.ceil(count / shards);
-  console.log(`Trying ${count} programs from seed ${from} on, in ${shards} processes.`);
+async function tryPrograms(): Promise<boolean> {
+  const shards = Math.min(availableParallelism(), Math.ceil(programs / CHUNK));
+  const size = Math.ceil(programs / shards);
+  console.log(`Trying ${programs} programs from seed ${seed} on, in ${shards} processes.`);
   const started = performance.now();
   let all = noFindings;
   const onProgress = (findings: Findings): void => {
@@ -74,14 +90,14 @@ async function tryPrograms(from: number, count: number): Promise<boolean> {
     console.log(
       `${all.programs} programs, ${all.trials} trials, ${all.troubles} troubles in ${seconds} s: ${all.wrong.length} wrong.`,
     );
-    for (const { seed, trouble, wrong } of findings.wrong) console.log(`Seed ${seed}, ${trouble}: ${wrong.join("\n")}`);
+    for (const one of findings.wrong) console.log(`${again(one)}\n${one.wrong.join("\n")}`);
   };
   await Promise.all(
     Array.from({ length: shards }, (_, shard) =>
-      tryInShard(from + shard * size, Math.min(size, count - shard * size), onProgress),
+      tryInShard(seed + shard * size, Math.min(size, programs - shard * size), onProgress),
     ),
   );
-  return all.wrong.length > 0 || all.programs < count;
+  return all.wrong.length > 0 || all.programs < programs;
 }
 
 async function tryChunks(from: number, count: number, onProgress: (findings: Findings) => void): Promise<void> {
@@ -89,7 +105,7 @@ async function tryChunks(from: number, count: number, onProgress: (findings: Fin
 }
 
 function tryInShard(from: number, count: number, onProgress: (findings: Findings) => void): Promise<void> {
-  const child: ChildProcess = fork(fileURLToPath(import.meta.url), [String(from), String(count)]);
+  const child: ChildProcess = fork(fileURLToPath(import.meta.url), ["--seed", `${from}`, "--programs", `${count}`]);
   child.on("message", (findings) => onProgress(findings as Findings));
   return new Promise((resolve, reject) => {
     child.once("exit", (code) => {

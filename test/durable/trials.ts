@@ -8,9 +8,14 @@ import type { Program } from "./programs.ts";
 import { makeProgram, scriptOf } from "./programs.ts";
 import type { World } from "./world.ts";
 
-/** What happens to the processes that run a program. */
-export const troubles = ["none", "crashes", "take-overs", "freezes", "stopped clocks", "always replay"] as const;
+/** What happens to the processes that run a program: nothing, or one of the things that they have to live through. */
+export const troubles = ["none", "always replay", "crashes", "take-overs", "freezes", "stopped clocks"] as const;
 export type Trouble = (typeof troubles)[number];
+
+/** What every program lives through one of, in turn. */
+const harms = ["crashes", "take-overs", "freezes", "stopped clocks"] as const satisfies readonly Trouble[];
+/** So many programs apart, one is also run with nothing happening to it, and one again after every entry. */
+const CALM_EVERY = 10;
 
 export interface Trial {
   readonly seed: number;
@@ -136,18 +141,29 @@ export function sumOf(a: Findings, b: Findings): Findings {
   };
 }
 
-/** Tries programs from a seed on, each with every kind of trouble; with `share`, with that many of them in turn. */
-export async function tryAll(from: number, count: number, share = troubles.length): Promise<Findings> {
+/** The command that repeats a trial. */
+export function again({ seed, trouble }: Trial): string {
+  return `npm run test:durable -- --seed ${seed} --trouble "${trouble}"`;
+}
+
+/** Tries programs from a seed on. */
+export async function tryAll(from: number, count: number): Promise<Findings> {
   const wrong: Trial[] = [];
   let trials = 0;
   let happened = 0;
   for (let seed = from; seed < from + count; seed++) {
-    for (let turn = 0; turn < share; turn++) {
-      const one = await trial(seed, troubles[(seed + turn) % troubles.length] ?? "none");
+    for (const trouble of troublesOf(seed)) {
+      const one = await trial(seed, trouble);
       trials += 1;
       happened += one.crashes;
       if (one.wrong.length > 0) wrong.push(one);
     }
   }
   return { programs: count, trials, troubles: happened, wrong };
+}
+
+function troublesOf(seed: number): Trouble[] {
+  const harm = harms[seed % harms.length] ?? "crashes";
+  if (seed % CALM_EVERY === 0) return [harm, "always replay"];
+  return seed % CALM_EVERY === 1 ? [harm, "none"] : [harm];
 }

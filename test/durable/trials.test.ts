@@ -1,0 +1,13 @@
+import { expect, it } from "vitest";
+import { again, tryAll } from "./trials.ts";
+
+/** A share of what `npm run test:durable` tries. */
+const PROGRAMS = 240;
+const seed = Number(process.env["DURABLE_SEED"] ?? Math.floor(Math.random() * 2 ** 31));
+
+it(`programs made by chance live through whatever happens to their processes (DURABLE_SEED=${seed})`, async () => {
+  const { programs, troubles, wrong } = await tryAll(seed, PROGRAMS);
+  expect(wrong.map((one) => `${again(one)}\n${one.wrong.join("\n")}`)).toEqual([]);
+  expect(programs).toBe(PROGRAMS);
+  expect(troubles).toBeGreaterThan(PROGRAMS / 2);
+});
