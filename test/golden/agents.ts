@@ -1,0 +1,169 @@
+import type { AgentFunction, AwaitResume } from "cadenza";
+import { AgentError, awaitMessage } from "cadenza";
+import * as z from "zod";
+
+/*
+ * The agents whose logs are kept here. They are never changed: their logs are there, and have to be understood for ever.
+ * What is new gets an agent of its own.
+ */
+
+export interface GoldenAgent {
+  readonly fn: AgentFunction;
+  /** What a client does about each question. */
+  readonly answers?: Readonly<Record<string, AwaitResume | "cancel" | "nothing">>;
+  /** The run is in a session that holds something already. */
+  readonly inSession?: true;
+}
+
+export const wait = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+const text = (content: string): AwaitResume => ({
+  type: "message",
+  message: { role: "user", parts: [{ content_type: "text/plain", content, content_encoding: "plain" }] },
+});
+
+/** The agent that sub-runs are of. */
+export const helper: AgentFunction = async function* (input, context) {
+  const said = await context.step("listen", () => input[0]?.parts[0]?.content ?? "");
+  const answer = await context.ask(`What about ${said}?`);
+  yield `${said}: ${JSON.stringify(answer)}`;
+};
+
+export const agents: Readonly<Record<string, GoldenAgent>> = {
+  "steps-in-a-row": {
+    async *fn(_input, context) {
+      yield await context.step("one", () => "1");
+      yield await context.step("one", () => "2");
+      const three = await context.step("two", ({ key }) => ({ key, list: [1, null, "x"] }));
+      return JSON.stringify(three);
+    },
+  },
+  "steps-side-by-side": {
+    async *fn(_input, context) {
+      const list = await Promise.all(["a", "b", "c"].map((name) => context.step("work", () => name)));
+      yield list.join();
+    },
+  },
+  "steps-that-race": {
+    async *fn(_input, context) {
+      const slow = context.step("slow", () => wait(15).then(() => "slow"));
+      yield await Promise.race([slow, context.step("fast", () => "fast")]);
+      yield await slow;
+    },
+  },
+  "steps-that-fail": {
+    async *fn(_input, context) {
+      try {
+        await context.step("break", () => {
+          throw new AgentError("broken", "It is broken.", { part: 7 });
+        });
+      } catch (error) {
+        yield AgentError.is(error) ? `${error.code} ${error.message} ${JSON.stringify(error.data)}` : String(error);
+      }
+      const never = context.step("try", () => Promise.reject(new RangeError("no")), { retry: { attempts: 2 } });
+      yield await never.catch((error: Error) => `${error.name}: ${error.message}`);
+    },
+  },
+  "a-step-that-streams": {
+    async *fn(_input, context) {
+      yield "It says: ";
+      const whole = await context.step("model", async ({ emit }) => {
+        for (const token of ["Good ", "morning", "."]) await emit(token);
+        return "Good morning.";
+      });
+      yield `That was ${whole.length} characters.`;
+    },
+  },
+  "a-step-at-most-once": {
+    async fn(_input, context) {
+      await context.step("pay", () => "paid", { once: true }).catch(() => undefined);
+      return "Done either way.";
+    },
+  },
+  "a-question-with-a-schema": {
+    async *fn(_input, context) {
+      const { seats } = await context.ask("How many?", { schema: z.object({ seats: z.number() }) });
+      yield `${seats} seats`;
+    },
+    answers: { "ask#1": { seats: 2 } },
+  },
+  "a-question-by-yield": {
+    async *fn() {
+      const answer = yield awaitMessage("Anything else?");
+      yield JSON.stringify(answer);
+    },
+    answers: { "await#1": text("No.") },
+  },
+  "questions-in-a-queue": {
+    async *fn(_input, context) {
+      const answers = await Promise.all([context.ask("First?"), context.ask("Second?"), context.ask("Third?")]);
+      yield JSON.stringify(answers);
+    },
+    answers: { "ask#1": { is: 1 }, "ask#2": text("two"), "ask#3": { is: 3 } },
+  },
+  "a-question-that-expires": {
+    async *fn(_input, context) {
+      yield JSON.stringify(await context.ask("Anybody?", { timeoutMs: 1, default: { nobody: true } }));
+    },
+    answers: { "ask#1": "nothing" },
+  },
+  "a-question-that-is-withdrawn": {
+    async *fn(_input, context) {
+      const answer = context.ask("Faster than this?");
+      const step = context.step("slow", () => wait(15).then(() => "the step"));
+      yield String(await Promise.race([answer, step]));
+    },
+    answers: { "ask#1": "nothing" },
+  },
+  "a-sub-run-that-asks": {
+    async *fn(_input, context) {
+      const run = await context.run("helper", "tea");
+      yield `${run.status}: ${run.output[0]?.parts[0]?.content}`;
+    },
+    answers: { "run:helper#1/ask#1": { milk: false } },
+  },
+  "a-session": {
+    async *fn(_input, context) {
+      const history = await context.session.history();
+      yield history.map(({ parts }) => parts[0]?.content).join();
+      await context.session.setState({ count: history.length });
+      yield JSON.stringify(await context.session.getState());
+    },
+    inSession: true,
+  },
+  "time-and-chance": {
+    async *fn(_input, context) {
+      const before = [context.now(), context.random(), context.uuid()];
+      const recorded = await context.step("look", () => before);
+      yield JSON.stringify(recorded) === JSON.stringify(before) ? "the same" : "others";
+    },
+  },
+  "all-that-can-be-shown": {
+    async *fn(_input, context) {
+      yield "a part";
+      yield null;
+      yield { parts: [{ content: "a message" }, { content: "of two parts" }] };
+      yield { some: "object" };
+      yield { name: "file.txt", content: "an artifact" };
+      context.usage.add({ input_tokens: 3, output_tokens: 4 });
+      await context.step("bill", () => context.usage.add({ input_tokens: 10, output_tokens: 20 }));
+      yield "the end";
+    },
+  },
+  "a-cancelled-run": {
+    async *fn(_input, context) {
+      try {
+        await context.step("begin", () => true);
+        await context.ask("Go on?");
+      } finally {
+        yield "cleaned up";
+      }
+    },
+    answers: { "ask#1": "cancel" },
+  },
+  "a-failed-run": {
+    async *fn(_input, context) {
+      yield await context.step("begin", () => "begun");
+      throw new AgentError("out_of_stock", "There is none left.", { item: "tea" });
+    },
+  },
+};

@@ -1,0 +1,42 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { expect, test } from "vitest";
+import { agents } from "./agents.ts";
+import type { GoldenLog } from "./play.ts";
+import { goOn } from "./play.ts";
+
+const FOLDER = new URL("./", import.meta.url);
+const logs = readdirSync(FOLDER)
+  .filter((file) => file.endsWith(".json"))
+  .map((file) => [file, JSON.parse(readFileSync(new URL(file, FOLDER), "utf8")) as GoldenLog] as const);
+
+test("there is a log of every agent", () => {
+  expect(new Set(logs.map(([, { agent_name }]) => agent_name))).toEqual(new Set(Object.keys(agents)));
+});
+
+test.each(logs)("%s still means what it meant", async (_, golden) => {
+  const { run, events } = await goOn(golden, golden.writes.length);
+  expect(json(run)).toEqual(golden.run);
+  expect(json(events)).toEqual(golden.events);
+});
+
+test.each(logs)("%s goes on to the same end after whichever write it breaks off", async (_, golden) => {
+  for (let count = 1; count < golden.writes.length; count++) {
+    const { run, events, parked, differences } = await goOn(golden, count);
+    expect({ count, parked, differences, end: endOf(run) }).toEqual({
+      count,
+      parked: 0,
+      differences: 0,
+      end: endOf(golden.run),
+    });
+    expect(events.map(({ id }) => id)).toEqual(events.map((_event, index) => index + 1));
+  }
+});
+
+/** What does not depend on when it happened. */
+function endOf({ status, error, output }: GoldenLog["run"]): unknown {
+  return { status, error, output: output.map(({ role, parts }) => ({ role, parts })) };
+}
+
+function json(value: unknown): unknown {
+  return JSON.parse(JSON.stringify(value));
+}
