@@ -2,12 +2,15 @@ import type { Store } from "cadenza";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { Entry } from "../../src/core/log.ts";
 import type { Expected, RunHead } from "../../src/core/ports.ts";
+import { RunLog } from "../../src/runtime/commit.ts";
 import { Recovery } from "../../src/runtime/recovery.ts";
+import { Runs } from "../../src/runtime/runs.ts";
+import { crashedOtherwise, crashPoints } from "./crash-points.ts";
 import { play } from "./play.ts";
 import { scenarios } from "./scenarios.ts";
 import type { Trouble } from "./trials.ts";
 import { trial } from "./trials.ts";
-import { keyOf, lastingStore } from "./world.ts";
+import { keyOf, lastingStore, World } from "./world.ts";
 
 /* Each of the things that durable runs rest on is taken away once, and what the other tests here look at must show it. */
 
@@ -29,6 +32,13 @@ beforeEach(() => {
 });
 afterEach(() => void vi.restoreAllMocks());
 
+describe("a store that does not compare epochs", () => {
+  it("is noticed", async () => {
+    expect(await writtenAfterTakeOver()).toEqual([]);
+    expect(await writtenAfterTakeOver(withoutEpochs)).toEqual(["process-1 has written to a run of process-2"]);
+  });
+});
+
 describe("results that are not handed over in the order of the log", () => {
   it("are noticed", async () => {
     expect(await tried("crashes", 60)).toEqual([]);
@@ -42,6 +52,45 @@ describe("an owner that does not look at its own lease", () => {
     expect(await tried("freezes", 60)).toEqual([]);
     vi.spyOn(Recovery.prototype, "ensureOwner").mockReturnValue(undefined);
     expect(await tried("freezes", 60)).not.toEqual([]);
+  });
+});
+
+describe("an acknowledgement before the commit", () => {
+  it("is noticed", async () => {
+    expect(await crashed("questions one after the other")).toEqual([]);
+    const { commit } = RunLog.prototype;
+    vi.spyOn(RunLog.prototype, "commit").mockImplementation(function (this: RunLog, refusable) {
+      const committed = commit.call(this, refusable);
+      if (refusable !== true || this.head === undefined) return committed;
+      committed?.catch(() => {});
+      return undefined;
+    });
+    expect(await crashed("questions one after the other")).toContainEqual(
+      expect.stringContaining("the answer to ask#1 was acknowledged before it was written"),
+    );
+  });
+});
+
+describe("a sweep that adopts what the process has just created", () => {
+  it("is noticed", async () => {
+    expect(await begunTwice()).toEqual([]);
+    const { find, add } = Runs.prototype;
+    let isSweeping = false;
+    vi.spyOn(Runs.prototype, "find").mockImplementation(function (this: Runs, key) {
+      return isSweeping ? undefined : find.call(this, key);
+    });
+    vi.spyOn(Runs.prototype, "add").mockImplementation(function (this: Runs, run) {
+      isSweeping = false;
+      add.call(this, run);
+    });
+    const whenSwept = (store: Store): Store =>
+      changed(store, {
+        due: (...parameters) => {
+          isSweeping = true;
+          return store.due(...parameters);
+        },
+      });
+    expect(await begunTwice(whenSwept)).toContain("attempt 2 at long#1 began while attempt 1 was at work");
   });
 });
 
@@ -59,6 +108,79 @@ async function tried(trouble: Trouble, programs: number, plant?: (store: Store) 
     if (wrong.length > 0) return wrong;
   }
   return [];
+}
+
+/** What goes wrong when the first process dies at each call of its store in turn. */
+async function crashed(name: string): Promise<readonly string[]> {
+  const scenario = scenarios.find((one) => one.name === name);
+  if (scenario === undefined) throw new Error(`There is no scenario ${name}.`);
+  const uncrashed = await play(scenario, { late: true });
+  const wrong: string[] = [];
+  for (const point of crashPoints(uncrashed.world.processes[0]?.storeCalls ?? []))
+    wrong.push(...(await crashedOtherwise(scenario, [point], uncrashed, true)));
+  return wrong;
+}
+
+/**
+ * What goes wrong when a process whose clock stands still, and that does not know that its lease has run out, has a result to
+ * write just when another one has taken its run over and has written nothing yet.
+ */
+async function writtenAfterTakeOver(plant: (store: Store) => Store = same): Promise<readonly string[]> {
+  let finish = (): void => {};
+  const finished = new Promise<void>((resolve) => {
+    finish = resolve;
+  });
+  const store = plant(lastingStore());
+  const world = new World({
+    store: changed(store, {
+      claim: (...parameters) => {
+        finish();
+        return store.claim(...parameters);
+      },
+    }),
+    register: (process) => {
+      const work = () => (process === world.processes[0] ? finished : process.wait(10_000));
+      process.runtime.register("agent", { durable: true }, (_input, { step }) => step("work", work));
+    },
+  });
+  const first = world.start();
+  await world.until(first.runtime.createRun({ agent_name: "agent", input: "Go.", mode: "async" }), first);
+  await world.settle();
+  first.stopClock();
+  world.start();
+  await world.pass(5_000);
+  return world.violations;
+}
+
+function withoutEpochs(store: Store): Store {
+  return changed(store, {
+    append: async (key, { position }, write) => {
+      const epoch = (await store.find(key))?.head.epoch ?? 0;
+      return store.append(key, { epoch, position }, write);
+    },
+  });
+}
+
+/** What a process does twice at once that is all alone, and of whose lease the store knows nothing. */
+async function begunTwice(plant: (store: Store) => Store = same): Promise<readonly string[]> {
+  const begun: number[] = [];
+  const world = new World({
+    store: plant(changed(lastingStore(), { renew: () => undefined })),
+    register: (process) => {
+      process.runtime.register("agent", { durable: true }, (_input, { step }) =>
+        step("long", ({ attempt }) => {
+          begun.push(attempt);
+          return process.wait(300);
+        }),
+      );
+    },
+  });
+  const process = world.start();
+  await world.until(process.runtime.createRun({ agent_name: "agent", input: "Go.", mode: "async" }), process);
+  await world.pass(250);
+  return begun
+    .slice(1)
+    .map((attempt, index) => `attempt ${attempt} at long#1 began while attempt ${begun[index]} was at work`);
 }
 
 /** Whether whoever had the run before its end may still write. */

@@ -120,9 +120,17 @@ class Play {
       mode: "async",
     });
     if (this.#accepted("resume", await this.#world.until(resuming, process)))
-      this.#answered.set(request.await_id, answer);
+      await this.#onAnswered(request.await_id, answer);
     else await this.#world.step();
     return true;
+  }
+
+  /** What is acknowledged is in the store already. */
+  async #onAnswered(awaitId: string, answer: AwaitResume): Promise<void> {
+    const log = await this.#world.log(this.#runId);
+    if (log.some((entry) => entry.type === "resumed" && entry.await_id === awaitId))
+      this.#answered.set(awaitId, answer);
+    else this.#world.violations.push(`the answer to ${awaitId} was acknowledged before it was written`);
   }
 
   #accepted(what: string, outcome: Outcome<unknown> | undefined): boolean {

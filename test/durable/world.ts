@@ -5,6 +5,7 @@ import { replay } from "../../src/core/evolve.ts";
 import type { Entry } from "../../src/core/log.ts";
 import type { RunKey, StoredRun } from "../../src/core/ports.ts";
 import type { MaybePromise } from "../../src/core/promises.ts";
+import { isPromise } from "../../src/core/promises.ts";
 import type { RunState } from "../../src/core/state.ts";
 import type { Chance } from "./chance.ts";
 
@@ -187,6 +188,8 @@ export class World {
 
 export type Outcome<T> = { readonly value: T } | { readonly error: unknown };
 
+type Appending = Parameters<Store["append"]>;
+
 interface Timer {
   readonly process: Process;
   readonly at: number;
@@ -302,10 +305,27 @@ export class Process {
       get: (target, name) => {
         const member: unknown = Reflect.get(target, name, target);
         if (typeof member !== "function") return member;
+        const call = (parameters: unknown[]) => Reflect.apply(member, target, parameters) as MaybePromise<unknown>;
         return (...parameters: unknown[]) =>
-          this.#call(name as Method, () => Reflect.apply(member, target, parameters) as MaybePromise<unknown>);
+          this.#call(name as Method, () =>
+            name === "append" ? this.#append(parameters as Appending, () => call(parameters)) : call(parameters),
+          );
       },
     });
+  }
+
+  /** Only its owner writes to a run; whoever else does leaves it to its owner, as somebody who asks for it to stop. */
+  #append([key, , { head }]: Appending, call: () => MaybePromise<unknown>): MaybePromise<unknown> {
+    const before = this.world.store.find(key);
+    if (isPromise(before)) throw new Error("The store of the world answers late.");
+    const answer = call();
+    const owner = before?.head.owner ?? this.name;
+    if (owner === this.name || owner === head.owner) return answer;
+    const look = (conflict: unknown): unknown => {
+      if (conflict === undefined) this.world.violations.push(`${this.name} has written to a run of ${owner}`);
+      return conflict;
+    };
+    return isPromise(answer) ? answer.then(look) : look(answer);
   }
 
   #call(method: Method, call: () => MaybePromise<unknown>): MaybePromise<unknown> {
