@@ -23,6 +23,7 @@ export type {
   StoredRun,
   StoredSession,
 } from "./core/ports.ts";
+export type { StreamedEvent } from "./core/project.ts";
 export type { MaybePromise } from "./core/promises.ts";
 export type { Counters } from "./core/statistics.ts";
 export type { Usage } from "./core/usage.ts";
@@ -56,7 +57,6 @@ export type {
 } from "./runtime/agent-context.ts";
 export { AgentRuntime, type CloseReport, type LeftRun, type RuntimeStats } from "./runtime/agent-runtime.ts";
 export type { EventListener, EventOf, EventOrigin } from "./runtime/announcer.ts";
-export type { StreamedEvent } from "./runtime/events.ts";
 export type { InputItem, RunInput } from "./runtime/input.ts";
 export type { LimitOptions, RetentionOptions, RuntimeOptions } from "./runtime/options.ts";
 export type {

@@ -110,6 +110,52 @@ export function decide(state: RunState, command: Command): Decision {
   }
 }
 
+/**
+ * The command that an entry carries out. What was decided on a state that is not the last one any more is decided again from its entries.
+ * Total: every entry has one, also those that `decide` adds of its own accord.
+ */
+export function commandOf(entry: Entry): Command {
+  const { at } = entry;
+  switch (entry.type) {
+    case "created":
+      return { type: "create", entry };
+    case "started":
+      return { type: "start", at };
+    case "emitted":
+      return { type: "emit", at, item: emissionOf(entry) };
+    case "intent":
+      return { type: "intend", entry };
+    case "step":
+      return { type: "record", entry };
+    case "awaited":
+      return { ...entry, type: "ask" };
+    case "resumed":
+      return { ...entry, type: "resume" };
+    case "withdrawn":
+      return { type: "withdraw", at, await_id: entry.await_id };
+    case "timed-out":
+      if (entry.await_id === null) return { type: "overrun", at };
+      return { type: "expire", at, await_id: entry.await_id, defaulted: entry.defaulted };
+    case "cancel-requested":
+      return { type: "cancel", at };
+    case "ended":
+      return { type: "end", at, failure: entry.error, usage: entry.usage };
+  }
+}
+
+function emissionOf(entry: EmittedEntry): Emission {
+  switch (entry.kind) {
+    case "part":
+      return { kind: "part", part: entry.part, source: entry.source };
+    case "message":
+      return withSource({ kind: "message", message: entry.message }, entry.source);
+    case "generic":
+      return withSource({ kind: "generic", generic: entry.generic }, entry.source);
+    case "close":
+      return withSource({ kind: "close" }, entry.source);
+  }
+}
+
 function decideEmit(state: RunState, at: number, item: Emission): readonly EmittedEntry[] {
   switch (item.kind) {
     case "part": {
@@ -129,8 +175,8 @@ function decideEmit(state: RunState, at: number, item: Emission): readonly Emitt
   }
 }
 
-function withSource(entry: EmittedEntry, source: PartSource | undefined): EmittedEntry {
-  return source === undefined ? entry : { ...entry, source };
+function withSource<T extends EmittedEntry | Emission>(shown: T, source: PartSource | undefined): T {
+  return source === undefined ? shown : { ...shown, source };
 }
 
 function sameSource(a: PartSource | null, b: PartSource | null): boolean {

@@ -4,6 +4,9 @@ import type { Entry } from "./log.ts";
 import { messageRecord, runRecord } from "./record.ts";
 import type { RunState } from "./state.ts";
 
+/** An event with its number in the run, from 1 on: the `id` that a reader may go on from. */
+export type StreamedEvent = RunEvent & { readonly id: number };
+
 /** How many of the protocol's events an entry stands for. */
 export function eventCount(entry: Entry): number {
   switch (entry.type) {
@@ -33,45 +36,47 @@ export function eventCount(entry: Entry): number {
  * The `index`-th event (from 0) that the entry stands for, undefined past the last one. `state` is the log folded up to
  * and including the entry. Run records inside events are snapshots: later entries do not change them.
  */
-export function project(state: RunState, entry: Entry, index: number): RunEvent | undefined {
-  if (index < 0 || index >= eventCount(entry)) return undefined;
+export function project(state: RunState, entry: Entry, index: number): StreamedEvent | undefined {
+  const count = eventCount(entry);
+  if (index < 0 || index >= count) return undefined;
+  const id = state.events - count + index + 1;
   switch (entry.type) {
     case "created":
-      return { type: "run.created", run: runRecord(state) };
+      return { type: "run.created", run: runRecord(state), id };
     case "awaited":
-      return { type: "run.awaiting", run: runRecord(state) };
+      return { type: "run.awaiting", run: runRecord(state), id };
     case "emitted":
-      return projectEmitted(state, entry, index);
+      return projectEmitted(state, entry, index, id);
     case "ended":
-      if (entry.closes && index === 0) return { type: "message.completed", message: outputAt(state, 1) };
-      return { type: `run.${entry.outcome}`, run: runRecord(state) };
+      if (entry.closes && index === 0) return { type: "message.completed", message: outputAt(state, 1), id };
+      return { type: `run.${entry.outcome}`, run: runRecord(state), id };
     default:
       // Started, or settled: entries that stand for no event do not come this far.
-      return { type: "run.in-progress", run: runRecord(state) };
+      return { type: "run.in-progress", run: runRecord(state), id };
   }
 }
 
-function projectEmitted(state: RunState, entry: Entry & { type: "emitted" }, index: number): RunEvent | undefined {
+function projectEmitted(state: RunState, entry: Entry & { type: "emitted" }, index: number, id: number): StreamedEvent {
   switch (entry.kind) {
     case "part": {
-      if (index === 0 && entry.closes) return { type: "message.completed", message: outputAt(state, 2) };
+      if (index === 0 && entry.closes) return { type: "message.completed", message: outputAt(state, 2), id };
       if (index === Number(entry.closes) && entry.opens) {
-        return { type: "message.created", message: { ...outputAt(state, 1), parts: [] } };
+        return { type: "message.created", message: { ...outputAt(state, 1), parts: [] }, id };
       }
-      return { type: "message.part", part: entry.part };
+      return { type: "message.part", part: entry.part, id };
     }
     case "message": {
-      if (index === 0 && entry.closes) return { type: "message.completed", message: outputAt(state, 2) };
+      if (index === 0 && entry.closes) return { type: "message.completed", message: outputAt(state, 2), id };
       const step = index - Number(entry.closes);
-      if (step === 0) return { type: "message.created", message: outputAt(state, 1) };
+      if (step === 0) return { type: "message.created", message: outputAt(state, 1), id };
       const part = entry.message.parts[step - 1];
-      if (part !== undefined) return { type: "message.part", part };
-      return { type: "message.completed", message: outputAt(state, 1) };
+      if (part !== undefined) return { type: "message.part", part, id };
+      return { type: "message.completed", message: outputAt(state, 1), id };
     }
     case "close":
-      return { type: "message.completed", message: outputAt(state, 1) };
+      return { type: "message.completed", message: outputAt(state, 1), id };
     case "generic":
-      return { type: "generic", generic: entry.generic };
+      return { type: "generic", generic: entry.generic, id };
   }
 }
 

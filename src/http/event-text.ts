@@ -1,7 +1,7 @@
 import type { Clock } from "../core/ports.ts";
+import type { StreamedEvent } from "../core/project.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import type { RunEvent } from "../protocol/event.ts";
-import type { StreamedEvent } from "../runtime/events.ts";
 import type { WireStream } from "./wire.ts";
 
 /** A stream of events that gives what is there at once. */

@@ -1,8 +1,9 @@
 import { EventEmitter } from "eventemitter3";
 import type { Logger } from "../core/ports.ts";
+import type { StreamedEvent } from "../core/project.ts";
 import { isPromise } from "../core/promises.ts";
 import type { EventType } from "../protocol/event.ts";
-import type { EventStream, StreamedEvent } from "./events.ts";
+import type { EventStream } from "./events.ts";
 
 /** Whose event it is. */
 export interface EventOrigin {

@@ -1,5 +1,5 @@
 import type { Command, Decision } from "../core/decide.ts";
-import { decide, isRefusal } from "../core/decide.ts";
+import { commandOf, decide, isRefusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
 import { evolve } from "../core/evolve.ts";
 import { copyJson, sameJson } from "../core/json.ts";
@@ -70,8 +70,6 @@ export class RunLog {
   #session: SessionChange | undefined;
   /** Decided and not yet handed to the store. */
   #entries: Entry[] | undefined;
-  /** The commands behind these entries and behind those in flight: on a conflict they are decided again. */
-  #commands: Command[] | undefined;
   #inFlight = 0;
   /** Writes that failed since the last one that did not. A store that fails may have written all the same. */
   #failedAttempts: Attempt[] | undefined;
@@ -162,21 +160,20 @@ export class RunLog {
     this.#isAdopted = true;
   }
 
-  /** Decides a command on the decided state; what it leads to is committed soon, or now where somebody watches. */
+  /** Decides a command on the decided state. What is decided in one turn of the event loop is committed together at its end, unless somebody forces it. */
   decide(command: Command): Decision {
     if (this.#lost !== undefined) return noEntries;
     const decision = decide(this.#state, command);
     if (isRefusal(decision) || decision.length === 0) return decision;
-    this.#entries ??= [];
+    if (this.#entries === undefined) {
+      this.#entries = [];
+      this.#host.commitSoon(this);
+    }
     for (const entry of decision) {
       evolve(this.#state, entry);
       this.#entries.push(entry);
     }
-    this.#commands ??= [];
-    this.#commands.push(command);
     if (command.type === "ask" && this.#state.created?.durable === true) this.#comeToRest();
-    if (this.#reader !== undefined) this.flush();
-    else if (this.#commands.length === 1) this.#host.commitSoon(this);
     return decision;
   }
 
@@ -247,14 +244,13 @@ export class RunLog {
     return this.#host.store.read(this.key, from, Math.min(READ_CHUNK, behind));
   }
 
-  /** Calls back once, with the next commit, and has entries committed as soon as they are decided until then. */
+  /** Calls back once, with the next commit. */
   watch(callback: () => void): void {
     if (this.#reader === undefined) this.#reader = callback;
     else {
       this.#readers ??= [];
       this.#readers.push(callback);
     }
-    this.flush();
   }
 
   /** Takes a `watch` back. */
@@ -299,7 +295,7 @@ export class RunLog {
           run_id: this.key.run_id,
         }),
       );
-    else this.#decideAgain({ write: { entries: noEntries, head: this.#head }, commands: 0, session: undefined });
+    else this.#decideAgain({ write: { entries: noEntries, head: this.#head }, session: undefined });
   }
 
   /** Gives the run up: nothing is written any more. Readers are told, so that they can look elsewhere. */
@@ -307,7 +303,6 @@ export class RunLog {
     this.#lost = reason;
     this.#clearRetry?.();
     this.#entries = undefined;
-    this.#commands = undefined;
     this.#rejectWaiters(reason);
     this.#waiters = undefined;
     this.#tellReaders();
@@ -318,7 +313,7 @@ export class RunLog {
     const entries = this.#entries ?? noEntries;
     const head = this.#nextHead(entries);
     const write = this.#writeOf(entries, head);
-    const attempt: Attempt = { write, commands: this.#commands?.length ?? 0, session: this.#session };
+    const attempt: Attempt = { write, session: this.#session };
     this.#entries = undefined;
     this.#session = undefined;
     this.#isHeadDue = false;
@@ -394,12 +389,11 @@ export class RunLog {
       this.#refused(conflict, attempt);
       return;
     }
-    const { write, commands: count } = attempt;
+    const { write } = attempt;
     this.#failedAttempts = undefined;
     this.#isAdopted = false;
     this.#retryMs = FIRST_RETRY_MS;
     this.#head = write.head;
-    this.#commands = this.#commands?.length === count ? undefined : this.#commands?.slice(count);
     if (write.entries.length > 0) {
       this.#committed += write.entries.length;
       // Readers at the live edge need not ask the store; without any, nothing is held for them.
@@ -461,10 +455,8 @@ export class RunLog {
     else this.#writing = held.then(compare, (error: unknown) => this.#failed(error, attempt));
   }
 
-  /** Somebody else added to the log, in the same epoch: the commands are decided again on what is there now. */
-  #decideAgain(attempt: Attempt): void {
-    const commands = this.#commands ?? [];
-    const { session } = attempt;
+  /** Somebody else added to the log, in the same epoch: what was decided here is decided again on what is there now. */
+  #decideAgain({ write, session }: Attempt): void {
     const reload = this.#reload();
     const again = (state: RunState | undefined): void => {
       this.#writing = undefined;
@@ -479,10 +471,10 @@ export class RunLog {
       this.#state = state;
       this.#committed = state.position;
       this.#batch = noEntries;
+      const decided = [...write.entries, ...(this.#entries ?? noEntries)];
       this.#entries = undefined;
-      this.#commands = undefined;
       this.#session ??= session;
-      for (const command of commands) this.decide(command);
+      for (const entry of decided) this.decide(commandOf(entry));
       this.#tellReaders();
       this.#listener.onCommit(this);
       this.#listener.onReloaded(this);
@@ -490,7 +482,7 @@ export class RunLog {
       this.flush();
     };
     if (!isPromise(reload)) again(reload);
-    else this.#writing = reload.then(again, (error: unknown) => this.#failed(error, attempt));
+    else this.#writing = reload.then(again, (error: unknown) => this.#failed(error, { write, session }));
   }
 
   #reload(): MaybePromise<RunState | undefined> {
@@ -571,8 +563,6 @@ function isProgress(entry: Entry): boolean {
 /** A write that was handed to the store. */
 interface Attempt {
   readonly write: RunWrite;
-  /** How many commands are behind its entries. */
-  readonly commands: number;
   /** The session change that it carries, without what the end of the run adds to it. */
   readonly session: SessionChange | undefined;
 }

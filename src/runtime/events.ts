@@ -1,15 +1,13 @@
 import { evolve } from "../core/evolve.ts";
 import type { Entry } from "../core/log.ts";
 import type { RunKey } from "../core/ports.ts";
+import type { StreamedEvent } from "../core/project.ts";
 import { eventCount, project } from "../core/project.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore, isPromise } from "../core/promises.ts";
 import type { RunState } from "../core/state.ts";
 import { initialState, isAtRest, isFinal } from "../core/state.ts";
 import type { RunEvent } from "../protocol/event.ts";
-
-/** An event with its number in the run, from 1 on: the `id` that a reader may go on from. */
-export type StreamedEvent = RunEvent & { readonly id: number };
 
 /** A log as a reader sees it: what is committed, and when there is more. */
 export interface LogSource {
@@ -128,13 +126,12 @@ export class EventStream implements AsyncIterableIterator<StreamedEvent, undefin
     if (state === undefined || start === undefined || source === undefined) return finished;
     while (!this.#done) {
       if (this.#entry !== undefined && this.#index < this.#count) {
-        const id = state.events - this.#count + this.#index + 1;
         const index = this.#index++;
-        if (id <= start.after) continue;
+        if (state.events - this.#count + index < start.after) continue;
         const event = project(state, this.#entry, index);
         if (event === undefined) continue;
         if (start.until === "next-rest" && isRestEvent(event)) this.#done = true;
-        return { done: false, value: numbered(event, id) };
+        return { done: false, value: event };
       }
       const entry = this.#chunk[this.#chunkIndex];
       if (entry !== undefined) {
@@ -214,10 +211,4 @@ function isRestEvent(event: RunEvent): boolean {
     event.type === "run.failed" ||
     event.type === "run.cancelled"
   );
-}
-
-/** The event was made for this reader alone, so that the number can be written into it. */
-function numbered(event: RunEvent, id: number): StreamedEvent {
-  (event as { id?: number }).id = id;
-  return event as StreamedEvent;
 }

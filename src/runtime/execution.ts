@@ -768,15 +768,26 @@ function limitError(limit: string, message: string): CadenzaError {
 
 /** A string has at most three bytes for each of its UTF-16 units, so that almost none needs counting. */
 function checkSize(emission: Emission, maxBytes: number): void {
-  const parts = emission.kind === "part" ? [emission.part] : emission.kind === "message" ? emission.message.parts : [];
-  for (const { content = "", content_url = "" } of parts) {
-    const text = content.length > content_url.length ? content : content_url;
-    if (3 * text.length > maxBytes && utf8Length(text) > maxBytes)
-      throw limitError("maxPartBytes", `A part is larger than ${maxBytes} bytes.`);
+  switch (emission.kind) {
+    case "part":
+      checkPart(emission.part, maxBytes);
+      break;
+    case "message":
+      for (const part of emission.message.parts) checkPart(part, maxBytes);
+      break;
+    case "generic":
+      if (utf8Length(JSON.stringify(emission.generic)) > maxBytes)
+        throw limitError("maxPartBytes", `An object is larger than ${maxBytes} bytes.`);
+      break;
+    case "close":
+      break;
   }
-  if (emission.kind === "generic" && utf8Length(JSON.stringify(emission.generic)) > maxBytes) {
-    throw limitError("maxPartBytes", `An object is larger than ${maxBytes} bytes.`);
-  }
+}
+
+function checkPart({ content = "", content_url = "" }: MessagePart, maxBytes: number): void {
+  const text = content.length > content_url.length ? content : content_url;
+  if (3 * text.length > maxBytes && utf8Length(text) > maxBytes)
+    throw limitError("maxPartBytes", `A part is larger than ${maxBytes} bytes.`);
 }
 
 function utf8Length(text: string): number {

@@ -1,6 +1,7 @@
 import { decide, isRefusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
 import type { RunKey, StoredRun, StoredSession } from "../core/ports.ts";
+import type { StreamedEvent } from "../core/project.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
 import { runRecord, transcript } from "../core/record.ts";
@@ -16,7 +17,7 @@ import type { AwaitResume, Run, RunMode, RunStatus } from "../protocol/run.ts";
 import { awaitResumeSchema, runModeSchema, runStatusSchema } from "../protocol/run.ts";
 import { badArgument, checkAmount, checkCount, checkKeys, checkObject, checkText, read } from "./check.ts";
 import { foldLog } from "./commit.ts";
-import type { LogSource, StreamedEvent, StreamStart } from "./events.ts";
+import type { LogSource, StreamStart } from "./events.ts";
 import { EventStream } from "./events.ts";
 import type { RunInput } from "./input.ts";
 import { readInput, readJson, readMessage } from "./input.ts";

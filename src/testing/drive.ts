@@ -1,8 +1,8 @@
 import type { Entry } from "../core/log.ts";
+import type { StreamedEvent } from "../core/project.ts";
 import type { Usage } from "../core/usage.ts";
 import type { AwaitResume, Run, RunStatus } from "../protocol/run.ts";
 import type { Agent, AgentFunction } from "../runtime/agent.ts";
-import type { StreamedEvent } from "../runtime/events.ts";
 import type { RunInput } from "../runtime/input.ts";
 import { textOf } from "../runtime/input.ts";
 import type { Session } from "../runtime/scope.ts";

@@ -1,9 +1,9 @@
 import { evolve } from "../core/evolve.ts";
 import type { Entry } from "../core/log.ts";
+import type { StreamedEvent } from "../core/project.ts";
 import { eventCount, project } from "../core/project.ts";
 import type { RunState } from "../core/state.ts";
 import { initialState } from "../core/state.ts";
-import type { StreamedEvent } from "../runtime/events.ts";
 import type { Happening } from "./happening.ts";
 import { happeningOf } from "./happening.ts";
 
@@ -22,10 +22,9 @@ export class RunView {
   add(entry: Entry, cause: unknown): Happening | undefined {
     evolve(this.state, entry);
     this.entries.push(entry);
-    const count = eventCount(entry);
-    for (let index = 0; index < count; index++) {
+    for (let index = 0; index < eventCount(entry); index++) {
       const event = project(this.state, entry, index);
-      if (event !== undefined) this.events.push({ ...event, id: this.state.events - count + index + 1 });
+      if (event !== undefined) this.events.push(event);
     }
     const happening = happeningOf(entry, this.state, cause);
     if (happening !== undefined) this.happenings.push(happening);

@@ -1,13 +1,13 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { Command, Emission } from "../../src/core/decide.ts";
-import { decide, isRefusal } from "../../src/core/decide.ts";
+import { commandOf, decide, isRefusal } from "../../src/core/decide.ts";
 import { evolve, replay } from "../../src/core/evolve.ts";
 import type { Entry, IntentEntry, StepEntry } from "../../src/core/log.ts";
+import type { StreamedEvent } from "../../src/core/project.ts";
 import { eventCount, project } from "../../src/core/project.ts";
 import { runRecord, transcript } from "../../src/core/record.ts";
 import { initialState, isFinal } from "../../src/core/state.ts";
-import type { RunEvent } from "../../src/protocol/event.ts";
 import { eventSchema } from "../../src/protocol/event.ts";
 import type { Message, MessagePart } from "../../src/protocol/message.ts";
 import { runSchema } from "../../src/protocol/run.ts";
@@ -116,15 +116,14 @@ function logOf(given: readonly Command[]): Entry[] {
 }
 
 /** The events of a log with their numbers. */
-function eventsOf(log: readonly Entry[]): { id: number; event: RunEvent }[] {
+function eventsOf(log: readonly Entry[]): StreamedEvent[] {
   const state = initialState(RUN_ID);
-  const events: { id: number; event: RunEvent }[] = [];
+  const events: StreamedEvent[] = [];
   for (const entry of log) {
     evolve(state, entry);
-    const count = eventCount(entry);
-    for (let index = 0; index < count; index++) {
+    for (let index = 0; index < eventCount(entry); index++) {
       const event = project(state, entry, index);
-      if (event !== undefined) events.push({ id: state.events - count + index + 1, event });
+      if (event !== undefined) events.push(event);
     }
   }
   return events;
@@ -173,7 +172,7 @@ describe("every log that commands can make", () => {
   });
 
   itHolds("has events and a record that the protocol describes", (log) => {
-    for (const { event } of eventsOf(log)) expect(eventSchema.parse(event)).toStrictEqual(event);
+    for (const { id: _, ...event } of eventsOf(log)) expect(eventSchema.parse(event)).toStrictEqual(event);
     const record = runRecord(replay(RUN_ID, log));
     expect(runSchema.parse(record)).toStrictEqual(record);
   });
@@ -186,6 +185,11 @@ describe("every log that commands can make", () => {
     const end = log.findIndex(({ type }) => type === "ended");
     expect(end === -1 || end === log.length - 1).toBe(true);
     expect(isFinal(replay(RUN_ID, log).status)).toBe(end !== -1);
+  });
+
+  itHolds("is decided again from its own entries as it was", (log) => {
+    const [, ...rest] = log.map(commandOf);
+    expect(logOf(rest)).toEqual(log);
   });
 
   itHolds("shows a question while it waits, and only then", (log) => {

@@ -44,7 +44,9 @@ function eventsOf(entries: readonly Entry[]): RunEvent[] {
     for (let index = 0; ; index++) {
       const event = project(state, entry, index);
       if (event === undefined) break;
-      events.push(event);
+      const { id, ...told } = event;
+      events.push(told);
+      expect(id).toBe(events.length);
     }
   }
   return events;

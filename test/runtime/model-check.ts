@@ -2,10 +2,10 @@ import { CadenzaError } from "../../src/core/errors.ts";
 import { evolve, replay } from "../../src/core/evolve.ts";
 import { sameJson } from "../../src/core/json.ts";
 import type { EmittedEntry, Entry } from "../../src/core/log.ts";
+import type { StreamedEvent } from "../../src/core/project.ts";
 import { eventCount, project } from "../../src/core/project.ts";
 import { runRecord, transcript } from "../../src/core/record.ts";
 import { initialState } from "../../src/core/state.ts";
-import type { RunEvent } from "../../src/protocol/event.ts";
 import type { Run } from "../../src/protocol/run.ts";
 import { checkEdges } from "./model-edges.ts";
 import type { Heard, Puppet } from "./model-puppet.ts";
@@ -215,13 +215,13 @@ function statusAfter({ run_id, entries }: WatchedLog, events: number): Run["stat
   return state.status;
 }
 
-const eventsByLog = new WeakMap<WatchedLog, readonly RunEvent[]>();
+const eventsByLog = new WeakMap<WatchedLog, readonly StreamedEvent[]>();
 
-function eventsOf(log: WatchedLog): readonly RunEvent[] {
+function eventsOf(log: WatchedLog): readonly StreamedEvent[] {
   let events = eventsByLog.get(log);
   if (events === undefined) {
     const state = initialState(log.run_id);
-    const told: RunEvent[] = [];
+    const told: StreamedEvent[] = [];
     for (const entry of log.entries) {
       evolve(state, entry);
       for (let index = 0; index < eventCount(entry); index++) {
@@ -275,10 +275,9 @@ function checkPiece(world: World, who: string, log: WatchedLog, events: Reader["
   // A stream that follows an answer begins wherever that came.
   let next = after === -1 ? (events[0]?.id ?? 1) : after + 1;
   for (const event of events) {
-    const { id, ...told } = event;
+    const { id, type } = event;
     if (id !== next++) world.violate(`${who} of ${log.run_id} saw event ${id} instead of ${next - 1}`);
-    if (!sameJson(told, expected[id - 1]))
-      world.violate(`${who} of ${log.run_id} saw another event ${id} (${told.type})`);
+    if (!sameJson(event, expected[id - 1])) world.violate(`${who} of ${log.run_id} saw another event ${id} (${type})`);
   }
 }
 

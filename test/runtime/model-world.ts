@@ -1,9 +1,9 @@
 import { CadenzaError } from "../../src/core/errors.ts";
 import type { Entry } from "../../src/core/log.ts";
 import type { Clock, Store } from "../../src/core/ports.ts";
+import type { StreamedEvent } from "../../src/core/project.ts";
 import type { Run } from "../../src/protocol/run.ts";
 import { AgentRuntime } from "../../src/runtime/agent-runtime.ts";
-import type { StreamedEvent } from "../../src/runtime/events.ts";
 import type { ResumeRequest } from "../../src/runtime/scope.ts";
 import { ModelClock } from "./model-clock.ts";
 import type { Manners } from "./model-puppet.ts";
