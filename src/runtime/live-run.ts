@@ -84,7 +84,9 @@ export class LiveRun implements LogListener, ContextHost {
   #ready: Promise<void> | undefined;
   #caughtUp: (() => void) | undefined;
   #divergence: Divergence | undefined;
-  /** While the run is let go of since other code is there. */
+  /** While the run is let go of, since its code does not fit. */
+  #parking: Promise<void> | undefined;
+  /** While it is let go of since other code is there. */
   #tryingAgain: Promise<void> | undefined;
   #clearSleep: (() => void) | undefined;
   #children: Set<LiveRun> | undefined;
@@ -222,17 +224,17 @@ export class LiveRun implements LogListener, ContextHost {
 
   /** Gives the run an answer. The record shows it as it is then, before its agent goes on; now, unless something has to be waited for. */
   answer(answer: Answer): MaybePromise<Run> {
-    if (this.#tryingAgain !== undefined) {
-      return this.#tryingAgain.then(() => {
-        throw lostError(this.log.key.run_id);
-      });
-    }
     if (this.#ready !== undefined) return this.#ready.then(() => this.#answerNow(answer));
     return this.#answerNow(answer);
   }
 
   #answerNow(answer: Answer): MaybePromise<Run> {
     const { log } = this;
+    if (this.#tryingAgain !== undefined) {
+      return this.#tryingAgain.then(() => {
+        throw lostError(log.key.run_id);
+      });
+    }
     if (this.#divergence !== undefined) throw unfitError(log.key.run_id, this.#divergence);
     const command = resumeCommand(answer, answer.await_id, this.clock.now());
     const first = log.preview(command);
@@ -415,9 +417,9 @@ export class LiveRun implements LogListener, ContextHost {
 
   /** Lets go of a run whose code does not fit its log: whoever has code that fits may take it over. `again`: it is here, and who answers meanwhile waits for it. */
   park(again = false): Promise<void> {
-    const parking = this.#letGo();
-    if (again) this.#tryingAgain = parking;
-    return parking;
+    this.#parking ??= this.#letGo();
+    if (again) this.#tryingAgain = this.#parking;
+    return this.#parking;
   }
 
   async #letGo(): Promise<void> {

@@ -95,28 +95,31 @@ export class Recovery {
     for (const { key, report } of this.#parked.values()) {
       if (report.agent_name !== agentName) continue;
       this.#parked.delete(key.run_id);
-      this.#tryAgain(key).catch((error: unknown) =>
-        this.#host.logger.error("A parked run could not be tried again.", { run_id: key.run_id, error }),
-      );
+      this.#tryAgain(key);
     }
     if (!this.#isOn) this.start();
     else this.#sweepSoon(0);
   }
 
-  /** The code does not fit the log, or fits after all. */
-  onDivergence(run: LiveRun, divergence: Divergence | undefined): void {
+  /** The code does not fit the log, or fits after all. Says whether the run is parked for that: not if other code has been registered meanwhile. */
+  onDivergence(run: LiveRun, divergence: Divergence | undefined): boolean {
     const { run_id } = run.log.key;
     if (divergence === undefined) {
       this.#parked.delete(run_id);
-      return;
+      return false;
     }
     const { agent_name, version } = createdEntry(run.log.state);
+    if (this.#registry.find(agent_name, version) !== run.agent) {
+      this.#tryAgain(run.log.key);
+      return false;
+    }
     const parked: ParkedRun = { run_id, agent_name, version, ...divergence };
     this.#parked.set(run_id, { key: run.log.key, report: parked });
     this.#host.logger.warn(
       `Run ${run_id} of ${agent_name} is parked: its log holds ${divergence.expected}, its code did ${divergence.asked}.`,
       parked,
     );
+    return true;
   }
 
   /** Whether the run waits for fitting code. */
@@ -129,9 +132,14 @@ export class Recovery {
     if (this.#parked.size > 0) this.#parked.delete(runId);
   }
 
-  async #tryAgain(key: RunKey): Promise<void> {
-    await this.#host.find(key)?.park(true);
-    await this.wake(key);
+  #tryAgain(key: RunKey): void {
+    const trying = async (): Promise<void> => {
+      await this.#host.find(key)?.park(true);
+      await this.wake(key);
+    };
+    trying().catch((error: unknown) =>
+      this.#host.logger.error("A parked run could not be tried again.", { run_id: key.run_id, error }),
+    );
   }
 
   /** Undefined: this process owns its runs for certain. A promise: it may have lost them, and stays open if it has lost this one. */

@@ -191,8 +191,8 @@ export class Runs implements RecoveryHost {
   }
 
   onDivergence(run: LiveRun, divergence: Divergence | undefined): void {
-    this.recovery.onDivergence(run, divergence);
-    if (divergence !== undefined) this.#onParked(run, divergence);
+    const isParked = this.recovery.onDivergence(run, divergence);
+    if (isParked && divergence !== undefined) this.#onParked(run, divergence);
   }
 
   onAgentMissing(): void {

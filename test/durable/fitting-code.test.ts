@@ -1,0 +1,90 @@
+import { expect, it } from "vitest";
+import { textsOf } from "../helpers/runtimes.ts";
+import { Chance } from "./chance.ts";
+import type { Process } from "./world.ts";
+import { World } from "./world.ts";
+
+/* Code that fits may be registered at any moment: while the code that does not is being run, while its run is let go of, and afterwards. */
+
+const SEEDS = 60;
+const LONG_MS = 8_000;
+
+function registerFitting({ runtime }: Process): void {
+  runtime.register("trip", { durable: true, replace: true }, async (_input, { step, ask }) => {
+    const train = await step("find a train", () => "RE 5");
+    await ask(`Take ${train}?`);
+    return train;
+  });
+}
+
+/** Ends without having asked, or waits for what is not in the log. */
+const unfitting: readonly ((process: Process) => void)[] = [
+  ({ runtime }) =>
+    void runtime.register("trip", { durable: true, replace: true }, (_input, { step }) =>
+      step("find a train", () => "RE 5"),
+    ),
+  ({ runtime }) =>
+    void runtime.register("trip", { durable: true, replace: true }, (_input, { step }) => step("walk", () => "away")),
+];
+
+/** A run that waits for an answer, in a process that has other code for it. */
+async function begin(seed: number): Promise<{ world: World; process: Process; run_id: string }> {
+  const chance = new Chance(seed);
+  const world = new World({ chance, late: chance.happens(0.7), register: () => {} });
+  const before = world.start();
+  registerFitting(before);
+  const created = await world.until(before.runtime.createRun({ agent_name: "trip", input: "" }), before);
+  if (created === undefined || "error" in created) throw new Error("The run was not created.");
+  before.kill();
+  const process = world.start();
+  chance.pick(unfitting)(process);
+  return { world, process, run_id: created.value.run_id };
+}
+
+async function isAnswered(world: World, process: Process, run_id: string): Promise<void> {
+  const outcome = await world.until(process.runtime.resume({ run_id, await_resume: { ok: true } }), process);
+  if (outcome === undefined || "error" in outcome) throw outcome?.error;
+  expect(textsOf(outcome.value)).toEqual(["RE 5"]);
+  await nothingIsParked(world, process);
+}
+
+async function nothingIsParked(world: World, process: Process): Promise<void> {
+  const stats = await world.until(process.runtime.stats(), process);
+  expect(stats).toMatchObject({ value: { parked: [] } });
+  expect(world.violations).toEqual([]);
+}
+
+it.each(Array.from({ length: SEEDS }, (_, seed) => seed))(
+  "an answer is taken as soon as fitting code is there (seed %i)",
+  async (seed) => {
+    const { world, process, run_id } = await begin(seed);
+    const chance = new Chance(seed + 1_000);
+    const refused = process.runtime.resume({ run_id, await_resume: { ok: true } }).catch((error: unknown) => error);
+    if (chance.happens(0.3)) await world.pass(LONG_MS);
+    const early = await world.until(refused, process);
+    expect(early).toMatchObject({ value: { code: "run_parked" } });
+    for (let steps = chance.below(6); steps > 0; steps--) await world.step();
+    registerFitting(process);
+    await isAnswered(world, process, run_id);
+  },
+);
+
+it.each(Array.from({ length: SEEDS }, (_, seed) => seed))(
+  "fitting code counts that comes while the other is being run (seed %i)",
+  async (seed) => {
+    const { world, process, run_id } = await begin(seed);
+    const chance = new Chance(seed + 1_000);
+    const answering = process.runtime.resume({ run_id, await_resume: { ok: true } });
+    answering.catch(() => {});
+    for (let steps = chance.below(12); steps > 0; steps--) await world.step();
+    registerFitting(process);
+    const outcome = await world.until(answering, process);
+    if (outcome !== undefined && "error" in outcome) {
+      // It was refused before the other code was there.
+      expect(outcome.error).toMatchObject({ code: "run_parked" });
+      await isAnswered(world, process, run_id);
+    } else expect(textsOf(outcome?.value ?? expect.fail("The process died."))).toEqual(["RE 5"]);
+    await world.pass(LONG_MS);
+    await nothingIsParked(world, process);
+  },
+);
