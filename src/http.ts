@@ -1,5 +1,6 @@
 export { createHandler, type Handler } from "./http/fetch.ts";
-export { createNodeListener, type NodeListener, type NodeRequest, type NodeResponse } from "./http/node.ts";
+export { createNodeListener, type NodeListener } from "./http/node.ts";
+export type { NodeRequest, NodeResponse } from "./http/node-request.ts";
 export type {
   Action,
   Authorize,

@@ -120,8 +120,12 @@ class FetchWireRequest implements WireRequest {
     else signal.addEventListener("abort", callback, { once: true });
   }
 
-  base(): string {
+  origin(): string {
     return this.#url.origin;
+  }
+
+  mount(): string {
+    return "";
   }
 }
 

@@ -1,40 +1,15 @@
 import type { Clock } from "../core/ports.ts";
-import type { MaybePromise } from "../core/promises.ts";
 import type { AgentRuntime } from "../runtime/agent-runtime.ts";
-import { BodyText, checkContentLength, clientLeft, tooSlow } from "./body.ts";
-import { WireError } from "./errors.ts";
+import type { NodeRequest, NodeResponse } from "./node-request.ts";
+import { NodeWireRequest } from "./node-request.ts";
 import type { HttpOptions } from "./options.ts";
 import { readHttpOptions } from "./options.ts";
 import { answerRequest } from "./router.ts";
 import { Service } from "./service.ts";
-import type { BodyLimits, WireBody, WireRequest, WireResponse, WireStream } from "./wire.ts";
+import type { WireResponse, WireStream } from "./wire.ts";
 
-/** What the listener uses of a request of `node:http`, and of what middleware puts on it. */
-export interface NodeRequest {
-  readonly method?: string | undefined;
-  readonly url?: string | undefined;
-  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
-  readonly readableDidRead?: boolean | undefined;
-  readonly readableEnded?: boolean | undefined;
-  readonly destroyed?: boolean | undefined;
-  on(event: "data", listener: (chunk: Uint8Array) => void): unknown;
-  on(event: "end" | "close" | "error", listener: () => void): unknown;
-  resume(): unknown;
-}
-
-/** What the listener uses of a response of `node:http`. */
-export interface NodeResponse {
-  readonly headersSent: boolean;
-  readonly writableFinished: boolean;
-  readonly destroyed: boolean;
-  writeHead(status: number, headers: Readonly<Record<string, string>>): unknown;
-  flushHeaders(): void;
-  write(text: string): boolean;
-  end(text?: string): unknown;
-  destroy(): unknown;
-  on(event: "close" | "drain" | "error", listener: () => void): unknown;
-  removeListener(event: "close" | "drain" | "error", listener: () => void): unknown;
-}
+/** Characters of a text that are written at once. A longer text goes out in pieces, so that a client that takes none of it is noticed. */
+const PIECE_LENGTH = 64 * 1024;
 
 /** Answers a request of `node:http`, and of every framework that hands on its request and response. */
 export type NodeListener = (request: NodeRequest, response: NodeResponse) => void;
@@ -55,14 +30,14 @@ export function createNodeListener(runtime: AgentRuntime, options: HttpOptions =
 async function serve(service: Service, request: NodeRequest, response: NodeResponse): Promise<void> {
   // A socket that breaks is reported here; `close` follows, and is what matters.
   response.on("error", ignore);
-  const answer = await answerRequest(service, new NodeWireRequest(request, response, service.clock));
+  const answer = fitting(request, await answerRequest(service, new NodeWireRequest(request, response, service.clock)));
   const { status, headers, body } = answer;
   try {
-    if (typeof body === "string") sendText(response, answer, body);
+    if (typeof body === "string") await sendText(service, response, answer, body);
     else if (response.destroyed || response.headersSent || request.method === "HEAD") {
       body.return();
       if (!response.headersSent) response.writeHead(status, headers);
-      response.end();
+      response.end("");
     } else await sendStream(service, response, answer, body);
   } catch (error) {
     if (typeof body !== "string") body.return();
@@ -71,11 +46,42 @@ async function serve(service: Service, request: NodeRequest, response: NodeRespo
   }
 }
 
-function sendText(response: NodeResponse, { status, headers }: WireResponse, text: string): void {
+/** Connections of HTTP/2 carry other requests too: what HTTP/1 says of a connection has no place there. */
+function fitting({ httpVersionMajor = 1 }: NodeRequest, answer: WireResponse): WireResponse {
+  if (httpVersionMajor < 2 || answer.headers["connection"] === undefined) return answer;
+  const { connection: _, ...headers } = answer.headers;
+  return { ...answer, headers };
+}
+
+async function sendText(service: Service, response: NodeResponse, answer: WireResponse, text: string): Promise<void> {
   if (response.headersSent || response.destroyed) return;
-  const length = status === 204 ? undefined : { "content-length": String(Buffer.byteLength(text)) };
-  response.writeHead(status, { ...headers, ...length });
+  const length = answer.status === 204 ? undefined : { "content-length": String(Buffer.byteLength(text)) };
+  const headers = { ...answer.headers, ...length };
+  if (text.length > PIECE_LENGTH) return sendStream(service, response, { ...answer, headers }, piecesOf(text));
+  response.writeHead(answer.status, headers);
   response.end(text);
+}
+
+/** A text in pieces, none of which ends within a character. */
+function piecesOf(text: string): WireStream {
+  let from = 0;
+  return {
+    next: async () => {
+      if (from >= text.length) return { done: true, value: undefined };
+      let to = from + PIECE_LENGTH;
+      if (isHighSurrogate(text.charCodeAt(to - 1))) to += 1;
+      const value = text.slice(from, to);
+      from = to;
+      return { done: false, value };
+    },
+    return: () => {
+      from = text.length;
+    },
+  };
+}
+
+function isHighSurrogate(code: number): boolean {
+  return code >= 0xd800 && code <= 0xdbff;
 }
 
 /** Writes a stream as fast as the client takes it. */
@@ -88,7 +94,7 @@ async function sendStream(
   const onClose = (): void => stream.return();
   response.on("close", onClose);
   response.writeHead(status, headers);
-  response.flushHeaders();
+  response.flushHeaders?.();
   for (let piece = await stream.next(); piece.done !== true; piece = await stream.next()) {
     if (response.destroyed) return;
     if (response.write(piece.value)) continue;
@@ -97,7 +103,7 @@ async function sendStream(
     return;
   }
   response.removeListener("close", onClose);
-  response.end();
+  response.end("");
 }
 
 /** Waits until the client has taken what was written. False: it went away, or took nothing for too long. */
@@ -116,115 +122,6 @@ function drained(response: NodeResponse, clock: Clock, stallMs: number): Promise
     response.on("drain", onDrain);
     response.on("close", onClose);
   });
-}
-
-class NodeWireRequest implements WireRequest {
-  readonly method: string;
-  readonly url: string;
-  readonly raw: NodeRequest;
-  readonly #response: NodeResponse;
-  readonly #clock: Clock;
-
-  constructor(request: NodeRequest, response: NodeResponse, clock: Clock) {
-    this.raw = request;
-    this.method = request.method ?? "GET";
-    this.url = pathOf(request.url ?? "/");
-    this.#response = response;
-    this.#clock = clock;
-  }
-
-  header(name: string): string | undefined {
-    const value = this.raw.headers[name];
-    return typeof value === "object" ? value.join(", ") : value;
-  }
-
-  headers(): Readonly<Record<string, string | undefined>> {
-    return Object.fromEntries(Object.keys(this.raw.headers).map((name) => [name, this.header(name)]));
-  }
-
-  body(limits: BodyLimits): MaybePromise<WireBody> {
-    const { raw } = this;
-    // Some middleware puts an empty object where it has not read the body.
-    if ("body" in raw && raw.body !== undefined && raw.readableDidRead !== false) return { value: raw.body };
-    if (raw.readableEnded === true)
-      throw new WireError(400, "malformed_body", "The body has been read already, and is not there any more.");
-    checkContentLength(this.header("content-length"), limits.maxBodyBytes);
-    return new Promise((resolve, reject) => this.#read(limits, resolve, reject));
-  }
-
-  onLeave(callback: () => void): void {
-    const response = this.#response;
-    if (response.destroyed) callback();
-    else {
-      response.on("close", () => {
-        if (!response.writableFinished) callback();
-      });
-    }
-  }
-
-  base(): string {
-    const { raw } = this;
-    const socket = "socket" in raw ? raw.socket : undefined;
-    const isSecure =
-      typeof socket === "object" && socket !== null && "encrypted" in socket && socket.encrypted === true;
-    const host = this.header("host") ?? this.header(":authority") ?? "localhost";
-    const mount = "baseUrl" in raw && typeof raw.baseUrl === "string" ? raw.baseUrl : "";
-    return `${isSecure ? "https" : "http"}://${host}${mount}`;
-  }
-
-  #read(
-    { maxBodyBytes, bodyTimeoutMs }: BodyLimits,
-    resolve: (body: WireBody) => void,
-    reject: (error: unknown) => void,
-  ) {
-    const text = new BodyText(maxBodyBytes);
-    let isOpen = true;
-    const finish = (act: () => void): void => {
-      if (!isOpen) return;
-      isOpen = false;
-      stop?.();
-      act();
-    };
-    const refuse = (error: unknown): void =>
-      finish(() => {
-        reject(error);
-        // What still comes is thrown away.
-        this.raw.resume();
-      });
-    const stop =
-      bodyTimeoutMs === Number.POSITIVE_INFINITY
-        ? undefined
-        : this.#clock.setTimeout(() => refuse(tooSlow()), bodyTimeoutMs);
-    this.raw.on("data", (chunk) => {
-      if (!isOpen) return;
-      try {
-        text.add(chunk);
-      } catch (error) {
-        refuse(error);
-      }
-    });
-    this.raw.on("end", () =>
-      finish(() => {
-        try {
-          resolve({ text: text.end() });
-        } catch (error) {
-          reject(error);
-        }
-      }),
-    );
-    const leave = (): void => {
-      if (isOpen) refuse(clientLeft());
-    };
-    this.raw.on("close", leave);
-    this.raw.on("error", leave);
-  }
-}
-
-/** The path and query of a request, also where the client wrote the whole address. */
-function pathOf(url: string): string {
-  if (url.startsWith("/")) return url;
-  const slash = url.indexOf("/", url.indexOf("://") + 3);
-  return url.includes("://") ? (slash === -1 ? "/" : url.slice(slash)) : `/${url}`;
 }
 
 function ignore(): void {

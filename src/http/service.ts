@@ -77,5 +77,9 @@ export function queryNumber(query: URLSearchParams, name: string, least: number,
 
 /** Where the service lies, as its clients see it. */
 export function baseUrl({ service, request }: Call): string {
-  return service.settings.baseUrl ?? `${request.base()}${service.settings.basePath}`;
+  const { basePath, baseUrl } = service.settings;
+  if (baseUrl !== undefined) return baseUrl;
+  const mount = request.mount();
+  // A host that strips the base path may say so.
+  return `${request.origin()}${mount.endsWith(basePath) ? mount : mount + basePath}`;
 }

@@ -15,8 +15,10 @@ export interface WireRequest {
   body(limits: BodyLimits): MaybePromise<WireBody>;
   /** Calls back if the client goes away before it has its answer. */
   onLeave(callback: () => void): void;
-  /** The address of the service as the client sees it, for those who have not configured it: scheme, host, and the path that the host has stripped. */
-  base(): string;
+  /** Scheme and host as the client sees them, for those who have not configured where the service lies. */
+  origin(): string;
+  /** The path that the host has stripped from the URL, if it says so; else empty. */
+  mount(): string;
 }
 
 /** How much of a body is read, and how long. */

@@ -1,5 +1,6 @@
 import { createParser } from "eventsource-parser";
 import { checkResponse } from "./openapi-check.ts";
+import { checkWithSdk } from "./sdk-check.ts";
 
 /** A place where the service runs, and how to reach it. */
 export interface Place {
@@ -39,7 +40,7 @@ export interface SentEvent {
 
 export const JSON_TYPE = { "content-type": "application/json" };
 
-/** Sends requests to a place, and checks every answer against the description of the interface. */
+/** Sends requests to a place, and checks every answer against the description of the interface and with the official client. */
 export class Client {
   readonly #place: Place;
   readonly #headers: Readonly<Record<string, string>>;
@@ -90,7 +91,10 @@ export class Client {
     const type = headers.get("content-type") ?? "";
     const events = type.startsWith("text/event-stream") ? parseEvents(text) : [];
     const json = (type.startsWith("application/json") && text !== "" ? JSON.parse(text) : undefined) as Json;
-    if (method === "GET" || method === "POST") checkResponse(method, path, status, headers, text, json, events);
+    if (method === "GET" || method === "POST") {
+      checkResponse(method, path, status, headers, text, json, events);
+      checkWithSdk(method, path, status, json, events);
+    }
     return { status, headers, text, json, events };
   }
 

@@ -1,9 +1,16 @@
 import { afterAll, beforeAll, describe, test } from "vitest";
 import { Client } from "./client.ts";
-import { facts } from "./conformance.ts";
+import { answerFacts } from "./facts/answers.ts";
+import { endpointFacts } from "./facts/endpoints.ts";
+import { eventFacts } from "./facts/events.ts";
+import { refusalFacts } from "./facts/refusals.ts";
+import { requestFacts } from "./facts/requests.ts";
 import type { OpenPlace } from "./mounts.ts";
 import { mounts } from "./mounts.ts";
 import { makeWorld } from "./world.ts";
+
+/** What every way to mount the service has to do. */
+const facts = [...endpointFacts, ...refusalFacts, ...requestFacts, ...answerFacts, ...eventFacts];
 
 describe.each(mounts)("$name", ({ open, keeps }) => {
   const runtime = makeWorld();

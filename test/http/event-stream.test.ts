@@ -4,7 +4,7 @@ import { createParser } from "eventsource-parser";
 import { describe, expect, test } from "vitest";
 import { FakeClock } from "../helpers/fake-clock.ts";
 import { Client, parseEvents } from "./client.ts";
-import { runOf } from "./conformance.ts";
+import { runOf } from "./facts/fact.ts";
 import { inProcess, nodeHttp } from "./mounts.ts";
 import { amount, LONG_MS, Random } from "./random.ts";
 import { makeWorld } from "./world.ts";

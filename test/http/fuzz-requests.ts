@@ -52,12 +52,21 @@ const keys = [
 
 /** Makes up a request; `ids` are those of runs and sessions that are there. */
 export function fuzzRequest(random: Random, ids: readonly string[]): FuzzRequest {
-  return {
-    method: random.pick(methods),
-    path: fuzzPath(random, ids),
-    headers: fuzzHeaders(random),
-    body: fuzzBody(random, ids),
-  };
+  const [method, path] = random.chance(0.8) ? operation(random, ids) : [random.pick(methods), fuzzPath(random, ids)];
+  return { method, path, headers: fuzzHeaders(random), body: fuzzBody(random, ids, path) };
+}
+
+/** Something that the service does; how often each is asked for is about how much there is to go wrong. */
+function operation(random: Random, ids: readonly string[]): readonly [method: string, path: string] {
+  const id = fuzzId(random, ids);
+  const path = random.pick([
+    ...(["POST /runs", "POST /runs", "POST /runs", "POST /runs", "POST /runs"] as const),
+    ...[`POST /runs/${id}`, `POST /runs/${id}`, `POST /runs/${id}/cancel`, `GET /runs/${id}`, `GET /runs/${id}/events`],
+    ...[`GET /sessions/${id}`, `GET /resources/${id}.${random.below(4)}`, `GET /agents/${random.pick(agents)}`],
+    ...["GET /runs?limit=3", "GET /agents"],
+  ]);
+  const [method = "", rest = ""] = path.split(" ");
+  return [method, rest];
 }
 
 function fuzzPath(random: Random, ids: readonly string[]): string {
@@ -97,11 +106,11 @@ function fuzzHeaders(random: Random): Record<string, string> {
   return headers;
 }
 
-function fuzzBody(random: Random, ids: readonly string[]): FuzzRequest["body"] {
+function fuzzBody(random: Random, ids: readonly string[], path: string): FuzzRequest["body"] {
   const dice = random.below(100);
   if (dice < 10) return undefined;
   if (dice < 14) return Uint8Array.from({ length: random.below(40) }, () => random.below(256));
-  const text = JSON.stringify(dice < 60 ? plausible(random, ids) : fuzzValue(random, 0));
+  const text = JSON.stringify(dice < 70 ? plausible(random, ids, path) : fuzzValue(random, 0));
   if (dice < 90) return text;
   if (dice < 92) return `${"[".repeat(random.below(3_000))}${text}`;
   // A text that was damaged on its way.
@@ -112,7 +121,7 @@ function fuzzBody(random: Random, ids: readonly string[]): FuzzRequest["body"] {
 }
 
 /** A body that may be right. */
-function plausible(random: Random, ids: readonly string[]): unknown {
+function plausible(random: Random, ids: readonly string[], path: string): unknown {
   const message = (): unknown => ({
     ...(random.chance(0.8) && { role: random.pick(["user", "agent", "agent/x", "assistant"]) }),
     parts: Array.from({ length: random.below(3) }, () => ({
@@ -122,7 +131,7 @@ function plausible(random: Random, ids: readonly string[]): unknown {
       }),
     })),
   });
-  if (random.chance(0.3)) {
+  if (random.chance(0.05) || path.length > "/runs".length) {
     const await_resume = random.chance(0.5) ? { type: "message", message: message() } : fuzzValue(random, 2);
     return { await_resume, mode: random.pick(["sync", "async", "stream", null]) };
   }

@@ -3,10 +3,14 @@ import { connect } from "node:net";
 import type { AgentRuntime } from "cadenza";
 import { createHandler } from "cadenza/http";
 import { describe, expect, test } from "vitest";
+import type { Json } from "./client.ts";
+import { parseEvents } from "./client.ts";
 import type { FuzzRequest } from "./fuzz-requests.ts";
 import { fuzzRequest } from "./fuzz-requests.ts";
 import { nodeHttp } from "./mounts.ts";
+import { checkResponse } from "./openapi-check.ts";
 import { amount, LONG_MS, Random } from "./random.ts";
+import { checkWithSdk } from "./sdk-check.ts";
 import { makeWorld } from "./world.ts";
 
 const KNOWN_IDS = 200;
@@ -32,6 +36,7 @@ describe("whatever is sent", () => {
         const response = await within(handler(request), request);
         const text = await readSome(response);
         check(response.status, text, method, path);
+        if (method === "GET" || method === "POST") checkAnswer(method, path, response, text);
         remember(ids, response.headers.get("run-id"), random);
         statuses.set(response.status, (statuses.get(response.status) ?? 0) + 1);
         if (i % 500 === 0) await clear(runtime);
@@ -59,6 +64,9 @@ describe("whatever is sent", () => {
         const status = Number(/^HTTP\/1\.1 (\d{3})/.exec(text)?.[1] ?? 0);
         if (status > 0) answered += 1;
         expect(status === 503 || status < 500, text).toBe(true);
+        // What is not HTTP at all is answered by the server, which says nothing but the status.
+        const [head, body = ""] = splitAnswer(text);
+        if (/^content-type: /im.test(head) && body !== "") check(status, body, "A request", "over a socket");
         remember(ids, /run-id: ([0-9a-f-]{36})/i.exec(text)?.[1] ?? null, random);
       };
       for (let sent = 0; sent < total; sent += AT_ONCE) {
@@ -82,6 +90,15 @@ function check(status: number, text: string, method: string, path: string): void
   if (!isError || typeof error.message !== "string") throw new Error(`${method} ${path}: ${status} ${text}`);
 }
 
+/** What is said is what the description of the interface says, and can be read by the official client. */
+function checkAnswer(method: string, path: string, { status, headers }: Response, text: string): void {
+  const isStream = headers.get("content-type")?.startsWith("text/event-stream") ?? false;
+  const json = isStream ? undefined : (JSON.parse(text) as Json);
+  const events = isStream ? parseEvents(text) : [];
+  checkResponse(method, path, status, headers, text, json, events);
+  checkWithSdk(method, path, status, json, events);
+}
+
 /** Sends bytes, and reads what comes back until there is an answer; some leave before. */
 async function sendRaw(port: string, bytes: Uint8Array, random: Random): Promise<string> {
   const socket = connect(Number(port), "127.0.0.1");
@@ -89,16 +106,29 @@ async function sendRaw(port: string, bytes: Uint8Array, random: Random): Promise
   socket.write(bytes);
   if (random.chance(0.2)) socket.end();
   if (random.chance(0.1)) socket.destroy();
+  const hasBody = !Buffer.from(bytes).toString("latin1").startsWith("HEAD ");
   let text = "";
+  socket.setEncoding("utf8");
   socket.on("data", (chunk) => {
-    text += chunk;
-    // A stream that goes on, or a connection that is kept open, has nothing more to say.
-    if (text.includes("\r\n\r\n")) socket.destroy();
+    text = (text + chunk).replace(/^HTTP\/1\.1 100 Continue\r\n\r\n/, "");
+    if (isAnswer(text, hasBody)) socket.destroy();
   });
   const patience = setTimeout(() => socket.destroy(), PATIENCE_MS);
   await once(socket, "close");
   clearTimeout(patience);
   return text;
+}
+
+/** A stream that goes on, or a connection that is kept open, has nothing more to say. */
+function isAnswer(text: string, hasBody: boolean): boolean {
+  const [head = "", body] = splitAnswer(text);
+  const length = Number(/^content-length: (\d+)$/im.exec(head)?.[1] ?? 0);
+  return body !== undefined && (!hasBody || Buffer.byteLength(body) >= length);
+}
+
+function splitAnswer(text: string): readonly [head: string, body?: string] {
+  const end = text.indexOf("\r\n\r\n");
+  return end === -1 ? [text] : [text.slice(0, end), text.slice(end + 4)];
 }
 
 /** Nothing that is sent here keeps the service waiting, but for runs that ask. */
@@ -117,9 +147,9 @@ async function within(answer: Promise<Response>, request: Request): Promise<Resp
 async function readSome(response: Response): Promise<string> {
   if (!response.headers.get("content-type")?.startsWith("text/event-stream")) return response.text();
   const reader = response.body?.getReader();
-  await reader?.read();
+  const first = await reader?.read();
   await reader?.cancel();
-  return "";
+  return first?.value === undefined ? "" : Buffer.from(first.value).toString();
 }
 
 function remember(ids: string[], id: string | null, random: Random): void {

@@ -16,11 +16,21 @@ export interface OpenPlace extends Place {
   close(): Promise<void>;
 }
 
+/** Requests that some hosts do not hand on. */
+export type Kept =
+  | "malformed bodies"
+  | "large bodies"
+  | "empty bodies"
+  | "other media types"
+  | "untyped bodies"
+  | "forbidden keys"
+  | "odd paths";
+
 /** A way to mount the service. */
 export interface Mount {
   readonly name: string;
-  /** What the host keeps for itself, so that it never comes to the service. */
-  readonly keeps: readonly ("odd requests" | "odd paths" | "untyped bodies")[];
+  /** What the host answers by itself, so that it never comes to the service. */
+  readonly keeps: readonly Kept[];
   readonly open: (runtime: AgentRuntime, options?: HttpOptions) => Promise<OpenPlace>;
 }
 
@@ -57,10 +67,10 @@ export const mounts: readonly Mount[] = [
   },
   {
     name: "Express with express.json()",
-    keeps: ["odd requests"],
+    keeps: ["malformed bodies"],
     open: (runtime, options) => {
       const app = express();
-      app.use(express.json());
+      app.use(express.json({ limit: "1mb" }));
       app.use(createNodeListener(runtime, options));
       return listen(createServer(app as RequestListener));
     },
@@ -83,7 +93,7 @@ export const mounts: readonly Mount[] = [
   },
   {
     name: "Fastify, bodies parsed",
-    keeps: ["odd requests", "odd paths", "untyped bodies"],
+    keeps: ["malformed bodies", "empty bodies", "other media types", "untyped bodies", "forbidden keys", "odd paths"],
     open: async (runtime, options) => {
       const listener = createNodeListener(runtime, options);
       const app = fastify();

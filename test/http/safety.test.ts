@@ -1,13 +1,16 @@
 import { once } from "node:events";
 import { createServer, request as httpRequest } from "node:http";
+import { connect as connectHttp2, createServer as createHttp2Server } from "node:http2";
+import type { AddressInfo } from "node:net";
 import { connect } from "node:net";
+import { text as textOf } from "node:stream/consumers";
 import { CadenzaError } from "cadenza";
 import type { HttpOptions } from "cadenza/http";
 import { createHandler, createNodeListener } from "cadenza/http";
 import { describe, expect, test } from "vitest";
 import { FakeClock } from "../helpers/fake-clock.ts";
 import { Client } from "./client.ts";
-import { refused } from "./conformance.ts";
+import { refused } from "./facts/fact.ts";
 import { inProcess, listen, nodeHttp } from "./mounts.ts";
 import { makeWorld } from "./world.ts";
 
@@ -221,6 +224,31 @@ describe("limits", () => {
   });
 });
 
+describe("a client that takes nothing", () => {
+  test("of a long answer is closed after a while, and one that takes it gets all of it", async () => {
+    const clock = new FakeClock();
+    const runtime = makeWorld({ clock });
+    const place = await nodeHttp.open(runtime, { stallMs: 5_000 });
+    const client = new Client(place);
+    // More than sockets hold, in characters of which no half may be lost.
+    const content = "\u{1F4A5}x".repeat(50_000);
+    const parts = Array.from({ length: 60 }, () => ({ content }));
+    const { run_id } = await runtime.createRun({ agent_name: "echo", input: { role: "user", parts } });
+    expect((await client.get(`/runs/${run_id}`)).json["output"]).toMatchObject([{ parts }]);
+    const timers = clock.timers;
+    const socket = connect(Number(new URL(place.base).port), "127.0.0.1");
+    socket.on("error", () => {});
+    socket.write(`GET /runs/${run_id} HTTP/1.1\r\nHost: x\r\n\r\n`);
+    while (clock.timers === timers) await clock.turn();
+    await clock.advance(5_000);
+    socket.resume();
+    await once(socket, "close");
+    expect(socket.bytesRead).toBeLessThan(15_000_000);
+    expect(clock.timers).toBe(timers);
+    await place.close();
+  });
+});
+
 describe("a client that leaves", () => {
   test("does not take its run with it", async () => {
     const runtime = makeWorld();
@@ -313,6 +341,29 @@ describe("what goes wrong inside", () => {
     }
     expect((await fetch(`${place.base}/ping`)).status).toBe(200);
     await place.close();
+  });
+});
+
+describe("over HTTP/2", () => {
+  test("runs are served and streamed, and requests refused", async () => {
+    const options = { allowedHosts: ["127.0.0.1"], limits: { maxBodyBytes: 200 } };
+    const server = createHttp2Server(createNodeListener(makeWorld(), options));
+    await once(server.listen(0, "127.0.0.1"), "listening");
+    const session = connectHttp2(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+    const send = async (headers: object, body = ""): Promise<readonly [status: unknown, text: string]> => {
+      const stream = session.request({ ":method": "POST", ":path": "/runs", ...headers });
+      stream.end(body);
+      const [head] = (await once(stream, "response")) as [Record<string, unknown>];
+      return [head[":status"], await textOf(stream)];
+    };
+    const body = (mode: string): string => JSON.stringify({ agent_name: "plain", mode, input: [] });
+    expect(await send({}, body("sync"))).toMatchObject([200, expect.stringContaining('"completed"')]);
+    expect(await send({}, body("stream"))).toMatchObject([200, expect.stringContaining("event: run.completed\n")]);
+    expect(await send({}, "x".repeat(300))).toMatchObject([413, expect.stringContaining("body_too_large")]);
+    expect(await send({ ":authority": "evil.example" })).toMatchObject([403, expect.stringContaining("host_not")]);
+    session.close();
+    server.close();
+    await once(server, "close");
   });
 });
 

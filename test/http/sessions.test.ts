@@ -1,11 +1,15 @@
-import type { HttpOptions } from "cadenza/http";
+import type { RequestListener } from "node:http";
+import { createServer } from "node:http";
+import type { HttpOptions, NodeListener } from "cadenza/http";
+import { createNodeListener } from "cadenza/http";
+import express from "express";
 import { afterEach, describe, expect, test } from "vitest";
 import { FakeClock } from "../helpers/fake-clock.ts";
 import type { Json } from "./client.ts";
 import { Client } from "./client.ts";
-import { pathOf, refused } from "./conformance.ts";
+import { pathOf, refused } from "./facts/fact.ts";
 import type { OpenPlace } from "./mounts.ts";
-import { inProcess, nodeHttp } from "./mounts.ts";
+import { inProcess, listen, nodeHttp } from "./mounts.ts";
 import { makeWorld } from "./world.ts";
 
 const places: OpenPlace[] = [];
@@ -40,6 +44,20 @@ describe("a session on the wire", () => {
     expect(await descriptor(two, id)).toHaveLength(6);
     // The first server has its own copy still.
     expect(await descriptor(one, id)).toHaveLength(4);
+  });
+
+  test("has one, three and then seven outputs of an agent that replays it, over two servers", async () => {
+    const one = await serve();
+    const two = await serve({ sessions: { allowOrigins: [one.base] } });
+    const id = crypto.randomUUID();
+    const send = (server: Client, more: object) =>
+      server.postUntyped("/runs", { ...requestOf("x", more), agent_name: "replay" });
+    const first = await send(one, { session: { id, history: [], state: null }, session_id: null });
+    const second = await send(one, { session: null, session_id: id });
+    const carried = (await one.get(`/sessions/${id}`)).json;
+    const third = await send(two, { session: carried, session_id: null });
+    const counts = [first, second, third].map(({ json }) => (json["output"] as unknown as Json[]).length);
+    expect(counts).toEqual([1, 3, 7]);
   });
 
   test("that is posted replaces the copy that is there, and may name messages of our own", async () => {
@@ -97,6 +115,25 @@ describe("a session on the wire", () => {
     const other = await below.run("echo", "x");
     const [url = ""] = await descriptor(below, String(other.json["session_id"]));
     expect((await below.get(pathOf(below, url))).json).toMatchObject({ role: "user" });
+  });
+});
+
+describe("the addresses of a session's contents", () => {
+  test.each<[what: string, options: HttpOptions, mount: (listener: NodeListener) => RequestListener, path: string]>([
+    ["below a path that Express strips", {}, (listener) => mounted("/acp", listener), "/acp"],
+    ["below a path that Express strips and the host knows", { basePath: "/acp" }, (l) => mounted("/acp", l), "/acp"],
+    ["below two paths", { basePath: "/acp" }, (listener) => mounted("/api", listener), "/api/acp"],
+    ["below a path that nobody strips", { basePath: "/acp" }, (listener) => listener, "/acp"],
+  ])("lead to it %s", async (_what, options, mount, path) => {
+    const place = await listen(createServer(mount(createNodeListener(makeWorld(), options))), path);
+    places.push(place);
+    const server = new Client(place);
+    const { json } = await server.run("echo", "x");
+    const history = await descriptor(server, String(json["session_id"]));
+    expect(history[0]).toBe(`${place.base}/resources/${json["session_id"]}.0`);
+    expect((await server.get(pathOf(server, history[0] ?? ""))).json).toMatchObject({ role: "user" });
+    // They are known as our own when they come back.
+    expect((await server.run("replay", "y", { session: { history } })).json["output"]).toHaveLength(3);
   });
 });
 
@@ -179,6 +216,12 @@ describe("contents of a session from elsewhere", () => {
     refused(await server.run("echo", "x", { session: { history: [...history, history[0]] } }), 422, "invalid_input");
   });
 });
+
+function mounted(path: string, listener: NodeListener): RequestListener {
+  const app = express();
+  app.use(path, listener);
+  return app as RequestListener;
+}
 
 async function serve(options: HttpOptions = {}): Promise<Client> {
   const place = await nodeHttp.open(makeWorld(), options);

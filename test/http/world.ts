@@ -12,13 +12,40 @@ const agents: readonly Agent[] = [
   defineAgent("echo", { description: "Says it again." }, async function* (input) {
     yield* input;
   }),
+  defineAgent(
+    "described",
+    {
+      description: "Says everything about itself.",
+      inputContentTypes: ["text/plain"],
+      metadata: {
+        annotations: { beeai_ui: { ui_type: "chat", user_greeting: "Hello" }, own: { any: ["thing"] } },
+        documentation: "# Long",
+        license: "MIT",
+        programming_language: "TypeScript",
+        natural_languages: ["en"],
+        framework: "none",
+        capabilities: [{ name: "talk", description: "Talks." }],
+        domains: ["tests"],
+        tags: ["one", "two"],
+        created_at: "2025-04-01T12:00:00.123456Z",
+        updated_at: "2025-04-01T12:00:00Z",
+        author: { name: "Ada", email: "not an address", url: "https://example.com/ada" },
+        contributors: [{ name: "Bob" }],
+        links: [{ type: "source-code", url: "https://example.com/code" }],
+        dependencies: [{ type: "tool", name: "hammer" }],
+        recommended_models: ["any"],
+      },
+    },
+    () => "me",
+  ),
   defineAgent("plain", (input) => `You said ${input.length} messages.`),
   defineAgent("mime_types", async function* () {
     yield { content: "<b>hi</b>", content_type: "text/html" };
     yield { content: "aGk=", content_type: "image/png", content_encoding: "base64", name: "picture" };
   }),
   defineAgent("words", async function* (input) {
-    const count = Number(input[0]?.parts[0]?.content ?? 3);
+    // Who asks for more words than there are is not to be had.
+    const count = Math.min(Number(input[0]?.parts[0]?.content ?? 3), 10_000);
     for (let i = 1; i <= count; i++) yield `word ${i} `;
   }),
   defineAgent("hostile", async function* (input) {
@@ -45,6 +72,23 @@ const agents: readonly Agent[] = [
   defineAgent("failing", async function* () {
     yield "It begins well";
     throw new AgentError("not_found", "There is no such train.", { train: 7 });
+  }),
+  defineAgent("regretful", async function* () {
+    yield new AgentError("no_money", "There is no money.", { missing: 7 });
+  }),
+  defineAgent("lookalike", async function* () {
+    yield { type: "run.completed", run: { status: "completed" } };
+  }),
+  defineAgent("paced", async function* (input, context) {
+    const count = Number(input[0]?.parts[0]?.content ?? 3);
+    for (let i = 1; i <= count && !context.signal.aborted; i++) {
+      yield `word ${i} `;
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  }),
+  defineAgent("replay", async function* (input, context) {
+    yield* await context.session.history();
+    yield* input;
   }),
   defineAgent("leaky", () => {
     throw new Error("password=hunter2 at /etc/secret");

@@ -1,0 +1,149 @@
+import type { Clock } from "../core/ports.ts";
+import type { MaybePromise } from "../core/promises.ts";
+import { BodyText, checkContentLength, clientLeft, tooSlow } from "./body.ts";
+import { WireError } from "./errors.ts";
+import type { BodyLimits, WireBody, WireRequest } from "./wire.ts";
+
+/** What the listener uses of a request of `node:http`, and of what middleware puts on it. */
+export interface NodeRequest {
+  readonly method?: string | undefined;
+  readonly httpVersionMajor?: number | undefined;
+  readonly url?: string | undefined;
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  readonly readableDidRead?: boolean | undefined;
+  readonly readableEnded?: boolean | undefined;
+  readonly destroyed?: boolean | undefined;
+  on(event: "data", listener: (chunk: Uint8Array) => void): unknown;
+  on(event: "end" | "close" | "error", listener: () => void): unknown;
+  resume(): unknown;
+}
+
+/** What the listener uses of a response of `node:http`. */
+export interface NodeResponse {
+  readonly headersSent: boolean;
+  readonly writableFinished: boolean;
+  readonly destroyed: boolean;
+  writeHead(status: number, headers: Readonly<Record<string, string>>): unknown;
+  /** HTTP/2 sends them at once. */
+  flushHeaders?(): void;
+  write(text: string): boolean;
+  end(text: string): unknown;
+  destroy(): unknown;
+  on(event: "close" | "drain" | "error", listener: () => void): unknown;
+  removeListener(event: "close" | "drain" | "error", listener: () => void): unknown;
+}
+
+/** A request of `node:http`, behind whatever the host has done with it. */
+export class NodeWireRequest implements WireRequest {
+  readonly method: string;
+  readonly url: string;
+  readonly raw: NodeRequest;
+  readonly #response: NodeResponse;
+  readonly #clock: Clock;
+
+  constructor(request: NodeRequest, response: NodeResponse, clock: Clock) {
+    this.raw = request;
+    this.method = request.method ?? "GET";
+    this.url = pathOf(request.url ?? "/");
+    this.#response = response;
+    this.#clock = clock;
+  }
+
+  header(name: string): string | undefined {
+    const value = this.raw.headers[name];
+    return typeof value === "object" ? value.join(", ") : value;
+  }
+
+  headers(): Readonly<Record<string, string | undefined>> {
+    return Object.fromEntries(Object.keys(this.raw.headers).map((name) => [name, this.header(name)]));
+  }
+
+  body(limits: BodyLimits): MaybePromise<WireBody> {
+    const { raw } = this;
+    checkContentLength(this.header("content-length"), limits.maxBodyBytes);
+    // Some middleware puts an empty object where it has not read the body.
+    if ("body" in raw && raw.body !== undefined && raw.readableDidRead !== false) return { value: raw.body };
+    if (raw.readableEnded === true)
+      throw new WireError(400, "malformed_body", "The body has been read already, and is not there any more.");
+    return new Promise((resolve, reject) => this.#read(limits, resolve, reject));
+  }
+
+  onLeave(callback: () => void): void {
+    const response = this.#response;
+    if (response.destroyed) callback();
+    else {
+      response.on("close", () => {
+        if (!response.writableFinished) callback();
+      });
+    }
+  }
+
+  origin(): string {
+    const { raw } = this;
+    const socket = "socket" in raw ? raw.socket : undefined;
+    const isSecure =
+      typeof socket === "object" && socket !== null && "encrypted" in socket && socket.encrypted === true;
+    const host = this.header("host") ?? this.header(":authority") ?? "localhost";
+    return `${isSecure ? "https" : "http"}://${host}`;
+  }
+
+  /** Express says here what it has stripped. */
+  mount(): string {
+    const { raw } = this;
+    return "baseUrl" in raw && typeof raw.baseUrl === "string" ? raw.baseUrl : "";
+  }
+
+  #read(
+    { maxBodyBytes, bodyTimeoutMs }: BodyLimits,
+    resolve: (body: WireBody) => void,
+    reject: (error: unknown) => void,
+  ) {
+    const text = new BodyText(maxBodyBytes);
+    let isOpen = true;
+    const finish = (act: () => void): void => {
+      if (!isOpen) return;
+      isOpen = false;
+      stop?.();
+      act();
+    };
+    const refuse = (error: unknown): void =>
+      finish(() => {
+        reject(error);
+        // What still comes is thrown away.
+        this.raw.resume();
+      });
+    const stop =
+      bodyTimeoutMs === Number.POSITIVE_INFINITY
+        ? undefined
+        : this.#clock.setTimeout(() => refuse(tooSlow()), bodyTimeoutMs);
+    this.raw.on("data", (chunk) => {
+      if (!isOpen) return;
+      try {
+        text.add(chunk);
+      } catch (error) {
+        refuse(error);
+      }
+    });
+    this.raw.on("end", () =>
+      finish(() => {
+        try {
+          resolve({ text: text.end() });
+        } catch (error) {
+          reject(error);
+        }
+      }),
+    );
+    const leave = (): void => {
+      if (isOpen) refuse(clientLeft());
+    };
+    this.raw.on("close", leave);
+    this.raw.on("error", leave);
+  }
+}
+
+/** The path and query of a request, also where the client wrote the whole address. */
+function pathOf(url: string): string {
+  if (url.startsWith("/")) return url;
+  const slash = url.indexOf("/", url.indexOf("://") + 3);
+  return url.includes("://") ? (slash === -1 ? "/" : url.slice(slash)) : `/${url}`;
+}

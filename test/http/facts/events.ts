@@ -1,0 +1,131 @@
+import { expect } from "vitest";
+import type { Json } from "../client.ts";
+import type { Fact } from "./fact.ts";
+import { answer, fact, refused, runOf, untilRunOf } from "./fact.ts";
+
+/** Which events there are, in which order, and how they are read again. */
+export const eventFacts: readonly Fact[] = [
+  fact("a run that yields a message has six events", async (client) => {
+    const { events } = await client.run("echo", "x", { mode: "stream" });
+    expect(events.map(({ event }) => event)).toEqual([
+      ...["run.created", "run.in-progress", "message.created", "message.part", "message.completed", "run.completed"],
+    ]);
+  }),
+  fact("parts open one message, which null or the end closes; generic events leave it open", async (client) => {
+    const { events } = await client.run("notes", "x", { mode: "stream" });
+    expect(events.map(({ event }) => event)).toEqual([
+      ...["run.created", "run.in-progress", "message.created", "message.part", "generic", "message.part"],
+      ...["message.completed", "message.created", "message.part", "message.completed", "run.completed"],
+    ]);
+    expect(events[2]?.data["message"]).toMatchObject({ parts: [], role: "agent/notes", completed_at: null });
+  }),
+  fact("the role in events is the role in the output", async (client) => {
+    const { events } = await client.run("echo", "x", { mode: "stream" });
+    expect(events[2]?.data["message"]).toMatchObject({ role: "agent/echo" });
+    expect(runOf(events.at(-1))["output"]).toMatchObject([{ role: "agent/echo" }]);
+  }),
+  fact("a part with a name is an artifact among its neighbours", async (client) => {
+    const { json } = await client.run("mime_types", "x");
+    expect(json["output"]).toMatchObject([
+      { parts: [{ content_type: "text/html" }, { name: "picture", content_encoding: "base64" }] },
+    ]);
+  }),
+  fact("an await leaves the message open, and ends the stream", async (client) => {
+    const { events } = await client.run("asker", "x", { mode: "stream" });
+    expect(events.map(({ event }) => event)).toEqual([
+      ...["run.created", "run.in-progress", "message.created", "message.part", "run.awaiting"],
+    ]);
+    const resumed = await client.post(`/runs/${runOf(events[0])["run_id"]}`, {
+      await_resume: answer("a"),
+      mode: "stream",
+    });
+    expect(resumed.events.map(({ event }) => event)).toEqual(["run.in-progress", "message.part", "run.awaiting"]);
+    expect(resumed.events[0]?.id).toBe("6");
+    expect(runOf(resumed.events[0])["await_request"]).toBeNull();
+  }),
+  fact("a failure leaves the message open, and is run.failed, never error", async (client) => {
+    const { events } = await client.run("failing", "x", { mode: "stream" });
+    expect(events.map(({ event }) => event)).toEqual([
+      ...["run.created", "run.in-progress", "message.created", "message.part", "run.failed"],
+    ]);
+    expect(runOf(events.at(-1))["output"]).toMatchObject([{ completed_at: null }]);
+  }),
+  fact("an event of a run has the run as it was then", async (client) => {
+    const { events } = await client.run("asker", "x", { mode: "stream" });
+    expect(runOf(events[0])).toMatchObject({ status: "created", output: [], await_request: null });
+    expect(runOf(events[1])).toMatchObject({ status: "in-progress", output: [] });
+    const { await_request } = runOf(events.at(-1));
+    expect(runOf(events.at(-1))).toMatchObject({ status: "awaiting", output: [{ parts: [{}], completed_at: null }] });
+    await client.post(`/runs/${runOf(events[0])["run_id"]}`, { await_resume: answer("a") });
+    const later = (await client.get(`/runs/${runOf(events[0])["run_id"]}/events`)).json["events"] as unknown as Json[];
+    expect(later.slice(0, events.length)).toEqual(events.map(({ data }) => data));
+    expect(await_request).toMatchObject({ type: "message", message: { parts: [{ content: "Which?" }] } });
+  }),
+  fact("an object that is nothing known is generic, also if it looks like an event", async (client) => {
+    const { events } = await client.run("lookalike", "x", { mode: "stream" });
+    expect(events[2]).toMatchObject({ event: "generic", data: { generic: { type: "run.completed" } } });
+    expect(events).toHaveLength(4);
+  }),
+  fact("a yield that is nothing known fails the run", async (client) => {
+    expect((await client.run("odd", "x")).json).toMatchObject({ status: "failed", error: { code: "server_error" } });
+  }),
+  fact("a plain function is one yield", async (client) => {
+    expect((await client.run("plain", "x")).json["output"]).toMatchObject([
+      { role: "agent/plain", parts: [{ content: "You said 1 messages." }] },
+    ]);
+  }),
+  fact("an agent that hears nothing is cancelled soon", async (client) => {
+    const { json } = await client.run("stubborn", "x", { mode: "async" });
+    await client.send("POST", `/runs/${json["run_id"]}/cancel`);
+    const events = await client.follow(json["run_id"]);
+    expect(events.at(-1)?.event).toBe("run.cancelled");
+  }),
+  fact("a stream that is cancelled goes on to run.cancelled", async (client) => {
+    const session_id = crypto.randomUUID();
+    const streaming = client.run("waiter", "x", { mode: "stream", session_id });
+    await client.send("POST", `/runs/${await untilRunOf(client, session_id)}/cancel`);
+    const { events } = await streaming;
+    expect(events.map(({ event }) => event)).toEqual([
+      ...["run.created", "run.in-progress", "message.created", "message.part", "run.cancelled"],
+    ]);
+    expect(runOf(events.at(-1))["output"]).toMatchObject([{ completed_at: null }]);
+  }),
+  fact("cancel may be repeated", async (client) => {
+    const { json } = await client.run("stubborn", "x", { mode: "async" });
+    const path = `/runs/${json["run_id"]}/cancel`;
+    expect((await client.send("POST", path)).json["status"]).toBe("cancelling");
+    expect((await client.send("POST", path)).status).toBe(202);
+    await client.follow(json["run_id"]);
+    expect(await client.send("POST", path)).toMatchObject({ status: 202, json: { status: "cancelled" } });
+  }),
+  fact("a run that waits is cancelled as any other", async (client) => {
+    const { json } = await client.run("asker", "x");
+    const reply = await client.send("POST", `/runs/${json["run_id"]}/cancel`);
+    expect(reply).toMatchObject({ status: 202, json: { status: "cancelling" } });
+    refused(await client.post(`/runs/${json["run_id"]}`, { await_resume: answer("x") }), 403, "invalid_input");
+  }),
+  fact("who comes back with the last id reads on from there", async (client) => {
+    const { events } = await client.run("notes", "x", { mode: "stream" });
+    const path = `/runs/${runOf(events[0])["run_id"]}/events`;
+    for (let known = 0; known <= events.length; known++) {
+      const reply = await client.get(path, { accept: "text/event-stream", "last-event-id": String(known) });
+      expect(reply.events).toEqual(events.slice(known));
+    }
+    refused(await client.get(path, { accept: "text/event-stream", "last-event-id": "x" }), 422, "invalid_input");
+  }),
+  fact("who attaches to a live run sees it to its rest", async (client) => {
+    const { json } = await client.run("asker", "x", { mode: "async" });
+    const first = await client.follow(json["run_id"]);
+    expect(first.at(-1)?.event).toBe("run.awaiting");
+    await client.post(`/runs/${json["run_id"]}`, { await_resume: answer("a") });
+    await client.post(`/runs/${json["run_id"]}`, { await_resume: answer("b"), mode: "async" });
+    const all = await client.follow(json["run_id"]);
+    expect(all.slice(0, first.length)).toEqual(first);
+    expect(all.at(-1)?.event).toBe("run.completed");
+  }),
+  fact("a run that is under way shows its events so far", async (client) => {
+    const { json } = await client.run("asker", "x");
+    const { json: list } = await client.get(`/runs/${json["run_id"]}/events`);
+    expect((list["events"] as unknown as Json[]).at(-1)?.["type"]).toBe("run.awaiting");
+  }),
+];

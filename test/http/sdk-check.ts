@@ -1,0 +1,39 @@
+import { createRequire } from "node:module";
+import type * as AcpSdk from "acp-sdk";
+import { expect } from "vitest";
+import type { Json } from "./client.ts";
+
+// The published ES module of the client does not load.
+const sdk = createRequire(import.meta.url)("acp-sdk") as typeof AcpSdk;
+
+/** The least of what the schemas of the official client are used for here. */
+interface Schema {
+  safeParse(value: unknown): { readonly success: boolean; readonly error?: unknown };
+}
+
+/** Checks that the schemas with which the official TypeScript client reads an answer let it pass. */
+export function checkWithSdk(
+  method: string,
+  path: string,
+  status: number,
+  json: Json | undefined,
+  events: readonly { readonly data: unknown }[],
+): void {
+  for (const { data } of events) accept(sdk.Event, data);
+  const schema = status >= 400 ? sdk.ErrorModel : schemaOf(method, path.split("?")[0]?.replace(/\/+$/, "") ?? "");
+  if (json !== undefined && schema !== undefined) accept(schema, json);
+}
+
+function schemaOf(method: string, path: string): Schema | undefined {
+  if (path === "/ping") return sdk.PingResponse;
+  if (path === "/agents") return sdk.AgentsListResponse;
+  if (path.startsWith("/agents/")) return sdk.AgentsReadResponse;
+  if (/^\/runs\/[^/]+\/events$/.test(path)) return sdk.RunEventsListResponse;
+  // The client does not know how to list runs.
+  return path.startsWith("/runs") && `${method} ${path}` !== "GET /runs" ? sdk.Run : undefined;
+}
+
+function accept(schema: Schema, value: unknown): void {
+  const { error } = schema.safeParse(value);
+  expect(error, JSON.stringify(value)).toBeUndefined();
+}
