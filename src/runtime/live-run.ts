@@ -89,6 +89,7 @@ export class LiveRun implements LogListener, ContextHost {
   /** While it is let go of since other code is there. */
   #tryingAgain: Promise<void> | undefined;
   #clearSleep: (() => void) | undefined;
+  #isAsleep = false;
   #children: Set<LiveRun> | undefined;
   #subRunsAtWork: Set<string> | undefined;
   #isGivingUp = false;
@@ -315,7 +316,8 @@ export class LiveRun implements LogListener, ContextHost {
     const error = this.log.lostReason ?? lostError(this.log.key.run_id);
     this.#execution?.fence();
     this.#clearSleep?.();
-    this.abortSignal(() => error);
+    // Whoever listens to the signal of a run that sleeps would take it for stopped.
+    if (!this.#isAsleep) this.abortSignal(() => error);
     this.#givePlace();
     this.#caughtUp?.();
     const failing = this.#failing;
@@ -604,8 +606,9 @@ export class LiveRun implements LogListener, ContextHost {
   #sleep(): void {
     const { head, state, committed, backlog } = this.log;
     const isQuiet = head?.status === "awaiting" && state.position === committed && backlog === 0 && !this.#isBusy;
-    if (isQuiet && this.#ready === undefined && this.onProgress === undefined)
-      this.leave("The run waits for an answer, and sleeps.");
+    if (!isQuiet || this.#ready !== undefined || this.onProgress !== undefined) return;
+    this.#isAsleep = true;
+    this.leave("The run waits for an answer, and sleeps.");
   }
 
   /** The run that has started this one is not there any more. */

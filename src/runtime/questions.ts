@@ -22,6 +22,8 @@ export interface OpenQuestion {
   validate(answer: AwaitResume): MaybePromise<Validated>;
   /** In milliseconds from when it is shown. */
   readonly timeoutMs: number;
+  /** What is said of its end where somebody else sees to that. */
+  readonly expires_at?: string | undefined;
   readonly hasDefault: boolean;
   /** How much the agent had shown when it asked. */
   readonly emitted: number;
@@ -150,7 +152,8 @@ export class Questions {
       completed_at: isoTime(at),
     };
     const base: AwaitRequest = { type: "message", message, await_id: question.key };
-    const request = deadline === null ? base : { ...base, expires_at: isoTime(deadline) };
+    const expiresAt = deadline === null ? question.expires_at : isoTime(deadline);
+    const request = expiresAt === undefined ? base : { ...base, expires_at: expiresAt };
     this.#shown = question;
     const decision = log.decide({
       type: "ask",

@@ -140,6 +140,16 @@ export class Runs implements RecoveryHost {
     return this.#live.values();
   }
 
+  /** Resolves when what has been decided so far of the runs of a tenant is in the store, as far as the store takes it. */
+  async settled(tenant: string): Promise<void> {
+    const waiting: Promise<void>[] = [];
+    for (const { log } of this.#live.values()) {
+      const committed = log.key.tenant === tenant && log.backlog > 0 ? log.commit(true) : undefined;
+      if (committed !== undefined) waiting.push(committed.catch(ignore));
+    }
+    if (waiting.length > 0) await Promise.all(waiting);
+  }
+
   get report(): RunsReport {
     const live: Record<string, number> = {};
     for (const { log } of this.#live.values()) live[log.state.status] = (live[log.state.status] ?? 0) + 1;

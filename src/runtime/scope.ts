@@ -200,6 +200,7 @@ export class Scope {
     checkCount("query.limit", limit);
     checkCount("query.offset", offset);
     if (status !== undefined) read("query.status", runStatusSchema, status);
+    await this.#parts.runs.settled(this.#tenant);
     const found = await this.#parts.settings.store.list({
       tenant: this.#tenant,
       agent_name,

@@ -151,6 +151,7 @@ export class SubRun {
       validate: async (answer) => (await child.execution?.validate(answer)) ?? { value: answer },
       // The sub-run's own deadline counts, and takes the question down.
       timeoutMs: Number.POSITIVE_INFINITY,
+      expires_at: request.expires_at,
       hasDefault: false,
       emitted: 0,
       onAnswer: ({ answer }) => this.#answer(child, request, answer),

@@ -6,6 +6,7 @@ import {
   drain,
   eventsOf,
   never,
+  nextTurn,
   refusal,
   reply,
   runAgent,
@@ -35,6 +36,20 @@ describe("a store that answers late", () => {
       return { run, resumed, session, events: await eventsOf(runtime, run.run_id), stats: await runtime.stats() };
     };
     expect(await make(lateStore())).toEqual(await make(new MemoryStore()));
+  });
+
+  it("is asked for a list only when it has what was decided before", async () => {
+    const { runtime } = setUp({ store: lateStore() });
+    runtime.register("agent", async function* () {
+      yield "shown";
+      await never();
+    });
+    const creating = runtime.createRun({ agent_name: "agent", input: "x", mode: "async" });
+    const [run] = await runtime.listRuns();
+    expect(run?.run_id).toBe((await creating).run_id);
+    await nextTurn();
+    const [later] = await runtime.listRuns();
+    expect(later).toEqual(await runtime.getRun(run?.run_id ?? ""));
   });
 
   it("is given entries in batches, in order, and none twice", async () => {

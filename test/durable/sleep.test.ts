@@ -1,0 +1,42 @@
+import { expect, it } from "vitest";
+import { setUp, textsOf } from "../helpers/runtimes.ts";
+import { lastingStore } from "./world.ts";
+
+it("a run that goes to sleep is not stopped: its signal does not abort, and its `finally` blocks wait for its end", async () => {
+  const { runtime, clock } = setUp({ store: lastingStore(), durability: { sleepAfterMs: 50 } });
+  const happened: string[] = [];
+  runtime.register("agent", { durable: true }, async function* (_input, { ask, signal }) {
+    signal.addEventListener("abort", () => happened.push("aborted"));
+    try {
+      yield JSON.stringify(await ask("Well?"));
+    } finally {
+      happened.push("finally");
+    }
+  });
+  const creating = runtime.createRun({ agent_name: "agent", input: "" });
+  await clock.advance(1_000);
+  const { run_id } = await creating;
+  expect((await runtime.stats()).live).toEqual({});
+  expect(happened).toEqual([]);
+  const resuming = runtime.resume({ run_id, await_resume: { ok: true } });
+  await clock.advance(1_000);
+  expect(textsOf(await resuming)).toEqual(['{"ok":true}']);
+  expect(happened.filter((what) => what === "finally")).toHaveLength(1);
+});
+
+it("a run that is cancelled in its sleep is run again, and learns it from its signal", async () => {
+  const { runtime, clock } = setUp({ store: lastingStore(), durability: { sleepAfterMs: 50 } });
+  const happened: string[] = [];
+  runtime.register("agent", { durable: true }, async (_input, { ask, signal }) => {
+    signal.addEventListener("abort", () => happened.push("aborted"));
+    await ask("Well?");
+  });
+  const creating = runtime.createRun({ agent_name: "agent", input: "" });
+  await clock.advance(1_000);
+  const { run_id } = await creating;
+  const cancelling = runtime.cancel(run_id);
+  await clock.advance(1_000);
+  await cancelling;
+  expect((await runtime.getRun(run_id)).status).toBe("cancelled");
+  expect(happened).toEqual(["aborted"]);
+});
