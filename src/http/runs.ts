@@ -12,7 +12,7 @@ import { unfitAt } from "./errors.ts";
 import { checkCreateRequest, readCreateRequest, readResumeRequest } from "./requests.ts";
 import type { Call } from "./service.ts";
 import { idempotencyKey, queryNumber, readBody } from "./service.ts";
-import { loadSession } from "./sessions.ts";
+import { checkSession, loadSession } from "./sessions.ts";
 import { followRun, streamRun } from "./streams.ts";
 import type { WireResponse } from "./wire.ts";
 import { json } from "./wire.ts";
@@ -25,9 +25,10 @@ export async function createRun(call: Call): Promise<WireResponse> {
   const request = readCreateRequest(body, service.settings.limits);
   try {
     checkAgent(caller, request.agent_name);
-    const options: CreateRunOptions = { idempotencyKey: key, session: await broughtSession(call, request) };
     const { agent_name, input, mode = "sync" } = request;
     const session_id = request.session_id ?? request.session?.id;
+    await checkSession(caller, session_id);
+    const options: CreateRunOptions = { idempotencyKey: key, session: await broughtSession(call, request) };
     return await answer(call, mode, (mode) => caller.scope.createRun({ agent_name, input, session_id, mode }, options));
   } catch (error) {
     // What looked plain was not looked at by the schema, which says more, and says it first.

@@ -6,6 +6,7 @@ import { messageSchema } from "../protocol/message.ts";
 import type { PostedSession } from "../protocol/session.ts";
 import type { Session } from "../runtime/scope.ts";
 import { checkTree } from "./body.ts";
+import type { Caller } from "./caller.ts";
 import { unfitAt, unfitError, WireError } from "./errors.ts";
 import { ResourceFetcher } from "./resource-fetcher.ts";
 import type { Call } from "./service.ts";
@@ -13,7 +14,8 @@ import { baseUrl } from "./service.ts";
 import type { WireResponse } from "./wire.ts";
 import { json } from "./wire.ts";
 
-const FETCHED_AT_ONCE = 16;
+const FETCHED_AT_ONCE = 10;
+const RUNS_LOOKED_AT = 1_000;
 
 /** The contents of a session that a client has brought along. */
 export interface SessionContents {
@@ -23,7 +25,9 @@ export interface SessionContents {
 
 /** `GET /sessions/{id}`: where the contents of a session are. */
 export async function getSession(call: Call): Promise<WireResponse> {
-  const { id, history, state } = await call.caller.scope.getSession(call.parameter);
+  const session = await call.caller.scope.getSession(call.parameter);
+  await checkVisible(call.caller, session);
+  const { id, history, state } = session;
   const resources = `${baseUrl(call)}/resources/${id}`;
   return json(200, {
     id,
@@ -35,9 +39,16 @@ export async function getSession(call: Call): Promise<WireResponse> {
 /** `GET /resources/{id}`: a message of a session, or its state. */
 export async function getResource({ caller, parameter }: Call): Promise<WireResponse> {
   const [id, which] = splitResourceId(parameter);
-  const found = id === undefined ? undefined : contentOf(await findSession(caller.scope, id), which);
+  const found = id === undefined ? undefined : contentOf(await findVisible(caller, id), which);
   if (found === undefined) throw missingResource(parameter);
   return json(200, found);
+}
+
+/** Refuses to go on with a session that there is, though not for the caller. */
+export async function checkSession(caller: Caller, id: string | undefined): Promise<void> {
+  if (id === undefined || caller.sees === undefined) return;
+  const session = await findSession(caller.scope, id);
+  if (session !== undefined) await checkVisible(caller, session);
 }
 
 /** Reads a session that a client brings along: what is ours from the store, and the rest from where the host allows it. */
@@ -52,7 +63,7 @@ export async function loadSession(call: Call, { history, state }: PostedSession)
   const load = async (url: string, path: Issue["path"]): Promise<unknown> => {
     if (!url.startsWith(own)) return fetcher.fetch(url, path);
     const [id, which] = splitResourceId(url.slice(own.length));
-    const session = id === undefined ? undefined : (known.get(id) ?? findSession(caller.scope, id));
+    const session = id === undefined ? undefined : (known.get(id) ?? findVisible(caller, id));
     if (id !== undefined && session !== undefined) known.set(id, session);
     const found = contentOf(await session, which);
     if (found === undefined) throw unfitAt(path, "there is no such resource");
@@ -88,7 +99,29 @@ function readMessage(value: unknown, path: Issue["path"], limits: { maxDepth: nu
   );
 }
 
-async function findSession(scope: Call["caller"]["scope"], id: string): Promise<Session | undefined> {
+/** Refuses a session that is missing for the caller, in the words that are said of one that does not exist at all. */
+async function checkVisible(caller: Caller, session: Session): Promise<void> {
+  if (await isVisible(caller, session)) return;
+  throw new CadenzaError("session_not_found", `There is no session ${session.id}.`, { session_id: session.id });
+}
+
+/** A session in which an agent has a part that does not exist for the caller is as missing as that agent and its runs. */
+async function isVisible({ scope, sees }: Caller, { id, history }: Session): Promise<boolean> {
+  if (sees === undefined) return true;
+  const hidden = (await scope.listAgents()).filter(({ name }) => !sees(name));
+  const roles = new Set<string>(hidden.map(({ name }) => `agent/${name}`));
+  if (history.some(({ role }) => roles.has(role))) return false;
+  // Runs that have not completed are not in the history.
+  const runs = await scope.listRuns({ session_id: id, limit: RUNS_LOOKED_AT });
+  return runs.every(({ agent_name }) => sees(agent_name));
+}
+
+async function findVisible(caller: Caller, id: string): Promise<Session | undefined> {
+  const session = await findSession(caller.scope, id);
+  return session !== undefined && (await isVisible(caller, session)) ? session : undefined;
+}
+
+async function findSession(scope: Caller["scope"], id: string): Promise<Session | undefined> {
   try {
     return await scope.getSession(id);
   } catch (error) {

@@ -18,9 +18,10 @@ describe("a stream of events", () => {
       const random = new Random();
       random.tell();
       const runtime = makeWorld({ retention: { maxRuns: 100 } });
-      const handler = createHandler(runtime);
+      // Silences of a paced agent are filled at times.
+      const handler = createHandler(runtime, { heartbeatMs: 1 });
       for (let i = 0; i < amount(5_000, 60); i++) {
-        const agent_name = random.pick(["words", "notes", "asker", "failing"]);
+        const agent_name = random.pick(["words", "paced", "paced", "notes", "asker", "failing"]);
         const content = random.pick(["1", "7", "\u2028", "90"]);
         const body = JSON.stringify({ agent_name, mode: "stream", input: [{ parts: [{ content }] }] });
         const first = await handler(post("/runs", body));
@@ -59,8 +60,11 @@ describe("a stream of events", () => {
         const response = await handler(post("/runs", JSON.stringify({ agent_name: "hostile", mode: "stream", input })));
         const text = await response.text();
         const known = JSON.parse(JSON.stringify(contents)) as string[];
-        const parts = parseEvents(text).filter(({ event }) => event === "message.part");
-        expect(parts.map(({ data }) => data["part"]?.["content"])).toEqual(known);
+        const events = parseEvents(text);
+        const parts = events.filter(({ event }) => event === "message.part").map(({ data }) => data["part"]);
+        expect(parts.map((part) => part?.["content"])).toEqual(known);
+        expect(parts.map((part) => part?.["name"])).toEqual(known);
+        expect(events.find(({ event }) => event === "generic")?.data["generic"]).toEqual({ contents: known });
         // A reader that takes every line break of Unicode for one sees the same lines.
         const lines = text.split(/\r\n|[\n\r\v\f\u0085\u2028\u2029]/);
         expect(lines).toEqual(text.split("\n"));

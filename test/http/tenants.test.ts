@@ -24,6 +24,14 @@ const runOperations = (id: string): readonly (readonly [method: string, path: st
   ["GET", `/runs/${id}/events`],
 ];
 
+/** Every way to a session. */
+const sessionPaths = [
+  (id: string) => `/sessions/${id}`,
+  (id: string) => `/session/${id}`,
+  (id: string) => `/resources/${id}.0`,
+  (id: string) => `/resources/${id}.state`,
+];
+
 describe.each([inProcess, nodeHttp])("two tenants, $name", (mount) => {
   test("know nothing of each other's runs, in the same bytes as of runs that do not exist", async () => {
     const { one, two, close } = await open(mount);
@@ -51,12 +59,7 @@ describe.each([inProcess, nodeHttp])("two tenants, $name", (mount) => {
     const { one, two, close } = await open(mount);
     const { json } = await one.run("echo", "secret");
     const id = String(json["session_id"]);
-    for (const of of [
-      (x: string) => `/sessions/${x}`,
-      (x: string) => `/session/${x}`,
-      (x: string) => `/resources/${x}.0`,
-      (x: string) => `/resources/${x}.state`,
-    ]) {
+    for (const of of sessionPaths) {
       const foreign = await two.get(of(id));
       expect(foreign.status).toBe(404);
       expect(bytesOf(foreign, id)).toEqual(bytesOf(await two.get(of(UNKNOWN_ID)), UNKNOWN_ID));
@@ -81,6 +84,13 @@ describe.each([inProcess, nodeHttp])("two tenants, $name", (mount) => {
     expect(second.status).toBe(200);
     expect(second.json["run_id"]).not.toBe(first.json["run_id"]);
     expect((await two.post("/runs", { ...body, agent_name: "plain" }, key)).status).toBe(409);
+    const { json } = await one.run("asker", "x");
+    const path = `/runs/${json["run_id"]}`;
+    expect((await one.post(path, answer, key)).status).toBe(200);
+    // A key that has been used for a run gives nothing of it to another tenant.
+    const foreign = await two.post(path, answer, key);
+    const missing = await two.post(`/runs/${UNKNOWN_ID}`, answer, key);
+    expect(bytesOf(foreign, String(json["run_id"]))).toEqual(bytesOf(missing, UNKNOWN_ID));
     await close();
   });
 
@@ -107,9 +117,49 @@ describe.each([inProcess, nodeHttp])("two tenants, $name", (mount) => {
       const missing = await one.send(method, missingPath, { body });
       expect(bytesOf(await blind.send(method, path, { body }), id)).toEqual(bytesOf(missing, UNKNOWN_ID));
     }
+    const key = { "idempotency-key": "k" };
+    const answered = await blind.post(`/runs/${id}`, answer, key);
+    expect(bytesOf(answered, id)).toEqual(bytesOf(await one.post(`/runs/${UNKNOWN_ID}`, answer, key), UNKNOWN_ID));
     const seen = await one.run("plain", "x");
     const listed = (await blind.get("/runs?limit=1")).json["runs"] as unknown as { run_id: string }[];
     expect(listed.map(({ run_id }) => run_id)).toEqual([seen.json["run_id"]]);
+    await close();
+  });
+});
+
+describe.each([inProcess, nodeHttp])("a session in which a hidden agent has a part, $name", (mount) => {
+  test.each(["echo", "asker"])("is missing in the same bytes as one that does not exist (%s)", async (agent) => {
+    const { one, close } = await open(mount);
+    const blind = one.with({ "x-hidden": "echo,asker" });
+    const own = await one.run(agent, "secret");
+    const session_id = crypto.randomUUID();
+    await one.run("plain", "x", { session_id });
+    expect((await blind.get(`/sessions/${session_id}`)).status).toBe(200);
+    await one.run(agent, "secret", { session_id });
+    for (const id of [String(own.json["session_id"]), session_id]) {
+      for (const of of sessionPaths) {
+        const missing = await one.get(of(UNKNOWN_ID));
+        expect(bytesOf(await blind.get(of(id)), id)).toEqual(bytesOf(missing, UNKNOWN_ID));
+      }
+      // Nor does anybody who cannot see it join it, replace it, or bring it along.
+      for (const more of [{ session_id: id }, { session: { id, history: [] } }])
+        expect((await blind.run("memory", "x", more)).status).toBe(404);
+      const session = { history: [`${one.base}/resources/${id}.0`] };
+      expect((await blind.run("memory", "x", { session })).status).toBe(422);
+    }
+    expect((await one.get(`/sessions/${session_id}`)).status).toBe(200);
+    await close();
+  });
+
+  test("is another one than those in which it has none, wherever they come from", async () => {
+    const { one, close } = await open(mount);
+    const seeing = one.with({ "x-hidden": "echo" });
+    const session_id = crypto.randomUUID();
+    const first = await seeing.run("memory", "x", { session_id });
+    expect((await seeing.run("memory", "y", { session_id })).json["output"]).toMatchObject([
+      { parts: [{ content: "user:x|agent/memory:" }] },
+    ]);
+    expect((await seeing.get(`/sessions/${first.json["session_id"]}`)).json["history"]).toHaveLength(4);
     await close();
   });
 });

@@ -49,7 +49,9 @@ const agents: readonly Agent[] = [
     for (let i = 1; i <= count; i++) yield `word ${i} `;
   }),
   defineAgent("hostile", async function* (input) {
-    for (const { parts } of input) for (const part of parts) yield part.content ?? "";
+    const contents = input.flatMap(({ parts }) => parts.map(({ content }) => content ?? ""));
+    for (const content of contents) yield { content, name: content };
+    yield { contents };
   }),
   defineAgent("notes", async function* () {
     yield "before";
