@@ -95,10 +95,10 @@ export function decide(state: RunState, command: Command): Decision {
       return [{ type: "awaited", at, request, deadline, emitted, usage }];
     }
     case "withdraw":
-      if (state.await_request?.await_id !== command.await_id) return nothing;
+      if (state.shown?.request.await_id !== command.await_id) return nothing;
       return [{ type: "withdrawn", at: command.at, await_id: command.await_id }];
     case "expire":
-      if (state.await_request?.await_id !== command.await_id) return nothing;
+      if (state.shown?.request.await_id !== command.await_id) return nothing;
       return [{ type: "timed-out", at: command.at, await_id: command.await_id, defaulted: command.defaulted }];
     case "overrun":
       if (state.overdue !== null) return nothing;
@@ -192,7 +192,7 @@ function decideResume(state: RunState, command: ResumeCommand): Decision {
   const exchanges = state.exchanges ?? [];
   const byKey = idempotency_key === null ? undefined : exchanges.find((one) => one.idempotency_key === idempotency_key);
   if (byKey !== undefined) return isRepeat(byKey, command) ? nothing : { refused: "idempotency_conflict" };
-  const shown = state.await_request?.await_id;
+  const shown = state.shown?.request.await_id;
   if (command.await_id !== null && command.await_id !== shown) {
     const answered = exchanges.find((one) => one.request.await_id === command.await_id && one.answer !== null);
     if (answered !== undefined) return isRepeat(answered, command) ? nothing : { refused: "answer_conflict" };
@@ -218,8 +218,8 @@ function decideEnd(state: RunState, command: EndCommand): readonly Entry[] {
   const [outcome, error] = ending(state, command.failure);
   const closes = outcome === "completed" && state.open;
   const ended: Entry = { type: "ended", at, outcome, error, closes, usage };
-  if (state.await_request === null) return [ended];
-  return [{ type: "withdrawn", at, await_id: state.await_request.await_id }, ended];
+  if (state.shown === null) return [ended];
+  return [{ type: "withdrawn", at, await_id: state.shown.request.await_id }, ended];
 }
 
 function ending(state: RunState, failure: ProtocolError | null): [Outcome, ProtocolError | null] {

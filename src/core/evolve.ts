@@ -1,5 +1,4 @@
-import type { AwaitRequest, RunStatus } from "../protocol/run.ts";
-import type { EmittedEntry, EndedEntry, Entry, PartSource } from "./log.ts";
+import type { EmittedEntry, EndedEntry, Entry, PartSource, ResumedEntry } from "./log.ts";
 import { eventCount } from "./project.ts";
 import type { Exchange, OutputMessage, RunState } from "./state.ts";
 import { createdEntry, initialState } from "./state.ts";
@@ -16,10 +15,10 @@ export function evolve(state: RunState, entry: Entry): RunState {
   switch (entry.type) {
     case "created":
       state.created = entry;
-      state.since = entry.at;
       break;
     case "started":
-      enter(state, "in-progress", entry.at);
+      state.started = entry;
+      state.status = "in-progress";
       break;
     case "emitted":
       emit(state, entry);
@@ -33,31 +32,28 @@ export function evolve(state: RunState, entry: Entry): RunState {
       break;
     case "awaited":
       state.usage = addUsage(state.usage, entry.usage);
-      state.await_request = entry.request;
-      state.deadline = entry.deadline;
-      ask(state, entry.request);
-      enter(state, "awaiting", entry.at);
+      state.shown = entry;
+      state.shown_after = state.output.length;
+      state.shown_event = state.events;
+      state.status = "awaiting";
       break;
     case "resumed":
-      answer(state, (exchange) => {
-        exchange.answer = entry.answer;
-        exchange.idempotency_key = entry.idempotency_key;
-      });
-      enter(state, "in-progress", entry.at);
+      takeDown(state, entry.at, entry);
+      state.status = "in-progress";
       break;
     case "withdrawn":
-      answer(state);
-      enter(state, "in-progress", entry.at);
+      takeDown(state, entry.at);
+      state.status = "in-progress";
       break;
     case "timed-out":
       if (!entry.defaulted) state.overdue = entry;
       if (entry.await_id === null) break;
-      answer(state);
-      enter(state, "in-progress", entry.at);
+      takeDown(state, entry.at);
+      state.status = "in-progress";
       break;
     case "cancel-requested":
-      answer(state);
-      enter(state, "cancelling", entry.at);
+      takeDown(state, entry.at);
+      state.status = "cancelling";
       break;
     case "ended":
       end(state, entry);
@@ -73,34 +69,27 @@ export function replay(runId: string, entries: Iterable<Entry>): RunState {
   return state;
 }
 
-/** Changes the status, and books the time spent in the one before. */
-function enter(state: RunState, status: RunStatus, at: number): void {
-  if (state.status === "in-progress" || state.status === "cancelling") state.active_ms += at - state.since;
-  else if (state.status === "awaiting") state.waiting_ms += at - state.since;
-  state.since = at;
-  state.status = status;
-}
-
 /** A list is made with its first item in it: one that is filled later has room for seventeen. */
-function ask(state: RunState, request: AwaitRequest): void {
-  const after = state.output.length;
-  const exchange: Exchange = { request, answer: null, idempotency_key: null, after, event: state.events };
-  if (state.exchanges === null) state.exchanges = [exchange];
-  else state.exchanges.push(exchange);
-}
-
 function addMessage(state: RunState, message: OutputMessage): void {
   if (state.output.length === 0) state.output = [message];
   else state.output.push(message);
 }
 
 /** Takes down the question that is shown, if there is one. */
-function answer(state: RunState, write?: (exchange: Exchange) => void): void {
-  if (state.await_request === null) return;
-  const exchange = state.exchanges?.at(-1);
-  if (exchange !== undefined) write?.(exchange);
-  state.await_request = null;
-  state.deadline = null;
+function takeDown(state: RunState, at: number, resumed?: ResumedEntry): void {
+  const { shown } = state;
+  if (shown === null) return;
+  const exchange: Exchange = {
+    request: shown.request,
+    answer: resumed?.answer ?? null,
+    idempotency_key: resumed?.idempotency_key ?? null,
+    after: state.shown_after,
+    event: state.shown_event,
+  };
+  if (state.exchanges === null) state.exchanges = [exchange];
+  else state.exchanges.push(exchange);
+  state.shown = null;
+  state.waiting_ms += at - shown.at;
 }
 
 function emit(state: RunState, entry: EmittedEntry): void {
@@ -153,6 +142,7 @@ function takeBack(state: RunState, key: string): void {
     if (index < 0) continue;
     state.output.splice(index, 1);
     for (const exchange of state.exchanges ?? []) if (exchange.after > index) exchange.after -= 1;
+    if (state.shown_after > index) state.shown_after -= 1;
     if (message.completed_at !== null) continue;
     state.open = false;
     state.source = null;
@@ -168,11 +158,10 @@ function close(state: RunState, at: number): void {
 
 function end(state: RunState, entry: EndedEntry): void {
   if (entry.closes) close(state, entry.at);
-  answer(state);
-  enter(state, entry.outcome, entry.at);
+  takeDown(state, entry.at);
+  state.status = entry.outcome;
   state.usage = addUsage(state.usage, entry.usage);
-  state.error = entry.error;
-  state.finished_at = entry.at;
+  state.ended = entry;
 }
 
 function roleOf(state: RunState): OutputMessage["role"] {

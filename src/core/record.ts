@@ -13,11 +13,11 @@ export function runRecord(state: RunState): Run {
     session_id: created.session_id,
     run_id: state.run_id,
     status: state.status,
-    await_request: state.await_request,
+    await_request: state.shown?.request ?? null,
     output: outputRecord(state),
-    error: state.error,
+    error: state.ended?.error ?? null,
     created_at: isoTime(created.at),
-    finished_at: state.finished_at === null ? null : isoTime(state.finished_at),
+    finished_at: state.ended === null ? null : isoTime(state.ended.at),
   };
 }
 

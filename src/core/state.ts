@@ -1,7 +1,6 @@
-import type { ProtocolError } from "../protocol/error.ts";
 import type { Message, MessagePart } from "../protocol/message.ts";
 import type { AwaitRequest, AwaitResume, RunStatus } from "../protocol/run.ts";
-import type { CreatedEntry, PartSource, TimedOutEntry } from "./log.ts";
+import type { AwaitedEntry, CreatedEntry, EndedEntry, PartSource, StartedEntry, TimedOutEntry } from "./log.ts";
 import type { Usage } from "./usage.ts";
 
 /**
@@ -12,6 +11,8 @@ export interface RunState {
   readonly run_id: string;
   /** The first entry; null before there is one. */
   created: CreatedEntry | null;
+  /** The entry with which the agent began; null before. */
+  started: StartedEntry | null;
   status: RunStatus;
   /** How many entries have been folded in. */
   position: number;
@@ -24,22 +25,21 @@ export interface RunState {
   source: PartSource | null;
   /** The messages of step bodies that may have to say them again; null before the first. */
   drafts: Draft[] | null;
-  await_request: AwaitRequest | null;
-  /** When the question that is shown expires, in milliseconds since the epoch; null for never. */
-  deadline: number | null;
-  /** The questions so far, in order; null before the first. */
+  /** The question that is shown; null while there is none. */
+  shown: AwaitedEntry | null;
+  /** How many messages of the output had begun when it was asked. */
+  shown_after: number;
+  /** The number of the event that showed it. */
+  shown_event: number;
+  /** The questions that were shown before, in order; null before the first. */
   exchanges: Exchange[] | null;
   /** The deadline whose passing makes the run fail. */
   overdue: TimedOutEntry | null;
-  error: ProtocolError | null;
   usage: Usage | null;
-  /** When the present stretch of working or waiting began. */
-  since: number;
-  /** How long the agent has worked, in milliseconds: waiting for answers does not count. */
-  active_ms: number;
-  /** How long the run has waited for answers, in milliseconds. */
+  /** How long the run waited for the answers to these, in milliseconds. */
   waiting_ms: number;
-  finished_at: number | null;
+  /** The last entry; null before the run is over. */
+  ended: EndedEntry | null;
 }
 
 /** A message of the output. Its parts are never changed, only added to, and only while it is open. */
@@ -56,40 +56,42 @@ export interface Draft {
   readonly message: OutputMessage;
 }
 
-/** A question and what became of it. */
+/** A question that is not shown any more, and what became of it. */
 export interface Exchange {
   readonly request: AwaitRequest;
-  /** Null while it is shown, and for a question that expired or was withdrawn. */
-  answer: AwaitResume | null;
-  idempotency_key: string | null;
+  /** Null for a question that expired or was withdrawn. */
+  readonly answer: AwaitResume | null;
+  readonly idempotency_key: string | null;
   /** How many messages of the output had begun when it was asked. */
   after: number;
   /** The number of the event that showed it. */
   readonly event: number;
 }
 
+/** A list that nothing is ever added to: the first message makes one of its own. */
+const noOutput: OutputMessage[] = [];
+
 /** The state before the first entry. */
 export function initialState(runId: string): RunState {
   return {
     run_id: runId,
     created: null,
+    started: null,
     status: "created",
     position: 0,
     events: 0,
-    output: [],
+    output: noOutput,
     open: false,
     source: null,
     drafts: null,
-    await_request: null,
-    deadline: null,
+    shown: null,
+    shown_after: 0,
+    shown_event: 0,
     exchanges: null,
     overdue: null,
-    error: null,
     usage: null,
-    since: 0,
-    active_ms: 0,
     waiting_ms: 0,
-    finished_at: null,
+    ended: null,
   };
 }
 
@@ -97,6 +99,12 @@ export function initialState(runId: string): RunState {
 export function createdEntry(state: RunState): CreatedEntry {
   if (state.created === null) throw new TypeError(`Run ${state.run_id} has no entries yet.`);
   return state.created;
+}
+
+/** How long the agent has worked until now, or until its end, in milliseconds: waiting for answers does not count. */
+export function activeMs({ started, ended, shown, waiting_ms }: RunState, now: number): number {
+  if (started === null) return 0;
+  return (ended ?? shown ?? { at: now }).at - started.at - waiting_ms;
 }
 
 /** Whether the run has ended. */

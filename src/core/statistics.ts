@@ -1,5 +1,6 @@
 import type { AgentStatus } from "../protocol/agent.ts";
 import type { RunState } from "./state.ts";
+import { activeMs } from "./state.ts";
 
 /**
  * What is counted for each agent. A store adds the numbers up, key by key, and need not know what they mean.
@@ -44,12 +45,12 @@ export const counterNames = Object.keys(noCounters) as readonly (keyof Counters)
 
 /** What one run that has ended contributes. */
 export function countRun(state: RunState): Counters {
-  const { status, usage } = state;
+  const { status, usage, ended } = state;
   return {
     completed: status === "completed" ? 1 : 0,
     failed: status === "failed" ? 1 : 0,
     cancelled: status === "cancelled" ? 1 : 0,
-    active_ms: status === "cancelled" ? 0 : state.active_ms,
+    active_ms: ended === null || status === "cancelled" ? 0 : activeMs(state, ended.at),
     waiting_ms: state.waiting_ms,
     reported: usage === null ? 0 : 1,
     input_tokens: usage?.input_tokens ?? 0,

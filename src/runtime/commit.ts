@@ -365,7 +365,8 @@ export class RunLog {
 
   /** Most writes of a stream leave the head as it is. */
   #nextHead(entries: readonly Entry[]): RunHead {
-    const { status, deadline, finished_at } = this.#state;
+    const { status, shown, ended } = this.#state;
+    const deadline = shown?.deadline ?? null;
     const released = isFinal(status) || this.#isReleased || (status === "awaiting" && !this.#listener.keepsOwner(this));
     const owner = released ? null : this.#host.owner;
     const before = this.#head;
@@ -380,7 +381,7 @@ export class RunLog {
       before.owner === owner &&
       before.deadline === deadline &&
       before.takeovers === takeovers;
-    return isSame ? before : { status, epoch, owner, deadline, finished_at, takeovers };
+    return isSame ? before : { status, epoch, owner, deadline, finished_at: ended?.at ?? null, takeovers };
   }
 
   #answered(conflict: StoreConflict | undefined, attempt: Attempt): void {

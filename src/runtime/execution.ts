@@ -6,7 +6,7 @@ import type { EmittedEntry, Entry, IntentEntry, ResultEntry } from "../core/log.
 import type { Clock, Logger } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
-import { createdEntry } from "../core/state.ts";
+import { activeMs, createdEntry } from "../core/state.ts";
 import type { Usage } from "../core/usage.ts";
 import { addUsage } from "../core/usage.ts";
 import type { ProtocolError } from "../protocol/error.ts";
@@ -533,14 +533,14 @@ export class Execution implements QuestionsHost {
 
   /** The question that the agent itself asks; one of a sub-run is none of its. */
   get #shownToAgent(): string | undefined {
-    const shown = this.#host.log.state.await_request?.await_id;
+    const shown = this.#host.log.state.shown?.request.await_id;
     return shown === undefined || isPassedOn(shown) ? undefined : shown;
   }
 
   #caughtUp(): void {
     this.#showEarly();
     this.#questions?.onCaughtUp();
-    if (this.log.state.await_request === null) this.#armTimeout();
+    if (this.log.state.shown === null) this.#armTimeout();
     this.#host.onCaughtUp();
   }
 
@@ -620,7 +620,10 @@ export class Execution implements QuestionsHost {
     const { log, clock, settings } = this.#host;
     if (settings.timeoutMs === Number.POSITIVE_INFINITY) return;
     this.#clearTimeout?.();
-    this.#clearTimeout = clock.setTimeout(() => this.#overrun(), Math.max(0, settings.timeoutMs - log.state.active_ms));
+    this.#clearTimeout = clock.setTimeout(
+      () => this.#overrun(),
+      Math.max(0, settings.timeoutMs - activeMs(log.state, clock.now())),
+    );
   }
 
   #overrun(): void {

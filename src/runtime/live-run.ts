@@ -240,7 +240,7 @@ export class LiveRun implements LogListener, ContextHost {
     const command = resumeCommand(answer, answer.await_id, this.clock.now());
     const first = log.preview(command);
     if (isRefusal(first)) throw refusalError(first, log.key.run_id, answer.await_id);
-    const awaitId = log.state.await_request?.await_id;
+    const awaitId = log.state.shown?.request.await_id;
     if (first.length === 0 || awaitId === undefined) return this.#answeredBefore(command);
     const validated = this.#execution?.validate(answer.answer);
     if (isPromise(validated)) return validated.then((later) => this.#resume(answer, awaitId, later));
@@ -265,9 +265,9 @@ export class LiveRun implements LogListener, ContextHost {
 
   /** What the run waits for, in words. */
   get waitsFor(): string {
-    const { status, await_request } = this.log.state;
+    const { status, shown } = this.log.state;
     if (status === "created") return "a place";
-    if (await_request !== null) return `the answer to ${await_request.await_id}`;
+    if (shown !== null) return `the answer to ${shown.request.await_id}`;
     return this.#execution?.waitsFor ?? "nothing";
   }
 
@@ -337,7 +337,7 @@ export class LiveRun implements LogListener, ContextHost {
       session_id,
       create: session_id !== key.run_id || this.isJoined,
       messages: () => transcript(state),
-      at: state.finished_at ?? 0,
+      at: state.ended?.at ?? 0,
     };
   }
 

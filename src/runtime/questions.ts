@@ -67,9 +67,9 @@ export class Questions {
 
   /** Shows a question, or queues it up behind the one that is shown. */
   ask(question: OpenQuestion): void {
-    const { await_request } = this.#host.log.state;
-    if (await_request?.await_id === question.key) this.#takeUp(question);
-    else if (await_request === null && this.#shown === undefined && !this.#turning && this.#queue === undefined)
+    const { shown } = this.#host.log.state;
+    if (shown?.request.await_id === question.key) this.#takeUp(question);
+    else if (shown === null && this.#shown === undefined && !this.#turning && this.#queue === undefined)
       this.#show(question);
     else {
       this.#queue ??= [];
@@ -101,7 +101,7 @@ export class Questions {
     const { log, clock } = this.#host;
     this.#queue = this.#queue?.filter((question) => question.key !== key);
     if (this.#queue?.length === 0) this.#queue = undefined;
-    if (this.#shown?.key !== key && log.state.await_request?.await_id !== key) return;
+    if (this.#shown?.key !== key && log.state.shown?.request.await_id !== key) return;
     log.decide({ type: "withdraw", at: clock.now(), await_id: key });
     this.#takeDown();
   }
@@ -132,7 +132,7 @@ export class Questions {
 
   #watchDeadline(question: OpenQuestion): void {
     const { log, clock } = this.#host;
-    const { deadline } = log.state;
+    const deadline = log.state.shown?.deadline ?? null;
     if (deadline === null) return;
     this.#clearDeadline = clock.setTimeout(
       // Timers may ring a little early.

@@ -206,7 +206,7 @@ export class Recovery {
       if (isRefusal(decision)) throw refusalError(decision, key.run_id);
       if (decision.length === 0) return state;
       for (const entry of decision) evolve(state, entry);
-      const head: RunHead = { ...stored.head, status: state.status, deadline: state.deadline };
+      const head: RunHead = { ...stored.head, status: state.status, deadline: state.shown?.deadline ?? null };
       const conflict = await store.append(
         key,
         { epoch: head.epoch, position: stored.position },

@@ -452,12 +452,14 @@ interface Answered {
 
 /** The number of the event that showed the question which is answered: now, or when the answer came first. */
 function askedAt(state: RunState, { await_id, idempotency_key }: Answer): number {
-  const id = await_id ?? state.await_request?.await_id;
   const exchanges = state.exchanges ?? [];
-  const exchange =
-    exchanges.find((one) => idempotency_key !== null && one.idempotency_key === idempotency_key) ??
-    exchanges.findLast((one) => (id === undefined ? one.answer !== null : one.request.await_id === id));
-  return exchange?.event ?? state.events;
+  const byKey = exchanges.find((one) => idempotency_key !== null && one.idempotency_key === idempotency_key);
+  if (byKey !== undefined) return byKey.event;
+  const shown = state.shown?.request.await_id;
+  const id = await_id ?? shown;
+  if (id !== undefined && id === shown) return state.shown_event;
+  const before = exchanges.findLast((one) => (id === undefined ? one.answer !== null : one.request.await_id === id));
+  return before?.event ?? state.events;
 }
 
 const noOptions: CreateRunOptions = {};

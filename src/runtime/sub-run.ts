@@ -62,7 +62,7 @@ export class SubRun {
   async #start(): Promise<void> {
     const intent = this.#execution.intent(this.#key);
     if (intent === undefined) this.#parent.setSubRun(this.#key, true);
-    const shown = this.#parent.log.state.await_request?.await_id;
+    const shown = this.#parent.log.state.shown?.request.await_id;
     if (shown?.startsWith(`${this.#key}/`) === true) {
       this.#asked = shown;
       this.#isInherited = true;
@@ -124,7 +124,7 @@ export class SubRun {
     } else if (lost) {
       this.#let(child);
       this.#execution.results.reject(this.#key, child.log.lostReason);
-    } else this.#passOn(child, state.await_request);
+    } else this.#passOn(child, state.shown?.request ?? null);
   }
 
   #let(child: LiveRun): void {

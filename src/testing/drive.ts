@@ -240,7 +240,7 @@ export class Drive {
   async #resume(method: string, resume: AwaitResume, awaitId: string | undefined): Promise<void> {
     const { state } = this.#stage;
     // With an id it may be the repeat of an answer: that is for the runtime to judge.
-    if (awaitId === undefined && !state?.await_request)
+    if (awaitId === undefined && !state?.shown)
       throw new DriveError(`t.${method}(…): nothing is asked. ${this.#whyNothingIsAsked()}`);
     await this.#stage.resume(resume, awaitId);
   }

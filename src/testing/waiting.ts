@@ -5,12 +5,13 @@ import type { Stage } from "./stage.ts";
 /** Why nothing more comes from an agent, and what a test can do about it. */
 export function describeWaiting(stage: Stage): string {
   const { state } = stage;
-  if (state?.await_request) {
-    const { await_id } = state.await_request;
-    const left = state.deadline === null ? undefined : state.deadline - clockNow(stage);
+  if (state?.shown) {
+    const { request, deadline: at } = state.shown;
+    const { await_id } = request;
+    const left = at === null ? undefined : at - clockNow(stage);
     const deadline = left === undefined ? "" : `, let its time pass with t.clock.advance("${writeDuration(left)}")`;
     return (
-      `The agent waits for the answer to ${await_id} ${quote(questionText(state.await_request))}. ` +
+      `The agent waits for the answer to ${await_id} ${quote(questionText(request))}. ` +
       `Answer it with t.answer(…)${deadline}, or stop the run with t.cancel().`
     );
   }

@@ -133,8 +133,11 @@ describe("a step that is begun again", () => {
     carryOut(state, { type: "withdraw", at: AT, await_id: "ask#1" });
     carryOut(state, { type: "emit", at: AT, item: { kind: "message", message: message("torn"), source: first } });
     carryOut(state, ask("ask#2"));
+    carryOut(state, { type: "withdraw", at: AT, await_id: "ask#2" });
+    carryOut(state, ask("ask#3"));
     carryOut(state, again);
-    expect(state.exchanges?.map(({ after }) => after)).toEqual([0, 0]);
+    carryOut(state, { type: "withdraw", at: AT, await_id: "ask#3" });
+    expect(state.exchanges?.map(({ after }) => after)).toEqual([0, 0, 0]);
   });
 
   it("is told by the source of all that it shows", () => {
@@ -189,12 +192,12 @@ describe("deadlines", () => {
     const state = fold(...beginning, { type: "timed-out", at: AT, await_id: null, defaulted: false });
     carryOut(state, { type: "cancel", at: AT });
     carryOut(state, { type: "end", at: AT, failure: null, usage: null });
-    expect(state).toMatchObject({ status: "cancelled", error: null });
+    expect(state).toMatchObject({ status: "cancelled", ended: { error: null } });
   });
 
   it("a question with a default lets the run go on", () => {
     const state = fold(...waiting, { type: "timed-out", at: AT, await_id: "ask#1", defaulted: true });
-    expect(state).toMatchObject({ status: "in-progress", overdue: null, await_request: null });
+    expect(state).toMatchObject({ status: "in-progress", overdue: null, shown: null });
   });
 });
 

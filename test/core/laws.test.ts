@@ -7,7 +7,7 @@ import type { Entry, IntentEntry, StepEntry } from "../../src/core/log.ts";
 import type { StreamedEvent } from "../../src/core/project.ts";
 import { eventCount, project } from "../../src/core/project.ts";
 import { runRecord, transcript } from "../../src/core/record.ts";
-import { initialState, isFinal } from "../../src/core/state.ts";
+import { activeMs, initialState, isFinal } from "../../src/core/state.ts";
 import { eventSchema } from "../../src/protocol/event.ts";
 import type { Message, MessagePart } from "../../src/protocol/message.ts";
 import { runSchema } from "../../src/protocol/run.ts";
@@ -196,8 +196,7 @@ describe("every log that commands can make", () => {
     const state = initialState(RUN_ID);
     for (const entry of log) {
       evolve(state, entry);
-      expect(state.await_request !== null).toBe(state.status === "awaiting");
-      if (state.status !== "awaiting") expect(state.deadline).toBeNull();
+      expect(state.shown !== null).toBe(state.status === "awaiting");
     }
   });
 
@@ -218,8 +217,8 @@ describe("every log that commands can make", () => {
   itHolds("has an active time and a waiting time that add up to its time from start to end", (log) => {
     const state = replay(RUN_ID, log);
     const start = log.find(({ type }) => type === "started");
-    if (start === undefined || state.finished_at === null) return;
-    expect(state.active_ms + state.waiting_ms).toBe(state.finished_at - start.at);
+    if (start === undefined || state.ended === null) return;
+    expect(activeMs(state, 0) + state.waiting_ms).toBe(state.ended.at - start.at);
   });
 
   itHolds("tells its session of every message, question and answer once", (log) => {

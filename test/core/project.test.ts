@@ -232,11 +232,6 @@ describe("the state", () => {
     expect(statuses.filter(isFinal)).toEqual(["completed", "failed", "cancelled"]);
     expect(statuses.filter(isAtRest)).toEqual(["awaiting", "completed", "failed", "cancelled"]);
   });
-
-  it("an answer finds the question that is shown even in a log that never listed it", () => {
-    const state = { ...fold(...logs.awaiting), exchanges: null };
-    expect(evolve(state, resumed("ask#1"))).toMatchObject({ status: "in-progress", await_request: null });
-  });
 });
 
 describe("the operation whose result an entry is", () => {

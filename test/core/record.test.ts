@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { answerMessage, messageRecord, runRecord, transcript } from "../../src/core/record.ts";
+import { activeMs } from "../../src/core/state.ts";
 import { isoTime } from "../../src/core/time.ts";
 import type { AwaitResume } from "../../src/protocol/run.ts";
 import { runSchema } from "../../src/protocol/run.ts";
@@ -89,6 +90,7 @@ describe("what a run adds to its session", () => {
     const state = fold(...logs["in-progress"]);
     carryOut(state, { type: "emit", at: T0, item: { kind: "part", part: part("Looking …"), source: null } });
     carryOut(state, { type: "ask", at: T0, request: question("ask#1"), deadline: null, emitted: 1, usage: null });
+    carryOut(state, { type: "withdraw", at: T0, await_id: "ask#1" });
     expect(transcript(state).map(({ parts }) => parts[0]?.content)).toEqual([
       "Hello",
       "Looking …",
@@ -104,10 +106,17 @@ describe("what a run adds to its session", () => {
     expect(answerMessage({ type: "message", message: message("yes") })).toEqual(message("yes"));
   });
 
+  it("the time for which an agent has worked goes on while it works, and stands while it waits", () => {
+    expect(activeMs(fold(created()), T0 + 1_000)).toBe(0);
+    expect(activeMs(fold(created(), started), started.at + 1_000)).toBe(1_000);
+    expect(activeMs(fold(created(), started, asked("ask#1", T0 + 110)), T0 + 1_000)).toBe(T0 + 110 - started.at);
+  });
+
   it("a run whose question is shown keeps waiting time apart from working time", () => {
     const state = fold(created(), started, asked("ask#1", T0 + 110), resumed("ask#1", T0 + 1_110));
     carryOut(state, { type: "cancel", at: T0 + 1_115 });
     carryOut(state, { type: "end", at: T0 + 1_120, failure: null, usage: null });
-    expect(state).toMatchObject({ active_ms: 110, waiting_ms: 1_000, finished_at: T0 + 1_120 });
+    expect(activeMs(state, 0)).toBe(110);
+    expect(state).toMatchObject({ waiting_ms: 1_000, ended: { at: T0 + 1_120 } });
   });
 });

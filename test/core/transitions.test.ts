@@ -100,7 +100,7 @@ describe("the table of all commands in all statuses", () => {
     for (const entry of isRefusal(decision) ? [] : decision) evolve(state, entry);
     const stays = ["completed", "failed", "cancelled"].includes(status);
     expect(state.status).toBe(stays ? status : status === "cancelling" ? "cancelled" : "failed");
-    expect(state.error?.message ?? null).toBe(state.status === "failed" ? "It broke." : null);
+    expect(state.ended?.error?.message ?? null).toBe(state.status === "failed" ? "It broke." : null);
   });
 
   it("the first command makes the run", () => {

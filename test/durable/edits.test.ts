@@ -106,9 +106,9 @@ function expectation(entry: Entry | undefined): unknown {
 /** A store that holds the beginning of the run, whose process has died. */
 async function worldWith(log: readonly Entry[]): Promise<World> {
   const world = new World({ register: () => {} });
-  const { status, deadline } = replay(uncrashed.run_id, log);
+  const { status, shown } = replay(uncrashed.run_id, log);
   const owner = status === "awaiting" ? null : "a process that died";
-  const head = { status, epoch: 3, owner, deadline, finished_at: null, takeovers: 0 };
+  const head = { status, epoch: 3, owner, deadline: shown?.deadline ?? null, finished_at: null, takeovers: 0 };
   await world.store.create(keyOf(uncrashed.run_id), { entries: log, head }, null);
   expect(createdEntry(uncrashed.state).durable).toBe(true);
   return world;
@@ -125,11 +125,11 @@ async function toTheEnd(world: World, process: Process): Promise<string> {
 }
 
 async function answerOf(world: World, process: Process): Promise<string> {
-  const { await_request } = await world.stateOf(uncrashed.run_id);
-  if (await_request === null) return "nothing is asked";
+  const { shown } = await world.stateOf(uncrashed.run_id);
+  if (shown === null) return "nothing is asked";
   const resuming = process.runtime.resume({
     run_id: uncrashed.run_id,
-    await_resume: numberFor(await_request),
+    await_resume: numberFor(shown.request),
     mode: "async",
   });
   const outcome = await world.until(resuming, process);

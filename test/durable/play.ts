@@ -104,7 +104,7 @@ class Play {
 
   /** Does what there is to do. False: nothing. */
   async #act(process: Process, state: RunState, log: readonly Entry[]): Promise<boolean> {
-    const request = state.await_request;
+    const request = state.shown?.request ?? null;
     if (!this.#cancelled && this.#script.cancelWhen?.(state, log) === true) {
       const outcome = await this.#world.until(process.runtime.cancel(this.#runId), process);
       if (this.#accepted("cancel", outcome)) this.#cancelled = true;
