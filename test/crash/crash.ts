@@ -38,9 +38,9 @@ const LEASE_MS = 150;
  */
 const SHORT_LIVES = 2;
 /** How long that may take. */
-const LONG_LIFE_MS = 5_000;
+const LONG_LIFE_MS = 60_000;
 /** Runs that do nothing for so long have been forgotten. */
-const STUCK_MS = 12_000;
+const STUCK_MS = 60_000;
 
 /** Lets a worker process run random programs, kills it at random moments, starts it again, and looks at what has come of it. */
 export async function crash(options: CrashOptions): Promise<CrashReport> {
@@ -54,6 +54,8 @@ export async function crash(options: CrashOptions): Promise<CrashReport> {
   }
 }
 
+type Life = "short" | "long" | "last";
+
 class Driver {
   readonly #options: CrashOptions;
   readonly #program: BuiltProgram;
@@ -63,7 +65,6 @@ class Driver {
   #worker: WorkerProcess | undefined;
   #lives = 0;
   #kills = 0;
-  #shortLives = 0;
   /** The runs that have to get somewhere before the worker is killed, and what happens then. */
   #behind = new Set<string>();
   #onAhead: () => void = () => undefined;
@@ -82,11 +83,11 @@ class Driver {
 
   async drive(): Promise<CrashReport> {
     const { ledger } = this.#client;
-    while (this.#kills < this.#options.kills || ledger.runs.size < this.#options.runs) {
-      await this.#live(true);
+    for (let life = 1; this.#kills < this.#options.kills || ledger.runs.size < this.#options.runs; life++) {
+      await this.#live(life % (SHORT_LIVES + 1) === 0 ? "long" : "short");
       this.#options.onProgress?.(this.#figures);
     }
-    await this.#live(false);
+    await this.#live("last");
     const wrong = [...ledger.wrong, ...(await inspect(this.#file, ledger))];
     return { ...this.#figures, wrong, said: ledger.said };
   }
@@ -96,7 +97,7 @@ class Driver {
   }
 
   /** One life of the worker, up to its violent end; the last one goes on until all runs have ended. */
-  async #live(kill: boolean): Promise<void> {
+  async #live(life: Life): Promise<void> {
     const random = this.#random;
     const worker = new WorkerProcess(
       this.#program,
@@ -109,30 +110,30 @@ class Driver {
         sweepMs: 20,
         sleepAfterMs: random.pick([10, 60_000]),
       },
-      (report) => this.#hear(worker, report, kill),
+      (report) => this.#hear(worker, report, life),
     );
     this.#worker = worker;
-    if (kill && random.chance(0.1)) setTimeout(() => this.#kill(worker), random.below(120));
-    const stopWatching = kill ? undefined : this.#watch(worker);
+    if (life === "short" && random.chance(0.1)) setTimeout(() => this.#kill(worker), random.below(120));
+    const stopWatching = life === "last" ? this.#watch(worker) : undefined;
     await worker.gone;
     stopWatching?.();
     if (this.#worker === worker) this.#worker = undefined;
     this.#client.lost(worker.name);
   }
 
-  #hear(worker: WorkerProcess, report: Report, kill: boolean): void {
+  #hear(worker: WorkerProcess, report: Report, life: Life): void {
     const client = this.#client;
     client.hear(worker.name, report);
     this.#onProgress();
     if (report.is === "ready") {
-      if (kill) this.#killLater(worker);
+      if (life !== "last") this.#killLater(worker, life);
       // What the last worker was told went with it.
       client.lost("");
     } else if (report.is === "event") {
       this.#behind.delete(client.ledger.find(report.run_id)?.input ?? "");
       if (this.#behind.size === 0) this.#onAhead();
     }
-    if (kill) client.fill(AT_ONCE);
+    if (life !== "last") client.fill(AT_ONCE);
     else if (client.ledger.open === 0) worker.order({ do: "close" });
   }
 
@@ -146,14 +147,12 @@ class Driver {
     }
   }
 
-  #killLater(worker: WorkerProcess): void {
+  #killLater(worker: WorkerProcess, life: "short" | "long"): void {
     const soon = this.#random.below(LEASE_MS + 150);
-    if (this.#shortLives < SHORT_LIVES) {
-      this.#shortLives += 1;
+    if (life === "short") {
       setTimeout(() => this.#kill(worker), soon);
       return;
     }
-    this.#shortLives = 0;
     this.#behind = new Set(this.#client.ledger.openRuns().map(({ input }) => input));
     const late = setTimeout(() => this.#onAhead(), LONG_LIFE_MS);
     this.#onAhead = () => {

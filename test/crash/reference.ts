@@ -7,8 +7,9 @@ import { answerTo } from "./answers.ts";
 import type { World } from "./player.ts";
 import { CHILD, NO_ANSWER, player, textOf } from "./player.ts";
 
-/** A log that makes no sense leads nowhere; then the program is stopped. */
-const PATIENCE_MS = 5_000;
+/** A log that makes no sense leads nowhere; then the program is stopped after so many looks, so far apart. */
+const PATIENCE = 50;
+const LOOK_MS = 100;
 
 /**
  * Plays programs in this process, in memory and without a crash: what comes out is what ought to come out. Where work is
@@ -36,14 +37,14 @@ export class Reference {
     const inputs = logs.map(([created]) => (created?.type === "created" ? textOf(created.input) : ""));
     for (const [index, log] of logs.entries()) this.#scripts.set(inputs[index] ?? "", new Script(log));
     const { run_id } = await this.#runtime.createRun({ agent_name: "program", input, mode: "async" });
-    const patience = setTimeout(() => void this.#runtime.cancel(run_id), PATIENCE_MS);
+    const forget = stopIfStuck(() => void this.#runtime.cancel(run_id));
     for await (const event of this.#runtime.events(run_id, { until: "end" })) {
       if (event.type !== "run.awaiting") continue;
       const { await_request } = event.run;
       if (await_request === null || textOf([await_request.message]).startsWith(NO_ANSWER)) continue;
       void this.#answer(input, run_id, await_request.await_id);
     }
-    clearTimeout(patience);
+    forget();
     const run = await this.#runtime.getRun(run_id);
     for (const each of inputs) this.#scripts.delete(each);
     return run;
@@ -61,6 +62,16 @@ export class Reference {
     if (script === undefined) throw new Error(`there is no log of ${input}`);
     return script;
   }
+}
+
+/** Looks are counted, and not time: a machine that stands still for a while is no reason. Gives what takes it back. */
+function stopIfStuck(stop: () => void): () => void {
+  let looks = 0;
+  const looking = setInterval(() => {
+    looks += 1;
+    if (looks === PATIENCE) stop();
+  }, LOOK_MS);
+  return () => clearInterval(looking);
 }
 
 /** The order in which the operations of a run had their results. */
