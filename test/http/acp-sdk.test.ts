@@ -1,6 +1,7 @@
 import { createRequire } from "node:module";
 import type * as AcpClient from "acp-sdk";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { FakeClock } from "../helpers/fake-clock.ts";
 import type { OpenPlace } from "./mounts.ts";
 import { nodeHttp } from "./mounts.ts";
 import { makeWorld } from "./world.ts";
@@ -16,7 +17,17 @@ const answer = {
 };
 
 describe("the official TypeScript client", () => {
-  const runtime = makeWorld();
+  const clock = new FakeClock();
+  // Agents are given as long to stop as by default.
+  const runtime = makeWorld({ clock, cancelGraceMs: undefined });
+  let finish: () => void = () => {};
+  runtime.register("patient", async function* () {
+    yield "I wait";
+    await new Promise<void>((resolve) => {
+      finish = resolve;
+    });
+    yield "I have waited";
+  });
   let place: OpenPlace;
   let client: InstanceType<typeof Client>;
 
@@ -37,6 +48,18 @@ describe("the official TypeScript client", () => {
     const agents = await client.agents();
     expect(agents.map(({ name }) => name)).toContain("echo");
     expect(await client.agent("echo")).toMatchObject({ name: "echo", description: "Says it again." });
+  });
+
+  test("reads all that an agent says of itself", async () => {
+    const { metadata, input_content_types } = await client.agent("described");
+    expect(input_content_types).toEqual(["text/plain"]);
+    expect(metadata).toMatchObject({
+      annotations: { beeai_ui: { ui_type: "chat", user_greeting: "Hello" } },
+      author: { name: "Ada", url: "https://example.com/ada" },
+      links: [{ type: "source-code", url: "https://example.com/code" }],
+      dependencies: [{ type: "tool", name: "hammer" }],
+      created_at: "2025-04-01T12:00:00.123456Z",
+    });
   });
 
   test("is told of an agent that does not exist", async () => {
@@ -63,18 +86,40 @@ describe("the official TypeScript client", () => {
     ]);
   });
 
-  test("leaves a stream, and the run goes on", async () => {
+  test("leaves a stream, and the run goes on to its end", async () => {
     const controller = new AbortController();
-    let runId = "";
-    const reading = (async () => {
-      for await (const event of client.runStream("waiter", input, controller.signal)) {
-        if (event.type === "run.in-progress") runId = event.run.run_id;
-        if (event.type === "message.part") controller.abort();
-      }
-    })();
-    await reading.catch(() => undefined);
+    const stream = client.runStream("patient", input, controller.signal);
+    const runId = await untilPart(stream, controller);
     expect(await client.runStatus(runId)).toMatchObject({ status: "in-progress" });
-    await client.runCancel(runId);
+    finish();
+    await settled(runId);
+    expect(await client.runStatus(runId)).toMatchObject({
+      status: "completed",
+      output: [{ parts: [{ content: "I wait" }, { content: "I have waited" }] }],
+    });
+  });
+
+  test("leaves the stream of an answer, and the run goes on", async () => {
+    const { run_id } = await client.runSync("asker", input);
+    const controller = new AbortController();
+    await untilPart(client.runResumeStream(run_id, answer, controller.signal), controller);
+    await settled(run_id);
+    expect(await client.runResumeSync(run_id, answer)).toMatchObject({ status: "completed" });
+  });
+
+  test("is not disturbed by signs of life", async () => {
+    const types: string[] = [];
+    for await (const event of client.runStream("patient", input)) {
+      types.push(event.type);
+      if (event.type !== "message.part" || types.includes("run.completed")) continue;
+      if (types.filter((type) => type === "message.part").length > 1) continue;
+      for (let beats = 0; beats < 3; beats++) await clock.advance(15_000);
+      finish();
+    }
+    expect(types).toEqual([
+      ...["run.created", "run.in-progress", "message.created", "message.part", "message.part", "message.completed"],
+      "run.completed",
+    ]);
   });
 
   test("reads the events of a run", async () => {
@@ -84,17 +129,21 @@ describe("the official TypeScript client", () => {
     expect(events.at(-1)?.type).toBe("run.completed");
   });
 
-  test("cancels a run, also during its stream", async () => {
+  test("cancels a run that hears nothing, within a second", async () => {
     const { run_id } = await client.runAsync("stubborn", input);
     expect(await client.runCancel(run_id)).toMatchObject({ status: "cancelling" });
-    await settled(run_id);
-    expect(await client.runStatus(run_id)).toMatchObject({ status: "cancelled" });
-    let last = "";
+    await clock.advance(999);
+    expect(await client.runStatus(run_id)).toMatchObject({ status: "cancelled", error: null });
+    await client.runCancel(run_id);
+  });
+
+  test("cancels a run during its stream, and the stream ends with that", async () => {
+    const types: string[] = [];
     for await (const event of client.runStream("waiter", input)) {
-      last = event.type;
-      if (event.type === "run.in-progress") void client.runCancel(event.run.run_id);
+      types.push(event.type);
+      if (event.type === "message.part") await client.runCancel(await onlyRunOf("waiter"));
     }
-    expect(last).toBe("run.cancelled");
+    expect(types.slice(-2)).toEqual(["message.part", "run.cancelled"]);
   });
 
   test("resumes a run and waits", async () => {
@@ -122,9 +171,16 @@ describe("the official TypeScript client", () => {
     await client.withSession(async (session) => {
       const first = await session.runSync("memory", "one");
       const second = await session.runSync("memory", "two");
-      expect(second.session_id).toBe(first.session_id);
+      expect([first.session_id, second.session_id]).toEqual([session.sessionId, session.sessionId]);
       expect(second.output[0]?.parts[0]?.content).toBe("user:one|agent/memory:");
     });
+  });
+
+  test("keeps a session whose id it was given", async () => {
+    const sessionId = crypto.randomUUID();
+    await client.withSession((session) => session.runSync("echo", "one"), sessionId);
+    const other = new Client({ baseUrl: `${place.base}/`, sessionId });
+    expect((await other.runSync("memory", "two")).output[0]?.parts[0]?.content).toBe("user:one|agent/echo:one");
   });
 
   test("is told why a run failed, and why a request was refused", async () => {
@@ -132,10 +188,40 @@ describe("the official TypeScript client", () => {
     const { run_id } = await client.runSync("echo", input);
     await expect(client.runCancel(run_id)).rejects.toMatchObject({ error: { code: "invalid_input" } });
     await expect(client.runResumeSync(run_id, answer)).rejects.toMatchObject({ error: { code: "invalid_input" } });
+    const nobody = client.runStream("nobody", input);
+    await expect(nobody.next()).rejects.toMatchObject({ error: { code: "not_found" } });
+    const types: string[] = [];
+    for await (const event of client.runStream("failing", input)) types.push(event.type);
+    expect(types.at(-1)).toBe("run.failed");
+    await expect(client.runEvents("00000000-0000-4000-8000-000000000000")).rejects.toMatchObject({
+      error: { code: "not_found" },
+    });
+    await expect(client.runSync("echo", { content: "x", content_url: "https://x.example" } as never)).rejects.toMatchObject({
+      error: { code: "invalid_input" },
+    });
     await expect(client.runStatus("00000000-0000-4000-8000-000000000000")).rejects.toMatchObject({
       error: { code: "not_found" },
     });
   });
+
+  /** Reads a stream up to its first part, and leaves it then. */
+  async function untilPart(stream: ReturnType<typeof client.runStream>, controller: AbortController): Promise<string> {
+    let runId = "";
+    const reading = (async () => {
+      for await (const event of stream) {
+        if ("run" in event) runId = event.run.run_id;
+        if (event.type === "message.part") controller.abort();
+      }
+    })();
+    await reading.catch(() => undefined);
+    expect(controller.signal.aborted).toBe(true);
+    return runId;
+  }
+
+  async function onlyRunOf(agent_name: string): Promise<string> {
+    const [run] = await runtime.listRuns({ agent_name, status: "in-progress" });
+    return run?.run_id ?? "";
+  }
 
   async function settled(runId: string): Promise<void> {
     for await (const _ of runtime.events(runId)) {

@@ -4,55 +4,76 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { createContext, runInContext } from "node:vm";
 import { build } from "tsup";
-import { expect, onTestFinished, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import publishing from "../../tsup.config.ts";
 
-const source = (entry: string): string =>
-  JSON.stringify(fileURLToPath(new URL(`../../src/${entry}.ts`, import.meta.url)));
+const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 
+/** The application of somebody who runs agents in a worker. */
 const WORKER = `
-  import { AgentRuntime } from ${source("index")};
-  import { createHandler } from ${source("http")};
+  import { AgentRuntime } from "./dist/index.js";
+  import { createHandler } from "./dist/http.js";
   const runtime = new AgentRuntime();
   runtime.register("echo", async function* (input) { yield* input; });
   globalThis.handle = createHandler(runtime);
 `;
 
-test("the handler serves runs where there is no Node", async () => {
-  const folder = await mkdtemp(join(tmpdir(), "cadenza-worker-"));
-  onTestFinished(() => rm(folder, { recursive: true }));
-  await writeFile(join(folder, "worker.ts"), WORKER);
-  await build({
-    entry: { worker: join(folder, "worker.ts") },
-    outDir: folder,
-    format: "iife",
-    // Nothing of Node can be found here: an import of it fails the build.
-    platform: "browser",
-    noExternal: [/.*/],
-    config: false,
-    silent: true,
-  });
-  // What a worker has: the web's own globals, and no others.
-  const worker = createContext({
-    ...{ URL, URLSearchParams, TextEncoder, TextDecoder, Request, Response, Headers, ReadableStream },
-    ...{
-      AbortController,
-      AbortSignal,
-      crypto,
-      setTimeout,
-      clearTimeout,
+describe("where there is no Node", () => {
+  let folder: string;
+
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), "cadenza-worker-"));
+    // The entries as they are published, without their types.
+    const entry = { index: `${ROOT}src/index.ts`, http: `${ROOT}src/http.ts` };
+    const outDir = join(folder, "dist");
+    await build({ ...publishing, entry, outDir, format: "esm", dts: false, config: false, silent: true });
+  }, 120_000);
+  afterAll(() => rm(folder, { recursive: true }));
+
+  test("the handler serves runs", async () => {
+    await bundle("worker", WORKER);
+    // What a worker has: the web's own globals, and no others.
+    const worker = createContext({
+      ...{ URL, URLSearchParams, TextEncoder, TextDecoder, Request, Response, Headers, ReadableStream },
+      ...{ AbortController, AbortSignal, crypto, setTimeout, clearTimeout },
       fetch: () => Promise.reject(new Error("no network")),
-    },
-  }) as { handle?: (request: Request) => Promise<Response> };
-  runInContext(await readFile(join(folder, "worker.global.js"), "utf8"), worker);
-  const send = async (mode: string): Promise<Response | undefined> => {
-    const body = JSON.stringify({ agent_name: "echo", mode, input: [{ parts: [{ content: "hi" }] }] });
-    const headers = { "content-type": "application/json" };
-    return worker.handle?.(new Request("https://worker.example/runs", { method: "POST", body, headers }));
-  };
-  expect(await (await send("sync"))?.json()).toMatchObject({
-    status: "completed",
-    output: [{ parts: [{ content: "hi" }] }],
+    }) as { handle?: (request: Request) => Promise<Response> };
+    runInContext(await readFile(join(folder, "worker.global.js"), "utf8"), worker);
+    const send = async (mode: string): Promise<Response | undefined> => {
+      const body = JSON.stringify({ agent_name: "echo", mode, input: [{ parts: [{ content: "hi" }] }] });
+      const headers = { "content-type": "application/json" };
+      return worker.handle?.(new Request("https://worker.example/runs", { method: "POST", body, headers }));
+    };
+    expect(await (await send("sync"))?.json()).toMatchObject({
+      status: "completed",
+      output: [{ parts: [{ content: "hi" }] }],
+    });
+    expect(await (await send("stream"))?.text()).toContain("event: run.completed\n");
+    expect((await send("async"))?.status).toBe(202);
   });
-  expect(await (await send("stream"))?.text()).toContain("event: run.completed\n");
-  expect((await send("async"))?.status).toBe(202);
+
+  test("nothing of Node is to be had, or this would be no proof", async () => {
+    for (const name of ["node:fs", "fs"])
+      await expect(bundle("proof", `import "${name}"; ${WORKER}`)).rejects.toThrow(/failed/);
+  });
+
+  /** Bundles a program as for a browser: an import of what is Node's own cannot be resolved. */
+  async function bundle(name: string, program: string): Promise<void> {
+    await writeFile(join(folder, `${name}.js`), program);
+    await build({
+      entry: { [name]: join(folder, `${name}.js`) },
+      outDir: folder,
+      format: "iife",
+      platform: "browser",
+      noExternal: [/.*/],
+      // Else they would be taken for what the worker has.
+      removeNodeProtocol: false,
+      esbuildOptions: (options) => {
+        options.nodePaths = [`${ROOT}node_modules`];
+        options.logLevel = "silent";
+      },
+      config: false,
+      silent: true,
+    });
+  }
 });
