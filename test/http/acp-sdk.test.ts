@@ -196,7 +196,9 @@ describe("the official TypeScript client", () => {
     await expect(client.runEvents("00000000-0000-4000-8000-000000000000")).rejects.toMatchObject({
       error: { code: "not_found" },
     });
-    await expect(client.runSync("echo", { content: "x", content_url: "https://x.example" } as never)).rejects.toMatchObject({
+    await expect(
+      client.runSync("echo", { content: "x", content_url: "https://x.example" } as never),
+    ).rejects.toMatchObject({
       error: { code: "invalid_input" },
     });
     await expect(client.runStatus("00000000-0000-4000-8000-000000000000")).rejects.toMatchObject({
