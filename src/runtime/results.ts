@@ -223,7 +223,8 @@ export class Results {
     this.#delivering = true;
     for (;;) {
       await this.#clock.turn();
-      while (this.#held !== undefined) await this.#release(this.#held);
+      // One that goes on showing more and more has nothing left to do again either.
+      while (this.#held !== undefined && !this.#isThrough) await this.#release(this.#held);
       if (this.#closed !== undefined) return;
       const delivery = this.#deliverable();
       if (delivery === undefined) {

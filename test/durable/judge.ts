@@ -1,4 +1,4 @@
-import { setImmediate as inNextTurn } from "node:timers";
+import { nextTick } from "node:process";
 import type { AgentContext } from "cadenza";
 import { AgentError, CadenzaError } from "cadenza";
 import type { Entry, ResultEntry } from "../../src/core/log.ts";
@@ -156,5 +156,5 @@ function settle(
 }
 
 function flush(): Promise<void> {
-  return new Promise((resolve) => inNextTurn(resolve));
+  return new Promise((resolve) => nextTick(resolve));
 }

@@ -15,7 +15,7 @@ export type Trouble = (typeof troubles)[number];
 /** What every program lives through one of, in turn. */
 const harms = ["crashes", "take-overs", "freezes", "stopped clocks"] as const satisfies readonly Trouble[];
 /** So many programs apart, one is also run with nothing happening to it, and one again after every entry. */
-const CALM_EVERY = 10;
+const CALM_EVERY = 20;
 
 export interface Trial {
   readonly seed: number;
