@@ -5,7 +5,7 @@ import { CadenzaError } from "cadenza";
 import { describe, expect, test } from "vitest";
 import { errorResponse } from "../../src/http/errors.ts";
 import { readHttpOptions } from "../../src/http/options.ts";
-import { openApi } from "./openapi-check.ts";
+import { checkSchema, openApi } from "./openapi-check.ts";
 
 const page = (name: string): string =>
   readFileSync(fileURLToPath(new URL(`../../docs/${name}.md`, import.meta.url)), "utf8");
@@ -48,6 +48,13 @@ describe("the documentation of the HTTP part", () => {
           expect(text).toMatch(new RegExp(`\`${method.toUpperCase()} ${path.replace(/[{}]/g, "\\$&")}[\`?]`));
       }
     }
+  });
+
+  test("shows records that are what the description of the interface says", () => {
+    const records = [...page("interface").matchAll(/^```json (\w*)\n([\s\S]*?)^```$/gm)];
+    expect(records).toHaveLength(7);
+    for (const [, name, json = ""] of records)
+      checkSchema({ $ref: `#/components/schemas/${name}`, unevaluatedProperties: false }, JSON.parse(json), json);
   });
 
   test("has every reason that an error of the library may give, with its status", () => {

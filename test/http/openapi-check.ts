@@ -56,7 +56,8 @@ function responsesOf(method: string, path: string): Responses | undefined {
   return undefined;
 }
 
-function checkSchema(schema: object, value: unknown, text: string): void {
+/** Checks a value against a schema that may refer to components of the description. */
+export function checkSchema(schema: object, value: unknown, text: string): void {
   const key = JSON.stringify(schema);
   let validate = compiled.get(key);
   if (validate === undefined) {
