@@ -15,6 +15,8 @@ import { perform } from "./programs.ts";
 /** What the agent shows and how it ends if it is handed these results, one at a time and in this order. */
 export interface Verdict {
   readonly shown: readonly string[];
+  /** How much had been shown each time before the next result was handed over. */
+  readonly pauses: readonly number[];
   /** The keys of the operations that it asked for and had no result of. */
   readonly open: readonly string[];
   readonly ending: "completed" | "failed" | "open";
@@ -23,6 +25,18 @@ export interface Verdict {
 
 export async function judge(node: Node, runId: string, log: readonly Entry[]): Promise<Verdict> {
   return new Judge(node, runId, log).verdict();
+}
+
+/**
+ * Whether what was shown is what had to be. What an agent shows side by side without anything happening to it has an order that
+ * depends on how many promises lie between, which is a matter of the runtime; it is the same each time that the agent is run.
+ */
+export function isAsShown({ shown, pauses }: Verdict, was: readonly string[]): boolean {
+  if (shown.length !== was.length) return false;
+  return [...pauses, shown.length].every((end, index) => {
+    const start = pauses[index - 1] ?? 0;
+    return shown.slice(start, end).sort().join("|") === was.slice(start, end).sort().join("|");
+  });
 }
 
 /** What the agent itself has shown, as its log tells it. */
@@ -58,7 +72,9 @@ class Judge {
     const results = this.#log.slice(0, stopped < 0 ? undefined : stopped).filter(isResult);
     void this.#drive();
     await flush();
+    const pauses: number[] = [];
     for (const entry of results) {
+      pauses.push(this.#shown.length);
       const key = resultKey(entry) ?? "";
       const waiting = this.#waiting.get(key);
       if (waiting === undefined) {
@@ -71,7 +87,7 @@ class Judge {
       settle(entry, waiting);
       await flush();
     }
-    return { shown: this.#shown, open: [...this.#waiting.keys()], ending: this.#ending, tokens: this.#tokens };
+    return { shown: this.#shown, pauses, open: [...this.#waiting.keys()], ending: this.#ending, tokens: this.#tokens };
   }
 
   async #drive(): Promise<void> {

@@ -1,7 +1,7 @@
 import type { Store } from "cadenza";
 import type { Entry } from "../../src/core/log.ts";
 import { Chance } from "./chance.ts";
-import { judge, shownIn } from "./judge.ts";
+import { isAsShown, judge, shownIn } from "./judge.ts";
 import type { Played } from "./play.ts";
 import { play } from "./play.ts";
 import type { Program } from "./programs.ts";
@@ -87,7 +87,8 @@ function disturb(world: World, trouble: Trouble, chance: Chance, counted: { cras
 
 /** Compares what was shown with what the judge says must have been. */
 async function misjudged({ node }: Program, { run, run_id, log, state }: Played): Promise<string[]> {
-  const { shown, ending, tokens, open } = await judge(node, run_id, log);
+  const verdict = await judge(node, run_id, log);
+  const { shown, ending, tokens, open } = verdict;
   const was = shownIn(log);
   const wrong: string[] = [];
   const say = (what: string): void => void wrong.push(`${what}\n${describe(log)}`);
@@ -102,7 +103,7 @@ async function misjudged({ node }: Program, { run, run_id, log, state }: Played)
       say(`had shown ${before.join("|")}, and must have shown ${shown.join("|")}`);
     return wrong;
   }
-  if (was.join("|") !== shown.join("|")) say(`shows ${was.join("|")}, and must show ${shown.join("|")}`);
+  if (!isAsShown(verdict, was)) say(`shows ${was.join("|")}, and must show ${shown.join("|")}`);
   if (run.status !== ending) say(`is ${run.status}, and must be ${ending}; waits for ${open.join()}`);
   const fromChildren = log.filter((entry) => entry.type === "step" && entry.key.startsWith("run:child")).length * 4;
   if ((state.usage?.total_tokens ?? 0) !== tokens + fromChildren)
