@@ -249,6 +249,68 @@ describe("a client that takes nothing", () => {
   });
 });
 
+describe.each([inProcess, nodeHttp])("a place among the readers, $name", (mount) => {
+  const stream = { headers: { accept: "text/event-stream" } };
+
+  async function open(options: HttpOptions, clock = new FakeClock()) {
+    const runtime = makeWorld({ clock });
+    const place = await mount.open(runtime, { limits: { maxReaders: 1 }, ...options });
+    const { run_id } = await runtime.createRun({ agent_name: "waiter", input: [], mode: "async" });
+    const client = new Client(place);
+    const attach = (signal?: AbortSignal): Promise<Response> =>
+      client.open("GET", `/runs/${run_id}/events`, { ...stream, ...(signal !== undefined && { signal }) });
+    return { runtime, client, place, run_id, attach, clock };
+  }
+
+  /** A client that has left is gone a little later, over a socket. */
+  async function untilFree(attach: () => Promise<Response>): Promise<void> {
+    for (let response = await attach(); ; response = await attach()) {
+      const { status } = response;
+      await response.body?.cancel();
+      if (status === 200) return;
+      expect(status).toBe(503);
+    }
+  }
+
+  test("is given back by who goes away", async () => {
+    const { place, attach } = await open({});
+    const controller = new AbortController();
+    const response = await attach(controller.signal);
+    expect((await attach()).status).toBe(503);
+    controller.abort();
+    await response.text().catch(() => undefined);
+    await untilFree(attach);
+    await place.close();
+  });
+
+  test("is not taken by who asks for the head only", async () => {
+    const { client, place, run_id, attach } = await open({});
+    for (let times = 0; times < 3; times++)
+      expect((await client.send("HEAD", `/runs/${run_id}/events`, stream)).status).toBe(200);
+    await untilFree(attach);
+    await place.close();
+  });
+});
+
+describe("a reader of the handler that takes nothing", () => {
+  test("is let go after a while, and its place is free", async () => {
+    const clock = new FakeClock();
+    const runtime = makeWorld({ clock });
+    const options = { stallMs: 5_000, limits: { maxReaders: 1 } };
+    const client = new Client(await inProcess.open(runtime, options));
+    const body = { agent_name: "words", mode: "stream", input: [{ parts: [{ content: "5000" }] }] };
+    await client.run("echo", "x");
+    const { timers } = clock;
+    const stalled = await client.open("POST", "/runs", { body });
+    await clock.advance(4_999);
+    expect((await client.run("echo", "x", { mode: "stream" })).status).toBe(503);
+    await clock.advance(1);
+    expect((await client.run("echo", "x", { mode: "stream" })).status).toBe(200);
+    await expect(stalled.text()).rejects.toThrow("took nothing");
+    expect(clock.timers).toBe(timers);
+  });
+});
+
 describe("a client that leaves", () => {
   test("does not take its run with it", async () => {
     const runtime = makeWorld();
