@@ -1,8 +1,7 @@
 import type { Emission } from "../core/decide.ts";
 import { isRefusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
-import { sameJson } from "../core/json.ts";
-import type { EmittedEntry, Entry, IntentEntry, ResultEntry } from "../core/log.ts";
+import type { Entry, IntentEntry, ResultEntry } from "../core/log.ts";
 import type { Clock, Logger } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
@@ -10,21 +9,22 @@ import { activeMs, createdEntry } from "../core/state.ts";
 import type { Usage } from "../core/usage.ts";
 import { addUsage } from "../core/usage.ts";
 import type { ProtocolError } from "../protocol/error.ts";
-import type { JsonObject, JsonValue } from "../protocol/json.ts";
-import type { MessagePart } from "../protocol/message.ts";
+import type { JsonValue } from "../protocol/json.ts";
 import type { AwaitResume } from "../protocol/run.ts";
 import type { AgentFunction } from "./agent.ts";
 import type { AgentContext, AskOptions, Question } from "./agent-context.ts";
+import type { AskHost } from "./ask.ts";
+import { Ask, asItCame, questionParts, withSchema } from "./ask.ts";
 import type { RunLog } from "./commit.ts";
-import { messageOf } from "./failure.ts";
 import type { Generator } from "./generator.ts";
-import { generatorOf, generatorOfItems } from "./generator.ts";
-import { readMessage, textPart } from "./input.ts";
+import { generatorOf, generatorOfItems, nextOf, unwind } from "./generator.ts";
+import { checkSize, limitError } from "./part-size.ts";
 import type { OpenQuestion, QuestionsHost } from "./questions.ts";
 import { expiredError, Questions, validatorOf } from "./questions.ts";
 import type { Recording } from "./recording.ts";
-import { isPassedOn } from "./recording.ts";
-import type { Operation, Replay } from "./results.ts";
+import type { Divergence, RerunHost } from "./rerun.ts";
+import { Rerun } from "./rerun.ts";
+import type { Operation } from "./results.ts";
 import { Results } from "./results.ts";
 import type { Validated } from "./standard-schema.ts";
 import { jsonSchemaOf } from "./standard-schema.ts";
@@ -62,21 +62,8 @@ export interface ExecutionHost {
   onOver(hung: boolean): void;
 }
 
-/** How the code of a durable agent differs from its log. */
-export interface Divergence {
-  /** What the log holds next. */
-  readonly expected: string;
-  /** What the agent did instead. */
-  readonly asked: string;
-  /** At which entry of the log: how many fit. */
-  readonly position: number;
-}
-
 /** How much a durable agent shows before it waits a turn. */
 const SHOWN_AT_ONCE = 64;
-/** How much of a text is quoted. */
-const MAX_QUOTE = 40;
-
 /** The limits under which an agent is executed. Durations are in milliseconds. */
 export interface ExecutionSettings {
   readonly timeoutMs: number;
@@ -91,45 +78,39 @@ export interface ExecutionSettings {
  * One agent at work on one run: a single loop over a generator, whatever form the agent function has. Everything that
  * the agent does becomes a command to the log; everything that happens to it comes as an entry of the log.
  */
-export class Execution implements QuestionsHost {
+export class Execution implements QuestionsHost, AskHost, RerunHost {
   readonly #host: ExecutionHost;
   #generator: Generator | undefined;
   /** The generators that wait while one that they gave is drained. */
   #outer: Generator[] | undefined;
   #results: Results | undefined;
   #questions: Questions | undefined;
-  /** What the log holds of earlier executions, until all of it has happened again. */
-  readonly #recording: Recording | undefined;
-  /** What the agent showed for the first time before it had caught up. */
-  #early: Emission[] | undefined;
-  /** Whether the agent itself has left no message open. */
-  #hasClosed = true;
-  #time = 0;
+  /** Compares the agent with what the log holds of an earlier execution. */
+  readonly #rerun: Rerun | undefined;
   #aborted: CadenzaError | undefined;
   /** What ends the run once the agent is unwound; null: nothing went wrong. */
   #failure: unknown = null;
   #over = false;
   #emitted = 0;
   #usage: Usage | null = null;
-  #clearTimeout: (() => void) | undefined;
-  #clearGrace: (() => void) | undefined;
+  /** Of the time-out, and then of the grace period. */
+  #clearTimer: (() => void) | undefined;
 
   /** With a recording the agent is run again, up to where it was. */
   constructor(host: ExecutionHost, recording?: Recording) {
     this.#host = host;
-    this.#recording = recording;
+    this.#rerun = recording && new Rerun(this, recording);
   }
 
   /** Calls the agent. Never throws: what the agent throws fails its run. */
   start(): void {
     const { log, clock } = this.#host;
-    this.#time = this.#recording?.startedAt ?? clock.now();
-    if (this.#recording === undefined) {
-      log.decide({ type: "start", at: this.#time });
+    if (this.#rerun === undefined) {
+      log.decide({ type: "start", at: clock.now() });
       this.#armTimeout();
     }
     void this.#drive(undefined, true);
-    if (this.#recording !== undefined) this.results.advance();
+    if (this.#rerun !== undefined) this.results.advance();
   }
 
   /** The error with which the run was stopped, if it was. */
@@ -148,7 +129,7 @@ export class Execution implements QuestionsHost {
 
   get results(): Results {
     if (this.#results === undefined) {
-      this.#results = new Results(this.#host.clock, this.#host.durable, this.#replay());
+      this.#results = new Results(this.#host.clock, this.#host.durable, this.#rerun?.replay);
       // An agent that goes on after its end is told so by whatever it asks for.
       if (this.#over) this.#results.close(() => endedError(this.#host.log.key.run_id));
     }
@@ -157,7 +138,7 @@ export class Execution implements QuestionsHost {
 
   /** The time as a durable agent sees it: that of the last thing that happened to it. */
   get time(): number {
-    return this.#time;
+    return this.#results?.time ?? this.log.state.started?.at ?? 0;
   }
 
   /** Begins a recorded operation. The promise is observed: an agent that drops it does no harm. */
@@ -180,7 +161,7 @@ export class Execution implements QuestionsHost {
 
   /** The last attempt at an operation that has no result, if it was begun before. */
   intent(key: string): IntentEntry | undefined {
-    return this.#recording?.intent(key);
+    return this.#rerun?.intent(key);
   }
 
   get questions(): Questions {
@@ -253,8 +234,7 @@ export class Execution implements QuestionsHost {
       return log.backlog >= settings.maxBacklog ? log.commit() : this.#host.pace(at);
     }
     this.#emitted += 1;
-    const isRepeated = this.#recording !== undefined && this.#showAgain(emission, this.#recording);
-    if (!isRepeated) log.decide({ type: "emit", at, item: emission });
+    if (this.#rerun?.showAgain(emission) !== true) log.decide({ type: "emit", at, item: emission });
     if (this.#host.durable) return this.#waitAsBefore();
     return log.backlog >= settings.maxBacklog ? log.commit() : this.#host.pace(at);
   }
@@ -284,7 +264,7 @@ export class Execution implements QuestionsHost {
 
   /** The agent waits for an answer: its active time stands still. */
   onAsk(question: OpenQuestion): void {
-    this.#clearTimeout?.();
+    this.#clearTimer?.();
     this.questions.ask(question);
   }
 
@@ -292,21 +272,18 @@ export class Execution implements QuestionsHost {
     return this.#host.settings.awaitTimeoutMs;
   }
 
-  /** Something happens to the agent, as the entry says: for a durable one it is this late now. */
+  /** Something happens to the agent, as the entry says. */
   onAnswer(entry: ResultEntry): void {
-    this.#time = entry.at;
-    this.#recording?.passUsage(entry);
+    this.#rerun?.passUsage(entry);
   }
 
-  /** An answer that the log holds is none to the question as it is asked now. */
   onUnfitAnswer(key: string): void {
-    const position = this.#recording?.begun.get(key) ?? 0;
-    this.#diverge({ expected: `an answer to ${key} that fits`, asked: `${key} with another schema`, position });
+    this.#rerun?.onUnfitAnswer(key);
   }
 
   /** Books usage. An agent that has not caught up reports what the log has already. */
   addUsage(usage: Usage): void {
-    if (this.#recording !== undefined && this.results.isReplaying && this.#recording.takeUsage(usage)) return;
+    if (this.#rerun?.takeUsage(usage) === true) return;
     this.#usage = addUsage(this.#usage, usage);
   }
 
@@ -340,11 +317,11 @@ export class Execution implements QuestionsHost {
   abort(reason: CadenzaError): void {
     if (this.#aborted !== undefined || this.#over) return;
     this.#aborted = reason;
-    this.#clearTimeout?.();
     this.#questions?.close();
     this.results.close(() => reason);
     this.#host.abortSignal(() => reason);
-    this.#beginUnwinding();
+    // An agent that has failed is being unwound already.
+    if (this.#failure === null) this.#beginUnwinding();
   }
 
   /** Leaves the agent where it is: nothing that it does counts any more, and nothing happens to it, not even its end. */
@@ -367,7 +344,7 @@ export class Execution implements QuestionsHost {
       if (isCall) this.#generator = this.#call();
       let sent = first;
       while (this.#generator !== undefined) {
-        const step = await this.#generator.next(sent);
+        const step = await nextOf(this.#generator, sent);
         sent = undefined;
         const isLast = step.done === true;
         if (this.#aborted !== undefined || this.#over) {
@@ -402,8 +379,8 @@ export class Execution implements QuestionsHost {
   }
 
   #beginUnwinding(): void {
-    if (this.#clearGrace !== undefined) return;
-    this.#clearGrace = this.#host.clock.setTimeout(() => this.#end(null, true), this.#host.settings.cancelGraceMs);
+    this.#clearTimer?.();
+    this.#clearTimer = this.#host.clock.setTimeout(() => this.#end(null, true), this.#host.settings.cancelGraceMs);
     void this.#unwind();
   }
 
@@ -438,7 +415,7 @@ export class Execution implements QuestionsHost {
   }
 
   #ask(ask: Ask): void {
-    this.#compareQuestion(ask);
+    this.#rerun?.askAgain(ask);
     this.results.perform(ask);
   }
 
@@ -453,10 +430,10 @@ export class Execution implements QuestionsHost {
     await undefined;
     for (let generator = this.#generator; generator !== undefined; generator = this.#outer?.pop()) {
       try {
-        let step = await generator.unwind();
+        let step = await unwind(generator);
         while (step.done !== true && !this.#over) {
           await this.#showLast(step.value);
-          step = await generator.next(undefined);
+          step = await nextOf(generator, undefined);
         }
       } catch (error) {
         this.#host.logger.debug("The agent threw while it was being stopped.", { error });
@@ -484,8 +461,8 @@ export class Execution implements QuestionsHost {
   #end(thrown: unknown, hung: boolean): void {
     if (this.#over) return;
     const error = thrown ?? this.#failure;
-    if (this.#aborted === undefined && this.#endsEarly(error)) return;
-    this.#showEarly();
+    if (this.#aborted === undefined && this.#rerun?.endsEarly(error) === true) return;
+    this.#rerun?.showEarly();
     this.#over = true;
     const { log, clock, failureOf } = this.#host;
     const failure = error === null ? null : failureOf.call(this.#host, error);
@@ -499,118 +476,28 @@ export class Execution implements QuestionsHost {
   }
 
   #letGo(): void {
-    this.#clearTimeout?.();
-    this.#clearGrace?.();
+    this.#clearTimer?.();
     this.#questions?.close();
     this.#outer = undefined;
     this.#generator = undefined;
   }
 
-  #replay(): Replay | undefined {
-    const recording = this.#recording;
-    if (recording === undefined) return undefined;
-    return {
-      results: recording.results,
-      begun: recording.begun,
-      shown: this.#shownToAgent,
-      unshown: () => {
-        const next = recording.nextEmission;
-        if (next === undefined || next.wasStopped) return undefined;
-        return { what: describeEmission(next.entry), position: next.position };
-      },
-      onCaughtUp: () => this.#caughtUp(),
-      onStall: (missing, asked) =>
-        this.#host.onDivergence(
-          missing && {
-            expected: missing.what,
-            asked: asked.length === 0 ? "nothing" : asked.join(", "),
-            position: missing.position,
-          },
-          false,
-        ),
-    };
-  }
-
-  /** The question that the agent itself asks; one of a sub-run is none of its. */
-  get #shownToAgent(): string | undefined {
-    const shown = this.#host.log.state.shown?.request.await_id;
-    return shown === undefined || isPassedOn(shown) ? undefined : shown;
-  }
-
-  #caughtUp(): void {
-    this.#showEarly();
+  onCaughtUp(): void {
+    this.#rerun?.showEarly();
     this.#questions?.onCaughtUp();
     if (this.log.state.shown === null) this.#armTimeout();
     this.#host.onCaughtUp();
   }
 
-  #showEarly(): void {
-    const early = this.#early ?? [];
-    this.#early = undefined;
-    for (const item of early) this.log.decide({ type: "emit", at: this.clock.now(), item });
+  onStall(divergence: Divergence | undefined): void {
+    this.#host.onDivergence(divergence, false);
   }
 
-  /** Compares what the agent shows with what it showed at this point the last time. False: there was no last time. */
-  #showAgain(emission: Emission, recording: Recording): boolean {
-    const next = recording.nextEmission;
-    const { isReplaying } = this.results;
-    const hadClosed = this.#hasClosed;
-    if (emission.kind !== "generic") this.#hasClosed = emission.kind !== "part";
-    // What a stopped agent showed on its way out is no measure for what it shows on its way there.
-    if (next === undefined || (isReplaying && next.wasStopped && !isSameEmission(next.entry, emission))) {
-      if (!isReplaying) return false;
-      // An agent that was stopped may come further than the last time: that has not happened.
-      if (recording.isStopped) return true;
-      // There was nothing to close the last time, which is in no log.
-      if (emission.kind === "close" && hadClosed) return true;
-      this.#early ??= [];
-      this.#early.push(emission);
-      return true;
-    }
-    const { entry, position } = next;
-    // There was nothing to close the last time.
-    if (emission.kind === "close" && entry.kind !== "close") return true;
-    if (entry.kind !== emission.kind) {
-      this.#diverge({ expected: describeEmission(entry), asked: describeEmission(emission), position });
-      return true;
-    }
-    if (!isSameEmission(entry, emission)) this.#host.onDifference();
-    recording.skipEmission();
-    this.results.advance();
-    return true;
+  onDifference(): void {
+    this.#host.onDifference();
   }
 
-  #compareQuestion({ key, emitted }: OpenQuestion): void {
-    const recorded = this.#recording?.awaited(key);
-    if (recorded === undefined || recorded.emitted === emitted) return;
-    const position = this.#recording?.begun.get(key) ?? 0;
-    const { missing } = this.results;
-    if (missing !== undefined && missing.position < position)
-      this.#diverge({ expected: missing.what, asked: key, position: missing.position });
-    else
-      this.#diverge({
-        expected: `${key} after ${recorded.emitted} values shown`,
-        asked: `${key} after ${emitted}`,
-        position,
-      });
-  }
-
-  /** Whether the agent ends although the log holds more. */
-  #endsEarly(error: unknown): boolean {
-    const recording = this.#recording;
-    if (recording === undefined) return false;
-    const { missing } = this.results;
-    const next = recording.nextEmission;
-    if (missing === undefined && next === undefined) return false;
-    this.#diverge({
-      expected: missing?.what ?? (next === undefined ? "" : describeEmission(next.entry)),
-      asked: error === null ? "the end" : `the end, with the error: ${messageOf(error)}`,
-      position: missing?.position ?? next?.position ?? 0,
-    });
-    return true;
-  }
-
-  #diverge(divergence: Divergence): void {
+  diverge(divergence: Divergence): void {
     this.fence();
     this.#host.onDivergence(divergence, true);
   }
@@ -619,8 +506,8 @@ export class Execution implements QuestionsHost {
   #armTimeout(): void {
     const { log, clock, settings } = this.#host;
     if (settings.timeoutMs === Number.POSITIVE_INFINITY) return;
-    this.#clearTimeout?.();
-    this.#clearTimeout = clock.setTimeout(
+    this.#clearTimer?.();
+    this.#clearTimer = clock.setTimeout(
       () => this.#overrun(),
       Math.max(0, settings.timeoutMs - activeMs(log.state, clock.now())),
     );
@@ -644,155 +531,6 @@ export function timeoutError(runId: string): CadenzaError {
 /** The work of an operation: see {@link Operation}. */
 export type Work = Pick<Operation, "key" | "start" | "settle">;
 
-/** A question as an operation. Without `resolve` it is a request that was yielded, and its answer goes back into the loop. */
-class Ask implements Operation, OpenQuestion {
-  readonly key: string;
-  readonly parts: readonly MessagePart[];
-  readonly validate: (answer: AwaitResume) => MaybePromise<Validated>;
-  readonly timeoutMs: number;
-  readonly emitted: number;
-  readonly #execution: Execution;
-  readonly #fallback: unknown;
-  readonly #resolve: ((value: unknown) => void) | undefined;
-  readonly #reject: ((error: unknown) => void) | undefined;
-
-  constructor(
-    execution: Execution,
-    key: string,
-    parts: readonly MessagePart[],
-    validate: (answer: AwaitResume) => MaybePromise<Validated>,
-    timeoutMs: number | undefined,
-    fallback: unknown,
-    emitted: number,
-    resolve?: (value: unknown) => void,
-    reject?: (error: unknown) => void,
-  ) {
-    this.#execution = execution;
-    this.key = key;
-    this.parts = parts;
-    this.validate = validate;
-    this.timeoutMs = timeoutMs ?? execution.awaitTimeoutMs;
-    this.#fallback = fallback;
-    this.emitted = emitted;
-    this.#resolve = resolve;
-    this.#reject = reject;
-  }
-
-  get hasDefault(): boolean {
-    return this.#fallback !== undefined;
-  }
-
-  start(): void {
-    this.#execution.onAsk(this);
-  }
-
-  settle(entry: ResultEntry, live: unknown): unknown {
-    this.#execution.onAnswer(entry);
-    if (entry.type === "timed-out") return this.#fallback;
-    if (live !== undefined) return live;
-    if (entry.type !== "resumed") throw new TypeError(`${entry.type} is no answer`);
-    return this.#settled(entry.answer);
-  }
-
-  /** An answer that is read from the log again. */
-  async #settled(answer: AwaitResume): Promise<unknown> {
-    const outcome = await this.validate(answer);
-    if ("value" in outcome) return outcome.value;
-    this.#execution.onUnfitAnswer(this.key);
-    return new Promise(ignore);
-  }
-
-  resolve(value: unknown): void {
-    if (this.#resolve === undefined) this.#execution.goOn(value);
-    else this.#resolve(value);
-  }
-
-  reject(error: unknown): void {
-    this.#reject?.(error);
-  }
-}
-
-function asItCame(answer: AwaitResume): Validated {
-  return { value: answer };
-}
-
-function questionParts(question: Question): readonly MessagePart[] {
-  return typeof question === "string" ? [textPart(question)] : readMessage("question", question).parts;
-}
-
-/** The schema of the answer travels as a part of the question, since clients drop what they do not know of the request itself. */
-function withSchema(
-  parts: readonly MessagePart[],
-  schema: JsonObject | undefined,
-  key: string,
-): readonly MessagePart[] {
-  if (schema === undefined) return parts;
-  const content = JSON.stringify(schema);
-  return [...parts, { content_type: "application/schema+json", content, content_encoding: "plain", await_id: key }];
-}
-
 function endedError(runId: string): CadenzaError {
   return new CadenzaError("run_cancelled", "The run has ended.", { run_id: runId });
-}
-
-/** What was shown, in words. */
-function describeEmission(shown: Emission | EmittedEntry): string {
-  switch (shown.kind) {
-    case "part": {
-      const { content_type, content } = shown.part;
-      if (content === undefined || !content_type.startsWith("text/")) return `a part of type ${content_type}`;
-      return `the text ${JSON.stringify(content.length > MAX_QUOTE ? `${content.slice(0, MAX_QUOTE)}…` : content)}`;
-    }
-    case "message":
-      return "a message";
-    case "generic":
-      return "an object";
-    case "close":
-      return "the end of a message";
-  }
-}
-
-function isSameEmission(entry: EmittedEntry, emission: Emission): boolean {
-  switch (emission.kind) {
-    case "part":
-      return entry.kind === "part" && sameJson(entry.part, emission.part);
-    case "message":
-      return entry.kind === "message" && sameJson(entry.message.parts, emission.message.parts);
-    case "generic":
-      return entry.kind === "generic" && sameJson(entry.generic, emission.generic);
-    case "close":
-      return true;
-  }
-}
-
-function limitError(limit: string, message: string): CadenzaError {
-  return new CadenzaError("limit_reached", message, { limit });
-}
-
-/** A string has at most three bytes for each of its UTF-16 units, so that almost none needs counting. */
-function checkSize(emission: Emission, maxBytes: number): void {
-  switch (emission.kind) {
-    case "part":
-      checkPart(emission.part, maxBytes);
-      break;
-    case "message":
-      for (const part of emission.message.parts) checkPart(part, maxBytes);
-      break;
-    case "generic":
-      if (utf8Length(JSON.stringify(emission.generic)) > maxBytes)
-        throw limitError("maxPartBytes", `An object is larger than ${maxBytes} bytes.`);
-      break;
-    case "close":
-      break;
-  }
-}
-
-function checkPart({ content = "", content_url = "" }: MessagePart, maxBytes: number): void {
-  const text = content.length > content_url.length ? content : content_url;
-  if (3 * text.length > maxBytes && utf8Length(text) > maxBytes)
-    throw limitError("maxPartBytes", `A part is larger than ${maxBytes} bytes.`);
-}
-
-function utf8Length(text: string): number {
-  return new TextEncoder().encode(text).length;
 }

@@ -17,13 +17,14 @@ import type { LogHost, LogListener } from "./commit.ts";
 import { RunLog } from "./commit.ts";
 import type { ContextHost } from "./context.ts";
 import { RunContext } from "./context.ts";
-import type { Divergence, ExecutionSettings } from "./execution.ts";
+import type { ExecutionSettings } from "./execution.ts";
 import { Execution, timeoutError } from "./execution.ts";
 import { failureOf, messageOf } from "./failure.ts";
 import type { RunInput } from "./input.ts";
 import type { Places } from "./places.ts";
 import { expiredError } from "./questions.ts";
 import { Recording } from "./recording.ts";
+import type { Divergence } from "./rerun.ts";
 import type { Validated } from "./standard-schema.ts";
 import { Steps } from "./steps.ts";
 

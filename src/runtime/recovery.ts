@@ -8,11 +8,11 @@ import type { RunState } from "../core/state.ts";
 import { createdEntry, isFinal } from "../core/state.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Agent } from "./agent.ts";
-import type { Divergence } from "./execution.ts";
 import type { LiveRunHost } from "./live-run.ts";
 import { LiveRun, refusalError } from "./live-run.ts";
 import type { DurabilitySettings } from "./options.ts";
 import type { Registry } from "./registry.ts";
+import type { Divergence } from "./rerun.ts";
 
 /** What recovery needs from the runs of the process. */
 export interface RecoveryHost extends LiveRunHost {

@@ -13,7 +13,7 @@ import type { Run } from "../protocol/run.ts";
 import type { Agent } from "./agent.ts";
 import type { RunLog } from "./commit.ts";
 import { foldLog } from "./commit.ts";
-import type { Divergence, Execution, ExecutionSettings } from "./execution.ts";
+import type { Execution, ExecutionSettings } from "./execution.ts";
 import type { RunInput } from "./input.ts";
 import { readInput } from "./input.ts";
 import { LiveRun } from "./live-run.ts";
@@ -24,6 +24,7 @@ import type { ParkedRun, RecoveryHost } from "./recovery.ts";
 import { Recovery } from "./recovery.ts";
 import type { Registry } from "./registry.ts";
 import { versionOf } from "./registry.ts";
+import type { Divergence } from "./rerun.ts";
 import type { EndedRun, SubRunHost } from "./sub-run.ts";
 import { SubRun } from "./sub-run.ts";
 

@@ -2,7 +2,7 @@ import { AgentError } from "../core/errors.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import type { AwaitResume } from "../protocol/run.ts";
 import type { Generator } from "../runtime/generator.ts";
-import { generatorOf, generatorOfItems } from "../runtime/generator.ts";
+import { generatorOf, generatorOfItems, nextOf, unwind } from "../runtime/generator.ts";
 
 /** What an agent on a stage needs from it. */
 export interface AgentStage {
@@ -93,7 +93,7 @@ class StagedGenerator implements AsyncGenerator<unknown, unknown, AwaitResume> {
     const held = this.#stage.pass();
     if (held !== undefined) await held;
     if (this.#stopped && !wasStopped) return done;
-    const pending = this.#take((inner) => inner.next(sent), wasStopped);
+    const pending = this.#take((inner) => nextOf(inner, sent), wasStopped);
     this.#pending = pending;
     const step = await pending;
     this.#pending = undefined;
@@ -108,7 +108,7 @@ class StagedGenerator implements AsyncGenerator<unknown, unknown, AwaitResume> {
     if (this.#inner === undefined) return done;
     if (this.#stage.probes && this.#isOuter && pending !== undefined && this.#conduct.form === "generator")
       await this.#probe(pending, this.#inner);
-    return this.#staged(await this.#take((inner) => inner.unwind(), true));
+    return this.#staged(await this.#take(unwind, true));
   }
 
   /** The runtime never does; a generator has it. */
