@@ -19,28 +19,32 @@ describe("a stream of events", () => {
       random.tell();
       const runtime = makeWorld({ retention: { maxRuns: 100 } });
       // Silences of a paced agent are filled at times.
-      const handler = createHandler(runtime, { heartbeatMs: 1 });
+      const [direct, socket] = [
+        await inProcess.open(runtime, { heartbeatMs: 1 }),
+        await nodeHttp.open(runtime, { heartbeatMs: 1 }),
+      ];
       for (let i = 0; i < amount(5_000, 60); i++) {
         const agent_name = random.pick(["words", "paced", "paced", "notes", "asker", "failing"]);
         const content = random.pick(["1", "7", "\u2028", "90"]);
-        const body = JSON.stringify({ agent_name, mode: "stream", input: [{ parts: [{ content }] }] });
-        const first = await handler(post("/runs", body));
+        const body = { agent_name, mode: "stream", input: [{ parts: [{ content }] }] };
+        const client = new Client(random.chance(0.9) ? direct : socket);
+        const first = await client.open("POST", "/runs", { body });
         const id = first.headers.get("run-id");
         let seen = await readUpTo(first, random.below(6_000));
         for (let more = true; more; ) {
           const lastId = seen.at(-1)?.id ?? "0";
-          const again = await handler(
-            new Request(`http://service.test/runs/${id}/events`, { headers: { ...STREAM, "last-event-id": lastId } }),
-          );
+          const headers = { ...STREAM, "last-event-id": lastId };
+          const again = await client.open("GET", `/runs/${id}/events`, { headers });
           const rest = await readUpTo(again, random.chance(0.5) ? random.below(6_000) : Number.POSITIVE_INFINITY);
           seen = [...seen, ...rest];
           more = !/^run\.(awaiting|completed|failed)$/.test(seen.at(-1)?.event ?? "");
         }
-        const log = await handler(new Request(`http://service.test/runs/${id}/events`));
-        expect(seen.map(({ data }) => data)).toEqual(((await log.json()) as { events: unknown }).events);
+        const log = await client.get(`/runs/${id}/events`);
+        expect(seen.map(({ data }) => data)).toEqual(log.json["events"]);
         expect(seen.map((event) => event.id)).toEqual(seen.map((_, index) => String(index + 1)));
         await runtime.cancel(String(id)).catch(() => undefined);
       }
+      await Promise.all([direct, socket].map((place) => place.close()));
       await runtime.close({ drainMs: 0 });
     },
     LONG_MS,
