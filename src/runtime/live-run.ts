@@ -93,6 +93,7 @@ export class LiveRun implements LogListener, ContextHost {
   #isAsleep = false;
   #children: Set<LiveRun> | undefined;
   #subRunsAtWork: Set<string> | undefined;
+  #subRunsSought: Set<string> | undefined;
   #isGivingUp = false;
   #openSteps: Steps | undefined;
   #resting: ((run: MaybePromise<Run>) => void)[] | undefined;
@@ -188,6 +189,7 @@ export class LiveRun implements LogListener, ContextHost {
       return;
     }
     this.#subRunsAtWork = undefined;
+    this.#subRunsSought = undefined;
     this.#execution = new Execution(this, recording);
     this.#execution.start();
   }
@@ -252,6 +254,11 @@ export class LiveRun implements LogListener, ContextHost {
     await this.log.commit(true);
     this.#confirm(command);
     return this.log.record();
+  }
+
+  /** Resolves when an agent that is run again has caught up with its log, or is not run any more. */
+  get ready(): Promise<void> | undefined {
+    return this.#ready;
   }
 
   /** Adds a run that this one has started, and that ends with it. */
@@ -344,11 +351,18 @@ export class LiveRun implements LogListener, ContextHost {
 
   /** A waiting run has no owner, unless it cannot be run again elsewhere or work of it is under way here. */
   keepsOwner(): boolean {
-    return !this.durable || this.#isBusy || this.#execution?.isIdle === false;
+    return !this.durable || this.#isBusy || this.#isSeeking || this.#execution?.isIdle === false;
+  }
+
+  /** A sub-run that was begun before is looked for. Until it is found, the run keeps its owner if it has one: it may have something to do. */
+  seekSubRun(key: string): void {
+    this.#subRunsSought ??= new Set();
+    this.#subRunsSought.add(key);
   }
 
   /** A sub-run is at work, or waits for an answer and is not. */
   setSubRun(key: string, isAtWork: boolean): void {
+    this.#subRunsSought?.delete(key);
     this.#subRunsAtWork ??= new Set();
     if (isAtWork) this.#subRunsAtWork.add(key);
     else this.#subRunsAtWork.delete(key);
@@ -360,7 +374,7 @@ export class LiveRun implements LogListener, ContextHost {
     const { head } = this.log;
     if (head?.status !== "awaiting" || !this.durable) return;
     if (head.owner === null && this.#isBusy) this.log.settleHead();
-    else if (head.owner !== null && !this.#isBusy) void this.#giveUpOwner();
+    else if (head.owner !== null && !this.#isBusy && !this.#isSeeking) void this.#giveUpOwner();
   }
 
   async #giveUpOwner(): Promise<void> {
@@ -574,6 +588,10 @@ export class LiveRun implements LogListener, ContextHost {
     if (!this.#hasPlace || this.#place === undefined) return;
     this.#hasPlace = false;
     this.#host.places.give(this.#place);
+  }
+
+  get #isSeeking(): boolean {
+    return (this.#subRunsSought?.size ?? 0) > 0;
   }
 
   get #isBusy(): boolean {

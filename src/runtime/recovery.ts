@@ -234,10 +234,21 @@ export class Recovery {
     if (stored === undefined || isFinal(stored.head.status)) return undefined;
     const agent = this.#registry.find(stored.created.agent_name, stored.created.version);
     if (agent === undefined) return undefined;
+    await this.#wakeParent(stored);
     const { head } = stored;
     const isOwn = head.owner === this.#host.owner;
     if (isOwn || (head.owner === null && head.status === "awaiting")) return this.#revive(stored, agent, head);
     return this.#takeOver(stored, agent);
+  }
+
+  /**
+   * A sub-run that waits begins to move: the run that started it is brought back first, so that it is under way before the sub-run can
+   * have ended. Otherwise nobody would look for it who waits for a sub-run that has ended, if the process dies just then.
+   */
+  async #wakeParent({ key, created, head }: StoredRun): Promise<void> {
+    if (created.parent === null || head.owner !== null || head.status !== "awaiting") return;
+    const parent = await this.wake({ tenant: key.tenant, run_id: created.parent.run_id });
+    await parent?.ready;
   }
 
   /** Claims a run that nobody executes any more. Undefined: somebody does. */

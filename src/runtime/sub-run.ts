@@ -62,6 +62,7 @@ export class SubRun {
   async #start(): Promise<void> {
     const intent = this.#execution.intent(this.#key);
     if (intent === undefined) this.#parent.setSubRun(this.#key, true);
+    else this.#parent.seekSubRun(this.#key);
     const shown = this.#parent.log.state.shown?.request.await_id;
     if (shown?.startsWith(`${this.#key}/`) === true) {
       this.#asked = shown;

@@ -1,0 +1,48 @@
+import { expect, it } from "vitest";
+import type { Process } from "./world.ts";
+import { World } from "./world.ts";
+
+/* A run that shows the question of a sub-run, in no process; the sub-run goes on by itself when its time is up. */
+
+/** More than a process does with its store until all is over. */
+const MAX_CALLS = 40;
+
+function register({ runtime }: Process): void {
+  runtime.register("child", { durable: true }, async (_input, { ask }) =>
+    JSON.stringify(await ask("Anybody?", { timeoutMs: 2_000, default: { nobody: true } })),
+  );
+  runtime.register("parent", { durable: true }, async (_input, { run }) => (await run("child", "")).output);
+}
+
+it.each([
+  { late: false, does: "goes on" },
+  { late: true, does: "goes on" },
+  { late: false, does: "is cancelled" },
+  { late: true, does: "is cancelled" },
+])("whenever the process dies in which a sub-run $does, its parent learns it (late: $late)", async ({ late, does }) => {
+  for (let call = 1; call <= MAX_CALLS; call++) {
+    const world = new World({ late, register });
+    const first = world.start();
+    const created = await world.until(first.runtime.createRun({ agent_name: "parent", input: "" }), first);
+    if (created === undefined || "error" in created) throw new Error("The run was not created.");
+    const { run_id } = created.value;
+    first.kill();
+
+    const second = world.start({ call, after: true });
+    if (does === "is cancelled") await cancelChildOf(world, second, run_id);
+    await world.pass(5_000);
+    second.kill();
+    world.start();
+    await world.pass(10_000);
+    expect({ call, status: (await world.stateOf(run_id)).status }).toEqual({ call, status: "completed" });
+    expect(world.violations).toEqual([]);
+  }
+});
+
+async function cancelChildOf(world: World, process: Process, run_id: string): Promise<void> {
+  const intent = (await world.log(run_id)).find((entry) => entry.type === "intent");
+  if (intent?.type !== "intent" || intent.run_id === null) throw new Error("There is no sub-run.");
+  const cancelling = process.runtime.cancel(intent.run_id);
+  cancelling.catch(() => {});
+  await world.until(cancelling, process);
+}
