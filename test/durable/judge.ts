@@ -31,11 +31,13 @@ export async function judge(node: Node, runId: string, log: readonly Entry[]): P
  * Whether what was shown is what had to be. What an agent shows side by side without anything happening to it has an order that
  * depends on how many promises lie between, which is a matter of the runtime; it is the same each time that the agent is run.
  */
-export function isAsShown({ shown, pauses }: Verdict, was: readonly string[]): boolean {
-  if (shown.length !== was.length) return false;
+export function isAsShown({ shown, pauses }: Verdict, was: readonly string[], isBeginning = false): boolean {
+  if (isBeginning ? was.length > shown.length : was.length !== shown.length) return false;
   return [...pauses, shown.length].every((end, index) => {
     const start = pauses[index - 1] ?? 0;
-    return shown.slice(start, end).sort().join("|") === was.slice(start, end).sort().join("|");
+    const [is, must] = [was.slice(start, end), shown.slice(start, end)];
+    if (is.length < must.length) return is.every((text) => must.includes(text));
+    return is.sort().join("|") === must.sort().join("|");
   });
 }
 

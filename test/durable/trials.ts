@@ -99,8 +99,7 @@ async function misjudged({ node }: Program, { run, run_id, log, state }: Played)
         log.findIndex(({ type }) => type === "cancel-requested"),
       ),
     );
-    if (before.some((text, index) => text !== shown[index]))
-      say(`had shown ${before.join("|")}, and must have shown ${shown.join("|")}`);
+    if (!isAsShown(verdict, before, true)) say(`had shown ${before.join("|")}, and must have shown ${shown.join("|")}`);
     return wrong;
   }
   if (!isAsShown(verdict, was)) say(`shows ${was.join("|")}, and must show ${shown.join("|")}`);
