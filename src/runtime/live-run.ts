@@ -11,7 +11,7 @@ import type { Usage } from "../core/usage.ts";
 import type { ProtocolError } from "../protocol/error.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Message } from "../protocol/message.ts";
-import type { Run, RunStatus } from "../protocol/run.ts";
+import type { Run } from "../protocol/run.ts";
 import type { Agent, AgentFunction } from "./agent.ts";
 import type { LogHost, LogListener } from "./commit.ts";
 import { RunLog } from "./commit.ts";
@@ -25,7 +25,10 @@ import type { Places } from "./places.ts";
 import { expiredError } from "./questions.ts";
 import { Recording } from "./recording.ts";
 import type { Divergence } from "./rerun.ts";
+import { Seat } from "./seat.ts";
 import type { Validated } from "./standard-schema.ts";
+import type { StayHost } from "./stay.ts";
+import { Stay } from "./stay.ts";
 import { Steps } from "./steps.ts";
 
 /** What the live runs of one runtime share. */
@@ -49,9 +52,7 @@ export interface LiveRunHost extends LogHost {
   cancelSubRun(key: RunKey): void;
   /** Resolves when it is certain that this process still owns its runs; undefined: it is. */
   ensureOwner(run: LiveRun): undefined | Promise<void>;
-  /** How long a durable run that waits stays in memory, in milliseconds. */
   readonly sleepAfterMs: number;
-  /** Runs every durable agent again after each commit, for tests. */
   readonly alwaysReplay: boolean;
   /** The run is over, and that is committed; or it belongs to another process. */
   onGone(run: LiveRun): void;
@@ -62,17 +63,13 @@ export interface LiveRunHost extends LogHost {
 export type Answer = Omit<ResumeCommand, "type" | "at">;
 
 const noMessages: readonly Message[] = [];
-const noIds: readonly string[] = [];
 
 /** A run that has not ended, in the process that executes it: its log, the agent at work on it, and whoever waits for it. */
-export class LiveRun implements LogListener, ContextHost {
+export class LiveRun implements LogListener, ContextHost, StayHost {
   readonly log: RunLog;
   readonly agent: Agent;
-  readonly principal: JsonValue;
   /** What the agent threw, for those who are told more than the client. */
   cause: unknown;
-  /** Sub-runs that this one has begun in another life, and that may be anywhere. */
-  subRunsBefore: readonly string[] = noIds;
   /** Called whenever something was committed; a run that was started by another one tells it so. */
   onProgress: (() => void) | undefined;
   /** Whether another run has joined the session that was made for this one: then the session stays. */
@@ -81,36 +78,17 @@ export class LiveRun implements LogListener, ContextHost {
   #controller: AbortController | undefined;
   #abortReason: (() => CadenzaError) | undefined;
   #execution: Execution | undefined;
-  /** Resolves when an agent that is run again has caught up with its log. */
-  #ready: Promise<void> | undefined;
-  #caughtUp: (() => void) | undefined;
-  #divergence: Divergence | undefined;
-  /** While the run is let go of, since its code does not fit. */
-  #parking: Promise<void> | undefined;
-  /** While it is let go of since other code is there. */
-  #tryingAgain: Promise<void> | undefined;
-  #clearSleep: (() => void) | undefined;
-  #isAsleep = false;
+  /** Only runs that are durable, or came out of the store, have one. */
+  #stay: Stay | undefined;
   #children: Set<LiveRun> | undefined;
-  #subRunsAtWork: Set<string> | undefined;
-  #subRunsSought: Set<string> | undefined;
-  #isGivingUp = false;
   #openSteps: Steps | undefined;
-  #resting: ((run: MaybePromise<Run>) => void)[] | undefined;
-  #failing: ((error: CadenzaError) => void)[] | undefined;
-  #place: string | undefined;
-  #replaying = false;
-  /** For tests that run the agent again after each commit: how many entries there were the last time. */
-  #replayedUntil = 0;
-  #hasPlace = false;
-  /** While the run waits for its place: takes it out of the queue. */
-  #leaveQueue: (() => void) | undefined;
-  #mayBegin = false;
+  #resting: RestWaiter[] | undefined;
+  /** Only runs of agents have one that may not all work at once. */
+  #seat: Seat | undefined;
 
-  constructor(host: LiveRunHost, key: RunKey, agent: Agent, principal: JsonValue) {
+  constructor(host: LiveRunHost, key: RunKey, agent: Agent) {
     this.#host = host;
     this.agent = agent;
-    this.principal = principal;
     this.log = new RunLog(host, key, this);
   }
 
@@ -126,6 +104,10 @@ export class LiveRun implements LogListener, ContextHost {
     return this.agent.fn;
   }
 
+  get principal(): JsonValue {
+    return createdEntry(this.log.state).principal;
+  }
+
   get durable(): boolean {
     return createdEntry(this.log.state).durable;
   }
@@ -134,6 +116,32 @@ export class LiveRun implements LogListener, ContextHost {
     const { settings } = this.#host;
     const timeoutMs = createdEntry(this.log.state).timeout_ms ?? this.agent.options.timeoutMs ?? settings.timeoutMs;
     return timeoutMs === settings.timeoutMs ? settings : { ...settings, timeoutMs };
+  }
+
+  get store(): Store {
+    return this.#host.store;
+  }
+
+  get sleepAfterMs(): number {
+    return this.#host.sleepAfterMs;
+  }
+
+  get alwaysReplay(): boolean {
+    return this.#host.alwaysReplay;
+  }
+
+  get isInStep(): boolean {
+    return this.#openSteps?.isBusy === true;
+  }
+
+  get isFollowed(): boolean {
+    return this.onProgress !== undefined;
+  }
+
+  /** What only a durable run has. */
+  get stay(): Stay {
+    this.#stay ??= new Stay(this);
+    return this.#stay;
   }
 
   get execution(): Execution | undefined {
@@ -163,33 +171,33 @@ export class LiveRun implements LogListener, ContextHost {
     return this.#host.ensureOwner(this);
   }
 
-  /** Takes a place, or queues up for one, before the agent may begin: whoever comes next finds it taken. */
+  /** Takes a place, or queues up for one, before the agent may begin: whoever comes next finds it taken. `place` is what the run needs one under; undefined: none. */
   reserve(place: string | undefined): void {
-    this.#place = place;
-    this.withPlace(() => this.#startAgent());
+    this.#setPlace(place);
+    this.#seat?.take(() => this.#startAgent());
   }
 
-  /** Lets the agent begin as soon as it has a place. `place` is what it needs one under; undefined: none. */
-  begin(place: string | undefined): void {
-    this.#place = place;
-    this.#mayBegin = true;
-    if (this.#leaveQueue === undefined) this.withPlace(() => this.#startAgent());
+  /** Lets the agent begin as soon as it has a place. */
+  begin(): void {
+    if (this.#seat !== undefined) this.#seat.mayBegin = true;
+    if (this.#seat?.isQueued !== true) this.withPlace(() => this.#startAgent());
+  }
+
+  /** Takes over a run of a durable agent that is in the store, and runs it again. */
+  comeBack(entries: Iterable<Entry>, place: string | undefined): void {
+    this.#setPlace(place);
+    this.replay(entries);
   }
 
   /** Runs a durable agent again, up to where its log ends. */
-  replay(entries: Iterable<Entry>, place: string | undefined): void {
-    this.#place = place;
+  replay(entries: Iterable<Entry>): void {
     this.#execution?.fence();
-    this.#ready = new Promise((resolve) => {
-      this.#caughtUp = resolve;
-    });
+    this.stay.begin();
     const recording = new Recording(entries);
     if (recording.startedAt === undefined && recording.isStopped) {
       this.#endWithoutAgent();
       return;
     }
-    this.#subRunsAtWork = undefined;
-    this.#subRunsSought = undefined;
     this.#execution = new Execution(this, recording);
     this.#execution.start();
   }
@@ -200,9 +208,7 @@ export class LiveRun implements LogListener, ContextHost {
     if (head !== undefined && isAtRest(head.status) && state.position === committed) return this.log.record();
     return new Promise((resolve, reject) => {
       this.#resting ??= [];
-      this.#resting.push(resolve);
-      this.#failing ??= [];
-      this.#failing.push(reject);
+      this.#resting.push({ resolve, reject });
     });
   }
 
@@ -228,18 +234,19 @@ export class LiveRun implements LogListener, ContextHost {
 
   /** Gives the run an answer. The record shows it as it is then, before its agent goes on; now, unless something has to be waited for. */
   answer(answer: Answer): MaybePromise<Run> {
-    if (this.#ready !== undefined) return this.#ready.then(() => this.#answerNow(answer));
-    return this.#answerNow(answer);
+    const ready = this.#stay?.ready;
+    return ready === undefined ? this.#answerNow(answer) : ready.then(() => this.#answerNow(answer));
   }
 
   #answerNow(answer: Answer): MaybePromise<Run> {
     const { log } = this;
-    if (this.#tryingAgain !== undefined) {
-      return this.#tryingAgain.then(() => {
+    const { tryingAgain, divergence } = this.#stay ?? {};
+    if (tryingAgain !== undefined) {
+      return tryingAgain.then(() => {
         throw lostError(log.key.run_id);
       });
     }
-    if (this.#divergence !== undefined) throw unfitError(log.key.run_id, this.#divergence);
+    if (divergence !== undefined) throw unfitError(log.key.run_id, divergence);
     const command = resumeCommand(answer, answer.await_id, this.clock.now());
     const first = log.preview(command);
     if (isRefusal(first)) throw refusalError(first, log.key.run_id, answer.await_id);
@@ -254,11 +261,6 @@ export class LiveRun implements LogListener, ContextHost {
     await this.log.commit(true);
     this.#confirm(command);
     return this.log.record();
-  }
-
-  /** Resolves when an agent that is run again has caught up with its log, or is not run any more. */
-  get ready(): Promise<void> | undefined {
-    return this.#ready;
   }
 
   /** Adds a run that this one has started, and that ends with it. */
@@ -287,7 +289,7 @@ export class LiveRun implements LogListener, ContextHost {
     this.#execution?.fence();
     this.abortSignal(() => error);
     this.#endChildren();
-    this.#givePlace();
+    this.#seat?.give();
     this.log.flush();
   }
 
@@ -310,10 +312,9 @@ export class LiveRun implements LogListener, ContextHost {
   onCommit(): void {
     const { head } = this.log;
     if (head === undefined) return;
-    if (head.status === "awaiting" && this.#hasPlace && this.agent.options.concurrency?.per !== "session")
-      this.#givePlace();
+    if (head.status === "awaiting" && this.agent.options.concurrency?.per !== "session") this.#seat?.give();
     if (isAtRest(head.status)) this.#tellRest();
-    if (this.durable) this.#keepDurable(head.status);
+    if (this.durable) this.stay.onCommit(head.status);
     if (this.onProgress !== undefined) this.onProgress();
     else if (head.status !== "awaiting") this.#host.wakeParent(this);
     this.#host.onCommit();
@@ -323,15 +324,13 @@ export class LiveRun implements LogListener, ContextHost {
   onLost(): void {
     const error = this.log.lostReason ?? lostError(this.log.key.run_id);
     this.#execution?.fence();
-    this.#clearSleep?.();
+    this.#stay?.end();
     // Whoever listens to the signal of a run that sleeps would take it for stopped.
-    if (!this.#isAsleep) this.abortSignal(() => error);
-    this.#givePlace();
-    this.#caughtUp?.();
-    const failing = this.#failing;
+    if (this.#stay?.isAsleep !== true) this.abortSignal(() => error);
+    this.#seat?.give();
+    const resting = this.#resting;
     this.#resting = undefined;
-    this.#failing = undefined;
-    for (const reject of failing ?? []) reject(error);
+    for (const { reject } of resting ?? []) reject(error);
     for (const child of this.#children ?? []) child.#leaveAlone();
     this.onProgress?.();
     this.#host.onGone(this);
@@ -349,41 +348,21 @@ export class LiveRun implements LogListener, ContextHost {
     };
   }
 
-  /** A waiting run has no owner, unless it cannot be run again elsewhere or work of it is under way here. */
+  /** A run that cannot be run again elsewhere keeps its owner, also while it waits. */
   keepsOwner(): boolean {
-    return !this.durable || this.#isBusy || this.#isSeeking || this.#execution?.isIdle === false;
+    return !this.durable || this.stay.keepsOwner;
   }
 
-  /** A sub-run that was begun before is looked for. Until it is found, the run keeps its owner if it has one: it may have something to do. */
   seekSubRun(key: string): void {
-    this.#subRunsSought ??= new Set();
-    this.#subRunsSought.add(key);
+    if (this.durable) this.stay.seekSubRun(key);
   }
 
-  /** A sub-run is at work, or waits for an answer and is not. */
   setSubRun(key: string, isAtWork: boolean): void {
-    this.#subRunsSought?.delete(key);
-    this.#subRunsAtWork ??= new Set();
-    if (isAtWork) this.#subRunsAtWork.add(key);
-    else this.#subRunsAtWork.delete(key);
-    this.settleOwner();
+    if (this.durable) this.stay.setSubRun(key, isAtWork);
   }
 
-  /** Takes ownership of a waiting run that has work to do here, and gives it up when there is none left. */
   settleOwner(): void {
-    const { head } = this.log;
-    if (head?.status !== "awaiting" || !this.durable) return;
-    if (head.owner === null && this.#isBusy) this.log.settleHead();
-    else if (head.owner !== null && !this.#isBusy && !this.#isSeeking) void this.#giveUpOwner();
-  }
-
-  async #giveUpOwner(): Promise<void> {
-    if (this.#isGivingUp) return;
-    this.#isGivingUp = true;
-    await this.#execution?.settled();
-    this.#isGivingUp = false;
-    const { head, lost } = this.log;
-    if (!lost && head?.status === "awaiting" && head.owner !== null && !this.keepsOwner()) this.log.settleHead();
+    if (this.durable) this.stay.settleOwner();
   }
 
   /** Somebody else wrote to the run. */
@@ -413,37 +392,27 @@ export class LiveRun implements LogListener, ContextHost {
 
   onCaughtUp(): void {
     const { status, overdue } = this.log.state;
-    this.#caughtUp?.();
-    this.#ready = undefined;
+    this.#stay?.caughtUp();
     if (status === "cancelling") this.#stop();
     else if (overdue !== null) this.#execution?.abort(overdueError(this.log.key.run_id, overdue.await_id));
     else this.settleOwner();
   }
 
   onDivergence(divergence: Divergence | undefined, final: boolean): void {
-    this.#divergence = divergence;
+    this.stay.divergence = divergence;
     if (divergence !== undefined && this.log.state.status === "cancelling") {
       this.#execution?.fence();
       this.#endWithoutAgent();
       return;
     }
     this.#host.onDivergence(this, divergence);
-    if (divergence !== undefined) this.#caughtUp?.();
+    this.stay.onDivergence(divergence);
     if (final) void this.park();
   }
 
-  /** Lets go of a run whose code does not fit its log: whoever has code that fits may take it over. `again`: it is here, and who answers meanwhile waits for it. */
+  /** See {@link Stay.park}. */
   park(again = false): Promise<void> {
-    this.#parking ??= this.#letGo();
-    if (again) this.#tryingAgain = this.#parking;
-    return this.#parking;
-  }
-
-  async #letGo(): Promise<void> {
-    this.#execution?.fence();
-    // A run that goes to somebody else meanwhile is none of this process's any more.
-    await this.log.release().catch(ignore);
-    this.leave("The code of the agent does not fit the log of the run.");
+    return this.stay.park(again);
   }
 
   onDifference(): void {
@@ -457,7 +426,7 @@ export class LiveRun implements LogListener, ContextHost {
   onOver(hung: boolean): void {
     if (hung) this.#host.onHung(this);
     this.#endChildren();
-    this.#givePlace();
+    this.#seat?.give();
   }
 
   // What the context asks for.
@@ -531,10 +500,11 @@ export class LiveRun implements LogListener, ContextHost {
 
   #stop(): void {
     // An agent that is run again is stopped where it was, not on the way there.
-    if (this.#ready !== undefined && this.#divergence === undefined) return;
+    const { ready, divergence } = this.#stay ?? {};
+    if (ready !== undefined && divergence === undefined) return;
     this.#endChildren();
     const reason = new CadenzaError("run_cancelled", "The run was cancelled.", { run_id: this.log.key.run_id });
-    if (this.#divergence !== undefined) this.#execution?.fence();
+    if (divergence !== undefined) this.#execution?.fence();
     else if (this.#execution !== undefined) {
       this.#execution.abort(reason);
       return;
@@ -546,14 +516,14 @@ export class LiveRun implements LogListener, ContextHost {
   #endWithoutAgent(): void {
     if (this.log.state.position > 2) this.#host.onAgentMissing(this);
     this.log.decide({ type: "end", at: this.clock.now(), failure: null, usage: null });
-    this.#givePlace();
+    this.#seat?.give();
     this.log.flush();
   }
 
   #startAgent(): void {
-    if (!this.#mayBegin) return;
+    if (this.#seat?.mayBegin === false) return;
     if (this.log.lost || this.log.state.status !== "created") {
-      this.#givePlace();
+      this.#seat?.give();
       return;
     }
     this.#execution = new Execution(this);
@@ -562,88 +532,44 @@ export class LiveRun implements LogListener, ContextHost {
 
   #endChildren(): void {
     for (const child of this.#children ?? []) void child.cancel().catch(ignore);
-    for (const run_id of this.subRunsBefore) this.#host.cancelSubRun({ tenant: this.log.key.tenant, run_id });
-    this.subRunsBefore = noIds;
+    const stay = this.#stay;
+    if (stay === undefined) return;
+    for (const run_id of stay.subRunsBefore) this.#host.cancelSubRun({ tenant: this.log.key.tenant, run_id });
+    stay.subRunsBefore = [];
   }
 
   withPlace(callback: () => void): void {
     // A run that is over needs no place, and would not give it back.
     if (this.log.lost || isFinal(this.log.state.status)) return;
-    const place = this.#place;
-    const concurrency = this.agent.options.concurrency;
-    if (place === undefined || concurrency === undefined || this.#hasPlace) {
-      callback();
-      return;
-    }
-    this.#leaveQueue = this.#host.places.take(place, concurrency.max, () => {
-      this.#leaveQueue = undefined;
-      this.#hasPlace = true;
-      callback();
-    });
+    if (this.#seat === undefined) callback();
+    else this.#seat.take(callback);
   }
 
-  #givePlace(): void {
-    this.#leaveQueue?.();
-    this.#leaveQueue = undefined;
-    if (!this.#hasPlace || this.#place === undefined) return;
-    this.#hasPlace = false;
-    this.#host.places.give(this.#place);
-  }
-
-  get #isSeeking(): boolean {
-    return (this.#subRunsSought?.size ?? 0) > 0;
-  }
-
-  get #isBusy(): boolean {
-    return this.#openSteps?.isBusy === true || (this.#subRunsAtWork?.size ?? 0) > 0;
-  }
-
-  /** What a durable run does after each commit: it goes to sleep when it waits, and in tests it is run again. */
-  #keepDurable(status: RunStatus): void {
-    this.#clearSleep?.();
-    if (isFinal(status)) return;
-    if (this.#host.alwaysReplay) void this.#replayLater();
-    const { sleepAfterMs } = this.#host;
-    if (status === "awaiting") this.settleOwner();
-    if (status !== "awaiting" || sleepAfterMs === Number.POSITIVE_INFINITY) return;
-    this.#clearSleep = this.clock.setTimeout(() => this.#sleep(), sleepAfterMs);
-  }
-
-  async #replayLater(): Promise<void> {
-    if (this.#replaying) return;
-    this.#replaying = true;
-    await this.clock.turn();
-    const entries = await this.#host.store.read(this.log.key, 0, this.log.committed);
-    this.#replaying = false;
-    const { state, lost, committed } = this.log;
-    if (lost || isFinal(state.status) || state.position !== committed || entries?.length !== committed) return;
-    if (committed === this.#replayedUntil) return;
-    this.#replayedUntil = committed;
-    if (this.#execution?.aborted === undefined && state.status !== "created") this.replay(entries, this.#place);
-  }
-
-  #sleep(): void {
-    const { head, state, committed, backlog } = this.log;
-    const isQuiet = head?.status === "awaiting" && state.position === committed && backlog === 0 && !this.#isBusy;
-    if (!isQuiet || this.#ready !== undefined || this.onProgress !== undefined) return;
-    this.#isAsleep = true;
-    this.leave("The run waits for an answer, and sleeps.");
+  #setPlace(place: string | undefined): void {
+    const { concurrency } = this.agent.options;
+    if (place !== undefined && concurrency !== undefined)
+      this.#seat = new Seat(this.#host.places, place, concurrency.max);
   }
 
   /** The run that has started this one is not there any more. */
   #leaveAlone(): void {
     this.onProgress = undefined;
-    if (this.durable && this.#host.sleepAfterMs !== Number.POSITIVE_INFINITY) this.#sleep();
+    if (this.durable) this.stay.leaveAlone();
   }
 
   #tellRest(): void {
     const resting = this.#resting;
     if (resting === undefined) return;
     this.#resting = undefined;
-    this.#failing = undefined;
     const record = this.log.record();
-    for (const resolve of resting) resolve(record);
+    for (const { resolve } of resting) resolve(record);
   }
+}
+
+/** Somebody who waits for the run to rest. */
+interface RestWaiter {
+  readonly resolve: (run: MaybePromise<Run>) => void;
+  readonly reject: (error: CadenzaError) => void;
 }
 
 function resumeCommand({ answer, idempotency_key }: Answer, await_id: string | null, at: number): ResumeCommand {

@@ -6,7 +6,6 @@ import type { RunHead, RunKey, StoredRun } from "../core/ports.ts";
 import { ignore } from "../core/promises.ts";
 import type { RunState } from "../core/state.ts";
 import { createdEntry, isFinal } from "../core/state.ts";
-import type { JsonValue } from "../protocol/json.ts";
 import type { Agent } from "./agent.ts";
 import type { LiveRunHost } from "./live-run.ts";
 import { LiveRun, refusalError } from "./live-run.ts";
@@ -180,7 +179,7 @@ export class Recovery {
     const claimed = head.owner === null && head.status === "awaiting" ? head : await this.#claim(stored);
     const entries = claimed && (await this.#readAll(key, stored.position));
     if (claimed === undefined || entries === undefined) return undefined;
-    return this.#admit(key, agent, created.principal, replay(key.run_id, entries), claimed);
+    return this.#admit(key, agent, replay(key.run_id, entries), claimed);
   }
 
   /** Stops a run wherever it is, if it has not ended. */
@@ -248,7 +247,7 @@ export class Recovery {
   async #wakeParent({ key, created, head }: StoredRun): Promise<void> {
     if (created.parent === null || head.owner !== null || head.status !== "awaiting") return;
     const parent = await this.wake({ tenant: key.tenant, run_id: created.parent.run_id });
-    await parent?.ready;
+    await parent?.stay.ready;
   }
 
   /** Claims a run that nobody executes any more. Undefined: somebody does. */
@@ -269,17 +268,19 @@ export class Recovery {
     const entries = await this.#readAll(key, position);
     if (entries === undefined || this.#host.find(key) !== undefined) return this.#host.find(key);
     const state = replay(key.run_id, entries);
-    const run = this.#admit(key, agent, created.principal, state, head);
-    run.subRunsBefore = subRunsBegun(entries);
+    const run = this.#admit(key, agent, state, head);
+    run.stay.subRunsBefore = subRunsBegun(entries);
     if (!created.durable) run.fail(interruptedError(key.run_id));
     else if (head.takeovers > MAX_TAKEOVERS) run.fail(crashLoopError(key.run_id));
-    else if (state.status === "created") run.begin(this.#host.placeOf(run));
-    else run.replay(entries, this.#host.placeOf(run));
+    else if (state.status === "created") {
+      run.reserve(this.#host.placeOf(run));
+      run.begin();
+    } else run.comeBack(entries, this.#host.placeOf(run));
     return run;
   }
 
-  #admit(key: RunKey, agent: Agent, principal: JsonValue, state: RunState, head: RunHead): LiveRun {
-    const run = new LiveRun(this.#host, key, agent, principal);
+  #admit(key: RunKey, agent: Agent, state: RunState, head: RunHead): LiveRun {
+    const run = new LiveRun(this.#host, key, agent);
     run.log.adopt(state, head);
     this.#host.add(run);
     return run;

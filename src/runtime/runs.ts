@@ -179,11 +179,6 @@ export class Runs implements RecoveryHost {
     return this.#createWithCare(agent, request);
   }
 
-  /** Lets an accepted run begin. */
-  begin(run: LiveRun): void {
-    run.begin(this.placeOf(run));
-  }
-
   /** Takes a run in that was in the store. */
   add(run: LiveRun): void {
     this.#live.set(run.log.key.run_id, run);
@@ -272,7 +267,7 @@ export class Runs implements RecoveryHost {
         const agent = this.#registry.get(agentName);
         this.#checkLiveRuns();
         const run = this.#accept(agent, request, runId, 0, undefined, { run_id: parent.log.key.run_id, key });
-        run.begin(undefined);
+        run.begin();
         return run;
       },
       findSubRun: (childKey) => this.#findSubRun(childKey),
@@ -352,7 +347,7 @@ export class Runs implements RecoveryHost {
     parent: CreatedEntry["parent"] = null,
   ): LiveRun {
     this.recovery.start();
-    const run = new LiveRun(this, { tenant: request.tenant, run_id: runId }, agent, request.principal);
+    const run = new LiveRun(this, { tenant: request.tenant, run_id: runId }, agent);
     const at = this.clock.now();
     const entry: CreatedEntry = {
       type: "created",

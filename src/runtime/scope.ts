@@ -273,7 +273,7 @@ export class Scope {
     }
     const { run } = created;
     if (mode === "async") return this.#acknowledge(run);
-    this.#parts.runs.begin(run);
+    run.begin();
     const rest = run.rest();
     return options.signal === undefined ? rest : waiting(rest, options.signal);
   }
@@ -287,7 +287,7 @@ export class Scope {
       if (committed !== undefined) await committed;
     } finally {
       // The answer leaves before the agent begins, which may take the processor for a while.
-      void clock.turn().then(() => this.#parts.runs.begin(run));
+      void clock.turn().then(() => run.begin());
     }
     return record;
   }
@@ -303,7 +303,7 @@ export class Scope {
     if ("repeated" in created)
       return this.#source(created.repeated).then((source) => ({ source, after: 0, until: "rest" }));
     const { run } = created;
-    this.#parts.runs.begin(run);
+    run.begin();
     return whenCommitted(run, { source: run.log, after: 0, until: "next-rest" });
   }
 

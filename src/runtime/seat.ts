@@ -1,0 +1,45 @@
+import type { Places } from "./places.ts";
+
+/** The place of one run among those of its agent, or of its session, that may work at once. */
+export class Seat {
+  /** Whether the place is needed by now: one is taken as soon as the run is accepted, and its agent begins later. */
+  mayBegin = false;
+  readonly #places: Places;
+  readonly #key: string;
+  readonly #max: number;
+  #isTaken = false;
+  /** While the run waits for its place: takes it out of the queue. */
+  #leaveQueue: (() => void) | undefined;
+
+  constructor(places: Places, key: string, max: number) {
+    this.#places = places;
+    this.#key = key;
+    this.#max = max;
+  }
+
+  get isQueued(): boolean {
+    return this.#leaveQueue !== undefined;
+  }
+
+  /** Calls back with the place taken, now or when there is one. */
+  take(callback: () => void): void {
+    if (this.#isTaken) {
+      callback();
+      return;
+    }
+    this.#leaveQueue = this.#places.take(this.#key, this.#max, () => {
+      this.#leaveQueue = undefined;
+      this.#isTaken = true;
+      callback();
+    });
+  }
+
+  /** Gives the place back, or leaves the queue for it. */
+  give(): void {
+    this.#leaveQueue?.();
+    this.#leaveQueue = undefined;
+    if (!this.#isTaken) return;
+    this.#isTaken = false;
+    this.#places.give(this.#key);
+  }
+}

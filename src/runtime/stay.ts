@@ -1,0 +1,193 @@
+import type { Entry } from "../core/log.ts";
+import type { Clock, Store } from "../core/ports.ts";
+import { isFinal } from "../core/state.ts";
+import type { RunStatus } from "../protocol/run.ts";
+import type { RunLog } from "./commit.ts";
+import type { Execution } from "./execution.ts";
+import type { Divergence } from "./rerun.ts";
+
+/** What the stay of a durable run needs from the run. */
+export interface StayHost {
+  readonly log: RunLog;
+  readonly clock: Clock;
+  readonly store: Store;
+  readonly execution: Execution | undefined;
+  /** How long a durable run that waits stays in memory, in milliseconds. */
+  readonly sleepAfterMs: number;
+  /** Runs every durable agent again after each commit, for tests. */
+  readonly alwaysReplay: boolean;
+  /** Whether a step is at work. */
+  readonly isInStep: boolean;
+  /** Whether the run that has started this one follows it: then it may not sleep. */
+  readonly isFollowed: boolean;
+  replay(entries: Iterable<Entry>): void;
+  /** Lets go of the run. */
+  leave(reason: string): void;
+}
+
+/**
+ * The stay of a durable run in this process: it comes and catches up with its log, keeps an owner only while there is work for
+ * it, sleeps when it waits for long, and is let go of when its code does not fit. Other runs have none: they stay where they are.
+ */
+export class Stay {
+  /** Sub-runs that the run has begun in another stay, and that may be anywhere. */
+  subRunsBefore: readonly string[] = [];
+  /** How the code differs from the log; undefined: it does not, as far as it has come. */
+  divergence: Divergence | undefined;
+  readonly #host: StayHost;
+  #ready: Promise<void> | undefined;
+  #caughtUp: (() => void) | undefined;
+  #parking: Promise<void> | undefined;
+  #tryingAgain: Promise<void> | undefined;
+  #clearSleep: (() => void) | undefined;
+  #isAsleep = false;
+  readonly #subRunsAtWork = new Set<string>();
+  readonly #subRunsSought = new Set<string>();
+  #isGivingUp = false;
+  #replaying = false;
+  /** For tests that run the agent again after each commit: how many entries there were the last time. */
+  #replayedUntil = 0;
+
+  constructor(host: StayHost) {
+    this.#host = host;
+  }
+
+  /** Resolves when an agent that is run again has caught up with its log; undefined: it has. */
+  get ready(): Promise<void> | undefined {
+    return this.#ready;
+  }
+
+  /** While the run is let go of since other code is there. */
+  get tryingAgain(): Promise<void> | undefined {
+    return this.#tryingAgain;
+  }
+
+  get isAsleep(): boolean {
+    return this.#isAsleep;
+  }
+
+  /** The agent is run again, from now until `caughtUp`. */
+  begin(): void {
+    this.#subRunsAtWork.clear();
+    this.#subRunsSought.clear();
+    this.#ready = new Promise((resolve) => {
+      this.#caughtUp = resolve;
+    });
+  }
+
+  caughtUp(): void {
+    this.#tellReady();
+    this.#ready = undefined;
+  }
+
+  /** Whoever waits for the agent to catch up waits no longer: it does not, or somewhere else. */
+  #tellReady(): void {
+    this.#caughtUp?.();
+  }
+
+  onDivergence(divergence: Divergence | undefined): void {
+    this.divergence = divergence;
+    if (divergence !== undefined) this.#tellReady();
+  }
+
+  /** Lets go of the run, since its code does not fit: whoever has code that fits may take it over. `again`: it is here, and who answers meanwhile waits for it. */
+  park(again: boolean): Promise<void> {
+    this.#parking ??= this.#letGo();
+    if (again) this.#tryingAgain = this.#parking;
+    return this.#parking;
+  }
+
+  async #letGo(): Promise<void> {
+    const { log, execution } = this.#host;
+    execution?.fence();
+    // A run that goes to somebody else meanwhile is none of this process's any more.
+    await log.release().catch(() => undefined);
+    this.#host.leave("The code of the agent does not fit the log of the run.");
+  }
+
+  /** A sub-run that was begun before is looked for. Until it is found, the run keeps its owner if it has one: it may have something to do. */
+  seekSubRun(key: string): void {
+    this.#subRunsSought.add(key);
+  }
+
+  /** A sub-run is at work, or waits for an answer and is not. */
+  setSubRun(key: string, isAtWork: boolean): void {
+    this.#subRunsSought.delete(key);
+    if (isAtWork) this.#subRunsAtWork.add(key);
+    else this.#subRunsAtWork.delete(key);
+    this.settleOwner();
+  }
+
+  /** A waiting run has no owner, unless work of it is under way here. */
+  get keepsOwner(): boolean {
+    return this.#isBusy || this.#subRunsSought.size > 0 || this.#host.execution?.isIdle === false;
+  }
+
+  get #isBusy(): boolean {
+    return this.#host.isInStep || this.#subRunsAtWork.size > 0;
+  }
+
+  /** Takes ownership of a waiting run that has work to do here, and gives it up when there is none left. */
+  settleOwner(): void {
+    const { log } = this.#host;
+    const { head } = log;
+    if (head?.status !== "awaiting") return;
+    if (head.owner === null && this.#isBusy) log.settleHead();
+    else if (head.owner !== null && !this.#isBusy && this.#subRunsSought.size === 0) void this.#giveUpOwner();
+  }
+
+  async #giveUpOwner(): Promise<void> {
+    if (this.#isGivingUp) return;
+    this.#isGivingUp = true;
+    await this.#host.execution?.settled();
+    this.#isGivingUp = false;
+    const { log } = this.#host;
+    const { head, lost } = log;
+    if (!lost && head?.status === "awaiting" && head.owner !== null && !this.keepsOwner) log.settleHead();
+  }
+
+  /** What follows a commit: the run goes to sleep when it waits, and in tests it is run again. */
+  onCommit(status: RunStatus): void {
+    this.#clearSleep?.();
+    if (isFinal(status)) return;
+    const { alwaysReplay, sleepAfterMs, clock } = this.#host;
+    if (alwaysReplay) void this.#replayLater();
+    if (status === "awaiting") this.settleOwner();
+    if (status !== "awaiting" || sleepAfterMs === Number.POSITIVE_INFINITY) return;
+    this.#clearSleep = clock.setTimeout(() => this.sleep(), sleepAfterMs);
+  }
+
+  /** The run leaves memory, if it does nothing but wait. */
+  sleep(): void {
+    const { head, state, committed, backlog } = this.#host.log;
+    const isQuiet = head?.status === "awaiting" && state.position === committed && backlog === 0 && !this.#isBusy;
+    if (!isQuiet || this.#ready !== undefined || this.#host.isFollowed) return;
+    this.#isAsleep = true;
+    this.#host.leave("The run waits for an answer, and sleeps.");
+  }
+
+  /** The run that has started this one is not there any more. */
+  leaveAlone(): void {
+    if (this.#host.sleepAfterMs !== Number.POSITIVE_INFINITY) this.sleep();
+  }
+
+  /** The run is not this process's any more. */
+  end(): void {
+    this.#clearSleep?.();
+    this.#tellReady();
+  }
+
+  async #replayLater(): Promise<void> {
+    if (this.#replaying) return;
+    this.#replaying = true;
+    const { log, clock, store } = this.#host;
+    await clock.turn();
+    const entries = await store.read(log.key, 0, log.committed);
+    this.#replaying = false;
+    const { state, lost, committed } = log;
+    if (lost || isFinal(state.status) || state.position !== committed || entries?.length !== committed) return;
+    if (committed === this.#replayedUntil) return;
+    this.#replayedUntil = committed;
+    if (this.#host.execution?.aborted === undefined && state.status !== "created") this.#host.replay(entries);
+  }
+}
