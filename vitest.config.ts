@@ -4,6 +4,21 @@ import { ClosingLineReporter } from "./scripts/closing-line-reporter.ts";
 
 const source = fileURLToPath(new URL("./src", import.meta.url));
 
+/** The tests of the runtime that are run a second time, with every agent run again from its log after each commit. */
+const repeatable = [
+  "asks",
+  "bad-input",
+  "cancel",
+  "events",
+  "misbehaving",
+  "regressions",
+  "runs",
+  "sessions",
+  "stores",
+  "sub-runs",
+  "yields",
+];
+
 export default defineConfig({
   resolve: {
     // Tests and examples import the library as its users do; here these names mean the sources.
@@ -13,7 +28,18 @@ export default defineConfig({
     ],
   },
   test: {
-    include: ["test/**/*.test.ts"],
+    projects: [
+      { extends: true, test: { name: "once", include: ["test/**/*.test.ts"] } },
+      {
+        extends: true,
+        test: {
+          name: "replayed",
+          include: repeatable.map((name) => `test/runtime/${name}.test.ts`),
+          setupFiles: "test/helpers/not-repeatable.ts",
+          env: { CADENZA_REPLAY: process.env["CADENZA_REPLAY"] ?? "memory" },
+        },
+      },
+    ],
     // A busy machine with two cores is slow at times; a test that hangs is still found.
     testTimeout: 60_000,
     maxWorkers: "100%",

@@ -13,6 +13,7 @@ import type {
 } from "cadenza";
 import { AgentRuntime, CadenzaError, MemoryStore } from "cadenza";
 import { expect } from "vitest";
+import { makeDurable, openStore, persistent, REPLAY_TURNS, replays } from "./always-replay.ts";
 import { FakeClock } from "./fake-clock.ts";
 
 /** A runtime with a clock of the test's own. */
@@ -31,8 +32,8 @@ export interface LogLine {
 }
 
 export function setUp(options: RuntimeOptions = {}, turns?: number): Setup {
-  const clock = new FakeClock(turns);
-  const store = options.store ?? new MemoryStore();
+  const clock = new FakeClock(replays ? REPLAY_TURNS : turns);
+  const store = replays ? persistent(options.store ?? openStore()) : (options.store ?? new MemoryStore());
   const said: LogLine[] = [];
   const line =
     (level: keyof Logger) =>
@@ -40,8 +41,8 @@ export function setUp(options: RuntimeOptions = {}, turns?: number): Setup {
       said.push({ level, message, fields: { ...fields } });
     };
   const logger = { debug: line("debug"), info: line("info"), warn: line("warn"), error: line("error") };
-  const runtime = new AgentRuntime({ clock, logger, ...options, store });
-  return { runtime, clock, store, said };
+  const runtime = new AgentRuntime({ clock, logger, ...options, store, ...(replays && { alwaysReplay: true }) });
+  return { runtime: replays ? makeDurable(runtime) : runtime, clock, store, said };
 }
 
 /** A promise that the test settles when it likes. */
