@@ -46,11 +46,13 @@ export class ResourceFetcher {
       signal: this.#signal(),
     });
     if (!response.ok) throw new Error(`status ${response.status}`);
-    const text = new BodyText(this.#bytesLeft);
+    const text = new BodyText(this.#settings.maxBytes);
     const reader = response.body?.getReader();
     for (let read = await reader?.read(); read?.done === false; read = await reader?.read()) {
-      text.add(read.value);
+      // Several are read at a time, and share what is left.
       this.#bytesLeft -= read.value.length;
+      if (this.#bytesLeft < 0) throw new Error("too many bytes");
+      text.add(read.value);
     }
     return text.end();
   }

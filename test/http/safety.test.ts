@@ -283,6 +283,18 @@ describe.each([inProcess, nodeHttp])("a place among the readers, $name", (mount)
     await place.close();
   });
 
+  test("is not taken by who is refused", async () => {
+    const { client, place, attach, clock } = await open({ limits: { maxReaders: 2, maxReadersPerRun: 1 } });
+    for (let times = 0; times < 3; times++)
+      expect((await client.run("nobody", "x", { mode: "stream" })).status).toBe(404);
+    const first = await attach();
+    for (let times = 0; times < 3; times++) expect((await attach()).status).toBe(503);
+    expect((await client.run("echo", "x", { mode: "stream" })).status).toBe(200);
+    await first.body?.cancel();
+    await clock.settle();
+    await place.close();
+  });
+
   test("is not taken by who asks for the head only", async () => {
     const { client, place, run_id, attach } = await open({});
     for (let times = 0; times < 3; times++)

@@ -189,6 +189,29 @@ describe("contents of a session from elsewhere", () => {
     expect(await descriptor(server, id)).toHaveLength(2);
   });
 
+  test("that are too much together are refused, though each is not", async () => {
+    const half: typeof fetch = async () => Response.json({ role: "user", parts: [{ content: "x".repeat(500) }] });
+    const sessions = { allowOrigins: ["https://friend.example"], fetch: half, maxBytes: 1_000 };
+    const server = new Client(await inProcess.open(makeWorld(), { sessions }));
+    const url = "https://friend.example/x";
+    expect((await server.run("echo", "x", { session: { history: [url] } })).status).toBe(200);
+    refused(await server.run("echo", "x", { session: { history: [url, url] } }), 422, "invalid_input");
+  });
+
+  test("that are elsewhere after all are not followed there", async () => {
+    const paths: unknown[] = [];
+    const place = await listen(
+      createServer(({ url }, response) => {
+        paths.push(url);
+        response.writeHead(302, { location: "/secret" }).end();
+      }),
+    );
+    places.push(place);
+    const server = await serve({ sessions: { allowOrigins: [place.base] } });
+    refused(await server.run("echo", "x", { session: { history: [`${place.base}/x`] } }), 422, "invalid_input");
+    expect(paths).toEqual(["/x"]);
+  });
+
   test("that do not come in time are refused", async () => {
     const clock = new FakeClock();
     const hangs: typeof fetch = (_url, init) =>

@@ -121,6 +121,7 @@ describe.each([inProcess, nodeHttp])("two tenants, $name", (mount) => {
     const answered = await blind.post(`/runs/${id}`, answer, key);
     expect(bytesOf(answered, id)).toEqual(bytesOf(await one.post(`/runs/${UNKNOWN_ID}`, answer, key), UNKNOWN_ID));
     const seen = await one.run("plain", "x");
+    await one.run("echo", "x");
     const listed = (await blind.get("/runs?limit=1")).json["runs"] as unknown as { run_id: string }[];
     expect(listed.map(({ run_id }) => run_id)).toEqual([seen.json["run_id"]]);
     await close();
@@ -151,6 +152,16 @@ describe.each([inProcess, nodeHttp])("a session in which a hidden agent has a pa
     await close();
   });
 
+  test("is missing also when the runs have been forgotten", async () => {
+    const { one, close } = await open(mount, { retention: { maxRuns: 0 } });
+    const session_id = crypto.randomUUID();
+    for (const agent of ["plain", "echo", "plain"]) await one.run(agent, "x", { session_id });
+    expect((await one.get(`/runs?session_id=${session_id}`)).json).toEqual({ runs: [] });
+    expect((await one.get(`/sessions/${session_id}`)).json["history"]).toHaveLength(6);
+    expect((await one.with({ "x-hidden": "echo" }).get(`/sessions/${session_id}`)).status).toBe(404);
+    await close();
+  });
+
   test("is another one than those in which it has none, wherever they come from", async () => {
     const { one, close } = await open(mount);
     const seeing = one.with({ "x-hidden": "echo" });
@@ -164,8 +175,8 @@ describe.each([inProcess, nodeHttp])("a session in which a hidden agent has a pa
   });
 });
 
-async function open(mount: typeof inProcess) {
-  const runtime = makeWorld();
+async function open(mount: typeof inProcess, world: Parameters<typeof makeWorld>[0] = {}) {
+  const runtime = makeWorld(world);
   const place = await mount.open(runtime, { authorize });
   const client = new Client(place);
   return {

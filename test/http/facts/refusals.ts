@@ -50,7 +50,8 @@ export const refusalFacts: readonly Fact[] = [
   fact(
     "malformed JSON is 400",
     async (client) => {
-      for (const body of ["{", "", "nope", new Uint8Array([0xff, 0xfe])])
+      const latin = Buffer.from('{"agent_name":"echo","input":[{"parts":[{"content":"gr\u00fc\u00df"}]}]}', "latin1");
+      for (const body of ["{", "", "nope", new Uint8Array([0xff, 0xfe]), latin])
         refused(await client.post("/runs", body), 400, "invalid_input", "malformed_body");
     },
     "malformed bodies",
