@@ -1,12 +1,13 @@
 import { parseArgs } from "node:util";
 
-export const USAGE = `Usage: npm run demo -- [path of a package-lock.json] [--yes | --no]
+export const USAGE = `Usage: npm run demo -- [path of a package-lock.json] [--yes | --no] [--store file]
 
 Audits the licences in a package-lock.json, by default this project's own.
 It asks about each licence that is not on the list in allow-list.ts.
 
-  --yes   allow whatever it asks about
-  --no    refuse whatever it asks about`;
+  --yes           allow whatever it asks about
+  --no            refuse whatever it asks about
+  --store file    keep the run in this file: after Ctrl-C, or a crash, the same command goes on with it`;
 
 /** What the command line asks for. */
 export interface Arguments {
@@ -15,6 +16,8 @@ export interface Arguments {
   readonly help: boolean;
   /** The answer to every question; undefined to ask. */
   readonly answer: boolean | undefined;
+  /** The file that keeps the run; undefined for memory. */
+  readonly store: string | undefined;
 }
 
 /** Reads the command line. Throws for what it does not know. */
@@ -22,10 +25,15 @@ export function readArguments(args: readonly string[]): Arguments {
   const { values, positionals } = parseArgs({
     args: [...args],
     allowPositionals: true,
-    options: { yes: { type: "boolean" }, no: { type: "boolean" }, help: { type: "boolean", short: "h" } },
+    options: {
+      yes: { type: "boolean" },
+      no: { type: "boolean" },
+      help: { type: "boolean", short: "h" },
+      store: { type: "string" },
+    },
   });
-  const { yes = false, no = false, help = false } = values;
+  const { yes = false, no = false, help = false, store } = values;
   if (positionals.length > 1) throw new Error(`One path is enough: ${positionals.join(", ")}\n\n${USAGE}`);
   if (yes && no) throw new Error(`Either --yes or --no.\n\n${USAGE}`);
-  return { path: positionals[0], help, answer: yes || no ? yes : undefined };
+  return { path: positionals[0], help, answer: yes || no ? yes : undefined, store };
 }

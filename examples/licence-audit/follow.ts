@@ -3,7 +3,7 @@ import { CadenzaError } from "cadenza";
 import { licenceAudit } from "./agent.ts";
 import type { Answers } from "./terminal.ts";
 
-/** A run that has ended, and the statuses that it went through. */
+/** A run that has ended, or was left to go on another time, and the statuses that it went through meanwhile. */
 export interface Followed {
   readonly run: Run;
   readonly statuses: readonly RunStatus[];
@@ -13,7 +13,7 @@ export interface Followed {
 export interface Viewer {
   readonly answers: Answers;
   readonly print: (text: string) => void;
-  /** Cancels the run. */
+  /** Cancels the run; one that is kept is left alone instead. */
   readonly signal: AbortSignal;
 }
 
@@ -21,11 +21,43 @@ export interface Viewer {
 export async function audit(runtime: AgentRuntime, file: string, viewer: Viewer): Promise<Followed> {
   const { run_id } = await runtime.createRun({ agent_name: licenceAudit.name, input: file, mode: "async" });
   const cancel = (): void => void runtime.cancel(run_id).catch(ignoreFinished);
-  if (viewer.signal.aborted) cancel();
-  viewer.signal.addEventListener("abort", cancel, { once: true });
+  return follow(runtime, run_id, 0, viewer, cancel);
+}
+
+/** As {@link audit}, where runs are kept: goes on with the last one, if it has not ended. */
+export async function auditOn(runtime: AgentRuntime, file: string, viewer: Viewer): Promise<Followed> {
+  const [latest] = await runtime.listRuns({ agent_name: licenceAudit.name, limit: 1 });
+  const isOpen = latest !== undefined && latest.finished_at === null;
+  const { run_id } = isOpen
+    ? latest
+    : await runtime.createRun({ agent_name: licenceAudit.name, input: file, mode: "async" });
+  viewer.print(isOpen ? `Going on with run ${run_id}.\n` : `Run ${run_id} has begun.\n`);
+  return follow(runtime, run_id, await lastSeen(runtime, run_id), viewer);
+}
+
+/** The number of the last event of a run so far, without the question that it may show. */
+async function lastSeen(runtime: AgentRuntime, run_id: string): Promise<number> {
+  let last = 0;
+  for await (const event of runtime.events(run_id, { until: "now" }))
+    last = event.type === "run.awaiting" ? event.id - 1 : event.id;
+  return last;
+}
+
+/** Follows a run from an event on. Without `cancel` it is left alone when the viewer is interrupted. */
+async function follow(
+  runtime: AgentRuntime,
+  run_id: string,
+  after: number,
+  viewer: Viewer,
+  cancel?: () => void,
+): Promise<Followed> {
+  const events = runtime.events(run_id, { after, until: "end" });
+  const stop = cancel ?? ((): void => void events.return?.());
+  if (viewer.signal.aborted) stop();
+  viewer.signal.addEventListener("abort", stop, { once: true });
   try {
     const statuses: RunStatus[] = [];
-    for await (const event of runtime.events(run_id, { until: "end" })) {
+    for await (const event of events) {
       // A part with a name is an artifact: here the report, which is shown when the run is over.
       if (event.type === "message.part" && event.part.name === undefined) viewer.print(event.part.content ?? "");
       if (!("run" in event)) continue;
@@ -34,7 +66,7 @@ export async function audit(runtime: AgentRuntime, file: string, viewer: Viewer)
     }
     return { run: await runtime.getRun(run_id), statuses };
   } finally {
-    viewer.signal.removeEventListener("abort", cancel);
+    viewer.signal.removeEventListener("abort", stop);
   }
 }
 

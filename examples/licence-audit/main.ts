@@ -1,15 +1,18 @@
-/** `npm run demo -- [path of a package-lock.json] [--yes | --no]` */
+/** `npm run demo -- [path of a package-lock.json] [--yes | --no] [--store file]` */
 import { resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { RunStatus } from "cadenza";
 import { AgentRuntime } from "cadenza";
+import { openStore } from "../durable-approval/store.ts";
 import { licenceAudit } from "./agent.ts";
 import { readArguments, USAGE } from "./arguments.ts";
-import { audit } from "./follow.ts";
+import { audit, auditOn } from "./follow.ts";
 import { renderReport, renderStatistics, reportIn } from "./report.ts";
 import { fixedAnswers, TypedAnswers } from "./terminal.ts";
 
 const OWN_LOCKFILE = fileURLToPath(new URL("../../package-lock.json", import.meta.url));
+
+const DRAIN_MS = 10_000;
 
 const print = (text: string): void => void process.stdout.write(text);
 process.exitCode = await main(process.argv.slice(2)).catch((error: unknown) => {
@@ -18,22 +21,29 @@ process.exitCode = await main(process.argv.slice(2)).catch((error: unknown) => {
 });
 
 async function main(args: readonly string[]): Promise<number> {
-  const { path, help, answer } = readArguments(args);
+  const { path, help, answer, store } = readArguments(args);
   if (help) {
     console.log(USAGE);
     return 0;
   }
-  // npm runs scripts in the project's folder; INIT_CWD is where the user is.
-  const file = path === undefined ? OWN_LOCKFILE : resolve(process.env["INIT_CWD"] ?? process.cwd(), path);
-
-  const runtime = new AgentRuntime({ exposeErrors: true }).register(licenceAudit);
+  const file = path === undefined ? OWN_LOCKFILE : fromUser(path);
+  const runtime = store === undefined ? new AgentRuntime({ exposeErrors: true }) : await openRuntime(fromUser(store));
+  const { name, options, fn } = licenceAudit;
+  runtime.register(name, { ...options, durable: store !== undefined }, fn);
+  // The library itself holds the process open with nothing, also while it waits for a run of a process that died.
+  const alive = setInterval(() => undefined, 1_000);
   const interrupt = new AbortController();
   const onInterrupt = (): void => interrupt.abort();
   process.once("SIGINT", onInterrupt);
   const answers =
     answer === undefined ? new TypedAnswers(process.stdin, print, onInterrupt) : fixedAnswers(answer, print);
   try {
-    const { run, statuses } = await audit(runtime, file, { answers, print, signal: interrupt.signal });
+    const viewer = { answers, print, signal: interrupt.signal };
+    const { run, statuses } = await (store === undefined ? audit : auditOn)(runtime, file, viewer);
+    if (run.finished_at === null) {
+      print("\nThe run is kept: the same command goes on with it.\n");
+      return 130;
+    }
     print(`\nThe run went ${way(statuses)}.\n`);
     if (run.status === "cancelled") return 130;
     if (run.error !== null) throw new Error(`${run.error.code}: ${run.error.message}`);
@@ -44,8 +54,20 @@ async function main(args: readonly string[]): Promise<number> {
   } finally {
     answers.close();
     process.off("SIGINT", onInterrupt);
-    await runtime.close();
+    await runtime.close({ drainMs: interrupt.signal.aborted ? 0 : DRAIN_MS });
+    clearInterval(alive);
   }
+}
+
+/** A runtime whose runs outlive the process. A run whose process was killed is taken over after a second, and not after ten. */
+async function openRuntime(path: string): Promise<AgentRuntime> {
+  const durability = { leaseMs: 1_000, renewMs: 300, sweepMs: 100 };
+  return new AgentRuntime({ exposeErrors: true, store: await openStore(path), durability });
+}
+
+/** npm runs scripts in the project's folder; INIT_CWD is where the user is. */
+function fromUser(path: string): string {
+  return resolve(process.env["INIT_CWD"] ?? process.cwd(), path);
 }
 
 /** The statuses in the order in which they came first, with how often. */
