@@ -5,6 +5,7 @@ import type { AwaitRequest, AwaitResume } from "../protocol/run.ts";
 import type { CadenzaErrorCode } from "./errors.ts";
 import { sameJson } from "./json.ts";
 import type { CreatedEntry, EmittedEntry, Entry, IntentEntry, Outcome, PartSource, StepEntry } from "./log.ts";
+import { agentRole } from "./role.ts";
 import type { Exchange, RunState } from "./state.ts";
 import { createdEntry } from "./state.ts";
 import { verdict } from "./transitions.ts";
@@ -165,7 +166,7 @@ function decideEmit(state: RunState, at: number, item: Emission): readonly Emitt
       return [{ type: "emitted", kind: "part", at, part: item.part, opens: !continues, closes, source: item.source }];
     }
     case "message": {
-      const message: Message = { ...item.message, role: `agent/${createdEntry(state).agent_name}` };
+      const message: Message = { ...item.message, role: agentRole(createdEntry(state).agent_name) };
       return [withSource({ type: "emitted", kind: "message", at, message, closes: state.open }, item.source)];
     }
     case "generic":

@@ -1,5 +1,6 @@
 import type { EmittedEntry, EndedEntry, Entry, PartSource, ResumedEntry } from "./log.ts";
 import { eventCount } from "./project.ts";
+import { agentRole } from "./role.ts";
 import type { Exchange, OutputMessage, RunState } from "./state.ts";
 import { createdEntry, initialState } from "./state.ts";
 import { isoTime } from "./time.ts";
@@ -89,7 +90,7 @@ function takeDown(state: RunState, at: number, resumed?: ResumedEntry): void {
   if (state.exchanges === null) state.exchanges = [exchange];
   else state.exchanges.push(exchange);
   state.shown = null;
-  state.waiting_ms += at - shown.at;
+  state.waiting_ms = (state.waiting_ms ?? 0) + at - shown.at;
 }
 
 function emit(state: RunState, entry: EmittedEntry): void {
@@ -100,7 +101,12 @@ function emit(state: RunState, entry: EmittedEntry): void {
         // A message that is still open here was torn by a crash inside a step, and its next attempt says it again.
         if (state.open) state.output.pop();
         const created_at = isoTime(entry.at);
-        addMessage(state, { role: roleOf(state), parts: [entry.part], created_at, completed_at: null });
+        addMessage(state, {
+          role: agentRole(createdEntry(state).agent_name),
+          parts: [entry.part],
+          created_at,
+          completed_at: null,
+        });
         state.open = true;
         state.source = entry.source;
         draft(state, entry.source);
@@ -162,8 +168,4 @@ function end(state: RunState, entry: EndedEntry): void {
   state.status = entry.outcome;
   state.usage = addUsage(state.usage, entry.usage);
   state.ended = entry;
-}
-
-function roleOf(state: RunState): OutputMessage["role"] {
-  return `agent/${createdEntry(state).agent_name}`;
 }

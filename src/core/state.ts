@@ -36,8 +36,8 @@ export interface RunState {
   /** The deadline whose passing makes the run fail. */
   overdue: TimedOutEntry | null;
   usage: Usage | null;
-  /** How long the run waited for the answers to these, in milliseconds. */
-  waiting_ms: number;
+  /** How long the run waited for the answers to these, in milliseconds; null before the first. */
+  waiting_ms: number | null;
   /** The last entry; null before the run is over. */
   ended: EndedEntry | null;
 }
@@ -90,7 +90,7 @@ export function initialState(runId: string): RunState {
     exchanges: null,
     overdue: null,
     usage: null,
-    waiting_ms: 0,
+    waiting_ms: null,
     ended: null,
   };
 }
@@ -104,7 +104,7 @@ export function createdEntry(state: RunState): CreatedEntry {
 /** How long the agent has worked until now, or until its end, in milliseconds: waiting for answers does not count. */
 export function activeMs({ started, ended, shown, waiting_ms }: RunState, now: number): number {
   if (started === null) return 0;
-  return (ended ?? shown ?? { at: now }).at - started.at - waiting_ms;
+  return (ended ?? shown ?? { at: now }).at - started.at - (waiting_ms ?? 0);
 }
 
 /** Whether the run has ended. */

@@ -51,7 +51,7 @@ export function countRun(state: RunState): Counters {
     failed: status === "failed" ? 1 : 0,
     cancelled: status === "cancelled" ? 1 : 0,
     active_ms: ended === null || status === "cancelled" ? 0 : activeMs(state, ended.at),
-    waiting_ms: state.waiting_ms,
+    waiting_ms: state.waiting_ms ?? 0,
     reported: usage === null ? 0 : 1,
     input_tokens: usage?.input_tokens ?? 0,
     output_tokens: usage?.output_tokens ?? 0,

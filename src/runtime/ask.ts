@@ -22,7 +22,13 @@ export interface AskHost {
   goOn(sent: unknown): void;
 }
 
-/** A question as an operation. Without `resolve` it is a request that was yielded, and its answer goes back into the loop. */
+/** Settles the promise of whoever asks. */
+interface Settle {
+  resolve(value: unknown): void;
+  reject(error: unknown): void;
+}
+
+/** A question as an operation. Without a promise it is a request that was yielded, and its answer goes back into the loop. */
 export class Ask implements Operation, OpenQuestion {
   readonly key: string;
   readonly parts: readonly MessagePart[];
@@ -31,8 +37,8 @@ export class Ask implements Operation, OpenQuestion {
   readonly #host: AskHost;
   readonly #timeoutMs: number | undefined;
   readonly #fallback: unknown;
-  readonly #resolve: ((value: unknown) => void) | undefined;
-  readonly #reject: ((error: unknown) => void) | undefined;
+  /** Undefined for a request that was yielded. */
+  readonly #promise: Settle | undefined;
 
   constructor(
     host: AskHost,
@@ -42,8 +48,7 @@ export class Ask implements Operation, OpenQuestion {
     timeoutMs: number | undefined,
     fallback: unknown,
     emitted: number,
-    resolve?: (value: unknown) => void,
-    reject?: (error: unknown) => void,
+    promise?: Settle,
   ) {
     this.#host = host;
     this.key = key;
@@ -52,8 +57,7 @@ export class Ask implements Operation, OpenQuestion {
     this.#timeoutMs = timeoutMs;
     this.#fallback = fallback;
     this.emitted = emitted;
-    this.#resolve = resolve;
-    this.#reject = reject;
+    this.#promise = promise;
   }
 
   get timeoutMs(): number {
@@ -85,12 +89,12 @@ export class Ask implements Operation, OpenQuestion {
   }
 
   resolve(value: unknown): void {
-    if (this.#resolve === undefined) this.#host.goOn(value);
-    else this.#resolve(value);
+    if (this.#promise === undefined) this.#host.goOn(value);
+    else this.#promise.resolve(value);
   }
 
   reject(error: unknown): void {
-    this.#reject?.(error);
+    this.#promise?.reject(error);
   }
 }
 

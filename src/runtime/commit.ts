@@ -71,25 +71,15 @@ export class RunLog {
   /** Decided and not yet handed to the store. */
   #entries: Entry[] | undefined;
   #inFlight = 0;
-  /** Writes that failed since the last one that did not. A store that fails may have written all the same. */
-  #failedAttempts: Attempt[] | undefined;
+  /** Since the last write that did not fail. */
+  #trouble: Trouble | undefined;
   #writing: Promise<void> | undefined;
-  /** Whether the head is to be written although nothing else is. */
-  #isHeadDue = false;
-  #isComingToRest = false;
-  /** Whether the run is being given back: nothing that is written takes it again. */
-  #isReleased = false;
   /** Why nothing is written any more. */
   #lost: CadenzaError | undefined;
-  #retryMs = FIRST_RETRY_MS;
-  /** Whether nothing has been written yet to a run that was taken over. */
-  #isAdopted = false;
-  #clearRetry: (() => void) | undefined;
-  /** Why the last write that failed did. */
-  #failure: CadenzaError | undefined;
   #waiters: Waiter[] | undefined;
-  /** Readers that wait for the next commit: the first by itself, since most runs have one. */
-  #reader: (() => void) | undefined;
+  /** Only of a run that changes hands. */
+  #handover: Handover | undefined;
+  /** Those who wait for the next commit. */
   #readers: (() => void)[] | undefined;
   /** The last batch that was committed, so that readers at the live edge need not ask the store. */
   #batch: readonly Entry[] = noEntries;
@@ -157,7 +147,7 @@ export class RunLog {
     this.#state = state;
     this.#committed = state.position;
     this.#head = head;
-    this.#isAdopted = true;
+    this.#changesHands.isAdopted = true;
   }
 
   /** Decides a command on the decided state. What is decided in one turn of the event loop is committed together at its end, unless somebody forces it. */
@@ -199,13 +189,14 @@ export class RunLog {
    * goes to another process, and with `refusable` it rejects when the store fails, else the store is asked again until it works.
    */
   commit(refusable = false): undefined | Promise<void> {
-    const failure = this.#failure;
+    const failure = this.#trouble?.failure;
     this.flush();
     const position = this.#state.position;
     if (this.#committed >= position && this.#session === undefined) return undefined;
     if (this.#lost !== undefined) return refusable ? Promise.reject(this.#lost) : new Promise(ignore);
     // A store that answers at once has failed before anybody could wait.
-    if (refusable && this.#failure !== undefined && this.#failure !== failure) return Promise.reject(this.#failure);
+    const failed = this.#trouble?.failure;
+    if (refusable && failed !== undefined && failed !== failure) return Promise.reject(failed);
     return new Promise((resolve, reject) => {
       this.#waiters ??= [];
       this.#waiters.push({ position, session: this.#session, resolve, reject: refusable ? reject : undefined });
@@ -214,23 +205,29 @@ export class RunLog {
 
   /** Hands what has been decided to the store, unless a write is under way: then it goes with the next one. */
   flush(): void {
-    if (this.#writing !== undefined || this.#lost !== undefined || this.#isComingToRest) return;
-    if (isFinal(this.#state.status)) this.#isHeadDue = false;
-    if (this.#entries === undefined && this.#session === undefined && !this.#isHeadDue) return;
+    if (this.#writing !== undefined || this.#lost !== undefined || this.#handover?.isComingToRest === true) return;
+    const isHeadDue = this.#handover?.isHeadDue === true && !isFinal(this.#state.status);
+    if (this.#entries === undefined && this.#session === undefined && !isHeadDue) return;
     this.#write();
   }
 
   /** Has the head written that the run should have by now, also if nothing else is to be written. */
   settleHead(): void {
-    this.#isHeadDue = true;
+    this.#changesHands.isHeadDue = true;
     this.flush();
+  }
+
+  get #changesHands(): Handover {
+    this.#handover ??= { isAdopted: false, isReleased: false, isHeadDue: false, isComingToRest: false };
+    return this.#handover;
   }
 
   /** A durable run that waits gives its owner up. What its agent does beside asking has a turn to begin, and keeps the owner. */
   #comeToRest(): void {
-    this.#isComingToRest = true;
+    const handover = this.#changesHands;
+    handover.isComingToRest = true;
     void this.#host.clock.turn().then(() => {
-      this.#isComingToRest = false;
+      handover.isComingToRest = false;
       this.flush();
     });
   }
@@ -246,22 +243,18 @@ export class RunLog {
 
   /** Calls back once, with the next commit. */
   watch(callback: () => void): void {
-    if (this.#reader === undefined) this.#reader = callback;
-    else {
-      this.#readers ??= [];
-      this.#readers.push(callback);
-    }
+    this.#readers ??= [];
+    this.#readers.push(callback);
   }
 
   /** Takes a `watch` back. */
   unwatch(callback: () => void): void {
     this.#readers = this.#readers?.filter((reader) => reader !== callback);
-    if (this.#reader === callback) this.#reader = this.#readers?.pop();
   }
 
   /** Gives the run back, so that another process may take it over at once. */
   async release(): Promise<void> {
-    this.#isReleased = true;
+    this.#changesHands.isReleased = true;
     const committed = this.commit(true);
     if (committed !== undefined) await committed;
     if (this.#writing !== undefined) await this.#writing;
@@ -301,7 +294,7 @@ export class RunLog {
   /** Gives the run up: nothing is written any more. Readers are told, so that they can look elsewhere. */
   abandon(reason: CadenzaError): void {
     this.#lost = reason;
-    this.#clearRetry?.();
+    this.#trouble?.clearRetry();
     this.#entries = undefined;
     this.#rejectWaiters(reason);
     this.#waiters = undefined;
@@ -316,7 +309,7 @@ export class RunLog {
     const attempt: Attempt = { write, session: this.#session };
     this.#entries = undefined;
     this.#session = undefined;
-    this.#isHeadDue = false;
+    if (this.#handover !== undefined) this.#handover.isHeadDue = false;
     this.#inFlight = entries.length;
     let answer: MaybePromise<StoreConflict | undefined>;
     try {
@@ -367,12 +360,15 @@ export class RunLog {
   #nextHead(entries: readonly Entry[]): RunHead {
     const { status, shown, ended } = this.#state;
     const deadline = shown?.deadline ?? null;
-    const released = isFinal(status) || this.#isReleased || (status === "awaiting" && !this.#listener.keepsOwner(this));
+    const released =
+      isFinal(status) ||
+      this.#handover?.isReleased === true ||
+      (status === "awaiting" && !this.#listener.keepsOwner(this));
     const owner = released ? null : this.#host.owner;
     const before = this.#head;
     // Each change of hands has an epoch of its own, and the end has the last one.
     // A run without an owner may have been woken elsewhere too: then the first to write has it.
-    const handedOver = before !== undefined && (before.owner === null || this.#isAdopted);
+    const handedOver = before !== undefined && (before.owner === null || this.#handover?.isAdopted === true);
     const epoch = (before?.epoch ?? 0) + (handedOver ? 1 : 0) + (entries.at(-1)?.type === "ended" ? 1 : 0);
     const takeovers = before === undefined || entries.some(isProgress) ? 0 : before.takeovers;
     const isSame =
@@ -391,14 +387,13 @@ export class RunLog {
       return;
     }
     const { write } = attempt;
-    this.#failedAttempts = undefined;
-    this.#isAdopted = false;
-    this.#retryMs = FIRST_RETRY_MS;
+    this.#trouble = undefined;
+    if (this.#handover !== undefined) this.#handover.isAdopted = false;
     this.#head = write.head;
     if (write.entries.length > 0) {
       this.#committed += write.entries.length;
       // Readers at the live edge need not ask the store; without any, nothing is held for them.
-      this.#batch = this.#reader === undefined ? noEntries : write.entries;
+      this.#batch = this.#readers === undefined ? noEntries : write.entries;
     }
     this.#tellWaiters();
     this.#tellReaders();
@@ -408,7 +403,7 @@ export class RunLog {
   }
 
   #refused(conflict: StoreConflict, attempt: Attempt): void {
-    const own = this.#failedAttempts?.find(
+    const own = this.#trouble?.attempts.find(
       ({ write: { head, entries } }) =>
         conflict.conflict === "changed" &&
         conflict.epoch === head.epoch &&
@@ -442,7 +437,7 @@ export class RunLog {
     const compare = (held: readonly Entry[] | undefined): void => {
       this.#writing = undefined;
       if (!sameJson(copyJson(held), copyJson(written))) {
-        this.#failedAttempts = undefined;
+        if (this.#trouble !== undefined) this.#trouble.attempts = [];
         this.#refused(conflict, attempt);
         return;
       }
@@ -504,21 +499,19 @@ export class RunLog {
       return;
     }
     if (write.entries.length > 0) this.#entries = [...write.entries, ...(this.#entries ?? [])];
-    else this.#isHeadDue = true;
+    else this.#changesHands.isHeadDue = true;
     this.#session ??= session;
-    this.#failedAttempts ??= [];
-    this.#failedAttempts.push(attempt);
-    this.#failure = error;
     this.#rejectWaiters(error);
     this.#host.logger.error(error.message, { run_id: this.key.run_id, error: cause });
-    const wait = this.#retryMs;
-    this.#retryMs = Math.min(2 * wait, LAST_RETRY_MS);
+    const { attempts = [], retryMs: wait = FIRST_RETRY_MS } = this.#trouble ?? {};
+    attempts.push(attempt);
     this.#writing = new Promise((resolve) => {
-      this.#clearRetry = this.#host.clock.setTimeout(() => {
+      const clearRetry = this.#host.clock.setTimeout(() => {
         this.#writing = undefined;
         resolve();
         this.flush();
       }, wait);
+      this.#trouble = { failure: error, attempts, retryMs: Math.min(2 * wait, LAST_RETRY_MS), clearRetry };
     });
   }
 
@@ -545,13 +538,9 @@ export class RunLog {
   }
 
   #tellReaders(): void {
-    const reader = this.#reader;
-    if (reader === undefined) return;
     const readers = this.#readers;
-    this.#reader = undefined;
     this.#readers = undefined;
-    reader();
-    for (const other of readers ?? []) other();
+    for (const reader of readers ?? []) reader();
   }
 }
 
@@ -559,6 +548,28 @@ export class RunLog {
 function isProgress(entry: Entry): boolean {
   if (entry.type === "emitted") return entry.kind !== "part" || entry.source === null;
   return entry.type !== "intent";
+}
+
+/** What is known of a store that fails, until it works again. */
+interface Trouble {
+  /** Why the last write failed. */
+  readonly failure: CadenzaError;
+  /** The writes that failed. A store that fails may have written all the same. */
+  attempts: Attempt[];
+  /** How long the next failure waits, in milliseconds. */
+  readonly retryMs: number;
+  readonly clearRetry: () => void;
+}
+
+/** How a run changes hands. */
+interface Handover {
+  /** Nothing has been written yet since the run was taken over. */
+  isAdopted: boolean;
+  /** The run is being given back: nothing that is written takes it again. */
+  isReleased: boolean;
+  /** The head is to be written although nothing else is. */
+  isHeadDue: boolean;
+  isComingToRest: boolean;
 }
 
 /** A write that was handed to the store. */

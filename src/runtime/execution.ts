@@ -256,7 +256,9 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
     const promise = new Promise((resolve, reject) => {
       const key = this.results.keyFor("ask");
       const parts = withSchema(questionParts(question), schema === undefined ? undefined : jsonSchemaOf(schema), key);
-      this.#ask(new Ask(this, key, parts, validatorOf(schema), timeoutMs, fallback, this.#emitted, resolve, reject));
+      this.#ask(
+        new Ask(this, key, parts, validatorOf(schema), timeoutMs, fallback, this.#emitted, { resolve, reject }),
+      );
     });
     promise.catch(ignore);
     return promise;

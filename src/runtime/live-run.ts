@@ -75,8 +75,8 @@ export class LiveRun implements LogListener, ContextHost, StayHost {
   /** Whether another run has joined the session that was made for this one: then the session stays. */
   isJoined = false;
   readonly #host: LiveRunHost;
-  #controller: AbortController | undefined;
-  #abortReason: (() => CadenzaError) | undefined;
+  /** Makes the signal; until somebody asks for it, why it is aborted, if it is. */
+  #abort: AbortController | (() => CadenzaError) | undefined;
   #execution: Execution | undefined;
   /** Only runs that are durable, or came out of the store, have one. */
   #stay: Stay | undefined;
@@ -155,16 +155,17 @@ export class LiveRun implements LogListener, ContextHost, StayHost {
 
   /** One signal for the run, made when somebody asks for it: making one costs as much as the rest of a small run. */
   get signal(): AbortSignal {
-    if (this.#controller === undefined) {
-      this.#controller = new AbortController();
-      if (this.#abortReason !== undefined) this.#controller.abort(this.#abortReason());
-    }
-    return this.#controller.signal;
+    if (this.#abort instanceof AbortController) return this.#abort.signal;
+    const reason = this.#abort;
+    this.#abort = new AbortController();
+    if (reason !== undefined) this.#abort.abort(reason());
+    return this.#abort.signal;
   }
 
   abortSignal(reason: () => CadenzaError): void {
-    this.#abortReason ??= reason;
-    this.#controller?.abort(this.#abortReason());
+    if (this.#abort instanceof AbortController) {
+      if (!this.#abort.signal.aborted) this.#abort.abort(reason());
+    } else this.#abort ??= reason;
   }
 
   ensureOwner(): undefined | Promise<void> {

@@ -3,6 +3,7 @@ import { CadenzaError } from "../core/errors.ts";
 import type { Entry, ResumedEntry } from "../core/log.ts";
 import type { Clock } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
+import { agentRole } from "../core/role.ts";
 import { createdEntry } from "../core/state.ts";
 import { isoTime } from "../core/time.ts";
 import type { Usage } from "../core/usage.ts";
@@ -50,11 +51,9 @@ export interface QuestionsHost {
 export class Questions {
   readonly #host: QuestionsHost;
   #shown: OpenQuestion | undefined;
-  #queue: OpenQuestion[] | undefined;
-  #onShown: (() => void)[] | undefined;
   #clearDeadline: (() => void) | undefined;
-  #turning = false;
-  #closed = false;
+  /** Most runs ask one question at a time, and have none. */
+  #line: Line | undefined;
 
   constructor(host: QuestionsHost) {
     this.#host = host;
@@ -69,11 +68,9 @@ export class Questions {
   ask(question: OpenQuestion): void {
     const { shown } = this.#host.log.state;
     if (shown?.request.await_id === question.key) this.#takeUp(question);
-    else if (shown === null && this.#shown === undefined && !this.#turning && this.#queue === undefined)
-      this.#show(question);
+    else if (shown === null && this.#shown === undefined && !this.#isLined) this.#show(question);
     else {
-      this.#queue ??= [];
-      this.#queue.push(question);
+      this.#openLine.queue.push(question);
     }
   }
 
@@ -87,10 +84,9 @@ export class Questions {
 
   /** The question that the client sees, as soon as the agent has asked it again; undefined if it never will. */
   async expected(): Promise<OpenQuestion | undefined> {
-    while (this.#shown === undefined && !this.#closed) {
+    while (this.#shown === undefined && this.#line?.isClosed !== true) {
       await new Promise<void>((resolve) => {
-        this.#onShown ??= [];
-        this.#onShown.push(resolve);
+        this.#openLine.onShown.push(resolve);
       });
     }
     return this.#shown;
@@ -99,8 +95,7 @@ export class Questions {
   /** Nobody needs the answer any more. */
   withdraw(key: string): void {
     const { log, clock } = this.#host;
-    this.#queue = this.#queue?.filter((question) => question.key !== key);
-    if (this.#queue?.length === 0) this.#queue = undefined;
+    if (this.#line !== undefined) this.#line.queue = this.#line.queue.filter((question) => question.key !== key);
     if (this.#shown?.key !== key && log.state.shown?.request.await_id !== key) return;
     log.decide({ type: "withdraw", at: clock.now(), await_id: key });
     this.#takeDown();
@@ -108,8 +103,9 @@ export class Questions {
 
   /** No question is shown any more, and none will be. */
   close(): void {
-    this.#closed = true;
-    this.#queue = undefined;
+    const line = this.#openLine;
+    line.isClosed = true;
+    line.queue = [];
     this.#takeDown();
     this.#tellShown();
   }
@@ -121,8 +117,11 @@ export class Questions {
   }
 
   #tellShown(): void {
-    for (const resolve of this.#onShown ?? []) resolve();
-    this.#onShown = undefined;
+    const line = this.#line;
+    if (line === undefined) return;
+    const { onShown } = line;
+    line.onShown = [];
+    for (const resolve of onShown) resolve();
   }
 
   /** An agent that was run again is where it was: from now on its question may expire. */
@@ -146,7 +145,7 @@ export class Questions {
     const at = clock.now();
     const deadline = question.timeoutMs === Number.POSITIVE_INFINITY ? null : at + question.timeoutMs;
     const message: Message = {
-      role: `agent/${createdEntry(log.state).agent_name}`,
+      role: agentRole(createdEntry(log.state).agent_name),
       parts: question.parts,
       created_at: isoTime(at),
       completed_at: isoTime(at),
@@ -193,18 +192,38 @@ export class Questions {
     this.#clearDeadline?.();
     this.#clearDeadline = undefined;
     this.#shown = undefined;
-    if (this.#queue !== undefined && !this.#turning) void this.#showNext();
+    const line = this.#line;
+    if (line !== undefined && line.queue.length > 0 && !line.isTurning) void this.#showNext(line);
   }
 
   /** The next question is shown a turn later, so that what the agent does with the answer comes first. */
-  async #showNext(): Promise<void> {
-    this.#turning = true;
+  async #showNext(line: Line): Promise<void> {
+    line.isTurning = true;
     await this.#host.settled();
-    this.#turning = false;
-    const next = this.#queue?.shift();
-    if (this.#queue?.length === 0) this.#queue = undefined;
-    if (next !== undefined && !this.#closed) this.#show(next);
+    line.isTurning = false;
+    const next = line.queue.shift();
+    if (next !== undefined && !line.isClosed) this.#show(next);
   }
+
+  /** Whether a question that is asked now comes behind others. */
+  get #isLined(): boolean {
+    return this.#line !== undefined && (this.#line.isTurning || this.#line.queue.length > 0);
+  }
+
+  get #openLine(): Line {
+    this.#line ??= { queue: [], onShown: [], isTurning: false, isClosed: false };
+    return this.#line;
+  }
+}
+
+/** The questions that are not shown yet, and those who wait for one to be. */
+interface Line {
+  queue: OpenQuestion[];
+  onShown: (() => void)[];
+  /** The next question is about to be shown. */
+  isTurning: boolean;
+  /** No question is shown any more. */
+  isClosed: boolean;
 }
 
 /** Reads answers by a schema; without one, any answer will do. */

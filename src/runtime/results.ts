@@ -24,9 +24,8 @@ export interface Operation {
  */
 export class Results implements OpenOperations {
   readonly #order: LogOrder | undefined;
-  /** Numbers operations by name. The first name has no table entry, since most agents use one. */
-  #name: string | undefined;
-  #count = 0;
+  /** The name of the first operation, and how many there were of each since the second. */
+  #firstName: string | undefined;
   #counts: Map<string, number> | undefined;
   /** The operations that have no result yet: the first by itself, since most runs have one at a time. */
   #only: Operation | undefined;
@@ -41,9 +40,11 @@ export class Results implements OpenOperations {
 
   /** The key of the next operation of this name: `name#1`, `name#2`, … */
   keyFor(name: string): string {
-    this.#name ??= name;
-    if (name === this.#name) return keyOf(name, ++this.#count);
-    this.#counts ??= new Map();
+    if (this.#firstName === undefined) {
+      this.#firstName = name;
+      return keyOf(name, 1);
+    }
+    this.#counts ??= new Map([[this.#firstName, 1]]);
     const count = (this.#counts.get(name) ?? 0) + 1;
     this.#counts.set(name, count);
     return keyOf(name, count);

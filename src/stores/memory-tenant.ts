@@ -47,7 +47,6 @@ export class Tenant {
 /** A run, and its place in the chain of the live or of the ended runs. */
 export class MemoryRun implements Link<MemoryRun> {
   readonly key: RunKey;
-  readonly created: CreatedEntry;
   entries: Entry[];
   readonly idempotency_key: string | null;
   head: RunHead;
@@ -61,10 +60,13 @@ export class MemoryRun implements Link<MemoryRun> {
     const [created] = write.entries;
     if (created?.type !== "created") throw new TypeError("The first entry of a run is `created`.");
     this.key = key;
-    this.created = created;
     this.entries = write.entries.slice();
     this.idempotency_key = idempotencyKey;
     this.head = write.head;
+  }
+
+  get created(): CreatedEntry {
+    return this.entries[0] as CreatedEntry;
   }
 
   /** A list that is added to makes room for sixteen more; a short one is made anew, with room for just what it holds. */

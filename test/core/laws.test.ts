@@ -218,7 +218,7 @@ describe("every log that commands can make", () => {
     const state = replay(RUN_ID, log);
     const start = log.find(({ type }) => type === "started");
     if (start === undefined || state.ended === null) return;
-    expect(activeMs(state, 0) + state.waiting_ms).toBe(state.ended.at - start.at);
+    expect(activeMs(state, 0) + (state.waiting_ms ?? 0)).toBe(state.ended.at - start.at);
   });
 
   itHolds("tells its session of every message, question and answer once", (log) => {
