@@ -1,4 +1,5 @@
 import { once } from "node:events";
+import type { IncomingMessage } from "node:http";
 import { createServer, request as httpRequest } from "node:http";
 import { connect as connectHttp2, createServer as createHttp2Server } from "node:http2";
 import type { AddressInfo } from "node:net";
@@ -11,6 +12,7 @@ import { describe, expect, test } from "vitest";
 import { FakeClock } from "../helpers/fake-clock.ts";
 import { Client } from "./client.ts";
 import { refused } from "./facts/fact.ts";
+import type { OpenPlace } from "./mounts.ts";
 import { inProcess, listen, nodeHttp } from "./mounts.ts";
 import { makeWorld } from "./world.ts";
 
@@ -345,6 +347,18 @@ describe("a client that leaves", () => {
     await place.close();
   });
 
+  test("is not waited for any longer", async () => {
+    const runtime = makeWorld();
+    const client = new Client(await inProcess.open(runtime));
+    const controller = new AbortController();
+    const body = { agent_name: "waiter", input: [], session_id: crypto.randomUUID() };
+    const answer = client.open("POST", "/runs", { body, signal: controller.signal });
+    const id = await untilLive(client, body.session_id);
+    controller.abort();
+    expect(await (await answer).json()).toMatchObject({ data: { reason: "client_left" } });
+    await runtime.cancel(id);
+  });
+
   test("takes its run with it where the host wants that", async () => {
     const runtime = makeWorld();
     const place = await nodeHttp.open(runtime, { onDisconnect: "cancel" });
@@ -361,6 +375,42 @@ describe("a client that leaves", () => {
       await sending.catch(() => undefined);
       expect((await client.follow(id)).at(-1)?.event).toBe("run.cancelled");
     }
+    await place.close();
+  });
+});
+
+describe("a host that has a hand in the body", () => {
+  const serve = (prepare: (request: IncomingMessage) => unknown): Promise<OpenPlace> => {
+    const listener = createNodeListener(makeWorld());
+    return listen(
+      createServer(async (request, response) => {
+        await prepare(request);
+        listener(request, response);
+      }),
+    );
+  };
+
+  test("is not believed if it has not read it", async () => {
+    const place = await serve((request) => Object.assign(request, { body: {} }));
+    expect((await new Client(place).run("echo", "x")).status).toBe(200);
+    await place.close();
+  });
+
+  test("is understood if it has left it as text or bytes", async () => {
+    const text = JSON.stringify({ agent_name: "plain", input: [] });
+    for (const body of [text, Buffer.from(text)]) {
+      const place = await serve(async (request) => {
+        await textOf(request);
+        Object.assign(request, { body });
+      });
+      expect((await new Client(place).run("echo", "another")).json).toMatchObject({ agent_name: "plain" });
+      await place.close();
+    }
+  });
+
+  test("is told so if it keeps what it has read", async () => {
+    const place = await serve(textOf);
+    refused(await new Client(place).run("echo", "x"), 400, "invalid_input", "malformed_body");
     await place.close();
   });
 });
