@@ -151,7 +151,12 @@ export class Stay {
     this.#clearSleep?.();
     if (isFinal(status)) return;
     const { alwaysReplay, sleepAfterMs, clock } = this.#host;
-    if (alwaysReplay) void this.#replayLater();
+    if (alwaysReplay) {
+      // A store that fails is told of by whoever writes to it.
+      this.#replayLater().catch(() => {
+        this.#replaying = false;
+      });
+    }
     if (status === "awaiting") this.settleOwner();
     if (status !== "awaiting" || sleepAfterMs === Number.POSITIVE_INFINITY) return;
     this.#clearSleep = clock.setTimeout(() => this.sleep(), sleepAfterMs);
