@@ -16,7 +16,7 @@ import type { Chance } from "./chance.ts";
 
 const START = Date.UTC(2031, 0, 1);
 /** More than anything here needs: a world that takes more steps is stuck. */
-const MAX_STEPS = 20_000;
+const MAX_STEPS = 100_000;
 const never = new Promise<never>(() => {});
 
 export type Method = Exclude<keyof Store, "persistent">;
