@@ -7,7 +7,7 @@ import { sameJson } from "./json.ts";
 import type { CreatedEntry, EmittedEntry, Entry, IntentEntry, Outcome, PartSource, StepEntry } from "./log.ts";
 import { agentRole } from "./role.ts";
 import type { Exchange, RunState } from "./state.ts";
-import { createdEntry } from "./state.ts";
+import { createdEntry, isOpen } from "./state.ts";
 import { verdict } from "./transitions.ts";
 import type { Usage } from "./usage.ts";
 
@@ -160,19 +160,20 @@ function emissionOf(entry: EmittedEntry): Emission {
 function decideEmit(state: RunState, at: number, item: Emission): readonly EmittedEntry[] {
   switch (item.kind) {
     case "part": {
-      const continues = state.open && sameSource(state.source, item.source);
-      const torn = state.open && !continues && state.source?.key === item.source?.key;
-      const closes = state.open && !continues && !torn;
+      const open = isOpen(state);
+      const continues = open && sameSource(state.source, item.source);
+      const torn = open && !continues && state.source?.key === item.source?.key;
+      const closes = open && !continues && !torn;
       return [{ type: "emitted", kind: "part", at, part: item.part, opens: !continues, closes, source: item.source }];
     }
     case "message": {
       const message: Message = { ...item.message, role: agentRole(createdEntry(state).agent_name) };
-      return [withSource({ type: "emitted", kind: "message", at, message, closes: state.open }, item.source)];
+      return [withSource({ type: "emitted", kind: "message", at, message, closes: isOpen(state) }, item.source)];
     }
     case "generic":
       return [withSource({ type: "emitted", kind: "generic", at, generic: item.generic }, item.source)];
     case "close":
-      return state.open ? [withSource({ type: "emitted", kind: "close", at }, item.source)] : [];
+      return isOpen(state) ? [withSource({ type: "emitted", kind: "close", at }, item.source)] : [];
   }
 }
 
@@ -217,7 +218,7 @@ function isRepeat(exchange: Exchange, command: ResumeCommand): boolean {
 function decideEnd(state: RunState, command: EndCommand): readonly Entry[] {
   const { at, usage } = command;
   const [outcome, error] = ending(state, command.failure);
-  const closes = outcome === "completed" && state.open;
+  const closes = outcome === "completed" && isOpen(state);
   const ended: Entry = { type: "ended", at, outcome, error, closes, usage };
   if (state.shown === null) return [ended];
   return [{ type: "withdrawn", at, await_id: state.shown.request.await_id }, ended];

@@ -2,7 +2,7 @@ import type { EmittedEntry, EndedEntry, Entry, PartSource, ResumedEntry } from "
 import { eventCount } from "./project.ts";
 import { agentRole } from "./role.ts";
 import type { Exchange, OutputMessage, RunState } from "./state.ts";
-import { createdEntry, initialState } from "./state.ts";
+import { createdEntry, initialState, isOpen } from "./state.ts";
 import { isoTime } from "./time.ts";
 import { addUsage } from "./usage.ts";
 
@@ -99,7 +99,7 @@ function emit(state: RunState, entry: EmittedEntry): void {
       if (entry.closes) close(state, entry.at);
       if (entry.opens) {
         // A message that is still open here was torn by a crash inside a step, and its next attempt says it again.
-        if (state.open) state.output.pop();
+        if (isOpen(state)) state.output.pop();
         const created_at = isoTime(entry.at);
         addMessage(state, {
           role: agentRole(createdEntry(state).agent_name),
@@ -107,7 +107,6 @@ function emit(state: RunState, entry: EmittedEntry): void {
           created_at,
           completed_at: null,
         });
-        state.open = true;
         state.source = entry.source;
         draft(state, entry.source);
       } else state.output.at(-1)?.parts.push(entry.part);
@@ -150,7 +149,6 @@ function takeBack(state: RunState, key: string): void {
     for (const exchange of state.exchanges ?? []) if (exchange.after > index) exchange.after -= 1;
     if (state.shown_after > index) state.shown_after -= 1;
     if (message.completed_at !== null) continue;
-    state.open = false;
     state.source = null;
   }
 }
@@ -158,7 +156,6 @@ function takeBack(state: RunState, key: string): void {
 function close(state: RunState, at: number): void {
   const message: OutputMessage | undefined = state.output.at(-1);
   if (message !== undefined) message.completed_at = isoTime(at);
-  state.open = false;
   state.source = null;
 }
 

@@ -2,7 +2,7 @@ import type { Message } from "../protocol/message.ts";
 import type { AwaitResume, Run } from "../protocol/run.ts";
 import { isMessageResume } from "../protocol/run.ts";
 import type { OutputMessage, RunState } from "./state.ts";
-import { createdEntry } from "./state.ts";
+import { createdEntry, isOpen } from "./state.ts";
 import { isoTime } from "./time.ts";
 
 /** The run as the protocol shows it: a snapshot that later entries do not change. */
@@ -57,6 +57,6 @@ export function answerMessage(answer: AwaitResume): Message {
 }
 
 function outputRecord(state: RunState): readonly Message[] {
-  if (!state.open) return state.output.slice() as Message[];
+  if (!isOpen(state)) return state.output.slice() as Message[];
   return state.output.map(messageRecord);
 }

@@ -18,9 +18,8 @@ export interface RunState {
   position: number;
   /** How many events these entries stand for. */
   events: number;
-  /** Every message so far; while `open`, the last one still grows. */
+  /** Every message so far; the last one may still grow. */
   output: OutputMessage[];
-  open: boolean;
   /** Which step body opened the message that is open; null for the agent itself. */
   source: PartSource | null;
   /** The messages of step bodies that may have to say them again; null before the first. */
@@ -81,7 +80,6 @@ export function initialState(runId: string): RunState {
     position: 0,
     events: 0,
     output: noOutput,
-    open: false,
     source: null,
     drafts: null,
     shown: null,
@@ -105,6 +103,11 @@ export function createdEntry(state: RunState): CreatedEntry {
 export function activeMs({ started, ended, shown, waiting_ms }: RunState, now: number): number {
   if (started === null) return 0;
   return (ended ?? shown ?? { at: now }).at - started.at - (waiting_ms ?? 0);
+}
+
+/** Whether a message is open: the last one, and it grows. */
+export function isOpen({ output }: RunState): boolean {
+  return output.length > 0 && output[output.length - 1]?.completed_at === null;
 }
 
 /** Whether the run has ended. */

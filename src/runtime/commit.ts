@@ -34,8 +34,9 @@ export interface LogHost {
   commitSoon(log: RunLog): void;
 }
 
-/** What a log reports to the run that it belongs to. */
-export interface LogListener {
+/** The run that a log belongs to, and what the log reports to it. */
+export interface LogRun {
+  readonly host: LogHost;
   /** Entries were committed, up to the log's `committed`. */
   onCommit(log: RunLog): void;
   /** Another process owns the run now. Nothing that happens here counts any more. */
@@ -61,12 +62,10 @@ const noEntries: readonly Entry[] = [];
  */
 export class RunLog {
   readonly key: RunKey;
-  readonly #host: LogHost;
-  readonly #listener: LogListener;
+  readonly #run: LogRun;
   #state: RunState;
   #head: RunHead | undefined;
   #committed = 0;
-  #idempotencyKey: string | null = null;
   #session: SessionChange | undefined;
   /** Decided and not yet handed to the store. */
   #entries: Entry[] | undefined;
@@ -77,17 +76,14 @@ export class RunLog {
   /** Why nothing is written any more. */
   #lost: CadenzaError | undefined;
   #waiters: Waiter[] | undefined;
-  /** Only of a run that changes hands. */
+  /** Only of a run that was asked for with a key, or changes hands. */
   #handover: Handover | undefined;
-  /** Those who wait for the next commit. */
-  #readers: (() => void)[] | undefined;
-  /** The last batch that was committed, so that readers at the live edge need not ask the store. */
-  #batch: readonly Entry[] = noEntries;
+  /** Only of a run that somebody reads along with. */
+  #audience: Audience | undefined;
 
-  constructor(host: LogHost, key: RunKey, listener: LogListener) {
-    this.#host = host;
+  constructor(key: RunKey, run: LogRun) {
     this.key = key;
-    this.#listener = listener;
+    this.#run = run;
     this.#state = initialState(key.run_id);
   }
 
@@ -109,7 +105,7 @@ export class RunLog {
   /** The run as it is committed. Work that has been decided and is not committed is left out. */
   record(): MaybePromise<Run> {
     if (this.#state.position === this.#committed) return runRecord(this.#state);
-    const folded = foldLog(this.#host.store, this.key, initialState(this.key.run_id), this.#committed);
+    const folded = foldLog(this.#run.host.store, this.key, initialState(this.key.run_id), this.#committed);
     return isPromise(folded) ? folded.then((state) => this.#recordOf(state)) : this.#recordOf(folded);
   }
 
@@ -137,7 +133,7 @@ export class RunLog {
     idempotencyKey: string | null,
     session: SessionChange | undefined,
   ): void {
-    this.#idempotencyKey = idempotencyKey;
+    if (idempotencyKey !== null) this.#changesHands.idempotencyKey = idempotencyKey;
     this.#session = session;
     this.decide(command);
   }
@@ -157,7 +153,7 @@ export class RunLog {
     if (isRefusal(decision) || decision.length === 0) return decision;
     if (this.#entries === undefined) {
       this.#entries = [];
-      this.#host.commitSoon(this);
+      this.#run.host.commitSoon(this);
     }
     for (const entry of decision) {
       evolve(this.#state, entry);
@@ -176,7 +172,7 @@ export class RunLog {
   changeSession(change: SessionChange): void {
     const before = this.#session;
     this.#session = { ...change, create: change.create || (before?.create ?? false), messages: before?.messages };
-    this.#host.commitSoon(this);
+    this.#run.host.commitSoon(this);
   }
 
   /** How many entries wait for the store. */
@@ -218,7 +214,13 @@ export class RunLog {
   }
 
   get #changesHands(): Handover {
-    this.#handover ??= { isAdopted: false, isReleased: false, isHeadDue: false, isComingToRest: false };
+    this.#handover ??= {
+      idempotencyKey: null,
+      isAdopted: false,
+      isReleased: false,
+      isHeadDue: false,
+      isComingToRest: false,
+    };
     return this.#handover;
   }
 
@@ -226,7 +228,7 @@ export class RunLog {
   #comeToRest(): void {
     const handover = this.#changesHands;
     handover.isComingToRest = true;
-    void this.#host.clock.turn().then(() => {
+    void this.#run.host.clock.turn().then(() => {
       handover.isComingToRest = false;
       this.flush();
     });
@@ -236,20 +238,22 @@ export class RunLog {
   read(from: number): MaybePromise<readonly Entry[] | undefined> {
     const behind = this.#committed - from;
     if (behind === 0) return noEntries;
-    if (behind === this.#batch.length) return this.#batch;
+    const batch = this.#audience?.batch;
+    if (behind === batch?.length) return batch;
     // The store may hold more already, which it has not said yet.
-    return this.#host.store.read(this.key, from, Math.min(READ_CHUNK, behind));
+    return this.#run.host.store.read(this.key, from, Math.min(READ_CHUNK, behind));
   }
 
   /** Calls back once, with the next commit. */
   watch(callback: () => void): void {
-    this.#readers ??= [];
-    this.#readers.push(callback);
+    this.#audience ??= { readers: [], batch: noEntries };
+    this.#audience.readers.push(callback);
   }
 
   /** Takes a `watch` back. */
   unwatch(callback: () => void): void {
-    this.#readers = this.#readers?.filter((reader) => reader !== callback);
+    const audience = this.#audience;
+    if (audience !== undefined) audience.readers = audience.readers.filter((reader) => reader !== callback);
   }
 
   /** Gives the run back, so that another process may take it over at once. */
@@ -261,7 +265,7 @@ export class RunLog {
     const head = this.#head;
     if (head === undefined || head.owner === null || this.#lost !== undefined) return;
     const released: RunHead = { ...head, owner: null };
-    const conflict = await this.#host.store.append(
+    const conflict = await this.#run.host.store.append(
       this.key,
       { epoch: head.epoch, position: this.#committed },
       { entries: noEntries, head: released },
@@ -271,7 +275,7 @@ export class RunLog {
 
   /** Looks whether somebody else has written to the run, or has taken it over. With `surely` it waits for what this process writes meanwhile. */
   async catchUp(surely = false): Promise<void> {
-    const { store } = this.#host;
+    const { store } = this.#run.host;
     let stored: StoredRun | undefined;
     for (;;) {
       if (surely && this.#writing !== undefined) await this.#writing;
@@ -302,7 +306,7 @@ export class RunLog {
   }
 
   #write(): void {
-    const { store } = this.#host;
+    const { store } = this.#run.host;
     const entries = this.#entries ?? noEntries;
     const head = this.#nextHead(entries);
     const write = this.#writeOf(entries, head);
@@ -315,7 +319,7 @@ export class RunLog {
     try {
       answer =
         this.#head === undefined
-          ? store.create(this.key, write, this.#idempotencyKey)
+          ? store.create(this.key, write, this.#handover?.idempotencyKey ?? null)
           : store.append(this.key, { epoch: this.#head.epoch, position: this.#committed }, write);
     } catch (error) {
       this.#failed(error, attempt);
@@ -345,7 +349,7 @@ export class RunLog {
 
   /** A run may set its session's state, make the session and add to it in one write. */
   #mergedSession(): SessionChange | undefined {
-    const end = this.#listener.sessionAtEnd(this);
+    const end = this.#run.sessionAtEnd(this);
     const change = this.#session;
     if (end === undefined || change === undefined) return end ?? change;
     return {
@@ -361,10 +365,8 @@ export class RunLog {
     const { status, shown, ended } = this.#state;
     const deadline = shown?.deadline ?? null;
     const released =
-      isFinal(status) ||
-      this.#handover?.isReleased === true ||
-      (status === "awaiting" && !this.#listener.keepsOwner(this));
-    const owner = released ? null : this.#host.owner;
+      isFinal(status) || this.#handover?.isReleased === true || (status === "awaiting" && !this.#run.keepsOwner(this));
+    const owner = released ? null : this.#run.host.owner;
     const before = this.#head;
     // Each change of hands has an epoch of its own, and the end has the last one.
     // A run without an owner may have been woken elsewhere too: then the first to write has it.
@@ -392,12 +394,11 @@ export class RunLog {
     this.#head = write.head;
     if (write.entries.length > 0) {
       this.#committed += write.entries.length;
-      // Readers at the live edge need not ask the store; without any, nothing is held for them.
-      this.#batch = this.#readers === undefined ? noEntries : write.entries;
+      this.#tellBatch(write.entries);
     }
     this.#tellWaiters();
     this.#tellReaders();
-    this.#listener.onCommit(this);
+    this.#run.onCommit(this);
     // What was decided meanwhile goes next, all of it in one batch.
     this.flush();
   }
@@ -446,7 +447,7 @@ export class RunLog {
       if (attempt.session !== own.session) this.#session ??= attempt.session;
       this.#answered(undefined, own);
     };
-    const held = this.#host.store.read(this.key, this.#committed, written.length);
+    const held = this.#run.host.store.read(this.key, this.#committed, written.length);
     if (!isPromise(held)) compare(held);
     else this.#writing = held.then(compare, (error: unknown) => this.#failed(error, attempt));
   }
@@ -466,14 +467,14 @@ export class RunLog {
       }
       this.#state = state;
       this.#committed = state.position;
-      this.#batch = noEntries;
+      this.#audience = this.#audience && { ...this.#audience, batch: noEntries };
       const decided = [...write.entries, ...(this.#entries ?? noEntries)];
       this.#entries = undefined;
       this.#session ??= session;
       for (const entry of decided) this.decide(commandOf(entry));
       this.#tellReaders();
-      this.#listener.onCommit(this);
-      this.#listener.onReloaded(this);
+      this.#run.onCommit(this);
+      this.#run.onReloaded(this);
       this.#tellWaiters();
       this.flush();
     };
@@ -482,7 +483,7 @@ export class RunLog {
   }
 
   #reload(): MaybePromise<RunState | undefined> {
-    return foldLog(this.#host.store, this.key, initialState(this.key.run_id), Number.POSITIVE_INFINITY);
+    return foldLog(this.#run.host.store, this.key, initialState(this.key.run_id), Number.POSITIVE_INFINITY);
   }
 
   /** The store failed. Whoever can be told is told; what was decided stays, and is tried again. */
@@ -502,11 +503,11 @@ export class RunLog {
     else this.#changesHands.isHeadDue = true;
     this.#session ??= session;
     this.#rejectWaiters(error);
-    this.#host.logger.error(error.message, { run_id: this.key.run_id, error: cause });
+    this.#run.host.logger.error(error.message, { run_id: this.key.run_id, error: cause });
     const { attempts = [], retryMs: wait = FIRST_RETRY_MS } = this.#trouble ?? {};
     attempts.push(attempt);
     this.#writing = new Promise((resolve) => {
-      const clearRetry = this.#host.clock.setTimeout(() => {
+      const clearRetry = this.#run.host.clock.setTimeout(() => {
         this.#writing = undefined;
         resolve();
         this.flush();
@@ -518,7 +519,14 @@ export class RunLog {
   #giveUp(error: CadenzaError): void {
     this.#rejectWaiters(error);
     this.abandon(error);
-    this.#listener.onLost(this);
+    this.#run.onLost(this);
+  }
+
+  /** Readers at the live edge need not ask the store; without any, nothing is held for them. */
+  #tellBatch(entries: readonly Entry[]): void {
+    if (this.#audience === undefined) return;
+    if (this.#audience.readers.length === 0) this.#audience = undefined;
+    else this.#audience.batch = entries;
   }
 
   #rejectWaiters(error: CadenzaError): void {
@@ -538,9 +546,11 @@ export class RunLog {
   }
 
   #tellReaders(): void {
-    const readers = this.#readers;
-    this.#readers = undefined;
-    for (const reader of readers ?? []) reader();
+    const audience = this.#audience;
+    if (audience === undefined) return;
+    const { readers } = audience;
+    audience.readers = [];
+    for (const reader of readers) reader();
   }
 }
 
@@ -561,8 +571,18 @@ interface Trouble {
   readonly clearRetry: () => void;
 }
 
-/** How a run changes hands. */
+/** Those who read along with a run. */
+interface Audience {
+  /** Who waits for the next commit. */
+  readers: (() => void)[];
+  /** What was committed last. */
+  batch: readonly Entry[];
+}
+
+/** How a run comes into the store and changes hands. */
 interface Handover {
+  /** Goes with the first write. */
+  idempotencyKey: string | null;
   /** Nothing has been written yet since the run was taken over. */
   isAdopted: boolean;
   /** The run is being given back: nothing that is written takes it again. */

@@ -13,7 +13,7 @@ import type { JsonValue } from "../protocol/json.ts";
 import type { Message } from "../protocol/message.ts";
 import type { Run } from "../protocol/run.ts";
 import type { Agent, AgentFunction } from "./agent.ts";
-import type { LogHost, LogListener } from "./commit.ts";
+import type { LogHost, LogRun } from "./commit.ts";
 import { RunLog } from "./commit.ts";
 import type { ContextHost } from "./context.ts";
 import { RunContext } from "./context.ts";
@@ -65,39 +65,36 @@ export type Answer = Omit<ResumeCommand, "type" | "at">;
 const noMessages: readonly Message[] = [];
 
 /** A run that has not ended, in the process that executes it: its log, the agent at work on it, and whoever waits for it. */
-export class LiveRun implements LogListener, ContextHost, StayHost {
+export class LiveRun implements LogRun, ContextHost, StayHost {
   readonly log: RunLog;
   readonly agent: Agent;
   /** What the agent threw, for those who are told more than the client. */
   cause: unknown;
-  /** Called whenever something was committed; a run that was started by another one tells it so. */
-  onProgress: (() => void) | undefined;
-  /** Whether another run has joined the session that was made for this one: then the session stays. */
-  isJoined = false;
-  readonly #host: LiveRunHost;
+  readonly host: LiveRunHost;
   /** Makes the signal; until somebody asks for it, why it is aborted, if it is. */
   #abort: AbortController | (() => CadenzaError) | undefined;
   #execution: Execution | undefined;
   /** Only runs that are durable, or came out of the store, have one. */
   #stay: Stay | undefined;
-  #children: Set<LiveRun> | undefined;
+  /** Only runs that have to do with others have one. */
+  #relations: Relations | undefined;
   #openSteps: Steps | undefined;
   #resting: RestWaiter[] | undefined;
   /** Only runs of agents have one that may not all work at once. */
   #seat: Seat | undefined;
 
   constructor(host: LiveRunHost, key: RunKey, agent: Agent) {
-    this.#host = host;
+    this.host = host;
     this.agent = agent;
-    this.log = new RunLog(host, key, this);
+    this.log = new RunLog(key, this);
   }
 
   get clock(): Clock {
-    return this.#host.clock;
+    return this.host.clock;
   }
 
   get logger(): Logger {
-    return this.#host.logger;
+    return this.host.logger;
   }
 
   get fn(): AgentFunction {
@@ -113,21 +110,21 @@ export class LiveRun implements LogListener, ContextHost, StayHost {
   }
 
   get settings(): ExecutionSettings {
-    const { settings } = this.#host;
+    const { settings } = this.host;
     const timeoutMs = createdEntry(this.log.state).timeout_ms ?? this.agent.options.timeoutMs ?? settings.timeoutMs;
     return timeoutMs === settings.timeoutMs ? settings : { ...settings, timeoutMs };
   }
 
   get store(): Store {
-    return this.#host.store;
+    return this.host.store;
   }
 
   get sleepAfterMs(): number {
-    return this.#host.sleepAfterMs;
+    return this.host.sleepAfterMs;
   }
 
   get alwaysReplay(): boolean {
-    return this.#host.alwaysReplay;
+    return this.host.alwaysReplay;
   }
 
   get isInStep(): boolean {
@@ -135,7 +132,7 @@ export class LiveRun implements LogListener, ContextHost, StayHost {
   }
 
   get isFollowed(): boolean {
-    return this.onProgress !== undefined;
+    return this.#relations?.onProgress !== undefined;
   }
 
   /** What only a durable run has. */
@@ -169,7 +166,7 @@ export class LiveRun implements LogListener, ContextHost, StayHost {
   }
 
   ensureOwner(): undefined | Promise<void> {
-    return this.#host.ensureOwner(this);
+    return this.host.ensureOwner(this);
   }
 
   /** Takes a place, or queues up for one, before the agent may begin: whoever comes next finds it taken. `place` is what the run needs one under; undefined: none. */
@@ -264,14 +261,28 @@ export class LiveRun implements LogListener, ContextHost, StayHost {
     return this.log.record();
   }
 
+  /** Has somebody told whenever something was committed: the run that has started this one. */
+  follow(onProgress: (() => void) | undefined): void {
+    this.#related.onProgress = onProgress;
+  }
+
+  /** Another run has joined the session that was made for this one: then the session stays. */
+  join(): void {
+    this.#related.isJoined = true;
+  }
+
+  get #related(): Relations {
+    this.#relations ??= { children: new Set(), onProgress: undefined, isJoined: false };
+    return this.#relations;
+  }
+
   /** Adds a run that this one has started, and that ends with it. */
   adopt(child: LiveRun): void {
-    this.#children ??= new Set();
-    this.#children.add(child);
+    this.#related.children.add(child);
   }
 
   release(child: LiveRun): void {
-    this.#children?.delete(child);
+    this.#relations?.children.delete(child);
   }
 
   /** What the run waits for, in words. */
@@ -316,10 +327,10 @@ export class LiveRun implements LogListener, ContextHost, StayHost {
     if (head.status === "awaiting" && this.agent.options.concurrency?.per !== "session") this.#seat?.give();
     if (isAtRest(head.status)) this.#tellRest();
     if (this.durable) this.stay.onCommit(head.status);
-    if (this.onProgress !== undefined) this.onProgress();
-    else if (head.status !== "awaiting") this.#host.wakeParent(this);
-    this.#host.onCommit();
-    if (isFinal(head.status)) this.#host.onGone(this);
+    if (this.isFollowed) this.#relations?.onProgress?.();
+    else if (head.status !== "awaiting") this.host.wakeParent(this);
+    this.host.onCommit();
+    if (isFinal(head.status)) this.host.onGone(this);
   }
 
   onLost(): void {
@@ -332,9 +343,9 @@ export class LiveRun implements LogListener, ContextHost, StayHost {
     const resting = this.#resting;
     this.#resting = undefined;
     for (const { reject } of resting ?? []) reject(error);
-    for (const child of this.#children ?? []) child.#leaveAlone();
-    this.onProgress?.();
-    this.#host.onGone(this);
+    for (const child of this.#relations?.children ?? []) child.#leaveAlone();
+    this.#relations?.onProgress?.();
+    this.host.onGone(this);
   }
 
   sessionAtEnd(): SessionChange | undefined {
@@ -343,7 +354,7 @@ export class LiveRun implements LogListener, ContextHost, StayHost {
     const { session_id } = createdEntry(state);
     return {
       session_id,
-      create: session_id !== key.run_id || this.isJoined,
+      create: session_id !== key.run_id || this.#relations?.isJoined === true,
       messages: () => transcript(state),
       at: state.ended?.at ?? 0,
     };
@@ -379,7 +390,7 @@ export class LiveRun implements LogListener, ContextHost, StayHost {
   }
 
   pace(at: number): undefined | Promise<void> {
-    return this.#host.pace(at);
+    return this.host.pace(at);
   }
 
   failureOf(error: unknown): ProtocolError {
@@ -388,7 +399,7 @@ export class LiveRun implements LogListener, ContextHost, StayHost {
       run_id: this.log.key.run_id,
       error,
     });
-    return failureOf(error, this.#host.exposeErrors);
+    return failureOf(error, this.host.exposeErrors);
   }
 
   onCaughtUp(): void {
@@ -406,7 +417,7 @@ export class LiveRun implements LogListener, ContextHost, StayHost {
       this.#endWithoutAgent();
       return;
     }
-    this.#host.onDivergence(this, divergence);
+    this.host.onDivergence(this, divergence);
     this.stay.onDivergence(divergence);
     if (final) void this.park();
   }
@@ -417,15 +428,15 @@ export class LiveRun implements LogListener, ContextHost, StayHost {
   }
 
   onDifference(): void {
-    this.#host.onDifference();
+    this.host.onDifference();
   }
 
   onDropped(): void {
-    this.#host.onDropped(this);
+    this.host.onDropped(this);
   }
 
   onOver(hung: boolean): void {
-    if (hung) this.#host.onHung(this);
+    if (hung) this.host.onHung(this);
     this.#endChildren();
     this.#seat?.give();
   }
@@ -435,7 +446,7 @@ export class LiveRun implements LogListener, ContextHost, StayHost {
   history(): MaybePromise<readonly Message[]> {
     const { session_id, history_length } = createdEntry(this.log.state);
     if (history_length === 0) return noMessages;
-    const session = this.#host.store.session({ tenant: this.log.key.tenant, session_id });
+    const session = this.host.store.session({ tenant: this.log.key.tenant, session_id });
     if (!isPromise(session)) return session?.history.slice(0, history_length) ?? noMessages;
     return session.then((later) => later?.history.slice(0, history_length) ?? noMessages);
   }
@@ -444,7 +455,7 @@ export class LiveRun implements LogListener, ContextHost, StayHost {
     const { session_id } = createdEntry(this.log.state);
     const committed = this.log.commit();
     const readNow = (): MaybePromise<JsonValue> => {
-      const session = this.#host.store.session({ tenant: this.log.key.tenant, session_id });
+      const session = this.host.store.session({ tenant: this.log.key.tenant, session_id });
       return isPromise(session) ? session.then((later) => later?.state ?? null) : (session?.state ?? null);
     };
     return isPromise(committed) ? committed.then(readNow) : readNow();
@@ -457,7 +468,7 @@ export class LiveRun implements LogListener, ContextHost, StayHost {
   }
 
   runAgent(execution: Execution, agentName: string, input: RunInput): Promise<Run> {
-    return this.#host.runAgent(this, execution, agentName, input);
+    return this.host.runAgent(this, execution, agentName, input);
   }
 
   get usage(): Usage | null {
@@ -515,7 +526,7 @@ export class LiveRun implements LogListener, ContextHost, StayHost {
 
   /** Ends a run that has no agent at work: it was not begun, or its code is missing or does not fit. */
   #endWithoutAgent(): void {
-    if (this.log.state.position > 2) this.#host.onAgentMissing(this);
+    if (this.log.state.position > 2) this.host.onAgentMissing(this);
     this.log.decide({ type: "end", at: this.clock.now(), failure: null, usage: null });
     this.#seat?.give();
     this.log.flush();
@@ -532,10 +543,10 @@ export class LiveRun implements LogListener, ContextHost, StayHost {
   }
 
   #endChildren(): void {
-    for (const child of this.#children ?? []) void child.cancel().catch(ignore);
+    for (const child of this.#relations?.children ?? []) void child.cancel().catch(ignore);
     const stay = this.#stay;
     if (stay === undefined) return;
-    for (const run_id of stay.subRunsBefore) this.#host.cancelSubRun({ tenant: this.log.key.tenant, run_id });
+    for (const run_id of stay.subRunsBefore) this.host.cancelSubRun({ tenant: this.log.key.tenant, run_id });
     stay.subRunsBefore = [];
   }
 
@@ -549,12 +560,12 @@ export class LiveRun implements LogListener, ContextHost, StayHost {
   #setPlace(place: string | undefined): void {
     const { concurrency } = this.agent.options;
     if (place !== undefined && concurrency !== undefined)
-      this.#seat = new Seat(this.#host.places, place, concurrency.max);
+      this.#seat = new Seat(this.host.places, place, concurrency.max);
   }
 
   /** The run that has started this one is not there any more. */
   #leaveAlone(): void {
-    this.onProgress = undefined;
+    this.follow(undefined);
     if (this.durable) this.stay.leaveAlone();
   }
 
@@ -565,6 +576,15 @@ export class LiveRun implements LogListener, ContextHost, StayHost {
     const record = this.log.record();
     for (const { resolve } of resting) resolve(record);
   }
+}
+
+/** What ties a run to others. */
+interface Relations {
+  /** The runs that it has started and follows. */
+  readonly children: Set<LiveRun>;
+  /** Called whenever something was committed, if another run has started this one. */
+  onProgress: (() => void) | undefined;
+  isJoined: boolean;
 }
 
 /** Somebody who waits for the run to rest. */

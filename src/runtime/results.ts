@@ -24,12 +24,12 @@ export interface Operation {
  */
 export class Results implements OpenOperations {
   readonly #order: LogOrder | undefined;
-  /** The name of the first operation, and how many there were of each since the second. */
+  /** The name of the first operation. */
   #firstName: string | undefined;
-  #counts: Map<string, number> | undefined;
-  /** The operations that have no result yet: the first by itself, since most runs have one at a time. */
+  /** The operation that has no result yet; with others, the first of them. */
   #only: Operation | undefined;
-  #waiting: Map<string, Operation> | undefined;
+  /** Most runs have one operation, or one at a time. */
+  #more: More | undefined;
   /** Why nothing is handed over any more. */
   #closed: (() => Error) | "dropped" | undefined;
 
@@ -44,20 +44,21 @@ export class Results implements OpenOperations {
       this.#firstName = name;
       return keyOf(name, 1);
     }
-    this.#counts ??= new Map([[this.#firstName, 1]]);
-    const count = (this.#counts.get(name) ?? 0) + 1;
-    this.#counts.set(name, count);
+    const { counts } = this.#moreThanOne;
+    if (counts.size === 0) counts.set(this.#firstName, 1);
+    const count = (counts.get(name) ?? 0) + 1;
+    counts.set(name, count);
     return keyOf(name, count);
   }
 
   /** The operations that have no result yet. */
   get open(): readonly string[] {
     const first = this.#only === undefined ? [] : [this.#only.key];
-    return [...first, ...(this.#waiting?.keys() ?? [])];
+    return [...first, ...(this.#more?.others.keys() ?? [])];
   }
 
   isOpen(key: string): boolean {
-    return this.#only?.key === key || this.#waiting?.has(key) === true;
+    return this.#only?.key === key || this.#more?.others.has(key) === true;
   }
 
   /** Whether nothing is handed over any more. */
@@ -147,7 +148,7 @@ export class Results implements OpenOperations {
 
   /** Fails all that is open, and all that comes. */
   close(reason: () => Error): void {
-    const open = [this.#only, ...(this.#waiting?.values() ?? [])];
+    const open = [this.#only, ...(this.#more?.others.values() ?? [])];
     this.#letGo(reason);
     for (const operation of open) operation?.reject(reason());
   }
@@ -160,8 +161,13 @@ export class Results implements OpenOperations {
   #letGo(closed: (() => Error) | "dropped"): void {
     this.#closed = closed;
     this.#only = undefined;
-    this.#waiting = undefined;
+    this.#more?.others.clear();
     this.#order?.stop();
+  }
+
+  get #moreThanOne(): More {
+    this.#more ??= { counts: new Map(), others: new Map() };
+    return this.#more;
   }
 
   #add(operation: Operation): void {
@@ -169,8 +175,7 @@ export class Results implements OpenOperations {
       this.#only = operation;
       return;
     }
-    this.#waiting ??= new Map();
-    this.#waiting.set(operation.key, operation);
+    this.#moreThanOne.others.set(operation.key, operation);
   }
 
   #remove(key: string): Operation | undefined {
@@ -179,10 +184,18 @@ export class Results implements OpenOperations {
       this.#only = undefined;
       return only;
     }
-    const operation = this.#waiting?.get(key);
-    this.#waiting?.delete(key);
+    const operation = this.#more?.others.get(key);
+    this.#more?.others.delete(key);
     return operation;
   }
+}
+
+/** The operations of an agent beside its first. */
+interface More {
+  /** How many there were of each name. */
+  readonly counts: Map<string, number>;
+  /** Those without a result beside the first of them. */
+  readonly others: Map<string, Operation>;
 }
 
 let lastName = "";

@@ -443,7 +443,7 @@ export class Runs implements RecoveryHost {
     const at = this.clock.now();
     const owner = this.find({ tenant, run_id: sessionId });
     if (owner !== undefined) {
-      owner.isJoined = true;
+      owner.join();
       // It may have said its last word on its session already.
       if (isFinal(owner.log.state.status)) await owner.log.commit(true)?.catch(ignore);
     }

@@ -102,7 +102,7 @@ export class SubRun {
 
   #watch(child: LiveRun): void {
     this.#parent.adopt(child);
-    child.onProgress = () => this.#onProgress(child);
+    child.follow(() => this.#onProgress(child));
     this.#onProgress(child);
   }
 
@@ -130,7 +130,7 @@ export class SubRun {
 
   #let(child: LiveRun): void {
     this.#parent.release(child);
-    child.onProgress = undefined;
+    child.follow(undefined);
   }
 
   /** Asks what the sub-run asks; takes the question down when the sub-run does not ask it any more. */
