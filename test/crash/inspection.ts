@@ -6,7 +6,7 @@ import type { Entry, IntentEntry, StepEntry } from "../../src/core/log.ts";
 import { resultKey } from "../../src/core/log.ts";
 import { transcript } from "../../src/core/record.ts";
 import { openDatabase } from "../stores/sqlite-files.ts";
-import type { Ledger, RunRecord } from "./ledger.ts";
+import type { Ledger, RunRecord, StepRecord } from "./ledger.ts";
 import { Reference } from "./reference.ts";
 
 /** Compares a file with what was acknowledged, and each run with one that was never interrupted. Gives what is wrong. */
@@ -23,7 +23,8 @@ export async function inspect(file: string, ledger: Ledger): Promise<string[]> {
 
 class Inspection {
   readonly wrong: string[] = [];
-  readonly #ledger: Ledger;
+  /** What was reported of each step, by run. */
+  readonly #steps = new Map<string, (readonly [key: string, step: StepRecord])[]>();
   readonly #store: SqliteStore;
   readonly #runtime: AgentRuntime;
   readonly #reference = new Reference();
@@ -31,7 +32,12 @@ class Inspection {
   readonly #messages = new Map<string, number>();
 
   constructor(file: string, ledger: Ledger) {
-    this.#ledger = ledger;
+    for (const [name, step] of ledger.steps) {
+      const [run_id = ""] = name.split(" ", 1);
+      const steps = this.#steps.get(run_id) ?? [];
+      steps.push([name.slice(run_id.length + 1), step]);
+      this.#steps.set(run_id, steps);
+    }
     this.#store = new SqliteStore(openDatabase(file), { closeDatabase: true });
     // No agent is registered: nothing is begun, and nothing taken over.
     this.#runtime = new AgentRuntime({ store: this.#store });
@@ -134,9 +140,7 @@ class Inspection {
       if (!intents.has(entry.key)) this.#complain(record, `has a result of ${entry.key}, which it never began`);
       results.set(entry.key, entry);
     }
-    for (const [name, { began, got }] of this.#ledger.steps) {
-      if (!name.startsWith(`${run_id} `)) continue;
-      const key = name.slice(run_id.length + 1);
+    for (const [key, { began, got }] of this.#steps.get(run_id) ?? []) {
       const attempts = intents.get(key)?.attempt ?? 0;
       for (const { attempt } of began)
         if (attempt > attempts) this.#complain(record, `ran ${key} without saying so before`);

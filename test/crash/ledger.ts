@@ -29,7 +29,7 @@ export interface Figures {
 }
 
 /** A step of a run, or of a sub-run. */
-interface StepRecord {
+export interface StepRecord {
   readonly began: BodyReport[];
   got: boolean;
 }

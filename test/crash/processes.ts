@@ -145,8 +145,9 @@ class Driver {
   #killOne(): void {
     const workers = [...this.#ready.values()];
     const worker = workers[this.#random.below(workers.length)];
+    // Where processes start slowly the next one waits for all: if hardly one lives, all that they would do is take over.
+    if (worker === undefined || workers.length < this.#options.processes) return;
     // It is told nothing more; what it has said still comes.
-    if (worker === undefined) return;
     this.#ready.delete(worker.name);
     worker.kill();
     this.#kills += 1;
