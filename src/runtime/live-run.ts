@@ -479,6 +479,8 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
     const { log } = this;
     if (validated !== undefined && "issues" in validated)
       throw rejectedError(log.key.run_id, awaitId, validated.issues);
+    // The run may have gone to another process while the answer was read: it is given to the run there.
+    if (log.lost) throw lostError(log.key.run_id);
     const command = resumeCommand(answer, awaitId, this.clock.now());
     const decision = log.decide(command);
     if (isRefusal(decision)) throw refusalError(decision, log.key.run_id, awaitId);
