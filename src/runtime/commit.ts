@@ -51,6 +51,8 @@ export interface LogRun {
 
 /** How many entries a reader that is behind is given at a time. */
 const READ_CHUNK = 256;
+/** An agent is handed an answer in the next turn, and does something with it in that one. */
+const TURNS_FOR_MORE = 3;
 const FIRST_RETRY_MS = 50;
 const LAST_RETRY_MS = 5_000;
 const noEntries: readonly Entry[] = [];
@@ -193,10 +195,34 @@ export class RunLog {
     // A store that answers at once has failed before anybody could wait.
     const failed = this.#trouble?.failure;
     if (refusable && failed !== undefined && failed !== failure) return Promise.reject(failed);
+    return this.#committedTo(position, refusable);
+  }
+
+  /** As {@link commit} with `refusable`, but forces nothing: what is decided in the next turns goes with it. */
+  commitAlong(): Promise<void> {
+    const handover = this.#changesHands;
+    handover.isWaitingForMore = true;
+    void this.#turns(TURNS_FOR_MORE).then(() => {
+      handover.isWaitingForMore = false;
+      this.flush();
+    });
+    return this.#committedTo(this.#state.position, true);
+  }
+
+  async #turns(count: number): Promise<void> {
+    for (let turn = 0; turn < count; turn++) await this.#run.host.clock.turn();
+  }
+
+  #committedTo(position: number, refusable: boolean): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#waiters ??= [];
       this.#waiters.push({ position, session: this.#session, resolve, reject: refusable ? reject : undefined });
     });
+  }
+
+  /** The turn of the event loop in which something was decided is over. */
+  onTurnsEnd(): void {
+    if (this.#handover?.isWaitingForMore !== true) this.flush();
   }
 
   /** Hands what has been decided to the store, unless a write is under way: then it goes with the next one. */
@@ -220,6 +246,7 @@ export class RunLog {
       isReleased: false,
       isHeadDue: false,
       isComingToRest: false,
+      isWaitingForMore: false,
     };
     return this.#handover;
   }
@@ -590,6 +617,8 @@ interface Handover {
   /** The head is to be written although nothing else is. */
   isHeadDue: boolean;
   isComingToRest: boolean;
+  /** What has been decided is not written before more is, or a few turns have gone. */
+  isWaitingForMore: boolean;
 }
 
 /** A write that was handed to the store. */

@@ -60,7 +60,10 @@ export interface LiveRunHost extends LogHost {
 }
 
 /** An answer to what a run asks. */
-export type Answer = Omit<ResumeCommand, "type" | "at">;
+export interface Answer extends Omit<ResumeCommand, "type" | "at"> {
+  /** Whether whoever gives it waits until the run rests: it is stored with what the agent makes of it then, in one write. */
+  readonly waitsForRest?: boolean;
+}
 
 const noMessages: readonly Message[] = [];
 
@@ -488,7 +491,10 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
     if (entry === undefined) return this.#answeredBefore(command);
     const record = runRecord(log.state);
     const value = validated?.value;
-    const acknowledged = this.#whenCommitted(() => this.#goOn(entry, value));
+    const acknowledged =
+      answer.waitsForRest === true && this.durable
+        ? this.#goOnBeforeCommit(entry, value)
+        : this.#whenCommitted(() => this.#goOn(entry, value));
     if (acknowledged === undefined) return record;
     return acknowledged.then(() => {
       this.#confirm(command);
@@ -499,6 +505,13 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
   #goOn(entry: Entry, value: unknown): void {
     const execution = this.#execution;
     execution?.withPlace(() => execution.answered(entry, value));
+  }
+
+  /** Nobody is told of the answer before its commit; only the agent goes on, and what it does before that is stored with it. */
+  #goOnBeforeCommit(entry: Entry, value: unknown): undefined | Promise<void> {
+    const committed = this.log.commitAlong();
+    this.#goOn(entry, value);
+    return committed;
   }
 
   /** Does what follows from a decision once it is committed. The promise is for the caller, who is told if the store fails. */

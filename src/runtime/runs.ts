@@ -218,7 +218,7 @@ export class Runs implements RecoveryHost {
     void this.clock.turn().then(() => {
       const dirty = this.#dirty;
       this.#dirty = [];
-      for (const each of dirty) each.flush();
+      for (const each of dirty) each.onTurnsEnd();
     });
   }
 

@@ -351,6 +351,7 @@ export class Scope {
       await_id: readAwaitId(request.await_id),
       answer: readAnswer(request.await_resume),
       idempotency_key: options.idempotencyKey ?? null,
+      waitsForRest: readMode(request) === "sync",
     };
     const live = this.#parts.runs.find(key);
     if (live === undefined) return unlessLost(() => this.#answerRun(key, answer));
