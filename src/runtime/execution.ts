@@ -334,6 +334,12 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
     this.#letGo();
   }
 
+  /** Whether there is no other operation that has no result yet. */
+  waitsOnlyFor(key: string): boolean {
+    const open = this.#results?.open ?? [];
+    return open.length === 1 && open[0] === key;
+  }
+
   /** What the run waits for, for the report of `close`. */
   get waitsFor(): string {
     const open = this.#results?.open ?? [];

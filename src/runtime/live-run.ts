@@ -491,8 +491,9 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
     if (entry === undefined) return this.#answeredBefore(command);
     const record = runRecord(log.state);
     const value = validated?.value;
+    // What else the agent waits for may have its result in the log before this one, and not be committed yet.
     const acknowledged =
-      answer.waitsForRest === true && this.durable
+      answer.waitsForRest === true && this.durable && this.#execution?.waitsOnlyFor(awaitId) === true
         ? this.#goOnBeforeCommit(entry, value)
         : this.#whenCommitted(() => this.#goOn(entry, value));
     if (acknowledged === undefined) return record;
