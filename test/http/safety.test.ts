@@ -364,6 +364,10 @@ describe("a client that leaves", () => {
     const place = await nodeHttp.open(runtime, { onDisconnect: "cancel" });
     const client = new Client(place);
     expect((await client.run("echo", "x")).json["status"]).toBe("completed");
+    const asked = await client.run("asker", "x");
+    expect(asked.json["status"]).toBe("awaiting");
+    // The answer has gone out, and with it its response: nobody has left.
+    expect((await client.get(`/runs/${asked.json["run_id"]}`)).json["status"]).toBe("awaiting");
     for (const mode of ["sync", "stream"]) {
       const controller = new AbortController();
       const session_id = crypto.randomUUID();
