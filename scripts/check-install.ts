@@ -1,0 +1,26 @@
+import { median } from "../test/bench/figures.ts";
+import { measureInstalled } from "../test/bench/installed.ts";
+import { takeTurns } from "../test/bench/turns.ts";
+
+/*
+ * What a user pays before the first run: packages and megabytes, and the time to import the library, which is mostly that of
+ * zod. The fastest imports are compared, since a machine that is busy makes imports slower and never faster.
+ */
+const MAX_PACKAGES = 4;
+const MAX_MEGABYTES = 8;
+const MAX_IMPORT = 1.5;
+
+const { packages, megabytes } = measureInstalled("cadenza");
+const imports = await takeTurns([{ case: "imports", subjects: ["zod", "cadenza"] }], { rounds: 5 });
+const [zod = [], own = []] = imports.map(({ values }) => values);
+const ratio = Math.min(...own) / Math.min(...zod);
+const checks = [
+  [`packages installed: ${packages}, at most ${MAX_PACKAGES}`, packages <= MAX_PACKAGES],
+  [`megabytes installed: ${megabytes.toFixed(2)}, less than ${MAX_MEGABYTES}`, megabytes < MAX_MEGABYTES],
+  [
+    `import: ${ratio.toFixed(2)} times that of zod alone, at most ${MAX_IMPORT} (medians ${median(own).toFixed(0)} and ${median(zod).toFixed(0)} ms)`,
+    ratio <= MAX_IMPORT,
+  ],
+] as const;
+for (const [text, holds] of checks) console.log(`${holds ? "ok  " : "OVER"} ${text}`);
+process.exitCode = checks.every(([, holds]) => holds) ? 0 : 1;

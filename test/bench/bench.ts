@@ -1,0 +1,65 @@
+import { writeFileSync } from "node:fs";
+import { resolve } from "node:path";
+import { pathToFileURL } from "node:url";
+import { parseArgs } from "node:util";
+import type { Figures } from "./figures.ts";
+import { describeCode, describeMachine } from "./machine.ts";
+import { writeFiles } from "./pages.ts";
+import { plans } from "./plan.ts";
+import { fullTable } from "./table.ts";
+import { takeTurns } from "./turns.ts";
+
+/*
+ * `npm run bench`, `bench:peers` and `bench:growth`; `bench:pages` puts what was kept into the pages. Options:
+ *   --json <file>     keeps the figures of every round
+ *   --rounds <count>  3 by default
+ *   --cases <a,b>     only these
+ *   --node <path>     the Node to measure with
+ *   --library <path>  the module to measure in place of dist/index.js
+ */
+const { values: options, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    json: { type: "string" },
+    rounds: { type: "string", default: "3" },
+    cases: { type: "string" },
+    node: { type: "string", default: process.execPath },
+    library: { type: "string" },
+  },
+});
+const [command = "floors"] = positionals;
+
+if (command === "pages") {
+  for (const path of writeFiles()) console.log(`${path} has changed.`);
+} else {
+  console.log(fullTable(await measure(command)));
+}
+
+/** Measures what a plan says, and keeps it if told to. */
+async function measure(name: string): Promise<Figures> {
+  const plan = plans[name]?.filter((turn) => options.cases?.split(",").includes(turn.case) ?? true);
+  if (plan === undefined) throw new Error(`There is no plan ${name}; there are ${Object.keys(plans).join(", ")}.`);
+  const rounds = Number(options.rounds);
+  const { node, library } = options;
+  const machine = describeMachine();
+  const results = await takeTurns(plan, {
+    rounds,
+    node,
+    library: library === undefined ? undefined : pathToFileURL(resolve(library)).href,
+    onMeasured: (turn) => process.stderr.write(`${turn}\n`),
+  });
+  const figures = {
+    plan: name,
+    ...describeCode(node, name === "peers"),
+    machine,
+    rounds,
+    results: results.map(rounded),
+  };
+  if (options.json !== undefined) writeFileSync(options.json, `${JSON.stringify(figures, null, 1)}\n`);
+  return figures;
+}
+
+/** Six digits say more than enough. */
+function rounded<Result extends { readonly values: readonly number[] }>(result: Result): Result {
+  return { ...result, values: result.values.map((value) => Number(value.toPrecision(6))) };
+}

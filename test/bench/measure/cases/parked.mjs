@@ -1,0 +1,23 @@
+import { checkRun } from "../checks.mjs";
+import { bytesInUse, timeOf } from "../rates.mjs";
+import { openSubject } from "../subjects/index.mjs";
+
+const WIDTH = 100;
+
+/** Many runs that wait for an answer: what each holds, and what answering them all takes. */
+export async function measureParked(name, scale) {
+  const count = scale === "quick" ? 100 : 10_000;
+  const subject = await openSubject(name);
+  for (let i = 0; i < 200; i++) checkRun(await subject.answer(await subject.park("warm?"), "up"), "up");
+  const before = await bytesInUse();
+  const parked = new Array(count);
+  await timeOf(count, WIDTH, async (index) => {
+    parked[index] = await subject.park(`question ${index}`);
+  });
+  const after = await bytesInUse();
+  const milliseconds = await timeOf(count, WIDTH, async (index) => {
+    const text = `answer ${index}`;
+    checkRun(await subject.answer(parked[index], text), text);
+  });
+  return { bytes: (after - before) / count, resume: (count * 1000) / milliseconds };
+}

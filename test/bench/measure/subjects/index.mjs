@@ -1,0 +1,24 @@
+/** Where each subject is. They are loaded one at a time: most need packages that the others do not. */
+const subjects = {
+  bare: async () => (await import("./bare.mjs")).openBare(),
+  "bare-duties": async () => (await import("./bare-duties.mjs")).openBareDuties(),
+  cadenza: async () => (await import("./cadenza.mjs")).openCadenza(),
+  "cadenza, asking": async () => (await import("./cadenza.mjs")).openCadenza({ asks: true }),
+  "cadenza, late store": async () => (await import("./cadenza.mjs")).openCadenza({ isStoreLate: true }),
+  a2a: async () => (await import("./a2a.mjs")).openA2a(),
+  langgraph: async () => (await import("./langgraph.mjs")).openLanggraph(),
+  mastra: async () => (await import("./mastra.mjs")).openMastra(),
+  xstate: async () => (await import("./xstate.mjs")).openXstate(),
+};
+
+/**
+ * Opens a subject. All of them keep every run, so that it can be looked up later, and can do the same work:
+ * - `echo(text)`: a run that shows the text; `later(text)`: the same after a turn of the event loop.
+ * - `stream(count, onPart)`: a run that shows `part 0`, `part 1`, …, read while it runs.
+ * - `park(question)`: a run that asks, and what it takes to answer it; `answer(parked, text)`: has it show the answer.
+ *
+ * Each gives the run's status, and all but `stream` and `park` the texts of its output.
+ */
+export function openSubject(name) {
+  return subjects[name]();
+}

@@ -1,0 +1,42 @@
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { chart } from "./chart.ts";
+import type { Figures } from "./figures.ts";
+import { fullTable, shortTable } from "./table.ts";
+
+const ROOT = fileURLToPath(new URL("../../", import.meta.url));
+const PAGES = ["README.md", "docs/performance.md"];
+const CHART = "docs/performance.svg";
+/** The figures that the chart shows. */
+const CHARTED = "peers-node-20";
+
+/** A place in a page for what was measured: the name of a file in `figures/`, and whether it is shown in short. */
+const place = /(<!-- figures: ([\w-]+)(, in short)? -->\n)[\s\S]*?(<!-- end of figures -->)/g;
+
+/** The files that show figures, with the ones that are kept. */
+export function renderFiles(): ReadonlyMap<string, string> {
+  const files = new Map(PAGES.map((path) => [path, fillPlaces(readFileSync(ROOT + path, "utf8"))]));
+  return files.set(CHART, chart(readFigures(CHARTED)));
+}
+
+function fillPlaces(page: string): string {
+  return page.replaceAll(place, (_, start: string, name: string, short: string | undefined, end: string) => {
+    const figures = readFigures(name);
+    return `${start}\n${short === undefined ? fullTable(figures) : shortTable(figures)}\n\n${end}`;
+  });
+}
+
+/** What `bench --json` has kept under a name. */
+function readFigures(name: string): Figures {
+  const path = `${ROOT}test/bench/figures/${name}.json`;
+  return JSON.parse(readFileSync(path, "utf8")) as Figures;
+}
+
+/** Puts the figures that are kept where they are shown. */
+export function writeFiles(): readonly string[] {
+  const changed = [...renderFiles()].filter(
+    ([path, text]) => !existsSync(ROOT + path) || readFileSync(ROOT + path, "utf8") !== text,
+  );
+  for (const [path, text] of changed) writeFileSync(ROOT + path, text);
+  return changed.map(([path]) => path);
+}

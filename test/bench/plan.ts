@@ -1,0 +1,52 @@
+/** Which figure of a case is shown, and how. */
+export interface Measure {
+  /** The case that `measure/worker.mjs` knows, and the name of the figure in its answer. */
+  readonly case: string;
+  readonly figure: string;
+  readonly title: string;
+  readonly unit: string;
+  readonly lessIsBetter?: boolean;
+}
+
+/** One case, and who takes part. */
+export interface Turn {
+  readonly case: string;
+  readonly subjects: readonly string[];
+}
+
+const FLOORS = ["bare", "bare-duties"];
+export const PEERS = ["a2a", "langgraph", "mastra", "xstate"];
+const CASES = ["runs", "awaits", "streams", "parked", "live"];
+const GROWTH = ["growth-live", "growth-parked", "growth-remembered", "growth-listeners", "growth-parts"];
+
+/** What each command measures. */
+export const plans: Readonly<Record<string, readonly Turn[]>> = {
+  floors: [
+    ...CASES.map((name) => ({ case: name, subjects: [...FLOORS, "cadenza"] })),
+    { case: "runs", subjects: ["cadenza, late store"] },
+    { case: "parked", subjects: ["cadenza, asking"] },
+    { case: "imports", subjects: ["zod", "cadenza"] },
+    { case: "installed", subjects: ["zod", "cadenza"] },
+  ],
+  peers: [
+    ...CASES.map((name) => ({ case: name, subjects: [...FLOORS, "cadenza", ...PEERS] })),
+    { case: "imports", subjects: ["zod", "cadenza", ...PEERS] },
+    { case: "installed", subjects: ["zod", "cadenza", ...PEERS] },
+  ],
+  growth: GROWTH.map((name) => ({ case: name, subjects: ["cadenza"] })),
+};
+
+/** The rows of the tables, in their order. */
+export const measures: readonly Measure[] = [
+  { case: "runs", figure: "in turn", title: "Runs, one after the other", unit: "runs/s" },
+  { case: "runs", figure: "100 at once", title: "Runs, 100 at once", unit: "runs/s" },
+  { case: "awaits", figure: "in turn", title: "Ask and answer, one after the other", unit: "runs/s" },
+  { case: "streams", figure: "1,000 parts", title: "Stream of 1,000 parts", unit: "parts/s" },
+  { case: "streams", figure: "10,000 parts", title: "Stream of 10,000 parts", unit: "parts/s" },
+  { case: "live", figure: "runs a second", title: "10,000 runs begun at once", unit: "runs/s" },
+  { case: "parked", figure: "resume", title: "Answers to 10,000 waiting runs", unit: "answers/s" },
+  { case: "parked", figure: "bytes", title: "Heap of a run that waits", unit: "bytes", lessIsBetter: true },
+  { case: "imports", figure: "milliseconds", title: "Import", unit: "ms", lessIsBetter: true },
+  { case: "installed", figure: "packages", title: "Packages installed", unit: "packages", lessIsBetter: true },
+  { case: "installed", figure: "megabytes", title: "Size installed", unit: "MB", lessIsBetter: true },
+];

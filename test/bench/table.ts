@@ -1,0 +1,131 @@
+import type { Figures, Result } from "./figures.ts";
+import { median, medianOf, valuesOf } from "./figures.ts";
+import type { Measure } from "./plan.ts";
+import { measures, PEERS } from "./plan.ts";
+
+/** What ratios are taken of. */
+const REFERENCES = ["bare-duties", "zod"];
+const names: Readonly<Record<string, string>> = {
+  "bare-duties": "`bare-duties`",
+  bare: "`bare`",
+  cadenza: "**Cadenza**",
+  "cadenza, late store": "Cadenza, store that answers with promises",
+  "cadenza, asking": "Cadenza, waiting in `context.ask`",
+  zod: "`zod` alone",
+  a2a: "A2A SDK",
+  langgraph: "LangGraph",
+  mastra: "Mastra",
+  xstate: "XState",
+};
+
+/** Everything that was measured, and where, in Markdown. */
+export function fullTable(figures: Figures): string {
+  const lines =
+    figures.plan === "growth" ? growthTable(figures) : measures.flatMap((measure) => rowsOf(figures, measure));
+  return `${conditions(figures)}\n\n${lines.join("\n")}`;
+}
+
+/** The medians of the library, the floor with the same duties and the peers, in Markdown. */
+export function shortTable(figures: Figures): string {
+  const shown = [
+    "runs/in turn",
+    "awaits/in turn",
+    "streams/1,000 parts",
+    "parked/bytes",
+    "imports/milliseconds",
+    "installed/packages",
+  ];
+  const columns = shown
+    .map((key) => measures.find((one) => `${one.case}/${one.figure}` === key))
+    .filter((one) => one !== undefined);
+  const cells = (subject: string): string[] =>
+    columns.map((column) => {
+      const value = medianOf(figures, column.case, subject, column.figure);
+      return value === undefined ? "–" : format(value);
+    });
+  return [
+    `Medians of ${figures.rounds} rounds, ${figures.date}, Node ${figures.node}, ${figures.machine.processor}, ${figures.machine.cores} cores`,
+    "",
+    row([
+      "",
+      ...columns.map(({ title, unit }) => (title.toLowerCase().startsWith(unit) ? title : `${title}, ${unit}`)),
+    ]),
+    row(["---", ...columns.map(() => "---:")]),
+    ...["cadenza", ...PEERS, "bare-duties"].map((subject) => row([names[subject] ?? subject, ...cells(subject)])),
+  ].join("\n");
+}
+
+/** When, where and what was measured. */
+function conditions({ date, machine, node, packages, commit, rounds }: Figures): string {
+  const { processor, cores, system, load } = machine;
+  const versions = Object.entries(packages).map(([name, version]) => `${name} ${version}`);
+  return [
+    `${date}, ${processor}, ${cores} cores, ${system}, load ${load} before. Node ${node}, commit ${commit}.`,
+    `${rounds} rounds. ${versions.join(", ")}.`,
+  ].join("\n");
+}
+
+const head = ["| | | median | min – max | ratio |", "| --- | --- | ---: | ---: | ---: |"];
+
+/** One row for each subject that has the figure; the first measure brings the head. */
+function rowsOf(figures: Figures, measure: Measure): string[] {
+  const { case: name, figure, title, unit } = measure;
+  const subjects = figures.results.filter((result) => result.case === name && result.figure === figure);
+  const rows = subjects.map(({ subject, values }, index) => {
+    const range = values.length === 1 ? "" : `${format(Math.min(...values))} – ${format(Math.max(...values))}`;
+    const reference = medianOf(figures, name, referenceOf(subject, subjects), figure) ?? Number.NaN;
+    const ratio = (median(values) / reference).toFixed(2);
+    return row([
+      index === 0 ? `${title}, ${unit}` : "",
+      names[subject] ?? subject,
+      format(median(values)),
+      range,
+      ratio,
+    ]);
+  });
+  return measure === measures[0] ? [...head, ...rows] : rows;
+}
+
+/** What a subject's ratio is taken of: a variant's of the library as it is by default, everybody else's of what is there of the references. */
+function referenceOf(subject: string, results: readonly Result[]): string {
+  if (subject.startsWith("cadenza, ")) return "cadenza";
+  return REFERENCES.find((name) => results.some((result) => result.subject === name)) ?? "cadenza";
+}
+
+/** Which figures of which case show how a cost grows, and with what. */
+const curves: readonly (readonly [name: string, prefix: string, title: string])[] = [
+  ["growth-live", "", "A run, with so many at work at once"],
+  ["growth-parked", "run ", "A run, with so many others waiting"],
+  ["growth-parked", "answer ", "An answer, with so many runs waiting"],
+  ["growth-remembered", "", "A run, with so many ended ones remembered"],
+  ["growth-listeners", "", "A run, with so many listeners to its end"],
+  ["growth-parts", "", "A part, in a stream of so many"],
+];
+
+function growthTable(figures: Figures): string[] {
+  const rows = curves.flatMap(([name, prefix, title]) => {
+    const counts = figures.results
+      .filter((result) => result.case === name && result.figure.startsWith(prefix))
+      .map(({ figure }) => Number(figure.slice(prefix.length)))
+      .filter((count) => !Number.isNaN(count))
+      .toSorted((a, b) => a - b);
+    return counts.map((count, index) => {
+      const values = valuesOf(figures, name, "cadenza", prefix + count) ?? [];
+      const first = medianOf(figures, name, "cadenza", prefix + counts[0]) ?? Number.NaN;
+      const range = `${format(Math.min(...values))} – ${format(Math.max(...values))}`;
+      const ratio = (median(values) / first).toPrecision(2);
+      return row([index === 0 ? title : "", count.toLocaleString("en"), format(median(values)), range, ratio]);
+    });
+  });
+  return ["| | how many | µs, median | min – max | to the first |", "| --- | ---: | ---: | ---: | ---: |", ...rows];
+}
+
+function row(cells: readonly string[]): string {
+  return `| ${cells.join(" | ")} |`.replaceAll("|  |", "| |");
+}
+
+/** Three digits that count, or all of a large number. */
+export function format(value: number): string {
+  if (value >= 100 || Number.isInteger(value)) return Math.round(value).toLocaleString("en");
+  return Number(value.toPrecision(3)).toString();
+}
