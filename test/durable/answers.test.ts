@@ -11,12 +11,12 @@ const MAX_STEPS = 40;
 
 async function createIn(world: World, process: Process): Promise<string> {
   const creating = process.runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
-  const run_id = valueOf(await world.until(creating, process)).run_id;
+  const run_id = given(await world.until(creating, process)).run_id;
   while ((await world.stateOf(run_id)).shown === null) await world.step();
   return run_id;
 }
 
-function valueOf<T>(outcome: Outcome<T> | undefined): T {
+function given<T>(outcome: Outcome<T> | undefined): T {
   if (outcome === undefined || "error" in outcome) throw outcome?.error ?? new Error("The process died.");
   return outcome.value;
 }
@@ -40,7 +40,7 @@ it.each([false, true])("an answer is handed over after what the log holds before
     const run_id = await createIn(world, process);
     for (let step = 0; step < steps; step++) await world.step();
     const resuming = process.runtime.resume({ run_id, await_resume: { ok: true } });
-    const run = valueOf(await world.until(resuming, process));
+    const run = given(await world.until(resuming, process));
     const order = (await world.log(run_id)).map(resultKey).filter((key) => key !== undefined);
     expect({ steps, shown: textsOf(run) }).toEqual({ steps, shown: [order.join()] });
     orders.add(order.join());
@@ -53,43 +53,43 @@ it.each([
   { late: false, mode: "async" },
   { late: true, mode: "sync" },
   { late: true, mode: "async" },
-] as const)("an answer is refused that was read while the run went to another process (late: $late, $mode)", async ({
-  late,
-  mode,
-}) => {
-  let goOn: () => void = () => {};
-  const isRead = new Promise<void>((resolve) => {
-    goOn = resolve;
-  });
-  const world = new World({
-    late,
-    register: ({ runtime, name }) => {
-      const validate = async (value: unknown): Promise<{ value: unknown }> => {
-        if (name === "process-1") await isRead;
-        return { value };
-      };
-      const schema = { "~standard": { version: 1, vendor: "test", validate } } as const;
-      runtime.register("agent", { durable: true }, async (_input, { ask }) => {
-        const first = await ask("Well?", { schema });
-        return `${JSON.stringify(first)} ${JSON.stringify(await ask("And?"))}`;
-      });
-    },
-  });
-  const first = world.start();
-  const run_id = await createIn(world, first);
-  const refused = first.runtime.resume({ run_id, await_id: "ask#1", await_resume: { is: "slow" }, mode });
-  refused.catch(() => {});
-  await world.settle();
-  const second = world.start();
-  const resuming = second.runtime.resume({ run_id, await_id: "ask#1", await_resume: { is: "fast" } });
-  expect(valueOf(await world.until(resuming, second)).await_request?.await_id).toBe("ask#2");
-  // The first process learns that the run is not its own any more.
-  await world.pass(2_000);
-  goOn();
-  expect(await world.until(refused, first)).toMatchObject({ error: { code: "answer_conflict" } });
-  const ending = first.runtime.resume({ run_id, await_resume: { is: "last" } });
-  expect(textsOf(valueOf(await world.until(ending, first)))).toEqual(['{"is":"fast"} {"is":"last"}']);
-});
+] as const)(
+  "an answer is refused that was read while the run went to another process (late: $late, $mode)",
+  async ({ late, mode }) => {
+    let goOn: () => void = () => {};
+    const isRead = new Promise<void>((resolve) => {
+      goOn = resolve;
+    });
+    const world = new World({
+      late,
+      register: ({ runtime, name }) => {
+        const validate = async (value: unknown): Promise<{ value: unknown }> => {
+          if (name === "process-1") await isRead;
+          return { value };
+        };
+        const schema = { "~standard": { version: 1, vendor: "test", validate } } as const;
+        runtime.register("agent", { durable: true }, async (_input, { ask }) => {
+          const first = await ask("Well?", { schema });
+          return `${JSON.stringify(first)} ${JSON.stringify(await ask("And?"))}`;
+        });
+      },
+    });
+    const first = world.start();
+    const run_id = await createIn(world, first);
+    const refused = first.runtime.resume({ run_id, await_id: "ask#1", await_resume: { is: "slow" }, mode });
+    refused.catch(() => {});
+    await world.settle();
+    const second = world.start();
+    const resuming = second.runtime.resume({ run_id, await_id: "ask#1", await_resume: { is: "fast" } });
+    expect(given(await world.until(resuming, second)).await_request?.await_id).toBe("ask#2");
+    // The first process learns that the run is not its own any more.
+    await world.pass(2_000);
+    goOn();
+    expect(await world.until(refused, first)).toMatchObject({ error: { code: "answer_conflict" } });
+    const ending = first.runtime.resume({ run_id, await_resume: { is: "last" } });
+    expect(textsOf(given(await world.until(ending, first)))).toEqual(['{"is":"fast"} {"is":"last"}']);
+  },
+);
 
 it("an answer to the question of a sub-run is in the log of both runs, or of neither", async () => {
   for (let call = 1; call <= MAX_STEPS; call++) {
@@ -108,9 +108,9 @@ it("an answer to the question of a sub-run is in the log of both runs, or of nei
     if (outcome === undefined) {
       const second = world.start();
       await world.pass(2_000);
-      valueOf(await world.until(second.runtime.resume(request), second));
+      given(await world.until(second.runtime.resume(request), second));
       expect((await world.stateOf(run_id)).status).toBe("completed");
-    } else expect(valueOf(outcome).status).toBe("completed");
+    } else expect(given(outcome).status).toBe("completed");
     expect(world.violations).toEqual([]);
   }
 });

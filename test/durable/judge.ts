@@ -56,6 +56,11 @@ class Judge {
   readonly #counts = new Map<string, number>();
   readonly #waiting = new Map<string, { resolve: (value: unknown) => void; reject: (error: unknown) => void }>();
   readonly #shown: string[] = [];
+  /** How often the agent has closed what may not have been open, since the last result. */
+  #closings = 0;
+  /** What the log says that was shown, and how much of it belongs to what has been judged. */
+  readonly #logged: readonly string[];
+  #passed = 0;
   #now = 0;
   #tokens = 0;
   #ending: Verdict["ending"] = "open";
@@ -64,6 +69,7 @@ class Judge {
     this.#node = node;
     this.#runId = runId;
     this.#log = log;
+    this.#logged = shownIn(log);
   }
 
   async verdict(): Promise<Verdict> {
@@ -74,6 +80,7 @@ class Judge {
     const results = this.#log.slice(0, stopped < 0 ? undefined : stopped).filter(isResult);
     void this.#drive();
     await flush();
+    this.#close();
     const pauses: number[] = [];
     for (const entry of results) {
       pauses.push(this.#shown.length);
@@ -88,6 +95,7 @@ class Judge {
       this.#now = entry.at;
       settle(entry, waiting);
       await flush();
+      this.#close();
     }
     return { shown: this.#shown, pauses, open: [...this.#waiting.keys()], ending: this.#ending, tokens: this.#tokens };
   }
@@ -114,14 +122,26 @@ class Judge {
 
   #show(value: unknown): void {
     if (this.#ending !== "open") return;
-    if (value === null) {
-      if (this.#isOpen()) this.#shown.push("close");
-    } else this.#shown.push(typeof value === "string" ? value : "generic");
+    if (value === null) this.#closings += 1;
+    else this.#shown.push(typeof value === "string" ? value : "generic");
   }
 
-  /** Closing what is not open shows nothing; whether something is open may depend on step bodies, which the log knows. */
-  #isOpen(): boolean {
-    return shownIn(this.#log)[this.#shown.length] === "close";
+  /**
+   * Closing what is not open shows nothing; whether something is open may depend on step bodies, and on what other branches have
+   * shown before, which the log knows: as many of the closings count as it holds among what was shown together.
+   */
+  #close(): void {
+    let others = this.#shown.length - this.#passed;
+    for (; this.#closings > 0 || others > 0; this.#passed += 1) {
+      const isClosing = this.#logged[this.#passed] === "close";
+      if (isClosing ? this.#closings === 0 : others === 0) break;
+      if (isClosing) {
+        this.#closings -= 1;
+        this.#shown.push("close");
+      } else others -= 1;
+    }
+    this.#closings = 0;
+    this.#passed = this.#shown.length;
   }
 
   #operation(name: string): Promise<unknown> {

@@ -5,6 +5,7 @@ import { resultKey } from "../../src/core/log.ts";
 import { isPromise } from "../../src/core/promises.ts";
 import type { RunState } from "../../src/core/state.ts";
 import { isFinal } from "../../src/core/state.ts";
+import { hash } from "./chance.ts";
 import type { Crash, Outcome, Process, WorldOptions } from "./world.ts";
 import { keyOf, World } from "./world.ts";
 
@@ -51,6 +52,14 @@ export interface Ending {
 }
 
 const TENANT = "";
+/** Somebody who has given an answer, and is told what has come of it. */
+interface Answering {
+  readonly process: Process;
+  readonly await_id: string;
+  readonly answer: AwaitResume;
+  outcome: Outcome<unknown> | undefined;
+}
+
 /** What a client is told that has to ask again. */
 const passing: readonly string[] = ["lost_ownership", "not_awaiting", "run_cancelling"];
 
@@ -66,6 +75,8 @@ class Play {
   readonly #answered = new Map<string, AwaitResume>();
   readonly #followed = new Set<Process>();
   readonly #seen: StreamedEvent[] = [];
+  /** An answer whose giver waits until the run rests. */
+  #answering: Answering | undefined;
   #cancelled = false;
   #runId = "";
 
@@ -110,19 +121,33 @@ class Play {
       if (this.#accepted("cancel", outcome)) this.#cancelled = true;
       return true;
     }
+    if (await this.#isAnswering()) return false;
     if (request === null || this.#answered.has(request.await_id)) return false;
     const answer = this.#script.answer === undefined ? numberFor(request) : this.#script.answer(request, log);
     if (answer === undefined) return false;
-    const resuming = process.runtime.resume({
-      run_id: this.#runId,
-      await_resume: answer,
-      await_id: request.await_id,
-      mode: "async",
-    });
-    if (this.#accepted("resume", await this.#world.until(resuming, process)))
-      await this.#onAnswered(request.await_id, answer);
+    const { await_id } = request;
+    const resume = { run_id: this.#runId, await_resume: answer, await_id };
+    if (this.#options.chance !== undefined && hash(`${await_id} ${log.length}`) % 3 === 0) {
+      this.#answering = { process, await_id, answer, outcome: undefined };
+      observe(process.runtime.resume({ ...resume, mode: "sync" }), this.#answering);
+      return false;
+    }
+    const resuming = process.runtime.resume({ ...resume, mode: "async" });
+    if (this.#accepted("resume", await this.#world.until(resuming, process))) await this.#onAnswered(await_id, answer);
     else await this.#world.step();
     return true;
+  }
+
+  /** Whether somebody waits for what comes of an answer, in a process that is at work. */
+  async #isAnswering(): Promise<boolean> {
+    const answering = this.#answering;
+    if (answering === undefined) return false;
+    const { process, await_id, answer, outcome } = answering;
+    if (outcome === undefined && process.state === "alive") return true;
+    this.#answering = undefined;
+    if (this.#accepted("resume", outcome)) await this.#onAnswered(await_id, answer);
+    else await this.#world.step();
+    return false;
   }
 
   /** What is acknowledged is in the store already. */
@@ -269,6 +294,17 @@ class Play {
     }
     if (this.#cancelled && run.status !== "cancelled") violations.push(`the run was cancelled, and is ${run.status}`);
   }
+}
+
+function observe(promise: Promise<unknown>, observer: { outcome: Outcome<unknown> | undefined }): void {
+  promise.then(
+    (value) => {
+      observer.outcome = { value };
+    },
+    (error: unknown) => {
+      observer.outcome = { error };
+    },
+  );
 }
 
 /** The body of a step: checks that it may run, takes some time, and gives a value. */

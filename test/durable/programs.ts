@@ -26,7 +26,7 @@ export type Node =
   | { readonly does: "history" }
   | { readonly does: "sequence"; readonly nodes: readonly Node[] }
   | { readonly does: "repeats"; readonly times: number; readonly node: Node }
-  | { readonly does: "branches"; readonly even: Node; readonly odd: Node }
+  | { readonly does: "branches"; readonly name: string; readonly even: Node; readonly odd: Node }
   | { readonly does: "all"; readonly nodes: readonly Node[] }
   | { readonly does: "races"; readonly nodes: readonly Node[] }
   | { readonly does: "tries"; readonly node: Node; readonly otherwise: Node; readonly last: Node }
@@ -116,7 +116,12 @@ class Maker {
       case "repeats":
         return { does, times: 1 + this.#chance.below(3), node: this.#node(depth - 1, place) };
       case "branches":
-        return { does, even: this.sequence(depth - 1, place), odd: this.sequence(depth - 1, place) };
+        return {
+          does,
+          name: this.#isOrderly ? this.#name("decides") : "decides",
+          even: this.sequence(depth - 1, place),
+          odd: this.sequence(depth - 1, place),
+        };
       case "all":
         return { does, nodes: this.#branches(depth) };
       case "races":
@@ -247,7 +252,7 @@ export async function* perform(node: Node, context: AgentContext, player: Player
       return sum;
     }
     case "branches": {
-      const value = await context.step("decides", (s) => player.body(s, hash(s.key) % 7, 1));
+      const value = await context.step(node.name, (s) => player.body(s, hash(s.key) % 7, 1));
       return yield* here(value % 2 === 0 ? node.even : node.odd);
     }
     case "all": {

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { again, tryAll } from "./trials.ts";
+import { again, trial, tryAll } from "./trials.ts";
 
 /** A share of what `npm run test:durable` tries. */
 const PROGRAMS = 240;
@@ -10,4 +10,12 @@ it(`programs made by chance live through whatever happens to their processes (DU
   expect(wrong.map((one) => `${again(one)}\n${one.wrong.join("\n")}`)).toEqual([]);
   expect(programs).toBe(PROGRAMS);
   expect(troubles).toBeGreaterThan(PROGRAMS / 2);
+});
+
+it.each([
+  { seed: 78_655, trouble: "stopped clocks" },
+  { seed: 93_634, trouble: "freezes" },
+  { seed: 34_163, trouble: "stopped clocks" },
+] as const)("the program of seed $seed lives through $trouble", async ({ seed, trouble }) => {
+  expect((await trial(seed, trouble)).wrong).toEqual([]);
 });
