@@ -20,8 +20,7 @@ const names: Readonly<Record<string, string>> = {
 
 /** Everything that was measured, and where, in Markdown. */
 export function fullTable(figures: Figures): string {
-  const lines =
-    figures.plan === "growth" ? growthTable(figures) : measures.flatMap((measure) => rowsOf(figures, measure));
+  const lines = figures.plan === "growth" ? growthTable(figures) : measureTable(figures);
   return `${conditions(figures)}\n\n${lines.join("\n")}`;
 }
 
@@ -65,25 +64,26 @@ function conditions({ date, machine, node, packages, commit, rounds }: Figures):
   ].join("\n");
 }
 
-const head = ["| | | median | min – max | ratio |", "| --- | --- | ---: | ---: | ---: |"];
+function measureTable(figures: Figures): string[] {
+  const head = ["| | | median | min – max | ratio |", "| --- | --- | ---: | ---: | ---: |"];
+  return [...head, ...measures.flatMap((measure) => rowsOf(figures, measure))];
+}
 
-/** One row for each subject that has the figure; the first measure brings the head. */
+/** One row for each subject that has the figure. */
 function rowsOf(figures: Figures, measure: Measure): string[] {
   const { case: name, figure, title, unit } = measure;
   const subjects = figures.results.filter((result) => result.case === name && result.figure === figure);
-  const rows = subjects.map(({ subject, values }, index) => {
-    const range = values.length === 1 ? "" : `${format(Math.min(...values))} – ${format(Math.max(...values))}`;
+  return subjects.map(({ subject, values }, index) => {
     const reference = medianOf(figures, name, referenceOf(subject, subjects), figure) ?? Number.NaN;
     const ratio = (median(values) / reference).toFixed(2);
     return row([
       index === 0 ? `${title}, ${unit}` : "",
       names[subject] ?? subject,
       format(median(values)),
-      range,
+      rangeOf(values),
       ratio,
     ]);
   });
-  return measure === measures[0] ? [...head, ...rows] : rows;
 }
 
 /** What a subject's ratio is taken of: a variant's of the library as it is by default, everybody else's of what is there of the references. */
@@ -96,32 +96,49 @@ function referenceOf(subject: string, results: readonly Result[]): string {
 const curves: readonly (readonly [name: string, prefix: string, title: string])[] = [
   ["growth-live", "", "A run, with so many at work at once"],
   ["growth-parked", "run ", "A run, with so many others waiting"],
-  ["growth-parked", "answer ", "An answer, with so many runs waiting"],
+  ["growth-parked", "answer ", "Ask and answer, with so many others waiting"],
   ["growth-remembered", "", "A run, with so many ended ones remembered"],
   ["growth-listeners", "", "A run, with so many listeners to its end"],
   ["growth-parts", "", "A part, in a stream of so many"],
 ];
 
+/** What each curve costs the library and the floor, in microseconds, and how that grows. */
 function growthTable(figures: Figures): string[] {
   const rows = curves.flatMap(([name, prefix, title]) => {
     const counts = figures.results
-      .filter((result) => result.case === name && result.figure.startsWith(prefix))
+      .filter((result) => result.case === name && result.subject === "cadenza" && result.figure.startsWith(prefix))
       .map(({ figure }) => Number(figure.slice(prefix.length)))
       .filter((count) => !Number.isNaN(count))
       .toSorted((a, b) => a - b);
-    return counts.map((count, index) => {
-      const values = valuesOf(figures, name, "cadenza", prefix + count) ?? [];
-      const first = medianOf(figures, name, "cadenza", prefix + counts[0]) ?? Number.NaN;
-      const range = `${format(Math.min(...values))} – ${format(Math.max(...values))}`;
-      const ratio = (median(values) / first).toPrecision(2);
-      return row([index === 0 ? title : "", count.toLocaleString("en"), format(median(values)), range, ratio]);
-    });
+    const cells = (subject: string, count: number): string[] => {
+      const values = valuesOf(figures, name, subject, prefix + count);
+      const first = medianOf(figures, name, subject, prefix + counts[0]);
+      if (values === undefined || first === undefined) return ["", "", ""];
+      return [format(median(values)), rangeOf(values), (median(values) / first).toFixed(2)];
+    };
+    return counts.map((count, index) =>
+      row([
+        index === 0 ? title : "",
+        count.toLocaleString("en"),
+        ...cells("cadenza", count),
+        ...cells("bare-duties", count),
+      ]),
+    );
   });
-  return ["| | how many | µs, median | min – max | to the first |", "| --- | ---: | ---: | ---: | ---: |", ...rows];
+  const columns = "µs | min – max | to the first";
+  return [
+    `| | how many | ${columns} | \`bare-duties\`, ${columns} |`,
+    "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ...rows,
+  ];
+}
+
+function rangeOf(values: readonly number[]): string {
+  return values.length === 1 ? "" : `${format(Math.min(...values))} – ${format(Math.max(...values))}`;
 }
 
 function row(cells: readonly string[]): string {
-  return `| ${cells.join(" | ")} |`.replaceAll("|  |", "| |");
+  return `| ${cells.join(" | ")} |`.replaceAll(/\| {2}(?=\|)/g, "| ");
 }
 
 /** Three digits that count, or all of a large number. */

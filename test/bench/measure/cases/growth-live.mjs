@@ -10,10 +10,10 @@ const QUICK = [10, 100];
 export async function measureGrowthOfLive(name, scale) {
   const figures = {};
   const subject = await openSubject(name);
-  for (let i = 0; i < (scale === "quick" ? 1 : 100); i++) await runsAtOnce(subject, 100);
+  for (let i = 0; i < (scale === "quick" ? 1 : 200); i++) await runsAtOnce(subject, 100);
   for (const count of scale === "quick" ? QUICK : LIVE) {
     globalThis.gc();
-    const times = Math.max(1, 2000 / count);
+    const times = Math.max(1, 20_000 / count);
     let milliseconds = 0;
     for (let i = 0; i < times; i++) milliseconds += await runsAtOnce(subject, count);
     figures[count] = (milliseconds * 1000) / (times * count);
@@ -21,26 +21,24 @@ export async function measureGrowthOfLive(name, scale) {
   return figures;
 }
 
-/** What a run costs, and what answering costs, while so many others wait for an answer: microseconds. */
+/** What a run costs, and what asking and answering costs, while so many others wait for an answer: microseconds. */
 export async function measureGrowthOfParked(name, scale) {
   const figures = {};
-  const subject = await openSubject(name);
-  const parked = [];
+  const milliseconds = scale === "quick" ? 10 : 600;
+  let subject = await openSubject(name);
   const run = async (index) => checkRun(await subject.echo(`text ${index}`), `text ${index}`);
-  const milliseconds = scale === "quick" ? 10 : 500;
+  const ask = async (index) => {
+    const text = `answer ${index}`;
+    checkRun(await subject.answer(await subject.park(`question ${index}`), text), text);
+  };
   await rateOf(milliseconds, run);
+  await rateOf(milliseconds, ask);
   for (const count of scale === "quick" ? QUICK : LIVE) {
-    await timeOf(count - parked.length, 100, async (index) => {
-      parked.push(await subject.park(`question ${index}`));
-    });
+    subject = await openSubject(name);
+    await timeOf(count, 100, (index) => subject.park(`question ${index}`));
     globalThis.gc();
     figures[`run ${count}`] = 1e6 / (await rateOf(milliseconds, run));
-    const answered = Math.min(1000, count / 2);
-    const handles = parked.splice(0, answered);
-    const elapsed = await timeOf(answered, 1, async (index) => {
-      checkRun(await subject.answer(handles[index], `answer ${index}`), `answer ${index}`);
-    });
-    figures[`answer ${count}`] = (elapsed * 1000) / answered;
+    figures[`answer ${count}`] = 1e6 / (await rateOf(milliseconds, ask));
   }
   return figures;
 }

@@ -6,16 +6,20 @@ import { openSubject } from "../subjects/index.mjs";
 /** What a run costs when so many ended ones are remembered: microseconds. */
 export async function measureGrowthOfRemembered(name, scale) {
   const figures = {};
-  const subject = await openSubject(name);
+  let subject = await openSubject(name);
   const run = async (index) => checkRun(await subject.echo(`text ${index}`), `text ${index}`);
-  let remembered = 0;
+  await rateOf(scale === "quick" ? 10 : 1000, run);
   for (const count of scale === "quick" ? [10, 100] : [1000, 1_000_000]) {
-    // The runs that are measured are remembered too, as the ones before them.
-    await timeOf(count - remembered, 100, run);
-    const milliseconds = scale === "quick" ? 10 : 500;
-    const rate = await rateOf(milliseconds, run);
-    remembered = count + Math.round((rate * milliseconds) / 1000);
-    figures[count] = 1e6 / rate;
+    const times = Math.max(1, 20_000 / count);
+    // The runs that are measured are remembered too: where few are, only few can be measured.
+    const measured = Math.min(count, 50_000);
+    let milliseconds = 0;
+    for (let i = 0; i < times; i++) {
+      subject = await openSubject(name);
+      await timeOf(count, 100, run);
+      milliseconds += await timeOf(measured, 1, run);
+    }
+    figures[count] = (milliseconds * 1000) / (times * measured);
   }
   return figures;
 }
@@ -25,7 +29,7 @@ export async function measureGrowthOfListeners(name, scale) {
   const figures = {};
   const subject = await openSubject(name);
   const run = async (index) => checkRun(await subject.echo(`text ${index}`), `text ${index}`);
-  await rateOf(scale === "quick" ? 10 : 500, run);
+  await rateOf(scale === "quick" ? 10 : 1000, run);
   let listeners = 0;
   let told = 0;
   for (const count of scale === "quick" ? [1, 10] : [1, 1000]) {
@@ -51,7 +55,7 @@ export async function measureGrowthOfParts(name, scale) {
   const subject = await openSubject(name);
   await rateOf(scale === "quick" ? 10 : 500, () => checkedStream(subject, 1000));
   for (const count of scale === "quick" ? [10, 100] : [1000, 1_000_000]) {
-    const times = Math.max(1, 100_000 / count);
+    const times = Math.max(1, 200_000 / count);
     const milliseconds = await timeOf(times, 1, () => checkedStream(subject, count));
     figures[count] = (milliseconds * 1000) / (times * count);
   }
