@@ -5,10 +5,12 @@ import type { JsonObject } from "../protocol/json.ts";
 import type { MessagePart } from "../protocol/message.ts";
 import type { AwaitResume } from "../protocol/run.ts";
 import type { Question } from "./agent-context.ts";
+import { badArgument, checkKeys, checkObject } from "./check.ts";
 import { readMessage, textPart } from "./input.ts";
 import type { OpenQuestion } from "./questions.ts";
 import type { Operation } from "./results.ts";
 import type { Validated } from "./standard-schema.ts";
+import { isStandardSchema } from "./standard-schema.ts";
 
 /** What a question needs from the agent that asks it. */
 export interface AskHost {
@@ -22,23 +24,15 @@ export interface AskHost {
   goOn(sent: unknown): void;
 }
 
-/** Settles the promise of whoever asks. */
-interface Settle {
-  resolve(value: unknown): void;
-  reject(error: unknown): void;
-}
-
-/** A question as an operation. Without a promise it is a request that was yielded, and its answer goes back into the loop. */
-export class Ask implements Operation, OpenQuestion {
+/** A question as an operation. */
+abstract class Ask implements Operation, OpenQuestion {
   readonly key: string;
   readonly parts: readonly MessagePart[];
   readonly validate: (answer: AwaitResume) => MaybePromise<Validated>;
   readonly emitted: number;
-  readonly #host: AskHost;
+  protected readonly host: AskHost;
   readonly #timeoutMs: number | undefined;
   readonly #fallback: unknown;
-  /** Undefined for a request that was yielded. */
-  readonly #promise: Settle | undefined;
 
   constructor(
     host: AskHost,
@@ -48,20 +42,18 @@ export class Ask implements Operation, OpenQuestion {
     timeoutMs: number | undefined,
     fallback: unknown,
     emitted: number,
-    promise?: Settle,
   ) {
-    this.#host = host;
+    this.host = host;
     this.key = key;
     this.parts = parts;
     this.validate = validate;
     this.#timeoutMs = timeoutMs;
     this.#fallback = fallback;
     this.emitted = emitted;
-    this.#promise = promise;
   }
 
   get timeoutMs(): number {
-    return this.#timeoutMs ?? this.#host.awaitTimeoutMs;
+    return this.#timeoutMs ?? this.host.awaitTimeoutMs;
   }
 
   get hasDefault(): boolean {
@@ -69,11 +61,11 @@ export class Ask implements Operation, OpenQuestion {
   }
 
   start(): void {
-    this.#host.onAsk(this);
+    this.host.onAsk(this);
   }
 
   settle(entry: ResultEntry, live: unknown): unknown {
-    this.#host.onAnswer(entry);
+    this.host.onAnswer(entry);
     if (entry.type === "timed-out") return this.#fallback;
     if (live !== undefined) return live;
     if (entry.type !== "resumed") throw new TypeError(`${entry.type} is no answer`);
@@ -84,17 +76,43 @@ export class Ask implements Operation, OpenQuestion {
   async #settled(answer: AwaitResume): Promise<unknown> {
     const outcome = await this.validate(answer);
     if ("value" in outcome) return outcome.value;
-    this.#host.onUnfitAnswer(this.key);
+    this.host.onUnfitAnswer(this.key);
     return new Promise(ignore);
   }
 
+  abstract resolve(value: unknown): void;
+  abstract reject(error: unknown): void;
+}
+
+/** A request that was yielded: its answer goes back into the loop. */
+export class YieldedQuestion extends Ask {
   resolve(value: unknown): void {
-    if (this.#promise === undefined) this.#host.goOn(value);
-    else this.#promise.resolve(value);
+    this.host.goOn(value);
   }
 
+  reject(): void {
+    // Whoever stops the agent unwinds it.
+  }
+}
+
+/** A question of `context.ask`. */
+export class AskedQuestion extends Ask {
+  #resolve: (value: unknown) => void = ignore;
+  #reject: (error: unknown) => void = ignore;
+  /** The answer. */
+  readonly answer = new Promise<unknown>((resolve, reject) => {
+    this.#resolve = resolve;
+    this.#reject = reject;
+  });
+
+  resolve(value: unknown): void {
+    this.#resolve(value);
+  }
+
+  /** The promise is observed when it is about to fail: an agent that drops it does no harm, and one that waits holds nothing for that. */
   reject(error: unknown): void {
-    this.#promise?.reject(error);
+    this.answer.catch(ignore);
+    this.#reject(error);
   }
 }
 
@@ -115,4 +133,16 @@ export function withSchema(
   if (schema === undefined) return parts;
   const content = JSON.stringify(schema);
   return [...parts, { content_type: "application/schema+json", content, content_encoding: "plain", await_id: key }];
+}
+
+/** Throws for options of `context.ask` that cannot be. */
+export function checkAskOptions(options: unknown): void {
+  checkObject("options", options);
+  checkKeys("options", options, ["schema", "timeoutMs", "default"]);
+  const { schema, timeoutMs } = options as { schema?: unknown; timeoutMs?: unknown };
+  if (schema !== undefined && !isStandardSchema(schema))
+    throw badArgument("options.schema", "a Standard Schema", schema);
+  if (timeoutMs !== undefined && !(typeof timeoutMs === "number" && timeoutMs >= 0)) {
+    throw badArgument("options.timeoutMs", "a number from 0 to Infinity", timeoutMs);
+  }
 }

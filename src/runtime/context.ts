@@ -23,7 +23,6 @@ import { badArgument, checkFunction, checkKeys, checkObject, checkText } from ".
 import type { Execution, ExecutionHost } from "./execution.ts";
 import type { RunInput } from "./input.ts";
 import { SeededRandom } from "./random.ts";
-import { isStandardSchema } from "./standard-schema.ts";
 import type { Steps } from "./steps.ts";
 import { resultOfStep } from "./steps.ts";
 import { readUsage } from "./usage.ts";
@@ -41,16 +40,12 @@ export interface ContextHost extends ExecutionHost {
 }
 
 /**
- * What an agent function is called with. Its members are made when they are first asked for, and bound, so that an agent
- * may take them out: most agents use one or two, and making all of them costs more than half of a small run.
+ * What an agent function is called with. Its members are made when they are asked for, and bound, so that an agent may
+ * take them out: most agents use one or two, and making all of them costs more than half of a small run.
  */
 export class RunContext implements AgentContext {
   readonly #host: ContextHost;
   readonly #execution: Execution;
-  #ask: Ask | undefined;
-  #step: Step | undefined;
-  #emit: ((value: unknown) => Promise<void>) | undefined;
-  #run: AgentContext["run"] | undefined;
   #session: AgentSession | undefined;
   #usage: UsageReport | undefined;
   #random: SeededRandom | undefined;
@@ -81,42 +76,39 @@ export class RunContext implements AgentContext {
   }
 
   get emit(): (value: unknown) => Promise<void> {
-    this.#emit ??= (value) => observed(async () => this.#execution.show(readEmission(value)));
-    return this.#emit;
+    return (value) => observed(async () => this.#execution.show(readEmission(value)));
   }
 
   get ask(): Ask {
-    this.#ask ??= ((question: Question, options?: AskOptions<unknown>) =>
-      observed(async () => {
-        if (options !== undefined) checkAskOptions(options);
-        const turn = this.#turnIfStopped();
-        if (turn !== undefined) await turn;
+    return ((question: Question, options?: AskOptions<unknown>) => {
+      const turn = this.#turnIfStopped();
+      if (turn === undefined) return this.#execution.ask(question, options);
+      return observed(async () => {
+        await turn;
         return this.#execution.ask(question, options);
-      })) as Ask;
-    return this.#ask;
+      });
+    }) as Ask;
   }
 
   get step(): Step {
     // A recorded result went through JSON, live as in replay; that it is still of the function's type is the author's word.
-    this.#step ??= ((name: string, fn: (step: StepScope) => unknown, options: StepOptions = {}) =>
+    return ((name: string, fn: (step: StepScope) => unknown, options: StepOptions = {}) =>
       observed(async () => {
         checkText("step name", name);
         checkFunction("step function", fn);
         checkStepOptions(options);
         return runStep(this.#host, this.#execution, name, fn, options);
       })) as Step;
-    return this.#step;
   }
 
   get run(): AgentContext["run"] {
-    this.#run ??= (agentName, input) =>
+    return (agentName, input) =>
       observed(async () => {
         checkText("agent_name", agentName);
         const turn = this.#turnIfStopped();
         if (turn !== undefined) await turn;
         return this.#host.runAgent(this.#execution, agentName, input);
       });
-    return this.#run;
   }
 
   get session(): AgentSession {
@@ -209,17 +201,6 @@ function readState(state: unknown): JsonValue {
   }
   if (copy === undefined) throw badArgument("state", "a JSON value", state);
   return copy;
-}
-
-function checkAskOptions(options: unknown): void {
-  checkObject("options", options);
-  checkKeys("options", options, ["schema", "timeoutMs", "default"]);
-  const { schema, timeoutMs } = options as { schema?: unknown; timeoutMs?: unknown };
-  if (schema !== undefined && !isStandardSchema(schema))
-    throw badArgument("options.schema", "a Standard Schema", schema);
-  if (timeoutMs !== undefined && !(typeof timeoutMs === "number" && timeoutMs >= 0)) {
-    throw badArgument("options.timeoutMs", "a number from 0 to Infinity", timeoutMs);
-  }
 }
 
 function checkStepOptions(options: StepOptions): void {

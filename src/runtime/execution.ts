@@ -14,7 +14,7 @@ import type { AwaitResume } from "../protocol/run.ts";
 import type { AgentFunction } from "./agent.ts";
 import type { AgentContext, AskOptions, Question } from "./agent-context.ts";
 import type { AskHost } from "./ask.ts";
-import { Ask, asItCame, questionParts, withSchema } from "./ask.ts";
+import { AskedQuestion, asItCame, checkAskOptions, questionParts, withSchema, YieldedQuestion } from "./ask.ts";
 import type { RunLog } from "./commit.ts";
 import type { Generator } from "./generator.ts";
 import { generatorOf, generatorOfItems, nextOf, unwind } from "./generator.ts";
@@ -251,17 +251,20 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
   }
 
   /** Asks the client; the promise is the answer. It is observed: an agent that drops it does no harm. */
-  ask(question: Question, options: AskOptions<unknown> = {}): Promise<unknown> {
-    const { schema, timeoutMs, default: fallback } = options;
-    const promise = new Promise((resolve, reject) => {
+  ask(question: Question, options: AskOptions<unknown> | undefined): Promise<unknown> {
+    try {
+      if (options !== undefined) checkAskOptions(options);
+      const { schema, timeoutMs, default: fallback } = options ?? {};
       const key = this.results.keyFor("ask");
       const parts = withSchema(questionParts(question), schema === undefined ? undefined : jsonSchemaOf(schema), key);
-      this.#ask(
-        new Ask(this, key, parts, validatorOf(schema), timeoutMs, fallback, this.#emitted, { resolve, reject }),
-      );
-    });
-    promise.catch(ignore);
-    return promise;
+      const ask = new AskedQuestion(this, key, parts, validatorOf(schema), timeoutMs, fallback, this.#emitted);
+      this.#ask(ask);
+      return ask.answer;
+    } catch (error) {
+      const refused = Promise.reject(error);
+      refused.catch(ignore);
+      return refused;
+    }
   }
 
   /** The agent waits for an answer: its active time stands still. */
@@ -320,10 +323,10 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
     if (this.#aborted !== undefined || this.#over) return;
     this.#aborted = reason;
     this.#questions?.close();
+    // An agent that has failed is being unwound already. The others are told to stop before they learn what stops them.
+    if (this.#failure === null) this.#beginUnwinding();
     this.results.close(() => reason);
     this.#host.abortSignal(() => reason);
-    // An agent that has failed is being unwound already.
-    if (this.#failure === null) this.#beginUnwinding();
   }
 
   /** Leaves the agent where it is: nothing that it does counts any more, and nothing happens to it, not even its end. */
@@ -419,10 +422,10 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
 
   #awaitMessage({ message, timeoutMs, default: fallback }: AwaitYield): void {
     const key = this.results.keyFor("await");
-    this.#ask(new Ask(this, key, questionParts(message), asItCame, timeoutMs, fallback, this.#emitted));
+    this.#ask(new YieldedQuestion(this, key, questionParts(message), asItCame, timeoutMs, fallback, this.#emitted));
   }
 
-  #ask(ask: Ask): void {
+  #ask(ask: YieldedQuestion | AskedQuestion): void {
     this.#rerun?.askAgain(ask);
     this.results.perform(ask);
   }

@@ -81,7 +81,9 @@ export class Steps {
       usage: execution?.takeUsage() ?? null,
     };
     log.decide({ type: "record", entry });
-    await log.commit();
+    const committed = log.commit();
+    // An answer that comes before the next microtask comes after this in the log.
+    if (committed !== undefined) await committed;
     this.#host.execution?.results.deliver(entry);
     this.#atWork.delete(key);
     this.#host.settleOwner();

@@ -180,10 +180,14 @@ export class SubRun {
       return;
     }
     log.decide({ type: "record", entry });
-    void Promise.resolve(log.commit()).then(() => {
+    const committed = log.commit();
+    const deliver = (): void => {
       this.#parent.execution?.results.deliver(entry, run);
       this.#parent.setSubRun(this.#key, false);
-    });
+    };
+    // As with steps: nothing that comes later in the log is handed over before.
+    if (committed === undefined) deliver();
+    else void committed.then(deliver);
   }
 }
 
