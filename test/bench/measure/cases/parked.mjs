@@ -6,7 +6,7 @@ const WIDTH = 100;
 
 /** Many runs that wait for an answer: what each holds, and what answering them all takes. */
 export async function measureParked(name, scale) {
-  const count = scale === "quick" ? 100 : 10_000;
+  const count = scale === "quick" ? 100 : 5_000;
   const subject = await openSubject(name);
   for (let i = 0; i < 200; i++) checkRun(await subject.answer(await subject.park("warm?"), "up"), "up");
   const before = await bytesInUse();
