@@ -195,7 +195,8 @@ export class LogOrder {
   #catchUp(): void {
     const replaying = this.#replaying;
     this.#replaying = undefined;
-    replaying?.end();
+    // Nothing begins if the run is stopped now.
+    for (const operation of replaying?.end() ?? []) if (!this.#operations.isClosed) operation.start();
   }
 }
 
@@ -262,11 +263,11 @@ class Replaying {
     this.#held = [];
   }
 
-  /** The agent has caught up: what is new begins, unless it is stopped now. */
-  end(): void {
+  /** The agent has caught up. Gives what is new: it may begin. */
+  end(): readonly Work[] {
     this.#clearStall?.();
     if (this.#stalled) this.replay.onStall(undefined, []);
     this.replay.onCaughtUp();
-    for (const operation of this.#held) operation.start();
+    return this.#held;
   }
 }
