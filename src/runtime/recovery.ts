@@ -39,6 +39,8 @@ export interface ParkedRun {
 
 const MAX_TAKEOVERS = 5;
 const SWEEP_LIMIT = 256;
+/** A share of the lease: so much earlier it ends for its owner, who begins something a moment after it has looked. */
+const LEASE_MARGIN = 0.1;
 const READ_CHUNK = 1_000;
 
 /**
@@ -143,7 +145,8 @@ export class Recovery {
 
   /** Undefined: this process owns its runs for certain. A promise: it may have lost them, and stays open if it has lost this one. */
   ensureOwner(run: LiveRun): undefined | Promise<void> {
-    if (!this.#isOn || this.#host.clock.now() < this.#leasedUntil) return undefined;
+    const margin = this.#settings.leaseMs * LEASE_MARGIN;
+    if (!this.#isOn || this.#host.clock.now() < this.#leasedUntil - margin) return undefined;
     return this.#reassure(run);
   }
 
