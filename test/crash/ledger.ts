@@ -32,6 +32,8 @@ export interface Figures {
 export interface StepRecord {
   readonly began: BodyReport[];
   got: boolean;
+  /** Who has said so. What another process has said before may be heard later. */
+  readonly gotBy: Set<string>;
 }
 
 /** Everything that worker processes have reported, and what was wrong already when it came. */
@@ -113,9 +115,12 @@ export class Ledger {
       case "ended":
         this.#working.get(report.run_id)?.delete(`${worker} ${report.key} ${report.attempt}`);
         return;
-      case "got":
-        this.#step(report.run_id, report.key).got = true;
+      case "got": {
+        const step = this.#step(report.run_id, report.key);
+        step.got = true;
+        step.gotBy.add(worker);
         return;
+      }
       case "parked":
         this.wrong.push(`${report.run_id} is parked: expected ${report.expected}, asked ${report.asked}`);
         return;
@@ -163,7 +168,8 @@ export class Ledger {
   #began(worker: string, body: BodyReport): void {
     const step = this.#step(body.run_id, body.key);
     const name = `${body.key} of ${body.run_id}`;
-    if (step.got) this.wrong.push(`attempt ${body.attempt} at ${name} began although the step had its result`);
+    if (step.gotBy.has(worker))
+      this.wrong.push(`attempt ${body.attempt} at ${name} began although the step had its result`);
     if (step.began.some(({ attempt }) => attempt === body.attempt))
       this.wrong.push(`attempt ${body.attempt} at ${name} began twice`);
     step.began.push(body);
@@ -180,7 +186,7 @@ export class Ledger {
     const name = `${run_id} ${key}`;
     let step = this.steps.get(name);
     if (step === undefined) {
-      step = { began: [], got: false };
+      step = { began: [], got: false, gotBy: new Set() };
       this.steps.set(name, step);
     }
     return step;

@@ -35,6 +35,11 @@ export interface ProcessesReport extends ProcessesFigures {
 /** How many runs are under way at once. */
 const AT_ONCE = 100;
 const LEASE_MS = 3_000;
+/**
+ * A process lives for so long at least: one run that five processes took over, and that none of them got any further, is
+ * given up as a crash loop, as it should be.
+ */
+const MIN_LIFE_MS = 2_000;
 /** Runs that do nothing for so long have been forgotten. */
 const STUCK_MS = 60_000;
 
@@ -57,6 +62,8 @@ class Driver {
   readonly #random: Random;
   readonly #client: Client;
   readonly #ready = new Map<string, WorkerProcess>();
+  /** When each process was ready, by name. */
+  readonly #readyAt = new Map<string, number>();
   readonly #all = new Set<WorkerProcess>();
   #started = 0;
   #kills = 0;
@@ -119,7 +126,10 @@ class Driver {
         sleepAfterMs: this.#random.pick([20, 60_000]),
       },
       (report) => {
-        if (report.is === "ready") this.#ready.set(name, worker);
+        if (report.is === "ready") {
+          this.#ready.set(name, worker);
+          this.#readyAt.set(name, performance.now());
+        }
         this.#client.hear(name, report);
         // What was asked for while nobody was there.
         if (report.is === "ready") this.#client.lost("");
@@ -143,10 +153,12 @@ class Driver {
   }
 
   #killOne(): void {
-    const workers = [...this.#ready.values()];
-    const worker = workers[this.#random.below(workers.length)];
     // Where processes start slowly the next one waits for all: if hardly one lives, all that they would do is take over.
-    if (worker === undefined || workers.length < this.#options.processes) return;
+    if (this.#ready.size < this.#options.processes) return;
+    const grown = performance.now() - MIN_LIFE_MS;
+    const workers = [...this.#ready.values()].filter(({ name }) => (this.#readyAt.get(name) ?? 0) <= grown);
+    const worker = workers[this.#random.below(workers.length)];
+    if (worker === undefined) return;
     // It is told nothing more; what it has said still comes.
     this.#ready.delete(worker.name);
     worker.kill();
