@@ -98,11 +98,9 @@ export class YieldedQuestion extends Ask {
 /** A question of `context.ask`. */
 export class AskedQuestion extends Ask {
   #resolve: (value: unknown) => void = ignore;
-  #reject: (error: unknown) => void = ignore;
   /** The answer. */
-  readonly answer = new Promise<unknown>((resolve, reject) => {
+  readonly answer = new Promise<unknown>((resolve) => {
     this.#resolve = resolve;
-    this.#reject = reject;
   });
 
   resolve(value: unknown): void {
@@ -112,7 +110,7 @@ export class AskedQuestion extends Ask {
   /** The promise is observed when it is about to fail: an agent that drops it does no harm, and one that waits holds nothing for that. */
   reject(error: unknown): void {
     this.answer.catch(ignore);
-    this.#reject(error);
+    this.#resolve(Promise.reject(error));
   }
 }
 

@@ -228,8 +228,12 @@ interface Line {
 
 /** Reads answers by a schema; without one, any answer will do. */
 export function validatorOf(schema: StandardSchema | undefined): (answer: AwaitResume) => MaybePromise<Validated> {
-  if (schema === undefined) return (answer) => ({ value: isMessageResume(answer) ? answer.message : answer });
+  if (schema === undefined) return anyAnswer;
   return (answer) => validateFirst(schema, candidatesOf(answer));
+}
+
+function anyAnswer(answer: AwaitResume): Validated {
+  return { value: isMessageResume(answer) ? answer.message : answer };
 }
 
 /** What an answer may mean, the likeliest first: the object itself, the JSON part, the text as JSON, the raw text. */
