@@ -29,7 +29,7 @@ export const plans: Readonly<Record<string, readonly Turn[]>> = {
     { case: "installed", subjects: ["zod", "cadenza"] },
   ],
   peers: [
-    ...CASES.map((name) => ({ case: name, subjects: [...FLOORS, "cadenza", ...PEERS] })),
+    ...CASES.map((name) => ({ case: name, subjects: ["bare-duties", "cadenza", ...PEERS] })),
     { case: "imports", subjects: ["zod", "cadenza", ...PEERS] },
     { case: "installed", subjects: ["zod", "cadenza", ...PEERS] },
   ],

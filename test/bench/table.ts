@@ -26,33 +26,30 @@ export function fullTable(figures: Figures): string {
 
 /** The medians of the library, the floor with the same duties and the peers, in Markdown. */
 export function shortTable(figures: Figures): string {
-  const shown = [
-    "runs/in turn",
-    "awaits/in turn",
-    "streams/1,000 parts",
-    "parked/bytes",
-    "imports/milliseconds",
-    "installed/packages",
-  ];
-  const columns = shown
-    .map((key) => measures.find((one) => `${one.case}/${one.figure}` === key))
-    .filter((one) => one !== undefined);
+  const { rounds, date, node, machine } = figures;
   const cells = (subject: string): string[] =>
-    columns.map((column) => {
-      const value = medianOf(figures, column.case, subject, column.figure);
+    shortColumns.map(([, name, figure]) => {
+      const value = medianOf(figures, name, subject, figure);
       return value === undefined ? "–" : format(value);
     });
   return [
-    `Medians of ${figures.rounds} rounds, ${figures.date}, Node ${figures.node}, ${figures.machine.processor}, ${figures.machine.cores} cores`,
+    `Medians of ${rounds} rounds, ${date}, Node ${node}, ${machine.processor}, ${machine.cores} cores:`,
     "",
-    row([
-      "",
-      ...columns.map(({ title, unit }) => (title.toLowerCase().startsWith(unit) ? title : `${title}, ${unit}`)),
-    ]),
-    row(["---", ...columns.map(() => "---:")]),
+    row(["", ...shortColumns.map(([title]) => title)]),
+    row(["---", ...shortColumns.map(() => "---:")]),
     ...["cadenza", ...PEERS, "bare-duties"].map((subject) => row([names[subject] ?? subject, ...cells(subject)])),
   ].join("\n");
 }
+
+const shortColumns: readonly (readonly [title: string, name: string, figure: string])[] = [
+  ["runs/s", "runs", "in turn"],
+  ["asked and answered, runs/s", "awaits", "in turn"],
+  ["streamed, parts/s", "streams", "1,000 parts"],
+  ["a run that waits, bytes", "parked", "bytes"],
+  ["import, ms", "imports", "milliseconds"],
+  ["packages", "installed", "packages"],
+  ["MB", "installed", "megabytes"],
+];
 
 /** When, where and what was measured. */
 function conditions({ date, machine, node, packages, commit, rounds }: Figures): string {
