@@ -92,6 +92,8 @@ export function decide(state: RunState, command: Command): Decision {
     case "record":
       return [command.entry];
     case "ask": {
+      // A run whose time is up is being stopped: nobody is asked any more.
+      if (state.overdue !== null) return nothing;
       const { at, request, deadline, emitted, usage } = command;
       return [{ type: "awaited", at, request, deadline, emitted, usage }];
     }

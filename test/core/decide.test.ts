@@ -195,6 +195,12 @@ describe("deadlines", () => {
     expect(state).toMatchObject({ status: "cancelled", ended: { error: null } });
   });
 
+  it("a run whose time is up asks nothing more", () => {
+    const state = fold(...beginning, { type: "timed-out", at: AT, await_id: null, defaulted: false });
+    const request = question("ask#1");
+    expect(decide(state, { type: "ask", at: AT, request, deadline: null, emitted: 0, usage: null })).toEqual([]);
+  });
+
   it("a question with a default lets the run go on", () => {
     const state = fold(...waiting, { type: "timed-out", at: AT, await_id: "ask#1", defaulted: true });
     expect(state).toMatchObject({ status: "in-progress", overdue: null, shown: null });
