@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Command, Emission } from "../../src/core/decide.ts";
-import { decide } from "../../src/core/decide.ts";
+import { commandOf, decide } from "../../src/core/decide.ts";
 import type { Entry, PartSource } from "../../src/core/log.ts";
 import { asked, carryOut, created, fold, logs, message, part, question, started, T0 } from "../helpers/logs.ts";
 
@@ -193,6 +193,13 @@ describe("deadlines", () => {
     carryOut(state, { type: "cancel", at: AT });
     carryOut(state, { type: "end", at: AT, failure: null, usage: null });
     expect(state).toMatchObject({ status: "cancelled", ended: { error: null } });
+  });
+
+  it.each<[await_id: string | null, command: Command]>([
+    ["ask#1", { type: "expire", at: AT, await_id: "ask#1", defaulted: true }],
+    [null, { type: "overrun", at: AT }],
+  ])("are decided again as what they were: %s", (await_id, command) => {
+    expect(commandOf({ type: "timed-out", at: AT, await_id, defaulted: true })).toEqual(command);
   });
 
   it("a run whose time is up asks nothing more", () => {
