@@ -38,6 +38,8 @@ export class SubRun {
   readonly #host: SubRunHost;
   /** The question of the sub-run that the parent shows, or is going to show. */
   #asked: string | undefined;
+  /** The sub-run as it is followed here: one that was elsewhere meanwhile is another object. */
+  #child: LiveRun | undefined;
   /** Whether an earlier execution of the parent asked it. */
   #isInherited = false;
 
@@ -102,6 +104,7 @@ export class SubRun {
 
   #watch(child: LiveRun): void {
     this.#parent.adopt(child);
+    this.#child = child;
     child.follow(() => this.#onProgress(child));
     this.#onProgress(child);
   }
@@ -129,6 +132,7 @@ export class SubRun {
   }
 
   #let(child: LiveRun): void {
+    if (this.#child === child) this.#child = undefined;
     this.#parent.release(child);
     child.follow(undefined);
   }
@@ -149,20 +153,21 @@ export class SubRun {
     this.#execution.questions.ask({
       key: question,
       parts: request.message.parts,
-      validate: async (answer) => (await child.execution?.validate(answer)) ?? { value: answer },
+      validate: async (answer) => (await (this.#child ?? child).execution?.validate(answer)) ?? { value: answer },
       // The sub-run's own deadline counts, and takes the question down.
       timeoutMs: Number.POSITIVE_INFINITY,
       expires_at: request.expires_at,
       hasDefault: false,
       emitted: 0,
-      onAnswer: ({ answer }) => this.#answer(child, request, answer),
+      // While the sub-run is looked for there is nobody to tell: it is given the answer when it is found.
+      onAnswer: ({ answer }) => this.#answer(this.#child, request, answer),
     });
   }
 
-  #answer(child: LiveRun, request: AwaitRequest, answer: AwaitResume): void {
+  #answer(child: LiveRun | undefined, request: AwaitRequest, answer: AwaitResume): void {
     this.#asked = undefined;
     const answering = async (): Promise<unknown> =>
-      child.answer({ await_id: request.await_id, answer, idempotency_key: null });
+      child?.answer({ await_id: request.await_id, answer, idempotency_key: null });
     answering().catch(ignore);
   }
 

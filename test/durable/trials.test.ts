@@ -17,6 +17,7 @@ it.each([
   { seed: 93_634, trouble: "freezes" },
   { seed: 34_163, trouble: "stopped clocks" },
   { seed: 61_237, trouble: "take-overs" },
+  { seed: 46_138, trouble: "freezes" },
 ] as const)("the program of seed $seed lives through $trouble", async ({ seed, trouble }) => {
   expect((await trial(seed, trouble)).wrong).toEqual([]);
 });
