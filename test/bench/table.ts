@@ -72,13 +72,13 @@ function rowsOf(figures: Figures, measure: Measure): string[] {
   const subjects = figures.results.filter((result) => result.case === name && result.figure === figure);
   return subjects.map(({ subject, values }, index) => {
     const reference = medianOf(figures, name, referenceOf(subject, subjects), figure) ?? Number.NaN;
-    const ratio = (median(values) / reference).toFixed(2);
+    const ratio = median(values) / reference;
     return row([
       index === 0 ? `${title}, ${unit}` : "",
       names[subject] ?? subject,
       format(median(values)),
       rangeOf(values),
-      ratio,
+      ratio < 0.1 ? ratio.toPrecision(2) : ratio.toFixed(2),
     ]);
   });
 }
