@@ -494,7 +494,7 @@ export class RunLog {
       }
       this.#state = state;
       this.#committed = state.position;
-      this.#audience = this.#audience && { ...this.#audience, batch: noEntries };
+      if (this.#audience !== undefined) this.#audience.batch = noEntries;
       const decided = [...write.entries, ...(this.#entries ?? noEntries)];
       this.#entries = undefined;
       this.#session ??= session;

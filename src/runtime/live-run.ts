@@ -2,7 +2,7 @@ import type { Command, Refusal, ResumeCommand } from "../core/decide.ts";
 import { isRefusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
 import type { Entry } from "../core/log.ts";
-import type { Clock, Logger, RunKey, SessionChange, Store } from "../core/ports.ts";
+import type { Clock, Logger, RunKey, SessionChange } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore, isPromise } from "../core/promises.ts";
 import { runRecord, transcript } from "../core/record.ts";
@@ -27,13 +27,12 @@ import { Recording } from "./recording.ts";
 import type { Divergence } from "./rerun.ts";
 import { Seat } from "./seat.ts";
 import type { Validated } from "./standard-schema.ts";
-import type { StayHost } from "./stay.ts";
+import type { StayHost, StaySettings } from "./stay.ts";
 import { Stay } from "./stay.ts";
 import { Steps } from "./steps.ts";
 
 /** What the live runs of one runtime share. */
-export interface LiveRunHost extends LogHost {
-  readonly store: Store;
+export interface LiveRunHost extends LogHost, StaySettings {
   readonly settings: ExecutionSettings;
   readonly exposeErrors: boolean;
   readonly places: Places;
@@ -52,8 +51,6 @@ export interface LiveRunHost extends LogHost {
   cancelSubRun(key: RunKey): void;
   /** Resolves when it is certain that this process still owns its runs; undefined: it is. */
   ensureOwner(run: LiveRun): undefined | Promise<void>;
-  readonly sleepAfterMs: number;
-  readonly alwaysReplay: boolean;
   /** The run is over, and that is committed; or it belongs to another process. */
   onGone(run: LiveRun): void;
   runAgent(parent: LiveRun, execution: Execution, agentName: string, input: RunInput): Promise<Run>;
@@ -116,18 +113,6 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
     const { settings } = this.host;
     const timeoutMs = createdEntry(this.log.state).timeout_ms ?? this.agent.options.timeoutMs ?? settings.timeoutMs;
     return timeoutMs === settings.timeoutMs ? settings : { ...settings, timeoutMs };
-  }
-
-  get store(): Store {
-    return this.host.store;
-  }
-
-  get sleepAfterMs(): number {
-    return this.host.sleepAfterMs;
-  }
-
-  get alwaysReplay(): boolean {
-    return this.host.alwaysReplay;
   }
 
   get isInStep(): boolean {
@@ -330,7 +315,8 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
     if (head.status === "awaiting" && this.agent.options.concurrency?.per !== "session") this.#seat?.give();
     if (isAtRest(head.status)) this.#tellRest();
     if (this.durable) this.stay.onCommit(head.status);
-    if (this.isFollowed) this.#relations?.onProgress?.();
+    const onProgress = this.#relations?.onProgress;
+    if (onProgress !== undefined) onProgress();
     else if (head.status !== "awaiting") this.host.wakeParent(this);
     this.host.onCommit();
     if (isFinal(head.status)) this.host.onGone(this);
@@ -421,7 +407,7 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
       return;
     }
     this.host.onDivergence(this, divergence);
-    this.stay.onDivergence(divergence);
+    if (divergence !== undefined) this.stay.tellReady();
     if (final) void this.park();
   }
 

@@ -1,21 +1,27 @@
 import type { Entry } from "../core/log.ts";
 import type { Clock, Store } from "../core/ports.ts";
+import { ignore } from "../core/promises.ts";
 import { isFinal } from "../core/state.ts";
 import type { RunStatus } from "../protocol/run.ts";
 import type { RunLog } from "./commit.ts";
 import type { Execution } from "./execution.ts";
 import type { Divergence } from "./rerun.ts";
 
-/** What the stay of a durable run needs from the run. */
-export interface StayHost {
-  readonly log: RunLog;
+/** What the durable runs of one runtime share. */
+export interface StaySettings {
   readonly clock: Clock;
   readonly store: Store;
-  readonly execution: Execution | undefined;
   /** How long a durable run that waits stays in memory, in milliseconds. */
   readonly sleepAfterMs: number;
   /** Runs every durable agent again after each commit, for tests. */
   readonly alwaysReplay: boolean;
+}
+
+/** What the stay of a durable run needs from the run. */
+export interface StayHost {
+  readonly host: StaySettings;
+  readonly log: RunLog;
+  readonly execution: Execution | undefined;
   /** Whether a step is at work. */
   readonly isInStep: boolean;
   /** Whether the run that has started this one follows it: then it may not sleep. */
@@ -34,7 +40,7 @@ export class Stay {
   subRunsBefore: readonly string[] = [];
   /** How the code differs from the log; undefined: it does not, as far as it has come. */
   divergence: Divergence | undefined;
-  readonly #host: StayHost;
+  readonly #run: StayHost;
   #ready: Promise<void> | undefined;
   #caughtUp: (() => void) | undefined;
   #parking: Promise<void> | undefined;
@@ -48,8 +54,8 @@ export class Stay {
   /** For tests that run the agent again after each commit: how many entries there were the last time. */
   #replayedUntil = 0;
 
-  constructor(host: StayHost) {
-    this.#host = host;
+  constructor(run: StayHost) {
+    this.#run = run;
   }
 
   /** Resolves when an agent that is run again has caught up with its log; undefined: it has. */
@@ -76,18 +82,13 @@ export class Stay {
   }
 
   caughtUp(): void {
-    this.#tellReady();
+    this.tellReady();
     this.#ready = undefined;
   }
 
-  /** Whoever waits for the agent to catch up waits no longer: it does not, or somewhere else. */
-  #tellReady(): void {
+  /** Whoever waits for the agent to catch up waits no longer: it has, or does not, or does somewhere else. */
+  tellReady(): void {
     this.#caughtUp?.();
-  }
-
-  onDivergence(divergence: Divergence | undefined): void {
-    this.divergence = divergence;
-    if (divergence !== undefined) this.#tellReady();
   }
 
   /** Lets go of the run, since its code does not fit: whoever has code that fits may take it over. `again`: it is here, and who answers meanwhile waits for it. */
@@ -98,11 +99,11 @@ export class Stay {
   }
 
   async #letGo(): Promise<void> {
-    const { log, execution } = this.#host;
+    const { log, execution } = this.#run;
     execution?.fence();
     // A run that goes to somebody else meanwhile is none of this process's any more.
-    await log.release().catch(() => undefined);
-    this.#host.leave("The code of the agent does not fit the log of the run.");
+    await log.release().catch(ignore);
+    this.#run.leave("The code of the agent does not fit the log of the run.");
   }
 
   /** A sub-run that was begun before is looked for. Until it is found, the run keeps its owner if it has one: it may have something to do. */
@@ -120,16 +121,16 @@ export class Stay {
 
   /** A waiting run has no owner, unless work of it is under way here. */
   get keepsOwner(): boolean {
-    return this.#isBusy || this.#subRunsSought.size > 0 || this.#host.execution?.isIdle === false;
+    return this.#isBusy || this.#subRunsSought.size > 0 || this.#run.execution?.isIdle === false;
   }
 
   get #isBusy(): boolean {
-    return this.#host.isInStep || this.#subRunsAtWork.size > 0;
+    return this.#run.isInStep || this.#subRunsAtWork.size > 0;
   }
 
   /** Takes ownership of a waiting run that has work to do here, and gives it up when there is none left. */
   settleOwner(): void {
-    const { log } = this.#host;
+    const { log } = this.#run;
     const { head } = log;
     if (head?.status !== "awaiting") return;
     if (head.owner === null && this.#isBusy) log.settleHead();
@@ -139,9 +140,9 @@ export class Stay {
   async #giveUpOwner(): Promise<void> {
     if (this.#isGivingUp) return;
     this.#isGivingUp = true;
-    await this.#host.execution?.settled();
+    await this.#run.execution?.settled();
     this.#isGivingUp = false;
-    const { log } = this.#host;
+    const { log } = this.#run;
     const { head, lost } = log;
     if (!lost && head?.status === "awaiting" && head.owner !== null && !this.keepsOwner) log.settleHead();
   }
@@ -150,7 +151,7 @@ export class Stay {
   onCommit(status: RunStatus): void {
     this.#clearSleep?.();
     if (isFinal(status)) return;
-    const { alwaysReplay, sleepAfterMs, clock } = this.#host;
+    const { alwaysReplay, sleepAfterMs, clock } = this.#run.host;
     if (alwaysReplay) {
       // A store that fails is told of by whoever writes to it.
       this.#replayLater().catch(() => {
@@ -164,28 +165,29 @@ export class Stay {
 
   /** The run leaves memory, if it does nothing but wait. */
   sleep(): void {
-    const { head, state, committed, backlog } = this.#host.log;
+    const { head, state, committed, backlog } = this.#run.log;
     const isQuiet = head?.status === "awaiting" && state.position === committed && backlog === 0 && !this.#isBusy;
-    if (!isQuiet || this.#ready !== undefined || this.#host.isFollowed) return;
+    if (!isQuiet || this.#ready !== undefined || this.#run.isFollowed) return;
     this.#isAsleep = true;
-    this.#host.leave("The run waits for an answer, and sleeps.");
+    this.#run.leave("The run waits for an answer, and sleeps.");
   }
 
   /** The run that has started this one is not there any more. */
   leaveAlone(): void {
-    if (this.#host.sleepAfterMs !== Number.POSITIVE_INFINITY) this.sleep();
+    if (this.#run.host.sleepAfterMs !== Number.POSITIVE_INFINITY) this.sleep();
   }
 
   /** The run is not this process's any more. */
   end(): void {
     this.#clearSleep?.();
-    this.#tellReady();
+    this.tellReady();
   }
 
   async #replayLater(): Promise<void> {
     if (this.#replaying) return;
     this.#replaying = true;
-    const { log, clock, store } = this.#host;
+    const { log } = this.#run;
+    const { clock, store } = this.#run.host;
     await clock.turn();
     const entries = await store.read(log.key, 0, log.committed);
     this.#replaying = false;
@@ -193,6 +195,6 @@ export class Stay {
     if (lost || isFinal(state.status) || state.position !== committed || entries?.length !== committed) return;
     if (committed === this.#replayedUntil) return;
     this.#replayedUntil = committed;
-    if (this.#host.execution?.aborted === undefined && state.status !== "created") this.#host.replay(entries);
+    if (this.#run.execution?.aborted === undefined && state.status !== "created") this.#run.replay(entries);
   }
 }
