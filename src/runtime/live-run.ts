@@ -198,9 +198,10 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
     });
   }
 
-  /** Asks the run to stop. The record shows it as it is then; what follows comes later. */
+  /** Asks the run to stop. The record shows it as it is then; what follows comes later. A refusal is told when what it rests on is committed. */
   async cancel(): Promise<Run> {
     const command = { type: "cancel", at: this.clock.now() } as const;
+    if (isRefusal(this.log.preview(command))) await this.log.commit(true);
     const decision = this.log.decide(command);
     if (isRefusal(decision)) throw refusalError(decision, this.log.key.run_id);
     const record = runRecord(this.log.state);
@@ -235,7 +236,12 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
     if (divergence !== undefined) throw unfitError(log.key.run_id, divergence);
     const command = resumeCommand(answer, answer.await_id, this.clock.now());
     const first = log.preview(command);
-    if (isRefusal(first)) throw refusalError(first, log.key.run_id, answer.await_id);
+    if (isRefusal(first)) {
+      // Nobody is told of what is not committed, not by a refusal either.
+      const committed = log.commit(true);
+      if (committed !== undefined) return committed.then(() => this.#answerNow(answer));
+      throw refusalError(first, log.key.run_id, answer.await_id);
+    }
     const awaitId = log.state.shown?.request.await_id;
     if (first.length === 0 || awaitId === undefined) return this.#answeredBefore(command);
     const validated = this.#execution?.validate(answer.answer);

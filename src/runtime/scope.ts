@@ -165,8 +165,12 @@ export class Scope {
    */
   async cancel(run_id: string): Promise<Run> {
     const key = this.#key(run_id);
-    const run = this.#parts.runs.find(key);
-    if (run !== undefined) return run.cancel();
+    const cancelling = this.#parts.runs.find(key)?.cancel();
+    try {
+      if (cancelling !== undefined) return await cancelling;
+    } catch (error) {
+      if (!isLost(error)) throw error;
+    }
     return unlessLost(() => this.#cancelStored(key));
   }
 

@@ -119,6 +119,8 @@ class Play {
     if (!this.#cancelled && this.#script.cancelWhen?.(state, log) === true) {
       const outcome = await this.#world.until(process.runtime.cancel(this.#runId), process);
       if (this.#accepted("cancel", outcome)) this.#cancelled = true;
+      // A client that is refused asks again, and not before anything else has happened.
+      else await this.#world.step();
       return true;
     }
     if (await this.#isAnswering()) return false;

@@ -18,6 +18,7 @@ it.each([
   { seed: 34_163, trouble: "stopped clocks" },
   { seed: 61_237, trouble: "take-overs" },
   { seed: 46_138, trouble: "freezes" },
+  { seed: 99_184, trouble: "crashes" },
 ] as const)("the program of seed $seed lives through $trouble", async ({ seed, trouble }) => {
   expect((await trial(seed, trouble)).wrong).toEqual([]);
 });

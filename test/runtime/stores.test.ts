@@ -1,4 +1,4 @@
-import type { Run, Store } from "cadenza";
+import type { Run, RunWrite, Store } from "cadenza";
 import { MemoryStore } from "cadenza";
 import { describe, expect, it } from "vitest";
 import {
@@ -101,6 +101,31 @@ describe("a store that answers late", () => {
     await clock.advance(2_000);
     expect(await runtime.getRun(one.run_id)).toMatchObject({ status: "cancelled" });
     expect(await runtime.getRun(two.run_id)).toMatchObject({ status: "failed" });
+  });
+
+  it.each([
+    { what: "a cancel", code: "run_finished" },
+    { what: "an answer", code: "not_awaiting" },
+  ])("has taken the end of a run before $what is refused for it", async ({ what, code }) => {
+    const gate = deferred();
+    const store = hookedStore((call, method, parameters) => {
+      const isEnd = method === "append" && (parameters[2] as RunWrite).entries.at(-1)?.type === "ended";
+      return isEnd ? gate.promise.then(call) : call();
+    });
+    const { runtime, clock } = setUp({ store });
+    runtime.register("agent", () => "done");
+    const { run_id } = await runtime.createRun({ agent_name: "agent", input: "x", mode: "async" });
+    await clock.settle();
+    const asked = what === "a cancel" ? runtime.cancel(run_id) : runtime.resume({ run_id, await_resume: {} });
+    let refused = false;
+    const told = refusal(asked).then((error) => {
+      refused = true;
+      return error.code;
+    });
+    await clock.settle();
+    expect(refused).toBe(false);
+    gate.resolve();
+    expect(await told).toBe(code);
   });
 
   it("takes an answer and a cancel at the same time in one order", async () => {
