@@ -87,30 +87,29 @@ export function readJson(body: WireBody, limits: TreeLimits): unknown {
  */
 export function checkTree(root: unknown, { maxDepth, maxNodes }: TreeLimits): void {
   let nodes = 1;
-  let level: object[] = [];
-  if (typeof root === "object" && root !== null) level.push(root);
-  for (let depth = 1; level.length > 0; depth++) {
+  const queue: object[] = typeof root === "object" && root !== null ? [root] : [];
+  let at = 0;
+  for (let depth = 1; at < queue.length; depth++) {
     if (depth > maxDepth) throw refuseTree("too_deep", `The body is nested more than ${maxDepth} levels deep.`);
-    const below: object[] = [];
-    for (const value of level) {
-      nodes += Array.isArray(value) ? lookAtList(value, below) : lookAtObject(value, below);
+    for (const end = queue.length; at < end; at++) {
+      const value = queue[at] as object;
+      nodes += Array.isArray(value) ? lookAtList(value, queue) : lookAtObject(value, queue);
       if (nodes > maxNodes) throw refuseTree("too_many_values", `The body holds more than ${maxNodes} values.`);
     }
-    level = below;
   }
 }
 
-function lookAtList(list: readonly unknown[], below: object[]): number {
-  for (const item of list) if (typeof item === "object" && item !== null) below.push(item);
+function lookAtList(list: readonly unknown[], queue: object[]): number {
+  for (const item of list) if (typeof item === "object" && item !== null) queue.push(item);
   return list.length;
 }
 
-function lookAtObject(value: object, below: object[]): number {
+function lookAtObject(value: object, queue: object[]): number {
   let count = 0;
   for (const key in value) {
     if (key === "__proto__") throw refuseTree("forbidden_key", 'The body has a key "__proto__".');
     const item: unknown = (value as Record<string, unknown>)[key];
-    if (typeof item === "object" && item !== null) below.push(item);
+    if (typeof item === "object" && item !== null) queue.push(item);
     count += 1;
   }
   return count;

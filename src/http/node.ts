@@ -33,8 +33,10 @@ async function serve(service: Service, request: NodeRequest, response: NodeRespo
   const answer = fitting(request, await answerRequest(service, new NodeWireRequest(request, response, service.clock)));
   const { status, headers, body } = answer;
   try {
-    if (typeof body === "string") await sendText(service, response, answer, body);
-    else if (response.destroyed || response.headersSent || request.method === "HEAD") {
+    if (typeof body === "string") {
+      const rest = sendText(service, response, answer, body);
+      if (rest !== undefined) await rest;
+    } else if (response.destroyed || response.headersSent || request.method === "HEAD") {
       body.return();
       if (!response.headersSent) response.writeHead(status, headers);
       response.end("");
@@ -53,13 +55,21 @@ function fitting({ httpVersionMajor = 1 }: NodeRequest, answer: WireResponse): W
   return { ...answer, headers };
 }
 
-async function sendText(service: Service, response: NodeResponse, answer: WireResponse, text: string): Promise<void> {
-  if (response.headersSent || response.destroyed) return;
-  const length = answer.status === 204 ? undefined : { "content-length": String(Buffer.byteLength(text)) };
-  const headers = { ...answer.headers, ...length };
+/** Sends a text. Only a long one is something to wait for. */
+function sendText(
+  service: Service,
+  response: NodeResponse,
+  answer: WireResponse,
+  text: string,
+): Promise<void> | undefined {
+  if (response.headersSent || response.destroyed) return undefined;
+  const { status } = answer;
+  const headers: Record<string, string> = { ...answer.headers };
+  if (status !== 204) headers["content-length"] = String(Buffer.byteLength(text));
   if (text.length > PIECE_LENGTH) return sendStream(service, response, { ...answer, headers }, piecesOf(text));
-  response.writeHead(answer.status, headers);
+  response.writeHead(status, headers);
   response.end(text);
+  return undefined;
 }
 
 /** A text in pieces, none of which ends within a character. */

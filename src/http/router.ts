@@ -36,10 +36,11 @@ const routes: readonly Route[] = [
 ];
 
 /** Answers a request. Never rejects: what goes wrong is an answer too. */
-export async function answerRequest(service: Service, request: WireRequest): Promise<WireResponse> {
+export function answerRequest(service: Service, request: WireRequest): Promise<WireResponse> {
   const cors = corsHeaders(request, service.settings);
-  const response = await settle(service, request);
-  return cors === undefined ? response : { ...response, headers: { ...response.headers, ...cors } };
+  const answer = settle(service, request);
+  if (cors === undefined) return answer;
+  return answer.then((response) => ({ ...response, headers: { ...response.headers, ...cors } }));
 }
 
 async function settle(service: Service, request: WireRequest): Promise<WireResponse> {
@@ -80,7 +81,9 @@ function splitUrl(url: string, basePath: string): { readonly segments: readonly 
     const rest = path.slice(basePath.length);
     if (rest === "" || rest.startsWith("/")) path = rest;
   }
-  return { segments: path.replace(/^\//, "").replace(/\/+$/, "").split("/"), query };
+  let end = path.length;
+  while (end > 0 && path[end - 1] === "/") end -= 1;
+  return { segments: path.slice(path.startsWith("/") ? 1 : 0, end).split("/"), query };
 }
 
 /** The route of a request. Refuses a path that is none, and a method that the path does not know. */

@@ -1,17 +1,17 @@
 import { CadenzaError } from "../core/errors.ts";
 import { sessionIdSchema } from "../protocol/identifier.ts";
-import type { RunCreateRequest } from "../protocol/requests.ts";
 import type { Run, RunMode } from "../protocol/run.ts";
 import { runStatusSchema } from "../protocol/run.ts";
+import type { PostedSession } from "../protocol/session.ts";
 import type { EventStream } from "../runtime/events.ts";
 import type { CreateRunOptions, ListRunsQuery, ResumeOptions } from "../runtime/scope.ts";
 import { checkAgent } from "./agents.ts";
-import { clientLeft } from "./body.ts";
+import { clientLeft, readJson } from "./body.ts";
 import type { Caller } from "./caller.ts";
 import { unfitAt } from "./errors.ts";
 import { checkCreateRequest, readCreateRequest, readResumeRequest } from "./requests.ts";
 import type { Call } from "./service.ts";
-import { idempotencyKey, queryNumber, readBody } from "./service.ts";
+import { idempotencyKey, queryNumber, takeBody } from "./service.ts";
 import { checkSession, loadSession } from "./sessions.ts";
 import { followRun, streamRun } from "./streams.ts";
 import type { WireResponse } from "./wire.ts";
@@ -20,15 +20,17 @@ import { json } from "./wire.ts";
 /** `POST /runs`: starts a run. */
 export async function createRun(call: Call): Promise<WireResponse> {
   const { service, caller } = call;
+  const { limits } = service.settings;
   const key = idempotencyKey(call);
-  const body = await readBody(call);
-  const request = readCreateRequest(body, service.settings.limits);
+  const body = readJson(await takeBody(call), limits);
+  const request = readCreateRequest(body, limits);
   try {
     checkAgent(caller, request.agent_name);
-    const { agent_name, input, mode = "sync" } = request;
-    const session_id = request.session_id ?? request.session?.id;
-    await checkSession(caller, session_id);
-    const options: CreateRunOptions = { idempotencyKey: key, session: await broughtSession(call, request) };
+    const { agent_name, input, mode = "sync", session } = request;
+    const session_id = request.session_id ?? session?.id;
+    if (session_id !== undefined) await checkSession(caller, session_id);
+    const brought = session === undefined ? undefined : await broughtSession(call, session);
+    const options: CreateRunOptions = { idempotencyKey: key, session: brought };
     return await answer(call, mode, (mode) => caller.scope.createRun({ agent_name, input, session_id, mode }, options));
   } catch (error) {
     // What looked plain was not looked at by the schema, which says more, and says it first.
@@ -41,9 +43,10 @@ export async function createRun(call: Call): Promise<WireResponse> {
 /** `POST /runs/{run_id}`: answers what a run waits for. */
 export async function resumeRun(call: Call): Promise<WireResponse> {
   const { service, caller, parameter } = call;
+  const { limits } = service.settings;
   const key = idempotencyKey(call);
   await checkRun(caller, parameter);
-  const request = readResumeRequest(await readBody(call), parameter, service.settings.limits);
+  const request = readResumeRequest(readJson(await takeBody(call), limits), parameter, limits);
   const { await_resume, await_id, mode = "sync" } = request;
   const options: ResumeOptions = { idempotencyKey: key };
   return answer(call, mode, (mode) =>
@@ -85,22 +88,24 @@ export async function listRuns({ caller, query }: Call): Promise<WireResponse> {
 }
 
 /** Gives the answer to a request that sets a run going, in the mode that it asks for. */
-async function answer(
+function answer(
   call: Call,
   mode: RunMode,
   start: (mode: RunMode) => ReturnType<Caller["scope"]["createRun"]>,
 ): Promise<WireResponse> {
   if (mode === "stream") return streamRun(call, () => start(mode) as EventStream);
-  if (mode === "async") return runResponse(202, await (start(mode) as Promise<Run>));
+  if (mode === "async") return (start(mode) as Promise<Run>).then((run) => runResponse(202, run));
   const { cancelOnDisconnect } = call.service.settings;
-  const rest = cancelOnDisconnect ? waitOrCancel(call, start("stream") as EventStream) : (start(mode) as Promise<Run>);
-  return runResponse(200, await unlessLeft(call, rest));
+  return unlessLeft(
+    call,
+    cancelOnDisconnect ? waitOrCancel(call, start("stream") as EventStream) : (start(mode) as Promise<Run>),
+  );
 }
 
-/** Waits for a run, but not for longer than the client does. What is left behind is a callback in a run that goes on. */
-function unlessLeft({ request }: Call, rest: Promise<Run>): Promise<Run> {
+/** Answers with a run at rest, but waits no longer than the client. What is left behind is a callback in a run that goes on. */
+function unlessLeft({ request }: Call, rest: Promise<Run>): Promise<WireResponse> {
   return new Promise((resolve, reject) => {
-    rest.then(resolve, reject);
+    rest.then((run) => resolve(runResponse(200, run))).catch(reject);
     request.onLeave(() => reject(clientLeft()));
   });
 }
@@ -119,8 +124,7 @@ async function waitOrCancel({ request, caller }: Call, events: EventStream): Pro
   return caller.scope.getRun(id);
 }
 
-async function broughtSession(call: Call, { session }: RunCreateRequest): Promise<CreateRunOptions["session"]> {
-  if (session === undefined) return undefined;
+async function broughtSession(call: Call, session: PostedSession): Promise<CreateRunOptions["session"]> {
   const isEmpty = session.id === undefined && session.history.length === 0 && session.state === undefined;
   return isEmpty ? undefined : loadSession(call, session);
 }

@@ -1,11 +1,12 @@
 import type { Clock, Logger } from "../core/ports.ts";
+import type { MaybePromise } from "../core/promises.ts";
 import type { AgentRuntime } from "../runtime/agent-runtime.ts";
-import { checkContentType, readJson } from "./body.ts";
+import { checkContentType } from "./body.ts";
 import type { Caller } from "./caller.ts";
 import { unfitAt } from "./errors.ts";
 import type { HttpSettings } from "./options.ts";
 import { Readers } from "./readers.ts";
-import type { WireRequest } from "./wire.ts";
+import type { WireBody, WireRequest } from "./wire.ts";
 
 /** What all requests of one handler share. */
 export class Service {
@@ -49,11 +50,10 @@ export interface Call {
   readonly query: string;
 }
 
-/** The body of a request as JSON, within the limits. */
-export async function readBody({ service, request }: Call): Promise<unknown> {
+/** The body of a request, within the limits. */
+export function takeBody({ service, request }: Call): MaybePromise<WireBody> {
   checkContentType(request.header("content-type"));
-  const { limits } = service.settings;
-  return readJson(await request.body(limits), limits);
+  return request.body(service.settings.limits);
 }
 
 const MAX_KEY_LENGTH = 255;

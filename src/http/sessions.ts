@@ -45,8 +45,8 @@ export async function getResource({ caller, parameter }: Call): Promise<WireResp
 }
 
 /** Refuses to go on with a session that there is, though not for the caller. */
-export async function checkSession(caller: Caller, id: string | undefined): Promise<void> {
-  if (id === undefined || caller.sees === undefined) return;
+export async function checkSession(caller: Caller, id: string): Promise<void> {
+  if (caller.sees === undefined) return;
   const session = await findSession(caller.scope, id);
   if (session !== undefined) await checkVisible(caller, session);
 }
