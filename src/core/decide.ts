@@ -1,10 +1,19 @@
 import type { ProtocolError } from "../protocol/error.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Message, MessagePart } from "../protocol/message.ts";
-import type { AwaitRequest, AwaitResume } from "../protocol/run.ts";
+import type { AwaitResume } from "../protocol/run.ts";
 import type { CadenzaErrorCode } from "./errors.ts";
 import { sameJson } from "./json.ts";
-import type { CreatedEntry, EmittedEntry, Entry, IntentEntry, Outcome, PartSource, StepEntry } from "./log.ts";
+import type {
+  AwaitedEntry,
+  CreatedEntry,
+  EmittedEntry,
+  Entry,
+  IntentEntry,
+  Outcome,
+  PartSource,
+  StepEntry,
+} from "./log.ts";
 import { agentRole } from "./role.ts";
 import type { Exchange, RunState } from "./state.ts";
 import { createdEntry, isOpen } from "./state.ts";
@@ -26,13 +35,8 @@ export type Command =
   | { readonly type: "cancel"; readonly at: number }
   | EndCommand;
 
-export interface AskCommand {
+export interface AskCommand extends Omit<AwaitedEntry, "type"> {
   readonly type: "ask";
-  readonly at: number;
-  readonly request: AwaitRequest;
-  readonly deadline: number | null;
-  readonly emitted: number;
-  readonly usage: Usage | null;
 }
 
 export interface ResumeCommand {
@@ -94,14 +98,13 @@ export function decide(state: RunState, command: Command): Decision {
     case "ask": {
       // A run whose time is up is being stopped: nobody is asked any more.
       if (state.overdue !== null) return nothing;
-      const { at, request, deadline, emitted, usage } = command;
-      return [{ type: "awaited", at, request, deadline, emitted, usage }];
+      return [{ ...command, type: "awaited" }];
     }
     case "withdraw":
-      if (state.shown?.request.await_id !== command.await_id) return nothing;
+      if (state.shown?.await_id !== command.await_id) return nothing;
       return [{ type: "withdrawn", at: command.at, await_id: command.await_id }];
     case "expire":
-      if (state.shown?.request.await_id !== command.await_id) return nothing;
+      if (state.shown?.await_id !== command.await_id) return nothing;
       return [{ type: "timed-out", at: command.at, await_id: command.await_id, defaulted: command.defaulted }];
     case "overrun":
       if (state.overdue !== null) return nothing;
@@ -196,9 +199,9 @@ function decideResume(state: RunState, command: ResumeCommand): Decision {
   const exchanges = state.exchanges ?? [];
   const byKey = idempotency_key === null ? undefined : exchanges.find((one) => one.idempotency_key === idempotency_key);
   if (byKey !== undefined) return isRepeat(byKey, command) ? nothing : { refused: "idempotency_conflict" };
-  const shown = state.shown?.request.await_id;
+  const shown = state.shown?.await_id;
   if (command.await_id !== null && command.await_id !== shown) {
-    const answered = exchanges.find((one) => one.request.await_id === command.await_id && one.answer !== null);
+    const answered = exchanges.find((one) => one.asked.await_id === command.await_id && one.answer !== null);
     if (answered !== undefined) return isRepeat(answered, command) ? nothing : { refused: "answer_conflict" };
   }
   if (shown === undefined && command.await_id === null) {
@@ -213,7 +216,7 @@ function decideResume(state: RunState, command: ResumeCommand): Decision {
 }
 
 function isRepeat(exchange: Exchange, command: ResumeCommand): boolean {
-  if (command.await_id !== null && command.await_id !== exchange.request.await_id) return false;
+  if (command.await_id !== null && command.await_id !== exchange.asked.await_id) return false;
   return sameJson(exchange.answer, command.answer);
 }
 
@@ -223,7 +226,7 @@ function decideEnd(state: RunState, command: EndCommand): readonly Entry[] {
   const closes = outcome === "completed" && isOpen(state);
   const ended: Entry = { type: "ended", at, outcome, error, closes, usage };
   if (state.shown === null) return [ended];
-  return [{ type: "withdrawn", at, await_id: state.shown.request.await_id }, ended];
+  return [{ type: "withdrawn", at, await_id: state.shown.await_id }, ended];
 }
 
 function ending(state: RunState, failure: ProtocolError | null): [Outcome, ProtocolError | null] {

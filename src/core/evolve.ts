@@ -81,7 +81,7 @@ function takeDown(state: RunState, at: number, resumed?: ResumedEntry): void {
   const { shown } = state;
   if (shown === null) return;
   const exchange: Exchange = {
-    request: shown.request,
+    asked: shown,
     answer: resumed?.answer ?? null,
     idempotency_key: resumed?.idempotency_key ?? null,
     after: state.shown_after,

@@ -1,7 +1,7 @@
 import type { ProtocolError } from "../protocol/error.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Message, MessagePart } from "../protocol/message.ts";
-import type { AwaitRequest, AwaitResume } from "../protocol/run.ts";
+import type { AwaitResume } from "../protocol/run.ts";
 import type { Usage } from "./usage.ts";
 
 /**
@@ -136,10 +136,14 @@ export interface StepFailure {
 export interface AwaitedEntry {
   readonly type: "awaited";
   readonly at: number;
-  /** What the client sees. Its `await_id` is the key of the operation. */
-  readonly request: AwaitRequest;
+  /** The key of the operation. */
+  readonly await_id: string;
+  /** The question. */
+  readonly parts: readonly MessagePart[];
   /** When the question expires; null for never. */
   readonly deadline: number | null;
+  /** When somebody else sees to its end: the run that asked, for the question of a sub-run. */
+  readonly expires_at?: string;
   /** How many parts, messages and generic events the agent had shown when it asked. */
   readonly emitted: number;
   readonly usage: Usage | null;

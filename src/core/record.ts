@@ -1,6 +1,8 @@
 import type { Message } from "../protocol/message.ts";
-import type { AwaitResume, Run } from "../protocol/run.ts";
+import type { AwaitRequest, AwaitResume, Run } from "../protocol/run.ts";
 import { isMessageResume } from "../protocol/run.ts";
+import type { AwaitedEntry } from "./log.ts";
+import { agentRole } from "./role.ts";
 import type { OutputMessage, RunState } from "./state.ts";
 import { createdEntry, isOpen } from "./state.ts";
 import { isoTime } from "./time.ts";
@@ -13,12 +15,22 @@ export function runRecord(state: RunState): Run {
     session_id: created.session_id,
     run_id: state.run_id,
     status: state.status,
-    await_request: state.shown?.request ?? null,
+    await_request: state.shown === null ? null : awaitRequest(state, state.shown),
     output: outputRecord(state),
     error: state.ended?.error ?? null,
     created_at: isoTime(created.at),
     finished_at: state.ended === null ? null : isoTime(state.ended.at),
   };
+}
+
+/** A question as the protocol shows it. */
+export function awaitRequest(state: RunState, asked: AwaitedEntry): AwaitRequest {
+  const { at, await_id, parts, deadline } = asked;
+  const time = isoTime(at);
+  const role = agentRole(createdEntry(state).agent_name);
+  const message: Message = { role, parts, created_at: time, completed_at: time };
+  const expires_at = deadline === null ? asked.expires_at : isoTime(deadline);
+  return { type: "message", message, await_id, ...(expires_at !== undefined && { expires_at }) };
 }
 
 /** A message of the output as it is now. A complete message is shared, since nothing changes it any more. */
@@ -38,7 +50,7 @@ export function transcript(state: RunState): Message[] {
       exchange !== undefined && exchange.after === index;
       exchange = exchanges[++next]
     ) {
-      messages.push(exchange.request.message);
+      messages.push(awaitRequest(state, exchange.asked).message);
       if (exchange.answer !== null) messages.push(answerMessage(exchange.answer));
     }
     const message = state.output[index];

@@ -1,5 +1,5 @@
 import type { Message, MessagePart } from "../protocol/message.ts";
-import type { AwaitRequest, AwaitResume, RunStatus } from "../protocol/run.ts";
+import type { AwaitResume, RunStatus } from "../protocol/run.ts";
 import type { AwaitedEntry, CreatedEntry, EndedEntry, PartSource, StartedEntry, TimedOutEntry } from "./log.ts";
 import type { Usage } from "./usage.ts";
 
@@ -57,7 +57,7 @@ export interface Draft {
 
 /** A question that is not shown any more, and what became of it. */
 export interface Exchange {
-  readonly request: AwaitRequest;
+  readonly asked: AwaitedEntry;
   /** Null for a question that expired or was withdrawn. */
   readonly answer: AwaitResume | null;
   readonly idempotency_key: string | null;

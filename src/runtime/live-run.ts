@@ -242,7 +242,7 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
       if (committed !== undefined) return committed.then(() => this.#answerNow(answer));
       throw refusalError(first, log.key.run_id, answer.await_id);
     }
-    const awaitId = log.state.shown?.request.await_id;
+    const awaitId = log.state.shown?.await_id;
     if (first.length === 0 || awaitId === undefined) return this.#answeredBefore(command);
     const validated = this.#execution?.validate(answer.answer);
     if (isPromise(validated)) return validated.then((later) => this.#resume(answer, awaitId, later));
@@ -283,7 +283,7 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
   get waitsFor(): string {
     const { status, shown } = this.log.state;
     if (status === "created") return "a place";
-    if (shown !== null) return `the answer to ${shown.request.await_id}`;
+    if (shown !== null) return `the answer to ${shown.await_id}`;
     return this.#execution?.waitsFor ?? "nothing";
   }
 

@@ -3,12 +3,9 @@ import { CadenzaError } from "../core/errors.ts";
 import type { Entry, ResumedEntry } from "../core/log.ts";
 import type { Clock } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
-import { agentRole } from "../core/role.ts";
-import { createdEntry } from "../core/state.ts";
-import { isoTime } from "../core/time.ts";
 import type { Usage } from "../core/usage.ts";
-import type { Message, MessagePart } from "../protocol/message.ts";
-import type { AwaitRequest, AwaitResume } from "../protocol/run.ts";
+import type { MessagePart } from "../protocol/message.ts";
+import type { AwaitResume } from "../protocol/run.ts";
 import { isMessageResume } from "../protocol/run.ts";
 import type { RunLog } from "./commit.ts";
 import { isJsonPart, textOf } from "./input.ts";
@@ -67,7 +64,7 @@ export class Questions {
   /** Shows a question, or queues it up behind the one that is shown. */
   ask(question: OpenQuestion): void {
     const { shown } = this.#host.log.state;
-    if (shown?.request.await_id === question.key) this.#takeUp(question);
+    if (shown?.await_id === question.key) this.#takeUp(question);
     else if (shown === null && this.#shown === undefined && !this.#isLined) this.#show(question);
     else {
       this.#openLine.queue.push(question);
@@ -96,7 +93,7 @@ export class Questions {
   withdraw(key: string): void {
     const { log, clock } = this.#host;
     if (this.#line !== undefined) this.#line.queue = this.#line.queue.filter((question) => question.key !== key);
-    if (this.#shown?.key !== key && log.state.shown?.request.await_id !== key) return;
+    if (this.#shown?.key !== key && log.state.shown?.await_id !== key) return;
     log.decide({ type: "withdraw", at: clock.now(), await_id: key });
     this.#takeDown();
   }
@@ -144,21 +141,14 @@ export class Questions {
     const { log, clock } = this.#host;
     const at = clock.now();
     const deadline = question.timeoutMs === Number.POSITIVE_INFINITY ? null : at + question.timeoutMs;
-    const message: Message = {
-      role: agentRole(createdEntry(log.state).agent_name),
-      parts: question.parts,
-      created_at: isoTime(at),
-      completed_at: isoTime(at),
-    };
-    const base: AwaitRequest = { type: "message", message, await_id: question.key };
-    const expiresAt = deadline === null ? question.expires_at : isoTime(deadline);
-    const request = expiresAt === undefined ? base : { ...base, expires_at: expiresAt };
     this.#shown = question;
     const decision = log.decide({
       type: "ask",
       at,
-      request,
+      await_id: question.key,
+      parts: question.parts,
       deadline,
+      ...(question.expires_at !== undefined && { expires_at: question.expires_at }),
       emitted: question.emitted,
       usage: this.#host.takeUsage(),
     });

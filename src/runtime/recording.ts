@@ -49,8 +49,8 @@ export class Recording {
             emissions.push({ entry, position, wasStopped: isStopped });
           break;
         case "awaited":
-          if (!isPassedOn(entry.request.await_id)) begin(entry.request.await_id);
-          this.#awaited.set(entry.request.await_id, entry);
+          if (!isPassedOn(entry.await_id)) begin(entry.await_id);
+          this.#awaited.set(entry.await_id, entry);
           if (entry.usage !== null) this.#usages.push({ position, usage: entry.usage });
           break;
         case "intent":

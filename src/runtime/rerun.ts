@@ -172,7 +172,7 @@ export class Rerun {
 
   /** The question that the agent itself asks; one of a sub-run is none of its. */
   get #shownToAgent(): string | undefined {
-    const shown = this.#host.log.state.shown?.request.await_id;
+    const shown = this.#host.log.state.shown?.await_id;
     return shown === undefined || isPassedOn(shown) ? undefined : shown;
   }
 }

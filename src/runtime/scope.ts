@@ -460,10 +460,10 @@ function askedAt(state: RunState, { await_id, idempotency_key }: Answer): number
   const exchanges = state.exchanges ?? [];
   const byKey = exchanges.find((one) => idempotency_key !== null && one.idempotency_key === idempotency_key);
   if (byKey !== undefined) return byKey.event;
-  const shown = state.shown?.request.await_id;
+  const shown = state.shown?.await_id;
   const id = await_id ?? shown;
   if (id !== undefined && id === shown) return state.shown_event;
-  const before = exchanges.findLast((one) => (id === undefined ? one.answer !== null : one.request.await_id === id));
+  const before = exchanges.findLast((one) => (id === undefined ? one.answer !== null : one.asked.await_id === id));
   return before?.event ?? state.events;
 }
 

@@ -1,10 +1,11 @@
 import { CadenzaError } from "../core/errors.ts";
-import type { StepEntry } from "../core/log.ts";
+import type { AwaitedEntry, StepEntry } from "../core/log.ts";
 import type { RunKey } from "../core/ports.ts";
 import { ignore } from "../core/promises.ts";
+import { awaitRequest } from "../core/record.ts";
 import { isFinal } from "../core/state.ts";
 import type { Usage } from "../core/usage.ts";
-import type { AwaitRequest, AwaitResume, Run } from "../protocol/run.ts";
+import type { AwaitResume, Run } from "../protocol/run.ts";
 import type { Execution } from "./execution.ts";
 import type { LiveRun } from "./live-run.ts";
 
@@ -65,7 +66,7 @@ export class SubRun {
     const intent = this.#execution.intent(this.#key);
     if (intent === undefined) this.#parent.setSubRun(this.#key, true);
     else this.#parent.seekSubRun(this.#key);
-    const shown = this.#parent.log.state.shown?.request.await_id;
+    const shown = this.#parent.log.state.shown?.await_id;
     if (shown?.startsWith(`${this.#key}/`) === true) {
       this.#asked = shown;
       this.#isInherited = true;
@@ -128,7 +129,7 @@ export class SubRun {
     } else if (lost) {
       this.#let(child);
       this.#execution.results.reject(this.#key, child.log.lostReason);
-    } else this.#passOn(child, state.shown?.request ?? null);
+    } else this.#passOn(child, state.shown);
   }
 
   #let(child: LiveRun): void {
@@ -138,36 +139,35 @@ export class SubRun {
   }
 
   /** Asks what the sub-run asks; takes the question down when the sub-run does not ask it any more. */
-  #passOn(child: LiveRun, request: AwaitRequest | null): void {
-    const question = request === null ? undefined : `${this.#key}/${request.await_id}`;
+  #passOn(child: LiveRun, asked: AwaitedEntry | null): void {
+    const question = asked === null ? undefined : `${this.#key}/${asked.await_id}`;
     if (question === this.#asked && !this.#isInherited) return;
     this.#isInherited = false;
     if (this.#asked !== undefined && this.#asked !== question) this.#execution.questions.withdraw(this.#asked);
     this.#asked = question;
-    if (request === null || question === undefined) return;
-    const exchange = this.#parent.log.state.exchanges?.find((one) => one.request.await_id === question);
+    if (asked === null || question === undefined) return;
+    const exchange = this.#parent.log.state.exchanges?.find((one) => one.asked.await_id === question);
     if (exchange !== undefined && exchange.answer !== null) {
-      this.#answer(child, request, exchange.answer);
+      this.#answer(child, asked, exchange.answer);
       return;
     }
     this.#execution.questions.ask({
       key: question,
-      parts: request.message.parts,
+      parts: asked.parts,
       validate: async (answer) => (await (this.#child ?? child).execution?.validate(answer)) ?? { value: answer },
       // The sub-run's own deadline counts, and takes the question down.
       timeoutMs: Number.POSITIVE_INFINITY,
-      expires_at: request.expires_at,
+      expires_at: awaitRequest(child.log.state, asked).expires_at,
       hasDefault: false,
       emitted: 0,
       // While the sub-run is looked for there is nobody to tell: it is given the answer when it is found.
-      onAnswer: ({ answer }) => this.#answer(this.#child, request, answer),
+      onAnswer: ({ answer }) => this.#answer(this.#child, asked, answer),
     });
   }
 
-  #answer(child: LiveRun | undefined, request: AwaitRequest, answer: AwaitResume): void {
+  #answer(child: LiveRun | undefined, { await_id }: AwaitedEntry, answer: AwaitResume): void {
     this.#asked = undefined;
-    const answering = async (): Promise<unknown> =>
-      child?.answer({ await_id: request.await_id, answer, idempotency_key: null });
+    const answering = async (): Promise<unknown> => child?.answer({ await_id, answer, idempotency_key: null });
     answering().catch(ignore);
   }
 

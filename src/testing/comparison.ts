@@ -40,7 +40,7 @@ export function comparable(entries: readonly Entry[]): Comparable[] {
             entry.kind !== "part" || entry.source === null || entry.source.attempt === attempts.get(entry.source.key)
           );
         case "awaited":
-          return !isPassedOn(entry.request.await_id);
+          return !isPassedOn(entry.await_id);
         case "resumed":
         case "withdrawn":
           return !isPassedOn(entry.await_id);
@@ -71,9 +71,8 @@ export function essence(entry: Entry): JsonValue {
       return entry.kind === "generic" ? json({ shows: "object", object: entry.generic }) : { shows: "end of message" };
     }
     case "awaited": {
-      const { await_id, message } = entry.request;
-      const timeoutMs = entry.deadline === null ? null : entry.deadline - entry.at;
-      return json({ asks: await_id, parts: message.parts, timeoutMs });
+      const { at, await_id, parts, deadline } = entry;
+      return json({ asks: await_id, parts, timeoutMs: deadline === null ? null : deadline - at });
     }
     case "resumed":
       return json({ answered: entry.await_id, answer: entry.answer });
@@ -99,7 +98,7 @@ export function describeDifference({ expected, received }: Pick<Difference, "exp
 /** An entry in a few words. */
 export function describeEntry(entry: Entry): string {
   if (entry.type === "emitted" && entry.kind === "part") return `part ${quote(entry.part.content ?? "")}`;
-  if (entry.type === "awaited") return `question ${entry.request.await_id} ${quote(questionText(entry.request))}`;
+  if (entry.type === "awaited") return `question ${entry.await_id} ${quote(questionText(entry.parts))}`;
   return entry.type === "ended" ? `the end, ${entry.outcome}` : entry.type;
 }
 

@@ -250,8 +250,8 @@ export class Drive {
     if (state === undefined) return "The run has not begun: call t.next() until the question comes.";
     const last = state.exchanges?.at(-1);
     const expired = this.log.findLast(({ type }) => type === "timed-out");
-    const question = last === undefined ? "" : `${last.request.await_id} ${quote(questionText(last.request))}`;
-    if (expired?.type === "timed-out" && expired.await_id === last?.request.await_id)
+    const question = last === undefined ? "" : `${last.asked.await_id} ${quote(questionText(last.asked.parts))}`;
+    if (expired?.type === "timed-out" && expired.await_id === last?.asked.await_id)
       return `${question} has expired, and the run is ${state.status}.`;
     if (this.#stage.isOver) return `The run is ${state.status}.`;
     if (last !== undefined && last.answer !== null) return `${question} has its answer; call t.next() to go on.`;

@@ -1,5 +1,5 @@
 import type { Entry } from "../core/log.ts";
-import { runRecord } from "../core/record.ts";
+import { awaitRequest, runRecord } from "../core/record.ts";
 import type { RunState } from "../core/state.ts";
 import type { ProtocolError } from "../protocol/error.ts";
 import type { JsonObject, JsonValue } from "../protocol/json.ts";
@@ -68,7 +68,7 @@ export function happeningOf(entry: Entry, state: RunState, cause: unknown): Happ
       if (entry.kind === "message") return { type: "message", text: textOf(entry.message), message: entry.message };
       return entry.kind === "generic" ? { type: "generic", generic: entry.generic } : undefined;
     case "awaited":
-      return awaitHappening(entry.request);
+      return awaitHappening(awaitRequest(state, entry));
     case "ended":
       return { type: "end", status: entry.outcome, run: runRecord(state), error: entry.error, cause };
     default:
@@ -82,8 +82,8 @@ export function isPassedOn(awaitId: string): boolean {
 }
 
 /** A question as text, without the schema that may be a part of it. */
-export function questionText({ message }: Pick<AwaitRequest, "message">): string {
-  return textOf({ ...message, parts: message.parts.filter((part) => part.content_type !== SCHEMA_TYPE) });
+export function questionText(parts: readonly MessagePart[]): string {
+  return textOf({ role: "agent", parts: parts.filter((part) => part.content_type !== SCHEMA_TYPE) });
 }
 
 /** A happening in a few words, for messages: `part "Looking for trains…"`, `question ask#1 "Book it?"`. */
@@ -116,7 +116,7 @@ function awaitHappening(request: AwaitRequest): AwaitHappening {
   const schema = part?.content === undefined ? undefined : (JSON.parse(part.content) as JsonValue);
   return {
     type: "await",
-    question: questionText(request),
+    question: questionText(message.parts),
     await_id,
     message,
     schema,

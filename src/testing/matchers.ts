@@ -60,7 +60,7 @@ export const matchers = {
 
   toBeAwaiting(received: unknown, question?: string | RegExp): MatcherResult {
     const run = runOf(received);
-    const asked = run.await_request === null ? "" : questionText(run.await_request);
+    const asked = run.await_request === null ? "" : questionText(run.await_request.message.parts);
     const fits = question === undefined || matches(asked, question);
     const expected = question === undefined ? "awaiting" : `awaiting the answer to ${String(question)}`;
     return result(run.status === "awaiting" && fits, run, expected);
@@ -92,7 +92,7 @@ function result(pass: boolean, run: Run, expected: string): MatcherResult {
 function describeRun({ status, error, await_request, output }: Run): string {
   const details = [
     ...(error === null ? [] : [`${error.code}: ${error.message}`, `data: ${JSON.stringify(error.data ?? null)}`]),
-    ...(await_request === null ? [] : [`question: ${questionText(await_request)}`]),
+    ...(await_request === null ? [] : [`question: ${questionText(await_request.message.parts)}`]),
     ...(output.length === 0 ? [] : [`said: ${output.map(textOf).join("\n")}`]),
   ];
   return [`${status}.`, ...details].join("\n");

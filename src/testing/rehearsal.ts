@@ -157,7 +157,7 @@ class Rehearsal {
   async #unblock(): Promise<boolean> {
     const late = this.#late;
     this.#late = undefined;
-    if (late === undefined || this.#stage.state?.shown?.request.await_id !== late.await_id) return false;
+    if (late === undefined || this.#stage.state?.shown?.await_id !== late.await_id) return false;
     await this.#answer(late);
     return true;
   }

@@ -6,12 +6,11 @@ import type { Stage } from "./stage.ts";
 export function describeWaiting(stage: Stage): string {
   const { state } = stage;
   if (state?.shown) {
-    const { request, deadline: at } = state.shown;
-    const { await_id } = request;
+    const { await_id, parts, deadline: at } = state.shown;
     const left = at === null ? undefined : at - clockNow(stage);
     const deadline = left === undefined ? "" : `, let its time pass with t.clock.advance("${writeDuration(left)}")`;
     return (
-      `The agent waits for the answer to ${await_id} ${quote(questionText(request))}. ` +
+      `The agent waits for the answer to ${await_id} ${quote(questionText(parts))}. ` +
       `Answer it with t.answer(…)${deadline}, or stop the run with t.cancel().`
     );
   }

@@ -124,7 +124,7 @@ describe("a step that is begun again", () => {
     const ask = (id: string): Command => ({
       type: "ask",
       at: AT,
-      request: question(id),
+      ...question(id),
       deadline: null,
       emitted: 0,
       usage: null,
@@ -204,8 +204,9 @@ describe("deadlines", () => {
 
   it("a run whose time is up asks nothing more", () => {
     const state = fold(...beginning, { type: "timed-out", at: AT, await_id: null, defaulted: false });
-    const request = question("ask#1");
-    expect(decide(state, { type: "ask", at: AT, request, deadline: null, emitted: 0, usage: null })).toEqual([]);
+    expect(
+      decide(state, { type: "ask", at: AT, ...question("ask#1"), deadline: null, emitted: 0, usage: null }),
+    ).toEqual([]);
   });
 
   it("a question with a default lets the run go on", () => {
@@ -247,7 +248,7 @@ describe("the end of a run", () => {
       reasoning_tokens: 0,
     };
     const state = fold(...beginning);
-    carryOut(state, { type: "ask", at: AT, request: question("ask#1"), deadline: null, emitted: 0, usage });
+    carryOut(state, { type: "ask", at: AT, ...question("ask#1"), deadline: null, emitted: 0, usage });
     carryOut(state, { type: "end", at: AT, failure: null, usage });
     expect(state.usage).toMatchObject({ input_tokens: 2, output_tokens: 4, total_tokens: 6 });
   });

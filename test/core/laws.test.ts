@@ -11,7 +11,7 @@ import { activeMs, initialState, isFinal } from "../../src/core/state.ts";
 import { eventSchema } from "../../src/protocol/event.ts";
 import type { Message, MessagePart } from "../../src/protocol/message.ts";
 import { runSchema } from "../../src/protocol/run.ts";
-import { created, message, part, question, RUN_ID, T0 } from "../helpers/logs.ts";
+import { created, message, part, RUN_ID, T0 } from "../helpers/logs.ts";
 
 /* What holds for every log that commands can make, whatever they are and in whatever order they come. */
 
@@ -61,7 +61,8 @@ function command(at: number): fc.Arbitrary<Command> {
       arbitrary: record({
         type: fc.constant("ask"),
         at: now,
-        request: awaitId.map(question),
+        await_id: awaitId,
+        parts: fc.constantFrom([part("This?")], [part("This,"), part("or that?")]),
         deadline: fc.option(fc.constant(at + 5), { nil: null }),
         emitted: fc.nat(3),
         usage,
@@ -203,7 +204,7 @@ describe("every log that commands can make", () => {
   itHolds("gives each question one answer at most, and each answer to the question it names", (log) => {
     let shown: string | undefined;
     for (const entry of log) {
-      if (entry.type === "awaited") shown = entry.request.await_id;
+      if (entry.type === "awaited") shown = entry.await_id;
       else if (entry.type === "resumed" || entry.type === "withdrawn") {
         expect(entry.await_id).toBe(shown);
         shown = undefined;

@@ -130,7 +130,7 @@ describe("an answer", () => {
 
   it("is the result of the question it names, and of no other", () => {
     const state = fold(...second, resumed("ask#2", T0 + 50));
-    expect(state.exchanges?.map(({ request, answer: given }) => [request.await_id, given])).toEqual([
+    expect(state.exchanges?.map(({ asked: { await_id }, answer: given }) => [await_id, given])).toEqual([
       ["ask#1", { said: "ask#1" }],
       ["ask#2", { said: "ask#2" }],
     ]);

@@ -167,7 +167,7 @@ function wordsOf(log: readonly Entry[]): string {
       case "intent":
         return `${entry.key}/${entry.attempt}`;
       case "awaited":
-        return entry.request.await_id;
+        return entry.await_id;
       case "ended":
         return entry.outcome;
       default:

@@ -2,6 +2,7 @@ import { CadenzaError } from "cadenza";
 import { describe, expect, it } from "vitest";
 import { replay } from "../../src/core/evolve.ts";
 import type { Entry } from "../../src/core/log.ts";
+import { awaitRequest } from "../../src/core/record.ts";
 import { createdEntry, isFinal } from "../../src/core/state.ts";
 import { textsOf } from "../helpers/runtimes.ts";
 import type { Edit } from "./edits.ts";
@@ -98,7 +99,7 @@ async function isCancelled(world: World, process: Process): Promise<void> {
 /** What a report must say of the entry that the code does not come to. */
 function expectation(entry: Entry | undefined): unknown {
   if (entry?.type === "intent") return expect.stringContaining(entry.key);
-  if (entry?.type === "awaited") return expect.stringContaining(entry.request.await_id);
+  if (entry?.type === "awaited") return expect.stringContaining(entry.await_id);
   if (entry?.type === "emitted") return entry.kind === "part" ? `the text "${entry.part.content}"` : "an object";
   return expect.any(String);
 }
@@ -125,11 +126,11 @@ async function toTheEnd(world: World, process: Process): Promise<string> {
 }
 
 async function answerOf(world: World, process: Process): Promise<string> {
-  const { shown } = await world.stateOf(uncrashed.run_id);
-  if (shown === null) return "nothing is asked";
+  const state = await world.stateOf(uncrashed.run_id);
+  if (state.shown === null) return "nothing is asked";
   const resuming = process.runtime.resume({
     run_id: uncrashed.run_id,
-    await_resume: numberFor(shown.request),
+    await_resume: numberFor(awaitRequest(state, state.shown)),
     mode: "async",
   });
   const outcome = await world.until(resuming, process);

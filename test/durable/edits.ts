@@ -102,7 +102,7 @@ function markOf(entry: Entry): string {
     case "step":
       return `${entry.type} ${entry.key}`;
     case "awaited":
-      return `awaited ${entry.request.await_id}`;
+      return `awaited ${entry.await_id}`;
     case "resumed":
       return `resumed ${entry.await_id}`;
     case "emitted":

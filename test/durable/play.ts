@@ -3,6 +3,7 @@ import { CadenzaError } from "cadenza";
 import type { Entry } from "../../src/core/log.ts";
 import { resultKey } from "../../src/core/log.ts";
 import { isPromise } from "../../src/core/promises.ts";
+import { awaitRequest } from "../../src/core/record.ts";
 import type { RunState } from "../../src/core/state.ts";
 import { isFinal } from "../../src/core/state.ts";
 import { hash } from "./chance.ts";
@@ -115,7 +116,7 @@ class Play {
 
   /** Does what there is to do. False: nothing. */
   async #act(process: Process, state: RunState, log: readonly Entry[]): Promise<boolean> {
-    const request = state.shown?.request ?? null;
+    const request = state.shown === null ? null : awaitRequest(state, state.shown);
     if (!this.#cancelled && this.#script.cancelWhen?.(state, log) === true) {
       const outcome = await this.#world.until(process.runtime.cancel(this.#runId), process);
       if (this.#accepted("cancel", outcome)) this.#cancelled = true;

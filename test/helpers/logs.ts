@@ -1,10 +1,10 @@
 import type { Command } from "../../src/core/decide.ts";
 import { decide, isRefusal } from "../../src/core/decide.ts";
 import { evolve, replay } from "../../src/core/evolve.ts";
-import type { CreatedEntry, Entry } from "../../src/core/log.ts";
+import type { AwaitedEntry, CreatedEntry, Entry } from "../../src/core/log.ts";
 import type { RunState } from "../../src/core/state.ts";
 import type { Message, MessagePart } from "../../src/protocol/message.ts";
-import type { AwaitRequest, RunStatus } from "../../src/protocol/run.ts";
+import type { RunStatus } from "../../src/protocol/run.ts";
 
 /* Logs written by hand, one for each situation that a rule of the core speaks of. */
 
@@ -36,12 +36,12 @@ export function created(changes: Partial<CreatedEntry> = {}): CreatedEntry {
   };
 }
 
-export function question(await_id: string): AwaitRequest {
-  return { type: "message", message: message(`What about ${await_id}?`, "agent/echo"), await_id };
+export function question(await_id: string): Pick<AwaitedEntry, "await_id" | "parts"> {
+  return { await_id, parts: [part(`What about ${await_id}?`)] };
 }
 
 export function asked(await_id: string, at = T0 + 20): Entry {
-  return { type: "awaited", at, request: question(await_id), deadline: null, emitted: 0, usage: null };
+  return { type: "awaited", at, ...question(await_id), deadline: null, emitted: 0, usage: null };
 }
 
 export function resumed(await_id: string, at = T0 + 30, idempotency_key: string | null = null): Entry {

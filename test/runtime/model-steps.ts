@@ -189,7 +189,7 @@ function answer(world: World, { target, detail, more }: Step): void {
     return;
   }
   const asked = world.store.logs.get(run_id)?.entries.flatMap((entry) => {
-    return entry.type === "awaited" ? [entry.request.await_id] : [];
+    return entry.type === "awaited" ? [entry.await_id] : [];
   });
   const await_id = detail % 4 === 0 ? at(asked ?? [], more) : detail % 4 === 1 ? asked?.at(-1) : undefined;
   const key = detail > 220 ? `answer ${more % 2}` : undefined;
