@@ -67,7 +67,7 @@ export class Connection {
     return main !== undefined && main["file"] !== "" && main["file"] !== null;
   }
 
-  /** Runs statements that are needed once. */
+  /** Runs statements without preparing them for the next time. */
   exec(sql: string): void {
     this.#db.exec(sql);
   }

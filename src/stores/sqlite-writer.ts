@@ -72,11 +72,15 @@ export class GroupCommit {
     }
   }
 
+  /**
+   * A prepared `BEGIN` that met a lock would stay open in some drivers (`libsql`), and until it is run again all reads would be of
+   * the moment of the first one: they would miss what other processes commit.
+   */
   #transaction(group: readonly Write[]): readonly (() => void)[] {
-    this.#connection.run("BEGIN IMMEDIATE");
+    this.#connection.exec("BEGIN IMMEDIATE");
     try {
       const acknowledgements = group.map((write) => write.attempt());
-      this.#connection.run("COMMIT");
+      this.#connection.exec("COMMIT");
       return acknowledgements;
     } catch (error) {
       this.#connection.rollback();

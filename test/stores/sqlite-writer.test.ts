@@ -17,7 +17,7 @@ import {
   write,
 } from "../../src/testing/store-samples.ts";
 import { RecordingDatabase } from "./recording-database.ts";
-import { openDatabase, temporaryFolder } from "./sqlite-files.ts";
+import { drivers, openDatabase, temporaryFolder } from "./sqlite-files.ts";
 
 let folder: ReturnType<typeof temporaryFolder>;
 let opened: SqliteStore[];
@@ -180,6 +180,26 @@ describe("another process that writes", () => {
     expect(await late).toBeUndefined();
     expect(store.read(runKey(1), 1, 10)).toEqual(parts("a", "b"));
   });
+
+  test.each(drivers)(
+    "is seen by reads as soon as it has committed, also while a write waits ($name)",
+    async (driver) => {
+      const path = join(folder.path, "runs.db");
+      const store = new SqliteStore(driver.open(path), { synchronous: "NORMAL", closeDatabase: true });
+      opened.push(store);
+      await store.create(runKey(1), write([created(1)]), null);
+      const other = driver.open(path);
+      other.exec("BEGIN IMMEDIATE");
+      other.exec("UPDATE cadenza_runs SET epoch = 7");
+      const writing = store.create(runKey(2), write([created(2)]), null);
+      await nextTurn();
+      expect(store.find(runKey(1))?.head.epoch).toBe(1);
+      other.exec("COMMIT");
+      other.close();
+      expect(store.find(runKey(1))?.head.epoch).toBe(7);
+      expect(await writing).toBeUndefined();
+    },
+  );
 
   test("and does not stop is an error that says so, and only that", async () => {
     const { store } = open({ busyTimeoutMs: 50 });
