@@ -50,11 +50,11 @@ export interface RunHead {
   readonly epoch: number;
   /** Who executes the run; null for a run that waits, has ended or was given back. */
   readonly owner: string | null;
-  /** When the question that is shown expires, in milliseconds since the epoch; null for never. */
+  /** When somebody has to look after a run that waits, in milliseconds since the epoch: the question that it shows expires, or its sub-run has moved. Null for never. */
   readonly deadline: number | null;
   /** When the run ended, in milliseconds since the epoch; null before. */
   readonly finished_at: number | null;
-  /** How often the run was taken from a dead owner since its last entry. */
+  /** How often the run was taken from a dead owner since it last got on. */
   readonly takeovers: number;
 }
 

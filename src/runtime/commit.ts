@@ -239,10 +239,18 @@ export class RunLog {
     this.flush();
   }
 
+  /** What brought earlier owners of the run down was not the run: how often it was taken over is counted anew. */
+  forgetTakeovers(): void {
+    if (this.#head === undefined || this.#head.takeovers === 0) return;
+    this.#changesHands.isSound = true;
+    this.settleHead();
+  }
+
   get #changesHands(): Handover {
     this.#handover ??= {
       idempotencyKey: null,
       isAdopted: false,
+      isSound: false,
       isReleased: false,
       isHeadDue: false,
       isComingToRest: false,
@@ -399,7 +407,8 @@ export class RunLog {
     // A run without an owner may have been woken elsewhere too: then the first to write has it.
     const handedOver = before !== undefined && (before.owner === null || this.#handover?.isAdopted === true);
     const epoch = (before?.epoch ?? 0) + (handedOver ? 1 : 0) + (entries.at(-1)?.type === "ended" ? 1 : 0);
-    const takeovers = before === undefined || entries.some(isProgress) ? 0 : before.takeovers;
+    const getsOn = this.#handover?.isSound === true || entries.some(isProgress);
+    const takeovers = before === undefined || getsOn ? 0 : before.takeovers;
     const isSame =
       before?.status === status &&
       before.epoch === epoch &&
@@ -612,6 +621,8 @@ interface Handover {
   idempotencyKey: string | null;
   /** Nothing has been written yet since the run was taken over. */
   isAdopted: boolean;
+  /** The run has shown that it does not bring its owner down. */
+  isSound: boolean;
   /** The run is being given back: nothing that is written takes it again. */
   isReleased: boolean;
   /** The head is to be written although nothing else is. */

@@ -119,6 +119,11 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
     return this.#openSteps?.isBusy === true;
   }
 
+  /** Whether the run waits for a place. */
+  get isQueued(): boolean {
+    return this.#seat?.isQueued === true;
+  }
+
   get isFollowed(): boolean {
     return this.#relations?.onProgress !== undefined;
   }
@@ -413,7 +418,10 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
       return;
     }
     this.host.onDivergence(this, divergence);
-    if (divergence !== undefined) this.stay.tellReady();
+    if (divergence !== undefined) {
+      this.log.forgetTakeovers();
+      this.stay.tellReady();
+    }
     if (final) void this.park();
   }
 

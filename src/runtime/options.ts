@@ -41,7 +41,7 @@ export interface RetentionOptions {
   readonly maxIdleSessionMs?: number | undefined;
 }
 
-/** How durable runs are owned, and brought back. Durations are in milliseconds. */
+/** How durable runs are owned, and brought back. Durations are in milliseconds; `Infinity` switches a limit off. */
 export interface DurabilityOptions {
   /** How long this process owns its runs without a sign of life; after that, others take them over. Default: 10,000. */
   readonly leaseMs?: number | undefined;
@@ -51,6 +51,11 @@ export interface DurabilityOptions {
   readonly sweepMs?: number | undefined;
   /** How long a run that waits for an answer stays in memory; it comes back when it is needed. Default: 60,000. */
   readonly sleepAfterMs?: number | undefined;
+  /**
+   * How often a run may be taken over from processes that died while they executed it, without getting any further; it fails with the
+   * reason `crash_loop` then, since it probably brings them down. A run that only waits is not counted. Default: 5.
+   */
+  readonly maxTakeovers?: number | undefined;
 }
 
 /** What a runtime refuses, with `limit_reached` and the name of the limit. */
@@ -93,7 +98,7 @@ const defaults = {
   awaitTimeoutMs: Number.POSITIVE_INFINITY,
   cancelGraceMs: 500,
 };
-const durabilityDefaults = { leaseMs: 10_000, renewMs: 3_000, sweepMs: 1_000, sleepAfterMs: 60_000 };
+const durabilityDefaults = { leaseMs: 10_000, renewMs: 3_000, sweepMs: 1_000, sleepAfterMs: 60_000, maxTakeovers: 5 };
 const retentionDefaults = { maxRuns: 10_000, maxAgeMs: HOUR_MS, maxIdleSessionMs: 24 * HOUR_MS };
 const persistentRetention = {
   ...retentionDefaults,

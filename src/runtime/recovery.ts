@@ -2,7 +2,7 @@ import { decide, isRefusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
 import { evolve, replay } from "../core/evolve.ts";
 import type { Entry } from "../core/log.ts";
-import type { RunHead, RunKey, StoredRun } from "../core/ports.ts";
+import type { RunHead, RunKey, RunWrite, StoredRun } from "../core/ports.ts";
 import { ignore } from "../core/promises.ts";
 import type { RunState } from "../core/state.ts";
 import { createdEntry, isFinal } from "../core/state.ts";
@@ -37,7 +37,6 @@ export interface ParkedRun {
   readonly asked: string;
 }
 
-const MAX_TAKEOVERS = 5;
 const SWEEP_LIMIT = 256;
 /** A share of the lease: so much earlier it ends for its owner, who begins something a moment after it has looked. */
 const LEASE_MARGIN = 0.1;
@@ -178,6 +177,7 @@ export class Recovery {
     if (stored === undefined || isFinal(stored.head.status)) return undefined;
     const { created, head } = stored;
     if (this.#registry.find(created.agent_name, created.version) !== undefined) return undefined;
+    await this.#wakeParentOf(stored);
     const agent: Agent = { name: created.agent_name, options: {}, fn: () => undefined };
     const claimed = head.owner === null && head.status === "awaiting" ? head : await this.#claim(stored);
     const entries = claimed && (await this.#readAll(key, stored.position));
@@ -236,7 +236,7 @@ export class Recovery {
     if (stored === undefined || isFinal(stored.head.status)) return undefined;
     const agent = this.#registry.find(stored.created.agent_name, stored.created.version);
     if (agent === undefined) return undefined;
-    await this.#wakeParent(stored);
+    await this.#wakeParentOf(stored);
     const { head } = stored;
     const isOwn = head.owner === this.#host.owner;
     if (isOwn || (head.owner === null && head.status === "awaiting")) return this.#revive(stored, agent, head);
@@ -247,10 +247,31 @@ export class Recovery {
    * A sub-run that waits begins to move: the run that started it is brought back first, so that it is under way before the sub-run can
    * have ended. Otherwise nobody would look for it who waits for a sub-run that has ended, if the process dies just then.
    */
-  async #wakeParent({ key, created, head }: StoredRun): Promise<void> {
+  async #wakeParentOf({ key, created, head }: StoredRun): Promise<void> {
     if (created.parent === null || head.owner !== null || head.status !== "awaiting") return;
-    const parent = await this.wake({ tenant: key.tenant, run_id: created.parent.run_id });
+    await this.wakeParent({ tenant: key.tenant, run_id: created.parent.run_id });
+  }
+
+  /** Brings a run back whose sub-run moves; where there is no code here that fits, it is left to whoever has some. */
+  async wakeParent(key: RunKey): Promise<void> {
+    const parent = await this.wake(key);
     await parent?.stay.ready;
+    await parent?.stay.parking;
+    if (parent === undefined || parent.log.lost || parent.stay.divergence !== undefined) await this.#summon(key);
+  }
+
+  /** Marks a run that waits, and that nobody executes, as due: now, and until somebody has looked after its sub-run. */
+  async #summon(key: RunKey): Promise<void> {
+    const { store, clock } = this.#host;
+    for (;;) {
+      const stored = await store.find(key);
+      if (stored === undefined || stored.head.status !== "awaiting" || stored.head.owner !== null) return;
+      const { head, position } = stored;
+      const now = clock.now();
+      if (head.deadline !== null && head.deadline <= now) return;
+      const write: RunWrite = { entries: [], head: { ...head, deadline: now } };
+      if ((await store.append(key, { epoch: head.epoch, position }, write)) === undefined) return;
+    }
   }
 
   /** Claims a run that nobody executes any more. Undefined: somebody does. */
@@ -274,10 +295,11 @@ export class Recovery {
     const run = this.#admit(key, agent, state, head);
     run.stay.subRunsBefore = subRunsBegun(entries);
     if (!created.durable) run.fail(interruptedError(key.run_id));
-    else if (head.takeovers > MAX_TAKEOVERS) run.fail(crashLoopError(key.run_id));
+    else if (head.takeovers > this.#settings.maxTakeovers) run.fail(crashLoopError(key.run_id, head.takeovers - 1));
     else if (state.status === "created") {
       run.reserve(this.#host.placeOf(run));
       run.begin();
+      if (run.isQueued) run.log.forgetTakeovers();
     } else run.comeBack(entries, this.#host.placeOf(run));
     return run;
   }
@@ -375,7 +397,7 @@ function interruptedError(runId: string): CadenzaError {
   });
 }
 
-function crashLoopError(runId: string): CadenzaError {
-  const message = `The run was taken over ${MAX_TAKEOVERS} times without getting any further.`;
+function crashLoopError(runId: string, takeovers: number): CadenzaError {
+  const message = `The run was taken over ${takeovers} times without getting any further.`;
   return new CadenzaError("crash_loop", message, { run_id: runId });
 }

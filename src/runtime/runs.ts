@@ -285,7 +285,7 @@ export class Runs implements RecoveryHost {
   wakeParent(run: LiveRun): void {
     const { parent } = createdEntry(run.log.state);
     if (parent === null || !this.store.persistent || this.#closed) return;
-    const waking = this.recovery.wake({ tenant: run.log.key.tenant, run_id: parent.run_id });
+    const waking = this.recovery.wakeParent({ tenant: run.log.key.tenant, run_id: parent.run_id });
     waking.catch((error: unknown) =>
       this.logger.error("The run that started a sub-run could not be woken.", { error }),
     );

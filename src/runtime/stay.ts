@@ -63,6 +63,11 @@ export class Stay {
     return this.#ready;
   }
 
+  /** While the run is let go of since its code does not fit, and after that. */
+  get parking(): Promise<void> | undefined {
+    return this.#parking;
+  }
+
   /** While the run is let go of since other code is there. */
   get tryingAgain(): Promise<void> | undefined {
     return this.#tryingAgain;
@@ -84,6 +89,16 @@ export class Stay {
   caughtUp(): void {
     this.tellReady();
     this.#ready = undefined;
+    void this.#forgetTakeovers();
+  }
+
+  /** A run that came through its log, and then only waits for answers and sub-runs, brings no process down. */
+  async #forgetTakeovers(): Promise<void> {
+    const { log, execution } = this.#run;
+    if (log.head?.takeovers === 0) return;
+    await execution?.settled();
+    const isAtIt = this.#run.execution === execution && execution?.over === false && !log.lost;
+    if (isAtIt && execution.results.open.length > 0 && !this.#run.isInStep) log.forgetTakeovers();
   }
 
   /** Whoever waits for the agent to catch up waits no longer: it has, or does not, or does somewhere else. */
@@ -134,7 +149,15 @@ export class Stay {
     const { head } = log;
     if (head?.status !== "awaiting") return;
     if (head.owner === null && this.#isBusy) log.settleHead();
-    else if (head.owner !== null && !this.#isBusy && this.#subRunsSought.size === 0) void this.#giveUpOwner();
+    else if (this.#isBusy || this.#subRunsSought.size > 0) return;
+    else if (head.owner !== null) void this.#giveUpOwner();
+    else if (this.#wasSummoned) log.settleHead();
+  }
+
+  /** Whether the run was marked as due for a sub-run, which it has looked for by now. */
+  get #wasSummoned(): boolean {
+    const { head, state, backlog } = this.#run.log;
+    return backlog === 0 && head?.deadline !== (state.shown?.deadline ?? null);
   }
 
   async #giveUpOwner(): Promise<void> {

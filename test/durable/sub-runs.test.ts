@@ -46,3 +46,75 @@ async function cancelChildOf(world: World, process: Process, run_id: string): Pr
   cancelling.catch(() => {});
   await world.until(cancelling, process);
 }
+
+it.each([
+  { late: false, has: "no code" },
+  { late: true, has: "no code" },
+  { late: false, has: "code that does not fit" },
+  { late: true, has: "code that does not fit" },
+  { late: false, has: "code that waits for something else" },
+  { late: true, has: "code that waits for something else" },
+])(
+  "a parent for which there is $has where its sub-run ends learns it where there is (late: $late)",
+  async ({ late, has }) => {
+    for (let call = 1; call <= MAX_CALLS; call++) {
+      const world = new World({
+        late,
+        register: (process) => {
+          if (process.name !== "process-2") register(process);
+          else {
+            const { runtime } = process;
+            runtime.register("child", { durable: true }, async (_input, { ask }) =>
+              JSON.stringify(await ask("Anybody?", { timeoutMs: 2_000, default: { nobody: true } })),
+            );
+            if (has === "code that does not fit") runtime.register("parent", { durable: true }, () => "nothing");
+            if (has === "code that waits for something else")
+              runtime.register("parent", { durable: true }, () => new Promise(() => {}));
+          }
+        },
+      });
+      const first = world.start();
+      const created = await world.until(first.runtime.createRun({ agent_name: "parent", input: "" }), first);
+      if (created === undefined || "error" in created) throw new Error("The run was not created.");
+      const { run_id } = created.value;
+      first.kill();
+
+      world.start({ call, after: true });
+      await world.pass(20_000);
+      world.processes[1]?.kill();
+      world.start();
+      await world.pass(10_000);
+      expect({ call, status: (await world.stateOf(run_id)).status }).toEqual({ call, status: "completed" });
+      expect(world.violations).toEqual([]);
+    }
+  },
+);
+
+it("a parent that was marked as due sleeps again when it has looked after its sub-run", async () => {
+  const world = new World({
+    runtime: { durability: { leaseMs: 1_000, renewMs: 300, sweepMs: 100, sleepAfterMs: 50 } },
+    register: ({ runtime, name }) => {
+      runtime.register("child", { durable: true }, async (_input, { ask }) => [
+        JSON.stringify(await ask("Anybody?", { timeoutMs: 2_000, default: { nobody: true } })),
+        JSON.stringify(await ask("And now?")),
+      ]);
+      if (name !== "process-2")
+        runtime.register("parent", { durable: true }, async (_input, { run }) => (await run("child", "")).output);
+    },
+  });
+  const first = world.start();
+  const created = await world.until(first.runtime.createRun({ agent_name: "parent", input: "" }), first);
+  if (created === undefined || "error" in created) throw new Error("The run was not created.");
+  const { run_id } = created.value;
+  first.kill();
+  world.start();
+  await world.pass(5_000);
+  world.processes[1]?.kill();
+  expect((await world.find(run_id))?.head.deadline).not.toBeNull();
+  const third = world.start();
+  await world.pass(5_000);
+  expect((await world.find(run_id))?.head).toMatchObject({ status: "awaiting", owner: null, deadline: null });
+  expect((await world.until(third.runtime.stats(), third)) ?? {}).toMatchObject({ value: { live: {} } });
+  const parent = await world.until(third.runtime.getRun(run_id), third);
+  expect(parent).toMatchObject({ value: { await_request: { message: { parts: [{ content: "And now?" }] } } } });
+});
