@@ -32,7 +32,7 @@ export function evolve(state: RunState, entry: Entry): RunState {
       if (state.drafts !== null) state.drafts = state.drafts.filter(({ key }) => key !== entry.key);
       break;
     case "awaited":
-      state.usage = addUsage(state.usage, entry.usage);
+      state.usage = addUsage(state.usage, entry.usage ?? null);
       state.shown = entry;
       state.shown_after = state.output.length;
       state.shown_event = state.events;

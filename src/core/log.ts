@@ -21,25 +21,25 @@ export type Entry =
   | CancelRequestedEntry
   | EndedEntry;
 
-/** The run was accepted. Always the first entry, and there is one. */
+/** The run was accepted. Always the first entry, and there is one. What most runs have no use for is left out of them: many wait, and are kept. */
 export interface CreatedEntry {
   readonly type: "created";
   readonly at: number;
   readonly agent_name: string;
-  /** The agent's version; null for an agent registered without one. */
-  readonly version: string | null;
-  readonly durable: boolean;
+  /** The agent's version, if it was registered with one. */
+  readonly version?: string;
+  readonly durable?: true;
   /** The run's own id where the caller named no session. */
   readonly session_id: string;
-  /** How many messages the session held when the run was created; `history()` shows exactly these. */
-  readonly history_length: number;
+  /** How many messages the session held when the run was created, if it held any; `history()` shows exactly these. */
+  readonly history_length?: number;
   readonly input: readonly Message[];
-  /** How long the run may be active, in milliseconds, where its creator set a limit of its own; null where not. */
-  readonly timeout_ms: number | null;
-  /** Who asked for the run, as the embedding application calls them; null where it did not say. */
-  readonly principal: JsonValue;
-  /** The run and the operation that started this one as a sub-run. */
-  readonly parent: { readonly run_id: string; readonly key: string } | null;
+  /** How long the run may be active, in milliseconds, where its creator set a limit of its own. */
+  readonly timeout_ms?: number;
+  /** Who asked for the run, as the embedding application calls them, where it said so. */
+  readonly principal?: JsonValue;
+  /** The run and the operation that started this one, if it is a sub-run. */
+  readonly parent?: { readonly run_id: string; readonly key: string };
 }
 
 /** The agent function was called. */
@@ -140,13 +140,14 @@ export interface AwaitedEntry {
   readonly await_id: string;
   /** The question. */
   readonly parts: readonly MessagePart[];
-  /** When the question expires; null for never. */
-  readonly deadline: number | null;
+  /** When the question expires, if it does. */
+  readonly deadline?: number;
   /** When somebody else sees to its end: the run that asked, for the question of a sub-run. */
   readonly expires_at?: string;
   /** How many parts, messages and generic events the agent had shown when it asked. */
   readonly emitted: number;
-  readonly usage: Usage | null;
+  /** What was reported with `usage.add` since the last entry that carried usage, if anything was. */
+  readonly usage?: Usage;
 }
 
 /** The question that was shown has its answer. */

@@ -29,7 +29,7 @@ export function awaitRequest(state: RunState, asked: AwaitedEntry): AwaitRequest
   const time = isoTime(at);
   const role = agentRole(createdEntry(state).agent_name);
   const message: Message = { role, parts, created_at: time, completed_at: time };
-  const expires_at = deadline === null ? asked.expires_at : isoTime(deadline);
+  const expires_at = deadline === undefined ? asked.expires_at : isoTime(deadline);
   return { type: "message", message, await_id, ...(expires_at !== undefined && { expires_at }) };
 }
 

@@ -171,7 +171,7 @@ export class AgentRuntime extends Scope {
   }
 
   #onParked(run: LiveRun, { expected, asked, position }: Divergence): void {
-    const { version } = createdEntry(run.log.state);
+    const { version = null } = createdEntry(run.log.state);
     this.#announcer.announce({ type: "run.parked", version, position, expected, asked }, originOf(run));
   }
 

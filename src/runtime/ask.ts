@@ -8,8 +8,9 @@ import type { Question } from "./agent-context.ts";
 import { badArgument, checkKeys, checkObject } from "./check.ts";
 import { readMessage, textPart } from "./input.ts";
 import type { OpenQuestion } from "./questions.ts";
+import { readAnswer } from "./questions.ts";
 import type { Operation } from "./results.ts";
-import type { Validated } from "./standard-schema.ts";
+import type { StandardSchema, Validated } from "./standard-schema.ts";
 import { isStandardSchema } from "./standard-schema.ts";
 
 /** What a question needs from the agent that asks it. */
@@ -28,7 +29,6 @@ export interface AskHost {
 abstract class Ask implements Operation, OpenQuestion {
   readonly key: string;
   readonly parts: readonly MessagePart[];
-  readonly validate: (answer: AwaitResume) => MaybePromise<Validated>;
   readonly emitted: number;
   protected readonly host: AskHost;
   readonly #timeoutMs: number | undefined;
@@ -38,7 +38,6 @@ abstract class Ask implements Operation, OpenQuestion {
     host: AskHost,
     key: string,
     parts: readonly MessagePart[],
-    validate: (answer: AwaitResume) => MaybePromise<Validated>,
     timeoutMs: number | undefined,
     fallback: unknown,
     emitted: number,
@@ -46,7 +45,6 @@ abstract class Ask implements Operation, OpenQuestion {
     this.host = host;
     this.key = key;
     this.parts = parts;
-    this.validate = validate;
     this.#timeoutMs = timeoutMs;
     this.#fallback = fallback;
     this.emitted = emitted;
@@ -80,12 +78,17 @@ abstract class Ask implements Operation, OpenQuestion {
     return new Promise(ignore);
   }
 
+  abstract validate(answer: AwaitResume): MaybePromise<Validated>;
   abstract resolve(value: unknown): void;
   abstract reject(error: unknown): void;
 }
 
 /** A request that was yielded: its answer goes back into the loop. */
 export class YieldedQuestion extends Ask {
+  validate(answer: AwaitResume): Validated {
+    return { value: answer };
+  }
+
   resolve(value: unknown): void {
     this.host.goOn(value);
   }
@@ -97,11 +100,29 @@ export class YieldedQuestion extends Ask {
 
 /** A question of `context.ask`. */
 export class AskedQuestion extends Ask {
+  readonly #schema: StandardSchema | undefined;
   #resolve: (value: unknown) => void = ignore;
   /** The answer. */
   readonly answer = new Promise<unknown>((resolve) => {
     this.#resolve = resolve;
   });
+
+  constructor(
+    host: AskHost,
+    key: string,
+    parts: readonly MessagePart[],
+    schema: StandardSchema | undefined,
+    timeoutMs: number | undefined,
+    fallback: unknown,
+    emitted: number,
+  ) {
+    super(host, key, parts, timeoutMs, fallback, emitted);
+    this.#schema = schema;
+  }
+
+  validate(answer: AwaitResume): MaybePromise<Validated> {
+    return readAnswer(answer, this.#schema);
+  }
 
   resolve(value: unknown): void {
     this.#resolve(value);
@@ -112,10 +133,6 @@ export class AskedQuestion extends Ask {
     this.answer.catch(ignore);
     this.#resolve(Promise.reject(error));
   }
-}
-
-export function asItCame(answer: AwaitResume): Validated {
-  return { value: answer };
 }
 
 export function questionParts(question: Question): readonly MessagePart[] {

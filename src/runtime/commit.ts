@@ -71,7 +71,6 @@ export class RunLog {
   #session: SessionChange | undefined;
   /** Decided and not yet handed to the store. */
   #entries: Entry[] | undefined;
-  #inFlight = 0;
   /** Since the last write that did not fail. */
   #trouble: Trouble | undefined;
   #writing: Promise<void> | undefined;
@@ -177,9 +176,9 @@ export class RunLog {
     this.#run.host.commitSoon(this);
   }
 
-  /** How many entries wait for the store. */
+  /** How many entries have been decided, and the store has not said yes to. */
   get backlog(): number {
-    return this.#inFlight + (this.#entries?.length ?? 0);
+    return this.#state.position - this.#committed;
   }
 
   /**
@@ -349,7 +348,6 @@ export class RunLog {
     this.#entries = undefined;
     this.#session = undefined;
     if (this.#handover !== undefined) this.#handover.isHeadDue = false;
-    this.#inFlight = entries.length;
     let answer: MaybePromise<StoreConflict | undefined>;
     try {
       answer =
@@ -419,7 +417,6 @@ export class RunLog {
   }
 
   #answered(conflict: StoreConflict | undefined, attempt: Attempt): void {
-    this.#inFlight = 0;
     if (conflict !== undefined) {
       this.#refused(conflict, attempt);
       return;
@@ -525,7 +522,6 @@ export class RunLog {
   /** The store failed. Whoever can be told is told; what was decided stays, and is tried again. */
   #failed(cause: unknown, attempt: Attempt): void {
     const { write, session } = attempt;
-    this.#inFlight = 0;
     this.#writing = undefined;
     const error = new CadenzaError("store_failed", `The store failed to write run ${this.key.run_id}.`, {
       run_id: this.key.run_id,

@@ -14,13 +14,13 @@ import type { AwaitResume } from "../protocol/run.ts";
 import type { AgentFunction } from "./agent.ts";
 import type { AgentContext, AskOptions, Question } from "./agent-context.ts";
 import type { AskHost } from "./ask.ts";
-import { AskedQuestion, asItCame, checkAskOptions, questionParts, withSchema, YieldedQuestion } from "./ask.ts";
+import { AskedQuestion, checkAskOptions, questionParts, withSchema, YieldedQuestion } from "./ask.ts";
 import type { RunLog } from "./commit.ts";
 import type { Generator } from "./generator.ts";
 import { generatorOf, generatorOfItems, nextOf, unwind } from "./generator.ts";
 import { checkSize, limitError } from "./part-size.ts";
 import type { OpenQuestion, QuestionsHost } from "./questions.ts";
-import { expiredError, Questions, validatorOf } from "./questions.ts";
+import { expiredError, Questions } from "./questions.ts";
 import type { Recording } from "./recording.ts";
 import type { Divergence, RerunHost } from "./rerun.ts";
 import { Rerun } from "./rerun.ts";
@@ -257,7 +257,7 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
       const { schema, timeoutMs, default: fallback } = options ?? {};
       const key = this.results.keyFor("ask");
       const parts = withSchema(questionParts(question), schema === undefined ? undefined : jsonSchemaOf(schema), key);
-      const ask = new AskedQuestion(this, key, parts, validatorOf(schema), timeoutMs, fallback, this.#emitted);
+      const ask = new AskedQuestion(this, key, parts, schema, timeoutMs, fallback, this.#emitted);
       this.#ask(ask);
       return ask.answer;
     } catch (error) {
@@ -422,7 +422,7 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
 
   #awaitMessage({ message, timeoutMs, default: fallback }: AwaitYield): void {
     const key = this.results.keyFor("await");
-    this.#ask(new YieldedQuestion(this, key, questionParts(message), asItCame, timeoutMs, fallback, this.#emitted));
+    this.#ask(new YieldedQuestion(this, key, questionParts(message), timeoutMs, fallback, this.#emitted));
   }
 
   #ask(ask: YieldedQuestion | AskedQuestion): void {

@@ -102,11 +102,11 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
   }
 
   get principal(): JsonValue {
-    return createdEntry(this.log.state).principal;
+    return createdEntry(this.log.state).principal ?? null;
   }
 
   get durable(): boolean {
-    return createdEntry(this.log.state).durable;
+    return createdEntry(this.log.state).durable === true;
   }
 
   get settings(): ExecutionSettings {
@@ -447,7 +447,7 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
   // What the context asks for.
 
   history(): MaybePromise<readonly Message[]> {
-    const { session_id, history_length } = createdEntry(this.log.state);
+    const { session_id, history_length = 0 } = createdEntry(this.log.state);
     if (history_length === 0) return noMessages;
     const session = this.host.store.session({ tenant: this.log.key.tenant, session_id });
     if (!isPromise(session)) return session?.history.slice(0, history_length) ?? noMessages;

@@ -1,3 +1,4 @@
+import type { AskCommand } from "../core/decide.ts";
 import { isRefusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
 import type { Entry, ResumedEntry } from "../core/log.ts";
@@ -128,8 +129,8 @@ export class Questions {
 
   #watchDeadline(question: OpenQuestion): void {
     const { log, clock } = this.#host;
-    const deadline = log.state.shown?.deadline ?? null;
-    if (deadline === null) return;
+    const deadline = log.state.shown?.deadline;
+    if (deadline === undefined) return;
     this.#clearDeadline = clock.setTimeout(
       // Timers may ring a little early.
       () => (clock.now() < deadline ? this.#watchDeadline(question) : this.#expire(question)),
@@ -139,19 +140,22 @@ export class Questions {
 
   #show(question: OpenQuestion): void {
     const { log, clock } = this.#host;
+    const { key, parts, timeoutMs, expires_at, emitted } = question;
     const at = clock.now();
-    const deadline = question.timeoutMs === Number.POSITIVE_INFINITY ? null : at + question.timeoutMs;
+    const usage = this.#host.takeUsage();
     this.#shown = question;
-    const decision = log.decide({
-      type: "ask",
-      at,
-      await_id: question.key,
-      parts: question.parts,
-      deadline,
-      ...(question.expires_at !== undefined && { expires_at: question.expires_at }),
-      emitted: question.emitted,
-      usage: this.#host.takeUsage(),
-    });
+    const asking: AskCommand = { type: "ask", at, await_id: key, parts, emitted };
+    const isPlain = timeoutMs === Number.POSITIVE_INFINITY && expires_at === undefined && usage === null;
+    const decision = log.decide(
+      isPlain
+        ? asking
+        : {
+            ...asking,
+            ...(timeoutMs !== Number.POSITIVE_INFINITY && { deadline: at + timeoutMs }),
+            ...(expires_at !== undefined && { expires_at }),
+            ...(usage !== null && { usage }),
+          },
+    );
     if (isRefusal(decision) || decision.length === 0) return;
     this.#watchDeadline(question);
     log.flush();
@@ -216,13 +220,9 @@ interface Line {
   isClosed: boolean;
 }
 
-/** Reads answers by a schema; without one, any answer will do. */
-export function validatorOf(schema: StandardSchema | undefined): (answer: AwaitResume) => MaybePromise<Validated> {
-  if (schema === undefined) return anyAnswer;
-  return (answer) => validateFirst(schema, candidatesOf(answer));
-}
-
-function anyAnswer(answer: AwaitResume): Validated {
+/** Reads an answer by a schema; without one, any answer will do. */
+export function readAnswer(answer: AwaitResume, schema: StandardSchema | undefined): MaybePromise<Validated> {
+  if (schema !== undefined) return validateFirst(schema, candidatesOf(answer));
   return { value: isMessageResume(answer) ? answer.message : answer };
 }
 

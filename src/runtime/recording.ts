@@ -51,7 +51,7 @@ export class Recording {
         case "awaited":
           if (!isPassedOn(entry.await_id)) begin(entry.await_id);
           this.#awaited.set(entry.await_id, entry);
-          if (entry.usage !== null) this.#usages.push({ position, usage: entry.usage });
+          if (entry.usage !== undefined) this.#usages.push({ position, usage: entry.usage });
           break;
         case "intent":
           begin(entry.key);

@@ -113,7 +113,7 @@ export class Recovery {
       this.#tryAgain(run.log.key);
       return false;
     }
-    const parked: ParkedRun = { run_id, agent_name, version, ...divergence };
+    const parked: ParkedRun = { run_id, agent_name, version: version ?? null, ...divergence };
     this.#parked.set(run_id, { key: run.log.key, report: parked });
     this.#host.logger.warn(
       `Run ${run_id} of ${agent_name} is parked: its log holds ${divergence.expected}, its code did ${divergence.asked}.`,
@@ -248,7 +248,7 @@ export class Recovery {
    * have ended. Otherwise nobody would look for it who waits for a sub-run that has ended, if the process dies just then.
    */
   async #wakeParentOf({ key, created, head }: StoredRun): Promise<void> {
-    if (created.parent === null || head.owner !== null || head.status !== "awaiting") return;
+    if (created.parent === undefined || head.owner !== null || head.status !== "awaiting") return;
     await this.wakeParent({ tenant: key.tenant, run_id: created.parent.run_id });
   }
 

@@ -5,15 +5,15 @@ import { badArgument } from "./check.ts";
 
 /** The agents of a runtime, by name and version. */
 export class Registry {
-  readonly #versions = new Map<string, Map<string | null, Agent>>();
+  readonly #versions = new Map<string, Map<string | undefined, Agent>>();
   readonly #current = new Map<string, Agent>();
 
   /** Adds an agent. The last version that was registered takes new runs. */
   add(agent: Agent): void {
     const { replace = false } = agent.options as RegisterOptions;
     if (typeof replace !== "boolean") throw badArgument("options.replace", "true or false", replace);
-    const versions = this.#versions.get(agent.name) ?? new Map<string | null, Agent>();
-    const version = versionOf(agent);
+    const versions = this.#versions.get(agent.name) ?? new Map<string | undefined, Agent>();
+    const { version } = agent.options;
     if (versions.has(version) && !replace) throw alreadyThere(agent.name, version);
     versions.set(version, agent);
     this.#versions.set(agent.name, versions);
@@ -29,7 +29,7 @@ export class Registry {
   }
 
   /** The agent that a run was created for, or undefined if it is not registered here. */
-  find(name: string, version: string | null): Agent | undefined {
+  find(name: string, version: string | undefined): Agent | undefined {
     return this.#versions.get(name)?.get(version);
   }
 
@@ -37,11 +37,6 @@ export class Registry {
   all(): readonly Agent[] {
     return [...this.#current.values()];
   }
-}
-
-/** The version of an agent as it stands in logs. */
-export function versionOf(agent: Agent): string | null {
-  return agent.options.version ?? null;
 }
 
 /** What is shown of an agent (Agent Run Service Interface, section 2.5). */
@@ -56,9 +51,9 @@ export function manifestOf({ name, options }: Agent, status: AgentStatus): Agent
   };
 }
 
-function alreadyThere(name: string, version: string | null): CadenzaError {
+function alreadyThere(name: string, version: string | undefined): CadenzaError {
   const which =
-    version === null
+    version === undefined
       ? `An agent ${JSON.stringify(name)}`
       : `Version ${JSON.stringify(version)} of agent ${JSON.stringify(name)}`;
   return new CadenzaError(

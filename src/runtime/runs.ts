@@ -23,7 +23,6 @@ import { Places } from "./places.ts";
 import type { ParkedRun, RecoveryHost } from "./recovery.ts";
 import { Recovery } from "./recovery.ts";
 import type { Registry } from "./registry.ts";
-import { versionOf } from "./registry.ts";
 import type { Divergence } from "./rerun.ts";
 import type { EndedRun, SubRunHost } from "./sub-run.ts";
 import { SubRun } from "./sub-run.ts";
@@ -188,7 +187,7 @@ export class Runs implements RecoveryHost {
   /** Under which place a run works; undefined: it needs none. */
   placeOf({ agent: { name, options }, log }: LiveRun): string | undefined {
     const { parent, session_id } = createdEntry(log.state);
-    if (options.concurrency === undefined || parent !== null) return undefined;
+    if (options.concurrency === undefined || parent !== undefined) return undefined;
     return placeKey(name, options.concurrency.per, log.key.tenant, session_id);
   }
 
@@ -284,7 +283,7 @@ export class Runs implements RecoveryHost {
 
   wakeParent(run: LiveRun): void {
     const { parent } = createdEntry(run.log.state);
-    if (parent === null || !this.store.persistent || this.#closed) return;
+    if (parent === undefined || !this.store.persistent || this.#closed) return;
     const waking = this.recovery.wakeParent({ tenant: run.log.key.tenant, run_id: parent.run_id });
     waking.catch((error: unknown) =>
       this.logger.error("The run that started a sub-run could not be woken.", { error }),
@@ -344,25 +343,12 @@ export class Runs implements RecoveryHost {
     runId: string,
     historyLength: number,
     session: SessionChange | undefined,
-    parent: CreatedEntry["parent"] = null,
+    parent?: CreatedEntry["parent"],
   ): LiveRun {
     this.recovery.start();
     const run = new LiveRun(this, { tenant: request.tenant, run_id: runId }, agent);
-    const at = this.clock.now();
-    const entry: CreatedEntry = {
-      type: "created",
-      at,
-      agent_name: agent.name,
-      version: versionOf(agent),
-      durable: agent.options.durable ?? false,
-      session_id: request.session_id ?? runId,
-      history_length: historyLength,
-      input: request.input,
-      timeout_ms: request.timeoutMs ?? null,
-      principal: request.principal,
-      parent,
-    };
-    if (parent === null) this.#checkPlaces(agent, request.tenant, entry.session_id);
+    const entry = createdEntryOf(agent, request, runId, this.clock.now(), historyLength, parent);
+    if (parent === undefined) this.#checkPlaces(agent, request.tenant, entry.session_id);
     this.#live.set(runId, run);
     run.log.create({ type: "create", entry }, request.idempotencyKey ?? null, session);
     run.reserve(this.placeOf(run));
@@ -507,6 +493,29 @@ interface SessionEntry {
   readonly length: number;
   /** Makes the session if there is none. */
   readonly change: SessionChange;
+}
+
+function createdEntryOf(
+  agent: Agent,
+  { input, session_id, timeoutMs, principal }: NewRun,
+  runId: string,
+  at: number,
+  historyLength: number,
+  parent: CreatedEntry["parent"],
+): CreatedEntry {
+  const { version, durable } = agent.options;
+  const entry: CreatedEntry = { type: "created", at, agent_name: agent.name, session_id: session_id ?? runId, input };
+  const isPlain = version === undefined && durable !== true && timeoutMs === undefined && principal === null;
+  if (isPlain && historyLength === 0 && parent === undefined) return entry;
+  return {
+    ...entry,
+    ...(version !== undefined && { version }),
+    ...(durable === true && { durable }),
+    ...(historyLength > 0 && { history_length: historyLength }),
+    ...(timeoutMs !== undefined && { timeout_ms: timeoutMs }),
+    ...(principal !== null && { principal }),
+    ...(parent !== undefined && { parent }),
+  };
 }
 
 /** The run that an idempotency key made before, if this is the same request again; how the answer is to come may differ. */

@@ -368,7 +368,7 @@ export class Scope {
   }
 
   #answerLive(run: LiveRun, key: RunKey, answer: Answer): MaybePromise<Answered> {
-    if (createdEntry(run.log.state).parent !== null) {
+    if (createdEntry(run.log.state).parent !== undefined) {
       const message = `Run ${key.run_id} is a sub-run: the run that started it asks its questions.`;
       throw new CadenzaError("not_awaiting", message, { run_id: key.run_id });
     }

@@ -90,7 +90,7 @@ async function recordStored(store: Store, key: RunKey): Promise<Cassette> {
     entries.push(...chunk);
   }
   const recorded = entries.filter((entry) => entry.type === "step");
-  const { session_id, history_length, durable } = stored.created;
+  const { session_id, history_length = 0, durable = false } = stored.created;
   const session = history_length > 0 ? await store.session({ tenant: key.tenant, session_id }) : undefined;
   const state = recorded.find((entry) => entry.key === "session.getState#1")?.result ?? null;
   const results = durable ? recorded : await subRunsOf(store, stored);

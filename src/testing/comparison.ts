@@ -72,7 +72,7 @@ export function essence(entry: Entry): JsonValue {
     }
     case "awaited": {
       const { at, await_id, parts, deadline } = entry;
-      return json({ asks: await_id, parts, timeoutMs: deadline === null ? null : deadline - at });
+      return json({ asks: await_id, parts, timeoutMs: deadline === undefined ? null : deadline - at });
     }
     case "resumed":
       return json({ answered: entry.await_id, answer: entry.answer });

@@ -60,9 +60,9 @@ class Replay {
     this.#results = new Map(cassette.results.map((result) => [result.key, result]));
     const settings = readDriveOptions({
       ...options,
-      principal: created.principal,
+      principal: created.principal ?? null,
       now: created.at,
-      timeoutMs: created.timeout_ms ?? undefined,
+      timeoutMs: created.timeout_ms,
       session: sessionOf(cassette, created),
     });
     this.#stage = new Stage(agent, created.input, settings, {

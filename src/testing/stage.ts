@@ -178,7 +178,7 @@ export class Stage {
 
   #onWrite({ run_id }: RunKey, entries: readonly Entry[]): void {
     const [first] = entries;
-    if (first?.type === "created" && first.parent === null) this.view ??= new RunView(run_id);
+    if (first?.type === "created" && first.parent === undefined) this.view ??= new RunView(run_id);
     if (this.view === undefined || this.state?.run_id !== run_id) return;
     for (const entry of entries) {
       const happening = this.view.add(entry, this.cast.conduct.thrown?.error);

@@ -43,14 +43,11 @@ export function created(n: number, changes: Partial<CreatedEntry> = {}): Created
     type: "created",
     at: NOW + n,
     agent_name: "echo",
-    version: null,
     durable: true,
     session_id: runId(n),
     history_length: 0,
     input: [message(`input ${n}`)],
-    timeout_ms: null,
     principal: null,
-    parent: null,
     ...changes,
   };
 }

@@ -7,7 +7,7 @@ export function describeWaiting(stage: Stage): string {
   const { state } = stage;
   if (state?.shown) {
     const { await_id, parts, deadline: at } = state.shown;
-    const left = at === null ? undefined : at - clockNow(stage);
+    const left = at === undefined ? undefined : at - clockNow(stage);
     const deadline = left === undefined ? "" : `, let its time pass with t.clock.advance("${writeDuration(left)}")`;
     return (
       `The agent waits for the answer to ${await_id} ${quote(questionText(parts))}. ` +

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import type { Command, Emission } from "../../src/core/decide.ts";
+import type { AskCommand, Command, Emission } from "../../src/core/decide.ts";
 import { commandOf, decide, isRefusal } from "../../src/core/decide.ts";
 import { evolve, replay } from "../../src/core/evolve.ts";
 import type { Entry, IntentEntry, StepEntry } from "../../src/core/log.ts";
@@ -58,15 +58,18 @@ function command(at: number): fc.Arbitrary<Command> {
     record({ type: fc.constant("record"), entry: step }),
     {
       weight: 2,
-      arbitrary: record({
-        type: fc.constant("ask"),
-        at: now,
-        await_id: awaitId,
-        parts: fc.constantFrom([part("This?")], [part("This,"), part("or that?")]),
-        deadline: fc.option(fc.constant(at + 5), { nil: null }),
-        emitted: fc.nat(3),
-        usage,
-      }),
+      arbitrary: fc.record<AskCommand, keyof AskCommand>(
+        {
+          type: fc.constant("ask"),
+          at: now,
+          await_id: awaitId,
+          parts: fc.constantFrom([part("This?")], [part("This,"), part("or that?")]),
+          deadline: fc.constant(at + 5),
+          expires_at: fc.constant("2026-01-01T00:00:00.000Z"),
+          emitted: fc.nat(3),
+        },
+        { noNullPrototype: true, requiredKeys: ["type", "at", "await_id", "parts", "emitted"] },
+      ),
     },
     {
       weight: 2,

@@ -57,7 +57,7 @@ describe("what a run adds to its session", () => {
     const show = (content: string): unknown =>
       carryOut(state, { type: "emit", at: T0, item: { kind: "message", message: message(content) } });
     const ask = (id: string, answer: AwaitResume): void => {
-      carryOut(state, { type: "ask", at: T0, ...question(id), deadline: null, emitted: 0, usage: null });
+      carryOut(state, { type: "ask", at: T0, ...question(id), emitted: 0 });
       carryOut(state, { type: "resume", at: T0, await_id: id, answer, idempotency_key: null });
     };
     ask("ask#1", { first: true });
@@ -89,7 +89,7 @@ describe("what a run adds to its session", () => {
   it("places a question asked in the middle of a message behind that message's beginning", () => {
     const state = fold(...logs["in-progress"]);
     carryOut(state, { type: "emit", at: T0, item: { kind: "part", part: part("Looking …"), source: null } });
-    carryOut(state, { type: "ask", at: T0, ...question("ask#1"), deadline: null, emitted: 1, usage: null });
+    carryOut(state, { type: "ask", at: T0, ...question("ask#1"), emitted: 1 });
     carryOut(state, { type: "withdraw", at: T0, await_id: "ask#1" });
     expect(transcript(state).map(({ parts }) => parts[0]?.content)).toEqual([
       "Hello",

@@ -15,7 +15,7 @@ const commands: Readonly<Record<CommandType | "create", Command>> = {
   emit: { type: "emit", at: AT, item: { kind: "part", part: part("text"), source: null } },
   intend: { type: "intend", entry: { type: "intent", at: AT, key: "step#1", attempt: 1, run_id: null } },
   record: { type: "record", entry: { type: "step", at: AT, key: "step#1", result: 1, error: null, usage: null } },
-  ask: { type: "ask", at: AT, ...question("ask#2"), deadline: null, emitted: 0, usage: null },
+  ask: { type: "ask", at: AT, ...question("ask#2"), emitted: 0 },
   resume: { type: "resume", at: AT, await_id: null, answer: { yes: true }, idempotency_key: null },
   withdraw: { type: "withdraw", at: AT, await_id: "ask#1" },
   expire: { type: "expire", at: AT, await_id: "ask#1", defaulted: true },

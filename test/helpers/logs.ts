@@ -24,14 +24,8 @@ export function created(changes: Partial<CreatedEntry> = {}): CreatedEntry {
     type: "created",
     at: T0,
     agent_name: "echo",
-    version: null,
-    durable: false,
     session_id: RUN_ID,
-    history_length: 0,
     input: [message("Hello")],
-    timeout_ms: null,
-    principal: null,
-    parent: null,
     ...changes,
   };
 }
@@ -41,7 +35,7 @@ export function question(await_id: string): Pick<AwaitedEntry, "await_id" | "par
 }
 
 export function asked(await_id: string, at = T0 + 20): Entry {
-  return { type: "awaited", at, ...question(await_id), deadline: null, emitted: 0, usage: null };
+  return { type: "awaited", at, ...question(await_id), emitted: 0 };
 }
 
 export function resumed(await_id: string, at = T0 + 30, idempotency_key: string | null = null): Entry {

@@ -154,7 +154,7 @@ function checkRefusal(world: World, call: Call, log: WatchedLog | undefined, cod
     world.violate(`the answer ${answer.n} to ${log?.run_id} was refused with ${code}, and counts`);
   const [created] = entries;
   // What a sub-run asks, the run that started it asks: only that one can be answered.
-  if (created?.type === "created" && created.parent !== null) return;
+  if (created?.type === "created" && created.parent !== undefined) return;
   const known = answersOf(entries.slice(0, call.before));
   if (answer.key === undefined && answer.await_id !== undefined && known.some((given) => isGiven(given, answer)))
     world.violate(`the answer ${answer.n} to ${log?.run_id} was refused with ${code} when it came again`);
@@ -308,8 +308,8 @@ function checkPuppet(world: World, puppet: Puppet): void {
     world.violate(`${run_id} shows ${shown.join()}, and its agent showed ${puppet.shown.join()}`);
   const [created] = log.entries;
   for (const history of histories)
-    if (created?.type === "created" && history.length !== created.history_length)
-      world.violate(`${run_id} saw ${history.length} messages of ${created.history_length}`);
+    if (created?.type === "created" && history.length !== (created.history_length ?? 0))
+      world.violate(`${run_id} saw ${history.length} messages of ${created.history_length ?? 0}`);
 }
 
 /** Whether the run ended when the grace period did: its agent did not stop in time, and nobody looks after it any more. */

@@ -48,7 +48,7 @@ function follow(life: Life, entry: Entry, complain: (what: string) => void): Run
       return isAtWork ? status : undefined;
     case "awaited":
       if (status !== "in-progress" || life.stopped !== undefined) return undefined;
-      life.shown = { await_id: entry.await_id, deadline: entry.deadline };
+      life.shown = { await_id: entry.await_id, deadline: entry.deadline ?? null };
       return "awaiting";
     case "resumed":
       if (life.answered.has(entry.await_id)) complain(`${entry.await_id} was answered twice`);

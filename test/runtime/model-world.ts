@@ -289,7 +289,7 @@ export class World {
 
 /** The text with which a caller made the run; undefined for a sub-run. */
 function inputOf(entry: Entry | undefined): string | undefined {
-  if (entry?.type !== "created" || entry.parent !== null) return undefined;
+  if (entry?.type !== "created" || entry.parent !== undefined) return undefined;
   return entry.input[0]?.parts[0]?.content;
 }
 
