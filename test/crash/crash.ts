@@ -109,6 +109,7 @@ class Driver {
         renewMs: 40,
         sweepMs: 20,
         sleepAfterMs: random.pick([10, 60_000]),
+        maxTakeovers: 5,
       },
       (report) => this.#hear(worker, report, life),
     );

@@ -12,6 +12,7 @@ export interface WorkerSettings {
   readonly renewMs: number;
   readonly sweepMs: number;
   readonly sleepAfterMs: number;
+  readonly maxTakeovers: number;
 }
 
 /** What a worker is told to do. */

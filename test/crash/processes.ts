@@ -36,10 +36,12 @@ export interface ProcessesReport extends ProcessesFigures {
 const AT_ONCE = 100;
 const LEASE_MS = 3_000;
 /**
- * A process lives for so long at least: one run that five processes took over, and that none of them got any further, is
- * given up as a crash loop, as it should be.
+ * No run brings its process down here, and none is given up for that: where a process is killed every second, one with a long log may
+ * be taken over again and again on its way through it.
  */
-const MIN_LIFE_MS = 2_000;
+const MAX_TAKEOVERS = 1_000;
+/** So many processes that do something are left when one of them is killed. */
+const MIN_LEFT = 1;
 /** Runs that do nothing for so long have been forgotten. */
 const STUCK_MS = 60_000;
 
@@ -62,8 +64,6 @@ class Driver {
   readonly #random: Random;
   readonly #client: Client;
   readonly #ready = new Map<string, WorkerProcess>();
-  /** When each process was ready, by name. */
-  readonly #readyAt = new Map<string, number>();
   readonly #all = new Set<WorkerProcess>();
   #started = 0;
   #kills = 0;
@@ -124,12 +124,10 @@ class Driver {
         renewMs: 500,
         sweepMs: 100,
         sleepAfterMs: this.#random.pick([20, 60_000]),
+        maxTakeovers: MAX_TAKEOVERS,
       },
       (report) => {
-        if (report.is === "ready") {
-          this.#ready.set(name, worker);
-          this.#readyAt.set(name, performance.now());
-        }
+        if (report.is === "ready") this.#ready.set(name, worker);
         this.#client.hear(name, report);
         // What was asked for while nobody was there.
         if (report.is === "ready") this.#client.lost("");
@@ -153,12 +151,9 @@ class Driver {
   }
 
   #killOne(): void {
-    // Where processes start slowly the next one waits for all: if hardly one lives, all that they would do is take over.
-    if (this.#ready.size < this.#options.processes) return;
-    const grown = performance.now() - MIN_LIFE_MS;
-    const workers = [...this.#ready.values()].filter(({ name }) => (this.#readyAt.get(name) ?? 0) <= grown);
+    const workers = [...this.#ready.values()];
     const worker = workers[this.#random.below(workers.length)];
-    if (worker === undefined) return;
+    if (worker === undefined || workers.length <= MIN_LEFT) return;
     // It is told nothing more; what it has said still comes.
     this.#ready.delete(worker.name);
     worker.kill();

@@ -15,12 +15,12 @@ const store = new SqliteStore(openDatabase(settings.file), {
   closeDatabase: true,
 });
 let tokens = 0;
-const { leaseMs, renewMs, sweepMs, sleepAfterMs } = settings;
+const { leaseMs, renewMs, sweepMs, sleepAfterMs, maxTakeovers } = settings;
 const runtime = new AgentRuntime({
   store,
   exposeErrors: true,
   retention: { maxRuns: Number.POSITIVE_INFINITY },
-  durability: { leaseMs, renewMs, sweepMs, sleepAfterMs },
+  durability: { leaseMs, renewMs, sweepMs, sleepAfterMs, maxTakeovers },
   ids: { uuid: () => crypto.randomUUID(), token: () => `${settings.name}/${tokens++}` },
   logger: {
     debug: () => undefined,
