@@ -8,6 +8,9 @@ import type {
   AwaitedEntry,
   CreatedEntry,
   EmittedEntry,
+  EmittedMessage,
+  EmittedPart,
+  EndedEntry,
   Entry,
   IntentEntry,
   Outcome,
@@ -58,7 +61,7 @@ export interface EndCommand {
 
 /** What an agent shows. */
 export type Emission =
-  | { readonly kind: "part"; readonly part: MessagePart; readonly source: PartSource | null }
+  | { readonly kind: "part"; readonly part: MessagePart; readonly source?: PartSource }
   | { readonly kind: "message"; readonly message: Message; readonly source?: PartSource }
   | { readonly kind: "generic"; readonly generic: { readonly [key: string]: JsonValue }; readonly source?: PartSource }
   | { readonly kind: "close"; readonly source?: PartSource };
@@ -145,14 +148,14 @@ export function commandOf(entry: Entry): Command {
     case "cancel-requested":
       return { type: "cancel", at };
     case "ended":
-      return { type: "end", at, failure: entry.error, usage: entry.usage };
+      return { type: "end", at, failure: entry.error ?? null, usage: entry.usage ?? null };
   }
 }
 
 function emissionOf(entry: EmittedEntry): Emission {
   switch (entry.kind) {
     case "part":
-      return { kind: "part", part: entry.part, source: entry.source };
+      return withSource({ kind: "part", part: entry.part }, entry.source);
     case "message":
       return withSource({ kind: "message", message: entry.message }, entry.source);
     case "generic":
@@ -165,15 +168,17 @@ function emissionOf(entry: EmittedEntry): Emission {
 function decideEmit(state: RunState, at: number, item: Emission): readonly EmittedEntry[] {
   switch (item.kind) {
     case "part": {
+      const { part, source } = item;
+      const entry: EmittedPart = { type: "emitted", kind: "part", at, part };
       const open = isOpen(state);
-      const continues = open && sameSource(state.source, item.source);
-      const torn = open && !continues && state.source?.key === item.source?.key;
-      const closes = open && !continues && !torn;
-      return [{ type: "emitted", kind: "part", at, part: item.part, opens: !continues, closes, source: item.source }];
+      if (open && sameSource(state.source, source)) return [withSource(entry, source)];
+      const torn = open && state.source?.key === source?.key;
+      return [withSource({ ...entry, opens: true, ...(open && !torn && { closes: true }) }, source)];
     }
     case "message": {
       const message: Message = { ...item.message, role: agentRole(createdEntry(state).agent_name) };
-      return [withSource({ type: "emitted", kind: "message", at, message, closes: isOpen(state) }, item.source)];
+      const entry: EmittedMessage = { type: "emitted", kind: "message", at, message };
+      return [withSource(isOpen(state) ? { ...entry, closes: true } : entry, item.source)];
     }
     case "generic":
       return [withSource({ type: "emitted", kind: "generic", at, generic: item.generic }, item.source)];
@@ -186,8 +191,8 @@ function withSource<T extends EmittedEntry | Emission>(shown: T, source: PartSou
   return source === undefined ? shown : { ...shown, source };
 }
 
-function sameSource(a: PartSource | null, b: PartSource | null): boolean {
-  return a === b || (a !== null && b !== null && a.key === b.key && a.attempt === b.attempt);
+function sameSource(a: PartSource | null, b: PartSource | undefined): boolean {
+  return a === null || b === undefined ? a === (b ?? null) : a.key === b.key && a.attempt === b.attempt;
 }
 
 /**
@@ -224,7 +229,11 @@ function decideEnd(state: RunState, command: EndCommand): readonly Entry[] {
   const { at, usage } = command;
   const [outcome, error] = ending(state, command.failure);
   const closes = outcome === "completed" && isOpen(state);
-  const ended: Entry = { type: "ended", at, outcome, error, closes, usage };
+  const plain: EndedEntry = { type: "ended", at, outcome };
+  const hasMore = error !== null || closes || usage !== null;
+  const ended: EndedEntry = hasMore
+    ? { ...plain, ...(error !== null && { error }), ...(closes && { closes: true }), ...(usage !== null && { usage }) }
+    : plain;
   if (state.shown === null) return [ended];
   return [{ type: "withdrawn", at, await_id: state.shown.await_id }, ended];
 }

@@ -107,8 +107,8 @@ function emit(state: RunState, entry: EmittedEntry): void {
           created_at,
           completed_at: null,
         });
-        state.source = entry.source;
-        draft(state, entry.source);
+        state.source = entry.source ?? null;
+        draft(state, state.source);
       } else state.output.at(-1)?.parts.push(entry.part);
       break;
     }
@@ -163,6 +163,6 @@ function end(state: RunState, entry: EndedEntry): void {
   if (entry.closes) close(state, entry.at);
   takeDown(state, entry.at);
   state.status = entry.outcome;
-  state.usage = addUsage(state.usage, entry.usage);
+  state.usage = addUsage(state.usage, entry.usage ?? null);
   state.ended = entry;
 }

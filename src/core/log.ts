@@ -57,12 +57,12 @@ export interface EmittedPart {
   readonly kind: "part";
   readonly at: number;
   readonly part: MessagePart;
-  /** Whether the part opens a message. */
-  readonly opens: boolean;
-  /** Whether a message was open and is completed first. */
-  readonly closes: boolean;
-  /** The step body that emitted the part, and its attempt: a message torn by a crash is recognised by them. */
-  readonly source: PartSource | null;
+  /** The part opens a message. */
+  readonly opens?: true;
+  /** A message was open and is completed first. */
+  readonly closes?: true;
+  /** The step body that emitted the part, and its attempt: a message torn by a crash is recognised by them. Left out for the agent itself. */
+  readonly source?: PartSource;
 }
 
 /** Where a part came from when a step body emitted it. */
@@ -77,8 +77,8 @@ export interface EmittedMessage {
   readonly kind: "message";
   readonly at: number;
   readonly message: Message;
-  /** Whether a message was open and is completed first. */
-  readonly closes: boolean;
+  /** A message was open and is completed first. */
+  readonly closes?: true;
   /** The step body that showed it; left out for the agent itself. */
   readonly source?: PartSource;
 }
@@ -187,11 +187,12 @@ export interface EndedEntry {
   readonly type: "ended";
   readonly at: number;
   readonly outcome: Outcome;
-  readonly error: ProtocolError | null;
-  /** Whether a message was open and is completed first. */
-  readonly closes: boolean;
-  /** What was reported with `usage.add` since the last entry that carried usage. */
-  readonly usage: Usage | null;
+  /** Why the run failed, if it did. */
+  readonly error?: ProtocolError;
+  /** A message was open and is completed first. */
+  readonly closes?: true;
+  /** What was reported with `usage.add` since the last entry that carried usage, if anything was. */
+  readonly usage?: Usage;
 }
 
 /** How a run can end. */

@@ -21,9 +21,9 @@ export function eventCount(entry: Entry): number {
     case "emitted":
       switch (entry.kind) {
         case "part":
-          return 1 + Number(entry.opens) + Number(entry.closes);
+          return 1 + Number(entry.opens === true) + Number(entry.closes === true);
         case "message":
-          return 2 + entry.message.parts.length + Number(entry.closes);
+          return 2 + entry.message.parts.length + Number(entry.closes === true);
         default:
           return 1;
       }
@@ -60,14 +60,14 @@ function projectEmitted(state: RunState, entry: Entry & { type: "emitted" }, ind
   switch (entry.kind) {
     case "part": {
       if (index === 0 && entry.closes) return { type: "message.completed", message: outputAt(state, 2), id };
-      if (index === Number(entry.closes) && entry.opens) {
+      if (index === Number(entry.closes === true) && entry.opens) {
         return { type: "message.created", message: { ...outputAt(state, 1), parts: [] }, id };
       }
       return { type: "message.part", part: entry.part, id };
     }
     case "message": {
       if (index === 0 && entry.closes) return { type: "message.completed", message: outputAt(state, 2), id };
-      const step = index - Number(entry.closes);
+      const step = index - Number(entry.closes === true);
       if (step === 0) return { type: "message.created", message: outputAt(state, 1), id };
       const part = entry.message.parts[step - 1];
       if (part !== undefined) return { type: "message.part", part, id };

@@ -588,7 +588,7 @@ export class RunLog {
 
 /** Whether an entry shows that a run got on. An attempt at a step, and what it showed, does not: the next one may end in the same way. */
 function isProgress(entry: Entry): boolean {
-  if (entry.type === "emitted") return entry.kind !== "part" || entry.source === null;
+  if (entry.type === "emitted") return entry.kind !== "part" || entry.source === undefined;
   return entry.type !== "intent";
 }
 

@@ -45,8 +45,7 @@ export class Recording {
           startedAt = entry.at;
           break;
         case "emitted":
-          if (entry.source === null || entry.source === undefined)
-            emissions.push({ entry, position, wasStopped: isStopped });
+          if (entry.source === undefined) emissions.push({ entry, position, wasStopped: isStopped });
           break;
         case "awaited":
           if (!isPassedOn(entry.await_id)) begin(entry.await_id);

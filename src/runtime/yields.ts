@@ -27,7 +27,7 @@ export type Meaning =
  */
 export function meaningOf(value: unknown): Meaning {
   if (value === null || value === undefined) return closing;
-  if (typeof value === "string") return { kind: "part", part: textPart(value), source: null };
+  if (typeof value === "string") return { kind: "part", part: textPart(value) };
   if (typeof value !== "object") throw invalidYield(value);
   if (isAwaitYield(value)) return { kind: "await", request: value };
   if (AgentError.is(value)) throw value;
@@ -56,7 +56,7 @@ export function readEmission(value: unknown): Emission {
 function emissionOf(value: object): Emission {
   if ("parts" in value && Array.isArray(value.parts))
     return { kind: "message", message: readMessage("message", value) };
-  if (isPartLike(value)) return { kind: "part", part: readPart("part", value), source: null };
+  if (isPartLike(value)) return { kind: "part", part: readPart("part", value) };
   if (!isJsonObject(value)) throw invalidYield(value);
   const generic = copyJson(value);
   if (!isJsonObject(generic)) throw invalidYield(value);

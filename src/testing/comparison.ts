@@ -37,7 +37,9 @@ export function comparable(entries: readonly Entry[]): Comparable[] {
           return false;
         case "emitted":
           return (
-            entry.kind !== "part" || entry.source === null || entry.source.attempt === attempts.get(entry.source.key)
+            entry.kind !== "part" ||
+            entry.source === undefined ||
+            entry.source.attempt === attempts.get(entry.source.key)
           );
         case "awaited":
           return !isPassedOn(entry.await_id);
@@ -81,7 +83,7 @@ export function essence(entry: Entry): JsonValue {
     case "timed-out":
       return { expired: entry.await_id ?? "the run", defaulted: entry.defaulted };
     case "ended":
-      return json({ ends: entry.outcome, error: entry.error });
+      return json({ ends: entry.outcome, error: entry.error ?? null });
     default:
       return { entry: entry.type };
   }
@@ -117,7 +119,7 @@ function lastAttempts(entries: readonly Entry[]): ReadonlyMap<string, number> {
   };
   for (const entry of entries) {
     if (entry.type === "intent") note(entry);
-    else if (entry.type === "emitted" && entry.kind === "part" && entry.source !== null) note(entry.source);
+    else if (entry.type === "emitted" && entry.kind === "part" && entry.source !== undefined) note(entry.source);
   }
   return attempts;
 }

@@ -70,7 +70,7 @@ export function happeningOf(entry: Entry, state: RunState, cause: unknown): Happ
     case "awaited":
       return awaitHappening(awaitRequest(state, entry));
     case "ended":
-      return { type: "end", status: entry.outcome, run: runRecord(state), error: entry.error, cause };
+      return { type: "end", status: entry.outcome, run: runRecord(state), error: entry.error ?? null, cause };
     default:
       return undefined;
   }

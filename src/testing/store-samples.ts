@@ -54,7 +54,7 @@ export function created(n: number, changes: Partial<CreatedEntry> = {}): Created
 
 export function part(text: string, at = NOW): EmittedPart {
   const content = { content_type: "text/plain", content_encoding: "plain", content: text } as const;
-  return { type: "emitted", kind: "part", at, part: content, opens: false, closes: false, source: null };
+  return { type: "emitted", kind: "part", at, part: content };
 }
 
 export function parts(...texts: readonly string[]): readonly Entry[] {
@@ -62,7 +62,7 @@ export function parts(...texts: readonly string[]): readonly Entry[] {
 }
 
 export function ended(at = NOW, outcome: Outcome = "completed"): EndedEntry {
-  return { type: "ended", at, outcome, error: null, closes: true, usage: null };
+  return { type: "ended", at, outcome, closes: true };
 }
 
 /** The head of a run that `OWNER` executes. */

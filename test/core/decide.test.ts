@@ -7,8 +7,8 @@ import { asked, carryOut, created, fold, logs, message, part, question, started,
 const AT = T0 + 100;
 const beginning = [created(), started] as const;
 
-function text(content: string, source: PartSource | null = null): Emission {
-  return { kind: "part", part: part(content), source };
+function text(content: string, source?: PartSource): Emission {
+  return { kind: "part", part: part(content), ...(source !== undefined && { source }) };
 }
 
 /** What is emitted, said in short: `+` opens a message, `-` completes one first. */
@@ -190,7 +190,8 @@ describe("deadlines", () => {
     const state = fold(...beginning, { type: "timed-out", at: AT, await_id: null, defaulted: false });
     carryOut(state, { type: "cancel", at: AT });
     carryOut(state, { type: "end", at: AT, failure: null, usage: null });
-    expect(state).toMatchObject({ status: "cancelled", ended: { error: null } });
+    expect(state.status).toBe("cancelled");
+    expect(state.ended?.error).toBeUndefined();
   });
 
   it.each<[await_id: string | null, command: Command]>([
@@ -230,7 +231,7 @@ describe("the end of a run", () => {
     if (status === "cancelling") carryOut(state, { type: "cancel", at: AT });
     const [end] = carryOut(state, { type: "end", at: AT, failure, usage: null });
 
-    expect(end).toMatchObject({ closes });
+    expect(end?.type === "ended" && end.closes === true).toBe(closes);
     expect(state.output[0]?.completed_at === null).toBe(!closes);
   });
 

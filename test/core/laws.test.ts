@@ -19,13 +19,13 @@ const key = fc.constantFrom("a#1", "b#1");
 const awaitId = fc.constantFrom("ask#1", "ask#2");
 const text = fc.constantFrom("x", "y", "");
 const stepSource = record({ key, attempt: fc.integer({ min: 1, max: 2 }) });
-const source = fc.option(stepSource, { nil: null });
 const answer = fc.constantFrom({ yes: true }, { yes: false });
 const failure = fc.option(fc.constant({ code: "server_error", message: "It broke." } as const), { nil: null });
 const usage = fc.constant(null);
 
 const emission: fc.Arbitrary<Emission> = fc.oneof(
-  { weight: 4, arbitrary: record({ kind: fc.constant("part"), part: text.map(part), source }) },
+  { weight: 2, arbitrary: record({ kind: fc.constant("part"), part: text.map(part) }) },
+  { weight: 2, arbitrary: record({ kind: fc.constant("part"), part: text.map(part), source: stepSource }) },
   record({ kind: fc.constant("message"), message: fc.array(text, { maxLength: 3 }).map(messageOf) }),
   record({ kind: fc.constant("message"), message: fc.constant(message("s")), source: stepSource }),
   record({ kind: fc.constantFrom("close"), source: stepSource }),

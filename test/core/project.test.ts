@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { evolve } from "../../src/core/evolve.ts";
-import type { EmittedPart, Entry } from "../../src/core/log.ts";
+import type { EmittedMessage, EmittedPart, Entry } from "../../src/core/log.ts";
 import { resultKey } from "../../src/core/log.ts";
 import { eventCount, project } from "../../src/core/project.ts";
 import { createdEntry, initialState, isAtRest, isFinal } from "../../src/core/state.ts";
@@ -28,9 +28,6 @@ function emittedPart(text: string, changes: Partial<EmittedPart> = {}): Entry {
     kind: "part",
     at: AT,
     part: part(text),
-    opens: false,
-    closes: false,
-    source: null,
     ...changes,
   };
 }
@@ -57,7 +54,7 @@ function typesOf(...entries: readonly Entry[]): string[] {
 }
 
 const open = emittedPart("a", { opens: true });
-const whole: Entry = { type: "emitted", kind: "message", at: AT, message: message("m", "agent/echo"), closes: false };
+const whole: EmittedMessage = { type: "emitted", kind: "message", at: AT, message: message("m", "agent/echo") };
 const beginning = ["run.created", "run.in-progress"];
 
 describe("the events of a log", () => {

@@ -33,9 +33,9 @@ describe("the record of a run", () => {
 
   it("is a snapshot: an open message in it does not grow", () => {
     const state = fold(...logs["in-progress"]);
-    carryOut(state, { type: "emit", at: T0, item: { kind: "part", part: part("a"), source: null } });
+    carryOut(state, { type: "emit", at: T0, item: { kind: "part", part: part("a") } });
     const record = runRecord(state);
-    carryOut(state, { type: "emit", at: T0, item: { kind: "part", part: part("b"), source: null } });
+    carryOut(state, { type: "emit", at: T0, item: { kind: "part", part: part("b") } });
     carryOut(state, { type: "emit", at: T0, item: { kind: "message", message: message("m") } });
 
     expect(record.output).toEqual([
@@ -88,7 +88,7 @@ describe("what a run adds to its session", () => {
 
   it("places a question asked in the middle of a message behind that message's beginning", () => {
     const state = fold(...logs["in-progress"]);
-    carryOut(state, { type: "emit", at: T0, item: { kind: "part", part: part("Looking …"), source: null } });
+    carryOut(state, { type: "emit", at: T0, item: { kind: "part", part: part("Looking …") } });
     carryOut(state, { type: "ask", at: T0, ...question("ask#1"), emitted: 1 });
     carryOut(state, { type: "withdraw", at: T0, await_id: "ask#1" });
     expect(transcript(state).map(({ parts }) => parts[0]?.content)).toEqual([

@@ -12,7 +12,7 @@ const AT = T0 + 100;
 const commands: Readonly<Record<CommandType | "create", Command>> = {
   create: { type: "create", entry: created({ agent_name: "another" }) },
   start: { type: "start", at: AT },
-  emit: { type: "emit", at: AT, item: { kind: "part", part: part("text"), source: null } },
+  emit: { type: "emit", at: AT, item: { kind: "part", part: part("text") } },
   intend: { type: "intend", entry: { type: "intent", at: AT, key: "step#1", attempt: 1, run_id: null } },
   record: { type: "record", entry: { type: "step", at: AT, key: "step#1", result: 1, error: null, usage: null } },
   ask: { type: "ask", at: AT, ...question("ask#2"), emitted: 0 },

@@ -1,18 +1,16 @@
 import { expect, it } from "vitest";
-import type { Entry } from "../../src/core/log.ts";
+import type { EmittedPart, Entry } from "../../src/core/log.ts";
 import { isAsShown, judge, shownIn } from "./judge.ts";
 import type { Node } from "./programs.ts";
 
 /** One branch closes a message, the other one shows what is in it: in which order is a matter of the runtime. */
 const node: Node = { does: "all", nodes: [{ does: "closes" }, { does: "says", text: "text" }] };
-const text: Entry = {
+const text: EmittedPart = {
   type: "emitted",
   kind: "part",
   at: 0,
   part: { content_type: "text/plain", content: "text", content_encoding: "plain" },
   opens: true,
-  closes: false,
-  source: null,
 };
 const last: Entry = { ...text, part: { ...text.part, content: "all 0,1" } };
 const close: Entry = { type: "emitted", kind: "close", at: 0 };

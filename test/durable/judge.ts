@@ -43,7 +43,7 @@ export function isAsShown({ shown, pauses }: Verdict, was: readonly string[], is
 
 /** What the agent itself has shown, as its log tells it. */
 export function shownIn(log: readonly Entry[]): string[] {
-  const own = log.filter((entry) => entry.type === "emitted" && (entry.source === undefined || entry.source === null));
+  const own = log.filter((entry) => entry.type === "emitted" && entry.source === undefined);
   return own.map((entry) =>
     entry.type !== "emitted" ? "" : entry.kind === "part" ? `${entry.part.content}` : entry.kind,
   );

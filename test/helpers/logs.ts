@@ -43,8 +43,8 @@ export function resumed(await_id: string, at = T0 + 30, idempotency_key: string 
 }
 
 export function ended(outcome: "completed" | "failed" | "cancelled", at = T0 + 50): Entry {
-  const error = outcome === "failed" ? ({ code: "server_error", message: "It broke." } as const) : null;
-  return { type: "ended", at, outcome, error, closes: false, usage: null };
+  const error = { code: "server_error", message: "It broke." } as const;
+  return { type: "ended", at, outcome, ...(outcome === "failed" && { error }) };
 }
 
 export const started: Entry = { type: "started", at: T0 + 10 };

@@ -385,7 +385,7 @@ describe("a run that somebody else writes to", () => {
       await show("a");
       const { head: before, position } = head();
       const at = clock.now();
-      const ended = { type: "ended", at, outcome: "completed", error: null, closes: true, usage: null } as const;
+      const ended = { type: "ended", at, outcome: "completed", closes: true } as const;
       memory.append(
         key(run),
         { epoch: before.epoch, position },
@@ -406,7 +406,7 @@ describe("a run that somebody else writes to", () => {
       const { runtime, clock, memory, run, show, head } = await shared(late);
       const { head: before, position } = head();
       const at = clock.now();
-      const ended = { type: "ended", at, outcome: "failed", error: null, closes: false, usage: null } as const;
+      const ended = { type: "ended", at, outcome: "failed" } as const;
       const final = { ...before, status: "failed", owner: null, finished_at: at } as const;
       memory.append(key(run), { epoch: before.epoch, position }, { entries: [ended], head: final });
       memory.prune({ maxRuns: 0, endedBefore: 0, sessionsBefore: 0 });
