@@ -177,6 +177,7 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
   /** Takes over a run of a durable agent that is in the store, and runs it again. */
   comeBack(entries: Iterable<Entry>, place: string | undefined): void {
     this.#setPlace(place);
+    if (this.log.state.status !== "awaiting") this.#seat?.occupy();
     this.replay(entries);
   }
 

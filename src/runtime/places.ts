@@ -35,11 +35,11 @@ export class Places {
     };
   }
 
-  /** Gives a place back; whoever waits longest takes it over. */
-  give(key: string): void {
+  /** Gives a place back; whoever waits longest takes it over, if no more places are taken than there are. */
+  give(key: string, max: number): void {
     const room = this.#rooms.get(key);
     if (room === undefined) return;
-    const next = nextIn(room);
+    const next = room.taken > max ? undefined : nextIn(room);
     if (next === undefined) {
       room.taken -= 1;
       if (room.taken === 0) this.#rooms.delete(key);

@@ -34,12 +34,19 @@ export class Seat {
     });
   }
 
+  /** Takes the place, whether it is free or not: the run is at work already. */
+  occupy(): void {
+    this.#places.take(this.#key, Number.POSITIVE_INFINITY, () => {
+      this.#isTaken = true;
+    });
+  }
+
   /** Gives the place back, or leaves the queue for it. */
   give(): void {
     this.#leaveQueue?.();
     this.#leaveQueue = undefined;
     if (!this.#isTaken) return;
     this.#isTaken = false;
-    this.#places.give(this.#key);
+    this.#places.give(this.#key, this.#max);
   }
 }
