@@ -12,6 +12,7 @@ import type {
   EmittedPart,
   EndedEntry,
   Entry,
+  Growing,
   IntentEntry,
   Outcome,
   PartSource,
@@ -169,16 +170,21 @@ function decideEmit(state: RunState, at: number, item: Emission): readonly Emitt
   switch (item.kind) {
     case "part": {
       const { part, source } = item;
-      const entry: EmittedPart = { type: "emitted", kind: "part", at, part };
       const open = isOpen(state);
-      if (open && sameSource(state.source, source)) return [withSource(entry, source)];
-      const torn = open && state.source?.key === source?.key;
-      return [withSource({ ...entry, opens: true, ...(open && !torn && { closes: true }) }, source)];
+      const continues = open && sameSource(state.source, source);
+      const entry: Growing<EmittedPart> = continues
+        ? { type: "emitted", kind: "part", at, part }
+        : { type: "emitted", kind: "part", at, part, opens: true };
+      const torn = open && !continues && state.source?.key === source?.key;
+      if (open && !continues && !torn) entry.closes = true;
+      if (source !== undefined) entry.source = source;
+      return [entry];
     }
     case "message": {
       const message: Message = { ...item.message, role: agentRole(createdEntry(state).agent_name) };
-      const entry: EmittedMessage = { type: "emitted", kind: "message", at, message };
-      return [withSource(isOpen(state) ? { ...entry, closes: true } : entry, item.source)];
+      const entry: Growing<EmittedMessage> = { type: "emitted", kind: "message", at, message };
+      if (isOpen(state)) entry.closes = true;
+      return [withSource(entry, item.source)];
     }
     case "generic":
       return [withSource({ type: "emitted", kind: "generic", at, generic: item.generic }, item.source)];
@@ -187,8 +193,9 @@ function decideEmit(state: RunState, at: number, item: Emission): readonly Emitt
   }
 }
 
-function withSource<T extends EmittedEntry | Emission>(shown: T, source: PartSource | undefined): T {
-  return source === undefined ? shown : { ...shown, source };
+function withSource<T extends EmittedEntry | Emission>(shown: Growing<T>, source: PartSource | undefined): T {
+  if (source !== undefined) shown.source = source;
+  return shown;
 }
 
 function sameSource(a: PartSource | null, b: PartSource | undefined): boolean {
@@ -229,11 +236,11 @@ function decideEnd(state: RunState, command: EndCommand): readonly Entry[] {
   const { at, usage } = command;
   const [outcome, error] = ending(state, command.failure);
   const closes = outcome === "completed" && isOpen(state);
-  const plain: EndedEntry = { type: "ended", at, outcome };
-  const hasMore = error !== null || closes || usage !== null;
-  const ended: EndedEntry = hasMore
-    ? { ...plain, ...(error !== null && { error }), ...(closes && { closes: true }), ...(usage !== null && { usage }) }
-    : plain;
+  const ended: Growing<EndedEntry> = closes
+    ? { type: "ended", at, outcome, closes: true }
+    : { type: "ended", at, outcome };
+  if (error !== null) ended.error = error;
+  if (usage !== null) ended.usage = usage;
   if (state.shown === null) return [ended];
   return [{ type: "withdrawn", at, await_id: state.shown.await_id }, ended];
 }

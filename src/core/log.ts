@@ -21,6 +21,9 @@ export type Entry =
   | CancelRequestedEntry
   | EndedEntry;
 
+/** An entry, or what becomes one, while it is made. What few of them have is added to those: to spread it into them takes longer than all the rest. */
+export type Growing<T> = { -readonly [Key in keyof T]: T[Key] };
+
 /** The run was accepted. Always the first entry, and there is one. What most runs have no use for is left out of them: many wait, and are kept. */
 export interface CreatedEntry {
   readonly type: "created";

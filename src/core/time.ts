@@ -1,14 +1,24 @@
 /**
- * The time as the protocol writes it: ISO 8601 in UTC, ending in `Z`.
- * The last answer is kept, since the entries of a busy moment share their millisecond.
+ * The time as the protocol writes it: ISO 8601 in UTC, ending in `Z`. Every run says several times, and the language's own way
+ * to write one takes eight times as long: the texts of a few seconds are kept, and only the milliseconds are written anew.
  */
 export function isoTime(epochMs: number): string {
-  if (epochMs !== lastMs) {
-    lastIso = new Date(epochMs).toISOString();
-    lastMs = epochMs;
+  if (epochMs === lastMs) return lastIso;
+  const second = Math.floor(epochMs / 1000);
+  const slot = second & (SLOTS - 1);
+  if (seconds[slot] !== second) {
+    texts[slot] = new Date(1000 * second).toISOString().slice(0, -"000Z".length);
+    seconds[slot] = second;
   }
+  const rest = String(Math.floor(epochMs) - 1000 * second);
+  lastIso = `${texts[slot] ?? ""}${rest.padStart(3, "0")}Z`;
+  lastMs = epochMs;
   return lastIso;
 }
 
+/** A power of two. */
+const SLOTS = 16;
+const seconds: number[] = new Array<number>(SLOTS).fill(Number.NaN);
+const texts: string[] = new Array<string>(SLOTS).fill("");
 let lastMs = 0;
 let lastIso = "1970-01-01T00:00:00.000Z";

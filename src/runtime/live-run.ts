@@ -11,7 +11,7 @@ import type { Usage } from "../core/usage.ts";
 import type { ProtocolError } from "../protocol/error.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Message } from "../protocol/message.ts";
-import type { Run } from "../protocol/run.ts";
+import type { Run, RunMode } from "../protocol/run.ts";
 import type { Agent, AgentFunction } from "./agent.ts";
 import type { LogHost, LogRun } from "./commit.ts";
 import { RunLog } from "./commit.ts";
@@ -58,8 +58,11 @@ export interface LiveRunHost extends LogHost, StaySettings {
 
 /** An answer to what a run asks. */
 export interface Answer extends Omit<ResumeCommand, "type" | "at"> {
-  /** Whether whoever gives it waits until the run rests: it is stored with what the agent makes of it then, in one write. */
-  readonly waitsForRest?: boolean;
+  /**
+   * How whoever gives it wants to have the run: as it is then (`async`), when it rests (`sync`: then the answer is stored with what
+   * the agent makes of it, in one write), or not at all.
+   */
+  readonly mode?: RunMode;
 }
 
 const noMessages: readonly Message[] = [];
@@ -225,13 +228,13 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
     if (isRefusal(decision)) throw refusalError(decision, this.log.key.run_id);
   }
 
-  /** Gives the run an answer. The record shows it as it is then, before its agent goes on; now, unless something has to be waited for. */
-  answer(answer: Answer): MaybePromise<Run> {
+  /** Gives the run an answer. The record, of an `async` answer only, shows it as it is then, before its agent goes on; now, unless something has to be waited for. */
+  answer(answer: Answer): MaybePromise<Run | undefined> {
     const ready = this.#stay?.ready;
     return ready === undefined ? this.#answerNow(answer) : ready.then(() => this.#answerNow(answer));
   }
 
-  #answerNow(answer: Answer): MaybePromise<Run> {
+  #answerNow(answer: Answer): MaybePromise<Run | undefined> {
     const { log } = this;
     const { tryingAgain, divergence } = this.#stay ?? {};
     if (tryingAgain !== undefined) {
@@ -479,7 +482,7 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
     return this.log.state.usage;
   }
 
-  #resume(answer: Answer, awaitId: string, validated: Validated | undefined): MaybePromise<Run> {
+  #resume(answer: Answer, awaitId: string, validated: Validated | undefined): MaybePromise<Run | undefined> {
     const { log } = this;
     if (validated !== undefined && "issues" in validated)
       throw rejectedError(log.key.run_id, awaitId, validated.issues);
@@ -490,11 +493,11 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
     if (isRefusal(decision)) throw refusalError(decision, log.key.run_id, awaitId);
     const [entry] = decision;
     if (entry === undefined) return this.#answeredBefore(command);
-    const record = runRecord(log.state);
+    const record = answer.mode === "async" ? runRecord(log.state) : undefined;
     const value = validated?.value;
     // What else the agent waits for may have its result in the log before this one, and not be committed yet.
     const acknowledged =
-      answer.waitsForRest === true && this.durable && this.#execution?.waitsOnlyFor(awaitId) === true
+      answer.mode === "sync" && this.durable && this.#execution?.waitsOnlyFor(awaitId) === true
         ? this.#goOnBeforeCommit(entry, value)
         : this.#whenCommitted(() => this.#goOn(entry, value));
     if (acknowledged === undefined) return record;

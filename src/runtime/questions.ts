@@ -1,7 +1,7 @@
 import type { AskCommand } from "../core/decide.ts";
 import { isRefusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
-import type { Entry, ResumedEntry } from "../core/log.ts";
+import type { Entry, Growing, ResumedEntry } from "../core/log.ts";
 import type { Clock } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import type { Usage } from "../core/usage.ts";
@@ -144,18 +144,11 @@ export class Questions {
     const at = clock.now();
     const usage = this.#host.takeUsage();
     this.#shown = question;
-    const asking: AskCommand = { type: "ask", at, await_id: key, parts, emitted };
-    const isPlain = timeoutMs === Number.POSITIVE_INFINITY && expires_at === undefined && usage === null;
-    const decision = log.decide(
-      isPlain
-        ? asking
-        : {
-            ...asking,
-            ...(timeoutMs !== Number.POSITIVE_INFINITY && { deadline: at + timeoutMs }),
-            ...(expires_at !== undefined && { expires_at }),
-            ...(usage !== null && { usage }),
-          },
-    );
+    const asking: Growing<AskCommand> = { type: "ask", at, await_id: key, parts, emitted };
+    if (timeoutMs !== Number.POSITIVE_INFINITY) asking.deadline = at + timeoutMs;
+    if (expires_at !== undefined) asking.expires_at = expires_at;
+    if (usage !== null) asking.usage = usage;
+    const decision = log.decide(asking);
     if (isRefusal(decision) || decision.length === 0) return;
     this.#watchDeadline(question);
     log.flush();

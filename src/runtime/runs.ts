@@ -1,6 +1,6 @@
 import { CadenzaError } from "../core/errors.ts";
 import { sameJson } from "../core/json.ts";
-import type { CreatedEntry } from "../core/log.ts";
+import type { CreatedEntry, Growing } from "../core/log.ts";
 import type { Clock, Logger, RunKey, SessionChange, Store, StoredRun, StoredSession } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore, isPromise } from "../core/promises.ts";
@@ -504,18 +504,15 @@ function createdEntryOf(
   parent: CreatedEntry["parent"],
 ): CreatedEntry {
   const { version, durable } = agent.options;
-  const entry: CreatedEntry = { type: "created", at, agent_name: agent.name, session_id: session_id ?? runId, input };
-  const isPlain = version === undefined && durable !== true && timeoutMs === undefined && principal === null;
-  if (isPlain && historyLength === 0 && parent === undefined) return entry;
-  return {
-    ...entry,
-    ...(version !== undefined && { version }),
-    ...(durable === true && { durable }),
-    ...(historyLength > 0 && { history_length: historyLength }),
-    ...(timeoutMs !== undefined && { timeout_ms: timeoutMs }),
-    ...(principal !== null && { principal }),
-    ...(parent !== undefined && { parent }),
-  };
+  const sessionId = session_id ?? runId;
+  const entry: Growing<CreatedEntry> = { type: "created", at, agent_name: agent.name, session_id: sessionId, input };
+  if (version !== undefined) entry.version = version;
+  if (durable === true) entry.durable = true;
+  if (historyLength > 0) entry.history_length = historyLength;
+  if (timeoutMs !== undefined) entry.timeout_ms = timeoutMs;
+  if (principal !== null) entry.principal = principal;
+  if (parent !== undefined) entry.parent = parent;
+  return entry;
 }
 
 /** The run that an idempotency key made before, if this is the same request again; how the answer is to come may differ. */

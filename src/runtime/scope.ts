@@ -335,7 +335,7 @@ export class Scope {
     const answering = this.#answer(request, options);
     const { run, key, record } = isPromise(answering) ? await answering : answering;
     if (run === undefined) return this.#recordOf(key);
-    if (mode === "async") return record;
+    if (mode === "async" && record !== undefined) return record;
     return waiting(run.rest(), options.signal);
   }
 
@@ -355,7 +355,7 @@ export class Scope {
       await_id: readAwaitId(request.await_id),
       answer: readAnswer(request.await_resume),
       idempotency_key: options.idempotencyKey ?? null,
-      waitsForRest: readMode(request) === "sync",
+      mode: readMode(request),
     };
     const live = this.#parts.runs.find(key);
     if (live === undefined) return unlessLost(() => this.#answerRun(key, answer));
@@ -387,7 +387,7 @@ export class Scope {
       const decision = decide(state, { ...answer, type: "resume", at: this.#parts.settings.clock.now() });
       if (isRefusal(decision)) throw refusalError(decision, key.run_id, answer.await_id);
       if (decision.length > 0) throw this.#parts.runs.recovery.unavailable(state);
-      return { run: undefined, key, record: runRecord(state), after: askedAt(state, answer) };
+      return { run: undefined, key, record: undefined, after: askedAt(state, answer) };
     }
     return this.#answerLive(run, key, answer);
   }
@@ -450,8 +450,8 @@ export class Scope {
 interface Answered {
   readonly run: LiveRun | undefined;
   readonly key: RunKey;
-  /** The run as it was when the answer was accepted. */
-  readonly record: Run;
+  /** The run as it was when the answer was accepted, in mode `async`. */
+  readonly record: Run | undefined;
   readonly after: number;
 }
 
