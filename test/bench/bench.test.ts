@@ -1,17 +1,43 @@
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { describe, expect, it } from "vitest";
+import { build } from "tsup";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { median } from "./figures.ts";
 import { format } from "./table.ts";
 import { takeTurns } from "./turns.ts";
 
-const SOURCES = fileURLToPath(new URL("../../src/index.ts", import.meta.url));
-const FROM_SOURCES = { library: SOURCES, nodeOptions: ["--import", "tsx"] };
+const ROOT = fileURLToPath(new URL("../../", import.meta.url));
+/** Under `node_modules`, so that what is built finds its packages. */
+const CACHE = join(ROOT, "node_modules/.cache/");
 
 describe("the benchmark", () => {
+  let folder: string;
+  let library: string;
+
+  // The sources as they are now, built once: each measurement has a process of its own, and need not compile them again.
+  beforeAll(async () => {
+    mkdirSync(CACHE, { recursive: true });
+    folder = mkdtempSync(join(CACHE, "cadenza-bench-"));
+    library = join(folder, "index.mjs");
+    await build({
+      config: false,
+      entry: { index: join(ROOT, "src/index.ts") },
+      outDir: folder,
+      format: ["esm"],
+      target: "node20",
+      outExtension: () => ({ js: ".mjs" }),
+      splitting: false,
+      dts: false,
+      silent: true,
+    });
+  });
+  afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
   it("has subjects take turns, and keeps every round", async () => {
     const turns: string[] = [];
     const results = await takeTurns([{ case: "runs", subjects: ["bare-duties", "cadenza"] }], {
-      ...FROM_SOURCES,
+      library,
       rounds: 2,
       quick: true,
       onMeasured: (turn) => turns.push(turn),
@@ -33,7 +59,7 @@ describe("the benchmark", () => {
 
   it.each(["awaits", "streams", "parked", "live"])("measures %s of the library", async (name) => {
     const [first] = await takeTurns([{ case: name, subjects: ["cadenza"] }], {
-      ...FROM_SOURCES,
+      library,
       rounds: 1,
       quick: true,
     });
@@ -51,8 +77,12 @@ describe("the benchmark", () => {
         register() {}
         async createRun({ input }) { return ${run}; }
       }`;
-    const library = `data:text/javascript,${encodeURIComponent(faulty)}`;
-    const measured = takeTurns([{ case: "runs", subjects: ["cadenza"] }], { library, rounds: 1, quick: true });
+    const answering = `data:text/javascript,${encodeURIComponent(faulty)}`;
+    const measured = takeTurns([{ case: "runs", subjects: ["cadenza"] }], {
+      library: answering,
+      rounds: 1,
+      quick: true,
+    });
     await expect(measured).rejects.toThrow("AssertionError");
   });
 });

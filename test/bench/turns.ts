@@ -19,8 +19,6 @@ export interface TurnOptions {
   readonly quick?: boolean;
   /** The Node that runs what is measured. Default: this one. */
   readonly node?: string | undefined;
-  /** Options for that Node. */
-  readonly nodeOptions?: readonly string[];
   /** The path or URL of the module to measure as the library. Default: `dist/index.js`. */
   readonly library?: string | undefined;
   /** Told after each measurement. */
@@ -62,8 +60,8 @@ function gathered(plan: readonly Turn[]): ReadonlyMap<string, readonly string[]>
 
 /** Takes one measurement in a process of its own. */
 async function measure(name: string, subject: string, options: TurnOptions): Promise<Measured> {
-  const { quick = false, node = process.execPath, nodeOptions = [], library } = options;
-  const flags = ["--expose-gc", `--max-old-space-size=${HEAP_MB}`, ...nodeOptions];
+  const { quick = false, node = process.execPath, library } = options;
+  const flags = ["--expose-gc", `--max-old-space-size=${HEAP_MB}`];
   const child = spawn(node, [...flags, WORKER, name, subject, quick ? "quick" : "full"], {
     stdio: ["ignore", "pipe", "pipe"],
     env: { ...process.env, NODE_ENV: "production", ...(library !== undefined && { CADENZA_ENTRY: library }) },
