@@ -30,7 +30,8 @@ export function awaitRequest(state: RunState, asked: AwaitedEntry): AwaitRequest
   const role = agentRole(createdEntry(state).agent_name);
   const message: Message = { role, parts, created_at: time, completed_at: time };
   const expires_at = deadline === undefined ? asked.expires_at : isoTime(deadline);
-  return { type: "message", message, await_id, ...(expires_at !== undefined && { expires_at }) };
+  const request: AwaitRequest = { type: "message", message, await_id };
+  return expires_at === undefined ? request : { ...request, expires_at };
 }
 
 /** A message of the output as it is now. A complete message is shared, since nothing changes it any more. */
