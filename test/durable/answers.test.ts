@@ -114,3 +114,27 @@ it("an answer to the question of a sub-run is in the log of both runs, or of nei
     expect(world.violations).toEqual([]);
   }
 });
+
+it.each([false, true])(
+  "a cancel is given to a run that has gone to another process meanwhile (late: %s)",
+  async (late) => {
+    const world = new World({
+      late,
+      register: ({ runtime }) =>
+        void runtime.register("agent", { durable: true }, async (_input, { ask }) => [
+          await ask("Well?"),
+          await ask("And?"),
+        ]),
+    });
+    const first = world.start();
+    const run_id = await createIn(world, first);
+    await world.settle();
+    const second = world.start();
+    const resuming = second.runtime.resume({ run_id, await_id: "ask#1", await_resume: { is: "said" } });
+    expect(given(await world.until(resuming, second)).await_request?.await_id).toBe("ask#2");
+    // The first process has not learned yet that the run is not its own any more.
+    expect(["cancelling", "cancelled"]).toContain(given(await world.until(first.runtime.cancel(run_id), first)).status);
+    await world.pass(2_000);
+    expect((await world.stateOf(run_id)).status).toBe("cancelled");
+  },
+);
