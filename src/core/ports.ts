@@ -50,7 +50,10 @@ export interface RunHead {
   readonly epoch: number;
   /** Who executes the run; null for a run that waits, has ended or was given back. */
   readonly owner: string | null;
-  /** When somebody has to look after a run that waits, in milliseconds since the epoch: the question that it shows expires, or its sub-run has moved. Null for never. */
+  /**
+   * When somebody has to look after a run that waits, in milliseconds since the epoch: the question that it shows expires then, or
+   * its sub-run has gone on. Null for never.
+   */
   readonly deadline: number | null;
   /** When the run ended, in milliseconds since the epoch; null before. */
   readonly finished_at: number | null;
