@@ -23,7 +23,9 @@ if (process.argv[1] === import.meta.filename) {
     await runtime.resume({ run_id, await_resume: { roll: true } });
   }
   const { run_id } = await runtime.createRun({ agent_name: "dice", input: "2" });
+  const cancelled = new Promise((resolve) => runtime.once("run.cancelled", resolve));
   await runtime.cancel(run_id); // counts neither for nor against
+  await cancelled; // the agent was given time to clean up
 
   console.log("after: ", (await runtime.getAgent("dice")).status);
   console.log("in full:", await runtime.stats());

@@ -109,7 +109,7 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
       log.decide({ type: "start", at: clock.now() });
       this.#armTimeout();
     }
-    void this.#drive(undefined, true);
+    this.#call();
     if (this.#rerun !== undefined) this.results.advance();
   }
 
@@ -349,38 +349,76 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
     return open.length === 0 ? "the agent" : open.join(", ");
   }
 
-  /** Calls the agent, and takes one value after the other until it is through, is stopped, or waits for an answer. */
-  async #drive(first: unknown, isCall: boolean): Promise<void> {
+  #call(): void {
+    const { input } = createdEntry(this.log.state);
     try {
-      if (isCall) this.#generator = this.#call();
-      let sent = first;
-      while (this.#generator !== undefined) {
-        const step = await nextOf(this.#generator, sent);
-        sent = undefined;
-        const isLast = step.done === true;
-        if (this.#aborted !== undefined || this.#over) {
-          // Whoever unwinds the agent needs the generators that wait for this one.
-          if (!isLast || step.value !== undefined) await this.#showLast(step.value);
-          return;
-        }
-        if (isLast) this.#generator = this.#outer?.pop();
-        if (!isLast || step.value !== undefined) {
-          const handled = this.#handle(step.value);
-          if (handled === "waits") return;
-          if (handled !== undefined) await handled;
-        }
-        if (this.#aborted !== undefined || this.#over) return;
-      }
+      this.#generator = generatorOf(this.#host.fn(input, this.#host.contextFor(this)));
     } catch (error) {
-      this.#fail(error ?? new Error(String(error)));
+      this.#fail(error);
       return;
     }
-    if (this.#aborted === undefined) this.#end(null, false);
+    this.#drive(undefined);
+  }
+
+  /**
+   * Takes one value of the agent after the other until it is through, is stopped, or waits for an answer. Not an async function:
+   * its frame would be a part of what the run takes for as long as the agent waits.
+   */
+  #drive(sent: unknown): void {
+    try {
+      const step = this.#next(sent);
+      if (step === undefined) return;
+      Promise.resolve(step).then(
+        (given) => this.#goOnWith(given),
+        (error: unknown) => this.#fail(error),
+      );
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  #goOnWith(step: IteratorResult<unknown>): void {
+    try {
+      const taken = this.#take(step);
+      if (taken === undefined) this.#drive(undefined);
+      else if (taken !== "stops")
+        taken.then(
+          () => this.#drive(undefined),
+          (error: unknown) => this.#fail(error),
+        );
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  /** Lets the agent run to its next value. Undefined: there is none. */
+  #next(sent: unknown): undefined | MaybePromise<IteratorResult<unknown>> {
+    if (this.#isStopped) return undefined;
+    if (this.#generator !== undefined) return nextOf(this.#generator, sent);
+    this.#end(null, false);
+    return undefined;
+  }
+
+  #take(step: IteratorResult<unknown>): Taken {
+    const isLast = step.done === true;
+    const hasValue = !isLast || step.value !== undefined;
+    if (this.#isStopped) {
+      // Whoever unwinds the agent needs the generators that wait for this one.
+      if (hasValue) void this.#showLast(step.value);
+      return "stops";
+    }
+    if (isLast) this.#generator = this.#outer?.pop();
+    return hasValue ? this.#handle(step.value) : undefined;
+  }
+
+  get #isStopped(): boolean {
+    return this.#aborted !== undefined || this.#over;
   }
 
   /** The agent threw, or showed what means nothing: its `finally` blocks run, those of outer generators too, and the run fails. */
-  #fail(error: unknown): void {
-    if (this.#aborted !== undefined || this.#over) {
+  #fail(thrown: unknown): void {
+    const error = thrown ?? new Error(String(thrown));
+    if (this.#isStopped) {
       this.#host.logger.debug("The agent threw while it was being stopped.", { error });
       return;
     }
@@ -395,19 +433,13 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
     void this.#unwind();
   }
 
-  #call(): Generator {
-    const { input } = createdEntry(this.log.state);
-    return generatorOf(this.#host.fn(input, this.#host.contextFor(this)));
-  }
-
   /** What is sent back is undefined, always, except to a request. The loop ends there, and the answer begins it again: a run that waits costs no more than its log. */
-  #handle(value: unknown): undefined | Promise<void> | "waits" {
+  #handle(value: unknown): Taken {
     const meaning = meaningOf(value);
     switch (meaning.kind) {
       case "await":
-        if (this.#aborted !== undefined || this.#over) return undefined;
         this.#awaitMessage(meaning.request);
-        return "waits";
+        return "stops";
       case "items":
         if (this.#generator !== undefined) {
           this.#outer ??= [];
@@ -432,7 +464,7 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
 
   /** The answer to a request that was yielded: `yield` gives it. */
   goOn(sent: unknown): void {
-    void this.#drive(sent, false);
+    this.#drive(sent);
   }
 
   /** Runs the `finally` blocks, those of the innermost generator first. What they show is kept. */
@@ -532,6 +564,9 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
     this.abort(timeoutError(log.key.run_id));
   }
 }
+
+/** What becomes of the loop. Undefined: it goes on. A promise: it goes on then. `stops`: whoever sees to the rest begins it again, if anybody does. */
+type Taken = undefined | Promise<void> | "stops";
 
 /** The error with which an agent is stopped that has been active for too long. */
 export function timeoutError(runId: string): CadenzaError {
