@@ -296,15 +296,21 @@ export class RunLog {
     const committed = this.commit(true);
     if (committed !== undefined) await committed;
     if (this.#writing !== undefined) await this.#writing;
-    const head = this.#head;
-    if (head === undefined || head.owner === null || this.#lost !== undefined) return;
-    const released: RunHead = { ...head, owner: null };
-    const conflict = await this.#run.host.store.append(
-      this.key,
-      { epoch: head.epoch, position: this.#committed },
-      { entries: noEntries, head: released },
-    );
-    if (conflict === undefined) this.#head = released;
+    for (;;) {
+      const head = this.#head;
+      if (head === undefined || head.owner === null || this.#lost !== undefined) return;
+      const released = this.#nextHead(noEntries);
+      const conflict = await this.#run.host.store.append(
+        this.key,
+        { epoch: head.epoch, position: this.#committed },
+        { entries: noEntries, head: released },
+      );
+      if (conflict === undefined) this.#head = released;
+      else if (conflict.conflict !== "changed" || conflict.epoch !== head.epoch) return;
+      // Somebody has asked for the run to stop: it is given back as one that is to be stopped.
+      else await this.catchUp(true);
+      if (this.#writing !== undefined) await this.#writing;
+    }
   }
 
   /** Looks whether somebody else has written to the run, or has taken it over. With `surely` it waits for what this process writes meanwhile. */
@@ -404,7 +410,10 @@ export class RunLog {
     // Each change of hands has an epoch of its own, and the end has the last one.
     // A run without an owner may have been woken elsewhere too: then the first to write has it.
     const handedOver = before !== undefined && (before.owner === null || this.#handover?.isAdopted === true);
-    const epoch = (before?.epoch ?? 0) + (handedOver ? 1 : 0) + (entries.at(-1)?.type === "ended" ? 1 : 0);
+    // Nor may anybody who has not seen that the owner is gone put it back with what they write.
+    const isGivenUp = before !== undefined && owner === null && entries.length === 0;
+    const epoch =
+      (before?.epoch ?? 0) + (handedOver || isGivenUp ? 1 : 0) + (entries.at(-1)?.type === "ended" ? 1 : 0);
     const getsOn = this.#handover?.isSound === true || entries.some(isProgress);
     const takeovers = before === undefined || getsOn ? 0 : before.takeovers;
     const isSame =

@@ -1,6 +1,7 @@
 import { expect, it } from "vitest";
 import { resultKey } from "../../src/core/log.ts";
 import { textsOf } from "../helpers/runtimes.ts";
+import { Chance } from "./chance.ts";
 import type { Outcome, Process } from "./world.ts";
 import { World } from "./world.ts";
 
@@ -8,6 +9,8 @@ import { World } from "./world.ts";
 
 /** After so many steps of the world nothing happens any more before the answer comes. */
 const MAX_STEPS = 40;
+/** How many orders are tried in which things may happen. */
+const MAX_SEEDS = 300;
 
 async function createIn(world: World, process: Process): Promise<string> {
   const creating = process.runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
@@ -138,3 +141,26 @@ it.each([false, true])(
     expect((await world.stateOf(run_id)).status).toBe("cancelled");
   },
 );
+
+it("a cancel from elsewhere stops a run that gives its owner up just then", async () => {
+  for (let seed = 0; seed < MAX_SEEDS; seed++) {
+    const chance = new Chance(seed);
+    const world = new World({
+      late: true,
+      chance,
+      runtime: { durability: { leaseMs: 1_000, renewMs: 300, sweepMs: 100, sleepAfterMs: 10 } },
+      register: (process) =>
+        void process.runtime.register("agent", { durable: true }, (_input, { step, ask }) =>
+          Promise.all([step("look", () => process.wait(5)), ask("Well?")]),
+        ),
+    });
+    const first = world.start();
+    const run_id = await createIn(world, first);
+    const second = world.start();
+    for (let left = chance.below(MAX_STEPS); left > 0; left--) await world.step();
+    given(await world.until(second.runtime.cancel(run_id), second));
+    await world.pass(3_000);
+    expect({ seed, status: (await world.stateOf(run_id)).status }).toEqual({ seed, status: "cancelled" });
+    expect(world.violations).toEqual([]);
+  }
+});
