@@ -11,7 +11,7 @@ export function isoTime(epochMs: number): string {
     seconds[slot] = second;
   }
   const rest = String(Math.floor(epochMs) - 1000 * second);
-  lastIso = `${texts[slot] ?? ""}${rest.padStart(3, "0")}Z`;
+  lastIso = `${texts[slot] as string}${rest.padStart(3, "0")}Z`;
   lastMs = epochMs;
   return lastIso;
 }
