@@ -412,8 +412,7 @@ export class RunLog {
     const handedOver = before !== undefined && (before.owner === null || this.#handover?.isAdopted === true);
     // Nor may anybody who has not seen that the owner is gone put it back with what they write.
     const isGivenUp = before !== undefined && owner === null && entries.length === 0;
-    const epoch =
-      (before?.epoch ?? 0) + (handedOver || isGivenUp ? 1 : 0) + (entries.at(-1)?.type === "ended" ? 1 : 0);
+    const epoch = (before?.epoch ?? 0) + (handedOver || isGivenUp ? 1 : 0) + (entries.at(-1)?.type === "ended" ? 1 : 0);
     const getsOn = this.#handover?.isSound === true || entries.some(isProgress);
     const takeovers = before === undefined || getsOn ? 0 : before.takeovers;
     const isSame =
