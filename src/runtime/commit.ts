@@ -326,12 +326,7 @@ export class RunLog {
       if (!surely) return;
     }
     if (stored?.position === this.#committed && stored.head.epoch === this.#head?.epoch) return;
-    if (stored === undefined || stored.head.epoch !== this.#head?.epoch)
-      this.#giveUp(
-        new CadenzaError("lost_ownership", `Run ${this.key.run_id} belongs to another process now.`, {
-          run_id: this.key.run_id,
-        }),
-      );
+    if (stored === undefined || stored.head.epoch !== this.#head?.epoch) this.#giveUp(lostError(this.key.run_id));
     else this.#decideAgain({ write: { entries: noEntries, head: this.#head }, session: undefined });
   }
 
@@ -465,12 +460,7 @@ export class RunLog {
           run_id: conflict.run_id,
         }),
       );
-    else
-      this.#giveUp(
-        new CadenzaError("lost_ownership", `Run ${this.key.run_id} belongs to another process now.`, {
-          run_id: this.key.run_id,
-        }),
-      );
+    else this.#giveUp(lostError(this.key.run_id));
   }
 
   /** The store may have written what it failed to confirm. If the log holds just that, it has, and the rest goes next. */
@@ -499,11 +489,7 @@ export class RunLog {
     const again = (state: RunState | undefined): void => {
       this.#writing = undefined;
       if (state === undefined) {
-        this.#giveUp(
-          new CadenzaError("lost_ownership", `Run ${this.key.run_id} is not in the store any more.`, {
-            run_id: this.key.run_id,
-          }),
-        );
+        this.#giveUp(lostError(this.key.run_id, "is not in the store any more"));
         return;
       }
       this.#state = state;
@@ -598,6 +584,11 @@ export class RunLog {
 function isProgress(entry: Entry): boolean {
   if (entry.type === "emitted") return entry.kind !== "part" || entry.source === undefined;
   return entry.type !== "intent";
+}
+
+/** The error of whoever had a run that is not this process's any more. */
+export function lostError(runId: string, why = "belongs to another process now"): CadenzaError {
+  return new CadenzaError("lost_ownership", `Run ${runId} ${why}.`, { run_id: runId });
 }
 
 /** What is known of a store that fails, until it works again. */

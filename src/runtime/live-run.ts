@@ -14,7 +14,7 @@ import type { Message } from "../protocol/message.ts";
 import type { Run, RunMode } from "../protocol/run.ts";
 import type { Agent, AgentFunction } from "./agent.ts";
 import type { LogHost, LogRun } from "./commit.ts";
-import { RunLog } from "./commit.ts";
+import { lostError, RunLog } from "./commit.ts";
 import type { ContextHost } from "./context.ts";
 import { RunContext } from "./context.ts";
 import type { ExecutionSettings } from "./execution.ts";
@@ -242,7 +242,7 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
         throw lostError(log.key.run_id);
       });
     }
-    if (divergence !== undefined) throw unfitError(log.key.run_id, divergence);
+    if (divergence !== undefined) throw parkedError(log.key.run_id, this.agent.name, divergence);
     const command = resumeCommand(answer, answer.await_id, this.clock.now());
     const first = log.preview(command);
     if (isRefusal(first)) {
@@ -633,18 +633,15 @@ const refusals: Readonly<Record<Refusal["refused"], string>> = {
   idempotency_conflict: "has another answer under this idempotency key already.",
 };
 
-function unfitError(runId: string, { expected, asked }: Divergence): CadenzaError {
+/** What a caller is told whose run waits for fitting code. */
+export function parkedError(runId: string, agent_name: string, { expected, asked }: Divergence): CadenzaError {
   const message = `Run ${runId} is parked until fitting code is registered: its log holds ${expected}, its code did ${asked}.`;
-  return new CadenzaError("run_parked", message, { run_id: runId });
+  return new CadenzaError("run_parked", message, { run_id: runId, agent_name });
 }
 
 /** What the agent is told whose run is out of time: for an answer, or as a whole. */
 function overdueError(runId: string, awaitId: string | null): CadenzaError {
   return awaitId === null ? timeoutError(runId) : expiredError(runId, awaitId);
-}
-
-function lostError(runId: string): CadenzaError {
-  return new CadenzaError("lost_ownership", `Run ${runId} belongs to another process now.`, { run_id: runId });
 }
 
 function rejectedError(runId: string, awaitId: string, issues: CadenzaError["issues"] = []): CadenzaError {

@@ -7,8 +7,9 @@ import { ignore } from "../core/promises.ts";
 import type { RunState } from "../core/state.ts";
 import { createdEntry, isFinal } from "../core/state.ts";
 import type { Agent } from "./agent.ts";
+import { lostError } from "./commit.ts";
 import type { LiveRunHost } from "./live-run.ts";
-import { LiveRun, refusalError } from "./live-run.ts";
+import { LiveRun, parkedError, refusalError } from "./live-run.ts";
 import type { DurabilitySettings } from "./options.ts";
 import type { Registry } from "./registry.ts";
 import type { Divergence } from "./rerun.ts";
@@ -223,7 +224,7 @@ export class Recovery {
     const { run_id } = state;
     const { agent_name, version } = createdEntry(state);
     const parked = this.#parked.get(run_id);
-    if (parked !== undefined) return parkedError(parked.report);
+    if (parked !== undefined) return parkedError(run_id, agent_name, parked.report);
     if (this.#registry.find(agent_name, version) !== undefined) return lostError(run_id);
     const message = `Run ${run_id} needs version ${version ?? "(none)"} of agent ${agent_name}, which is not registered here.`;
     return new CadenzaError("agent_not_found", message, { run_id, agent_name });
@@ -379,16 +380,6 @@ function subRunsBegun(entries: readonly Entry[]): readonly string[] {
     else if (entry.type === "step") begun.delete(entry.key);
   }
   return [...begun.values()];
-}
-
-function lostError(runId: string): CadenzaError {
-  return new CadenzaError("lost_ownership", `Run ${runId} is executed by another process.`, { run_id: runId });
-}
-
-/** What a caller is told whose run waits for fitting code. */
-function parkedError({ run_id, agent_name, expected, asked }: ParkedRun): CadenzaError {
-  const message = `Run ${run_id} is parked until fitting code is registered: its log holds ${expected}, its code did ${asked}.`;
-  return new CadenzaError("run_parked", message, { run_id, agent_name });
 }
 
 function interruptedError(runId: string): CadenzaError {
