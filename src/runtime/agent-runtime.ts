@@ -185,17 +185,9 @@ export class AgentRuntime extends Scope {
 
   #follow(run: LiveRun, after: number): void {
     const stream = new EventStream({ source: run.log, after, until: "end" }, () => undefined);
-    const { agent_name, session_id } = createdEntry(run.log.state);
-    const { run_id, tenant } = run.log.key;
-    const origin = () => ({
-      run_id,
-      agent_name,
-      session_id,
-      tenant,
-      ...(run.cause !== undefined && { cause: run.cause }),
-    });
+    const { run_id } = run.log.key;
     this.#announcer
-      .follow(stream, origin)
+      .follow(stream, () => originOf(run))
       .catch((error: unknown) => this.#settings.logger.error("A run could not be followed.", { run_id, error }));
   }
 }
