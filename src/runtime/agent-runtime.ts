@@ -146,7 +146,7 @@ export class AgentRuntime extends Scope {
     const { store, logger } = this.#settings;
     const end = async (run: LiveRun): Promise<void> => {
       if (run.durable && store.persistent) return run.handBack();
-      run.fail(closedError(run.log.key.run_id));
+      run.fail(leftError(run.log.key.run_id));
       return run.log.commit(true);
     };
     for (const outcome of await Promise.allSettled(open.map(end))) {
@@ -216,7 +216,7 @@ function checkType(type: unknown): void {
   if (!types.includes(type)) throw badArgument("type", `one of ${announcedTypes.join(", ")}`, type);
 }
 
-function closedError(runId: string): CadenzaError {
+function leftError(runId: string): CadenzaError {
   return new CadenzaError("interrupted", "The runtime was closed while the run was under way.", { run_id: runId });
 }
 

@@ -59,6 +59,7 @@ export class Recovery {
   #clearTimer: (() => void) | undefined;
   #sweeping: Promise<void> | undefined;
   #isOn = false;
+  #isClosed = false;
 
   constructor(host: RecoveryHost, registry: Registry, settings: DurabilitySettings) {
     this.#host = host;
@@ -78,17 +79,19 @@ export class Recovery {
 
   /** Begins to own runs. The first lease is asked for before the first run is written, so that nobody takes it for abandoned. */
   start(): void {
-    if (this.#isOn || !this.#host.store.persistent) return;
+    if (this.#isOn || this.#isClosed || !this.#host.store.persistent) return;
     this.#isOn = true;
     void this.renew().catch(ignore);
     this.#sweepSoon(0);
   }
 
-  /** No more sweeps; the lease ends with the store's `release`. */
-  async stop(): Promise<void> {
+  /** No run is brought back any more, and no store looked through; the lease ends with the store's `release`. */
+  async close(): Promise<void> {
     this.#isOn = false;
+    this.#isClosed = true;
     this.#clearTimer?.();
     await this.#sweeping;
+    await Promise.allSettled(this.#waking.values());
   }
 
   /** An agent was registered: its runs are looked for at once, and what its other code did not fit is tried again. */
@@ -98,8 +101,8 @@ export class Recovery {
       this.#parked.delete(key.run_id);
       this.#tryAgain(key);
     }
-    if (!this.#isOn) this.start();
-    else this.#sweepSoon(0);
+    if (this.#isOn) this.#sweepSoon(0);
+    else this.start();
   }
 
   /** The code does not fit the log, or fits after all. Says whether the run is parked for that: not if other code has been registered meanwhile. */
@@ -161,9 +164,10 @@ export class Recovery {
 
   /**
    * The run at work in this process, brought back from the store if it sleeps or was abandoned. Undefined: it has ended,
-   * another process executes it, or there is no code for it here.
+   * another process executes it, there is no code for it here, or this runtime has been closed.
    */
-  wake(key: RunKey): Promise<LiveRun | undefined> {
+  async wake(key: RunKey): Promise<LiveRun | undefined> {
+    if (this.#isClosed) return this.#host.find(key);
     let waking = this.#waking.get(key.run_id);
     if (waking === undefined) {
       waking = this.#wake(key).finally(() => this.#waking.delete(key.run_id));
@@ -225,6 +229,7 @@ export class Recovery {
     const { agent_name, version } = createdEntry(state);
     const parked = this.#parked.get(run_id);
     if (parked !== undefined) return parkedError(run_id, agent_name, parked.report);
+    if (this.#isClosed) return closedError();
     if (this.#registry.find(agent_name, version) !== undefined) return lostError(run_id);
     const message = `Run ${run_id} needs version ${version ?? "(none)"} of agent ${agent_name}, which is not registered here.`;
     return new CadenzaError("agent_not_found", message, { run_id, agent_name });
@@ -370,6 +375,11 @@ export class Recovery {
     if (run.log.lost) await new Promise(ignore);
     if (this.#host.find(key) !== run) await new Promise(ignore);
   }
+}
+
+/** The error of whoever comes too late. */
+export function closedError(): CadenzaError {
+  return new CadenzaError("runtime_closed", "The runtime has been closed.");
 }
 
 /** The sub-runs that the log speaks of and holds no result of. */

@@ -21,7 +21,7 @@ import type { Settings } from "./options.ts";
 import { Pacer } from "./pacer.ts";
 import { Places } from "./places.ts";
 import type { ParkedRun, RecoveryHost } from "./recovery.ts";
-import { Recovery } from "./recovery.ts";
+import { closedError, Recovery } from "./recovery.ts";
 import type { Registry } from "./registry.ts";
 import type { Divergence } from "./rerun.ts";
 import type { EndedRun, SubRunHost } from "./sub-run.ts";
@@ -303,7 +303,7 @@ export class Runs implements RecoveryHost {
   /** No new runs from now on. Resolves when none is at work any more, or after `drainMs`. */
   async drain(drainMs: number): Promise<readonly LiveRun[]> {
     this.#closed = true;
-    await this.recovery.stop();
+    await this.recovery.close();
     this.#clearPrune?.();
     const working = (): LiveRun[] => [...this.#live.values()].filter(({ log }) => log.state.status !== "awaiting");
     if (drainMs > 0 && working().length > 0) {
@@ -322,7 +322,7 @@ export class Runs implements RecoveryHost {
   }
 
   #admit(): void {
-    if (this.#closed) throw new CadenzaError("runtime_closed", "The runtime has been closed, and takes no new runs.");
+    if (this.#closed) throw closedError();
     this.#checkLiveRuns();
   }
 

@@ -140,7 +140,8 @@ export class Scope {
 
   /**
    * Answers what a run asks (section 4.2). Refused with `run_not_found`, `not_awaiting`, `run_cancelling`, `answer_rejected` when the
-   * answer does not fit (the run goes on waiting), or `answer_conflict` when the question has another answer already.
+   * answer does not fit (the run goes on waiting), `answer_conflict` when the question has another answer already, or `runtime_closed` for a
+   * run that would have to be brought back.
    */
   resume(
     request: ResumeRequest & { readonly mode: "stream" },
