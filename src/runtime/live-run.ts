@@ -127,8 +127,13 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
     return this.#seat?.isQueued === true;
   }
 
-  get isFollowed(): boolean {
-    return this.#relations?.onProgress !== undefined;
+  get isNeeded(): boolean {
+    return this.#relations?.onProgress !== undefined || (this.#seat !== undefined && this.#keepsSeat);
+  }
+
+  /** While the run waits for an answer, the others of its session wait for it. */
+  get #keepsSeat(): boolean {
+    return this.agent.options.concurrency?.per === "session";
   }
 
   /** What only a durable run has. */
@@ -327,7 +332,7 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
   onCommit(): void {
     const { head } = this.log;
     if (head === undefined) return;
-    if (head.status === "awaiting" && this.agent.options.concurrency?.per !== "session") this.#seat?.give();
+    if (head.status === "awaiting" && !this.#keepsSeat) this.#seat?.give();
     if (isAtRest(head.status)) this.#tellRest();
     if (this.durable) this.stay.onCommit(head.status);
     const onProgress = this.#relations?.onProgress;

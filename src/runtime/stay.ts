@@ -24,8 +24,8 @@ export interface StayHost {
   readonly execution: Execution | undefined;
   /** Whether a step is at work. */
   readonly isInStep: boolean;
-  /** Whether the run that has started this one follows it: then it may not sleep. */
-  readonly isFollowed: boolean;
+  /** Whether somebody here relies on the run: the one that has started it, or those that wait for its place. Then it may not sleep. */
+  readonly isNeeded: boolean;
   replay(entries: Iterable<Entry>): void;
   /** Lets go of the run. */
   leave(reason: string): void;
@@ -190,7 +190,7 @@ export class Stay {
   sleep(): void {
     const { head, state, committed, backlog } = this.#run.log;
     const isQuiet = head?.status === "awaiting" && state.position === committed && backlog === 0 && !this.#isBusy;
-    if (!isQuiet || this.#ready !== undefined || this.#run.isFollowed) return;
+    if (!isQuiet || this.#ready !== undefined || this.#run.isNeeded) return;
     this.#isAsleep = true;
     this.#run.leave("The run waits for an answer, and sleeps.");
   }

@@ -2,6 +2,10 @@ import { expect, it } from "vitest";
 import { setUp, textsOf } from "../helpers/runtimes.ts";
 import { lastingStore } from "./world.ts";
 
+function textOf(input: readonly { readonly parts: readonly { readonly content?: string | undefined }[] }[]): string {
+  return input.flatMap(({ parts }) => parts.map(({ content }) => content)).join();
+}
+
 it("a run that goes to sleep is not stopped: its signal does not abort, and its `finally` blocks wait for its end", async () => {
   const { runtime, clock } = setUp({ store: lastingStore(), durability: { sleepAfterMs: 50 } });
   const happened: string[] = [];
@@ -39,4 +43,25 @@ it("a run that is cancelled in its sleep is run again, and learns it from its si
   await cancelling;
   expect((await runtime.getRun(run_id)).status).toBe("cancelled");
   expect(happened).toEqual(["aborted"]);
+});
+
+it("a run that keeps its session's place does not sleep: the next of the session waits for its end", async () => {
+  const { runtime, clock } = setUp({ store: lastingStore(), durability: { sleepAfterMs: 50 } });
+  const concurrency = { max: 1, per: "session" } as const;
+  const begun: string[] = [];
+  runtime.register("agent", { durable: true, concurrency }, async (input, { ask }) => {
+    begun.push(textOf(input));
+    await ask("Well?");
+  });
+  const session_id = "00000000-0000-4000-8000-00000000feed";
+  const create = (input: string) => runtime.createRun({ agent_name: "agent", input, session_id, mode: "async" });
+  const first = await create("first");
+  await clock.advance(1_000);
+  await create("second");
+  await clock.advance(1_000);
+  expect(begun).toEqual(["first"]);
+  const resuming = runtime.resume({ run_id: first.run_id, await_resume: { ok: true } });
+  await clock.advance(1_000);
+  expect((await resuming).status).toBe("completed");
+  expect(begun).toEqual(["first", "second"]);
 });
