@@ -55,6 +55,8 @@ export class Recovery {
   readonly #parked = new Map<string, { readonly key: RunKey; readonly report: ParkedRun }>();
   #stranded: ReadonlySet<string> = new Set();
   #leasedUntil = Number.NEGATIVE_INFINITY;
+  /** The runs that others may have taken over while this process gave no sign of life. */
+  readonly #doubted = new WeakSet<LiveRun>();
   #lastRenewal = 0;
   #clearTimer: (() => void) | undefined;
   #sweeping: Promise<void> | undefined;
@@ -148,17 +150,23 @@ export class Recovery {
 
   /** Undefined: this process owns its runs for certain. A promise: it may have lost them, and stays open if it has lost this one. */
   ensureOwner(run: LiveRun): undefined | Promise<void> {
-    const margin = this.#settings.leaseMs * LEASE_MARGIN;
-    if (!this.#isOn || this.#host.clock.now() < this.#leasedUntil - margin) return undefined;
+    if (!this.#isOn || (this.#isLeased && !this.#doubted.has(run))) return undefined;
     return this.#reassure(run);
   }
 
-  /** Gives a sign of life. */
+  get #isLeased(): boolean {
+    return this.#host.clock.now() < this.#leasedUntil - this.#settings.leaseMs * LEASE_MARGIN;
+  }
+
+  /** Gives a sign of life. One that comes too late is a new beginning: others may have taken over whatever was at work here. */
   async renew(): Promise<void> {
     const { store, clock, owner } = this.#host;
+    const before = this.#leasedUntil;
     const until = clock.now() + this.#settings.leaseMs;
     this.#lastRenewal = clock.now();
     await store.renew(owner, until);
+    const isLate = before !== Number.NEGATIVE_INFINITY && clock.now() >= before;
+    if (isLate) for (const run of this.#host) this.#doubted.add(run);
     this.#leasedUntil = until;
   }
 
@@ -365,9 +373,11 @@ export class Recovery {
       try {
         await this.renew();
         // Nobody can have claimed the run since then; if somebody had before, its epoch is another.
+        this.#doubted.delete(run);
         await run.log.catchUp(true);
-        break;
+        if (this.#isLeased && !this.#doubted.has(run)) break;
       } catch (error) {
+        this.#doubted.add(run);
         this.#host.logger.error("The store failed to renew the lease.", { error });
         await new Promise<void>((resolve) => this.#host.clock.setTimeout(resolve, this.#settings.sweepMs));
       }

@@ -20,6 +20,7 @@ it.each([
   { seed: 46_138, trouble: "freezes" },
   { seed: 99_184, trouble: "crashes" },
   { seed: 64_461, trouble: "take-overs" },
+  { seed: 786_566, trouble: "freezes" },
 ] as const)("the program of seed $seed lives through $trouble", async ({ seed, trouble }) => {
   expect((await trial(seed, trouble)).wrong).toEqual([]);
 });
