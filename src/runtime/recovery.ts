@@ -93,7 +93,6 @@ export class Recovery {
     this.#isClosed = true;
     this.#clearTimer?.();
     await this.#sweeping;
-    await Promise.allSettled(this.#waking.values());
   }
 
   /** An agent was registered: its runs are looked for at once, and what its other code did not fit is tried again. */
@@ -187,14 +186,14 @@ export class Recovery {
   /** A run that nobody executes and for which there is no code here: it can be ended, without its `finally` blocks. */
   async adoptWithoutAgent(key: RunKey): Promise<LiveRun | undefined> {
     const stored = await this.#host.store.find(key);
-    if (stored === undefined || isFinal(stored.head.status)) return undefined;
+    if (stored === undefined || isFinal(stored.head.status) || this.#isClosed) return undefined;
     const { created, head } = stored;
     if (this.#registry.find(created.agent_name, created.version) !== undefined) return undefined;
     await this.#wakeParentOf(stored);
     const agent: Agent = { name: created.agent_name, options: {}, fn: () => undefined };
     const claimed = head.owner === null && head.status === "awaiting" ? head : await this.#claim(stored);
     const entries = claimed && (await this.#readAll(key, stored.position));
-    if (claimed === undefined || entries === undefined) return undefined;
+    if (claimed === undefined || entries === undefined || this.#isClosed) return undefined;
     return this.#admit(key, agent, replay(key.run_id, entries), claimed);
   }
 
@@ -304,7 +303,7 @@ export class Recovery {
 
   async #revive({ key, position, created }: StoredRun, agent: Agent, head: RunHead): Promise<LiveRun | undefined> {
     const entries = await this.#readAll(key, position);
-    if (entries === undefined || this.#host.find(key) !== undefined) return this.#host.find(key);
+    if (entries === undefined || this.#isClosed || this.#host.find(key) !== undefined) return this.#host.find(key);
     const state = replay(key.run_id, entries);
     const run = this.#admit(key, agent, state, head);
     run.stay.subRunsBefore = subRunsBegun(entries);

@@ -21,7 +21,7 @@ async function closedWithSleeper() {
   const closing = first.runtime.close();
   await first.clock.advance(1_000);
   await closing;
-  return { first, begun, run_id, again: () => open("second") };
+  return { store, first, begun, run_id, again: () => open("second") };
 }
 
 it("a runtime that has been closed brings no run back to answer it, and says so", async () => {
@@ -46,6 +46,14 @@ it("a cancel that comes to a closed runtime is written down, and carried out by 
   await clock.advance(2_000);
   expect((await runtime.getRun(run_id)).status).toBe("cancelled");
   expect(begun).toEqual(["first", "second"]);
+});
+
+it("a closed runtime that has no code for a run does not end it either", async () => {
+  const { store, run_id } = await closedWithSleeper();
+  const { runtime } = setUp({ store });
+  await runtime.close();
+  expect((await runtime.cancel(run_id)).status).toBe("cancelling");
+  expect((await runtime.stats()).live).toEqual({});
 });
 
 it("a runtime that has been closed owns nothing again when an agent is registered", async () => {
