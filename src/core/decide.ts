@@ -175,10 +175,9 @@ function decideEmit(state: RunState, at: number, item: Emission): readonly Emitt
       const entry: Growing<EmittedPart> = continues
         ? { type: "emitted", kind: "part", at, part }
         : { type: "emitted", kind: "part", at, part, opens: true };
-      const torn = open && !continues && state.source?.key === source?.key;
-      if (open && !continues && !torn) entry.closes = true;
-      if (source !== undefined) entry.source = source;
-      return [entry];
+      // A message that the same step body left open was torn: its next attempt says it again.
+      if (open && !continues && state.source?.key !== source?.key) entry.closes = true;
+      return [withSource(entry, source)];
     }
     case "message": {
       const message: Message = { ...item.message, role: agentRole(createdEntry(state).agent_name) };
@@ -199,7 +198,7 @@ function withSource<T extends EmittedEntry | Emission>(shown: Growing<T>, source
 }
 
 function sameSource(a: PartSource | null, b: PartSource | undefined): boolean {
-  return a === null || b === undefined ? a === (b ?? null) : a.key === b.key && a.attempt === b.attempt;
+  return a?.key === b?.key && a?.attempt === b?.attempt;
 }
 
 /**

@@ -295,8 +295,8 @@ export class RunLog {
     this.#changesHands.isReleased = true;
     const committed = this.commit(true);
     if (committed !== undefined) await committed;
-    if (this.#writing !== undefined) await this.#writing;
     for (;;) {
+      if (this.#writing !== undefined) await this.#writing;
       const head = this.#head;
       if (head === undefined || head.owner === null || this.#lost !== undefined) return;
       const released = this.#nextHead(noEntries);
@@ -309,7 +309,6 @@ export class RunLog {
       else if (conflict.conflict !== "changed" || conflict.epoch !== head.epoch) return;
       // Somebody has asked for the run to stop: it is given back as one that is to be stopped.
       else await this.catchUp(true);
-      if (this.#writing !== undefined) await this.#writing;
     }
   }
 

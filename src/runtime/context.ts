@@ -156,8 +156,7 @@ export class RunContext implements AgentContext {
 
   /** An agent that is stopped is refused everything at once: one that does not heed it must not keep others from their turn. */
   #turnIfStopped(): undefined | Promise<void> {
-    const { aborted, over } = this.#execution;
-    return over || aborted !== undefined ? this.#host.pace(this.#host.clock.now()) : undefined;
+    return this.#execution.isStopped ? this.#host.pace(this.#host.clock.now()) : undefined;
   }
 
   #seeded(): SeededRandom {

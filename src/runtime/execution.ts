@@ -122,6 +122,11 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
     return this.#over;
   }
 
+  /** Whether the agent is not to go on: it is being stopped, or through. */
+  get isStopped(): boolean {
+    return this.#aborted !== undefined || this.#over;
+  }
+
   /** Whether the agent has had its turn with all that has happened to it. */
   get isIdle(): boolean {
     return this.#results === undefined || this.#results.isIdle;
@@ -320,7 +325,7 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
 
   /** Stops the agent: its signal aborts, what it waits for rejects, its `finally` blocks run. What takes longer than the grace period is left behind. */
   abort(reason: CadenzaError): void {
-    if (this.#aborted !== undefined || this.#over) return;
+    if (this.isStopped) return;
     this.#aborted = reason;
     this.#questions?.close();
     // An agent that has failed is being unwound already. The others are told to stop before they learn what stops them.
@@ -393,7 +398,7 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
 
   /** Lets the agent run to its next value. Undefined: there is none. */
   #next(sent: unknown): undefined | MaybePromise<IteratorResult<unknown>> {
-    if (this.#isStopped) return undefined;
+    if (this.isStopped) return undefined;
     if (this.#generator !== undefined) return nextOf(this.#generator, sent);
     this.#end(null, false);
     return undefined;
@@ -402,7 +407,7 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
   #take(step: IteratorResult<unknown>): Taken {
     const isLast = step.done === true;
     const hasValue = !isLast || step.value !== undefined;
-    if (this.#isStopped) {
+    if (this.isStopped) {
       // Whoever unwinds the agent needs the generators that wait for this one.
       if (hasValue) void this.#showLast(step.value);
       return "stops";
@@ -411,14 +416,10 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
     return hasValue ? this.#handle(step.value) : undefined;
   }
 
-  get #isStopped(): boolean {
-    return this.#aborted !== undefined || this.#over;
-  }
-
   /** The agent threw, or showed what means nothing: its `finally` blocks run, those of outer generators too, and the run fails. */
   #fail(thrown: unknown): void {
     const error = thrown ?? new Error(String(thrown));
-    if (this.#isStopped) {
+    if (this.isStopped) {
       this.#host.logger.debug("The agent threw while it was being stopped.", { error });
       return;
     }

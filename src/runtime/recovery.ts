@@ -16,6 +16,8 @@ import type { Divergence } from "./rerun.ts";
 
 /** What recovery needs from the runs of the process. */
 export interface RecoveryHost extends LiveRunHost {
+  /** Whether the runtime has been closed: then no run is brought back any more. */
+  readonly isClosed: boolean;
   find(key: RunKey): LiveRun | undefined;
   /** The live runs of this process. */
   [Symbol.iterator](): Iterator<LiveRun>;
@@ -61,7 +63,6 @@ export class Recovery {
   #clearTimer: (() => void) | undefined;
   #sweeping: Promise<void> | undefined;
   #isOn = false;
-  #isClosed = false;
 
   constructor(host: RecoveryHost, registry: Registry, settings: DurabilitySettings) {
     this.#host = host;
@@ -81,16 +82,15 @@ export class Recovery {
 
   /** Begins to own runs. The first lease is asked for before the first run is written, so that nobody takes it for abandoned. */
   start(): void {
-    if (this.#isOn || this.#isClosed || !this.#host.store.persistent) return;
+    if (this.#isOn || this.#host.isClosed || !this.#host.store.persistent) return;
     this.#isOn = true;
     void this.renew().catch(ignore);
     this.#sweepSoon(0);
   }
 
-  /** No run is brought back any more, and no store looked through; the lease ends with the store's `release`. */
-  async close(): Promise<void> {
+  /** No more sweeps; the lease ends with the store's `release`. */
+  async stop(): Promise<void> {
     this.#isOn = false;
-    this.#isClosed = true;
     this.#clearTimer?.();
     await this.#sweeping;
   }
@@ -174,7 +174,7 @@ export class Recovery {
    * another process executes it, there is no code for it here, or this runtime has been closed.
    */
   async wake(key: RunKey): Promise<LiveRun | undefined> {
-    if (this.#isClosed) return this.#host.find(key);
+    if (this.#host.isClosed) return this.#host.find(key);
     let waking = this.#waking.get(key.run_id);
     if (waking === undefined) {
       waking = this.#wake(key).finally(() => this.#waking.delete(key.run_id));
@@ -186,14 +186,14 @@ export class Recovery {
   /** A run that nobody executes and for which there is no code here: it can be ended, without its `finally` blocks. */
   async adoptWithoutAgent(key: RunKey): Promise<LiveRun | undefined> {
     const stored = await this.#host.store.find(key);
-    if (stored === undefined || isFinal(stored.head.status) || this.#isClosed) return undefined;
+    if (stored === undefined || isFinal(stored.head.status) || this.#host.isClosed) return undefined;
     const { created, head } = stored;
     if (this.#registry.find(created.agent_name, created.version) !== undefined) return undefined;
     await this.#wakeParentOf(stored);
     const agent: Agent = { name: created.agent_name, options: {}, fn: () => undefined };
     const claimed = head.owner === null && head.status === "awaiting" ? head : await this.#claim(stored);
     const entries = claimed && (await this.#readAll(key, stored.position));
-    if (claimed === undefined || entries === undefined || this.#isClosed) return undefined;
+    if (claimed === undefined || entries === undefined || this.#host.isClosed) return undefined;
     return this.#admit(key, agent, replay(key.run_id, entries), claimed);
   }
 
@@ -236,7 +236,7 @@ export class Recovery {
     const { agent_name, version } = createdEntry(state);
     const parked = this.#parked.get(run_id);
     if (parked !== undefined) return parkedError(run_id, agent_name, parked.report);
-    if (this.#isClosed) return closedError();
+    if (this.#host.isClosed) return closedError();
     if (this.#registry.find(agent_name, version) !== undefined) return lostError(run_id);
     const message = `Run ${run_id} needs version ${version ?? "(none)"} of agent ${agent_name}, which is not registered here.`;
     return new CadenzaError("agent_not_found", message, { run_id, agent_name });
@@ -303,7 +303,7 @@ export class Recovery {
 
   async #revive({ key, position, created }: StoredRun, agent: Agent, head: RunHead): Promise<LiveRun | undefined> {
     const entries = await this.#readAll(key, position);
-    if (entries === undefined || this.#isClosed || this.#host.find(key) !== undefined) return this.#host.find(key);
+    if (entries === undefined || this.#host.isClosed || this.#host.find(key) !== undefined) return this.#host.find(key);
     const state = replay(key.run_id, entries);
     const run = this.#admit(key, agent, state, head);
     run.stay.subRunsBefore = subRunsBegun(entries);

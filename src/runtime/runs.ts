@@ -191,6 +191,10 @@ export class Runs implements RecoveryHost {
     return placeKey(name, options.concurrency.per, log.key.tenant, session_id);
   }
 
+  get isClosed(): boolean {
+    return this.#closed;
+  }
+
   ensureOwner(run: LiveRun): undefined | Promise<void> {
     return this.recovery.ensureOwner(run);
   }
@@ -303,7 +307,7 @@ export class Runs implements RecoveryHost {
   /** No new runs from now on. Resolves when none is at work any more, or after `drainMs`. */
   async drain(drainMs: number): Promise<readonly LiveRun[]> {
     this.#closed = true;
-    await this.recovery.close();
+    await this.recovery.stop();
     this.#clearPrune?.();
     const working = (): LiveRun[] => [...this.#live.values()].filter(({ log }) => log.state.status !== "awaiting");
     if (drainMs > 0 && working().length > 0) {

@@ -110,8 +110,7 @@ export class Steps {
   }
 
   get #isStopped(): boolean {
-    const { execution } = this.#host;
-    return execution === undefined || execution.aborted !== undefined || execution.over;
+    return this.#host.execution?.isStopped !== false;
   }
 
   #scope(source: PartSource): StepScope {

@@ -82,7 +82,7 @@ export class SubRun {
     }
     // Agents that run each other go deep, and the stack must not.
     await undefined;
-    if (this.#execution.over || this.#execution.aborted !== undefined) return;
+    if (this.#execution.isStopped) return;
     if (intent === undefined) this.#watch(this.#host.createSubRun(runId));
     else await this.#attach(runId);
   }

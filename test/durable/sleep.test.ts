@@ -2,10 +2,6 @@ import { expect, it } from "vitest";
 import { setUp, textsOf } from "../helpers/runtimes.ts";
 import { lastingStore } from "./world.ts";
 
-function textOf(input: readonly { readonly parts: readonly { readonly content?: string | undefined }[] }[]): string {
-  return input.flatMap(({ parts }) => parts.map(({ content }) => content)).join();
-}
-
 it("a run that goes to sleep is not stopped: its signal does not abort, and its `finally` blocks wait for its end", async () => {
   const { runtime, clock } = setUp({ store: lastingStore(), durability: { sleepAfterMs: 50 } });
   const happened: string[] = [];
@@ -50,7 +46,7 @@ it("a run that keeps its session's place does not sleep: the next of the session
   const concurrency = { max: 1, per: "session" } as const;
   const begun: string[] = [];
   runtime.register("agent", { durable: true, concurrency }, async (input, { ask }) => {
-    begun.push(textOf(input));
+    begun.push(`${input[0]?.parts[0]?.content}`);
     await ask("Well?");
   });
   const session_id = "00000000-0000-4000-8000-00000000feed";
