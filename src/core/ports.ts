@@ -124,6 +124,8 @@ export interface RunQuery {
   readonly agent_name?: string | undefined;
   readonly session_id?: string | undefined;
   readonly status?: RunStatus | undefined;
+  /** With true only runs that no other run has started: sub-runs are left out before the page is taken. */
+  readonly roots?: boolean | undefined;
   readonly limit: number;
   readonly offset: number;
 }

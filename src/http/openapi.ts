@@ -77,6 +77,11 @@ const operations: readonly Operation[] = [
       queryParameter("agent_name", "Runs of this agent only.", ref("AgentName")),
       queryParameter("session_id", "Runs of this session only.", ref("SessionId")),
       queryParameter("status", "Runs with this status only.", ref("RunStatus")),
+      queryParameter(
+        "roots",
+        "With true, runs that another run has started are left out; default: true with the status awaiting, else false.",
+        { type: "boolean" },
+      ),
       queryParameter("limit", "How many; default: 100.", whole(1, 1_000)),
       queryParameter("offset", "How many to skip; default: none.", whole(0)),
     ],

@@ -11,7 +11,7 @@ import type { Caller } from "./caller.ts";
 import { unfitAt } from "./errors.ts";
 import { checkCreateRequest, readCreateRequest, readResumeRequest } from "./requests.ts";
 import type { Call } from "./service.ts";
-import { idempotencyKey, queryNumber, takeBody } from "./service.ts";
+import { idempotencyKey, queryFlag, queryNumber, takeBody } from "./service.ts";
 import { checkSession, loadSession } from "./sessions.ts";
 import { followRun, streamRun } from "./streams.ts";
 import type { WireResponse } from "./wire.ts";
@@ -83,6 +83,7 @@ export async function listRuns({ caller, query }: Call): Promise<WireResponse> {
     agent_name: search.get("agent_name") ?? undefined,
     session_id: read("session_id", sessionIdSchema, search.get("session_id")),
     status: read("status", runStatusSchema, search.get("status")),
+    roots: queryFlag(search, "roots"),
   };
   return json(200, { runs: await visibleRuns(caller, { ...filter, limit, offset }) });
 }

@@ -75,6 +75,14 @@ export function queryNumber(query: URLSearchParams, name: string, least: number,
   throw unfitAt([name], `expected a whole number from ${least} to ${most}`);
 }
 
+/** True or false in the query; undefined if it is not there. */
+export function queryFlag(query: URLSearchParams, name: string): boolean | undefined {
+  const text = query.get(name);
+  if (text === null) return undefined;
+  if (text === "true" || text === "false") return text === "true";
+  throw unfitAt([name], "expected true or false");
+}
+
 /** Where the service lies, as its clients see it. */
 export function baseUrl({ service, request }: Call): string {
   const { basePath, baseUrl } = service.settings;

@@ -75,6 +75,11 @@ export interface ListRunsQuery {
   readonly agent_name?: string | undefined;
   readonly session_id?: string | undefined;
   readonly status?: RunStatus | undefined;
+  /**
+   * Whether to leave out runs that another run has started: what they ask, that one asks. Default: true with the status `awaiting`, so
+   * that each question is listed once; false otherwise.
+   */
+  readonly roots?: boolean | undefined;
   /** Default: 100. */
   readonly limit?: number | undefined;
   /** Default: 0. */
@@ -199,9 +204,10 @@ export class Scope {
   /** A page of runs, the newest first. */
   async listRuns(query: ListRunsQuery = {}): Promise<readonly Run[]> {
     checkObject("query", query);
-    checkKeys("query", query, ["agent_name", "session_id", "status", "limit", "offset"]);
-    const { agent_name, session_id, status, limit = 100, offset = 0 } = query;
+    checkKeys("query", query, ["agent_name", "session_id", "status", "roots", "limit", "offset"]);
+    const { agent_name, session_id, status, roots = status === "awaiting", limit = 100, offset = 0 } = query;
     if (agent_name !== undefined) checkText("query.agent_name", agent_name);
+    if (typeof roots !== "boolean") throw badArgument("query.roots", "true or false", roots);
     checkCount("query.limit", limit);
     checkCount("query.offset", offset);
     if (status !== undefined) read("query.status", runStatusSchema, status);
@@ -211,6 +217,7 @@ export class Scope {
       agent_name,
       session_id: session_id === undefined ? undefined : readId("query.session_id", session_id),
       status,
+      roots,
       limit,
       offset,
     });

@@ -339,6 +339,7 @@ function deadlineOf(head: RunHead): number {
 function matches({ created, head }: MemoryRun, query: RunQuery): boolean {
   if (query.agent_name !== undefined && created.agent_name !== query.agent_name) return false;
   if (query.session_id !== undefined && created.session_id !== query.session_id) return false;
+  if (query.roots === true && created.parent !== undefined) return false;
   return query.status === undefined || head.status === query.status;
 }
 

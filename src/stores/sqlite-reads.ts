@@ -123,6 +123,7 @@ function filters(query: RunQuery): { where: string; values: SqliteValue[] } {
     conditions.push(isFinal(query.status) ? "status = ?" : "finished_at IS NULL AND status = ?");
     values.push(query.status);
   }
+  if (query.roots === true) conditions.push("parent IS NULL");
   if (query.session_id !== undefined) {
     const session = toText(query.session_id);
     conditions.push(`id IN (

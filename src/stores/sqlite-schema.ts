@@ -79,8 +79,20 @@ const firstSchema = `
   ) WITHOUT ROWID;
 `;
 
+/** The parent of a sub-run, so that a list can leave sub-runs out. The index of live runs holds it: lists of them look at nothing else. */
+const parentOfRuns = `
+  ALTER TABLE cadenza_runs ADD COLUMN parent TEXT;
+  UPDATE cadenza_runs SET parent = (
+    SELECT CASE WHEN json_valid(first) THEN json_extract(first, '$.parent.run_id') END
+    FROM (SELECT substr(lines, 1, instr(lines, char(10))) AS first FROM cadenza_entries e WHERE e.run = cadenza_runs.id AND e.position = 0)
+  );
+  DROP INDEX cadenza_runs_live;
+  CREATE INDEX cadenza_runs_live ON cadenza_runs (owner, status, deadline, tenant, finished_at, parent)
+    WHERE finished_at IS NULL;
+`;
+
 /** What turns one version of the schema into the next. Only ever added to: files out there have been through them. */
-const migrations: readonly string[] = [firstSchema];
+const migrations: readonly string[] = [firstSchema, parentOfRuns];
 
 /** Brings the database to this version's schema. Several processes may do so at once. */
 export function migrate(connection: Connection): void {

@@ -24,8 +24,8 @@ import { fromHead, fromText, headColumns, toJson, toLines, toText } from "./sqli
 const PRUNE_CHUNK = 100;
 
 const insertRun = `
-  INSERT INTO cadenza_runs (tenant, run_id, agent_name, session_id, idempotency_key, ${headColumns.join(", ")}, position)
-  VALUES (?, ?, ?, ?, ?, ${headColumns.map(() => "?").join(", ")}, ?) ON CONFLICT DO NOTHING`;
+  INSERT INTO cadenza_runs (tenant, run_id, agent_name, session_id, parent, idempotency_key, ${headColumns.join(", ")}, position)
+  VALUES (?, ?, ?, ?, ?, ?, ${headColumns.map(() => "?").join(", ")}, ?) ON CONFLICT DO NOTHING`;
 const insertEntries = "INSERT INTO cadenza_entries (run, position, lines) VALUES (?, ?, ?)";
 const selectRun = "SELECT id, agent_name, epoch, position FROM cadenza_runs WHERE tenant = ? AND run_id = ?";
 const updateRun = `UPDATE cadenza_runs SET ${headColumns.map((name) => `${name} = ?`).join(", ")}, position = ? WHERE id = ?`;
@@ -69,6 +69,7 @@ export function createRun(
     runId,
     toText(created.agent_name),
     toText(created.session_id),
+    created.parent === undefined ? null : toText(created.parent.run_id),
     used,
     ...fromHead(write.head),
     count,

@@ -205,6 +205,30 @@ export const readChecks: readonly StoreCheck[] = [
     }
   }),
 
+  check("list: with roots, sub-runs are left out before the page is taken", async ({ first, second }) => {
+    const parent = { run_id: runId(1), key: "run:echo#1" };
+    await create(first, 1, { head: waiting() });
+    await create(first, 2, { created: { parent }, head: waiting() });
+    await create(first, 3, { created: { parent: { ...parent, run_id: runId(2) } }, head: waiting(NOW) });
+    await create(first, 4, { created: { agent_name: "ask", session_id: sessionId(1) }, head: waiting() });
+    await create(first, 5, { created: { parent, agent_name: "ask", session_id: sessionId(1) } });
+    await createEnded(first, 6, NOW, { created: { parent } });
+    for (const [query, expected] of [
+      [{}, [6, 5, 4, 3, 2, 1]],
+      [{ roots: false }, [6, 5, 4, 3, 2, 1]],
+      [{ roots: true }, [4, 1]],
+      [{ roots: true, status: "awaiting" }, [4, 1]],
+      [{ roots: false, status: "awaiting" }, [4, 3, 2, 1]],
+      [{ roots: true, status: "awaiting", limit: 1, offset: 1 }, [1]],
+      [{ roots: true, agent_name: "ask" }, [4]],
+      [{ roots: true, session_id: sessionId(1) }, [4]],
+      [{ roots: true, status: "completed" }, []],
+      [{ roots: true, status: "in-progress" }, []],
+    ] as const) {
+      expectSame(await listed(second, query), expected.map(runId), `the runs with ${JSON.stringify(query)}`);
+    }
+  }),
+
   check("list: the status is that of the last write", async ({ first }) => {
     const key = await create(first, 1);
     await append(first, key, 1, write(parts("a"), { head: waiting() }));

@@ -86,7 +86,7 @@ function fuzzPath(random: Random, ids: readonly string[]): string {
     ...["/runs/%ff", "/runs/..", "/runs/__proto__", "/agents/constructor", "/agents/toString", `/${"a/".repeat(40)}`],
   ]);
   if (random.chance(0.8)) return path;
-  return `${path}?limit=${random.pick(["1", "0", "-1", "x", "1e9", "5"])}&offset=${random.below(3)}&status=${random.pick(["failed", "x"])}&=&%ff`;
+  return `${path}?limit=${random.pick(["1", "0", "-1", "x", "1e9", "5"])}&offset=${random.below(3)}&status=${random.pick(["failed", "awaiting", "x"])}&roots=${random.pick(["true", "false", "1"])}&=&%ff`;
 }
 
 function fuzzId(random: Random, ids: readonly string[]): string {

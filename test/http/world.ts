@@ -71,6 +71,7 @@ const agents: readonly Agent[] = [
     const answer = await context.ask("A number, please.", { schema: numberSchema });
     return `Twice that is ${2 * answer.number}.`;
   }),
+  defineAgent("delegate", (input, context) => context.run("asker", input)),
   defineAgent("failing", async function* () {
     yield "It begins well";
     throw new AgentError("not_found", "There is no such train.", { train: 7 });

@@ -136,6 +136,13 @@ const asking: readonly Row[] = [
     "5",
   ],
   ["listRuns with a bad status", (runtime) => runtime.listRuns(as({ status: "done" })), "query.status"],
+  [
+    "listRuns with bad roots",
+    (runtime) => runtime.listRuns(as({ roots: "no" })),
+    "query.roots",
+    "true or false",
+    '"no"',
+  ],
   ["listRuns with a bad session", (runtime) => runtime.listRuns({ session_id: "abc" }), "query.session_id", "UUID"],
   ["listRuns with a bad limit", (runtime) => runtime.listRuns({ limit: -1 }), "query.limit", "from 0", "-1"],
   ["listRuns with half a limit", (runtime) => runtime.listRuns({ limit: 1.5 }), "query.limit", "whole", "1.5"],

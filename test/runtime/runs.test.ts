@@ -718,6 +718,24 @@ describe("listRuns", () => {
     expect(await ids({ limit: 0 })).toEqual([]);
     expect(await ids({ agent_name: "missing" })).toEqual([]);
   });
+
+  it("lists each question once: runs that wait without their sub-runs, unless these are asked for", async () => {
+    const { runtime } = setUp();
+    runtime.register("asks", (_input, { ask }) => ask("?"));
+    runtime.register("parent", (_input, { run }) => run("asks", ""));
+    const root = await runtime.createRun({ agent_name: "parent", input: "x" });
+    const [child] = await runtime.listRuns({ agent_name: "asks" });
+    const ids = async (query: Parameters<AgentRuntime["listRuns"]>[0]) =>
+      (await runtime.listRuns(query)).map(({ run_id }) => run_id).sort();
+    const both = [child?.run_id, root.run_id].sort();
+
+    expect(child?.status).toBe("awaiting");
+    expect(await ids({ status: "awaiting" })).toEqual([root.run_id]);
+    expect(await ids({ status: "awaiting", limit: 1, offset: 1 })).toEqual([]);
+    expect(await ids({ status: "awaiting", roots: false })).toEqual(both);
+    expect(await ids({})).toEqual(both);
+    expect(await ids({ roots: true })).toEqual([root.run_id]);
+  });
 });
 
 describe("tenants", () => {

@@ -58,10 +58,12 @@ const create = commands(
     agent_name: fc.constantFrom(...AGENTS),
     session_id: fc.option(fc.constantFrom(...SESSIONS)),
     idempotencyKey: fc.constantFrom(null, null, ...KEYS),
+    isSubRun: fc.boolean(),
     write: writePlan,
   }),
-  (store, now, { tenant, n, agent_name, session_id, idempotencyKey, write }) => {
-    const first = created(n, { agent_name, session_id: session_id ?? runId(n), at: now });
+  (store, now, { tenant, n, agent_name, session_id, idempotencyKey, isSubRun, write }) => {
+    const parent = isSubRun ? { parent: { run_id: runId(99), key: "run:echo#1" } } : {};
+    const first = created(n, { agent_name, session_id: session_id ?? runId(n), at: now, ...parent });
     const rest = writeOf(write, 1, now);
     return store.create(runKey(n, tenant), { ...rest, entries: [first, ...rest.entries] }, idempotencyKey);
   },
@@ -132,6 +134,7 @@ const list = commands(
     agent_name: fc.constantFrom(undefined, ...AGENTS),
     session_id: fc.constantFrom(undefined, ...SESSIONS),
     status: fc.constantFrom(undefined, "in-progress", "awaiting", "completed"),
+    roots: fc.constantFrom(undefined, false, true),
     limit: fc.constantFrom(1, 2, 100),
     offset: fc.nat(2),
   }),

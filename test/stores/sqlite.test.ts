@@ -12,6 +12,7 @@ import {
   ended,
   look,
   over,
+  runId,
   sessionId,
   sessionKey,
   write,
@@ -108,7 +109,7 @@ describe("the schema", () => {
 
     expect(second.find(key)).toEqual(first.find(key));
     expect(schema()).toEqual(before);
-    expect(versions()).toEqual([1]);
+    expect(versions()).toEqual([1, 2]);
   });
 
   test("is made whole or not at all", () => {
@@ -119,19 +120,36 @@ describe("the schema", () => {
     db.exec("DROP TABLE cadenza_counters");
     new SqliteStore(db);
 
-    expect(versions()).toEqual([1]);
+    expect(versions()).toEqual([1, 2]);
   });
 
   test("of a newer version is refused, and left alone", () => {
     const db = openDatabase(path);
     new SqliteStore(db);
-    db.exec("INSERT INTO cadenza_migrations (number) VALUES (2), (3)");
+    db.exec("INSERT INTO cadenza_migrations (number) VALUES (3), (4)");
     const before = schema();
     const opening = () => new SqliteStore(openDatabase(path));
 
     expect(opening).toThrow(CadenzaError);
-    expect(opening).toThrow("has schema 3, and this version of cadenza knows 1");
+    expect(opening).toThrow("has schema 4, and this version of cadenza knows 2");
     expect(schema()).toEqual(before);
+  });
+
+  test("of the first version learns of each run who started it", async () => {
+    const before = new SqliteStore(openDatabase(path));
+    await create(before, 1);
+    const child = await create(before, 2, { created: { parent: { run_id: runId(1), key: "run:echo#1" } } });
+    openDatabase(path).exec(`
+      DROP INDEX cadenza_runs_live;
+      ALTER TABLE cadenza_runs DROP COLUMN parent;
+      CREATE INDEX cadenza_runs_live ON cadenza_runs (owner, status, deadline, tenant, finished_at) WHERE finished_at IS NULL;
+      DELETE FROM cadenza_migrations WHERE number = 2`);
+    const store = new SqliteStore(openDatabase(path));
+
+    expect(versions()).toEqual([1, 2]);
+    const list = (roots: boolean) => store.list({ tenant: "acme", roots, limit: 9, offset: 0 });
+    expect(list(true).map(({ key }) => key.run_id)).toEqual([runId(1)]);
+    expect(list(false).map(({ key }) => key.run_id)).toEqual([child.run_id, runId(1)]);
   });
 
   test("has a column for every counter", () => {
@@ -158,13 +176,20 @@ describe("the schema", () => {
     await store.claim(key, { epoch: 1, position: 2 }, over(), 0);
     await look(store, key, sessionKey(1));
     await store.prune({ maxRuns: 5, endedBefore: 5, sessionsBefore: 5 });
-    for (const query of [{ status: "completed" }, { session_id: sessionId(1) }, { agent_name: "echo" }] as const) {
+    for (const query of [
+      { status: "completed" },
+      { status: "awaiting", roots: true },
+      { session_id: sessionId(1) },
+      { agent_name: "echo" },
+    ] as const) {
       store.list({ tenant: "acme", limit: 9, offset: 0, ...query });
     }
     const plans = asked.flatMap((sql) => db.prepare(`EXPLAIN QUERY PLAN ${sql}`).all(...parameters(sql)));
     const scans = plans
       .map((row) => (row as { detail: string }).detail)
-      .filter((detail) => /^SCAN (?!o$|k$|d$|owners$)/.test(detail));
+      .filter((detail) =>
+        /^SCAN (?!o$|k$|d$|owners$|cadenza_runs USING COVERING INDEX cadenza_runs_live$)/.test(detail),
+      );
 
     expect(asked.length).toBeGreaterThan(15);
     expect(scans).toEqual([]);

@@ -169,6 +169,24 @@ export const endpointFacts: readonly Fact[] = [
     refused(await client.get("/runs?session_id=7"), 422, "invalid_input");
     refused(await client.get("/runs?limit=1001"), 422, "invalid_input");
   }),
+  fact(
+    "a question that a run passes on for its sub-run is listed once, unless sub-runs are asked for",
+    async (client) => {
+      const { json } = await client.run("delegate", "x");
+      const list = async (query: string) =>
+        ((await client.get(`/runs?status=awaiting${query}`)).json["runs"] as unknown as Json[]).map(
+          ({ run_id }) => run_id,
+        );
+      const root = json["run_id"];
+      const both = await list("&roots=false&limit=2");
+      expect(both).toContain(root);
+      expect(both).toHaveLength(2);
+      const listed = await list("");
+      expect(both.filter((id) => listed.includes(id))).toEqual([root]);
+      expect((await list("&limit=1&roots=true"))[0]).toBe(root);
+      refused(await client.get("/runs?roots=maybe"), 422, "invalid_input");
+    },
+  ),
   fact("an idempotency key gives the same run, whatever the mode; another body is 409", async (client) => {
     const headers = { "idempotency-key": crypto.randomUUID() };
     const body = { agent_name: "echo", input: [user("once")] };
