@@ -127,6 +127,10 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
     return this.#seat?.isQueued === true;
   }
 
+  unqueued(): undefined | Promise<void> {
+    return this.#seat?.unqueued();
+  }
+
   get isNeeded(): boolean {
     return this.#relations?.onProgress !== undefined || (this.#seat !== undefined && this.#keepsSeat);
   }
@@ -236,7 +240,9 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
   /** Gives the run an answer. The record, of an `async` answer only, shows it as it is then, before its agent goes on; now, unless something has to be waited for. */
   answer(answer: Answer): MaybePromise<Run | undefined> {
     const ready = this.#stay?.ready;
-    return ready === undefined ? this.#answerNow(answer) : ready.then(() => this.#answerNow(answer));
+    if (ready === undefined) return this.#answerNow(answer);
+    // By then the agent may be run once more. One that does not catch up leaves the same promise behind.
+    return ready.then(() => (this.#stay?.ready === ready ? this.#answerNow(answer) : this.answer(answer)));
   }
 
   #answerNow(answer: Answer): MaybePromise<Run | undefined> {
@@ -536,9 +542,9 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
   }
 
   #stop(): void {
-    // An agent that is run again is stopped where it was, not on the way there.
+    // An agent that is run again is stopped where it was, not on the way there. While the run is queued it is not run again.
     const { ready, divergence } = this.#stay ?? {};
-    if (ready !== undefined && divergence === undefined) return;
+    if (ready !== undefined && divergence === undefined && !this.isQueued) return;
     this.#endChildren();
     const reason = new CadenzaError("run_cancelled", "The run was cancelled.", { run_id: this.log.key.run_id });
     if (divergence !== undefined) this.#execution?.fence();

@@ -10,6 +10,8 @@ export class Seat {
   #isTaken = false;
   /** While the run waits for its place: takes it out of the queue. */
   #leaveQueue: (() => void) | undefined;
+  /** Called when the run leaves the queue, with a place or without. */
+  #onUnqueued: (() => void)[] = [];
 
   constructor(places: Places, key: string, max: number) {
     this.#places = places;
@@ -21,6 +23,14 @@ export class Seat {
     return this.#leaveQueue !== undefined;
   }
 
+  /** Resolves when the run waits for its place no longer. Undefined: it does not. */
+  unqueued(): undefined | Promise<void> {
+    if (!this.isQueued) return undefined;
+    return new Promise((resolve) => {
+      this.#onUnqueued.push(resolve);
+    });
+  }
+
   /** Calls back with the place taken, now or when there is one. */
   take(callback: () => void): void {
     if (this.#isTaken) {
@@ -30,6 +40,7 @@ export class Seat {
     this.#leaveQueue = this.#places.take(this.#key, this.#max, () => {
       this.#leaveQueue = undefined;
       this.#isTaken = true;
+      this.#tellUnqueued();
       callback();
     });
   }
@@ -45,8 +56,16 @@ export class Seat {
   give(): void {
     this.#leaveQueue?.();
     this.#leaveQueue = undefined;
+    this.#tellUnqueued();
     if (!this.#isTaken) return;
     this.#isTaken = false;
     this.#places.give(this.#key, this.#max);
+  }
+
+  #tellUnqueued(): void {
+    const waiting = this.#onUnqueued;
+    if (waiting.length === 0) return;
+    this.#onUnqueued = [];
+    for (const resolve of waiting) resolve();
   }
 }

@@ -26,7 +26,11 @@ export interface StayHost {
   readonly isInStep: boolean;
   /** Whether somebody here relies on the run: the one that has started it, or those that wait for its place. Then it may not sleep. */
   readonly isNeeded: boolean;
+  /** Resolves when the run does not wait for a slot, or no longer. */
+  unqueued(): undefined | Promise<void>;
   replay(entries: Iterable<Entry>): void;
+  /** The agent is where its log ends. */
+  onCaughtUp(): void;
   /** Lets go of the run. */
   leave(reason: string): void;
 }
@@ -50,8 +54,9 @@ export class Stay {
   readonly #subRunsAtWork = new Set<string>();
   readonly #subRunsSought = new Set<string>();
   #isGivingUp = false;
-  #replaying = false;
-  /** For tests that run the agent again after each commit: how many entries there were the last time. */
+  /** For tests that run the agent again after each commit: it is going to be, and is handed nothing before. */
+  #isReplayDue = false;
+  /** How many entries there were when the agent was last run again. */
   #replayedUntil = 0;
 
   constructor(run: StayHost) {
@@ -81,12 +86,18 @@ export class Stay {
   begin(): void {
     this.#subRunsAtWork.clear();
     this.#subRunsSought.clear();
-    this.#ready = new Promise((resolve) => {
+    this.#expectCatchUp();
+  }
+
+  #expectCatchUp(): void {
+    this.#ready ??= new Promise((resolve) => {
       this.#caughtUp = resolve;
     });
   }
 
   caughtUp(): void {
+    // Another agent is going to be there in a moment.
+    if (this.#isReplayDue) return;
     this.tellReady();
     this.#ready = undefined;
     void this.#forgetTakeovers();
@@ -175,12 +186,7 @@ export class Stay {
     this.#clearSleep?.();
     if (isFinal(status)) return;
     const { alwaysReplay, sleepAfterMs, clock } = this.#run.host;
-    if (alwaysReplay) {
-      // A store that fails is told of by whoever writes to it.
-      this.#replayLater().catch(() => {
-        this.#replaying = false;
-      });
-    }
+    if (alwaysReplay) this.#replaySoon();
     if (status === "awaiting") this.settleOwner();
     if (status !== "awaiting" || sleepAfterMs === Number.POSITIVE_INFINITY) return;
     this.#clearSleep = clock.setTimeout(() => this.sleep(), sleepAfterMs);
@@ -206,18 +212,48 @@ export class Stay {
     this.tellReady();
   }
 
-  async #replayLater(): Promise<void> {
-    if (this.#replaying) return;
-    this.#replaying = true;
-    const { log } = this.#run;
-    const { clock, store } = this.#run.host;
-    await clock.turn();
-    const entries = await store.read(log.key, 0, log.committed);
-    this.#replaying = false;
-    const { state, lost, committed } = log;
-    if (lost || isFinal(state.status) || state.position !== committed || entries?.length !== committed) return;
-    if (committed === this.#replayedUntil) return;
-    this.#replayedUntil = committed;
-    if (this.#run.execution?.aborted === undefined && state.status !== "created") this.#run.replay(entries);
+  /** From now on the agent is handed nothing: neither a result nor an answer. It is run again as soon as all that it did is committed. */
+  #replaySoon(): void {
+    const { log, execution } = this.#run;
+    if (this.#isReplayDue || execution === undefined || this.#isPastReplay(execution)) return;
+    // A run that is to stop stops where its agent is.
+    if (log.committed <= this.#replayedUntil || log.state.status === "cancelling") return;
+    this.#isReplayDue = true;
+    this.#expectCatchUp();
+    // A store that fails is told of by the process that writes to it: the agent goes on as it is.
+    const replaying = this.#replayWhenQuiet(execution).catch(() => this.#goOnAsItIs());
+    void execution.results.holdUntil(replaying);
+  }
+
+  async #replayWhenQuiet(execution: Execution): Promise<void> {
+    const { log, host } = this.#run;
+    for (;;) {
+      await host.clock.turn();
+      await log.commit();
+      await this.#run.unqueued();
+      const { committed } = log;
+      const entries = await host.store.read(log.key, 0, committed);
+      if (this.#isPastReplay(execution)) {
+        this.#goOnAsItIs();
+        return;
+      }
+      if (log.backlog > 0 || entries?.length !== log.committed) continue;
+      this.#isReplayDue = false;
+      this.#replayedUntil = log.committed;
+      this.#run.replay(entries);
+      return;
+    }
+  }
+
+  /** Whether the agent is not run again any more: it is being stopped, or the run has ended, is blocked or is gone. */
+  #isPastReplay(execution: Execution): boolean {
+    const { lost, state } = this.#run.log;
+    return execution.isStopped || lost || isFinal(state.status) || this.divergence !== undefined;
+  }
+
+  #goOnAsItIs(): void {
+    this.#isReplayDue = false;
+    const { execution, log } = this.#run;
+    if (!log.lost && execution?.results.isReplaying !== true) this.#run.onCaughtUp();
   }
 }

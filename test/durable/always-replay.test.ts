@@ -1,0 +1,131 @@
+import type { AgentContext, Store } from "cadenza";
+import { AgentRuntime, MemoryStore } from "cadenza";
+import { expect, it } from "vitest";
+import { nextTurn, textsOf } from "../helpers/runtimes.ts";
+
+/* With `alwaysReplay` no result, answer or event reaches the agent that was there before the last commit. */
+
+/** A store that answers each call in a later turn of the event loop. */
+function lateStore(): Store {
+  return new Proxy<Store>(new MemoryStore(), {
+    get(target, name) {
+      const member: unknown = Reflect.get(target, name, target);
+      if (typeof member !== "function") return member;
+      return async (...parameters: unknown[]) => {
+        await nextTurn();
+        return Reflect.apply(member, target, parameters) as unknown;
+      };
+    },
+  });
+}
+
+const stores = { "at once": () => new MemoryStore(), later: lateStore };
+
+it.each(Object.entries(stores))(
+  "an answer that is given at once reaches an agent that was run again (the store answers %s)",
+  async (_name, store) => {
+    const runtime = new AgentRuntime({ alwaysReplay: true, store: store() });
+    let charged = 0;
+    runtime.register("order", { durable: true }, async function* (_input, { ask, step }) {
+      charged += 1;
+      await ask("Ship?");
+      await step("ship", () => 1);
+      yield "done";
+    });
+    const { run_id } = await runtime.createRun({ agent_name: "order", input: "" });
+    const run = await runtime.resume({ run_id, await_resume: { ok: true } });
+    expect(textsOf(run)).toEqual(["done"]);
+    expect(charged).toBeGreaterThan(1);
+  },
+);
+
+it.each(Object.entries(stores))(
+  "after each commit the agent begins again, before it is handed anything (the store answers %s)",
+  async (_name, store) => {
+    const runtime = new AgentRuntime({ alwaysReplay: true, store: store() });
+    const calls: string[][] = [];
+    runtime.register("order", { durable: true }, async (_input, { step, ask, emit }) => {
+      const seen: string[] = [];
+      calls.push(seen);
+      seen.push(String(await step("one", () => "1")));
+      await emit("said");
+      seen.push(String(await ask("Go on?").then(() => "answered")));
+      seen.push(String(await step("two", () => "2")));
+      seen.push(String(await step("three", () => "3")));
+    });
+    const { run_id } = await runtime.createRun({ agent_name: "order", input: "" });
+    await runtime.resume({ run_id, await_resume: { ok: true } });
+    // Each result is the last that an agent gets before the commit of what it does with it: the next agent gets one more.
+    const lengths = calls.map((seen) => seen.length);
+    expect(lengths.at(-1)).toBe(4);
+    for (const [index, length] of lengths.entries()) expect(length - (lengths[index - 1] ?? 0)).toBeLessThanOrEqual(1);
+    expect(new Set(lengths)).toEqual(new Set([0, 1, 2, 3, 4]));
+  },
+);
+
+it.each(Object.entries(stores))(
+  "what comes from outside right after a commit finds an agent that was run again (the store answers %s)",
+  async (_name, store) => {
+    const runtime = new AgentRuntime({ alwaysReplay: true, store: store(), cancelGraceMs: 5_000 });
+    let calls = 0;
+    const closed: number[] = [];
+    const agent = async function* (_input: unknown, { ask }: AgentContext) {
+      const call = ++calls;
+      try {
+        yield "before";
+        await ask("Go on?");
+      } finally {
+        closed.push(call);
+      }
+    };
+    runtime.register("agent", { durable: true }, agent);
+    const { run_id } = await runtime.createRun({ agent_name: "agent", input: "" });
+    await runtime.cancel(run_id);
+    for await (const _ of runtime.events(run_id, { until: "end" }));
+    expect((await runtime.getRun(run_id)).status).toBe("cancelled");
+    expect(closed).toEqual([calls]);
+    expect(calls).toBeGreaterThan(1);
+  },
+);
+
+it("an agent that goes on by itself is run again as soon as all that it did is stored", async () => {
+  const runtime = new AgentRuntime({ alwaysReplay: true });
+  let charged = 0;
+  runtime.register("chatty", { durable: true }, async function* (_input, { step }) {
+    for (let n = 0; n < 300; n++) yield `${n} `;
+    charged += 1;
+    yield "charged";
+    await step("end", () => undefined);
+  });
+  const run = await runtime.createRun({ agent_name: "chatty", input: "" });
+  expect(run.status).toBe("completed");
+  expect(charged).toBeGreaterThan(1);
+});
+
+it("an agent that is run again while its run waits for a slot goes on when there is one", async () => {
+  const runtime = new AgentRuntime({ alwaysReplay: true });
+  const atWork = new Set<string>();
+  let most = 0;
+  let finish = (): void => {};
+  runtime.register("worker", { durable: true, concurrency: { max: 1 } }, async ([input], { ask, step, run_id }) => {
+    const work = async (wait?: Promise<void>): Promise<void> => {
+      atWork.add(run_id);
+      most = Math.max(most, atWork.size);
+      await wait;
+      atWork.delete(run_id);
+    };
+    if (input?.parts[0]?.content === "asks") {
+      await ask("Go on?");
+      await step("work", () => work());
+    } else await step("work", () => work(new Promise((resolve) => (finish = resolve))));
+  });
+  const asking = await runtime.createRun({ agent_name: "worker", input: "asks" });
+  const long = await runtime.createRun({ agent_name: "worker", input: "works", mode: "async" });
+  for (let turn = 0; turn < 50; turn++) await nextTurn();
+  expect(atWork).toEqual(new Set([long.run_id]));
+  await runtime.resume({ run_id: asking.run_id, await_resume: { ok: true }, mode: "async" });
+  for (let turn = 0; turn < 50; turn++) await nextTurn();
+  finish();
+  for await (const _ of runtime.events(asking.run_id, { until: "end" }));
+  expect([(await runtime.getRun(asking.run_id)).status, most]).toEqual(["completed", 1]);
+});
