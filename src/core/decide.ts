@@ -39,7 +39,7 @@ export type Command =
   | { readonly type: "cancel"; readonly at: number }
   | EndCommand;
 
-export interface AskCommand extends Omit<AwaitedEntry, "type"> {
+export interface AskCommand extends Omit<AwaitedEntry, "type" | "closes"> {
   readonly type: "ask";
 }
 
@@ -99,11 +99,8 @@ export function decide(state: RunState, command: Command): Decision {
     case "intend":
     case "record":
       return [command.entry];
-    case "ask": {
-      // A run whose time is up is being stopped: nobody is asked any more.
-      if (state.overdue !== null) return nothing;
-      return [{ ...command, type: "awaited" }];
-    }
+    case "ask":
+      return decideAsk(state, command);
     case "withdraw":
       if (state.shown?.await_id !== command.await_id) return nothing;
       return [{ type: "withdrawn", at: command.at, await_id: command.await_id }];
@@ -137,8 +134,11 @@ export function commandOf(entry: Entry): Command {
       return { type: "intend", entry };
     case "step":
       return { type: "record", entry };
-    case "awaited":
-      return { ...entry, type: "ask" };
+    case "awaited": {
+      // Whether a message is open is decided again with the rest.
+      const { closes: _, ...asked } = entry;
+      return { ...asked, type: "ask" };
+    }
     case "resumed":
       return { ...entry, type: "resume" };
     case "withdrawn":
@@ -167,29 +167,42 @@ function emissionOf(entry: EmittedEntry): Emission {
 }
 
 function decideEmit(state: RunState, at: number, item: Emission): readonly EmittedEntry[] {
+  const { source } = item;
+  if (source !== undefined && isOutdated(state, source)) return [];
   switch (item.kind) {
     case "part": {
-      const { part, source } = item;
+      const { part } = item;
       const open = isOpen(state);
       const continues = open && sameSource(state.source, source);
       const entry: Growing<EmittedPart> = continues
         ? { type: "emitted", kind: "part", at, part }
         : { type: "emitted", kind: "part", at, part, opens: true };
-      // A message that the same step body left open was torn: its next attempt says it again.
-      if (open && !continues && state.source?.key !== source?.key) entry.closes = true;
+      if (!continues && open && !isTorn(state, source)) entry.closes = true;
       return [withSource(entry, source)];
     }
     case "message": {
       const message: Message = { ...item.message, role: agentRole(createdEntry(state).agent_name) };
       const entry: Growing<EmittedMessage> = { type: "emitted", kind: "message", at, message };
-      if (isOpen(state)) entry.closes = true;
-      return [withSource(entry, item.source)];
+      if (isOpen(state) && !isTorn(state, source)) entry.closes = true;
+      return [withSource(entry, source)];
     }
     case "generic":
-      return [withSource({ type: "emitted", kind: "generic", at, generic: item.generic }, item.source)];
+      return [withSource({ type: "emitted", kind: "generic", at, generic: item.generic }, source)];
     case "close":
-      return isOpen(state) ? [withSource({ type: "emitted", kind: "close", at }, item.source)] : [];
+      if (!isOpen(state) || isTorn(state, source)) return [];
+      return [withSource({ type: "emitted", kind: "close", at }, source)];
   }
+}
+
+/** Whether a later attempt at the step has shown something already: then an earlier one, left behind, shows nothing more. */
+function isOutdated({ drafts }: RunState, { key, attempt }: PartSource): boolean {
+  return attempt < (drafts?.get(key)?.attempt ?? 0);
+}
+
+/** Whether the open message is of an earlier attempt at the same step, which says it again: then it is left out, and not completed. */
+function isTorn({ source, drafts }: RunState, by: PartSource | undefined): boolean {
+  if (by === undefined || source?.key !== by.key) return false;
+  return (drafts?.get(by.key)?.attempt ?? by.attempt) < by.attempt;
 }
 
 function withSource<T extends EmittedEntry | Emission>(shown: Growing<T>, source: PartSource | undefined): T {
@@ -199,6 +212,15 @@ function withSource<T extends EmittedEntry | Emission>(shown: Growing<T>, source
 
 function sameSource(a: PartSource | null, b: PartSource | undefined): boolean {
   return a?.key === b?.key && a?.attempt === b?.attempt;
+}
+
+/** A question completes the open message: what is said after the answer stands after it, in the output and in the history. */
+function decideAsk(state: RunState, command: AskCommand): readonly Entry[] {
+  // A run whose time is up is being stopped, and asks nothing more.
+  if (state.overdue !== null) return nothing;
+  const entry: Growing<AwaitedEntry> = { ...command, type: "awaited" };
+  if (isOpen(state)) entry.closes = true;
+  return [entry];
 }
 
 /**

@@ -2,7 +2,7 @@ import type { EmittedEntry, EndedEntry, Entry, PartSource, ResumedEntry } from "
 import { eventCount } from "./project.ts";
 import { agentRole } from "./role.ts";
 import type { Exchange, OutputMessage, RunState } from "./state.ts";
-import { createdEntry, initialState, isOpen } from "./state.ts";
+import { createdEntry, initialState } from "./state.ts";
 import { isoTime } from "./time.ts";
 import { addUsage } from "./usage.ts";
 
@@ -29,9 +29,10 @@ export function evolve(state: RunState, entry: Entry): RunState {
       break;
     case "step":
       state.usage = addUsage(state.usage, entry.usage);
-      if (state.drafts !== null) state.drafts = state.drafts.filter(({ key }) => key !== entry.key);
+      state.drafts?.delete(entry.key);
       break;
     case "awaited":
+      if (entry.closes) close(state, entry.at);
       state.usage = addUsage(state.usage, entry.usage ?? null);
       state.shown = entry;
       state.shown_after = state.output.length;
@@ -94,19 +95,14 @@ function takeDown(state: RunState, at: number, resumed?: ResumedEntry): void {
 }
 
 function emit(state: RunState, entry: EmittedEntry): void {
+  if (entry.source !== undefined) takeBackBefore(state, entry.source);
   switch (entry.kind) {
     case "part": {
       if (entry.closes) close(state, entry.at);
       if (entry.opens) {
-        // A message that is still open here was torn by a crash inside a step, and its next attempt says it again.
-        if (isOpen(state)) state.output.pop();
         const created_at = isoTime(entry.at);
-        addMessage(state, {
-          role: agentRole(createdEntry(state).agent_name),
-          parts: [entry.part],
-          created_at,
-          completed_at: null,
-        });
+        const role = agentRole(createdEntry(state).agent_name);
+        addMessage(state, { role, parts: [entry.part], created_at, completed_at: null });
         state.source = entry.source ?? null;
         draft(state, state.source);
       } else state.output.at(-1)?.parts.push(entry.part);
@@ -132,24 +128,29 @@ function emit(state: RunState, entry: EmittedEntry): void {
 function draft(state: RunState, source: PartSource | null): void {
   const message = state.output.at(-1);
   if (source === null || message === undefined) return;
-  state.drafts ??= [];
-  state.drafts.push({ key: source.key, message });
+  state.drafts ??= new Map();
+  const before = state.drafts.get(source.key);
+  if (before === undefined) state.drafts.set(source.key, { attempt: source.attempt, messages: [message] });
+  else before.messages.push(message);
+}
+
+/** A later attempt at a step shows something: what was shown before is left out. */
+function takeBackBefore(state: RunState, { key, attempt }: PartSource): void {
+  const before = state.drafts?.get(key);
+  if (before !== undefined && before.attempt < attempt) takeBack(state, key);
 }
 
 /** A step body begins, or begins again: what it has shown before is left out. */
 function takeBack(state: RunState, key: string): void {
-  const before = state.drafts;
-  if (before === null) return;
-  state.drafts = before.filter((one) => one.key !== key);
-  if (state.drafts.length === before.length) return;
-  for (const { message } of before.filter((one) => one.key === key)) {
+  const before = state.drafts?.get(key);
+  if (before === undefined) return;
+  state.drafts?.delete(key);
+  for (const message of before.messages) {
     const index = state.output.lastIndexOf(message);
-    if (index < 0) continue;
     state.output.splice(index, 1);
     for (const exchange of state.exchanges ?? []) if (exchange.after > index) exchange.after -= 1;
     if (state.shown_after > index) state.shown_after -= 1;
-    if (message.completed_at !== null) continue;
-    state.source = null;
+    if (message.completed_at === null) state.source = null;
   }
 }
 

@@ -149,6 +149,8 @@ export interface AwaitedEntry {
   readonly expires_at?: string;
   /** How many parts, messages and generic events the agent had shown when it asked. */
   readonly emitted: number;
+  /** A message was open and is completed first. */
+  readonly closes?: true;
   /** What was reported with `usage.add` since the last entry that carried usage, if anything was. */
   readonly usage?: Usage;
 }

@@ -16,6 +16,7 @@ export function eventCount(entry: Entry): number {
       return 0;
     case "timed-out":
       return entry.defaulted ? 1 : 0;
+    case "awaited":
     case "ended":
       return entry.closes ? 2 : 1;
     case "emitted":
@@ -44,6 +45,7 @@ export function project(state: RunState, entry: Entry, index: number): StreamedE
     case "created":
       return { type: "run.created", run: runRecord(state), id };
     case "awaited":
+      if (entry.closes && index === 0) return { type: "message.completed", message: outputAt(state, 1), id };
       return { type: "run.awaiting", run: runRecord(state), id };
     case "emitted":
       return projectEmitted(state, entry, index, id);

@@ -22,8 +22,8 @@ export interface RunState {
   output: OutputMessage[];
   /** Which step body opened the message that is open; null for the agent itself. */
   source: PartSource | null;
-  /** The messages of step bodies that may have to say them again; null before the first. */
-  drafts: Draft[] | null;
+  /** What step bodies without a result have shown, by step; null before the first. */
+  drafts: Map<string, Draft> | null;
   /** The question that is shown; null while there is none. */
   shown: AwaitedEntry | null;
   /** How many messages of the output had begun when it was asked. */
@@ -49,10 +49,10 @@ export interface OutputMessage {
   completed_at: string | null;
 }
 
-/** A message that a step body has shown: only the one of the last attempt counts. */
+/** The messages of one attempt at a step: only those of the last attempt count. */
 export interface Draft {
-  readonly key: string;
-  readonly message: OutputMessage;
+  readonly attempt: number;
+  readonly messages: OutputMessage[];
 }
 
 /** A question that is not shown any more, and what became of it. */

@@ -19,7 +19,7 @@ export interface AgentContext {
   readonly logger: Logger;
   /** Shows something, as `yield` does, for code deep in callbacks. Resolves at once, or when the queue to the store has room again. */
   readonly emit: (value: unknown) => Promise<void>;
-  /** Asks the client and waits for the answer. Several questions at once queue up. */
+  /** Asks the client and waits for the answer. The open message is completed first. Several questions at once queue up. */
   readonly ask: Ask;
   /** Runs a function that touches the world. For a durable agent its result is recorded, and final. */
   readonly step: Step;

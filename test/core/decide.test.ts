@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { Command, Emission } from "../../src/core/decide.ts";
 import { commandOf, decide } from "../../src/core/decide.ts";
 import type { Entry, PartSource } from "../../src/core/log.ts";
+import { isoTime } from "../../src/core/time.ts";
 import { asked, carryOut, created, fold, logs, message, part, question, started, T0 } from "../helpers/logs.ts";
 
 const AT = T0 + 100;
@@ -74,6 +75,29 @@ describe("what an agent shows", () => {
   });
 });
 
+describe("a question", () => {
+  const ask: Command = { type: "ask", at: AT, ...question("ask#1"), emitted: 0 };
+
+  it("completes the message that is open", () => {
+    const state = fold(...beginning);
+    carryOut(state, { type: "emit", at: T0 + 50, item: text("a") });
+    const [entry] = carryOut(state, ask);
+    expect(entry).toEqual({ ...ask, type: "awaited", closes: true });
+    expect(state.output).toMatchObject([{ completed_at: isoTime(AT) }]);
+    expect(state.shown_event).toBe(state.events);
+    expect(state.events).toBe(6);
+  });
+
+  it("says nothing of a message where none is open", () => {
+    expect(decide(fold(...beginning), ask)).toEqual([{ ...ask, type: "awaited" }]);
+  });
+
+  it("is decided again by what is open then", () => {
+    const again = commandOf({ ...ask, type: "awaited", closes: true } as Entry);
+    expect(again).toEqual(ask);
+  });
+});
+
 describe("a step that is begun again", () => {
   const first = { key: "a#1", attempt: 1 };
   const other = { key: "b#1", attempt: 1 };
@@ -112,6 +136,31 @@ describe("a step that is begun again", () => {
     };
     expect(outputAfter([text("said", first)], done, again)).toEqual(["said …"]);
     expect(outputAfter([text("said", other)], again)).toEqual(["said …"]);
+  });
+
+  it("takes back what was completed by others meanwhile", () => {
+    const ask: Command = { type: "ask", at: AT, ...question("ask#1"), emitted: 0 };
+    expect(outputAfter([text("torn", first)], ask, again)).toEqual([]);
+  });
+
+  it("takes back what an earlier attempt had shown as soon as it shows something, also where its beginning is not in the log", () => {
+    const second = { ...first, attempt: 2 };
+    const whole: Emission = { kind: "message", message: message("whole"), source: second };
+    for (const next of [text("again", second), whole, { kind: "generic", generic: {}, source: second } as const])
+      expect(outputAfter([text("before"), text("torn", first), text("b", other), next])).not.toContain("torn");
+    expect(outputAfter([text("torn", first), whole])).toEqual(["whole"]);
+    expect(outputAfter([text("torn", first), { kind: "close", source: second }, text("again", second)])).toEqual([
+      "again …",
+    ]);
+  });
+
+  it("is left alone by what an earlier attempt still shows", () => {
+    const items = [
+      text("again", { ...first, attempt: 2 }),
+      text("late", first),
+      { kind: "close", source: first } as const,
+    ];
+    expect(outputAfter(items)).toEqual(["again …"]);
   });
 
   it("takes back what a later attempt has replaced already", () => {

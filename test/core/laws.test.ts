@@ -3,11 +3,11 @@ import { describe, expect, it } from "vitest";
 import type { AskCommand, Command, Emission } from "../../src/core/decide.ts";
 import { commandOf, decide, isRefusal } from "../../src/core/decide.ts";
 import { evolve, replay } from "../../src/core/evolve.ts";
-import type { Entry, IntentEntry, StepEntry } from "../../src/core/log.ts";
+import type { Entry, IntentEntry, PartSource, StepEntry } from "../../src/core/log.ts";
 import type { StreamedEvent } from "../../src/core/project.ts";
 import { eventCount, project } from "../../src/core/project.ts";
 import { runRecord, transcript } from "../../src/core/record.ts";
-import { activeMs, initialState, isFinal } from "../../src/core/state.ts";
+import { activeMs, initialState, isFinal, isOpen } from "../../src/core/state.ts";
 import { eventSchema } from "../../src/protocol/event.ts";
 import type { Message, MessagePart } from "../../src/protocol/message.ts";
 import { runSchema } from "../../src/protocol/run.ts";
@@ -135,24 +135,26 @@ function eventsOf(log: readonly Entry[]): StreamedEvent[] {
 
 /** The output as a reader puts it together from the events alone, but for what steps had shown that were begun again. */
 function outputOf(log: readonly Entry[]): Message[] {
-  let output: { message: Message; parts: MessagePart[]; step: string | undefined }[] = [];
+  let output: { message: Message; parts: MessagePart[]; by: PartSource | undefined }[] = [];
   const state = initialState(RUN_ID);
   for (const entry of log) {
     evolve(state, entry);
-    if (entry.type === "intent") output = output.filter(({ step }) => step !== entry.key);
-    if (entry.type === "step") for (const shown of output) if (shown.step === entry.key) shown.step = undefined;
-    const step = entry.type === "emitted" ? entry.source?.key : undefined;
+    if (entry.type === "intent") output = output.filter(({ by }) => by?.key !== entry.key);
+    if (entry.type === "step") for (const shown of output) if (shown.by?.key === entry.key) shown.by = undefined;
+    const source = entry.type === "emitted" ? entry.source : undefined;
+    // A later attempt at a step says again what an earlier one has said.
+    if (source !== undefined)
+      output = output.filter(({ by }) => by?.key !== source.key || by.attempt === source.attempt);
     for (let index = 0; index < eventCount(entry); index++) {
       const event = project(state, entry, index);
       if (event?.type === "message.created") {
-        // A message that is begun while another is open takes the place of it: a step was interrupted and says it again.
-        if (output.at(-1)?.message.completed_at === null) output.pop();
-        output.push({ message: event.message, parts: [], step });
+        expect(output.at(-1)?.message.completed_at).not.toBeNull();
+        output.push({ message: event.message, parts: [], by: source });
       } else if (event?.type === "message.part") output.at(-1)?.parts.push(event.part);
       else if (event?.type === "message.completed") {
         const open = output.pop();
         expect(open?.parts).toEqual(event.message.parts);
-        output.push({ message: event.message, parts: open?.parts ?? [], step: open?.step });
+        output.push({ message: event.message, parts: open?.parts ?? [], by: open?.by });
       }
     }
   }
@@ -194,6 +196,14 @@ describe("every log that commands can make", () => {
   itHolds("is decided again from its own entries as it was", (log) => {
     const [, ...rest] = log.map(commandOf);
     expect(logOf(rest)).toEqual(log);
+  });
+
+  itHolds("has no message open where a question is asked", (log) => {
+    const state = initialState(RUN_ID);
+    for (const entry of log) {
+      evolve(state, entry);
+      if (entry.type === "awaited") expect(isOpen(state)).toBe(false);
+    }
   });
 
   itHolds("shows a question while it waits, and only then", (log) => {

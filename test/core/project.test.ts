@@ -106,6 +106,11 @@ describe("the events of a log", () => {
       [...beginning, "run.awaiting", "run.in-progress"],
     ],
     [
+      "a question while a message is open",
+      [...logs["in-progress"], open, { ...asked("ask#1"), closes: true } as Entry],
+      [...beginning, "message.created", "message.part", "message.completed", "run.awaiting"],
+    ],
+    [
       "a question that is withdrawn",
       [...logs.awaiting, { type: "withdrawn", at: AT, await_id: "ask#1" }],
       [...beginning, "run.awaiting", "run.in-progress"],

@@ -7,6 +7,7 @@ import { resultKey } from "../../src/core/log.ts";
 import { transcript } from "../../src/core/record.ts";
 import { openDatabase } from "../stores/sqlite-files.ts";
 import type { Ledger, RunRecord, StepRecord } from "./ledger.ts";
+import { programOf, questionsFallAnywhere } from "./programs.ts";
 import { Reference } from "./reference.ts";
 
 /** Compares a file with what was acknowledged, and each run with one that was never interrupted. Gives what is wrong. */
@@ -150,6 +151,7 @@ class Inspection {
 
   async #compare(record: RunRecord, run: Run, logs: readonly (readonly Entry[])[]): Promise<void> {
     const expected = await this.#reference.play(record.input, logs);
+    const outcomeOf = questionsFallAnywhere(programOf(record.input)) ? textsOf : messagesOf;
     const [is, ought] = [run, expected].map(outcomeOf);
     if (is !== ought)
       this.#complain(record, `came to\n  ${is}\ninstead of\n  ${ought}\nby\n  ${logs.map(wordsOf).join("\n  ")}`);
@@ -177,9 +179,14 @@ function wordsOf(log: readonly Entry[]): string {
   return log.map((entry) => `${entry.type} ${detail(entry)}`.trim()).join(", ");
 }
 
-function outcomeOf({ status, output, error }: Run): string {
-  const texts = output.map(({ role, parts }) => [role, ...parts.map(({ content }) => content)]);
-  return JSON.stringify([status, error, texts]);
+function messagesOf({ status, output, error }: Run): string {
+  const messages = output.map(({ role, parts }) => [role, ...parts.map(({ content }) => content)]);
+  return JSON.stringify([status, error, messages]);
+}
+
+/** As {@link messagesOf}, whatever messages the texts are in. */
+function textsOf({ status, output, error }: Run): string {
+  return JSON.stringify([status, error, output.flatMap(({ parts }) => parts.map(({ content }) => content))]);
 }
 
 function count(log: readonly Entry[], type: Entry["type"]): number {

@@ -100,3 +100,33 @@ function statement(random: Random, place: Place): Statement {
   ]);
   return make();
 }
+
+/**
+ * Whether it is a matter of time where a question falls, and with it where the message ends that it completes: it is asked beside
+ * other branches, or beside one that has lost a race and goes on.
+ */
+export function questionsFallAnywhere({ body }: Program): boolean {
+  return contains(body, ({ is }) => is === "race") || asksBesideOthers(body);
+}
+
+function asksBesideOthers(body: readonly Statement[]): boolean {
+  return contains(body, (one) => one.is === "all" && contains(one.branches.flat(), ({ is }) => is === "ask"));
+}
+
+function contains(body: readonly Statement[], fits: (statement: Statement) => boolean): boolean {
+  return body.some((one) => fits(one) || contains(insideOf(one), fits));
+}
+
+function insideOf(statement: Statement): readonly Statement[] {
+  switch (statement.is) {
+    case "loop":
+      return statement.body;
+    case "branch":
+      return statement.ways.flat();
+    case "all":
+    case "race":
+      return statement.branches.flat();
+    default:
+      return [];
+  }
+}

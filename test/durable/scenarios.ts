@@ -140,7 +140,7 @@ export const scenarios: readonly Scenario[] = [
   },
   {
     name: "questions one after the other",
-    ends: 'completed: got 5|and 5|last {"number":5}',
+    ends: 'completed: got 5 # and 5 # last {"number":5}',
     register: agents(async function* ({ context, work }) {
       const first = await context.ask("First?", { schema: numberSchema });
       yield `got ${first.number}`;
@@ -154,7 +154,7 @@ export const scenarios: readonly Scenario[] = [
   },
   {
     name: "several questions at once",
-    ends: "completed: first 6|5,6,6",
+    ends: "completed: first 6 # 5,6,6",
     register: agents(async function* ({ context }) {
       const first = context.ask("A?", { schema: numberSchema }).then(async (answer) => {
         await context.emit(`first ${answer.number}`);
@@ -195,7 +195,7 @@ export const scenarios: readonly Scenario[] = [
   },
   {
     name: "a deadline without a default",
-    ends: "failed: asked|cleaned up",
+    ends: "failed: asked # cleaned up",
     register: agents(async function* ({ context }) {
       yield "asked";
       try {
@@ -223,7 +223,7 @@ export const scenarios: readonly Scenario[] = [
   },
   {
     name: "a cancel while a question is open",
-    ends: "cancelled: one|two|finally",
+    ends: "cancelled: one|two # finally",
     register: agents(async function* ({ context, work }) {
       yield "one";
       await work("before", 1);
@@ -338,7 +338,7 @@ export const scenarios: readonly Scenario[] = [
   },
   {
     name: "a session with history and state",
-    ends: "completed: earlier|null then 1|1",
+    ends: "completed: earlier|null then 1 # 1",
     session: { id: SESSION, history: ["earlier"] },
     register: agents(async function* ({ context, work }) {
       const history = await context.session.history();

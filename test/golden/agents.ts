@@ -93,6 +93,16 @@ export const agents: Readonly<Record<string, GoldenAgent>> = {
     },
     answers: { "await#1": text("No.") },
   },
+  "a-question-in-a-message": {
+    async *fn(_input, context) {
+      yield "Looking… ";
+      yield "found. ";
+      const { ok } = await context.ask("Book it?", { schema: z.object({ ok: z.boolean() }) });
+      yield null;
+      yield ok ? "Booked." : "Not booked.";
+    },
+    answers: { "ask#1": { ok: true } },
+  },
   "questions-in-a-queue": {
     async *fn(_input, context) {
       const answers = await Promise.all([context.ask("First?"), context.ask("Second?"), context.ask("Third?")]);

@@ -164,7 +164,9 @@ describe("the official TypeScript client", () => {
     const { run_id } = await client.runSync("asker", input);
     const types: string[] = [];
     for await (const event of client.runResumeStream(run_id, answer)) types.push(event.type);
-    expect(types).toEqual(["run.in-progress", "message.part", "run.awaiting"]);
+    expect(types).toEqual([
+      ...["run.in-progress", "message.created", "message.part", "message.completed", "run.awaiting"],
+    ]);
   });
 
   test("keeps a session", async () => {

@@ -139,7 +139,9 @@ describe("a stream of events", () => {
     });
     await client.post(`/runs/${json["run_id"]}`, { await_resume });
     const events = parseEvents(await response.text());
-    expect(events.map(({ event }) => event)).toEqual(["run.in-progress", "message.part", "run.awaiting"]);
+    expect(events.map(({ event }) => event)).toEqual([
+      ...["run.in-progress", "message.created", "message.part", "message.completed", "run.awaiting"],
+    ]);
   });
 
   test("reaches every one of several readers to its end, however slow one is", async () => {

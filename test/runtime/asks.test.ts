@@ -73,16 +73,67 @@ describe("a question", () => {
     expect(generic).toMatchObject({ generic: { got: { type: "message", message: { parts: [{ content: "Yes." }] } } } });
   });
 
-  it("does not close the message that is open", async () => {
+  it("completes the message that is open, and what is said after the answer is another one", async () => {
     const { runtime } = setUp();
     const asking = await runAgent(runtime, async function* () {
       yield "before";
+      yield "the question";
       yield awaitMessage("?");
+      yield null;
       yield "after";
     });
-    expect(asking.output[0]?.completed_at).toBeNull();
+    expect(asking.output).toMatchObject([{ parts: [{}, {}], completed_at: expect.any(String) }]);
+    const told = typesOf(await eventsOf(runtime, asking.run_id));
+    expect(told.slice(2)).toEqual([
+      ...["message.created", "message.part", "message.part", "message.completed", "run.awaiting"],
+    ]);
     const run = await runtime.resume({ run_id: asking.run_id, await_resume: reply("ok") });
-    expect(textsOf(run)).toEqual(["before|after"]);
+    expect(textsOf(run)).toEqual(["before|the question", "after"]);
+  });
+
+  it("completes what a step body is saying, which goes on in another message", async () => {
+    const { runtime } = setUp();
+    const [said, gate] = [deferred(), deferred()];
+    const run = await runAgent(runtime, async function* (_input: unknown, { ask, step }: AgentContext) {
+      const model = step("model", async ({ emit }) => {
+        await emit("first");
+        said.resolve();
+        await gate.promise;
+        await emit("second");
+      });
+      await said.promise;
+      await ask("?");
+      gate.resolve();
+      await model;
+      yield "end";
+    } as () => AsyncGenerator);
+    expect(run.output).toMatchObject([{ parts: [{ content: "first" }], completed_at: expect.any(String) }]);
+    const ended = await runtime.resume({ run_id: run.run_id, await_resume: reply("ok") });
+    expect(textsOf(ended)).toEqual(["first", "second", "end"]);
+  });
+
+  it("between two attempts at a step leaves nothing of the first one in the output", async () => {
+    const { runtime } = setUp();
+    const [said, gate] = [deferred(), deferred()];
+    const run = await runAgent(runtime, async (_input, { ask, step }) => {
+      const model = step(
+        "model",
+        async ({ attempt, emit }) => {
+          await emit(`attempt ${attempt}`);
+          said.resolve();
+          if (attempt > 1) return;
+          await gate.promise;
+          throw new Error("busy");
+        },
+        { retry: { attempts: 2 } },
+      );
+      await said.promise;
+      await ask("?");
+      gate.resolve();
+      await model;
+    });
+    const ended = await runtime.resume({ run_id: run.run_id, await_resume: reply("ok") });
+    expect(textsOf(ended)).toEqual(["attempt 2"]);
   });
 
   it("with a bad text fails the run and says what was expected", async () => {
@@ -255,7 +306,7 @@ describe("several questions at once", () => {
       run = await runtime.resume({ run_id: run.run_id, await_resume: reply("ok") });
     }
     expect(shown).toEqual(["a", "b", "c"]);
-    expect(textsOf(run)).toEqual(["a answered|b answered|c answered"]);
+    expect(textsOf(run)).toEqual(["a answered", "b answered", "c answered"]);
   });
 
   it("leave room between them for what the agent does with an answer", async () => {
@@ -268,6 +319,7 @@ describe("several questions at once", () => {
       "run.in-progress",
       "message.created",
       "message.part",
+      "message.completed",
       "run.awaiting",
     ]);
   });
@@ -351,7 +403,7 @@ describe("a question with a deadline", () => {
       await_request: null,
       error: { code: "server_error", data: { reason: "await_timeout", await_id: "ask#1" } },
     });
-    expect(textsOf(failed)).toEqual(["asking|cleaned up"]);
+    expect(textsOf(failed)).toEqual(["asking", "cleaned up"]);
     expect(seen).toEqual([expect.objectContaining({ code: "await_timeout", await_id: "ask#1" }), true]);
   });
 

@@ -64,8 +64,9 @@ describe("events", () => {
     expect(typesOf(await drain(runtime.events(run.run_id, { until: "rest" }))).at(-1)).toBe("run.awaiting");
     expect(typesOf(await drain(runtime.events(run.run_id))).at(-1)).toBe("run.awaiting");
     await runtime.resume({ run_id: run.run_id, await_resume: reply("ok") });
-    expect(typesOf(await toEnd).slice(-4)).toEqual([
+    expect(typesOf(await toEnd).slice(-5)).toEqual([
       "run.in-progress",
+      "message.created",
       "message.part",
       "message.completed",
       "run.completed",

@@ -72,9 +72,10 @@ describe("createRun", () => {
       "run.in-progress",
       "message.created",
       "message.part",
+      "message.completed",
       "run.awaiting",
     ]);
-    expect(events.map(({ id }) => id)).toEqual([1, 2, 3, 4, 5]);
+    expect(events.map(({ id }) => id)).toEqual([1, 2, 3, 4, 5, 6]);
   });
 
   it("in mode stream begins at once, also if nobody reads", async () => {

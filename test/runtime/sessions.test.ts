@@ -95,6 +95,25 @@ describe.each(stores)("a session, in a store %s,", (_title, make) => {
     expect(textsOf(next)).toEqual(['(start,one?,yes,said,two?,{"n":2},done) x']);
   });
 
+  it("holds what was said before a question before it, and what was said after the answer after it", async () => {
+    const { runtime } = make();
+    runtime.register("booking", async function* (_input: unknown, { ask }: AgentContext) {
+      yield "Looking ";
+      yield "for trains…";
+      await ask("Book it?");
+      yield "Booked.";
+    } as () => AsyncGenerator);
+    const { run_id } = await runtime.createRun({ agent_name: "booking", input: "Rome", session_id: SESSION });
+    const run = await runtime.resume({ run_id, await_resume: reply("Yes") });
+    const { history } = await runtime.getSession(SESSION);
+    expect(history.map(textOf)).toEqual(["Rome", "Looking |for trains…", "Book it?", "Yes", "Booked."]);
+    expect(run.output).toEqual([history[1], history[4]]);
+    const completed = (await eventsOf(runtime, run_id)).flatMap((event) =>
+      event.type === "message.completed" ? [event.message] : [],
+    );
+    expect(completed).toEqual(run.output);
+  });
+
   it("that a run has for itself goes with it, unless another joins it", async () => {
     const { runtime, clock } = make();
     runtime.register("recall", recall);

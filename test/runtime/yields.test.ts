@@ -230,7 +230,7 @@ describe("what an agent yields", () => {
     const run = await runtime.resume({ run_id: asking.run_id, await_resume: reply("yes") });
 
     expect(given).toMatchObject({ type: "message", message: { parts: [{ content: "yes" }] } });
-    expect(textsOf(run)).toEqual(["before|after"]);
+    expect(textsOf(run)).toEqual(["before", "after"]);
   });
 });
 

@@ -57,7 +57,7 @@ describe("next", () => {
       run: { agent_name: "booking" },
       error: null,
     });
-    expect(t.text()).toBe("Looking for trains… Booked TGV.");
+    expect(t.text()).toBe("Looking for trains… \nBooked TGV.");
     expect(t.usage).toMatchObject({ total_tokens: 3 });
     expect(t.log.map(({ type }) => type)).toContain("resumed");
     expect(t.events.map(({ id }) => id)).toEqual(t.events.map((_, index) => index + 1));

@@ -15,7 +15,10 @@ export const answerFacts: readonly Fact[] = [
     expect(json["finished_at"]).toMatch(UTC);
     const awaiting = await client.run("asker", "x");
     expect(awaiting.json["finished_at"]).toBeNull();
-    const [open] = awaiting.json["output"] as unknown as Json[];
+    const [said] = awaiting.json["output"] as unknown as Json[];
+    for (const time of ["created_at", "completed_at"]) expect(said?.[time]).toMatch(UTC);
+    const failed = await client.run("failing", "x");
+    const [open] = failed.json["output"] as unknown as Json[];
     expect(open?.["created_at"]).toMatch(UTC);
     expect(open?.["completed_at"]).toBeNull();
   }),

@@ -30,17 +30,19 @@ export const eventFacts: readonly Fact[] = [
       { parts: [{ content_type: "text/html" }, { name: "picture", content_encoding: "base64" }] },
     ]);
   }),
-  fact("an await leaves the message open, and ends the stream", async (client) => {
+  fact("an await completes the open message, and ends the stream", async (client) => {
     const { events } = await client.run("asker", "x", { mode: "stream" });
     expect(events.map(({ event }) => event)).toEqual([
-      ...["run.created", "run.in-progress", "message.created", "message.part", "run.awaiting"],
+      ...["run.created", "run.in-progress", "message.created", "message.part", "message.completed", "run.awaiting"],
     ]);
     const resumed = await client.post(`/runs/${runOf(events[0])["run_id"]}`, {
       await_resume: answer("a"),
       mode: "stream",
     });
-    expect(resumed.events.map(({ event }) => event)).toEqual(["run.in-progress", "message.part", "run.awaiting"]);
-    expect(resumed.events[0]?.id).toBe("6");
+    expect(resumed.events.map(({ event }) => event)).toEqual([
+      ...["run.in-progress", "message.created", "message.part", "message.completed", "run.awaiting"],
+    ]);
+    expect(resumed.events[0]?.id).toBe("7");
     expect(runOf(resumed.events[0])["await_request"]).toBeNull();
   }),
   fact("a failure leaves the message open, and is run.failed, never error", async (client) => {
@@ -55,7 +57,10 @@ export const eventFacts: readonly Fact[] = [
     expect(runOf(events[0])).toMatchObject({ status: "created", output: [], await_request: null });
     expect(runOf(events[1])).toMatchObject({ status: "in-progress", output: [] });
     const { await_request } = runOf(events.at(-1));
-    expect(runOf(events.at(-1))).toMatchObject({ status: "awaiting", output: [{ parts: [{}], completed_at: null }] });
+    expect(runOf(events.at(-1))).toMatchObject({
+      status: "awaiting",
+      output: [{ parts: [{}], completed_at: expect.stringMatching(/Z$/) }],
+    });
     await client.post(`/runs/${runOf(events[0])["run_id"]}`, { await_resume: answer("a") });
     const later = (await client.get(`/runs/${runOf(events[0])["run_id"]}/events`)).json["events"] as unknown as Json[];
     expect(later.slice(0, events.length)).toEqual(events.map(({ data }) => data));

@@ -185,10 +185,9 @@ export const requestFacts: readonly Fact[] = [
       };
       texts.push(`${role}: ${parts.map(({ content }) => content).join("")}`);
     }
-    // The message that the questions interrupt was begun before them.
     expect(texts).toEqual([
-      ...["user: x", "agent/asker: Let me ask. Got a. Got b."],
-      ...["agent/asker: Which?", "user: a", "agent/asker: And which?", "user: b"],
+      ...["user: x", "agent/asker: Let me ask. ", "agent/asker: Which?", "user: a"],
+      ...["agent/asker: Got a. ", "agent/asker: And which?", "user: b", "agent/asker: Got b."],
     ]);
   }),
 ];
