@@ -56,9 +56,11 @@ export type {
   UsageReport,
 } from "./runtime/agent-context.ts";
 export { AgentRuntime, type CloseReport, type LeftRun, type RuntimeStats } from "./runtime/agent-runtime.ts";
-export type { EventListener, EventOf, EventOrigin } from "./runtime/announcer.ts";
+export type { AnnouncedType, EventListener, EventOf, EventOrigin, ParkedEvent } from "./runtime/announcer.ts";
 export type { InputItem, RunInput } from "./runtime/input.ts";
-export type { LimitOptions, RetentionOptions, RuntimeOptions } from "./runtime/options.ts";
+export type { DurabilityOptions, LimitOptions, RetentionOptions, RuntimeOptions } from "./runtime/options.ts";
+export type { ParkedRun } from "./runtime/recovery.ts";
+export type { RunsReport } from "./runtime/runs.ts";
 export type {
   CreateRunOptions,
   CreateRunRequest,

@@ -53,7 +53,10 @@ export interface Ask {
     options: AskOptions<Output> & { readonly schema: StandardSchema<Output> },
   ): Promise<Output>;
   /** Without a schema the answer is the message that came, or the object. */
-  (question: Question, options?: AskOptions<Message | JsonObject>): Promise<Message | JsonObject>;
+  (
+    question: Question,
+    options?: AskOptions<Message | JsonObject> & { readonly schema?: undefined },
+  ): Promise<Message | JsonObject>;
 }
 
 /** A question: text, or a message. */
@@ -65,8 +68,8 @@ export interface AskOptions<Output> {
   readonly schema?: StandardSchema<Output> | undefined;
   /** How long the question stands, in milliseconds from when it is shown. Default: the runtime's `awaitTimeoutMs`. */
   readonly timeoutMs?: number | undefined;
-  /** The answer when nobody answered in time; it is not validated. Without it the run fails then. */
-  readonly default?: Output | undefined;
+  /** The answer when the question expires; it is not validated. Without it the run fails then. */
+  readonly default?: NoInfer<Output> | undefined;
 }
 
 /** See {@link AgentContext.step}. */

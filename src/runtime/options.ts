@@ -31,9 +31,9 @@ export interface RuntimeOptions {
   readonly ids?: Ids | undefined;
 }
 
-/** What a runtime forgets. */
+/** What a runtime forgets. A store that persists forgets nothing unless it is told to. An idempotency key lives as long as its run. */
 export interface RetentionOptions {
-  /** How many ended runs are kept. Default: 10,000. */
+  /** How many ended runs are kept. Default: 10,000 in a store that does not persist, else `Infinity`. */
   readonly maxRuns?: number | undefined;
   /** How long an ended run is kept. Default: one hour in a store that does not persist, else `Infinity`. */
   readonly maxAgeMs?: number | undefined;
@@ -101,7 +101,7 @@ const defaults = {
 const durabilityDefaults = { leaseMs: 10_000, renewMs: 3_000, sweepMs: 1_000, sleepAfterMs: 60_000, maxTakeovers: 5 };
 const retentionDefaults = { maxRuns: 10_000, maxAgeMs: HOUR_MS, maxIdleSessionMs: 24 * HOUR_MS };
 const persistentRetention = {
-  ...retentionDefaults,
+  maxRuns: Number.POSITIVE_INFINITY,
   maxAgeMs: Number.POSITIVE_INFINITY,
   maxIdleSessionMs: Number.POSITIVE_INFINITY,
 };

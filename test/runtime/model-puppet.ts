@@ -94,7 +94,9 @@ export class Puppet {
   }
 
   ask(options: AskOrder): void {
-    this.#listen(`ask#${++this.#asked}`, this.context.ask("Well?", options));
+    const { schema, ...rest } = options;
+    const { ask } = this.context;
+    this.#listen(`ask#${++this.#asked}`, schema === undefined ? ask("Well?", rest) : ask("Well?", { ...rest, schema }));
   }
 
   /** What a generator yields to ask. */
