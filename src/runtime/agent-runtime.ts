@@ -11,6 +11,7 @@ import { defineAgent } from "./agent.ts";
 import type { AnnouncedType, EventListener, EventOrigin } from "./announcer.ts";
 import { Announcer } from "./announcer.ts";
 import { badArgument, checkAmount, checkFunction, checkKeys, checkObject } from "./check.ts";
+import type { StreamRuns } from "./events.ts";
 import { EventStream } from "./events.ts";
 import { readJson } from "./input.ts";
 import type { LiveRun } from "./live-run.ts";
@@ -184,13 +185,16 @@ export class AgentRuntime extends Scope {
   }
 
   #follow(run: LiveRun, after: number): void {
-    const stream = new EventStream({ source: run.log, after, until: "end" }, () => undefined);
+    const stream = new EventStream({ source: run.log, after, until: "end" }, onlyHere);
     const { run_id } = run.log.key;
     this.#announcer
       .follow(stream, () => originOf(run))
       .catch((error: unknown) => this.#settings.logger.error("A run could not be followed.", { run_id, error }));
   }
 }
+
+/** A run that goes elsewhere is announced there, and one that is blocked may get on. */
+const onlyHere: StreamRuns = { open: () => undefined, blockedError: () => undefined };
 
 function originOf(run: LiveRun): EventOrigin {
   const { agent_name, session_id } = createdEntry(run.log.state);

@@ -1,3 +1,4 @@
+import type { CadenzaError } from "../core/errors.ts";
 import { evolve } from "../core/evolve.ts";
 import type { Entry } from "../core/log.ts";
 import type { RunKey } from "../core/ports.ts";
@@ -36,6 +37,14 @@ export interface StreamStart {
   readonly until: StreamEnd;
 }
 
+/** Where a stream finds its run when that is not where it was. */
+export interface StreamRuns {
+  /** The log as it is now; undefined if there is none. */
+  open(key: RunKey): MaybePromise<LogSource | undefined>;
+  /** Why the run cannot get on; undefined if it can. */
+  blockedError(key: RunKey): CadenzaError | undefined;
+}
+
 const finished: IteratorResult<StreamedEvent, undefined> = { done: true, value: undefined };
 const none: readonly Entry[] = [];
 
@@ -45,7 +54,7 @@ const none: readonly Entry[] = [];
  */
 export class EventStream implements AsyncIterableIterator<StreamedEvent, undefined> {
   #opening: Promise<StreamStart> | undefined;
-  readonly #reopen: (key: RunKey) => MaybePromise<LogSource | undefined>;
+  readonly #runs: StreamRuns;
   #start: StreamStart | undefined;
   #state: RunState | undefined;
   #source: LogSource | undefined;
@@ -59,8 +68,8 @@ export class EventStream implements AsyncIterableIterator<StreamedEvent, undefin
   #pending: Promise<IteratorResult<StreamedEvent, undefined>> | undefined;
   #wake: (() => void) | undefined;
 
-  constructor(opening: MaybePromise<StreamStart>, reopen: (key: RunKey) => MaybePromise<LogSource | undefined>) {
-    this.#reopen = reopen;
+  constructor(opening: MaybePromise<StreamStart>, runs: StreamRuns) {
+    this.#runs = runs;
     if (isPromise(opening)) {
       this.#opening = opening;
       opening.catch(ignore);
@@ -146,6 +155,8 @@ export class EventStream implements AsyncIterableIterator<StreamedEvent, undefin
         if (start.until === "now") break;
         if (isFinal(state.status) || (start.until !== "end" && isAtRest(state.status) && state.events >= start.after))
           break;
+        const blocked = this.#runs.blockedError(source.key);
+        if (blocked !== undefined) return this.#refuse(blocked);
         return source.lost ? this.#moveOn(source) : this.#wait(source);
       }
       const read = source.read(state.position);
@@ -175,6 +186,12 @@ export class EventStream implements AsyncIterableIterator<StreamedEvent, undefin
     };
   }
 
+  /** Everything has been told, and nothing more will come. */
+  #refuse(error: CadenzaError): Promise<never> {
+    this.#done = true;
+    return Promise.reject(error);
+  }
+
   #wait(source: LogSource): Promise<IteratorResult<StreamedEvent, undefined>> {
     const promise = new Promise<IteratorResult<StreamedEvent, undefined>>((resolve) => {
       const wake = (): void => {
@@ -198,7 +215,7 @@ export class EventStream implements AsyncIterableIterator<StreamedEvent, undefin
       else this.#source = source;
       return this.#next();
     };
-    const source = this.#reopen(from.key);
+    const source = this.#runs.open(from.key);
     return isPromise(source) ? source.then(go) : go(source);
   }
 }

@@ -272,7 +272,10 @@ export class Scope {
     } catch (error) {
       opening = Promise.reject(error);
     }
-    return new EventStream(opening, (key) => this.#find(key));
+    return new EventStream(opening, {
+      open: (key) => this.#find(key),
+      blockedError: (key) => this.#parts.runs.blockedError(key),
+    });
   }
 
   async #create(request: CreateRunRequest, options: CreateRunOptions): Promise<Run> {
@@ -430,8 +433,16 @@ export class Scope {
 
   /** The run when it rests, wherever it is executed. */
   async #rest(key: RunKey): Promise<Run> {
-    const live = this.#parts.runs.find(key);
-    if (live !== undefined) return live.rest();
+    const { runs } = this.#parts;
+    const live = runs.find(key);
+    if (live !== undefined) {
+      try {
+        return await live.rest();
+      } catch (error) {
+        // The run may have gone elsewhere: it is followed there.
+        if (!isLost(error) || runs.isClosed) throw error;
+      }
+    }
     for await (const _ of this.events(key.run_id)) {
       // Reading to the end is the waiting.
     }
@@ -441,10 +452,14 @@ export class Scope {
   #find(key: RunKey): MaybePromise<LogSource | undefined> {
     const live = this.#parts.runs.find(key);
     if (live !== undefined && !live.log.lost) return live.log;
-    const { store, clock } = this.#parts.settings;
-    const stored = store.find(key);
-    if (isPromise(stored)) return stored.then((run) => run && new StoredLog(store, clock, run));
-    return stored && new StoredLog(store, clock, stored);
+    const stored = this.#parts.settings.store.find(key);
+    return isPromise(stored) ? stored.then((run) => this.#logOf(run)) : this.#logOf(stored);
+  }
+
+  #logOf(stored: StoredRun | undefined): LogSource | undefined {
+    const { settings, runs } = this.#parts;
+    const isBlocked = (key: RunKey): boolean => runs.blockedError(key) !== undefined;
+    return stored && new StoredLog(settings.store, settings.clock, stored, isBlocked);
   }
 
   async #source(key: RunKey): Promise<LogSource> {

@@ -15,13 +15,16 @@ export class StoredLog implements LogSource {
   readonly lost = false;
   readonly #store: Store;
   readonly #clock: Clock;
+  readonly #isBlocked: (key: RunKey) => boolean;
   #run: StoredRun;
   #watchers: (() => void)[] = [];
   #clearTimer: (() => void) | undefined;
 
-  constructor(store: Store, clock: Clock, run: StoredRun) {
+  /** `isBlocked`: whether this process knows that the run does not get on. Its readers are told. */
+  constructor(store: Store, clock: Clock, run: StoredRun, isBlocked: (key: RunKey) => boolean) {
     this.#store = store;
     this.#clock = clock;
+    this.#isBlocked = isBlocked;
     this.#run = run;
     this.key = run.key;
   }
@@ -64,7 +67,7 @@ export class StoredLog implements LogSource {
     const before = this.#run.position;
     // A run that is gone counts as longer, so that its readers read, and learn it.
     this.#run = run ?? { ...this.#run, position: before + 1 };
-    if (this.#run.position === before) {
+    if (this.#run.position === before && !this.#isBlocked(this.key)) {
       if (this.#watchers.length > 0) this.#poll();
       return;
     }
