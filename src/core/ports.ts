@@ -13,6 +13,11 @@ export interface Clock {
   setTimeout(callback: () => void, delayMs: number): () => void;
   /** Resolves in another turn of the event loop, after timers and sockets had theirs. */
   turn(): Promise<void>;
+  /**
+   * Keeps the process from ending until the answer is called; the runtime asks for it while a caller waits or a run is at work.
+   * Default: holds the machine's event loop. A clock that moves only when it is told to holds nothing.
+   */
+  hold?(): () => void;
 }
 
 /** Where identifiers come from. */

@@ -1,5 +1,6 @@
 import { CadenzaError } from "../core/errors.ts";
 import type { Clock, Logger } from "../core/ports.ts";
+import { ignore } from "../core/promises.ts";
 import { createdEntry } from "../core/state.ts";
 import type { Counters } from "../core/statistics.ts";
 import { noCounters } from "../core/statistics.ts";
@@ -11,7 +12,6 @@ import { defineAgent } from "./agent.ts";
 import type { AnnouncedType, EventListener, EventOrigin } from "./announcer.ts";
 import { Announcer } from "./announcer.ts";
 import { badArgument, checkAmount, checkFunction, checkKeys, checkObject } from "./check.ts";
-import type { StreamRuns } from "./events.ts";
 import { EventStream } from "./events.ts";
 import { readJson } from "./input.ts";
 import type { LiveRun } from "./live-run.ts";
@@ -137,7 +137,7 @@ export class AgentRuntime extends Scope {
     checkKeys("options", options, ["drainMs"]);
     const { drainMs = DRAIN_MS } = options;
     checkAmount("options.drainMs", drainMs);
-    this.#closing ??= this.#close(drainMs);
+    this.#closing ??= this.#close(drainMs).finally(this.#runs.hold());
     return this.#closing;
   }
 
@@ -154,6 +154,7 @@ export class AgentRuntime extends Scope {
       if (outcome.status === "rejected") logger.error("A run could not be left in order.", { error: outcome.reason });
     }
     for (const run of this.#runs) run.leave("The runtime was closed.");
+    this.#runs.end();
     this.#announcer.removeAll();
     try {
       await store.release(this.#runs.owner);
@@ -185,16 +186,17 @@ export class AgentRuntime extends Scope {
   }
 
   #follow(run: LiveRun, after: number): void {
-    const stream = new EventStream({ source: run.log, after, until: "end" }, onlyHere);
+    // A listener waits for ever, and holds nothing for it.
+    const stream = new EventStream(
+      { source: run.log, after, until: "end" },
+      { find: () => undefined, hold: () => ignore },
+    );
     const { run_id } = run.log.key;
     this.#announcer
       .follow(stream, () => originOf(run))
       .catch((error: unknown) => this.#settings.logger.error("A run could not be followed.", { run_id, error }));
   }
 }
-
-/** A run that goes elsewhere is announced there, and one that is blocked may get on. */
-const onlyHere: StreamRuns = { open: () => undefined, blockedError: () => undefined };
 
 function originOf(run: LiveRun): EventOrigin {
   const { agent_name, session_id } = createdEntry(run.log.state);

@@ -32,6 +32,8 @@ export interface LogHost {
   readonly owner: string;
   /** Called when a log has entries that nobody waits for: they are committed at the end of the turn. */
   commitSoon(log: RunLog): void;
+  /** Keeps the process from ending until the answer is called. */
+  hold(): () => void;
 }
 
 /** The run that a log belongs to, and what the log reports to it. */
@@ -336,7 +338,7 @@ export class RunLog {
     this.#entries = undefined;
     this.#rejectWaiters(reason);
     this.#waiters = undefined;
-    this.tellReaders();
+    this.#tellReaders();
   }
 
   #write(): void {
@@ -432,7 +434,7 @@ export class RunLog {
       this.#tellBatch(write.entries);
     }
     this.#tellWaiters();
-    this.tellReaders();
+    this.#tellReaders();
     this.#run.onCommit(this);
     // What was decided meanwhile goes next, all of it in one batch.
     this.flush();
@@ -498,7 +500,7 @@ export class RunLog {
       this.#entries = undefined;
       this.#session ??= session;
       for (const entry of decided) this.decide(commandOf(entry));
-      this.tellReaders();
+      this.#tellReaders();
       this.#run.onCommit(this);
       this.#run.onReloaded(this);
       this.#tellWaiters();
@@ -532,11 +534,18 @@ export class RunLog {
     const { attempts = [], retryMs: wait = FIRST_RETRY_MS } = this.#trouble ?? {};
     attempts.push(attempt);
     this.#writing = new Promise((resolve) => {
-      const clearRetry = this.#run.host.clock.setTimeout(() => {
+      // What has been decided and not stored is lost if the process ends.
+      const letGo = this.#run.host.hold();
+      const clearTimer = this.#run.host.clock.setTimeout(() => {
+        letGo();
         this.#writing = undefined;
         resolve();
         this.flush();
       }, wait);
+      const clearRetry = (): void => {
+        letGo();
+        clearTimer();
+      };
       this.#trouble = { failure: error, attempts, retryMs: Math.min(2 * wait, LAST_RETRY_MS), clearRetry };
     });
   }
@@ -570,8 +579,7 @@ export class RunLog {
     if (open.length < waiters.length) for (const waiter of waiters) if (!isOpen(waiter)) waiter.resolve();
   }
 
-  /** Wakes those that wait for more entries: there are some, or there is something to learn about the run. */
-  tellReaders(): void {
+  #tellReaders(): void {
     const audience = this.#audience;
     if (audience === undefined) return;
     const { readers } = audience;

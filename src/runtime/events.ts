@@ -1,4 +1,3 @@
-import type { CadenzaError } from "../core/errors.ts";
 import { evolve } from "../core/evolve.ts";
 import type { Entry } from "../core/log.ts";
 import type { RunKey } from "../core/ports.ts";
@@ -29,20 +28,20 @@ export interface LogSource {
  */
 export type StreamEnd = "now" | "end" | "rest" | "next-rest";
 
+/** What a stream needs from the runtime. */
+export interface StreamHost {
+  /** The log of a run that has gone elsewhere, where it is now. Throws once the runtime has been closed. */
+  find(key: RunKey): MaybePromise<LogSource | undefined>;
+  /** Called when a reader has to wait; the answer is called when there is something for it. */
+  hold(): () => void;
+}
+
 /** How a stream begins. */
 export interface StreamStart {
   readonly source: LogSource;
   /** The number of the last event that is not wanted. */
   readonly after: number;
   readonly until: StreamEnd;
-}
-
-/** Where a stream finds its run when that is not where it was. */
-export interface StreamRuns {
-  /** The log as it is now; undefined if there is none. */
-  open(key: RunKey): MaybePromise<LogSource | undefined>;
-  /** Why the run cannot get on; undefined if it can. */
-  blockedError(key: RunKey): CadenzaError | undefined;
 }
 
 const finished: IteratorResult<StreamedEvent, undefined> = { done: true, value: undefined };
@@ -54,7 +53,7 @@ const none: readonly Entry[] = [];
  */
 export class EventStream implements AsyncIterableIterator<StreamedEvent, undefined> {
   #opening: Promise<StreamStart> | undefined;
-  readonly #runs: StreamRuns;
+  readonly #host: StreamHost;
   #start: StreamStart | undefined;
   #state: RunState | undefined;
   #source: LogSource | undefined;
@@ -68,8 +67,8 @@ export class EventStream implements AsyncIterableIterator<StreamedEvent, undefin
   #pending: Promise<IteratorResult<StreamedEvent, undefined>> | undefined;
   #wake: (() => void) | undefined;
 
-  constructor(opening: MaybePromise<StreamStart>, runs: StreamRuns) {
-    this.#runs = runs;
+  constructor(opening: MaybePromise<StreamStart>, host: StreamHost) {
+    this.#host = host;
     if (isPromise(opening)) {
       this.#opening = opening;
       opening.catch(ignore);
@@ -81,8 +80,11 @@ export class EventStream implements AsyncIterableIterator<StreamedEvent, undefin
   }
 
   next(): Promise<IteratorResult<StreamedEvent, undefined>> {
-    const result = this.poll();
-    return isPromise(result) ? result : Promise.resolve(result);
+    try {
+      return Promise.resolve(this.poll());
+    } catch (error) {
+      return Promise.reject(error);
+    }
   }
 
   /** As `next`, but an event that is there is given at once: who writes many at a time need not wait for each. */
@@ -117,7 +119,12 @@ export class EventStream implements AsyncIterableIterator<StreamedEvent, undefin
   /** A stream that cannot be opened says so once. */
   async #begin(opening: Promise<StreamStart>): Promise<IteratorResult<StreamedEvent, undefined>> {
     this.#opening = undefined;
-    this.#open(await opening);
+    const letGo = this.#host.hold();
+    try {
+      this.#open(await opening);
+    } finally {
+      letGo();
+    }
     return this.#next();
   }
 
@@ -155,8 +162,6 @@ export class EventStream implements AsyncIterableIterator<StreamedEvent, undefin
         if (start.until === "now") break;
         if (isFinal(state.status) || (start.until !== "end" && isAtRest(state.status) && state.events >= start.after))
           break;
-        const blocked = this.#runs.blockedError(source.key);
-        if (blocked !== undefined) return this.#refuse(blocked);
         return source.lost ? this.#moveOn(source) : this.#wait(source);
       }
       const read = source.read(state.position);
@@ -186,18 +191,18 @@ export class EventStream implements AsyncIterableIterator<StreamedEvent, undefin
     };
   }
 
-  /** Everything has been told, and nothing more will come. */
-  #refuse(error: CadenzaError): Promise<never> {
-    this.#done = true;
-    return Promise.reject(error);
-  }
-
   #wait(source: LogSource): Promise<IteratorResult<StreamedEvent, undefined>> {
-    const promise = new Promise<IteratorResult<StreamedEvent, undefined>>((resolve) => {
+    const letGo = this.#host.hold();
+    const promise = new Promise<IteratorResult<StreamedEvent, undefined>>((resolve, reject) => {
       const wake = (): void => {
+        letGo();
         this.#wake = undefined;
         this.#pending = undefined;
-        resolve(this.#next());
+        try {
+          resolve(this.#next());
+        } catch (error) {
+          reject(error);
+        }
       };
       this.#wake = wake;
       source.watch(wake);
@@ -215,7 +220,7 @@ export class EventStream implements AsyncIterableIterator<StreamedEvent, undefin
       else this.#source = source;
       return this.#next();
     };
-    const source = this.#runs.open(from.key);
+    const source = this.#host.find(from.key);
     return isPromise(source) ? source.then(go) : go(source);
   }
 }

@@ -43,10 +43,8 @@ export interface LiveRunHost extends LogHost, StaySettings {
   onDifference(): void;
   /** The run was cancelled without its `finally` blocks, since there was no code for them. */
   onAgentMissing(run: LiveRun): void;
-  /** The code does not match the history, or matches it after all. */
+  /** The code does not fit the log, or fits it after all. */
   onDivergence(run: LiveRun, divergence: Divergence | undefined): void;
-  /** Why the run cannot get on here: it is blocked, or waits for a sub-run that is. */
-  blockedError(key: RunKey): CadenzaError | undefined;
   /** The run that started this one does not watch it: it may sleep. */
   wakeParent(run: LiveRun): void;
   /** Stops a sub-run that may be anywhere, or have ended. */
@@ -87,6 +85,8 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
   #resting: RestWaiter[] | undefined;
   /** Only runs of agents have one that may not all work at once. */
   #seat: Seat | undefined;
+  /** While the run is at work: lets the process end. */
+  #letGo: (() => void) | undefined;
 
   constructor(host: LiveRunHost, key: RunKey, agent: Agent) {
     this.host = host;
@@ -176,6 +176,10 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
     return this.host.ensureOwner(this);
   }
 
+  hold(): () => void {
+    return this.host.hold();
+  }
+
   /** Takes a place, or queues up for one, before the agent may begin: whoever comes next finds it taken. `place` is what the run needs one under; undefined: none. */
   reserve(place: string | undefined): void {
     this.#setPlace(place);
@@ -206,14 +210,13 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
     }
     this.#execution = new Execution(this, recording);
     this.#execution.start();
+    this.#settleHold();
   }
 
-  /** The run as soon as it rests. Rejects with `run_parked` if it is blocked. */
+  /** The run as soon as it rests. */
   rest(): MaybePromise<Run> {
     const { head, state, committed } = this.log;
     if (head !== undefined && isAtRest(head.status) && state.position === committed) return this.log.record();
-    const blocked = this.host.blockedError(this.log.key);
-    if (blocked !== undefined) return Promise.reject(blocked);
     return new Promise((resolve, reject) => {
       this.#resting ??= [];
       this.#resting.push({ resolve, reject });
@@ -257,7 +260,7 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
         throw lostError(log.key.run_id);
       });
     }
-    if (divergence !== undefined) throw blockedError(log.key.run_id, this.agent.name, divergence);
+    if (divergence !== undefined) throw parkedError(log.key.run_id, this.agent.name, divergence);
     const command = resumeCommand(answer, answer.await_id, this.clock.now());
     const first = log.preview(command);
     if (isRefusal(first)) {
@@ -342,6 +345,7 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
   onCommit(): void {
     const { head } = this.log;
     if (head === undefined) return;
+    this.#settleHold();
     if (head.status === "awaiting" && !this.#keepsSeat) this.#seat?.give();
     if (isAtRest(head.status)) this.#tellRest();
     if (this.durable) this.stay.onCommit(head.status);
@@ -354,27 +358,18 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
 
   onLost(): void {
     const error = this.log.lostReason ?? lostError(this.log.key.run_id);
+    this.#settleHold();
     this.#execution?.fence();
     this.#stay?.end();
     // Whoever listens to the signal of a run that sleeps would take it for stopped.
     if (this.#stay?.isAsleep !== true) this.abortSignal(() => error);
     this.#seat?.give();
-    this.#refuseRest(error);
-    for (const child of this.#relations?.children ?? []) child.#leaveAlone();
-    this.#relations?.onProgress?.();
-    this.host.onGone(this);
-  }
-
-  /** The run is blocked, or waits for a sub-run that is: it does not come to rest for those that wait for it. */
-  tellBlocked(error: CadenzaError): void {
-    this.#refuseRest(error);
-    this.log.tellReaders();
-  }
-
-  #refuseRest(error: CadenzaError): void {
     const resting = this.#resting;
     this.#resting = undefined;
     for (const { reject } of resting ?? []) reject(error);
+    for (const child of this.#relations?.children ?? []) child.#leaveAlone();
+    this.#relations?.onProgress?.();
+    this.host.onGone(this);
   }
 
   sessionAtEnd(): SessionChange | undefined {
@@ -441,6 +436,7 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
 
   onDivergence(divergence: Divergence | undefined, final: boolean): void {
     this.stay.divergence = divergence;
+    this.#settleHold();
     if (divergence !== undefined && this.log.state.status === "cancelling") {
       this.#execution?.fence();
       this.#endWithoutAgent();
@@ -602,6 +598,17 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
     else this.#seat.take(callback);
   }
 
+  /** The process stays open while the run is at work. One that waits for an answer or for other code holds nothing. */
+  #settleHold(): void {
+    const { head, lost } = this.log;
+    const hasAgent = head?.status === "in-progress" || head?.status === "cancelling";
+    if (hasAgent && !lost && this.#stay?.divergence === undefined) this.#letGo ??= this.host.hold();
+    else {
+      this.#letGo?.();
+      this.#letGo = undefined;
+    }
+  }
+
   #setPlace(place: string | undefined): void {
     const { concurrency } = this.agent.options;
     if (place !== undefined && concurrency !== undefined)
@@ -658,12 +665,9 @@ const refusals: Readonly<Record<Refusal["refused"], string>> = {
   idempotency_conflict: "has another answer under this idempotency key already.",
 };
 
-/** What a caller is told whose run waits for matching code. */
-export function blockedError(runId: string, agent_name: string, divergence: Divergence): CadenzaError {
-  const { expected, asked, position } = divergence;
-  const message =
-    `Run ${runId} is blocked: the registered code of ${JSON.stringify(agent_name)} does not match its history ` +
-    `at entry ${position + 1} (history: ${expected}; code: ${asked}). Register matching code, or cancel the run.`;
+/** What a caller is told whose run waits for fitting code. */
+export function parkedError(runId: string, agent_name: string, { expected, asked }: Divergence): CadenzaError {
+  const message = `Run ${runId} is parked until fitting code is registered: its log holds ${expected}, its code did ${asked}.`;
   return new CadenzaError("run_parked", message, { run_id: runId, agent_name });
 }
 

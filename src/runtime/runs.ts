@@ -24,8 +24,10 @@ import type { ParkedRun, RecoveryHost } from "./recovery.ts";
 import { closedError, Recovery } from "./recovery.ts";
 import type { Registry } from "./registry.ts";
 import type { Divergence } from "./rerun.ts";
+import type { StoredLog, StoredLogHost } from "./stored-log.ts";
 import type { EndedRun, SubRunHost } from "./sub-run.ts";
 import { SubRun } from "./sub-run.ts";
+import { holdProcess } from "./system.ts";
 
 /** What is asked of a new run. */
 export interface NewRun {
@@ -62,16 +64,13 @@ export interface RunsReport {
 
 /** How often a sub-run is looked for that another process executes, in milliseconds. */
 const SUB_RUN_POLL_MS = 200;
-/** How long an agent that is run again may take to ask for what its log holds next, in milliseconds. */
-const STALL_MS = 5_000;
-/** With `alwaysReplay`: test runners give up after five seconds, and their message says nothing. */
-const TEST_STALL_MS = 2_000;
 
 /** The live runs of a runtime: creates, finds and ends them. */
-export class Runs implements RecoveryHost {
+export class Runs implements RecoveryHost, StoredLogHost {
   readonly settings: ExecutionSettings;
   readonly places = new Places();
   readonly recovery: Recovery;
+  readonly followed = new Set<StoredLog>();
   readonly owner: string;
   readonly #options: Settings;
   readonly #registry: Registry;
@@ -89,6 +88,7 @@ export class Runs implements RecoveryHost {
   #ended = 0;
   #clearPrune: (() => void) | undefined;
   #closed = false;
+  #over = false;
   /** Called after every commit while the runtime is being closed. */
   #onProgress: (() => void) | undefined;
 
@@ -107,8 +107,7 @@ export class Runs implements RecoveryHost {
     this.recovery = new Recovery(this, registry, options.durability);
     const { timeoutMs, awaitTimeoutMs, cancelGraceMs, limits } = options;
     const { maxLogEntries, maxPartBytes, maxBacklog } = limits;
-    const stallMs = options.alwaysReplay ? TEST_STALL_MS : STALL_MS;
-    this.settings = { timeoutMs, awaitTimeoutMs, cancelGraceMs, maxLogEntries, maxPartBytes, maxBacklog, stallMs };
+    this.settings = { timeoutMs, awaitTimeoutMs, cancelGraceMs, maxLogEntries, maxPartBytes, maxBacklog };
   }
 
   get store(): Store {
@@ -133,6 +132,12 @@ export class Runs implements RecoveryHost {
 
   get exposeErrors(): boolean {
     return this.#options.exposeErrors;
+  }
+
+  /** Keeps the process from ending until the answer is called. */
+  hold(): () => void {
+    const { clock } = this;
+    return clock.hold === undefined ? holdProcess() : clock.hold();
   }
 
   /** The run, if this process executes it. */
@@ -200,6 +205,16 @@ export class Runs implements RecoveryHost {
     return this.#closed;
   }
 
+  get isOver(): boolean {
+    return this.#over;
+  }
+
+  /** No run is here any more, and the store is not asked any more: readers that wait are told so. */
+  end(): void {
+    this.#over = true;
+    for (const log of [...this.followed]) log.end();
+  }
+
   ensureOwner(run: LiveRun): undefined | Promise<void> {
     return this.recovery.ensureOwner(run);
   }
@@ -207,10 +222,6 @@ export class Runs implements RecoveryHost {
   onDivergence(run: LiveRun, divergence: Divergence | undefined): void {
     const isParked = this.recovery.onDivergence(run, divergence);
     if (isParked && divergence !== undefined) this.#onParked(run, divergence);
-  }
-
-  blockedError(key: RunKey): CadenzaError | undefined {
-    return this.recovery.blockedError(key);
   }
 
   onAgentMissing(): void {

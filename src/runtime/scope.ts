@@ -17,13 +17,14 @@ import type { AwaitResume, Run, RunMode, RunStatus } from "../protocol/run.ts";
 import { awaitResumeSchema, runModeSchema, runStatusSchema } from "../protocol/run.ts";
 import { badArgument, checkAmount, checkCount, checkKeys, checkObject, checkText, read } from "./check.ts";
 import { foldLog } from "./commit.ts";
-import type { LogSource, StreamStart } from "./events.ts";
+import type { LogSource, StreamHost, StreamStart } from "./events.ts";
 import { EventStream } from "./events.ts";
 import type { RunInput } from "./input.ts";
 import { readInput, readJson, readMessage } from "./input.ts";
 import type { Answer, LiveRun } from "./live-run.ts";
 import { refusalError } from "./live-run.ts";
 import type { Settings } from "./options.ts";
+import { closedError } from "./recovery.ts";
 import type { Registry } from "./registry.ts";
 import { manifestOf } from "./registry.ts";
 import type { NewRun, Runs } from "./runs.ts";
@@ -114,6 +115,7 @@ export class Scope {
   readonly #parts: ScopeParts;
   readonly #tenant: string;
   readonly #principal: JsonValue;
+  readonly #readers: StreamHost = { find: (key) => this.#findAgain(key), hold: () => this.#parts.runs.hold() };
 
   constructor(parts: ScopeParts, tenant: string, principal: JsonValue) {
     this.#parts = parts;
@@ -272,25 +274,27 @@ export class Scope {
     } catch (error) {
       opening = Promise.reject(error);
     }
-    return new EventStream(opening, {
-      open: (key) => this.#find(key),
-      blockedError: (key) => this.#parts.runs.blockedError(key),
-    });
+    return new EventStream(opening, this.#readers);
   }
 
   async #create(request: CreateRunRequest, options: CreateRunOptions): Promise<Run> {
     const mode = readMode(request);
     const creating = this.#accept(request, options);
     const created = isPromise(creating) ? await creating : creating;
-    if ("repeated" in created) {
-      if (mode === "async") return this.#recordOf(created.repeated);
-      return waiting(this.#rest(created.repeated), options.signal);
+    const letGo = this.#parts.runs.hold();
+    try {
+      if ("repeated" in created) {
+        if (mode === "async") return await this.#recordOf(created.repeated);
+        return await waiting(this.#rest(created.repeated), options.signal);
+      }
+      const { run } = created;
+      if (mode === "async") return await this.#acknowledge(run);
+      run.begin();
+      const rest = run.rest();
+      return await (options.signal === undefined ? rest : waiting(rest, options.signal));
+    } finally {
+      letGo();
     }
-    const { run } = created;
-    if (mode === "async") return this.#acknowledge(run);
-    run.begin();
-    const rest = run.rest();
-    return options.signal === undefined ? rest : waiting(rest, options.signal);
   }
 
   /** Accepts a run and says so, before its agent begins. */
@@ -344,10 +348,15 @@ export class Scope {
   async #resume(request: ResumeRequest, options: ResumeOptions): Promise<Run> {
     const mode = readMode(request);
     const answering = this.#answer(request, options);
-    const { run, key, record } = isPromise(answering) ? await answering : answering;
-    if (run === undefined) return this.#recordOf(key);
-    if (mode === "async" && record !== undefined) return record;
-    return waiting(run.rest(), options.signal);
+    const letGo = this.#parts.runs.hold();
+    try {
+      const { run, key, record } = isPromise(answering) ? await answering : answering;
+      if (run === undefined) return await this.#recordOf(key);
+      if (mode === "async" && record !== undefined) return record;
+      return await waiting(run.rest(), options.signal);
+    } finally {
+      letGo();
+    }
   }
 
   async #resumeStream(request: ResumeRequest, options: ResumeOptions): Promise<StreamStart> {
@@ -433,16 +442,8 @@ export class Scope {
 
   /** The run when it rests, wherever it is executed. */
   async #rest(key: RunKey): Promise<Run> {
-    const { runs } = this.#parts;
-    const live = runs.find(key);
-    if (live !== undefined) {
-      try {
-        return await live.rest();
-      } catch (error) {
-        // The run may have gone elsewhere: it is followed there.
-        if (!isLost(error) || runs.isClosed) throw error;
-      }
-    }
+    const live = this.#parts.runs.find(key);
+    if (live !== undefined) return live.rest();
     for await (const _ of this.events(key.run_id)) {
       // Reading to the end is the waiting.
     }
@@ -452,14 +453,16 @@ export class Scope {
   #find(key: RunKey): MaybePromise<LogSource | undefined> {
     const live = this.#parts.runs.find(key);
     if (live !== undefined && !live.log.lost) return live.log;
-    const stored = this.#parts.settings.store.find(key);
-    return isPromise(stored) ? stored.then((run) => this.#logOf(run)) : this.#logOf(stored);
+    const { runs } = this.#parts;
+    const stored = runs.store.find(key);
+    if (isPromise(stored)) return stored.then((run) => run && new StoredLog(runs, run));
+    return stored && new StoredLog(runs, stored);
   }
 
-  #logOf(stored: StoredRun | undefined): LogSource | undefined {
-    const { settings, runs } = this.#parts;
-    const isBlocked = (key: RunKey): boolean => runs.blockedError(key) !== undefined;
-    return stored && new StoredLog(settings.store, settings.clock, stored, isBlocked);
+  /** The log of a run that is not here any more, for a reader that waits for more of it. */
+  #findAgain(key: RunKey): MaybePromise<LogSource | undefined> {
+    if (this.#parts.runs.isOver) throw closedError();
+    return this.#find(key);
   }
 
   async #source(key: RunKey): Promise<LogSource> {

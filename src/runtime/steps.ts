@@ -23,6 +23,8 @@ export interface StepsHost {
   settleOwner(): void;
   /** Resolves when it is certain that the run still belongs to this process; stays open if it does not. */
   ensureOwner(): undefined | Promise<void>;
+  /** Keeps the process from ending until the answer is called. */
+  hold(): () => void;
 }
 
 type Body = (step: StepScope) => MaybePromise<unknown>;
@@ -132,11 +134,15 @@ export class Steps {
     if (waitMs === 0) return Promise.resolve();
     const { clock, signal } = this.#host;
     return new Promise((resolve, reject) => {
+      // The run may wait for an answer beside the step, and hold nothing itself.
+      const letGo = this.#host.hold();
       const clear = clock.setTimeout(() => {
+        letGo();
         signal.removeEventListener("abort", stop);
         resolve();
       }, waitMs);
       const stop = (): void => {
+        letGo();
         clear();
         reject(signal.reason);
       };

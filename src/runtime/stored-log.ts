@@ -9,22 +9,26 @@ import type { LogSource } from "./events.ts";
 const POLL_MS = 200;
 const READ_CHUNK = 256;
 
+/** What the logs of one runtime's store share. */
+export interface StoredLogHost {
+  readonly store: Store;
+  readonly clock: Clock;
+  /** Whether the runtime is closed, and its store with it. */
+  readonly isOver: boolean;
+  /** The logs that readers wait for. */
+  readonly followed: Set<StoredLog>;
+}
+
 /** The log of a run that this process does not execute: one that has ended, sleeps, or is another process's. */
 export class StoredLog implements LogSource {
   readonly key: RunKey;
-  readonly lost = false;
-  readonly #store: Store;
-  readonly #clock: Clock;
-  readonly #isBlocked: (key: RunKey) => boolean;
+  readonly #host: StoredLogHost;
   #run: StoredRun;
   #watchers: (() => void)[] = [];
   #clearTimer: (() => void) | undefined;
 
-  /** `isBlocked`: whether this process knows that the run does not get on. Its readers are told. */
-  constructor(store: Store, clock: Clock, run: StoredRun, isBlocked: (key: RunKey) => boolean) {
-    this.#store = store;
-    this.#clock = clock;
-    this.#isBlocked = isBlocked;
+  constructor(host: StoredLogHost, run: StoredRun) {
+    this.#host = host;
     this.#run = run;
     this.key = run.key;
   }
@@ -33,27 +37,42 @@ export class StoredLog implements LogSource {
     return this.#run.position;
   }
 
+  get lost(): boolean {
+    return this.#host.isOver;
+  }
+
   read(from: number): MaybePromise<readonly Entry[] | undefined> {
     // The store may hold more by now, which comes with the next look.
-    return this.#store.read(this.key, from, Math.min(READ_CHUNK, this.committed - from));
+    return this.#host.store.read(this.key, from, Math.min(READ_CHUNK, this.committed - from));
   }
 
   watch(callback: () => void): void {
     this.#watchers.push(callback);
+    this.#host.followed.add(this);
     if (this.#clearTimer === undefined && !isFinal(this.#run.head.status)) this.#poll();
   }
 
   unwatch(callback: () => void): void {
     this.#watchers = this.#watchers.filter((watcher) => watcher !== callback);
-    if (this.#watchers.length > 0) return;
+    if (this.#watchers.length === 0) this.#rest();
+  }
+
+  /** The runtime is closed: readers wait no longer. */
+  end(): void {
+    this.#rest();
+    this.#tell();
+  }
+
+  #rest(): void {
+    this.#host.followed.delete(this);
     this.#clearTimer?.();
     this.#clearTimer = undefined;
   }
 
   #poll(): void {
-    this.#clearTimer = this.#clock.setTimeout(() => {
+    this.#clearTimer = this.#host.clock.setTimeout(() => {
       this.#clearTimer = undefined;
-      const found = this.#store.find(this.key);
+      const found = this.#host.store.find(this.key);
       if (isPromise(found))
         found.then(
           (run) => this.#look(run),
@@ -67,10 +86,15 @@ export class StoredLog implements LogSource {
     const before = this.#run.position;
     // A run that is gone counts as longer, so that its readers read, and learn it.
     this.#run = run ?? { ...this.#run, position: before + 1 };
-    if (this.#run.position === before && !this.#isBlocked(this.key)) {
+    if (this.#run.position === before) {
       if (this.#watchers.length > 0) this.#poll();
       return;
     }
+    this.#rest();
+    this.#tell();
+  }
+
+  #tell(): void {
     const watchers = this.#watchers;
     this.#watchers = [];
     for (const watcher of watchers) watcher();

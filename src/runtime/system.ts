@@ -8,6 +8,7 @@ import { ignore } from "../core/promises.ts";
  */
 const startTimeout = setTimeout;
 const stopTimeout = clearTimeout;
+const startInterval = typeof setInterval === "function" ? setInterval : undefined;
 const startImmediate = typeof setImmediate === "function" ? setImmediate : undefined;
 
 /** The longest delay that `setTimeout` knows; it takes a longer one for none. */
@@ -18,7 +19,12 @@ export const systemClock: Clock = {
   now: () => Date.now(),
   setTimeout: startTimer,
   turn: () => new Promise<void>(nextTurn),
+  hold: holdProcess,
 };
+
+/** How many holds there are on the process, and the timer that holds it while there is one. */
+let holds = 0;
+let anchor: ReturnType<typeof setInterval> | undefined;
 
 /** Random identifiers. */
 export const systemIds: Ids = { uuid: randomUuid, token: () => nanoid() };
@@ -36,6 +42,25 @@ function startTimer(callback: () => void, delayMs: number): () => void {
   };
   arm(delayMs);
   return () => stopTimeout(timer);
+}
+
+/** Keeps the process from ending until the answer is called. */
+export function holdProcess(): () => void {
+  holds += 1;
+  if (holds === 1) anchorProcess();
+  let isHeld = true;
+  return () => {
+    if (!isHeld) return;
+    isHeld = false;
+    holds -= 1;
+    if (holds === 0 && typeof anchor === "object") anchor.unref();
+  };
+}
+
+/** The timer is made with the first hold and kept: to make one for each hold takes ten times as long. */
+function anchorProcess(): void {
+  anchor ??= startInterval?.(ignore, MAX_DELAY_MS);
+  if (typeof anchor === "object") anchor.ref();
 }
 
 function nextTurn(resolve: () => void): void {

@@ -1,4 +1,5 @@
 import type { Clock } from "../core/ports.ts";
+import { ignore } from "../core/promises.ts";
 import { badArgument, checkKeys, checkObject } from "../runtime/check.ts";
 import type { Duration, Instant } from "./duration.ts";
 import { readDuration, readInstant } from "./duration.ts";
@@ -81,6 +82,11 @@ class StoppedClock implements FakeClock {
   turn(): Promise<void> {
     this.#uses += 1;
     return realTurn();
+  }
+
+  /** Time stands still until the test moves it: a process that waits for nothing else may end. */
+  hold(): () => void {
+    return ignore;
   }
 
   async advance(by: Duration): Promise<void> {

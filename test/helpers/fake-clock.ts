@@ -11,6 +11,7 @@ export class FakeClock implements Clock {
   #now = T0;
   #timers: Timer[] = [];
   #serial = 0;
+  #holds = 0;
 
   /** `turns`: how many turns of the event loop it takes until nothing happens any more. */
   constructor(turns = TURNS) {
@@ -31,6 +32,20 @@ export class FakeClock implements Clock {
 
   turn(): Promise<void> {
     return new Promise((resolve) => inNextTurn(resolve));
+  }
+
+  hold(): () => void {
+    this.#holds += 1;
+    let isHeld = true;
+    return () => {
+      if (isHeld) this.#holds -= 1;
+      isHeld = false;
+    };
+  }
+
+  /** How many holds there are on the process. */
+  get holds(): number {
+    return this.#holds;
   }
 
   /** How many timers are set. */

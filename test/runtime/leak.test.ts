@@ -23,7 +23,7 @@ describe("Runs that have ended leave nothing behind", () => {
     expect(figures.storedRuns).toBeLessThanOrEqual(KEPT_RUNS + KEPT_RUNS / 16 + 1);
   });
 
-  test("A process that has nothing else to do exits at once, whatever its runtimes still wait for", async () => {
+  test("A process that has nothing else to do exits at once, also when its runtimes still know of runs that wait", async () => {
     const script = fileURLToPath(new URL("./leak-exit.ts", import.meta.url));
     const { stdout } = await promisify(execFile)(process.execPath, ["--import", "tsx", script]);
     expect(Number(stdout)).toBeLessThan(AT_ONCE_MS);

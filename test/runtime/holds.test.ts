@@ -1,0 +1,266 @@
+import type { AgentFunction, RuntimeOptions } from "cadenza";
+import { describe, expect, it } from "vitest";
+import { lastingStore } from "../durable/world.ts";
+import type { Setup } from "../helpers/runtimes.ts";
+import { deferred, drain, never, setUp } from "../helpers/runtimes.ts";
+import { failingStore, lateStore } from "../helpers/stores.ts";
+
+const asks: AgentFunction = async function* (_input, { ask }) {
+  yield "First. ";
+  yield JSON.stringify(await ask("Well?", { timeoutMs: 60_000, default: { ok: false } }));
+};
+
+/** A runtime with an agent, and what holds the process open after each thing that it does. */
+function withAgent(fn: AgentFunction, options: RuntimeOptions = {}, durable = false): Setup {
+  const set = setUp(options);
+  set.runtime.register("agent", { durable }, fn);
+  return set;
+}
+
+const request = { agent_name: "agent", input: "Hello" } as const;
+
+describe("A caller that waits for a run to rest holds the process open", () => {
+  it("in createRun, until the run rests", async () => {
+    const answer = deferred();
+    const { runtime, clock } = withAgent(() => answer.promise);
+    const creating = runtime.createRun(request);
+    await clock.settle();
+    expect(clock.holds).toBeGreaterThan(0);
+    answer.resolve();
+    await creating;
+    expect(clock.holds).toBe(0);
+  });
+
+  it("in resume, until the run rests again", async () => {
+    const { runtime, clock } = withAgent(async (_input, { ask }) => {
+      await ask("One?");
+      await ask("Two?");
+    });
+    const { run_id } = await runtime.createRun(request);
+    expect(clock.holds).toBe(0);
+    const resuming = runtime.resume({ run_id, await_resume: { ok: true } });
+    expect(clock.holds).toBeGreaterThan(0);
+    expect((await resuming).status).toBe("awaiting");
+    expect(clock.holds).toBe(0);
+  });
+
+  it("for a run that its idempotency key made before, wherever it is", async () => {
+    const answer = deferred();
+    const { runtime, clock } = withAgent(() => answer.promise, { store: lateStore() });
+    await runtime.createRun({ ...request, mode: "async" }, { idempotencyKey: "k" });
+    const again = runtime.createRun(request, { idempotencyKey: "k" });
+    await clock.settle();
+    expect(clock.holds).toBe(2);
+    answer.resolve();
+    await again;
+    expect(clock.holds).toBe(0);
+  });
+
+  it("and stops when its signal does", async () => {
+    const { runtime, clock } = withAgent(asks);
+    const { run_id } = await runtime.createRun(request);
+    const stop = new AbortController();
+    const following = runtime.resume({ run_id, await_resume: { ok: true } }, { signal: stop.signal });
+    stop.abort(new Error("enough"));
+    await expect(following).rejects.toThrow("enough");
+    await clock.settle();
+    expect(clock.holds).toBe(0);
+  });
+
+  it("and not when its call is refused", async () => {
+    const { runtime, clock } = withAgent(asks);
+    const { run_id } = await runtime.createRun(request);
+    await expect(runtime.createRun({ agent_name: "missing", input: "" })).rejects.toThrow();
+    await expect(runtime.resume({ run_id, await_id: "other", await_resume: { ok: true } })).rejects.toThrow();
+    expect(clock.holds).toBe(0);
+  });
+});
+
+describe("A reader of events", () => {
+  it("holds the process open while it waits for the next one, and only then", async () => {
+    const { runtime, clock } = withAgent(asks);
+    const { run_id } = await runtime.createRun(request);
+    const events = runtime.events(run_id, { until: "end" });
+    expect(clock.holds).toBe(0);
+    let next = events.next();
+    for (let event = await next; event.value?.type !== "run.awaiting"; event = await next) {
+      expect(clock.holds).toBe(0);
+      next = events.next();
+    }
+    next = events.next();
+    await clock.settle();
+    expect(clock.holds).toBe(1);
+    await clock.advance(60_000);
+    expect((await next).value?.type).toBe("run.in-progress");
+    expect(clock.holds).toBe(0);
+    await drain(events);
+    expect(clock.holds).toBe(0);
+  });
+
+  it("lets go when it leaves", async () => {
+    const { runtime, clock } = withAgent(asks);
+    const { run_id } = await runtime.createRun(request);
+    const events = runtime.events(run_id, { after: 6, until: "end" });
+    const next = events.next();
+    await clock.settle();
+    expect(clock.holds).toBe(1);
+    await events.return?.();
+    expect((await next).done).toBe(true);
+    expect(clock.holds).toBe(0);
+  });
+
+  it("holds it while the store is asked, and lets go when that fails", async () => {
+    const { runtime, clock } = withAgent(asks, { store: lateStore() });
+    const next = runtime.events("7b3b7f0e-6f5c-4b2b-9a49-2f1f0a2f7b11").next();
+    expect(clock.holds).toBe(1);
+    await expect(next).rejects.toThrow("There is no run");
+    expect(clock.holds).toBe(0);
+  });
+
+  it("holds nothing as a listener", async () => {
+    const { runtime, clock } = withAgent(asks);
+    runtime.on("run.completed", () => {});
+    await runtime.createRun(request);
+    expect(clock.holds).toBe(0);
+  });
+});
+
+describe("A run at work holds the process open", () => {
+  it("without a caller, until it has ended", async () => {
+    const answer = deferred();
+    const { runtime, clock } = withAgent(() => answer.promise);
+    await runtime.createRun({ ...request, mode: "async" });
+    await clock.settle();
+    expect(clock.holds).toBe(1);
+    answer.resolve();
+    await clock.settle();
+    expect(clock.holds).toBe(0);
+  });
+
+  it.each([false, true])("between two attempts of a step (durable: %s), also beside a question", async (durable) => {
+    const { runtime, clock } = withAgent(
+      async (_input, { ask, step }) => {
+        const answer = ask("Well?");
+        await step("call", ({ attempt }) => attempt === 2 || Promise.reject(new Error("busy")), {
+          retry: { attempts: 2, backoffMs: 1_000 },
+        });
+        await answer;
+      },
+      {},
+      durable,
+    );
+    await runtime.createRun(request);
+    await clock.settle();
+    expect(clock.holds).toBe(1);
+    await clock.advance(1_000);
+    expect(clock.holds).toBe(0);
+  });
+
+  it("not while it waits for an answer, and again after that", async () => {
+    const answer = deferred();
+    const { runtime, clock } = withAgent(async (_input, { ask }) => {
+      await ask("Well?");
+      await answer.promise;
+    });
+    const { run_id } = await runtime.createRun(request);
+    expect(clock.holds).toBe(0);
+    await runtime.resume({ run_id, await_resume: { ok: true }, mode: "async" });
+    await clock.settle();
+    expect(clock.holds).toBe(1);
+    answer.resolve();
+    await clock.settle();
+    expect(clock.holds).toBe(0);
+  });
+
+  it("until its grace period is over, when it does not heed a cancel", async () => {
+    const { runtime, clock } = withAgent(() => never(), { cancelGraceMs: 500 });
+    const { run_id } = await runtime.createRun({ ...request, mode: "async" });
+    await clock.settle();
+    await runtime.cancel(run_id);
+    await clock.settle();
+    expect(clock.holds).toBe(1);
+    await clock.advance(500);
+    expect(clock.holds).toBe(0);
+  });
+
+  it("also when it was taken over, and not once it is handed back", async () => {
+    const store = lastingStore();
+    const works: AgentFunction = (_input, { step }) =>
+      step("call", () => Promise.reject(new Error("busy")), { retry: { attempts: 9, backoffMs: 600_000 } });
+    const first = withAgent(works, { store }, true);
+    await first.runtime.createRun({ ...request, mode: "async" });
+    await first.clock.settle();
+    expect(first.clock.holds).toBeGreaterThan(0);
+    const closing = first.runtime.close({ drainMs: 20_000 });
+    await first.clock.settle();
+    await first.clock.advance(20_000);
+    expect(await closing).toMatchObject({ left: [{ status: "in-progress" }] });
+    expect(first.clock.holds).toBe(0);
+
+    const second = withAgent(() => never(), { store }, true);
+    await second.clock.advance(1_000);
+    expect(await second.runtime.stats()).toMatchObject({ live: { "in-progress": 1 } });
+    expect(second.clock.holds).toBe(1);
+  });
+
+  it("also while a store that fails is tried again", async () => {
+    const { store, failing } = failingStore();
+    const { runtime, clock } = withAgent(asks, { store });
+    const { run_id } = await runtime.createRun(request);
+    failing.append = 1;
+    await expect(runtime.resume({ run_id, await_resume: { ok: true } })).rejects.toThrow("failed to write");
+    expect(clock.holds).toBe(1);
+    await clock.advance(60_000);
+    expect((await runtime.getRun(run_id)).status).toBe("completed");
+    expect(clock.holds).toBe(0);
+  });
+});
+
+describe("close", () => {
+  it("holds the process open until all is done, and then nothing does", async () => {
+    const { runtime, clock } = withAgent(() => never());
+    const creating = runtime.createRun(request);
+    await clock.settle();
+    const closing = runtime.close({ drainMs: 1_000 });
+    await clock.settle();
+    expect(clock.holds).toBe(3);
+    await clock.advance(1_000);
+    await closing;
+    expect((await creating).status).toBe("failed");
+    expect(clock.holds).toBe(0);
+  });
+
+  it.each(["at once", "later"])("tells a reader of a run that is handed back (the store answers %s)", async (when) => {
+    const store = when === "later" ? lateStore(lastingStore()) : lastingStore();
+    const { runtime, clock } = withAgent(asks, { store }, true);
+    const { run_id } = await runtime.createRun(request);
+    const reading = drain(runtime.events(run_id, { until: "end" }));
+    const refused = expect(reading).rejects.toMatchObject({ code: "runtime_closed" });
+    await clock.settle();
+    expect(clock.holds).toBe(1);
+    await runtime.close();
+    await refused;
+    expect(clock.holds).toBe(0);
+  });
+
+  it("tells a reader of a run that sleeps", async () => {
+    const { runtime, clock } = withAgent(asks, { store: lastingStore(), durability: { sleepAfterMs: 50 } }, true);
+    const { run_id } = await runtime.createRun(request);
+    await clock.advance(100);
+    const reading = drain(runtime.events(run_id, { until: "end" }));
+    const refused = expect(reading).rejects.toMatchObject({ code: "runtime_closed" });
+    await clock.settle();
+    expect(clock.holds).toBe(1);
+    await runtime.close();
+    await refused;
+    expect(clock.holds).toBe(0);
+  });
+});
+
+it("Nothing else does: neither upkeep of the store nor deadlines of runs that nothing here waits for", async () => {
+  const { runtime, clock } = withAgent(asks, { store: lastingStore(), retention: { maxAgeMs: 1_000 } }, true);
+  await runtime.createRun(request);
+  await clock.advance(100);
+  expect(clock.timers).toBeGreaterThan(1);
+  expect(clock.holds).toBe(0);
+});
