@@ -18,6 +18,7 @@ import type {
   PartSource,
   StepEntry,
 } from "./log.ts";
+import { overdueFailure } from "./overdue.ts";
 import { agentRole } from "./role.ts";
 import type { Exchange, RunState } from "./state.ts";
 import { createdEntry, isOpen } from "./state.ts";
@@ -268,15 +269,6 @@ function decideEnd(state: RunState, command: EndCommand): readonly Entry[] {
 
 function ending(state: RunState, failure: ProtocolError | null): [Outcome, ProtocolError | null] {
   if (state.status === "cancelling") return ["cancelled", null];
-  if (state.overdue !== null) return ["failed", overdueError(state.overdue.await_id)];
+  if (state.overdue !== null) return ["failed", overdueFailure(state.overdue.await_id)];
   return failure === null ? ["completed", null] : ["failed", failure];
-}
-
-function overdueError(awaitId: string | null): ProtocolError {
-  if (awaitId === null) {
-    const message = "The run was active for longer than its time-out allows.";
-    return { code: "server_error", message, data: { reason: "run_timeout" } };
-  }
-  const message = "Nobody answered in time.";
-  return { code: "server_error", message, data: { reason: "await_timeout", await_id: awaitId } };
 }

@@ -219,3 +219,8 @@ export function resultKey(entry: Entry): string | undefined {
       return undefined;
   }
 }
+
+/** Whether a question was asked by a sub-run, and is passed on by the run that waits for it: `run:refund#1/ask#1`. */
+export function isPassedOn(awaitId: string): boolean {
+  return awaitId.startsWith("run:");
+}

@@ -63,7 +63,7 @@ export function countRun(state: RunState): Counters {
 }
 
 /**
- * The figures that an agent's manifest shows (Agent Run Service Interface, section 2.7), each absent until it has a basis:
+ * The figures that an agent's manifest shows (ACP 1.0), each absent until it has a basis:
  * tokens of the runs that reported any, active seconds of the completed and failed runs, and the share of completed
  * among these, from 0 to 100. Cancelled runs count in none but the tokens.
  */

@@ -60,19 +60,19 @@ const annotationsObject = deferred(
       .transform(omitAbsent("beeai_ui")),
 );
 
-/** An author or contributor (Agent Run Service Interface, section 2.6). */
+/** An author or contributor (ACP 1.0). */
 export interface Person extends Readonly<z.output<typeof personObject>> {}
 
-/** Where more about the agent is found (Agent Run Service Interface, section 2.6; types from ACP 1.0). */
+/** Where more about the agent is found (ACP 1.0). */
 export interface Link extends Readonly<z.output<typeof linkObject>> {}
 
-/** Something that the agent needs (Agent Run Service Interface, section 2.6; types from ACP 1.0). */
+/** Something that the agent needs (ACP 1.0). */
 export interface AgentDependency extends Readonly<z.output<typeof dependencyObject>> {}
 
-/** Something that the agent can do (Agent Run Service Interface, section 2.6). */
+/** Something that the agent can do (ACP 1.0). */
 export interface Capability extends Readonly<z.output<typeof capabilityObject>> {}
 
-/** Free-form notes on an agent (Agent Run Service Interface, section 2.6); the form of `beeai_ui` is that of ACP 1.0. */
+/** Free-form notes on an agent (ACP 1.0); the form of `beeai_ui` is that of ACP 1.0. */
 export interface Annotations extends DeepReadonly<z.output<typeof annotationsObject>> {}
 
 const annotationsSchema: z.ZodType<Annotations, z.input<typeof annotationsObject>> = annotationsObject;
@@ -111,7 +111,7 @@ function metadataShape() {
 type MetadataObject = z.ZodObject<ReturnType<typeof metadataShape>>;
 type MetadataField = keyof ReturnType<typeof metadataShape>;
 
-/** What an agent says of itself (Agent Run Service Interface, section 2.6). All fields are optional. */
+/** What an agent says of itself (ACP 1.0). All fields are optional. */
 export interface Metadata extends Readonly<OmitAbsent<z.output<MetadataObject>, MetadataField>> {}
 
 /** Reads {@link Metadata}. Further keys are kept, although the type does not name them, so that the compiler finds a misspelt one. */
@@ -136,7 +136,7 @@ const statusObject = deferred({ id: "Status", description: "Figures on the past 
     .transform(omitAbsent("avg_run_tokens", "avg_run_time_seconds", "success_rate")),
 );
 
-/** Figures on the past runs of an agent (Agent Run Service Interface, section 2.7). A figure is absent until there is one. */
+/** Figures on the past runs of an agent (ACP 1.0). A figure is absent until there is one. */
 export interface AgentStatus extends Readonly<z.output<typeof statusObject>> {}
 
 /** Reads an {@link AgentStatus}. */
@@ -161,7 +161,7 @@ const manifestObject = deferred({ id: "AgentManifest", description: "The descrip
     .transform(omitAbsent("metadata", "status"));
 });
 
-/** The description of an agent (Agent Run Service Interface, section 2.5; content types from ACP 1.0). */
+/** The description of an agent (ACP 1.0). */
 export interface AgentManifest extends Readonly<z.output<typeof manifestObject>> {}
 
 /** Reads an {@link AgentManifest}. Defaults: an empty description, and content types that stand for all media types. */

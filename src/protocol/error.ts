@@ -14,7 +14,7 @@ const errorObject = deferred({ id: "Error", description: "Why a run failed or a 
     .transform(omitAbsent("data")),
 );
 
-/** An error on the wire (Agent Run Service Interface, section 2.3; `data` from ACP 1.0). */
+/** An error on the wire (ACP 1.0). */
 export interface ProtocolError extends Readonly<z.output<typeof errorObject>> {}
 
 /** The codes of ACP 1.0; its clients know no others. */

@@ -3,13 +3,13 @@ import { deferred } from "./registry.ts";
 
 const uuidPattern = /^(?:[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$/i;
 
-/** Identifier of a run (Agent Run Service Interface, section 2.4): a UUID of any version, in upper or lower case, with or without dashes. It is read as lower case with dashes. */
+/** Identifier of a run (ACP 1.0): a UUID of any version, in upper or lower case, with or without dashes. It is read as lower case with dashes. */
 export const runIdSchema: z.ZodType<string, string> = deferred(
   { id: "RunId", description: "Identifier of a run.", format: "uuid" },
   uuidSchema,
 );
 
-/** Identifier of a session (Agent Run Service Interface, section 2.4); read in the same way as the identifier of a run. */
+/** Identifier of a session (ACP 1.0); read in the same way as the identifier of a run. */
 export const sessionIdSchema: z.ZodType<string, string> = deferred(
   { id: "SessionId", description: "Identifier of a session.", format: "uuid" },
   uuidSchema,

@@ -80,7 +80,7 @@ const partObject = deferred(
       .transform(omitAbsent("name", "content", "content_url", "metadata")),
 );
 
-/** One part of a message (Agent Run Service Interface, section 2.1; metadata from ACP 1.0). Further keys are kept. */
+/** One part of a message (ACP 1.0). Further keys are kept. */
 export interface MessagePart extends Readonly<z.output<typeof partObject>> {}
 
 /** A message part as it may be written: what has a default may be missing, and null counts as absent. */
@@ -110,7 +110,7 @@ const messageObject = deferred({ id: "Message", description: "A message of a use
     .transform(omitAbsent("created_at")),
 );
 
-/** A message (Agent Run Service Interface, section 2.2). */
+/** A message (ACP 1.0). */
 export interface Message extends Readonly<z.output<typeof messageObject>> {}
 
 /** A message as it may be written: the role may be missing, and null counts as absent. */

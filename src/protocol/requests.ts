@@ -24,7 +24,7 @@ const runCreateObject = deferred({ id: "RunCreateRequest", description: "Starts 
     .transform(omitAbsent("session_id", "session")),
 );
 
-/** The body that starts a run (Agent Run Service Interface, section 4.1; `session` from ACP 1.0). */
+/** The body that starts a run (ACP 1.0). */
 export interface RunCreateRequest extends Readonly<z.output<typeof runCreateObject>> {}
 
 /** Reads a {@link RunCreateRequest}. Default: `mode` `sync`. */
@@ -44,7 +44,7 @@ const runResumeObject = deferred({ id: "RunResumeRequest", description: "Answers
     .transform(omitAbsent("run_id", "await_id")),
 );
 
-/** The body that resumes a run (Agent Run Service Interface, section 4.2). */
+/** The body that resumes a run (ACP 1.0). */
 export interface RunResumeRequest extends Readonly<z.output<typeof runResumeObject>> {}
 
 /** Reads a {@link RunResumeRequest}. Default: `mode` `sync`. */

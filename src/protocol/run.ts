@@ -56,7 +56,7 @@ const awaitRequestObject = deferred({ id: "AwaitRequest", description: "What a r
     .transform(omitAbsent("expires_at")),
 );
 
-/** What a run is waiting for (Agent Run Service Interface, section 2.4; its form from ACP 1.0). */
+/** What a run is waiting for (ACP 1.0). */
 export interface AwaitRequest extends Readonly<z.output<typeof awaitRequestObject>> {}
 
 /** Reads an {@link AwaitRequest}. */
@@ -68,7 +68,7 @@ export interface MessageResume {
   readonly message: Message;
 }
 
-/** The answer to an await: a message, or any other JSON object, which is the answer itself (Agent Run Service Interface, section 4.2; message form from ACP 1.0). */
+/** The answer to an await: a message, or any other JSON object, which is the answer itself (ACP 1.0). */
 export type AwaitResume = MessageResume | JsonObject;
 
 /** Whether an answer that {@link awaitResumeSchema} has read is a message. */
@@ -114,7 +114,7 @@ const runObject = deferred({ id: "Run", description: "One run of an agent." }, (
   }),
 );
 
-/** One run of an agent (Agent Run Service Interface, section 2.4). */
+/** One run of an agent (ACP 1.0). */
 export interface Run extends Readonly<z.output<typeof runObject>> {}
 
 /** Reads a {@link Run}. A missing `await_request`, `error` or `finished_at` is null. */

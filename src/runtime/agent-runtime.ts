@@ -1,7 +1,5 @@
 import { CadenzaError } from "../core/errors.ts";
 import type { Clock, Logger } from "../core/ports.ts";
-import { ignore } from "../core/promises.ts";
-import { createdEntry } from "../core/state.ts";
 import type { Counters } from "../core/statistics.ts";
 import { noCounters } from "../core/statistics.ts";
 import { eventTypes } from "../protocol/event.ts";
@@ -9,16 +7,14 @@ import type { JsonValue } from "../protocol/json.ts";
 import type { RunStatus } from "../protocol/run.ts";
 import type { Agent, AgentFunction, RegisterOptions } from "./agent.ts";
 import { defineAgent } from "./agent.ts";
-import type { AnnouncedType, EventListener, EventOrigin } from "./announcer.ts";
+import type { AnnouncedType, EventListener } from "./announcer.ts";
 import { Announcer } from "./announcer.ts";
 import { badArgument, checkAmount, checkFunction, checkKeys, checkObject } from "./check.ts";
-import { EventStream } from "./events.ts";
 import { readJson } from "./input.ts";
 import type { LiveRun } from "./live-run.ts";
 import type { RuntimeOptions, Settings } from "./options.ts";
 import { readOptions } from "./options.ts";
 import { Registry } from "./registry.ts";
-import type { Divergence } from "./rerun.ts";
 import type { RunsReport } from "./runs.ts";
 import { Runs } from "./runs.ts";
 import { Scope } from "./scope.ts";
@@ -58,17 +54,13 @@ export class AgentRuntime extends Scope {
   constructor(options: RuntimeOptions = {}) {
     const settings = readOptions(options);
     const registry = new Registry();
-    const runs = new Runs(
-      settings,
-      registry,
-      (run) => this.#onCreated(run),
-      (run, divergence) => this.#onParked(run, divergence),
-    );
+    const announcer = new Announcer(settings.logger);
+    const runs = new Runs(settings, registry, announcer);
     super({ settings, registry, runs }, "", null);
     this.#settings = settings;
     this.#registry = registry;
     this.#runs = runs;
-    this.#announcer = new Announcer(settings.logger, () => this.#followAll());
+    this.#announcer = announcer;
   }
 
   /** The clock that the runtime goes by. */
@@ -168,40 +160,9 @@ export class AgentRuntime extends Scope {
   #listen<Type extends AnnouncedType>(type: Type, listener: EventListener<Type>, once: boolean): this {
     checkType(type);
     checkFunction("listener", listener);
-    this.#announcer.add(type, listener, once);
+    this.#announcer.add(type, listener, once, this.#runs);
     return this;
   }
-
-  #onParked(run: LiveRun, { expected, asked, position }: Divergence): void {
-    const { version = null } = createdEntry(run.log.state);
-    this.#announcer.announce({ type: "run.parked", version, position, expected, asked }, originOf(run));
-  }
-
-  #onCreated(run: LiveRun): void {
-    if (this.#announcer.isListening) this.#follow(run, 0);
-  }
-
-  #followAll(): void {
-    for (const run of this.#runs) this.#follow(run, run.log.state.events);
-  }
-
-  #follow(run: LiveRun, after: number): void {
-    // A listener waits for ever, and holds nothing for it.
-    const stream = new EventStream(
-      { source: run.log, after, until: "end" },
-      { find: () => undefined, hold: () => ignore },
-    );
-    const { run_id } = run.log.key;
-    this.#announcer
-      .follow(stream, () => originOf(run))
-      .catch((error: unknown) => this.#settings.logger.error("A run could not be followed.", { run_id, error }));
-  }
-}
-
-function originOf(run: LiveRun): EventOrigin {
-  const { agent_name, session_id } = createdEntry(run.log.state);
-  const { run_id, tenant } = run.log.key;
-  return { run_id, agent_name, session_id, tenant, ...(run.cause !== undefined && { cause: run.cause }) };
 }
 
 function readAgent(first: unknown, second: unknown, third: unknown): Agent {

@@ -43,7 +43,7 @@ export type AgentValue =
 export interface AgentOptions {
   /** One sentence for the manifest. Default: empty. */
   readonly description?: string | undefined;
-  /** Static details for the manifest (Agent Run Service Interface, section 2.6). */
+  /** Static details for the manifest (ACP 1.0). */
   readonly metadata?: Metadata | undefined;
   /** Media types of input. Default: all. */
   readonly inputContentTypes?: readonly string[] | undefined;

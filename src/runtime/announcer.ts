@@ -1,9 +1,13 @@
 import { EventEmitter } from "eventemitter3";
 import type { Logger } from "../core/ports.ts";
 import type { StreamedEvent } from "../core/project.ts";
-import { isPromise } from "../core/promises.ts";
+import { ignore, isPromise } from "../core/promises.ts";
+import { createdEntry } from "../core/state.ts";
 import type { EventType } from "../protocol/event.ts";
-import type { EventStream } from "./events.ts";
+import { EventStream } from "./events.ts";
+import type { LiveRun } from "./live-run.ts";
+import type { Divergence } from "./rerun.ts";
+import type { RunsListener } from "./runs.ts";
 
 /** Whose event it is. */
 export interface EventOrigin {
@@ -41,29 +45,23 @@ export type AnyListener = (event: never, origin: EventOrigin) => unknown;
 
 type Guarded = (event: StreamedEvent | ParkedEvent, origin: EventOrigin) => void;
 
-/** Tells listeners what happens, run by run. A run is followed only while somebody listens. */
-export class Announcer {
+/** Tells listeners what happens, run by run. A run is followed only while there are listeners. */
+export class Announcer implements RunsListener {
   readonly #emitter = new EventEmitter<string>();
   readonly #guarded = new WeakMap<AnyListener, Guarded>();
   readonly #logger: Logger;
-  readonly #onFirst: () => void;
-  /** Counts how often listening began: whoever follows a run since an earlier time has a successor. */
+  /** Counts how often listening began: a run that has been followed since an earlier time is followed anew. */
   #era = 0;
 
-  /** `onFirst` is called when the first listener comes, before it is heard. */
-  constructor(logger: Logger, onFirst: () => void) {
+  constructor(logger: Logger) {
     this.#logger = logger;
-    this.#onFirst = onFirst;
   }
 
-  get isListening(): boolean {
-    return this.#emitter.eventNames().length > 0;
-  }
-
-  add(type: AnnouncedType, listener: AnyListener, once: boolean): void {
-    if (!this.isListening) {
+  /** `runs` are the live runs: with the first listener they are followed from here on. */
+  add(type: AnnouncedType, listener: AnyListener, once: boolean, runs: Iterable<LiveRun>): void {
+    if (!this.#isListening) {
       this.#era += 1;
-      this.#onFirst();
+      for (const run of runs) this.#follow(run, run.log.state.events);
     }
     if (once) this.#emitter.once(type, this.#guard(listener));
     else this.#emitter.on(type, this.#guard(listener));
@@ -77,17 +75,38 @@ export class Announcer {
     this.#emitter.removeAllListeners();
   }
 
-  /** Announces what is in no log. */
-  announce(event: ParkedEvent, origin: EventOrigin): void {
-    this.#emitter.emit(event.type, event, origin);
+  onCreated(run: LiveRun): void {
+    if (this.#isListening) this.#follow(run, 0);
   }
 
-  /** Announces what a run does until it ends or nobody listens any more. */
-  async follow(stream: EventStream, origin: () => EventOrigin): Promise<void> {
+  onParked(run: LiveRun, { expected, asked, position }: Divergence): void {
+    const { version = null } = createdEntry(run.log.state);
+    const event: ParkedEvent = { type: "run.parked", version, position, expected, asked };
+    this.#emitter.emit(event.type, event, originOf(run));
+  }
+
+  get #isListening(): boolean {
+    return this.#emitter.eventNames().length > 0;
+  }
+
+  #follow(run: LiveRun, after: number): void {
+    // A listener waits for ever, and holds nothing for it.
+    const stream = new EventStream(
+      { source: run.log, after, until: "end" },
+      { find: () => undefined, hold: () => ignore },
+    );
+    const { run_id } = run.log.key;
+    this.#announce(run, stream).catch((error: unknown) =>
+      this.#logger.error("A run could not be followed.", { run_id, error }),
+    );
+  }
+
+  /** Announces what a run does until it ends or there are no listeners any more. */
+  async #announce(run: LiveRun, stream: EventStream): Promise<void> {
     const era = this.#era;
     for await (const event of stream) {
-      if (!this.isListening || era !== this.#era) break;
-      if (this.#emitter.listenerCount(event.type) > 0) this.#emitter.emit(event.type, event, origin());
+      if (!this.#isListening || era !== this.#era) break;
+      if (this.#emitter.listenerCount(event.type) > 0) this.#emitter.emit(event.type, event, originOf(run));
     }
   }
 
@@ -111,4 +130,10 @@ export class Announcer {
   #report(event: { readonly type: string }, error: unknown): void {
     this.#logger.error(`A listener of ${event.type} threw.`, { error });
   }
+}
+
+function originOf(run: LiveRun): EventOrigin {
+  const { agent_name, session_id } = createdEntry(run.log.state);
+  const { run_id, tenant } = run.log.key;
+  return { run_id, agent_name, session_id, tenant, ...(run.cause !== undefined && { cause: run.cause }) };
 }

@@ -40,15 +40,15 @@ export interface LogHost {
 export interface LogRun {
   readonly host: LogHost;
   /** Entries were committed, up to the log's `committed`. */
-  onCommit(log: RunLog): void;
+  onCommit(): void;
   /** Another process owns the run now. Nothing that happens here counts any more. */
-  onLost(log: RunLog): void;
+  onLost(): void;
   /** The session change that goes with a write whose last entry is `ended`. */
-  sessionAtEnd(log: RunLog): SessionChange | undefined;
+  sessionAtEnd(): SessionChange | undefined;
   /** Somebody else has written to the run, and what they wrote has been taken in. */
-  onReloaded(log: RunLog): void;
+  onReloaded(): void;
   /** Whether the run keeps its owner although it waits. */
-  keepsOwner(log: RunLog): boolean;
+  keepsOwner(): boolean;
 }
 
 /** How many entries a reader that is behind is given at a time. */
@@ -61,8 +61,8 @@ const noEntries: readonly Entry[] = [];
 
 /**
  * The log of a live run. It has two positions: `state` is decided and may run ahead; `committed` is what the store has
- * said yes to, and nobody is shown more. Decide, commit, announce, in that order. This is the only place that knows
- * whether a store answers at once or later.
+ * said yes to, and readers are shown no more. Decide, commit, announce, in that order. Every write to a live run is made
+ * here, whether the store answers at once or later.
  */
 export class RunLog {
   readonly key: RunKey;
@@ -384,7 +384,7 @@ export class RunLog {
 
   /** A run may set its session's state, make the session and add to it in one write. */
   #mergedSession(): SessionChange | undefined {
-    const end = this.#run.sessionAtEnd(this);
+    const end = this.#run.sessionAtEnd();
     const change = this.#session;
     if (end === undefined || change === undefined) return end ?? change;
     return {
@@ -400,7 +400,7 @@ export class RunLog {
     const { status, shown, ended } = this.#state;
     const deadline = shown?.deadline ?? null;
     const released =
-      isFinal(status) || this.#handover?.isReleased === true || (status === "awaiting" && !this.#run.keepsOwner(this));
+      isFinal(status) || this.#handover?.isReleased === true || (status === "awaiting" && !this.#run.keepsOwner());
     const owner = released ? null : this.#run.host.owner;
     const before = this.#head;
     // Each change of hands has an epoch of its own, and the end has the last one.
@@ -435,7 +435,7 @@ export class RunLog {
     }
     this.#tellWaiters();
     this.#tellReaders();
-    this.#run.onCommit(this);
+    this.#run.onCommit();
     // What was decided meanwhile goes next, all of it in one batch.
     this.flush();
   }
@@ -501,8 +501,8 @@ export class RunLog {
       this.#session ??= session;
       for (const entry of decided) this.decide(commandOf(entry));
       this.#tellReaders();
-      this.#run.onCommit(this);
-      this.#run.onReloaded(this);
+      this.#run.onCommit();
+      this.#run.onReloaded();
       this.#tellWaiters();
       this.flush();
     };
@@ -553,7 +553,7 @@ export class RunLog {
   #giveUp(error: CadenzaError): void {
     this.#rejectWaiters(error);
     this.abandon(error);
-    this.#run.onLost(this);
+    this.#run.onLost();
   }
 
   /** Readers at the live edge need not ask the store; without any, nothing is held for them. */

@@ -2,6 +2,7 @@ import type { Emission } from "../core/decide.ts";
 import { isRefusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
 import type { Entry, IntentEntry, ResultEntry } from "../core/log.ts";
+import { overdueError } from "../core/overdue.ts";
 import type { Clock, Logger } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
@@ -20,7 +21,7 @@ import type { Generator } from "./generator.ts";
 import { generatorOf, generatorOfItems, nextOf, unwind } from "./generator.ts";
 import { checkSize, limitError } from "./part-size.ts";
 import type { OpenQuestion, QuestionsHost } from "./questions.ts";
-import { expiredError, Questions } from "./questions.ts";
+import { Questions } from "./questions.ts";
 import type { Recording } from "./recording.ts";
 import type { Divergence, RerunHost } from "./rerun.ts";
 import { Rerun } from "./rerun.ts";
@@ -220,7 +221,7 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
   }
 
   onExpired(): void {
-    this.abort(expiredError(this.log.key.run_id, this.log.state.overdue?.await_id ?? ""));
+    this.abort(overdueError(this.log.key.run_id, this.log.state.overdue?.await_id ?? null));
   }
 
   /** Shows something. Undefined: done. A promise: the queue to the store is full, wait for it. */
@@ -562,18 +563,12 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
     const decision = log.decide({ type: "overrun", at: clock.now() });
     if (isRefusal(decision) || decision.length === 0) return;
     log.flush();
-    this.abort(timeoutError(log.key.run_id));
+    this.abort(overdueError(log.key.run_id, null));
   }
 }
 
 /** What becomes of the loop. Undefined: it goes on. A promise: it goes on then. `stops`: whoever sees to the rest begins it again, if anybody does. */
 type Taken = undefined | Promise<void> | "stops";
-
-/** The error with which an agent is stopped that has been active for too long. */
-export function timeoutError(runId: string): CadenzaError {
-  const message = "The run was active for longer than its time-out allows.";
-  return new CadenzaError("run_timeout", message, { run_id: runId });
-}
 
 /** The work of an operation: see {@link Operation}. */
 export type Work = Pick<Operation, "key" | "start" | "settle">;

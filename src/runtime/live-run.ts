@@ -2,6 +2,7 @@ import type { Command, Refusal, ResumeCommand } from "../core/decide.ts";
 import { isRefusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
 import type { Entry } from "../core/log.ts";
+import { overdueError } from "../core/overdue.ts";
 import type { Clock, Logger, RunKey, SessionChange } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore, isPromise } from "../core/promises.ts";
@@ -18,11 +19,10 @@ import { lostError, RunLog } from "./commit.ts";
 import type { ContextHost } from "./context.ts";
 import { RunContext } from "./context.ts";
 import type { ExecutionSettings } from "./execution.ts";
-import { Execution, timeoutError } from "./execution.ts";
+import { Execution } from "./execution.ts";
 import { failureOf, messageOf } from "./failure.ts";
 import type { RunInput } from "./input.ts";
 import type { Places } from "./places.ts";
-import { expiredError } from "./questions.ts";
 import { Recording } from "./recording.ts";
 import type { Divergence } from "./rerun.ts";
 import { Seat } from "./seat.ts";
@@ -669,11 +669,6 @@ const refusals: Readonly<Record<Refusal["refused"], string>> = {
 export function parkedError(runId: string, agent_name: string, { expected, asked }: Divergence): CadenzaError {
   const message = `Run ${runId} is parked until fitting code is registered: its log holds ${expected}, its code did ${asked}.`;
   return new CadenzaError("run_parked", message, { run_id: runId, agent_name });
-}
-
-/** What the agent is told whose run is out of time: for an answer, or as a whole. */
-function overdueError(runId: string, awaitId: string | null): CadenzaError {
-  return awaitId === null ? timeoutError(runId) : expiredError(runId, awaitId);
 }
 
 function rejectedError(runId: string, awaitId: string, issues: CadenzaError["issues"] = []): CadenzaError {

@@ -1,6 +1,5 @@
 import type { AskCommand } from "../core/decide.ts";
 import { isRefusal } from "../core/decide.ts";
-import { CadenzaError } from "../core/errors.ts";
 import type { Entry, Growing, ResumedEntry } from "../core/log.ts";
 import type { Clock } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
@@ -233,9 +232,4 @@ function parsed(text: string): readonly unknown[] {
   } catch {
     return [];
   }
-}
-
-/** The error with which an ask ends whose question expired. */
-export function expiredError(runId: string, awaitId: string): CadenzaError {
-  return new CadenzaError("await_timeout", "Nobody answered in time.", { run_id: runId, await_id: awaitId });
 }

@@ -1,4 +1,5 @@
 import type { AwaitedEntry, EmittedEntry, Entry, IntentEntry, ResultEntry } from "../core/log.ts";
+import { isPassedOn } from "../core/log.ts";
 import type { Usage } from "../core/usage.ts";
 import { subtractUsage } from "../core/usage.ts";
 
@@ -132,9 +133,4 @@ export interface RecordedEmission {
 interface RecordedUsage {
   readonly position: number;
   readonly usage: Usage;
-}
-
-/** Whether a question belongs to a sub-run, and only passes through its parent. */
-export function isPassedOn(awaitId: string): boolean {
-  return awaitId.startsWith("run:") && awaitId.includes("/");
 }

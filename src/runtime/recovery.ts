@@ -127,11 +127,6 @@ export class Recovery {
     return true;
   }
 
-  /** Whether the run waits for fitting code. */
-  parkedRun(runId: string): ParkedRun | undefined {
-    return this.#parked.get(runId)?.report;
-  }
-
   /** The run is over, and needs no code any more. */
   onEnded(runId: string): void {
     if (this.#parked.size > 0) this.#parked.delete(runId);

@@ -39,7 +39,7 @@ export class Registry {
   }
 }
 
-/** What is shown of an agent (Agent Run Service Interface, section 2.5). */
+/** What is shown of an agent (ACP 1.0). */
 export function manifestOf({ name, options }: Agent, status: AgentStatus): AgentManifest {
   return {
     name,

@@ -1,6 +1,7 @@
 import type { Emission } from "../core/decide.ts";
 import { sameJson } from "../core/json.ts";
 import type { EmittedEntry, IntentEntry, ResultEntry } from "../core/log.ts";
+import { isPassedOn } from "../core/log.ts";
 import type { Clock } from "../core/ports.ts";
 import type { Usage } from "../core/usage.ts";
 import type { RunLog } from "./commit.ts";
@@ -8,7 +9,6 @@ import { messageOf } from "./failure.ts";
 import type { Missing, Replay } from "./log-order.ts";
 import type { OpenQuestion } from "./questions.ts";
 import type { Recording } from "./recording.ts";
-import { isPassedOn } from "./recording.ts";
 import type { Results } from "./results.ts";
 
 /** How the code of a durable agent differs from its log. */

@@ -62,6 +62,14 @@ export interface RunsReport {
   readonly stranded: number;
 }
 
+/** What is told of the runs of a process, beside what their logs tell. */
+export interface RunsListener {
+  /** A run has come into this process: it is new, or was in the store. */
+  onCreated(run: LiveRun): void;
+  /** The code of a durable run does not fit its log. */
+  onParked(run: LiveRun, divergence: Divergence): void;
+}
+
 /** How often a sub-run is looked for that another process executes, in milliseconds. */
 const SUB_RUN_POLL_MS = 200;
 
@@ -74,8 +82,7 @@ export class Runs implements RecoveryHost, StoredLogHost {
   readonly owner: string;
   readonly #options: Settings;
   readonly #registry: Registry;
-  readonly #onCreated: (run: LiveRun) => void;
-  readonly #onParked: (run: LiveRun, divergence: Divergence) => void;
+  readonly #listener: RunsListener;
   readonly #live = new Map<string, LiveRun>();
   /** Sessions that somebody is joining just now. */
   readonly #joining = new Map<string, Promise<SessionEntry>>();
@@ -92,16 +99,10 @@ export class Runs implements RecoveryHost, StoredLogHost {
   /** Called after every commit while the runtime is being closed. */
   #onProgress: (() => void) | undefined;
 
-  constructor(
-    options: Settings,
-    registry: Registry,
-    onCreated: (run: LiveRun) => void,
-    onParked: (run: LiveRun, divergence: Divergence) => void,
-  ) {
+  constructor(options: Settings, registry: Registry, listener: RunsListener) {
     this.#options = options;
     this.#registry = registry;
-    this.#onCreated = onCreated;
-    this.#onParked = onParked;
+    this.#listener = listener;
     this.#pacer = new Pacer(options.clock);
     this.owner = options.ids.token();
     this.recovery = new Recovery(this, registry, options.durability);
@@ -191,7 +192,7 @@ export class Runs implements RecoveryHost, StoredLogHost {
   /** Takes a run in that was in the store. */
   add(run: LiveRun): void {
     this.#live.set(run.log.key.run_id, run);
-    this.#onCreated(run);
+    this.#listener.onCreated(run);
   }
 
   /** Under which place a run works; undefined: it needs none. */
@@ -221,7 +222,7 @@ export class Runs implements RecoveryHost, StoredLogHost {
 
   onDivergence(run: LiveRun, divergence: Divergence | undefined): void {
     const isParked = this.recovery.onDivergence(run, divergence);
-    if (isParked && divergence !== undefined) this.#onParked(run, divergence);
+    if (isParked && divergence !== undefined) this.#listener.onParked(run, divergence);
   }
 
   onAgentMissing(): void {
@@ -376,7 +377,7 @@ export class Runs implements RecoveryHost, StoredLogHost {
     this.#live.set(runId, run);
     run.log.create({ type: "create", entry }, request.idempotencyKey ?? null, session);
     run.reserve(this.placeOf(run));
-    this.#onCreated(run);
+    this.#listener.onCreated(run);
     return run;
   }
 

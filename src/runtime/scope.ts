@@ -124,7 +124,7 @@ export class Scope {
   }
 
   /**
-   * Starts a run (Agent Run Service Interface, section 4.1). In mode `sync` the promise is the run when it rests: completed, failed,
+   * Starts a run. In mode `sync` the promise is the run when it rests: completed, failed,
    * cancelled or awaiting; in mode `async` the run as it was accepted; in mode `stream` the answer is its events, and the
    * run goes on whether they are read or not. Refused with `invalid_argument`, `agent_not_found`, `limit_reached`, `idempotency_conflict` or `runtime_closed`.
    */
@@ -146,7 +146,7 @@ export class Scope {
   }
 
   /**
-   * Answers what a run asks (section 4.2). Refused with `run_not_found`, `not_awaiting`, `run_cancelling`, `answer_rejected` when the
+   * Answers what a run asks. Refused with `run_not_found`, `not_awaiting`, `run_cancelling`, `answer_rejected` when the
    * answer does not fit (the run goes on waiting), `answer_conflict` when the question has another answer already, or `runtime_closed` for a
    * run that would have to be brought back.
    */
@@ -168,7 +168,7 @@ export class Scope {
   }
 
   /**
-   * Stops a run (section 4.3): gives it as it is while it is being cancelled, and again when asked again. Refused with `run_not_found`, or with
+   * Stops a run: gives it as it is while it is being cancelled, and again when asked again. Refused with `run_not_found`, or with
    * `run_finished` when it has completed or failed.
    */
   async cancel(run_id: string): Promise<Run> {
@@ -239,7 +239,7 @@ export class Scope {
     });
   }
 
-  /** An agent's manifest with its live statistics (section 4.4). Refused with `agent_not_found`. */
+  /** An agent's manifest with its live statistics. Refused with `agent_not_found`. */
   async getAgent(name: string): Promise<AgentManifest> {
     checkText("name", name);
     const agent = this.#parts.registry.get(name);

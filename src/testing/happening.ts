@@ -76,11 +76,6 @@ export function happeningOf(entry: Entry, state: RunState, cause: unknown): Happ
   }
 }
 
-/** Whether a question was asked by a sub-run, and passed on by the run that waits for it. */
-export function isPassedOn(awaitId: string): boolean {
-  return awaitId.startsWith("run:");
-}
-
 /** A question as text, without the schema that may be a part of it. */
 export function questionText(parts: readonly MessagePart[]): string {
   return textOf({ role: "agent", parts: parts.filter((part) => part.content_type !== SCHEMA_TYPE) });

@@ -1,4 +1,5 @@
 import type { Entry } from "../core/log.ts";
+import { isPassedOn } from "../core/log.ts";
 import type { RunKey } from "../core/ports.ts";
 import { runRecord } from "../core/record.ts";
 import type { RunState } from "../core/state.ts";
@@ -16,7 +17,6 @@ import type { DriveSettings } from "./drive-options.ts";
 import type { FakeClock } from "./fake-clock.ts";
 import { createFakeClock } from "./fake-clock.ts";
 import { Gate } from "./gate.ts";
-import { isPassedOn } from "./happening.ts";
 import { realPause, realTurn } from "./real-time.ts";
 import { RunView } from "./run-view.ts";
 import { sequentialIds } from "./sequential-ids.ts";
