@@ -115,6 +115,17 @@ export function errorResponse(error: unknown, logger: Logger): WireResponse {
   return respond(row.status, { code: row.code, message: row.message ?? error.message, data });
 }
 
+/** What a reader is told whose events cannot be read on: why, where that is for clients. */
+export function readError(error: unknown): {
+  readonly code: ErrorCode;
+  readonly message: string;
+  readonly data?: object;
+} {
+  if (!CadenzaError.is(error) || rows[error.code].message !== undefined)
+    return { code: "server_error", message: "The events cannot be read on." };
+  return { code: rows[error.code].code, message: error.message, data: { reason: error.code } };
+}
+
 function respond(status: number, body: object, headers: Record<string, string> = {}): WireResponse {
   return json(status, body, status === 503 ? { "retry-after": RETRY_AFTER_SECONDS, ...headers } : headers);
 }

@@ -2,6 +2,7 @@ import type { Clock } from "../core/ports.ts";
 import type { StreamedEvent } from "../core/project.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import type { RunEvent } from "../protocol/event.ts";
+import { readError } from "./errors.ts";
 import type { WireStream } from "./wire.ts";
 
 /** A stream of events that gives what is there at once. */
@@ -17,8 +18,8 @@ export interface EventFormat {
   readonly end: string;
   /** What is written after a silence; undefined: nothing. */
   readonly heartbeat: string | undefined;
-  /** What is written when the events cannot be read on; undefined: the text breaks off. */
-  readonly failure: string | undefined;
+  /** What is written when the events cannot be read on; without it the text breaks off. */
+  readonly failure: ((error: unknown) => string) | undefined;
 }
 
 /** As server-sent events. The number of an event is its id, so that a client can come back and go on from there. */
@@ -31,7 +32,8 @@ export const eventStreamFormat: EventFormat = {
   end: "",
   // A comment with no blank line behind it: a blank line makes some clients see an event without data.
   heartbeat: ":\n",
-  failure: `event: error\ndata: {"type":"error","error":{"code":"server_error","message":"The events cannot be read on."}}\n\n`,
+  failure: (error) =>
+    `event: error\ndata: ${escapeBreaks(JSON.stringify({ type: "error", error: readError(error) }))}\n\n`,
 };
 
 /** As the one JSON text `{ "events": [ … ] }`. */
@@ -174,7 +176,7 @@ export class EventText implements WireStream {
     this.#close(false);
     if (failure === undefined) throw this.#error;
     this.#options.onFailure(this.#error);
-    return { done: false, value: failure };
+    return { done: false, value: failure(this.#error) };
   }
 
   #close(done: boolean): void {

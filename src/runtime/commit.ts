@@ -338,7 +338,7 @@ export class RunLog {
     this.#entries = undefined;
     this.#rejectWaiters(reason);
     this.#waiters = undefined;
-    this.#tellReaders();
+    this.tellReaders();
   }
 
   #write(): void {
@@ -434,7 +434,7 @@ export class RunLog {
       this.#tellBatch(write.entries);
     }
     this.#tellWaiters();
-    this.#tellReaders();
+    this.tellReaders();
     this.#run.onCommit();
     // What was decided meanwhile goes next, all of it in one batch.
     this.flush();
@@ -500,7 +500,7 @@ export class RunLog {
       this.#entries = undefined;
       this.#session ??= session;
       for (const entry of decided) this.decide(commandOf(entry));
-      this.#tellReaders();
+      this.tellReaders();
       this.#run.onCommit();
       this.#run.onReloaded();
       this.#tellWaiters();
@@ -579,7 +579,8 @@ export class RunLog {
     if (open.length < waiters.length) for (const waiter of waiters) if (!isOpen(waiter)) waiter.resolve();
   }
 
-  #tellReaders(): void {
+  /** Wakes those that wait for more entries: there are some, or there is something to learn about the run. */
+  tellReaders(): void {
     const audience = this.#audience;
     if (audience === undefined) return;
     const { readers } = audience;

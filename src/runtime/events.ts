@@ -1,3 +1,4 @@
+import type { CadenzaError } from "../core/errors.ts";
 import { evolve } from "../core/evolve.ts";
 import type { Entry } from "../core/log.ts";
 import type { RunKey } from "../core/ports.ts";
@@ -32,6 +33,8 @@ export type StreamEnd = "now" | "end" | "rest" | "next-rest";
 export interface StreamHost {
   /** The log of a run that has gone elsewhere, where it is now. Throws once the runtime has been closed. */
   find(key: RunKey): MaybePromise<LogSource | undefined>;
+  /** Why the run cannot get on; undefined if it can. */
+  blockedError(key: RunKey): CadenzaError | undefined;
   /** Called when a reader has to wait; the answer is called when there is something for it. */
   hold(): () => void;
 }
@@ -162,6 +165,8 @@ export class EventStream implements AsyncIterableIterator<StreamedEvent, undefin
         if (start.until === "now") break;
         if (isFinal(state.status) || (start.until !== "end" && isAtRest(state.status) && state.events >= start.after))
           break;
+        const blocked = this.#host.blockedError(source.key);
+        if (blocked !== undefined) return this.#refuse(blocked);
         return source.lost ? this.#moveOn(source) : this.#wait(source);
       }
       const read = source.read(state.position);
@@ -189,6 +194,12 @@ export class EventStream implements AsyncIterableIterator<StreamedEvent, undefin
       done: false,
       value: { type: "error", error: { code: "server_error", message, data: { reason: "events_lost" } }, id },
     };
+  }
+
+  /** Everything has been told, and nothing more will come. */
+  #refuse(error: CadenzaError): Promise<never> {
+    this.#done = true;
+    return Promise.reject(error);
   }
 
   #wait(source: LogSource): Promise<IteratorResult<StreamedEvent, undefined>> {

@@ -73,6 +73,8 @@ export interface ExecutionSettings {
   readonly maxLogEntries: number;
   readonly maxPartBytes: number;
   readonly maxBacklog: number;
+  /** How long an agent that is run again may take to ask for what its log holds next. */
+  readonly stallMs: number;
 }
 
 /**
@@ -277,6 +279,10 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
   onAsk(question: OpenQuestion): void {
     this.#clearTimer?.();
     this.questions.ask(question);
+  }
+
+  get stallMs(): number {
+    return this.#host.settings.stallMs;
   }
 
   get awaitTimeoutMs(): number {

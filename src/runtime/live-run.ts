@@ -43,8 +43,10 @@ export interface LiveRunHost extends LogHost, StaySettings {
   onDifference(): void;
   /** The run was cancelled without its `finally` blocks, since there was no code for them. */
   onAgentMissing(run: LiveRun): void;
-  /** The code does not fit the log, or fits it after all. */
+  /** The code does not match the history, or matches it after all. */
   onDivergence(run: LiveRun, divergence: Divergence | undefined): void;
+  /** Why the run cannot get on here: it is blocked, or waits for a sub-run that is. */
+  blockedError(key: RunKey): CadenzaError | undefined;
   /** The run that started this one does not watch it: it may sleep. */
   wakeParent(run: LiveRun): void;
   /** Stops a sub-run that may be anywhere, or have ended. */
@@ -213,10 +215,12 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
     this.#settleHold();
   }
 
-  /** The run as soon as it rests. */
+  /** The run as soon as it rests. Rejects with `run_parked` if it is blocked. */
   rest(): MaybePromise<Run> {
     const { head, state, committed } = this.log;
     if (head !== undefined && isAtRest(head.status) && state.position === committed) return this.log.record();
+    const blocked = this.host.blockedError(this.log.key);
+    if (blocked !== undefined) return Promise.reject(blocked);
     return new Promise((resolve, reject) => {
       this.#resting ??= [];
       this.#resting.push({ resolve, reject });
@@ -260,7 +264,7 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
         throw lostError(log.key.run_id);
       });
     }
-    if (divergence !== undefined) throw parkedError(log.key.run_id, this.agent.name, divergence);
+    if (divergence !== undefined) throw blockedError(log.key.run_id, this.agent.name, divergence);
     const command = resumeCommand(answer, answer.await_id, this.clock.now());
     const first = log.preview(command);
     if (isRefusal(first)) {
@@ -364,12 +368,22 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
     // Whoever listens to the signal of a run that sleeps would take it for stopped.
     if (this.#stay?.isAsleep !== true) this.abortSignal(() => error);
     this.#seat?.give();
-    const resting = this.#resting;
-    this.#resting = undefined;
-    for (const { reject } of resting ?? []) reject(error);
+    this.#refuseRest(error);
     for (const child of this.#relations?.children ?? []) child.#leaveAlone();
     this.#relations?.onProgress?.();
     this.host.onGone(this);
+  }
+
+  /** The run is blocked, or waits for a sub-run that is: it does not come to rest for those that wait for it. */
+  tellBlocked(error: CadenzaError): void {
+    this.#refuseRest(error);
+    this.log.tellReaders();
+  }
+
+  #refuseRest(error: CadenzaError): void {
+    const resting = this.#resting;
+    this.#resting = undefined;
+    for (const { reject } of resting ?? []) reject(error);
   }
 
   sessionAtEnd(): SessionChange | undefined {
@@ -665,9 +679,12 @@ const refusals: Readonly<Record<Refusal["refused"], string>> = {
   idempotency_conflict: "has another answer under this idempotency key already.",
 };
 
-/** What a caller is told whose run waits for fitting code. */
-export function parkedError(runId: string, agent_name: string, { expected, asked }: Divergence): CadenzaError {
-  const message = `Run ${runId} is parked until fitting code is registered: its log holds ${expected}, its code did ${asked}.`;
+/** What a caller is told whose run waits for matching code. */
+export function blockedError(runId: string, agent_name: string, divergence: Divergence): CadenzaError {
+  const { expected, asked, position } = divergence;
+  const message =
+    `Run ${runId} is blocked: the registered code of ${JSON.stringify(agent_name)} does not match its history ` +
+    `at entry ${position + 1} (history: ${expected}; code: ${asked}). Register matching code, or cancel the run.`;
   return new CadenzaError("run_parked", message, { run_id: runId, agent_name });
 }
 

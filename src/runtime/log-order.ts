@@ -33,6 +33,8 @@ export interface Replay {
   readonly begun: ReadonlyMap<string, number>;
   /** The question that is shown: asking it again takes it up. */
   readonly shown: string | undefined;
+  /** How long the agent may take to ask for what the log holds next, in milliseconds, before that is reported. */
+  readonly stallMs: number;
   /** What the agent has yet to show again before anything new begins. */
   unshown(): Missing | undefined;
   /** Everything that was recorded has happened again: what is new begins. */
@@ -48,9 +50,6 @@ export interface Missing {
   /** Of the entry that the agent has not come to. */
   readonly position: number;
 }
-
-/** How long the agent may take to ask for what the log holds next, in milliseconds, before that is reported. */
-const STALL_MS = 5_000;
 
 /**
  * Hands a durable agent its results one at a time, in log order, each in a turn of the event loop of its own; those that
@@ -255,7 +254,7 @@ class Replaying {
       if (missing === undefined) return;
       this.#stalled = true;
       this.replay.onStall(missing, this.#open());
-    }, STALL_MS);
+    }, this.replay.stallMs);
   }
 
   stop(): void {

@@ -9,7 +9,7 @@ import { createdEntry, isFinal } from "../core/state.ts";
 import type { Agent } from "./agent.ts";
 import { lostError } from "./commit.ts";
 import type { LiveRunHost } from "./live-run.ts";
-import { LiveRun, parkedError, refusalError } from "./live-run.ts";
+import { blockedError, LiveRun, refusalError } from "./live-run.ts";
 import type { DurabilitySettings } from "./options.ts";
 import type { Registry } from "./registry.ts";
 import type { Divergence } from "./rerun.ts";
@@ -54,7 +54,7 @@ export class Recovery {
   readonly #registry: Registry;
   readonly #settings: DurabilitySettings;
   readonly #waking = new Map<string, Promise<LiveRun | undefined>>();
-  readonly #parked = new Map<string, { readonly key: RunKey; readonly report: ParkedRun }>();
+  readonly #parked = new Map<string, Parked>();
   #stranded: ReadonlySet<string> = new Set();
   #leasedUntil = Number.NEGATIVE_INFINITY;
   /** The runs that others may have taken over while this process gave no sign of life. */
@@ -119,12 +119,33 @@ export class Recovery {
       return false;
     }
     const parked: ParkedRun = { run_id, agent_name, version: version ?? null, ...divergence };
-    this.#parked.set(run_id, { key: run.log.key, report: parked });
-    this.#host.logger.warn(
-      `Run ${run_id} of ${agent_name} is parked: its log holds ${divergence.expected}, its code did ${divergence.asked}.`,
-      parked,
-    );
+    const ancestors = this.#ancestorsOf(run);
+    const error = blockedError(run_id, agent_name, divergence);
+    this.#parked.set(run_id, {
+      key: run.log.key,
+      report: parked,
+      error,
+      ancestors: ancestors.map(({ log }) => log.key),
+    });
+    this.#host.logger.warn(error.message, parked);
+    for (const waiting of [run, ...ancestors]) waiting.tellBlocked(error);
     return true;
+  }
+
+  /** Why a run cannot get on here: its code does not match its history, or it waits for a sub-run whose code does not. */
+  blockedError({ tenant, run_id }: RunKey): CadenzaError | undefined {
+    if (this.#parked.size === 0) return undefined;
+    const isMeant = (key: RunKey): boolean => key.run_id === run_id && key.tenant === tenant;
+    for (const { key, ancestors, error } of this.#parked.values())
+      if (isMeant(key) || ancestors.some(isMeant)) return error;
+    return undefined;
+  }
+
+  /** The runs at work here that wait for this one, the one that has started it first. */
+  #ancestorsOf(run: LiveRun): readonly LiveRun[] {
+    const { parent } = createdEntry(run.log.state);
+    const above = parent && this.#host.find({ tenant: run.log.key.tenant, run_id: parent.run_id });
+    return above === undefined ? [] : [above, ...this.#ancestorsOf(above)];
   }
 
   /** The run is over, and needs no code any more. */
@@ -230,7 +251,7 @@ export class Recovery {
     const { run_id } = state;
     const { agent_name, version } = createdEntry(state);
     const parked = this.#parked.get(run_id);
-    if (parked !== undefined) return parkedError(run_id, agent_name, parked.report);
+    if (parked !== undefined) return parked.error;
     if (this.#host.isClosed) return closedError();
     if (this.#registry.find(agent_name, version) !== undefined) return lostError(run_id);
     const message = `Run ${run_id} needs version ${version ?? "(none)"} of agent ${agent_name}, which is not registered here.`;
@@ -379,6 +400,16 @@ export class Recovery {
     if (run.log.lost) await new Promise(ignore);
     if (this.#host.find(key) !== run) await new Promise(ignore);
   }
+}
+
+/** A run that waits for matching code, and who waits for it. */
+interface Parked {
+  readonly key: RunKey;
+  readonly report: ParkedRun;
+  /** What callers are told. */
+  readonly error: CadenzaError;
+  /** The runs of which it is a sub-run. */
+  readonly ancestors: readonly RunKey[];
 }
 
 /** The error of whoever comes too late. */

@@ -26,6 +26,8 @@ export interface RerunHost {
   readonly log: RunLog;
   readonly clock: Clock;
   readonly results: Results;
+  /** See {@link Replay.stallMs}. */
+  readonly stallMs: number;
   /** What the agent does is not what the log holds. */
   diverge(divergence: Divergence): void;
   /** As {@link diverge}, but the agent may still come round. Undefined: it has. */
@@ -58,6 +60,7 @@ export class Rerun {
     return {
       results,
       begun,
+      stallMs: this.#host.stallMs,
       shown: this.#shownToAgent,
       unshown: () => this.#unshown,
       onCaughtUp: () => this.#host.onCaughtUp(),
@@ -154,7 +157,7 @@ export class Rerun {
     if (missing === undefined && next === undefined) return false;
     this.#host.diverge({
       expected: missing?.what ?? (next === undefined ? "" : describeEmission(next.entry)),
-      asked: error === null ? "the end" : `the end, with the error: ${messageOf(error)}`,
+      asked: error === null ? "the agent returned" : `the agent threw: ${messageOf(error)}`,
       position: missing?.position ?? next?.position ?? 0,
     });
     return true;

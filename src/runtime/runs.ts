@@ -72,6 +72,10 @@ export interface RunsListener {
 
 /** How often a sub-run is looked for that another process executes, in milliseconds. */
 const SUB_RUN_POLL_MS = 200;
+/** How long an agent that is run again may take to ask for what its log holds next, in milliseconds. */
+const STALL_MS = 5_000;
+/** With `alwaysReplay`: test runners give up after five seconds, and their message says nothing. */
+const TEST_STALL_MS = 2_000;
 
 /** The live runs of a runtime: creates, finds and ends them. */
 export class Runs implements RecoveryHost, StoredLogHost {
@@ -108,7 +112,8 @@ export class Runs implements RecoveryHost, StoredLogHost {
     this.recovery = new Recovery(this, registry, options.durability);
     const { timeoutMs, awaitTimeoutMs, cancelGraceMs, limits } = options;
     const { maxLogEntries, maxPartBytes, maxBacklog } = limits;
-    this.settings = { timeoutMs, awaitTimeoutMs, cancelGraceMs, maxLogEntries, maxPartBytes, maxBacklog };
+    const stallMs = options.alwaysReplay ? TEST_STALL_MS : STALL_MS;
+    this.settings = { timeoutMs, awaitTimeoutMs, cancelGraceMs, maxLogEntries, maxPartBytes, maxBacklog, stallMs };
   }
 
   get store(): Store {
@@ -223,6 +228,10 @@ export class Runs implements RecoveryHost, StoredLogHost {
   onDivergence(run: LiveRun, divergence: Divergence | undefined): void {
     const isParked = this.recovery.onDivergence(run, divergence);
     if (isParked && divergence !== undefined) this.#listener.onParked(run, divergence);
+  }
+
+  blockedError(key: RunKey): CadenzaError | undefined {
+    return this.recovery.blockedError(key);
   }
 
   onAgentMissing(): void {

@@ -115,7 +115,11 @@ export class Scope {
   readonly #parts: ScopeParts;
   readonly #tenant: string;
   readonly #principal: JsonValue;
-  readonly #readers: StreamHost = { find: (key) => this.#findAgain(key), hold: () => this.#parts.runs.hold() };
+  readonly #readers: StreamHost = {
+    find: (key) => this.#findAgain(key),
+    blockedError: (key) => this.#parts.runs.blockedError(key),
+    hold: () => this.#parts.runs.hold(),
+  };
 
   constructor(parts: ScopeParts, tenant: string, principal: JsonValue) {
     this.#parts = parts;
@@ -442,8 +446,16 @@ export class Scope {
 
   /** The run when it rests, wherever it is executed. */
   async #rest(key: RunKey): Promise<Run> {
-    const live = this.#parts.runs.find(key);
-    if (live !== undefined) return live.rest();
+    const { runs } = this.#parts;
+    const live = runs.find(key);
+    if (live !== undefined) {
+      try {
+        return await live.rest();
+      } catch (error) {
+        // The run may have gone elsewhere: it is followed there.
+        if (!isLost(error) || runs.isClosed) throw error;
+      }
+    }
     for await (const _ of this.events(key.run_id)) {
       // Reading to the end is the waiting.
     }

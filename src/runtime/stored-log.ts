@@ -1,3 +1,4 @@
+import type { CadenzaError } from "../core/errors.ts";
 import type { Entry } from "../core/log.ts";
 import type { Clock, RunKey, Store, StoredRun } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
@@ -15,6 +16,8 @@ export interface StoredLogHost {
   readonly clock: Clock;
   /** Whether the runtime is closed, and its store with it. */
   readonly isOver: boolean;
+  /** Why a run does not get on, as far as this process knows. Its readers are told. */
+  blockedError(key: RunKey): CadenzaError | undefined;
   /** The logs that readers wait for. */
   readonly followed: Set<StoredLog>;
 }
@@ -86,7 +89,7 @@ export class StoredLog implements LogSource {
     const before = this.#run.position;
     // A run that is gone counts as longer, so that its readers read, and learn it.
     this.#run = run ?? { ...this.#run, position: before + 1 };
-    if (this.#run.position === before) {
+    if (this.#run.position === before && this.#host.blockedError(this.key) === undefined) {
       if (this.#watchers.length > 0) this.#poll();
       return;
     }

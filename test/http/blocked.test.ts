@@ -1,0 +1,43 @@
+import { AgentRuntime } from "cadenza";
+import { createHandler } from "cadenza/http";
+import { expect, it } from "vitest";
+import { FakeClock } from "../helpers/fake-clock.ts";
+
+/* A client that waits for a run which is blocked is told so: with an error in a stream, and with 503 where it asked for the run. */
+
+const post = (path: string, body: object): Request =>
+  new Request(`http://localhost${path}`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(body),
+  });
+
+/** A runtime with an agent that does another step each time that it is run. */
+function setUp() {
+  const clock = new FakeClock();
+  const runtime = new AgentRuntime({ alwaysReplay: true, clock });
+  let calls = 0;
+  runtime.register("agent", { durable: true }, async (_input, { step }) => {
+    calls += 1;
+    await step(`${calls}`, () => 1);
+  });
+  return { clock, runtime, handler: createHandler(runtime) };
+}
+
+it.each(["stream", "sync"])("a client in mode %s is told that its run is blocked", async (mode) => {
+  const { clock, runtime, handler } = setUp();
+  const answering = handler(post("/runs", { agent_name: "agent", input: [], mode }));
+  await clock.advance(2_000);
+  const response = await answering;
+  const text = await response.text();
+  const [{ run_id } = {}] = (await runtime.stats()).parked;
+  const error = {
+    code: "server_error",
+    message:
+      `Run ${run_id} is blocked: the registered code of "agent" does not match its history at entry 3 ` +
+      "(history: the result of 1#1; code: 2#1). Register matching code, or cancel the run.",
+    data: { reason: "run_parked" },
+  };
+  if (mode === "sync") expect([response.status, JSON.parse(text)]).toEqual([503, error]);
+  else expect(text.split("\n\n").at(-2)).toBe(`event: error\ndata: ${JSON.stringify({ type: "error", error })}`);
+});
