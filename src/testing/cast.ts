@@ -6,6 +6,7 @@ import type { DriveSettings } from "./drive-options.ts";
 import { agentOf } from "./drive-options.ts";
 import type { Gate } from "./gate.ts";
 import { quote } from "./happening.ts";
+import { ListenerWatch } from "./listener-watch.ts";
 import type { Operation } from "./operation.ts";
 import { OpenOperation } from "./operation.ts";
 import type { AgentStage, Conduct } from "./staged-agent.ts";
@@ -32,8 +33,8 @@ export interface StageHooks {
 /** The agent under test and its sub-agents: what they do is held at the gate, written down, and replaced where the test wants it. */
 export class Cast {
   readonly operations: OpenOperation[] = [];
-  /** The signals that agents have taken. */
-  readonly signals = new Set<AbortSignal>();
+  /** The listeners on the signals that agents have taken. */
+  readonly listeners = new ListenerWatch();
   /** Errors that the next steps are to throw. */
   readonly failures: { readonly error: unknown }[] = [];
   /** How the agent under test behaves. */
@@ -135,8 +136,13 @@ export class Cast {
           this.#failing.set(operation.name, error);
         }
       },
-      onSignal: (signal) => this.signals.add(signal),
+      onSignal: (signal) => this.listeners.add(signal),
     };
+  }
+
+  /** Whether a step has failed and waits for its next attempt. */
+  get isPausing(): boolean {
+    return this.operations.some(({ isPausing }) => isPausing);
   }
 
   #keyFor(runId: string, name: string): string {

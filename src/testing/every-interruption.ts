@@ -1,28 +1,19 @@
 import type { Agent, AgentFunction } from "../runtime/agent.ts";
-import { checkFunction, checkObject } from "../runtime/check.ts";
-import { messageOf } from "../runtime/failure.ts";
 import type { RunInput } from "../runtime/input.ts";
-import type { DriveOptions } from "./drive-options.ts";
-import { readAgent, readDriveOptions } from "./drive-options.ts";
+import { readAgent } from "./drive-options.ts";
 import type { Interruption } from "./interruption.ts";
 import { describeInterruption } from "./interruption.ts";
 import type { InterruptionResult } from "./interruption-report.ts";
 import { InterruptionReport } from "./interruption-report.ts";
 import { brokenPromises, shownAfterStop } from "./promises-kept.ts";
-import type { Answers, Outcome, Play } from "./rehearsal.ts";
+import type { Outcome, Play } from "./rehearsal.ts";
 import { rehearse } from "./rehearsal.ts";
+import type { WayOptions, WaySettings } from "./way-options.ts";
+import { problemsAfter, readWayOptions, sortOut } from "./way-options.ts";
 
 /** How an agent is interrupted. `patienceMs` is 250 here, unless it is given. */
-export interface InterruptionOptions extends DriveOptions {
-  /** The answers to the agent's questions, in the order in which they come, or a function of the question. Default: none. */
-  readonly answers?: Answers | undefined;
-  /** Called before the agent is run, each time: the place to open what it uses. */
-  readonly before?: (() => unknown) | undefined;
-  /** Called after the agent was run, each time: the place to look whether it has closed what it opened. What it throws, or a text that it gives, is a problem. */
-  readonly after?: (() => unknown) | undefined;
-}
+export interface InterruptionOptions extends WayOptions {}
 
-const PATIENCE_MS = 250;
 /** Of an agent that does not come to an end, no more than the beginning is looked at. */
 const MAX_WITHOUT_END = 10;
 
@@ -41,23 +32,22 @@ export async function everyInterruption(
   input: RunInput,
   options: InterruptionOptions = {},
 ): Promise<InterruptionReport> {
-  checkObject("options", options);
-  const { answers = [], before, after, ...drive } = options;
-  if (before !== undefined) checkFunction("options.before", before);
-  if (after !== undefined) checkFunction("options.after", after);
-  const settings = readDriveOptions({ patienceMs: PATIENCE_MS, ...drive });
-  const play: Play = { agent: readAgent(agent), input, settings, answers };
+  const way = readWayOptions(options);
+  const play: Play = { agent: readAgent(agent), input, settings: way.drive, answers: way.answers };
 
   const run = async (interruption: Interruption): Promise<{ outcome: Outcome; problems: readonly string[] }> => {
-    await before?.();
+    await way.before?.();
     const outcome = await rehearse(play, interruption);
-    return { outcome, problems: await problemsAfter(after) };
+    return { outcome, problems: await problemsAfter(way, outcome.stage.run) };
   };
 
   const alone = await run({ kind: "none" });
   const uninterrupted = alone.outcome;
   const results = [
-    resultOf({ kind: "none" }, uninterrupted, [...brokenPromises(uninterrupted, uninterrupted), ...alone.problems]),
+    resultOf(way, { kind: "none" }, uninterrupted, [
+      ...brokenPromises(uninterrupted, uninterrupted),
+      ...alone.problems,
+    ]),
   ];
   for (const interruption of interruptionsOf(uninterrupted)) {
     const { outcome, problems } = await run(interruption);
@@ -66,7 +56,7 @@ export async function everyInterruption(
       const twin = await run({ ...interruption, kind: "fail" } as Interruption);
       broken.push(...indifference(outcome, twin.outcome));
     }
-    results.push(resultOf(interruption, outcome, broken));
+    results.push(resultOf(way, interruption, outcome, broken));
   }
   return new InterruptionReport(play.agent.name, results);
 }
@@ -89,10 +79,13 @@ function interruptionsOf({ happenings, places, problems }: Outcome): readonly In
   return interruptions;
 }
 
-/** A function cannot be stopped from outside. Whether one went on because it ignores its signal or because it tidied up shows when it fails at the same place. */
+/**
+ * A function cannot be stopped from outside. Whether one went on because it ignores its signal or because it tidied up shows when it fails at the
+ * same place. One that has taken its signal may have handed it on, to a stream for example, which still gives what it had read ahead.
+ */
 function goesOn(outcome: Outcome): boolean {
-  const { conduct } = outcome.stage.cast;
-  return conduct.form === "function" && !conduct.interrupted && shownAfterStop(outcome).length > 1;
+  const { conduct, listeners } = outcome.stage.cast;
+  return conduct.form === "function" && !conduct.interrupted && !listeners.isUsed && shownAfterStop(outcome).length > 1;
 }
 
 function indifference(cancelled: Outcome, failed: Outcome): string[] {
@@ -105,21 +98,18 @@ function indifference(cancelled: Outcome, failed: Outcome): string[] {
   ];
 }
 
-async function problemsAfter(after: (() => unknown) | undefined): Promise<readonly string[]> {
-  try {
-    const said = await after?.();
-    return typeof said === "string" && said !== "" ? [said] : [];
-  } catch (error) {
-    return [messageOf(error)];
-  }
-}
-
-function resultOf(interruption: Interruption, outcome: Outcome, problems: readonly string[]): InterruptionResult {
+function resultOf(
+  way: WaySettings,
+  interruption: Interruption,
+  outcome: Outcome,
+  problems: readonly string[],
+): InterruptionResult {
+  const where = describeInterruption(interruption, outcome.happenings);
   return {
     kind: interruption.kind,
     yield_index: interruption.kind === "none" ? 0 : interruption.at,
-    where: describeInterruption(interruption, outcome.happenings),
+    where,
     status: outcome.stage.state?.status ?? "created",
-    problems,
+    ...sortOut(problems, where, way),
   };
 }

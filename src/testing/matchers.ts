@@ -3,7 +3,8 @@ import { describe } from "../runtime/check.ts";
 import { textOf } from "../runtime/input.ts";
 import { Drive } from "./drive.ts";
 import { questionText } from "./happening.ts";
-import { InterruptionReport } from "./interruption-report.ts";
+import { Report } from "./report.ts";
+import { matches } from "./text-match.ts";
 
 /** What the matchers add to `expect`. `Result` is what an assertion gives: `void` in vitest and jest. */
 export interface CadenzaMatchers<Result = void> {
@@ -17,7 +18,7 @@ export interface CadenzaMatchers<Result = void> {
   toBeAwaiting(question?: string | RegExp): Result;
   /** The agent has said this, anywhere in its output. */
   toHaveSaid(text: string | RegExp): Result;
-  /** The report of `everyInterruption` has nothing to say against the agent. */
+  /** The report of `everyInterruption` or `everyCrash` has nothing to say against the agent. */
   toHaveKeptItsPromises(): Result;
 }
 
@@ -76,8 +77,8 @@ export const matchers = {
   },
 
   toHaveKeptItsPromises(received: unknown): MatcherResult {
-    if (!(received instanceof InterruptionReport))
-      throw new TypeError(`expected the report of everyInterruption, received ${describe(received)}`);
+    if (!(received instanceof Report))
+      throw new TypeError(`expected the report of everyInterruption or everyCrash, received ${describe(received)}`);
     return { pass: received.ok, message: () => received.toString() };
   },
 };
@@ -107,10 +108,4 @@ function runOf(received: unknown): Run {
 
 function outputText({ output }: Run): string {
   return output.map(textOf).join("\n");
-}
-
-function matches(text: string, pattern: string | RegExp): boolean {
-  return typeof pattern === "string"
-    ? text.includes(pattern)
-    : new RegExp(pattern.source, pattern.flags.replace(/[gy]/g, "")).test(text);
 }

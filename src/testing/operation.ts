@@ -28,6 +28,8 @@ export class OpenOperation implements Operation {
   readonly agent_name: string;
   readonly run_id: string;
   replaced = false;
+  /** An attempt has failed, and the next one has not begun. */
+  isPausing = false;
   state: Operation["state"] = "pending";
   result: unknown;
   error: unknown;
@@ -48,16 +50,18 @@ export class OpenOperation implements Operation {
 
   done(result: unknown): void {
     this.state = "done";
+    this.isPausing = false;
     this.result = result;
   }
 
   failed(error: unknown): void {
     this.state = "failed";
+    this.isPausing = false;
     this.error = error;
   }
 }
 
-/** Whether anybody has looked at a promise. */
+/** Whether a promise was looked at. */
 export interface Interest {
   shown: boolean;
 }

@@ -1,4 +1,3 @@
-import { getEventListeners } from "node:events";
 import { CadenzaError } from "../core/errors.ts";
 import type { Entry } from "../core/log.ts";
 import { writeDuration } from "./duration.ts";
@@ -83,10 +82,7 @@ function wasCutOff({ error, run_id }: Operation, { state }: Stage): boolean {
 
 /** Timers and listeners that are left. Where the agent takes them down when it is left alone, it forgets `finally`. */
 function looseEnds(outcome: Outcome, uninterrupted: Outcome): string[] {
-  const listeners = [...outcome.stage.cast.signals].reduce(
-    (sum, signal) => sum + getEventListeners(signal, "abort").length,
-    0,
-  );
+  const listeners = outcome.stage.cast.listeners.left;
   const hint = (isLeftAnyway: boolean): string =>
     isLeftAnyway || outcome === uninterrupted
       ? ""

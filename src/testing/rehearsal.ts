@@ -100,7 +100,7 @@ class Rehearsal {
     const stage = this.#stage;
     if (!stage.gate.isOpen && stage.view?.happenings.length === this.#told) stage.gate.open(this.#untilThere);
     const happenings = (): readonly Happening[] => stage.view?.happenings ?? [];
-    await stage.until(() => happenings().length > this.#told, stage.settings);
+    await stage.until(() => happenings().length > this.#told, { ...stage.settings, passesPauses: true });
     if (this.#stopping !== undefined) await this.#stopping;
     const happening = happenings()[this.#told];
     if (happening === undefined) return this.#unblock();
@@ -134,6 +134,7 @@ class Rehearsal {
     const isIdle = (): boolean => stage.cast.operations.every(({ state }) => state !== "pending");
     await stage.until(isIdle, stage.settings);
     await stage.until(() => false, { patienceMs: 0 });
+    await this.#watch.settle(stage.settings.patienceMs);
   }
 
   async #cancel(): Promise<void> {

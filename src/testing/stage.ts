@@ -30,6 +30,8 @@ export interface Patience {
   readonly turns?: number | undefined;
   /** How far the clock may be moved while the agent waits for it, in milliseconds since the epoch. Default: it stands still. */
   readonly until?: number | undefined;
+  /** Whether the clock is moved for the pauses between two attempts of a step, as long as no question expires by that. */
+  readonly passesPauses?: boolean | undefined;
 }
 
 const SESSION_ID = "00000000-0000-4000-8000-0000005e5510";
@@ -125,7 +127,7 @@ export class Stage {
    */
   async until(
     goal: () => boolean,
-    { patienceMs, until, turns: maxTurns = MAX_BUSY_TURNS }: Patience,
+    { patienceMs, until, passesPauses = false, turns: maxTurns = MAX_BUSY_TURNS }: Patience,
   ): Promise<boolean> {
     let paused = 0;
     let pause = 1;
@@ -137,7 +139,8 @@ export class Stage {
       if (quiet < QUIET_TURNS) await realTurn();
       else {
         const { nextDue } = this.clock;
-        if (nextDue !== undefined && until !== undefined && nextDue <= until) await this.clock.set(nextDue);
+        const limit = passesPauses && this.cast.isPausing ? this.#nextExpiry - 1 : until;
+        if (nextDue !== undefined && limit !== undefined && nextDue <= limit) await this.clock.set(nextDue);
         else if (this.state?.status === "awaiting" || paused >= patienceMs) return false;
         else {
           await realPause(pause);
@@ -153,11 +156,18 @@ export class Stage {
     return false;
   }
 
+  /** When the question that is shown expires, in milliseconds since the epoch. */
+  get #nextExpiry(): number {
+    const { deadline, expires_at } = this.state?.shown ?? {};
+    const passedOn = expires_at === undefined ? Number.POSITIVE_INFINITY : Date.parse(expires_at);
+    return Math.min(deadline ?? Number.POSITIVE_INFINITY, passedOn);
+  }
+
   get #runId(): string {
     return this.state?.run_id ?? "";
   }
 
-  /** While it stays the same, nobody does anything that can be seen. */
+  /** While it stays the same, nothing is done that can be seen. */
   get #signsOfLife(): number {
     return this.clock.uses + this.cast.operations.length;
   }

@@ -2,7 +2,7 @@ import { copyJson } from "../core/json.ts";
 import type { Entry, StepEntry } from "../core/log.ts";
 import type { Logger } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
-import { ignore } from "../core/promises.ts";
+import { ignore, isPromise } from "../core/promises.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Run } from "../protocol/run.ts";
 import type {
@@ -149,7 +149,10 @@ export class StagedContext implements AgentContext {
     const operation = this.#stage.begin("step", name, interest);
     const standIn = this.#stage.stepStandIn(name) ?? this.#recordedStep(name, operation);
     operation.replaced = standIn !== undefined;
-    const body = (scope: StepScope): MaybePromise<unknown> => {
+    const attempts = options?.retry?.attempts ?? 1;
+    const body = (scope: StepScope): MaybePromise<unknown> =>
+      attempt(operation, scope.attempt < attempts, () => work(scope));
+    const work = (scope: StepScope): MaybePromise<unknown> => {
       const meanwhile = this.#stage.onStep(operation);
       const staged = this.#scope(scope);
       const original = async (): Promise<unknown> => fn(staged);
@@ -255,6 +258,21 @@ export class StagedContext implements AgentContext {
 function observed<T>(promise: Promise<T>): Promise<T> {
   promise.catch(ignore);
   return promise;
+}
+
+/** Runs the body of a step once, and notes whether the step then waits for another attempt. */
+function attempt(operation: OpenOperation, hasMore: boolean, work: () => MaybePromise<unknown>): MaybePromise<unknown> {
+  const fail = (error: unknown): never => {
+    operation.isPausing = hasMore;
+    throw error;
+  };
+  operation.isPausing = false;
+  try {
+    const result = work();
+    return isPromise(result) ? result.then(undefined, fail) : result;
+  } catch (error) {
+    return fail(error);
+  }
 }
 
 function perform(standIn: StepStandIn, step: StepStandInScope): unknown {

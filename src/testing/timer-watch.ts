@@ -1,5 +1,6 @@
 import { AsyncLocalStorage, createHook } from "node:async_hooks";
-import { stopRealTimer } from "./real-time.ts";
+import { realPause, stopRealTimer } from "./real-time.ts";
+import { callersOf, placeOf } from "./stack.ts";
 
 /** What Node's timers say of themselves. */
 interface NodeTimer {
@@ -8,19 +9,32 @@ interface NodeTimer {
   readonly hasRef?: () => boolean;
 }
 
+/** A timer that is set. */
+interface WatchedTimer {
+  readonly timer: NodeTimer;
+  /** The line that set it: `booking.ts:12:5`. */
+  readonly at: string | undefined;
+  /** Whether a web stream set it while it read ahead. The agent cannot take such a timer back: it belongs to the stream's source. */
+  readonly isOfStream: boolean;
+}
+
 /** Whose code it is that runs. There is one for all watches: each one more would slow down everything in the process, for good. */
 const watching = new AsyncLocalStorage<TimerWatch>();
 
 /**
  * Watches the timers that certain code sets, and the code that it calls: those of others, which run at the same time, are not seen. Timers that
- * do not hold the process open are nobody's loose end: HTTP clients, for one, keep such.
+ * do not hold the process open are no loose ends: HTTP clients, for one, keep such.
  */
 export class TimerWatch {
-  readonly #set = new Map<number, { readonly timer: NodeTimer; readonly at: string | undefined }>();
+  readonly #set = new Map<number, WatchedTimer>();
+  readonly #onInit = (id: number, type: string, _trigger: number, resource: object): void => {
+    if (type !== "Timeout" || watching.getStore() !== this) return;
+    const callers = callersOf(this.#onInit);
+    const isOfStream = callers.some((line) => line.includes("node:internal/webstreams"));
+    this.#set.set(id, { timer: resource, at: placeOf(callers), isOfStream });
+  };
   readonly #hook = createHook({
-    init: (id, type, _trigger, resource) => {
-      if (type === "Timeout" && watching.getStore() === this) this.#set.set(id, { timer: resource, at: place() });
-    },
+    init: this.#onInit,
     destroy: (id) => {
       this.#set.delete(id);
     },
@@ -35,27 +49,39 @@ export class TimerWatch {
     return watching.run(this, callback);
   }
 
+  /** Lets timers run out that do so by themselves within this time, in milliseconds of the machine's time. */
+  async settle(patienceMs: number): Promise<void> {
+    for (let waited = 0, pause = 1; waited < patienceMs && this.#runsOutWithin(patienceMs - waited); pause *= 2) {
+      await realPause(pause);
+      waited += pause;
+    }
+  }
+
   /** The timers that are left, each in words: `an interval of 1000 ms, set at booking.ts:12:5`. They are stopped, so that they do not trouble what comes after. */
   end(): readonly string[] {
     this.#hook.disable();
-    const left = [...this.#set.values()].filter(({ timer }) => timer.hasRef?.() ?? true);
+    const left = this.#left;
     this.#set.clear();
-    const described = left.map(({ timer, at }) => describeTimer(timer, at));
+    const described = left.filter(({ timer, isOfStream }) => !isOfStream || isInterval(timer)).map(describeTimer);
     for (const { timer } of left) stopRealTimer(timer);
     return described;
   }
+
+  #runsOutWithin(milliseconds: number): boolean {
+    return this.#left.some(({ timer }) => !isInterval(timer) && Number(timer._idleTimeout) <= milliseconds);
+  }
+
+  get #left(): readonly WatchedTimer[] {
+    return [...this.#set.values()].filter(({ timer }) => timer.hasRef?.() ?? true);
+  }
 }
 
-function describeTimer({ _idleTimeout, _repeat }: NodeTimer, at: string | undefined): string {
-  const isInterval = _repeat !== null && _repeat !== undefined;
-  const kind = isInterval ? "an interval" : "a timer";
-  const length = typeof _idleTimeout === "number" ? ` of ${_idleTimeout} ms` : "";
+function describeTimer({ timer, at }: WatchedTimer): string {
+  const kind = isInterval(timer) ? "an interval" : "a timer";
+  const length = typeof timer._idleTimeout === "number" ? ` of ${timer._idleTimeout} ms` : "";
   return `${kind}${length}${at === undefined ? "" : `, set at ${at}`}`;
 }
 
-/** The line that set the timer: the first on the stack that is neither Node's nor this file's. */
-function place(): string | undefined {
-  const lines = new Error().stack?.split("\n").slice(1) ?? [];
-  const line = lines.find((text) => !/node:|async_hooks|timer-watch|emitInitNative/.test(text));
-  return line === undefined ? undefined : /([^/\\(\s]+:\d+:\d+)\)?$/.exec(line)?.[1];
+function isInterval({ _repeat }: NodeTimer): boolean {
+  return _repeat !== null && _repeat !== undefined;
 }

@@ -4,6 +4,7 @@ import type { InterruptionOptions } from "cadenza/testing";
 import { everyInterruption } from "cadenza/testing";
 import { describe, expect, test } from "vitest";
 import * as z from "zod";
+import { aiSdkAgents } from "./ai-sdk-agents.ts";
 
 /* Agents of every form that keep their promises. Not one of them may raise an alarm. */
 
@@ -258,6 +259,106 @@ const correct: Record<string, Correct> = {
     },
     ways: 4,
   },
+  "a wait between two attempts of a step": {
+    agent: async function* (_input, { step }) {
+      let tries = 0;
+      const fetch = (): string => {
+        tries += 1;
+        if (tries < 3) throw new Error("busy");
+        return `after ${tries}`;
+      };
+      yield await step("fetch", fetch, { retry: { attempts: 3, backoffMs: 3_600_000 } });
+    },
+    ways: 4,
+  },
+  "a wait between two attempts beside a question that expires": {
+    agent: async function* (_input, { ask, step }) {
+      let tries = 0;
+      const fetch = (): string => {
+        tries += 1;
+        if (tries === 1) throw new Error("busy");
+        return "fetched";
+      };
+      const [fetched] = await Promise.all([
+        step("fetch", fetch, { retry: { attempts: 2, backoffMs: 1_000 } }),
+        ask("Sure?", { timeoutMs: 60_000 }),
+      ]);
+      yield fetched;
+    },
+    options: { answers: ["yes"] },
+    ways: 8,
+  },
+  "a wait between two attempts of a step of a sub-agent": {
+    agent: async function* (_input, { run }) {
+      yield (await run("retries", "x")).status;
+    },
+    options: {
+      agents: {
+        retries: defineAgent("retries", async (_input, { step }) => {
+          let tries = 0;
+          const fetch = (): string => {
+            tries += 1;
+            if (tries === 1) throw new Error("busy");
+            return "fetched";
+          };
+          return step("fetch", fetch, { retry: { attempts: 2, backoffMs: 50 } });
+        }),
+      },
+    },
+    ways: 5,
+  },
+  "a web stream that reads ahead": {
+    agent: async function* (_input, { signal }) {
+      let n = 0;
+      const stream = new ReadableStream<string>({
+        async pull(controller) {
+          await new Promise((resolve) => setTimeout(resolve, 1));
+          if (n < 5) controller.enqueue(`${++n}`);
+          else controller.close();
+        },
+      });
+      for await (const chunk of stream) {
+        signal.throwIfAborted();
+        yield chunk;
+      }
+    },
+    ways: 6,
+  },
+  "a web stream that reads ahead, and takes its time": {
+    agent: async function* () {
+      let isFirst = true;
+      const stream = new ReadableStream<string>({
+        async pull(controller) {
+          if (!isFirst) await new Promise((resolve) => setTimeout(resolve, 60_000));
+          isFirst = false;
+          controller.enqueue("one");
+        },
+      });
+      const { value } = await stream.getReader().read();
+      yield value;
+    },
+    ways: 2,
+  },
+  "a timer that runs out by itself in a moment": {
+    agent: async function* () {
+      yield "one";
+      setTimeout(() => {}, 5);
+      yield "two";
+    },
+    ways: 4,
+  },
+  "a listener that is added to a signal which has aborted": {
+    agent: async function* (_input, { signal }) {
+      const onAbort = (): void => {};
+      try {
+        yield "one";
+        yield "two";
+      } finally {
+        if (signal.aborted) signal.addEventListener("abort", onAbort);
+      }
+    },
+    ways: 4,
+  },
   "session, usage, time and chance": {
     agent: async function* (_input, { now, random, session, usage, uuid }) {
       const state = await session.getState();
@@ -277,6 +378,12 @@ describe("everyInterruption has nothing to say against", () => {
     expect(report.problems).toEqual([]);
     expect(report.ok).toBe(true);
     expect(report.results.length).toBeGreaterThanOrEqual(ways);
+  });
+
+  test.each(Object.entries(aiSdkAgents))("an agent of the AI SDK that %s", async (_name, { agent, answers }) => {
+    const report = await everyInterruption(agent, "How is the weather?", { answers });
+    expect(report.problems).toEqual([]);
+    expect(report.results.length).toBeGreaterThan(4);
   });
 
   test("any of more than twenty agents", () => {

@@ -25,6 +25,26 @@ const faulty: Record<string, { agent: AgentFunction; answers?: unknown[]; said: 
     },
     said: [/^not interrupted: It left a timer of 60000 ms/, /^cancelled after yield 2 \(part "two"\): It left a timer/],
   },
+  "leaves a chain of short timers": {
+    agent: async function* () {
+      const poll = (): void => void setTimeout(poll, 5);
+      poll();
+      yield "one";
+    },
+    said: [/^not interrupted: It left a timer of 5 ms, set at faulty-agents\.test\.ts:\d+:\d+\./],
+  },
+  "sets an interval in a stream": {
+    agent: async function* () {
+      const stream = new ReadableStream<string>({
+        pull(controller) {
+          setInterval(() => {}, 60_000);
+          controller.enqueue("one");
+        },
+      });
+      yield (await stream.getReader().read()).value;
+    },
+    said: [/^not interrupted: It left an interval of 60000 ms/],
+  },
   "leaves an abort listener": {
     agent: async function* (_input, { signal }) {
       signal.addEventListener("abort", () => {});

@@ -65,7 +65,7 @@ test("what is wrong is said in full", async () => {
   );
   expect(said(() => expect(5).toHaveCompleted())).toContain("expected a run or what drive gave, received 5");
   expect(said(() => expect(t).toHaveKeptItsPromises())).toContain(
-    "expected the report of everyInterruption, received a Drive",
+    "expected the report of everyInterruption or everyCrash, received a Drive",
   );
 });
 
