@@ -47,7 +47,8 @@ interface PackReport {
 function install(tarball: string): void {
   writeFileSync(join(folder, "package.json"), JSON.stringify({ name: "consumer", private: true, type: "module" }));
   run("npm", ["install", `./${tarball}`, "--no-audit", "--no-fund", "--prefer-offline"]);
-  for (const file of ["use.mjs", "use.cjs", "leaky.mjs", "leaky.cjs", "leaky-agent.cjs"]) copyFileSync(join(FIXTURES, file), join(folder, file));
+  for (const file of ["use.mjs", "use.cjs", "leaky.mjs", "leaky.cjs", "leaky-agent.cjs"])
+    copyFileSync(join(FIXTURES, file), join(folder, file));
   for (const file of ["use.mts", "use.cts"]) copyFileSync(join(FIXTURES, "use.ts"), join(folder, file));
 }
 
