@@ -2,7 +2,9 @@ import type { Clock } from "../core/ports.ts";
 import type { StreamedEvent } from "../core/project.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import type { RunEvent } from "../protocol/event.ts";
+import { isRestEvent } from "../protocol/event.ts";
 import { readError } from "./errors.ts";
+import { isLong, jsonPieces, PIECE_LENGTH } from "./json-text.ts";
 import type { WireStream } from "./wire.ts";
 
 /** A stream of events that gives what is there at once. */
@@ -14,7 +16,10 @@ export interface EventSource {
 /** How events are written one after another. */
 export interface EventFormat {
   readonly begin: string;
-  each(event: StreamedEvent, index: number): string;
+  /** What stands before the JSON of an event. */
+  before(event: StreamedEvent, index: number): string;
+  /** What stands behind it. */
+  readonly after: string;
   readonly end: string;
   /** What is written after a silence; undefined: nothing. */
   readonly heartbeat: string | undefined;
@@ -25,10 +30,8 @@ export interface EventFormat {
 /** As server-sent events. The number of an event is its id, so that a client can come back and go on from there. */
 export const eventStreamFormat: EventFormat = {
   begin: "",
-  each: (event) =>
-    event.type === "error"
-      ? `event: error\ndata: ${escapeBreaks(eventJson(event))}\n\n`
-      : `id: ${event.id}\nevent: ${event.type}\ndata: ${escapeBreaks(eventJson(event))}\n\n`,
+  before: ({ id, type }) => (type === "error" ? "event: error\ndata: " : `id: ${id}\nevent: ${type}\ndata: `),
+  after: "\n\n",
   end: "",
   // A comment with no blank line behind it: a blank line makes some clients see an event without data.
   heartbeat: ":\n",
@@ -39,14 +42,12 @@ export const eventStreamFormat: EventFormat = {
 /** As the one JSON text `{ "events": [ … ] }`. */
 export const eventListFormat: EventFormat = {
   begin: '{"events":[',
-  each: (event, index) => (index === 0 ? eventJson(event) : `,${eventJson(event)}`),
+  before: (_, index) => (index === 0 ? "" : ","),
+  after: "",
   end: "]}",
   heartbeat: undefined,
   failure: undefined,
 };
-
-/** Characters in one piece of text, about. More than one event may be in a piece, if they are there at the same time. */
-const PIECE_LENGTH = 32 * 1024;
 
 /** What a stream of text needs beside its events. */
 export interface EventTextOptions {
@@ -54,19 +55,26 @@ export interface EventTextOptions {
   readonly heartbeatMs: number;
   /** An event that was read from the source already. */
   readonly first?: IteratorResult<StreamedEvent, undefined> | undefined;
-  /** Called once, when nobody reads any more. `done`: everything has been read. */
+  /** Called once, when the reader is done or has left. `done`: all of it was taken, or all up to where the run rests. */
   readonly onClose: (done: boolean) => void;
   /** Told why the events could not be read on, when the client is told that they could not. */
   readonly onFailure: (error: unknown) => void;
 }
 
-/** Events as text, in pieces: each holds all the events that are there when it is taken, up to a size. */
+/**
+ * Events as text, in pieces: each holds all the events that are there when it is taken, up to a size. A long event is written
+ * over several pieces, and the text of what is still to come of it does not exist yet.
+ */
 export class EventText implements WireStream {
   readonly #source: EventSource;
   readonly #format: EventFormat;
   readonly #options: EventTextOptions;
   #state: "open" | "waiting" | "full" | "failed" | "ended" | "closed" = "open";
   #text: string;
+  /** What is still to be written of a long event. */
+  #rest: Generator<string, undefined> | undefined;
+  /** Whether the last event says that the run rests. */
+  #rests = false;
   #count = 0;
   #error: unknown;
   #wake: (() => void) | undefined;
@@ -98,9 +106,8 @@ export class EventText implements WireStream {
     return finished;
   }
 
-  /** Nobody reads any more. */
   return(): void {
-    this.#close(this.#state === "ended");
+    this.#close(this.#state === "ended" || this.#isTold());
     this.#wake?.();
   }
 
@@ -108,9 +115,18 @@ export class EventText implements WireStream {
     return this.#state === "open";
   }
 
+  /** Whether the reader has taken the event that says that the run rests: it may leave without waiting for the end. */
+  #isTold(): boolean {
+    return this.#rests && this.#text === "" && this.#rest === undefined;
+  }
+
   /** Takes what is there. */
   #collect(): void {
     while (this.#state === "open") {
+      if (this.#rest !== undefined) {
+        this.#goOn(this.#rest);
+        continue;
+      }
       const result = this.#source.poll();
       if ("then" in result) this.#expect(result);
       else this.#add(result);
@@ -142,7 +158,27 @@ export class EventText implements WireStream {
       this.#state = "ended";
       return;
     }
-    this.#text += this.#format.each(result.value, this.#count++);
+    const event = result.value;
+    this.#rests = isRestEvent(event);
+    const [name, content] = contentOf(event);
+    this.#text += `${this.#format.before(event, this.#count++)}{"type":"${event.type}","${name}":`;
+    if (isLong(content)) this.#rest = jsonPieces(content);
+    else this.#endEvent(JSON.stringify(content));
+  }
+
+  #goOn(pieces: Generator<string, undefined>): void {
+    const piece = pieces.next();
+    if (piece.done === true) {
+      this.#rest = undefined;
+      this.#endEvent("");
+      return;
+    }
+    this.#text += escapeBreaks(piece.value);
+    if (this.#text.length >= PIECE_LENGTH) this.#state = "full";
+  }
+
+  #endEvent(json: string): void {
+    this.#text += `${escapeBreaks(json)}}${this.#format.after}`;
     if (this.#text.length >= PIECE_LENGTH) this.#state = "full";
   }
 
@@ -183,6 +219,7 @@ export class EventText implements WireStream {
     if (this.#state === "closed") return;
     this.#state = "closed";
     this.#text = "";
+    this.#rest = undefined;
     this.#source.return();
     this.#options.onClose(done);
   }
@@ -190,20 +227,20 @@ export class EventText implements WireStream {
 
 const finished: IteratorResult<string, undefined> = { done: true, value: undefined };
 
-/** The event as JSON, without its number. */
-function eventJson(event: RunEvent): string {
+/** What an event holds beside its type, under which name. Its number is not a part of it. */
+function contentOf(event: RunEvent): readonly [name: string, content: object] {
   switch (event.type) {
     case "message.part":
-      return `{"type":"message.part","part":${JSON.stringify(event.part)}}`;
+      return ["part", event.part];
     case "message.created":
     case "message.completed":
-      return `{"type":"${event.type}","message":${JSON.stringify(event.message)}}`;
+      return ["message", event.message];
     case "generic":
-      return `{"type":"generic","generic":${JSON.stringify(event.generic)}}`;
+      return ["generic", event.generic];
     case "error":
-      return `{"type":"error","error":${JSON.stringify(event.error)}}`;
+      return ["error", event.error];
     default:
-      return `{"type":"${event.type}","run":${JSON.stringify(event.run)}}`;
+      return ["run", event.run];
   }
 }
 

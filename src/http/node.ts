@@ -8,9 +8,6 @@ import { answerRequest } from "./router.ts";
 import { Service } from "./service.ts";
 import type { WireResponse, WireStream } from "./wire.ts";
 
-/** Characters of a text that are written at once. A longer text goes out in pieces, so that a client that takes none of it is noticed. */
-const PIECE_LENGTH = 64 * 1024;
-
 /** Answers a request of `node:http`, and of every framework that hands on its request and response. */
 export type NodeListener = (request: NodeRequest, response: NodeResponse) => void;
 
@@ -33,10 +30,8 @@ async function serve(service: Service, request: NodeRequest, response: NodeRespo
   const answer = fitting(request, await answerRequest(service, new NodeWireRequest(request, response, service.clock)));
   const { status, headers, body } = answer;
   try {
-    if (typeof body === "string") {
-      const rest = sendText(service, response, answer, body);
-      if (rest !== undefined) await rest;
-    } else if (response.destroyed || response.headersSent || request.method === "HEAD") {
+    if (typeof body === "string") sendText(response, answer, body);
+    else if (response.destroyed || response.headersSent || request.method === "HEAD") {
       body.return();
       if (!response.headersSent) response.writeHead(status, headers);
       response.end("");
@@ -55,43 +50,13 @@ function fitting({ httpVersionMajor = 1 }: NodeRequest, answer: WireResponse): W
   return { ...answer, headers };
 }
 
-/** Sends a text. Only a long one is something to wait for. */
-function sendText(
-  service: Service,
-  response: NodeResponse,
-  answer: WireResponse,
-  text: string,
-): Promise<void> | undefined {
-  if (response.headersSent || response.destroyed) return undefined;
-  const { status } = answer;
-  const headers: Record<string, string> = { ...answer.headers };
-  if (status !== 204) headers["content-length"] = String(Buffer.byteLength(text));
-  if (text.length > PIECE_LENGTH) return sendStream(service, response, { ...answer, headers }, piecesOf(text));
-  response.writeHead(status, headers);
+function sendText(response: NodeResponse, { status, headers }: WireResponse, text: string): void {
+  if (response.headersSent || response.destroyed) return;
+  response.writeHead(
+    status,
+    status === 204 ? headers : { ...headers, "content-length": String(Buffer.byteLength(text)) },
+  );
   response.end(text);
-  return undefined;
-}
-
-/** A text in pieces, none of which ends within a character. */
-function piecesOf(text: string): WireStream {
-  let from = 0;
-  return {
-    next: async () => {
-      if (from >= text.length) return { done: true, value: undefined };
-      let to = from + PIECE_LENGTH;
-      if (isHighSurrogate(text.charCodeAt(to - 1))) to += 1;
-      const value = text.slice(from, to);
-      from = to;
-      return { done: false, value };
-    },
-    return: () => {
-      from = text.length;
-    },
-  };
-}
-
-function isHighSurrogate(code: number): boolean {
-  return code >= 0xd800 && code <= 0xdbff;
 }
 
 /** Writes a stream as fast as the client takes it. */

@@ -67,9 +67,12 @@ export interface HttpOptions {
   readonly cors?: boolean | undefined;
   /** `cancel` stops a run whose sync or streaming client goes away. Default: `continue`. */
   readonly onDisconnect?: "continue" | "cancel" | undefined;
-  /** After how much silence a stream says that it is still there, in milliseconds. Default: 15,000. */
+  /** After how much silence a stream says that it is still there, in milliseconds. Some servers close what is silent for ten seconds. Default: 8,000. */
   readonly heartbeatMs?: number | undefined;
-  /** After how long a reader that takes nothing is closed, in milliseconds. Default: 30,000. */
+  /**
+   * After how long a reader that takes nothing is closed, in milliseconds. The buffers of the operating system show what it takes in
+   * steps only, of up to 1.5 MB within one machine. Default: 60,000.
+   */
   readonly stallMs?: number | undefined;
   /** What is refused. */
   readonly limits?: HttpLimits | undefined;
@@ -146,7 +149,7 @@ const limitDefaults = {
   maxReaders: 10_000,
   maxReadersPerRun: 100,
 };
-const timeDefaults = { heartbeatMs: 15_000, stallMs: 30_000 };
+const timeDefaults = { heartbeatMs: 8_000, stallMs: 60_000 };
 const sessionDefaults = { timeoutMs: 10_000, maxBytes: 10 * MIB };
 
 const names = [

@@ -1,4 +1,5 @@
 import type { MaybePromise } from "../core/promises.ts";
+import { isLong, JsonText } from "./json-text.ts";
 
 /** A request, whichever way it came in. The two shells make it; nothing behind them knows what a server is. */
 export interface WireRequest {
@@ -55,7 +56,7 @@ export function jsonText(status: number, body: string | WireStream, headers?: Re
   return { status, headers: { ...jsonHeaders, ...headers }, body };
 }
 
-/** A response with a value as JSON. */
+/** A response with a value of plain data as JSON. */
 export function json(status: number, value: unknown, headers?: Record<string, string>): WireResponse {
-  return jsonText(status, JSON.stringify(value), headers);
+  return jsonText(status, isLong(value) ? new JsonText(value) : JSON.stringify(value), headers);
 }

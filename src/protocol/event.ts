@@ -45,6 +45,11 @@ export type RunEvent = Readonly<z.output<typeof eventUnion>>;
 /** Reads a {@link RunEvent}. */
 export const eventSchema: z.ZodType<RunEvent, z.input<typeof eventUnion>> = eventUnion;
 
+/** Whether the event says that the run rests: it has ended, or waits for an answer. */
+export function isRestEvent({ type }: RunEvent): boolean {
+  return type === "run.awaiting" || type === "run.completed" || type === "run.failed" || type === "run.cancelled";
+}
+
 function event<Shape extends z.ZodRawShape>(id: string, shape: Shape): z.ZodObject<Shape> {
   const schema = z.object(shape);
   protocolRegistry.add<z.ZodType>(schema, { id });

@@ -8,7 +8,7 @@ import type { MaybePromise } from "../core/promises.ts";
 import { ignore, isPromise } from "../core/promises.ts";
 import type { RunState } from "../core/state.ts";
 import { initialState, isAtRest, isFinal } from "../core/state.ts";
-import type { RunEvent } from "../protocol/event.ts";
+import { isRestEvent } from "../protocol/event.ts";
 
 /** A log as a reader sees it: what is committed, and when there is more. */
 export interface LogSource {
@@ -234,14 +234,4 @@ export class EventStream implements AsyncIterableIterator<StreamedEvent, undefin
     const source = this.#host.find(from.key);
     return isPromise(source) ? source.then(go) : go(source);
   }
-}
-
-/** Whether the event says that the run rests. */
-function isRestEvent(event: RunEvent): boolean {
-  return (
-    event.type === "run.awaiting" ||
-    event.type === "run.completed" ||
-    event.type === "run.failed" ||
-    event.type === "run.cancelled"
-  );
 }

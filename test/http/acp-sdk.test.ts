@@ -113,7 +113,7 @@ describe("the official TypeScript client", () => {
       types.push(event.type);
       if (event.type !== "message.part" || types.includes("run.completed")) continue;
       if (types.filter((type) => type === "message.part").length > 1) continue;
-      for (let beats = 0; beats < 3; beats++) await clock.advance(15_000);
+      for (let beats = 0; beats < 3; beats++) await clock.advance(8_000);
       finish();
     }
     expect(types).toEqual([

@@ -17,11 +17,13 @@ const STALL_MS = 12_345;
 setFlagsFromString("--expose-gc");
 const collectGarbage = runInNewContext("gc") as () => void;
 
-test(
-  "readers that never read cost little, hold back nobody, and are closed after a while",
-  async () => {
+test.each([
+  { what: "many short parts", parts: amount(100_000, 8_000), length: 1_000 },
+  { what: "one long part", parts: 1, length: amount(40_000_000, 8_000_000) },
+])(
+  "readers of $what that never read cost little, hold back no other, and are closed after a while",
+  async ({ parts, length }) => {
     const readers = amount(100, 10);
-    const parts = amount(100_000, 8_000);
     // Time passes for stalled readers when the test says so.
     const stalls = new Set<() => void>();
     const runtime = new AgentRuntime({
@@ -38,7 +40,7 @@ test(
         },
       },
     });
-    const content = "x".repeat(1_000);
+    const content = "x".repeat(length);
     runtime.register("flood", async function* () {
       for (let i = 0; i < parts; i++) yield content;
     });

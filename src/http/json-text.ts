@@ -1,0 +1,122 @@
+/** About how many characters are written at once. What is longer goes out in pieces, so that a slow client holds no more than one of them and each piece that it takes is noticed. */
+export const PIECE_LENGTH = 32 * 1024;
+
+/** A value with more characters than this is not made into one text. Escapes may make a text six times as long. */
+const LONG = PIECE_LENGTH / 2;
+
+/** Characters of a long string that are escaped at once. */
+const SLICE_LENGTH = LONG / 2;
+
+/** Characters that a number, a truth value or null takes, at most about. */
+const SCALAR_LENGTH = 8;
+
+/** Whether a value of plain data is too long to be made into one text of JSON. Looks no further than it has to. */
+export function isLong(value: unknown): boolean {
+  return roomAfter(value, LONG) < 0;
+}
+
+/** The JSON of a value of plain data in pieces. Joined, they are what `JSON.stringify` makes of it. */
+export function* jsonPieces(value: unknown): Generator<string, undefined> {
+  if (!isLong(value)) yield JSON.stringify(value);
+  else if (typeof value === "string") yield* stringPieces(value);
+  else if (Array.isArray(value)) yield* listPieces(value);
+  else yield* objectPieces(value as Readonly<Record<string, unknown>>);
+  return undefined;
+}
+
+/** A long value as a text of JSON that is made while it is taken. */
+export class JsonText {
+  readonly #pieces: Generator<string, undefined>;
+
+  constructor(value: unknown) {
+    this.#pieces = jsonPieces(value);
+  }
+
+  async next(): Promise<IteratorResult<string, undefined>> {
+    let text = "";
+    while (text.length < PIECE_LENGTH) {
+      const piece = this.#pieces.next();
+      if (piece.done === true) return text === "" ? piece : { done: false, value: text };
+      text += piece.value;
+    }
+    return { done: false, value: text };
+  }
+
+  return(): void {
+    this.#pieces.return(undefined);
+  }
+}
+
+function* stringPieces(text: string): Generator<string, undefined> {
+  yield '"';
+  for (let from = 0; from < text.length; ) {
+    let to = from + SLICE_LENGTH;
+    // A pair of surrogates stays together: each of them alone would be escaped.
+    if (isHighSurrogate(text.charCodeAt(to - 1))) to += 1;
+    yield JSON.stringify(text.slice(from, to)).slice(1, -1);
+    from = to;
+  }
+  yield '"';
+  return undefined;
+}
+
+function* listPieces(list: readonly unknown[]): Generator<string, undefined> {
+  let text = "[";
+  let isFirst = true;
+  for (const item of list) {
+    if (!isFirst) text += ",";
+    isFirst = false;
+    // Short items that stand side by side share a piece.
+    const short = shortJson(item);
+    if (short !== undefined) text += short;
+    if (short !== undefined && text.length < SLICE_LENGTH) continue;
+    yield text;
+    text = "";
+    if (short === undefined) yield* jsonPieces(item);
+  }
+  yield `${text}]`;
+  return undefined;
+}
+
+function* objectPieces(object: Readonly<Record<string, unknown>>): Generator<string, undefined> {
+  let text = "{";
+  let isFirst = true;
+  for (const key in object) {
+    const value = object[key];
+    if (value === undefined) continue;
+    text += `${isFirst ? "" : ","}${JSON.stringify(key)}:`;
+    isFirst = false;
+    const short = shortJson(value);
+    if (short !== undefined) text += short;
+    if (short !== undefined && text.length < SLICE_LENGTH) continue;
+    yield text;
+    text = "";
+    if (short === undefined) yield* jsonPieces(value);
+  }
+  yield `${text}}`;
+  return undefined;
+}
+
+function shortJson(value: unknown): string | undefined {
+  return isLong(value) ? undefined : JSON.stringify(value);
+}
+
+/** How many of `room` characters are left behind a value; negative if they do not suffice. */
+function roomAfter(value: unknown, room: number): number {
+  if (typeof value === "string") return room - value.length;
+  if (typeof value !== "object" || value === null) return room - SCALAR_LENGTH;
+  let left = room;
+  if (Array.isArray(value)) {
+    for (let index = 0; index < value.length && left >= 0; index++) left = roomAfter(value[index], left - 1);
+    return left;
+  }
+  for (const key in value) {
+    left = roomAfter((value as Readonly<Record<string, unknown>>)[key], left - key.length);
+    if (left < 0) break;
+  }
+  return left;
+}
+
+function isHighSurrogate(code: number): boolean {
+  return code >= 0xd800 && code <= 0xdbff;
+}
