@@ -114,10 +114,11 @@ class FetchWireRequest implements WireRequest {
     }
   }
 
-  onLeave(callback: () => void): void {
+  onLeave(callback: () => void): () => void {
     const { signal } = this.raw;
     if (signal.aborted) callback();
     else signal.addEventListener("abort", callback, { once: true });
+    return () => signal.removeEventListener("abort", callback);
   }
 
   origin(): string {

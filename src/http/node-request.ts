@@ -68,14 +68,14 @@ export class NodeWireRequest implements WireRequest {
     return new Promise((resolve, reject) => this.#read(limits, resolve, reject));
   }
 
-  onLeave(callback: () => void): void {
+  onLeave(callback: () => void): () => void {
     const response = this.#response;
+    const onClose = (): void => {
+      if (!response.writableFinished) callback();
+    };
     if (response.destroyed) callback();
-    else {
-      response.on("close", () => {
-        if (!response.writableFinished) callback();
-      });
-    }
+    else response.on("close", onClose);
+    return () => response.removeListener("close", onClose);
   }
 
   origin(): string {

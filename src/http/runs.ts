@@ -106,21 +106,28 @@ function answer(
 /** Answers with a run at rest, but waits no longer than the client. What is left behind is a callback in a run that goes on. */
 function unlessLeft({ request }: Call, rest: Promise<Run>): Promise<WireResponse> {
   return new Promise((resolve, reject) => {
-    rest.then((run) => resolve(runResponse(200, run))).catch(reject);
-    request.onLeave(() => reject(clientLeft()));
+    const stopListening = request.onLeave(() => reject(clientLeft()));
+    rest
+      .finally(stopListening)
+      .then((run) => resolve(runResponse(200, run)))
+      .catch(reject);
   });
 }
 
-/** The run when it rests. If the client does not wait for that, the run is cancelled. */
+/** The run when it rests. If the client goes away before that, the run is cancelled; afterwards it is left alone. */
 async function waitOrCancel({ request, caller }: Call, events: EventStream): Promise<Run> {
   const first = await events.next();
   const id = first.done !== true && "run" in first.value ? first.value.run.run_id : "";
-  request.onLeave(() => {
+  const stopListening = request.onLeave(() => {
     void events.return();
     caller.scope.cancel(id).catch(ignore);
   });
-  for await (const _ of events) {
-    // Reading to the end is the waiting.
+  try {
+    for await (const _ of events) {
+      // Reading to the end is the waiting.
+    }
+  } finally {
+    stopListening();
   }
   return caller.scope.getRun(id);
 }

@@ -14,8 +14,8 @@ export interface WireRequest {
   headers(): Readonly<Record<string, string | undefined>>;
   /** Reads the body, once. Refuses one that is too large, too slow or not text. */
   body(limits: BodyLimits): MaybePromise<WireBody>;
-  /** Calls back if the client goes away before it has its answer. */
-  onLeave(callback: () => void): void;
+  /** Calls back if the client goes away before it has its answer, until the returned function is called. */
+  onLeave(callback: () => void): () => void;
   /** Scheme and host as the client sees them, for those who have not configured where the service lies. */
   origin(): string;
   /** The path that the host has stripped from the URL, if it says so; else empty. */

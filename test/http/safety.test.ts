@@ -325,64 +325,6 @@ describe("a reader of the handler that takes nothing", () => {
   });
 });
 
-describe("a client that leaves", () => {
-  test("does not take its run with it", async () => {
-    const runtime = makeWorld();
-    const place = await nodeHttp.open(runtime);
-    const client = new Client(place);
-    for (const mode of ["sync", "stream"]) {
-      const controller = new AbortController();
-      const session_id = crypto.randomUUID();
-      const input = [{ parts: [] }];
-      const sending = client.open("POST", "/runs", {
-        body: { agent_name: "waiter", input, mode, session_id },
-        signal: controller.signal,
-      });
-      const id = await untilLive(client, session_id);
-      controller.abort();
-      await sending.then(({ body }) => body?.cancel()).catch(() => undefined);
-      expect((await client.get(`/runs/${id}`)).json["status"]).toBe("in-progress");
-      await runtime.cancel(id);
-    }
-    await place.close();
-  });
-
-  test("is not waited for any longer", async () => {
-    const runtime = makeWorld();
-    const client = new Client(await inProcess.open(runtime));
-    const controller = new AbortController();
-    const body = { agent_name: "waiter", input: [], session_id: crypto.randomUUID() };
-    const answer = client.open("POST", "/runs", { body, signal: controller.signal });
-    const id = await untilLive(client, body.session_id);
-    controller.abort();
-    expect(await (await answer).json()).toMatchObject({ data: { reason: "client_left" } });
-    await runtime.cancel(id);
-  });
-
-  test("takes its run with it where the host wants that", async () => {
-    const runtime = makeWorld();
-    const place = await nodeHttp.open(runtime, { onDisconnect: "cancel" });
-    const client = new Client(place);
-    expect((await client.run("echo", "x")).json["status"]).toBe("completed");
-    const asked = await client.run("asker", "x");
-    expect(asked.json["status"]).toBe("awaiting");
-    // The answer has gone out, and with it its response: nobody has left.
-    expect((await client.get(`/runs/${asked.json["run_id"]}`)).json["status"]).toBe("awaiting");
-    for (const mode of ["sync", "stream"]) {
-      const controller = new AbortController();
-      const session_id = crypto.randomUUID();
-      const body = { agent_name: "waiter", input: [], mode, session_id };
-      const sending = client.open("POST", "/runs", { body, signal: controller.signal });
-      const id = await untilLive(client, session_id);
-      if (mode === "stream") await sending;
-      controller.abort();
-      await sending.catch(() => undefined);
-      expect((await client.follow(id)).at(-1)?.event).toBe("run.cancelled");
-    }
-    await place.close();
-  });
-});
-
 describe("a host that has a hand in the body", () => {
   const serve = (prepare: (request: IncomingMessage) => unknown): Promise<OpenPlace> => {
     const listener = createNodeListener(makeWorld());
@@ -517,11 +459,3 @@ describe("options", () => {
     expect(() => createNodeListener(makeWorld(), options)).toThrow(/expected/);
   });
 });
-
-async function untilLive(client: Client, sessionId: string): Promise<string> {
-  for (;;) {
-    const { json } = await client.get(`/runs?session_id=${sessionId}&status=in-progress`);
-    const [run] = json["runs"] as unknown as { run_id: string }[];
-    if (run !== undefined) return run.run_id;
-  }
-}

@@ -1,0 +1,160 @@
+import { createServer } from "node:http";
+import { AgentRuntime, awaitMessage } from "cadenza";
+import { createNodeListener } from "cadenza/http";
+import { describe, expect, test } from "vitest";
+import { FakeClock } from "../helpers/fake-clock.ts";
+import { Client } from "./client.ts";
+import { inProcess, listen, nodeHttp } from "./mounts.ts";
+import { makeWorld } from "./world.ts";
+
+describe("a client that leaves", () => {
+  test("does not take its run with it", async () => {
+    const runtime = makeWorld();
+    const place = await nodeHttp.open(runtime);
+    const client = new Client(place);
+    for (const mode of ["sync", "stream"]) {
+      const controller = new AbortController();
+      const session_id = crypto.randomUUID();
+      const input = [{ parts: [] }];
+      const sending = client.open("POST", "/runs", {
+        body: { agent_name: "waiter", input, mode, session_id },
+        signal: controller.signal,
+      });
+      const id = await untilLive(client, session_id);
+      controller.abort();
+      await sending.then(({ body }) => body?.cancel()).catch(() => undefined);
+      expect((await client.get(`/runs/${id}`)).json["status"]).toBe("in-progress");
+      await runtime.cancel(id);
+    }
+    await place.close();
+  });
+
+  test("is not waited for any longer", async () => {
+    const runtime = makeWorld();
+    const client = new Client(await inProcess.open(runtime));
+    const controller = new AbortController();
+    const body = { agent_name: "waiter", input: [], session_id: crypto.randomUUID() };
+    const answer = client.open("POST", "/runs", { body, signal: controller.signal });
+    const id = await untilLive(client, body.session_id);
+    controller.abort();
+    expect(await (await answer).json()).toMatchObject({ data: { reason: "client_left" } });
+    await runtime.cancel(id);
+  });
+
+  test("takes its run with it where the host wants that", async () => {
+    const runtime = makeWorld();
+    const place = await nodeHttp.open(runtime, { onDisconnect: "cancel" });
+    const client = new Client(place);
+    expect((await client.run("echo", "x")).json["status"]).toBe("completed");
+    const asked = await client.run("asker", "x");
+    expect(asked.json["status"]).toBe("awaiting");
+    // The answer has gone out, and with it its response: nobody has left.
+    expect((await client.get(`/runs/${asked.json["run_id"]}`)).json["status"]).toBe("awaiting");
+    for (const mode of ["sync", "stream"]) {
+      const controller = new AbortController();
+      const session_id = crypto.randomUUID();
+      const body = { agent_name: "waiter", input: [], mode, session_id };
+      const sending = client.open("POST", "/runs", { body, signal: controller.signal });
+      const id = await untilLive(client, session_id);
+      if (mode === "stream") await sending;
+      controller.abort();
+      await sending.catch(() => undefined);
+      expect((await client.follow(id)).at(-1)?.event).toBe("run.cancelled");
+    }
+    await place.close();
+  });
+
+  test.each(["sync", "stream"])("and has had its answer (%s) takes nothing with it", async (mode) => {
+    const clock = new FakeClock();
+    const runtime = makeWorld({ clock });
+    const client = new Client(await inProcess.open(runtime, { onDisconnect: "cancel" }));
+    const controller = new AbortController();
+    const body = { agent_name: "asker", input: [], mode };
+    const response = await client.open("POST", "/runs", { body, signal: controller.signal });
+    expect(await response.text()).toContain("awaiting");
+    // As Deno does after each answer, and as a signal with a time-out does.
+    controller.abort();
+    await clock.settle();
+    const id = response.headers.get("run-id") ?? "";
+    expect(await runtime.getRun(id)).toMatchObject({ status: "awaiting" });
+    await runtime.resume({ run_id: id, await_resume: { message: { parts: [] } } });
+  });
+
+  test("as soon as it has read the question, and does not wait for the end of the stream, takes nothing with it", async () => {
+    const clock = new FakeClock();
+    const runtime = new AgentRuntime({ clock });
+    runtime.register("asker", async function* (input) {
+      yield "x".repeat(Number(input[0]?.parts[0]?.content));
+      yield awaitMessage("Go on?");
+    });
+    const client = new Client(await inProcess.open(runtime, { onDisconnect: "cancel" }));
+    // The question may end a piece of text or not.
+    for (let length = 9_000; length < 17_000; length += 50) {
+      const input = [{ parts: [{ content: String(length) }] }];
+      const response = await client.open("POST", "/runs", { body: { agent_name: "asker", input, mode: "stream" } });
+      const reader = response.body?.getReader();
+      const decoder = new TextDecoder();
+      let text = "";
+      while (!/event: run.awaiting\n.*\n\n$/.test(text))
+        text += decoder.decode((await reader?.read())?.value, { stream: true });
+      await reader?.cancel();
+      await clock.settle();
+      expect(await runtime.getRun(response.headers.get("run-id") ?? "")).toMatchObject({ status: "awaiting" });
+    }
+  });
+
+  test("leaves no listener behind on its signal", async () => {
+    const runtime = makeWorld();
+    const { signal } = new AbortController();
+    let listeners = 0;
+    const [add, remove] = [signal.addEventListener.bind(signal), signal.removeEventListener.bind(signal)];
+    for (const onDisconnect of ["continue", "cancel"] as const) {
+      const place = await inProcess.open(runtime, { onDisconnect });
+      for (const mode of ["sync", "stream", "async"]) {
+        const body = JSON.stringify({ agent_name: "asker", input: [], mode });
+        const headers = { "content-type": "application/json" };
+        const request = new Request(`${place.base}/runs`, { method: "POST", headers, body });
+        const watched: Pick<AbortSignal, "aborted" | "addEventListener" | "removeEventListener"> = {
+          aborted: false,
+          addEventListener: (...parameters: Parameters<typeof add>) => {
+            listeners += 1;
+            add(...parameters);
+          },
+          removeEventListener: (...parameters: Parameters<typeof remove>) => {
+            listeners -= 1;
+            remove(...parameters);
+          },
+        };
+        Object.defineProperty(request, "signal", { value: watched });
+        await (await place.fetch(request)).text();
+        expect(listeners, `${onDisconnect}, ${mode}`).toBe(0);
+      }
+    }
+  });
+
+  test("leaves no listener behind on its response, but for the one of errors", async () => {
+    const left: unknown[] = [];
+    for (const onDisconnect of ["continue", "cancel"] as const) {
+      const listener = createNodeListener(makeWorld(), { onDisconnect });
+      const server = createServer((request, response) => {
+        const before = response.listenerCount("close");
+        response.on("finish", () =>
+          left.push([response.listenerCount("close") - before, response.listenerCount("drain")]),
+        );
+        listener(request, response);
+      });
+      const place = await listen(server);
+      for (const mode of ["sync", "stream", "async"]) await new Client(place).run("asker", "x", { mode });
+      await place.close();
+    }
+    expect(left).toEqual(Array.from({ length: 6 }, () => [0, 0]));
+  });
+});
+
+async function untilLive(client: Client, sessionId: string): Promise<string> {
+  for (;;) {
+    const { json } = await client.get(`/runs?session_id=${sessionId}&status=in-progress`);
+    const [run] = json["runs"] as unknown as { run_id: string }[];
+    if (run !== undefined) return run.run_id;
+  }
+}
