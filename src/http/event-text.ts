@@ -127,9 +127,14 @@ export class EventText implements WireStream {
         this.#goOn(this.#rest);
         continue;
       }
-      const result = this.#source.poll();
-      if ("then" in result) this.#expect(result);
-      else this.#add(result);
+      try {
+        const result = this.#source.poll();
+        if ("then" in result) this.#expect(result);
+        else this.#add(result);
+      } catch (error) {
+        this.#error = error;
+        this.#state = "failed";
+      }
     }
   }
 

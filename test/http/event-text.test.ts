@@ -1,0 +1,24 @@
+import { expect, test } from "vitest";
+import { EventText, eventStreamFormat } from "../../src/http/event-text.ts";
+import { FakeClock } from "../helpers/fake-clock.ts";
+
+test.each([
+  ["at once", () => raise()],
+  ["later", () => Promise.resolve().then(raise)],
+])("a source that fails %s is told to the reader and to the host, and is closed", async (_, poll) => {
+  const told: unknown[] = [];
+  const source = { poll, return: () => told.push("returned") };
+  const text = new EventText(source, eventStreamFormat, {
+    clock: new FakeClock(),
+    heartbeatMs: Number.POSITIVE_INFINITY,
+    onClose: (done) => told.push(done),
+    onFailure: (error) => told.push(error),
+  });
+  expect((await text.next()).value).toMatch(/^event: error\ndata: .*server_error.*\n\n$/);
+  expect((await text.next()).done).toBe(true);
+  expect(told).toEqual(["returned", false, new Error("no log")]);
+});
+
+function raise(): never {
+  throw new Error("no log");
+}
