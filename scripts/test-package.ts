@@ -1,42 +1,78 @@
 /**
- * Packs the built package, installs it into an empty project as a user would, and uses it there:
- * from an ES module, from CommonJS, and from TypeScript under both module resolutions.
+ * Packs the package from a clean copy of the repository, installs it into an empty project as a user would, and uses it there: from an
+ * ES module, from CommonJS, and from TypeScript under both module resolutions. Its links have to lead to files that it holds.
  */
 import { execFileSync } from "node:child_process";
-import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  copyFileSync,
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
+import { deadLinks } from "../test/docs/links.ts";
 import { entryNames } from "./entries.ts";
 
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
 const FIXTURES = join(ROOT, "test/package");
-const ALLOWED_FILES = /^(package\.json|README\.md|LICENSE|CHANGELOG\.md|dist\/[\w-]+\.(js|cjs|d\.ts|d\.cts))$/;
+const ALLOWED_FILES =
+  /^(package\.json|README\.md|LICENSE|(CHANGELOG|CONTRIBUTING|SECURITY)\.md|docs\/[\w-]+\.(md|svg)|examples\/.+\.(md|ts|jsx)|dist\/[\w-]+\.(js|cjs|d\.ts|d\.cts))$/;
 /** Entries that run where there is no Node, too. */
 const NODE_FREE = new Set(["index", "http"]);
 
-const folder = mkdtempSync(join(tmpdir(), "cadenza-package-"));
+const workspace = mkdtempSync(join(tmpdir(), "cadenza-package-"));
+/** The project of a user. */
+const folder = join(workspace, "project");
+const installed = join(folder, "node_modules/cadenza");
 try {
-  const tarball = pack();
-  install(tarball);
+  install(pack(copyRepository()));
   checkEntries();
   checkNodeFree();
+  checkLinks();
   run(process.execPath, ["use.mjs"]);
   run(process.execPath, ["use.cjs"]);
   run(process.execPath, ["leaky.mjs"]);
   run(process.execPath, ["leaky.cjs"]);
   checkTypes();
+  // Neither packs again: what they look at is what is installed.
+  run(process.execPath, [tool("publint/src/cli.js"), installed, "--strict", "--pack", "false"]);
   console.log(`The packed package works: ${entryNames.join(", ")}; ES module, CommonJS and types.`);
 } finally {
-  rmSync(folder, { recursive: true, force: true });
+  rmSync(workspace, { recursive: true, force: true });
+}
+
+/** A copy of the repository without anything that was built, and with its dependencies. */
+function copyRepository(): string {
+  const ignored = new Set([
+    ".git",
+    ".ci",
+    ...readFileSync(join(ROOT, ".gitignore"), "utf8")
+      .split(/\/?\n/)
+      .filter((line) => line !== ""),
+  ]);
+  const copy = join(workspace, "repository");
+  cpSync(ROOT, copy, { recursive: true, filter: (path) => !ignored.has(relative(ROOT, path)) });
+  symlinkSync(join(ROOT, "node_modules"), join(copy, "node_modules"));
+  return copy;
 }
 
 /** Makes the tarball and checks that only what users need is in it. */
-function pack(): string {
-  const [report] = JSON.parse(run("npm", ["pack", ROOT, "--json", "--ignore-scripts"])) as [PackReport];
+function pack(repository: string): string {
+  const [report] = JSON.parse(run("npm", ["pack", "--json", "--pack-destination", workspace], repository)) as [
+    PackReport,
+  ];
   const strangers = report.files.filter(({ path }) => !ALLOWED_FILES.test(path)).map(({ path }) => path);
   if (strangers.length > 0) throw new Error(`the package holds what no user needs: ${strangers.join(", ")}`);
-  return report.filename;
+  const tarball = join(workspace, report.filename);
+  run(process.execPath, [tool("@arethetypeswrong/cli/dist/index.js"), tarball, "--profile", "node16"], workspace);
+  return tarball;
 }
 
 interface PackReport {
@@ -45,8 +81,9 @@ interface PackReport {
 }
 
 function install(tarball: string): void {
+  mkdirSync(folder);
   writeFileSync(join(folder, "package.json"), JSON.stringify({ name: "consumer", private: true, type: "module" }));
-  run("npm", ["install", `./${tarball}`, "--no-audit", "--no-fund", "--prefer-offline"]);
+  run("npm", ["install", tarball, "--no-audit", "--no-fund", "--prefer-offline"]);
   for (const file of ["use.mjs", "use.cjs", "leaky.mjs", "leaky.cjs", "leaky-agent.cjs"])
     copyFileSync(join(FIXTURES, file), join(folder, file));
   for (const file of ["use.mts", "use.cts"]) copyFileSync(join(FIXTURES, "use.ts"), join(folder, file));
@@ -85,6 +122,13 @@ function checkNodeFree(): void {
   }
 }
 
+/** Follows the links of every page. On the registry's page they lead into the repository, which `package.json` names. */
+function checkLinks(): void {
+  const pages = readdirSync(installed, { recursive: true, encoding: "utf8" }).filter((file) => file.endsWith(".md"));
+  const dead = pages.flatMap((page) => deadLinks(installed, page).map((target) => `${page}: ${target}`));
+  if (pages.length < 10 || dead.length > 0) throw new Error(`links lead nowhere in the package:\n${dead.join("\n")}`);
+}
+
 /** Compiles a use of the library, and an import of every entry, as ES module and as CommonJS. */
 function checkTypes(): void {
   const imports = entryNames.map((name, index) => `export * as entry${index} from "${specifier(name)}";\n`).join("");
@@ -107,7 +151,7 @@ function checkTypes(): void {
     // CommonJS files make no sense to a bundler that is told to emit ES modules.
     const files = moduleResolution === "bundler" ? ["*.mts"] : ["*.mts", "*.cts"];
     writeFileSync(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions, include: files }));
-    run(process.execPath, [join(ROOT, "node_modules/typescript/bin/tsc"), "-p", folder]);
+    run(process.execPath, [tool("typescript/bin/tsc"), "-p", folder]);
   }
 }
 
@@ -115,6 +159,10 @@ function specifier(entry: string): string {
   return entry === "index" ? "cadenza" : `cadenza/${entry}`;
 }
 
-function run(command: string, parameters: readonly string[]): string {
-  return execFileSync(command, parameters, { cwd: folder, encoding: "utf8", stdio: ["ignore", "pipe", "inherit"] });
+function tool(path: string): string {
+  return join(ROOT, "node_modules", path);
+}
+
+function run(command: string, parameters: readonly string[], cwd = folder): string {
+  return execFileSync(command, parameters, { cwd, encoding: "utf8", stdio: ["ignore", "pipe", "inherit"] });
 }

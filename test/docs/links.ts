@@ -1,0 +1,32 @@
+import { existsSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+
+/** The links of a page that lead nowhere among the files of a folder. Links to other sites are left out. */
+export function deadLinks(folder: string, page: string): readonly string[] {
+  return linksOf(read(folder, page)).filter((target) => !isThere(folder, page, target));
+}
+
+function linksOf(text: string): readonly string[] {
+  const targets = [...text.matchAll(/\]\(([^)\s]+)\)/g)].map(([, target = ""]) => target);
+  return targets.filter((target) => !/^[a-z]+:/.test(target));
+}
+
+function isThere(folder: string, from: string, target: string): boolean {
+  const [file = "", anchor] = target.split("#");
+  const path = file === "" ? from : join(dirname(from), file);
+  return existsSync(join(folder, path)) && (anchor === undefined || anchorsOf(read(folder, path)).includes(anchor));
+}
+
+/** The anchors of a page's headings, as they are made from their texts. */
+function anchorsOf(text: string): readonly string[] {
+  return [...text.matchAll(/^#+ (.*)$/gm)].map(([, heading = ""]) =>
+    heading
+      .toLowerCase()
+      .replace(/[^\p{L}\p{N}\s_-]/gu, "")
+      .replaceAll(" ", "-"),
+  );
+}
+
+function read(folder: string, page: string): string {
+  return readFileSync(join(folder, page), "utf8");
+}
