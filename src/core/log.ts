@@ -42,7 +42,15 @@ export interface CreatedEntry {
   /** Who asked for the run, as the embedding application calls them, where it said so. */
   readonly principal?: JsonValue;
   /** The run and the operation that started this one, if it is a sub-run. */
-  readonly parent?: { readonly run_id: string; readonly key: string };
+  readonly parent?: ParentRun;
+}
+
+/** Where a sub-run comes from. */
+export interface ParentRun {
+  readonly run_id: string;
+  readonly key: string;
+  /** How many runs are above the sub-run: 1 for one that a root has started. */
+  readonly depth: number;
 }
 
 /** The agent function was called. */

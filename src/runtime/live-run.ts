@@ -22,6 +22,7 @@ import type { ExecutionSettings } from "./execution.ts";
 import { Execution } from "./execution.ts";
 import { failureOf, messageOf } from "./failure.ts";
 import type { RunInput } from "./input.ts";
+import type { OneByOne } from "./one-by-one.ts";
 import type { Places } from "./places.ts";
 import { Recording } from "./recording.ts";
 import type { Divergence } from "./rerun.ts";
@@ -49,6 +50,10 @@ export interface LiveRunHost extends LogHost, StaySettings {
   blockedError(key: RunKey): CadenzaError | undefined;
   /** The run that started this one does not watch it: it may sleep. */
   wakeParent(run: LiveRun): void;
+  /** Tells runs what those that they have started have done. */
+  readonly telling: OneByOne;
+  /** Cancels sub-runs of this process, and what they have started themselves. */
+  cancelSubRuns(runs: Iterable<LiveRun>): void;
   /** Stops a sub-run that may be anywhere, or have ended. */
   cancelSubRun(key: RunKey): void;
   /** Resolves when it is certain that this process still owns its runs; undefined: it is. */
@@ -234,7 +239,8 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
     const decision = this.log.decide(command);
     if (isRefusal(decision)) throw refusalError(decision, this.log.key.run_id);
     const record = runRecord(this.log.state);
-    const acknowledged = this.#whenCommitted(() => this.#stop());
+    // A run that is being cancelled already has been told to stop, and so have its sub-runs.
+    const acknowledged = this.#whenCommitted(decision.length === 0 ? ignore : () => this.#stop());
     if (acknowledged !== undefined) {
       await acknowledged;
       this.#confirm(command);
@@ -301,6 +307,11 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
     return this.#relations;
   }
 
+  /** The run that has started this one may do something in its turn, which the one above it is told of, and so on. */
+  #tellParent(): void {
+    if (this.#relations?.onProgress !== undefined) this.host.telling.do(() => this.#relations?.onProgress?.());
+  }
+
   /** Adds a run that this one has started, and that ends with it. */
   adopt(child: LiveRun): void {
     this.#related.children.add(child);
@@ -353,8 +364,7 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
     if (head.status === "awaiting" && !this.#keepsSeat) this.#seat?.give();
     if (isAtRest(head.status)) this.#tellRest();
     if (this.durable) this.stay.onCommit(head.status);
-    const onProgress = this.#relations?.onProgress;
-    if (onProgress !== undefined) onProgress();
+    if (this.#relations?.onProgress !== undefined) this.#tellParent();
     else if (head.status !== "awaiting") this.host.wakeParent(this);
     this.host.onCommit();
     if (isFinal(head.status)) this.host.onGone(this);
@@ -370,7 +380,7 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
     this.#seat?.give();
     this.#refuseRest(error);
     for (const child of this.#relations?.children ?? []) child.#leaveAlone();
-    this.#relations?.onProgress?.();
+    this.#tellParent();
     this.host.onGone(this);
   }
 
@@ -598,7 +608,8 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
   }
 
   #endChildren(): void {
-    for (const child of this.#relations?.children ?? []) void child.cancel().catch(ignore);
+    const children = this.#relations?.children;
+    if (children !== undefined && children.size > 0) this.host.cancelSubRuns(children);
     const stay = this.#stay;
     if (stay === undefined) return;
     for (const run_id of stay.subRunsBefore) this.host.cancelSubRun({ tenant: this.log.key.tenant, run_id });

@@ -62,6 +62,8 @@ export interface DurabilityOptions {
 export interface LimitOptions {
   /** Runs that have not ended, in this process. Default: 10,000. */
   readonly maxLiveRuns?: number | undefined;
+  /** How many runs may be above a sub-run: the run that started it, the one that started that, and so on. Default: 32. */
+  readonly maxDepth?: number | undefined;
   /** Runs that wait for a place under their agent's `concurrency`. Default: 1,000. */
   readonly maxQueuedRuns?: number | undefined;
   /** Entries in the log of one run; one more fails it. Default: 1,000,000. */
@@ -107,6 +109,7 @@ const persistentRetention = {
 };
 const limitDefaults = {
   maxLiveRuns: 10_000,
+  maxDepth: 32,
   maxQueuedRuns: 1_000,
   maxLogEntries: 1_000_000,
   maxPartBytes: 10 * MIB,

@@ -1,22 +1,21 @@
 import { CadenzaError } from "../core/errors.ts";
-import { sameJson } from "../core/json.ts";
-import type { CreatedEntry, Growing } from "../core/log.ts";
-import type { Clock, Logger, RunKey, SessionChange, Store, StoredRun, StoredSession } from "../core/ports.ts";
+import type { ParentRun } from "../core/log.ts";
+import type { Clock, Logger, RunKey, SessionChange, Store, StoredSession } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore, isPromise } from "../core/promises.ts";
-import { runRecord, transcript } from "../core/record.ts";
+import { transcript } from "../core/record.ts";
 import type { RunState } from "../core/state.ts";
 import { createdEntry, initialState, isFinal } from "../core/state.ts";
-import type { JsonValue } from "../protocol/json.ts";
-import type { Message } from "../protocol/message.ts";
 import type { Run } from "../protocol/run.ts";
 import type { Agent } from "./agent.ts";
 import type { RunLog } from "./commit.ts";
 import { foldLog } from "./commit.ts";
 import type { Execution, ExecutionSettings } from "./execution.ts";
 import type { RunInput } from "./input.ts";
-import { readInput } from "./input.ts";
 import { LiveRun } from "./live-run.ts";
+import type { NewRun } from "./new-run.ts";
+import { createdEntryOf, repeat } from "./new-run.ts";
+import { OneByOne } from "./one-by-one.ts";
 import type { Settings } from "./options.ts";
 import { Pacer } from "./pacer.ts";
 import { Places } from "./places.ts";
@@ -25,23 +24,8 @@ import { closedError, Recovery } from "./recovery.ts";
 import type { Registry } from "./registry.ts";
 import type { Divergence } from "./rerun.ts";
 import type { StoredLog, StoredLogHost } from "./stored-log.ts";
-import type { EndedRun, SubRunHost } from "./sub-run.ts";
-import { SubRun } from "./sub-run.ts";
+import { SubRuns } from "./sub-runs.ts";
 import { holdProcess } from "./system.ts";
-
-/** What is asked of a new run. */
-export interface NewRun {
-  readonly tenant: string;
-  readonly principal: JsonValue;
-  readonly agent_name: string;
-  readonly input: readonly Message[];
-  /** Undefined: a session of its own. */
-  readonly session_id: string | undefined;
-  readonly idempotencyKey: string | undefined;
-  readonly timeoutMs: number | undefined;
-  /** What the session holds before the run joins it; undefined: what it holds already. */
-  readonly session: StoredSession | undefined;
-}
 
 /** What happened in this process beside what the logs say. */
 export interface RunsReport {
@@ -70,8 +54,6 @@ export interface RunsListener {
   onParked(run: LiveRun, divergence: Divergence): void;
 }
 
-/** How often a sub-run is looked for that another process executes, in milliseconds. */
-const SUB_RUN_POLL_MS = 200;
 /** How long an agent that is run again may take to ask for what its log holds next, in milliseconds. */
 const STALL_MS = 5_000;
 /** With `alwaysReplay`: test runners give up after five seconds, and their message says nothing. */
@@ -81,6 +63,7 @@ const TEST_STALL_MS = 2_000;
 export class Runs implements RecoveryHost, StoredLogHost {
   readonly settings: ExecutionSettings;
   readonly places = new Places();
+  readonly telling = new OneByOne();
   readonly recovery: Recovery;
   readonly followed = new Set<StoredLog>();
   readonly owner: string;
@@ -91,6 +74,7 @@ export class Runs implements RecoveryHost, StoredLogHost {
   /** Sessions that somebody is joining just now. */
   readonly #joining = new Map<string, Promise<SessionEntry>>();
   readonly #pacer: Pacer;
+  readonly #subRuns: SubRuns;
   #dirty: RunLog[] = [];
   #dropped = 0;
   #hung = 0;
@@ -113,6 +97,7 @@ export class Runs implements RecoveryHost, StoredLogHost {
     const { timeoutMs, awaitTimeoutMs, cancelGraceMs, limits } = options;
     const { maxLogEntries, maxPartBytes, maxBacklog } = limits;
     const stallMs = options.alwaysReplay ? TEST_STALL_MS : STALL_MS;
+    this.#subRuns = new SubRuns(this, limits.maxDepth);
     this.settings = { timeoutMs, awaitTimeoutMs, cancelGraceMs, maxLogEntries, maxPartBytes, maxBacklog, stallMs };
   }
 
@@ -189,9 +174,20 @@ export class Runs implements RecoveryHost, StoredLogHost {
     const agent = this.#registry.get(request.agent_name);
     this.#admit();
     if (request.session_id === undefined && request.idempotencyKey === undefined && request.session === undefined) {
-      return { run: this.#accept(agent, request, this.#options.ids.uuid(), 0, undefined) };
+      return { run: this.#accept(agent, request, this.newRunId(), 0, undefined) };
     }
     return this.#createWithCare(agent, request);
+  }
+
+  /** Accepts a sub-run. */
+  acceptSubRun(request: NewRun, runId: string, parent: ParentRun): LiveRun {
+    const agent = this.#registry.get(request.agent_name);
+    this.#checkLiveRuns();
+    return this.#accept(agent, request, runId, 0, undefined, parent);
+  }
+
+  newRunId(): string {
+    return this.#options.ids.uuid();
   }
 
   /** Takes a run in that was in the store. */
@@ -283,30 +279,11 @@ export class Runs implements RecoveryHost, StoredLogHost {
   }
 
   runAgent(parent: LiveRun, execution: Execution, agentName: string, input: RunInput): Promise<Run> {
-    const key = execution.results.keyFor(`run:${agentName}`);
-    const request: NewRun = {
-      tenant: parent.log.key.tenant,
-      principal: parent.principal,
-      agent_name: agentName,
-      input: readInput(input),
-      session_id: undefined,
-      idempotencyKey: undefined,
-      timeoutMs: undefined,
-      session: undefined,
-    };
-    const host: SubRunHost = {
-      newRunId: () => this.#options.ids.uuid(),
-      createSubRun: (runId) => {
-        const agent = this.#registry.get(agentName);
-        this.#checkLiveRuns();
-        const run = this.#accept(agent, request, runId, 0, undefined, { run_id: parent.log.key.run_id, key });
-        run.begin();
-        return run;
-      },
-      findSubRun: (childKey) => this.#findSubRun(childKey),
-      pause: () => new Promise((resolve) => this.clock.setTimeout(resolve, SUB_RUN_POLL_MS)),
-    };
-    return new SubRun(key, parent, execution, host).perform();
+    return this.#subRuns.run(parent, execution, agentName, input);
+  }
+
+  cancelSubRuns(runs: Iterable<LiveRun>): void {
+    this.#subRuns.cancel(runs);
   }
 
   cancelSubRun(key: RunKey): void {
@@ -324,23 +301,12 @@ export class Runs implements RecoveryHost, StoredLogHost {
     );
   }
 
-  async #findSubRun(key: RunKey): Promise<LiveRun | EndedRun | "elsewhere" | undefined> {
-    const run = this.find(key) ?? (await this.recovery.wake(key));
-    if (run !== undefined) return run;
-    const stored = await this.store.find(key);
-    if (stored === undefined) return undefined;
-    if (!isFinal(stored.head.status)) return "elsewhere";
-    const state = await foldLog(this.store, key, initialState(key.run_id), stored.position);
-    return state && { run: runRecord(state), usage: state.usage };
-  }
-
   /** No new runs from now on. Resolves when none is at work any more, or after `drainMs`. */
   async drain(drainMs: number): Promise<readonly LiveRun[]> {
     this.#closed = true;
     await this.recovery.stop();
     this.#clearPrune?.();
-    const working = (): LiveRun[] => [...this.#live.values()].filter(({ log }) => log.state.status !== "awaiting");
-    if (drainMs > 0 && working().length > 0) {
+    if (drainMs > 0 && this.#isWorking) {
       await new Promise<void>((resolve) => {
         const finish = (): void => {
           clear();
@@ -348,11 +314,17 @@ export class Runs implements RecoveryHost, StoredLogHost {
         };
         const clear = drainMs === Number.POSITIVE_INFINITY ? ignore : this.clock.setTimeout(finish, drainMs);
         this.#onProgress = () => {
-          if (working().length === 0) finish();
+          if (!this.#isWorking) finish();
         };
       });
     }
     return [...this.#live.values()];
+  }
+
+  /** Whether a run does more than to wait. The oldest ones, which are looked at first, are often the last to end. */
+  get #isWorking(): boolean {
+    for (const { log } of this.#live.values()) if (log.state.status !== "awaiting") return true;
+    return false;
   }
 
   #admit(): void {
@@ -377,7 +349,7 @@ export class Runs implements RecoveryHost, StoredLogHost {
     runId: string,
     historyLength: number,
     session: SessionChange | undefined,
-    parent?: CreatedEntry["parent"],
+    parent?: ParentRun,
   ): LiveRun {
     this.recovery.start();
     const run = new LiveRun(this, { tenant: request.tenant, run_id: runId }, agent);
@@ -421,7 +393,7 @@ export class Runs implements RecoveryHost, StoredLogHost {
       const known = await this.store.findByIdempotencyKey(tenant, idempotencyKey);
       if (known !== undefined) return repeat(known, request);
     }
-    const runId = this.#options.ids.uuid();
+    const runId = this.newRunId();
     const session =
       request.session !== undefined
         ? await this.#replaceSession(tenant, request.session_id ?? runId, request.session)
@@ -527,39 +499,6 @@ interface SessionEntry {
   readonly length: number;
   /** Makes the session if there is none. */
   readonly change: SessionChange;
-}
-
-function createdEntryOf(
-  agent: Agent,
-  { input, session_id, timeoutMs, principal }: NewRun,
-  runId: string,
-  at: number,
-  historyLength: number,
-  parent: CreatedEntry["parent"],
-): CreatedEntry {
-  const { version, durable } = agent.options;
-  const sessionId = session_id ?? runId;
-  const entry: Growing<CreatedEntry> = { type: "created", at, agent_name: agent.name, session_id: sessionId, input };
-  if (version !== undefined) entry.version = version;
-  if (durable === true) entry.durable = true;
-  if (historyLength > 0) entry.history_length = historyLength;
-  if (timeoutMs !== undefined) entry.timeout_ms = timeoutMs;
-  if (principal !== null) entry.principal = principal;
-  if (parent !== undefined) entry.parent = parent;
-  return entry;
-}
-
-/** The run that an idempotency key made before, if this is the same request again; how the answer is to come may differ. */
-function repeat({ key, created }: StoredRun, request: NewRun): { readonly repeated: RunKey } {
-  const sessionId = created.session_id === key.run_id ? undefined : created.session_id;
-  const isSame =
-    created.agent_name === request.agent_name &&
-    sessionId === request.session_id &&
-    sameJson(created.input, request.input);
-  if (isSame) return { repeated: key };
-  throw new CadenzaError("idempotency_conflict", "The idempotency key was used for another request already.", {
-    run_id: key.run_id,
-  });
 }
 
 function placeKey(agentName: string, per: "agent" | "session" | undefined, tenant: string, sessionId: string): string {

@@ -23,11 +23,12 @@ import type { RunInput } from "./input.ts";
 import { readInput, readJson, readMessage } from "./input.ts";
 import type { Answer, LiveRun } from "./live-run.ts";
 import { refusalError } from "./live-run.ts";
+import type { NewRun } from "./new-run.ts";
 import type { Settings } from "./options.ts";
 import { closedError } from "./recovery.ts";
 import type { Registry } from "./registry.ts";
 import { manifestOf } from "./registry.ts";
-import type { NewRun, Runs } from "./runs.ts";
+import type { Runs } from "./runs.ts";
 import { StoredLog } from "./stored-log.ts";
 
 /** What a run is made of. Null counts as absent. */

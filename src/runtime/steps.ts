@@ -1,4 +1,4 @@
-import type { CadenzaErrorCode } from "../core/errors.ts";
+import type { CadenzaErrorCode, CadenzaErrorDetails } from "../core/errors.ts";
 import { AgentError, CadenzaError } from "../core/errors.ts";
 import { copyJson } from "../core/json.ts";
 import type { IntentEntry, PartSource, StepEntry, StepFailure } from "../core/log.ts";
@@ -6,6 +6,7 @@ import type { Clock } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
 import type { JsonValue } from "../protocol/json.ts";
+import { isJsonObject } from "../protocol/json.ts";
 import type { StepOptions, StepScope } from "./agent-context.ts";
 import type { RunLog } from "./commit.ts";
 import type { Execution } from "./execution.ts";
@@ -161,7 +162,12 @@ interface Outcome {
 export function resultOfStep({ result, error }: StepEntry): JsonValue | undefined {
   if (error === null) return result;
   // The code of a CadenzaError was one when it was recorded.
-  if (error.name === "CadenzaError") throw new CadenzaError(error.code as CadenzaErrorCode, error.message);
+  if (error.name === "CadenzaError")
+    throw new CadenzaError(
+      error.code as CadenzaErrorCode,
+      error.message,
+      error.data as CadenzaErrorDetails | undefined,
+    );
   if (error.code !== null) throw new AgentError(error.code, error.message, error.data);
   const thrown = new Error(error.message);
   thrown.name = error.name;
@@ -172,7 +178,7 @@ export function resultOfStep({ result, error }: StepEntry): JsonValue | undefine
 export function failureOfStep(error: unknown): StepFailure {
   if (AgentError.is(error)) return { name: "AgentError", message: error.message, code: error.code, data: error.data };
   if (CadenzaError.is(error))
-    return { name: "CadenzaError", message: error.message, code: error.code, data: undefined };
+    return { name: "CadenzaError", message: error.message, code: error.code, data: detailsOf(error) };
   if (error instanceof Error) return { name: error.name, message: error.message, code: null, data: undefined };
   return { name: "Error", message: String(error), code: null, data: undefined };
 }
@@ -180,4 +186,10 @@ export function failureOfStep(error: unknown): StepFailure {
 function interrupted(key: string): StepFailure {
   const message = `Step ${key} was interrupted, and is run at most once.`;
   return { name: "CadenzaError", message, code: "step_interrupted" satisfies CadenzaErrorCode, data: undefined };
+}
+
+/** What a `CadenzaError` tells beside its message and its cause. */
+function detailsOf({ agent_name, run_id, session_id, await_id, issues, limit }: CadenzaError): JsonValue | undefined {
+  const details = copyJson({ agent_name, run_id, session_id, await_id, issues, limit });
+  return isJsonObject(details) && Object.keys(details).length > 0 ? details : undefined;
 }

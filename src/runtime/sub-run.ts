@@ -8,6 +8,7 @@ import type { Usage } from "../core/usage.ts";
 import type { AwaitResume, Run } from "../protocol/run.ts";
 import type { Execution } from "./execution.ts";
 import type { LiveRun } from "./live-run.ts";
+import { failureOfStep, resultOfStep } from "./steps.ts";
 
 /** What a sub-run needs from the runs of the process. */
 export interface SubRunHost {
@@ -55,8 +56,8 @@ export class SubRun {
   perform(): Promise<Run> {
     const result = this.#execution.perform({
       key: this.#key,
-      start: () => void this.#start().catch((error: unknown) => this.#execution.results.reject(this.#key, error)),
-      settle: (entry, live) => resultOf(entry as StepEntry, live),
+      start: () => void this.#start().catch((error: unknown) => this.#refuse(error)),
+      settle: (entry, live) => live ?? resultOfStep(entry as StepEntry),
     });
     // What was recorded was made from a run's record.
     return result as Promise<Run>;
@@ -172,7 +173,7 @@ export class SubRun {
   }
 
   #finish({ run, usage }: EndedRun): void {
-    const { log, clock } = this.#parent;
+    const { clock } = this.#parent;
     if (this.#execution.over) return;
     if (this.#asked !== undefined) this.#execution.questions.withdraw(this.#asked);
     if (usage !== null) this.#execution.addUsage(usage);
@@ -180,23 +181,33 @@ export class SubRun {
     // The record is JSON, made by the library itself.
     const result = this.#parent.durable ? (run as unknown as StepEntry["result"]) : undefined;
     const entry: StepEntry = { type: "step", at: clock.now(), key: this.#key, result, error: null, usage: usageSoFar };
-    if (!this.#parent.durable) {
-      this.#execution.results.deliver(entry, run);
+    if (this.#parent.durable) this.#record(entry, run);
+    else this.#execution.results.deliver(entry, run);
+  }
+
+  /** The sub-run is not to be. A durable agent is told the same when it is run again, whatever the limits are then. */
+  #refuse(error: unknown): void {
+    const { durable, log } = this.#parent;
+    const isFinal = CadenzaError.is(error) && (error.code === "limit_reached" || error.code === "agent_not_found");
+    if (!durable || !isFinal || log.lost || this.#execution.over) {
+      this.#execution.results.reject(this.#key, error);
       return;
     }
+    const failure = failureOfStep(error);
+    const at = this.#parent.clock.now();
+    this.#record({ type: "step", at, key: this.#key, result: undefined, error: failure, usage: null }, undefined);
+  }
+
+  #record(entry: StepEntry, live: unknown): void {
+    const { log } = this.#parent;
     log.decide({ type: "record", entry });
     const committed = log.commit();
     const deliver = (): void => {
-      this.#parent.execution?.results.deliver(entry, run);
+      this.#parent.execution?.results.deliver(entry, live);
       this.#parent.setSubRun(this.#key, false);
     };
     // As with steps: nothing that comes later in the log is handed over before.
     if (committed === undefined) deliver();
     else void committed.then(deliver);
   }
-}
-
-function resultOf({ key, result, error }: StepEntry, live: unknown): unknown {
-  if (error !== null) throw new CadenzaError("agent_failed", `Sub-run ${key} failed: ${error.message}`);
-  return live ?? result;
 }

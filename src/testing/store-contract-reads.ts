@@ -206,7 +206,7 @@ export const readChecks: readonly StoreCheck[] = [
   }),
 
   check("list: with roots, sub-runs are left out before the page is taken", async ({ first, second }) => {
-    const parent = { run_id: runId(1), key: "run:echo#1" };
+    const parent = { run_id: runId(1), key: "run:echo#1", depth: 1 };
     await create(first, 1, { head: waiting() });
     await create(first, 2, { created: { parent }, head: waiting() });
     await create(first, 3, { created: { parent: { ...parent, run_id: runId(2) } }, head: waiting(NOW) });

@@ -1,4 +1,6 @@
+import { AgentRuntime, CadenzaError, MemoryStore } from "cadenza";
 import { expect, it } from "vitest";
+import { persistent } from "../helpers/always-replay.ts";
 import type { Process } from "./world.ts";
 import { World } from "./world.ts";
 
@@ -117,4 +119,54 @@ it("a parent that was marked as due sleeps again when it has looked after its su
   expect((await world.until(third.runtime.stats(), third)) ?? {}).toMatchObject({ value: { live: {} } });
   const parent = await world.until(third.runtime.getRun(run_id), third);
   expect(parent).toMatchObject({ value: { await_request: { message: { parts: [{ content: "And now?" }] } } } });
+});
+
+it("a sub-run that is refused since it is too deep is refused again after a restart, whatever the limit is by then", async () => {
+  const store = persistent(new MemoryStore());
+  const open = (maxDepth: number): AgentRuntime => {
+    const runtime = new AgentRuntime({ store, limits: { maxDepth } });
+    return runtime.register("deep", { durable: true }, async (input, { ask, run }) => {
+      const depth = Number(input[0]?.parts[0]?.content);
+      try {
+        return (await run("deep", String(depth + 1))).output[0]?.parts[0]?.content;
+      } catch (error) {
+        const said = CadenzaError.is(error) ? `${depth} ${error.code} ${error.limit}` : String(error);
+        await ask(said);
+        return said;
+      }
+    });
+  };
+  const first = open(2);
+  const { run_id, await_request } = await first.createRun({ agent_name: "deep", input: "0" });
+  expect(await_request?.message.parts[0]?.content).toBe("2 limit_reached maxDepth");
+  await first.close();
+  const second = open(10);
+  const run = await second.resume({ run_id, await_resume: { go: "on" } });
+  expect(run.output[0]?.parts[0]?.content).toBe("2 limit_reached maxDepth");
+  expect((await second.stats()).parked).toEqual([]);
+  await second.close();
+});
+
+it("a run knows after a restart how deep it is", async () => {
+  const store = persistent(new MemoryStore());
+  const open = (): AgentRuntime => {
+    const runtime = new AgentRuntime({ store, limits: { maxDepth: 3 } });
+    return runtime.register("deep", { durable: true }, async (input, { ask, run }) => {
+      const depth = Number(input[0]?.parts[0]?.content);
+      if (depth === 2) await ask("Go on?");
+      try {
+        return (await run("deep", String(depth + 1))).output[0]?.parts[0]?.content;
+      } catch (error) {
+        return CadenzaError.is(error) ? `${depth} ${error.code} ${error.limit}` : String(error);
+      }
+    });
+  };
+  const first = open();
+  const { run_id, status } = await first.createRun({ agent_name: "deep", input: "0" });
+  expect(status).toBe("awaiting");
+  await first.close();
+  const second = open();
+  const run = await second.resume({ run_id, await_resume: { go: "on" } });
+  expect(run.output[0]?.parts[0]?.content).toBe("3 limit_reached maxDepth");
+  await second.close();
 });

@@ -70,5 +70,35 @@ async function floating(): Promise<void> {
   process.stdout.write("went on\n");
 }
 
-const scenarios: Readonly<Record<string, () => Promise<void>>> = { hostile, floating };
+/** Trees of runs that are thousands deep, and are cancelled and closed. */
+async function deep(): Promise<void> {
+  const limits = { maxDepth: Number.POSITIVE_INFINITY };
+  for (const ends of ["cancelled", "closed", "closed while it asks"]) {
+    const runtime = new AgentRuntime({ limits });
+    let reachBottom = (): void => {};
+    const bottom = new Promise<void>((resolve) => {
+      reachBottom = resolve;
+    });
+    runtime.register("deep", async (input, { ask, run }) => {
+      const left = Number(input[0]?.parts[0]?.content);
+      if (left > 0) return String((await run("deep", String(left - 1))).status);
+      reachBottom();
+      return ends === "closed" ? never() : JSON.stringify(await ask("?"));
+    });
+    const { run_id } = await runtime.createRun({ agent_name: "deep", input: "5000", mode: "async" });
+    await bottom;
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    if (ends === "cancelled") {
+      await runtime.cancel(run_id);
+      for await (const _ of runtime.events(run_id, { until: "end" })) {
+        // Reading to the end is the waiting.
+      }
+      await new Promise((resolve) => setTimeout(resolve, 1_000));
+    }
+    const { left } = await runtime.close({ drainMs: 0 });
+    process.stdout.write(`${ends}: ${left.length} left\n`);
+  }
+}
+
+const scenarios: Readonly<Record<string, () => Promise<void>>> = { hostile, floating, deep };
 await scenarios[process.argv[2] ?? ""]?.();

@@ -1,10 +1,12 @@
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
+import type { AgentRuntime } from "cadenza";
 import { describe, expect, it } from "vitest";
 import { evolve } from "../../src/core/evolve.ts";
 import { eventCount } from "../../src/core/project.ts";
 import { created, fold, part, started, T0 } from "../helpers/logs.ts";
-import { drain, nextTurn, setUp } from "../helpers/runtimes.ts";
+import { runChild } from "../helpers/run-child.ts";
+import { drain, never, nextTurn, setUp } from "../helpers/runtimes.ts";
 import { countingStore } from "../helpers/stores.ts";
 
 const PARTS = 100_000;
@@ -91,5 +93,42 @@ describe("readers that stop reading", () => {
     expect(watched.turns).toBeLessThan(alone.turns + 20);
     expect(watched.reads).toBeLessThan(200 * 600);
     expect(watched.heap).toBeLessThan(alone.heap + 3 * 1024 * 1024);
+  });
+});
+
+describe("a tree of runs that is deep", () => {
+  /** How often the clock is read while it is ended: at least once for each command to each run. */
+  async function readings(depth: number, end: (runtime: AgentRuntime, run_id: string) => Promise<unknown>) {
+    const { runtime, clock } = setUp({ limits: { maxDepth: depth } });
+    let count = 0;
+    const now = clock.now.bind(clock);
+    clock.now = () => {
+      count += 1;
+      return now();
+    };
+    runtime.register("deep", async (input, { run }) => {
+      const left = Number(input[0]?.parts[0]?.content);
+      return left === 0 ? never() : (await run("deep", String(left - 1))).status;
+    });
+    const { run_id } = await runtime.createRun({ agent_name: "deep", input: String(depth), mode: "async" });
+    while ((await runtime.listRuns({ limit: depth + 2, roots: false })).length <= depth) await nextTurn();
+    await clock.settle();
+    count = 0;
+    await end(runtime, run_id);
+    return count;
+  }
+
+  it.each<[does: string, end: (runtime: AgentRuntime, run_id: string) => Promise<unknown>]>([
+    ["cancelled", (runtime, run_id) => runtime.cancel(run_id)],
+    ["closed", (runtime) => runtime.close({ drainMs: 0 })],
+  ])("is %s at a cost that grows with its size", async (_does, end) => {
+    const [few, many] = [await readings(50, end), await readings(400, end)];
+    expect(many / few).toBeLessThan(8.5);
+  });
+
+  it("is no trouble for the stack", async () => {
+    const { code, out } = await runChild("deep", 60_000);
+    const lines = ["cancelled: 0 left", "closed: 5001 left", "closed while it asks: 5001 left"];
+    expect({ code, out: out.split("\n") }).toEqual({ code: 0, out: lines });
   });
 });

@@ -1,9 +1,7 @@
-import { execFile } from "node:child_process";
-import { fileURLToPath } from "node:url";
-import { promisify } from "node:util";
 import type { AgentContext, AgentFunction, Run } from "cadenza";
 import { AgentRuntime } from "cadenza";
 import { describe, expect, it } from "vitest";
+import { runChild } from "../helpers/run-child.ts";
 import { deferred, eventsOf, never, nextTurn, setUp, typesOf } from "../helpers/runtimes.ts";
 
 type Agent = (input: unknown, context: AgentContext) => unknown;
@@ -344,28 +342,12 @@ describe("an agent", () => {
 });
 
 describe("a process", () => {
-  const script = fileURLToPath(new URL("../helpers/child.ts", import.meta.url));
-
-  /** Runs a scenario in a process of its own, and gives its output and its exit code. */
-  async function run(scenario: string): Promise<{ code: number; out: string }> {
-    const loader = ["--import", "tsx"];
-    try {
-      const { stdout } = await promisify(execFile)(process.execPath, [...loader, script, scenario], {
-        timeout: 15_000,
-      });
-      return { code: 0, out: stdout.trim() };
-    } catch (error) {
-      const { code, stdout, stderr } = error as { code: number; stdout: string; stderr: string };
-      return { code, out: `${stdout}${stderr}`.trim() };
-    }
-  }
-
   it("lives, and exits by itself, whatever its agents do: the library adds no unhandled rejection", async () => {
-    expect(await run("hostile")).toEqual({ code: 0, out: "all ended, 0 unhandled" });
+    expect(await runChild("hostile")).toEqual({ code: 0, out: "all ended, 0 unhandled" });
   });
 
   it("is told of a rejection that the agent's own code leaves floating, as the host has it", async () => {
-    const { code, out } = await run("floating");
+    const { code, out } = await runChild("floating");
     expect(code).toBe(1);
     expect(out).toContain("the agent left this one");
   });

@@ -492,7 +492,7 @@ describe("the limits", () => {
   });
 
   it("maxLiveRuns counts sub-runs, so that an agent which runs itself comes to an end", async () => {
-    const { runtime } = setUp({ limits: { maxLiveRuns: 3_000 } });
+    const { runtime } = setUp({ limits: { maxLiveRuns: 3_000, maxDepth: Number.POSITIVE_INFINITY } });
     runtime.register("agent", async (_input, { run }) => `${(await run("agent", "deeper")).status}`);
     const run = await runtime.createRun({ agent_name: "agent", input: "x" });
     expect(run.status).toBe("completed");

@@ -62,7 +62,7 @@ const create = commands(
     write: writePlan,
   }),
   (store, now, { tenant, n, agent_name, session_id, idempotencyKey, isSubRun, write }) => {
-    const parent = isSubRun ? { parent: { run_id: runId(99), key: "run:echo#1" } } : {};
+    const parent = isSubRun ? { parent: { run_id: runId(99), key: "run:echo#1", depth: 1 } } : {};
     const first = created(n, { agent_name, session_id: session_id ?? runId(n), at: now, ...parent });
     const rest = writeOf(write, 1, now);
     return store.create(runKey(n, tenant), { ...rest, entries: [first, ...rest.entries] }, idempotencyKey);

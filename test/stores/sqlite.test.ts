@@ -138,7 +138,7 @@ describe("the schema", () => {
   test("of the first version learns of each run who started it", async () => {
     const before = new SqliteStore(openDatabase(path));
     await create(before, 1);
-    const child = await create(before, 2, { created: { parent: { run_id: runId(1), key: "run:echo#1" } } });
+    const child = await create(before, 2, { created: { parent: { run_id: runId(1), key: "run:echo#1", depth: 1 } } });
     openDatabase(path).exec(`
       DROP INDEX cadenza_runs_live;
       ALTER TABLE cadenza_runs DROP COLUMN parent;

@@ -1,0 +1,96 @@
+import { CadenzaError } from "../core/errors.ts";
+import type { ParentRun } from "../core/log.ts";
+import type { Clock, RunKey, Store } from "../core/ports.ts";
+import { ignore } from "../core/promises.ts";
+import { runRecord } from "../core/record.ts";
+import { createdEntry, initialState, isFinal } from "../core/state.ts";
+import type { Run } from "../protocol/run.ts";
+import { foldLog } from "./commit.ts";
+import type { Execution } from "./execution.ts";
+import type { RunInput } from "./input.ts";
+import { readInput } from "./input.ts";
+import type { LiveRun } from "./live-run.ts";
+import type { NewRun } from "./new-run.ts";
+import { OneByOne } from "./one-by-one.ts";
+import type { Recovery } from "./recovery.ts";
+import type { EndedRun, SubRunHost } from "./sub-run.ts";
+import { SubRun } from "./sub-run.ts";
+
+/** What the sub-runs of a runtime need from its runs. */
+export interface SubRunsHost {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly recovery: Recovery;
+  /** The run, if this process executes it. */
+  find(key: RunKey): LiveRun | undefined;
+  newRunId(): string;
+  /** Accepts a sub-run. Throws `agent_not_found` or `limit_reached`. */
+  acceptSubRun(request: NewRun, runId: string, parent: ParentRun): LiveRun;
+}
+
+/** How often a sub-run is looked for that another process executes, in milliseconds. */
+const POLL_MS = 200;
+
+/** Starts the runs that agents run, finds them again, and ends them with the runs that started them. */
+export class SubRuns {
+  readonly #host: SubRunsHost;
+  readonly #maxDepth: number;
+  readonly #cancelling = new OneByOne();
+
+  constructor(host: SubRunsHost, maxDepth: number) {
+    this.#host = host;
+    this.#maxDepth = maxDepth;
+  }
+
+  /** Runs another agent under a run, to its end. */
+  run(parent: LiveRun, execution: Execution, agentName: string, input: RunInput): Promise<Run> {
+    const { clock } = this.#host;
+    const { key: parentKey, state } = parent.log;
+    const key = execution.results.keyFor(`run:${agentName}`);
+    const request: NewRun = {
+      tenant: parentKey.tenant,
+      principal: parent.principal,
+      agent_name: agentName,
+      input: readInput(input),
+      session_id: undefined,
+      idempotencyKey: undefined,
+      timeoutMs: undefined,
+      session: undefined,
+    };
+    const depth = (createdEntry(state).parent?.depth ?? 0) + 1;
+    const host: SubRunHost = {
+      newRunId: () => this.#host.newRunId(),
+      createSubRun: (runId) => {
+        this.#checkDepth(depth, agentName);
+        const run = this.#host.acceptSubRun(request, runId, { run_id: parentKey.run_id, key, depth });
+        run.begin();
+        return run;
+      },
+      findSubRun: (childKey) => this.#find(childKey),
+      pause: () => new Promise((resolve) => clock.setTimeout(resolve, POLL_MS)),
+    };
+    return new SubRun(key, parent, execution, host).perform();
+  }
+
+  /** Cancels runs with the runs that started them. What those have started is cancelled in its turn. */
+  cancel(runs: Iterable<LiveRun>): void {
+    for (const run of runs) this.#cancelling.do(() => void run.cancel().catch(ignore));
+  }
+
+  #checkDepth(depth: number, agentName: string): void {
+    if (depth <= this.#maxDepth) return;
+    const message = `A run of ${agentName} would have ${depth} runs above it, and limits.maxDepth allows ${this.#maxDepth}.`;
+    throw new CadenzaError("limit_reached", message, { agent_name: agentName, limit: "maxDepth" });
+  }
+
+  async #find(key: RunKey): Promise<LiveRun | EndedRun | "elsewhere" | undefined> {
+    const { store, recovery } = this.#host;
+    const run = this.#host.find(key) ?? (await recovery.wake(key));
+    if (run !== undefined) return run;
+    const stored = await store.find(key);
+    if (stored === undefined) return undefined;
+    if (!isFinal(stored.head.status)) return "elsewhere";
+    const state = await foldLog(store, key, initialState(key.run_id), stored.position);
+    return state && { run: runRecord(state), usage: state.usage };
+  }
+}
