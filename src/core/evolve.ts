@@ -84,6 +84,7 @@ function takeDown(state: RunState, at: number, resumed?: ResumedEntry): void {
   const exchange: Exchange = {
     asked: shown,
     answer: resumed?.answer ?? null,
+    at,
     idempotency_key: resumed?.idempotency_key ?? null,
     after: state.shown_after,
     event: state.shown_event,

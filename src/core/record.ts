@@ -40,9 +40,13 @@ export function messageRecord(message: OutputMessage): Message {
   return { role: message.role, parts: [...message.parts], created_at: message.created_at, completed_at: null };
 }
 
-/** What a completed run adds to its session: the input, and the questions, answers and output in the order in which they came. */
+/**
+ * What a completed run adds to its session: the input, and the questions, answers and output in the order in which they came. What a caller has
+ * said without a time has the time at which it came.
+ */
 export function transcript(state: RunState): Message[] {
-  const messages: Message[] = [...createdEntry(state).input];
+  const { input, at } = createdEntry(state);
+  const messages = input.map((message) => stamped(message, at));
   const exchanges = state.exchanges ?? [];
   let next = 0;
   for (let index = 0; index <= state.output.length; index++) {
@@ -52,7 +56,7 @@ export function transcript(state: RunState): Message[] {
       exchange = exchanges[++next]
     ) {
       messages.push(awaitRequest(state, exchange.asked).message);
-      if (exchange.answer !== null) messages.push(answerMessage(exchange.answer));
+      if (exchange.answer !== null) messages.push(stamped(answerMessage(exchange.answer), exchange.at));
     }
     const message = state.output[index];
     if (message !== undefined) messages.push(messageRecord(message));
@@ -67,6 +71,13 @@ export function answerMessage(answer: AwaitResume): Message {
     role: "user",
     parts: [{ content_type: "application/json", content: JSON.stringify(answer), content_encoding: "plain" }],
   };
+}
+
+function stamped(message: Message, at: number): Message {
+  const { created_at, completed_at } = message;
+  if (created_at !== undefined && completed_at != null) return message;
+  const time = isoTime(at);
+  return { ...message, created_at: created_at ?? completed_at ?? time, completed_at: completed_at ?? time };
 }
 
 function outputRecord(state: RunState): readonly Message[] {

@@ -60,6 +60,8 @@ export interface Exchange {
   readonly asked: AwaitedEntry;
   /** Null for a question that expired or was withdrawn. */
   readonly answer: AwaitResume | null;
+  /** When it was answered, expired or was withdrawn. */
+  readonly at: number;
   readonly idempotency_key: string | null;
   /** How many messages of the output had begun when it was asked. */
   after: number;

@@ -4,7 +4,7 @@ import { omitAbsent, withDefault } from "./absent.ts";
 import type { DeepReadonly } from "./json.ts";
 import { listOf } from "./json.ts";
 import { deferred } from "./registry.ts";
-import { utcTimestampSchema } from "./timestamp.ts";
+import { timestampSchema } from "./timestamp.ts";
 import { absoluteUrlSchema } from "./url.ts";
 
 /** Name of an agent: 1 to 63 letters, digits, `_` or `-`, which is what the role `agent/<name>` can carry. */
@@ -97,9 +97,9 @@ function metadataShape() {
     domains: texts,
     tags: texts,
     /** In UTC, ending in `Z`. */
-    created_at: utcTimestampSchema.nullish(),
+    created_at: timestampSchema.nullish(),
     /** In UTC, ending in `Z`. */
-    updated_at: utcTimestampSchema.nullish(),
+    updated_at: timestampSchema.nullish(),
     author: personSchema.nullish(),
     contributors: listOf(personSchema).nullish(),
     links: listOf(linkSchema).nullish(),

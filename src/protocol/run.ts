@@ -8,7 +8,7 @@ import { isJsonObject, jsonObjectSchema, listOf } from "./json.ts";
 import type { Message } from "./message.ts";
 import { messageSchema } from "./message.ts";
 import { deferred } from "./registry.ts";
-import { utcTimestampSchema } from "./timestamp.ts";
+import { timestampSchema } from "./timestamp.ts";
 
 /** The seven statuses of a run; `completed`, `failed` and `cancelled` are final (ACP 1.0, RunStatus). */
 export const runStatuses = [
@@ -51,7 +51,7 @@ const awaitRequestObject = deferred({ id: "AwaitRequest", description: "What a r
       /** Tells this await from the others of the run. */
       await_id: z.string(),
       /** The deadline of the answer; absent if there is none. */
-      expires_at: utcTimestampSchema.nullish(),
+      expires_at: timestampSchema.nullish(),
     })
     .transform(omitAbsent("expires_at")),
 );
@@ -108,9 +108,9 @@ const runObject = deferred({ id: "Run", description: "One run of an agent." }, (
     output: listOf(messageSchema),
     /** Set when the run is `failed`, else null. */
     error: orNull(errorSchema),
-    created_at: utcTimestampSchema,
+    created_at: timestampSchema,
     /** Null until the status is final. */
-    finished_at: orNull(utcTimestampSchema),
+    finished_at: orNull(timestampSchema),
   }),
 );
 

@@ -2,26 +2,38 @@ import * as z from "zod";
 import { deferred } from "./registry.ts";
 
 const calendarDate = z.regexes.date;
-const timeWithZone =
-  /^[Tt](?:[01]\d|2[0-3]):[0-5]\d(?::(?:[0-5]\d|60)(?:[.,]\d+)?)?(?:[Zz]|[+-](?:[01]\d|2[0-3])(?::?[0-5]\d)?)$/;
-const utcDateTime = z.regexes.datetime({});
+const timeAndZone =
+  /^[Tt]((?:[01]\d|2[0-3]):[0-5]\d)(?::([0-5]\d)(?:[.,](\d+))?)?(?:[Zz]|([+-])([01]\d|2[0-3])(?::?([0-5]\d))?)?$/;
+
+const EXPECTED = "expected an ISO 8601 date-time such as 2026-01-31T12:00:00Z";
 
 /**
- * A point in time as others write it: an ISO 8601 date-time with a zone, in any precision. It stays the string that came,
- * so that no digit of it gets lost.
+ * A point in time: RFC 3339 in UTC, ending in `Z`, the only form that every client of ACP 1.0 reads. It is read from any ISO 8601 date-time of
+ * the years 1 to 9999: an offset is converted, a missing zone is UTC, and all digits of a fraction are kept.
  */
 export const timestampSchema: z.ZodType<string, string> = deferred({ format: "date-time" }, () =>
-  z
-    .string()
-    .refine(
-      (text) => calendarDate.test(text.slice(0, 10)) && timeWithZone.test(text.slice(10)),
-      "expected an ISO 8601 date-time with a zone, such as 2026-01-31T12:00:00Z",
-    ),
+  z.string().transform((text, context) => {
+    const time = utcTime(text);
+    if (time !== undefined) return time;
+    context.issues.push({ code: "custom", message: EXPECTED, input: text });
+    return z.NEVER;
+  }),
 );
 
-/** A point in time as the service writes it: an ISO 8601 date-time in UTC that ends in `Z`, the only form that every ACP 1.0 client reads. */
-export const utcTimestampSchema: z.ZodType<string, string> = deferred({ format: "date-time" }, () =>
-  z
-    .string()
-    .refine((text) => utcDateTime.test(text), "expected an ISO 8601 date-time in UTC, such as 2026-01-31T12:00:00Z"),
-);
+/** A date-time in UTC; undefined for a text that is none, for a leap second and for a year that clients cannot read. */
+function utcTime(text: string): string | undefined {
+  const date = text.slice(0, "2026-01-31".length);
+  const match = calendarDate.test(date) ? timeAndZone.exec(text.slice(date.length)) : null;
+  if (match === null) return undefined;
+  const [, time = "", seconds = "00", fraction, sign, hours = "0", minutes = "0"] = match;
+  const rest = `:${seconds}${fraction === undefined ? "" : `.${fraction}`}Z`;
+  const offset = 60 * Number(hours) + Number(minutes);
+  const minute = offset === 0 ? `${date}T${time}` : shift(`${date}T${time}`, sign === "+" ? -offset : offset);
+  return /^(?!0000)\d{4}-/.test(minute) ? minute + rest : undefined;
+}
+
+/** A time to the minute so many minutes later. No offset has seconds: what is finer than a minute stays as it was written. */
+function shift(minute: string, minutes: number): string {
+  const moved = new Date(Date.parse(`${minute}:00Z`) + 60_000 * minutes);
+  return moved.toISOString().slice(0, -":00.000Z".length);
+}

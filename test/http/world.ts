@@ -38,6 +38,9 @@ const agents: readonly Agent[] = [
     },
     () => "me",
   ),
+  defineAgent("dated", async function* (input) {
+    yield { parts: [], ...(JSON.parse(input[0]?.parts[0]?.content ?? "") as object) };
+  }),
   defineAgent("plain", (input) => `You said ${input.length} messages.`),
   defineAgent("mime_types", async function* () {
     yield { content: "<b>hi</b>", content_type: "text/html" };

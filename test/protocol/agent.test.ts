@@ -149,7 +149,7 @@ describe("metadata", () => {
     ["a single language", { natural_languages: "en" }, ["natural_languages"]],
     ["a tag that is no text", { tags: ["a", 1] }, ["tags", 1]],
     ["a capability without a description", { capabilities: [{ name: "a" }] }, ["capabilities", 0, "description"]],
-    ["a creation time in another zone", { created_at: "2026-01-31T12:00:00+00:00" }, ["created_at"]],
+    ["a creation time that is a day", { created_at: "2026-01-31" }, ["created_at"]],
     ["an update time that is only a date", { updated_at: "2026-01-31" }, ["updated_at"]],
     ["an author without a name", { author: { email: "a@b.c" } }, ["author", "name"]],
     ["an author with a relative URL", { author: { name: "Ada", url: "/ada" } }, ["author", "url"]],

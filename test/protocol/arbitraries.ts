@@ -33,9 +33,9 @@ export const utcTimestamp = fc
   .date({ min: new Date("1970-01-01"), max: new Date("2999-12-31"), noInvalidDate: true })
   .map((date) => date.toISOString());
 
-/** An ISO 8601 date-time with digits beyond the millisecond and any zone. */
+/** An ISO 8601 date-time with digits beyond the millisecond and any zone, or none. */
 export const timestamp = fc
-  .tuple(utcTimestamp, fc.stringMatching(/^\d{0,6}$/), fc.constantFrom("Z", "+00:00", "-03:30"))
+  .tuple(utcTimestamp, fc.stringMatching(/^\d{0,6}$/), fc.constantFrom("Z", "", "+00:00", "-03:30"))
   .map(([utc, digits, zone]) => utc.replace("Z", digits + zone));
 
 export const uuid = fc.uuid();

@@ -126,7 +126,13 @@ describe("a message", () => {
         role: "user",
         parts,
         created_at: "2026-01-31T12:00:00.123456Z",
-        completed_at: "2026-01-31T12:00:01.000000+00:00",
+        completed_at: "2026-01-31T13:00:01.000000+01:00",
+      },
+      {
+        role: "user",
+        parts,
+        created_at: "2026-01-31T12:00:00.123456Z",
+        completed_at: "2026-01-31T12:00:01.000000Z",
       },
     ],
     ["no creation time, in null", { role: "user", parts, created_at: null }, { role: "user", parts }],
@@ -147,7 +153,7 @@ describe("a message", () => {
     ["a dot in the agent's name", { role: "agent/a.b", parts }, ["role"]],
     ["a role in upper case", { role: "User", parts }, ["role"]],
     ["a role with a line break", { role: "user\n", parts }, ["role"]],
-    ["a creation time without a zone", { parts, created_at: "2026-01-31T12:00:00" }, ["created_at"]],
+    ["a leap second", { parts, created_at: "2016-12-31T23:59:60Z" }, ["created_at"]],
     ["a completion time as a number", { parts, completed_at: 0 }, ["completed_at"]],
   ]);
 
@@ -157,7 +163,7 @@ describe("a message", () => {
         const read = messageSchema.parse(written);
         expect(messageSchema.parse(read)).toStrictEqual(read);
         expect(messageSchema.parse(JSON.parse(JSON.stringify(read)))).toEqual(JSON.parse(JSON.stringify(read)));
-        expect(read.created_at).toBe(written["created_at"] ?? undefined);
+        expect("created_at" in read).toBe(typeof written["created_at"] === "string");
       }),
     );
   });

@@ -63,9 +63,9 @@ describe("what an agent yields", () => {
 
   it("a message speaks in the agent's name in the output and in the events, and keeps its times to the last digit", async () => {
     const { runtime } = setUp();
-    const times = { created_at: "2025-01-01T00:00:00.123456Z", completed_at: "2025-01-01T00:00:01.654321+00:00" };
+    const times = { created_at: "2025-01-01T00:00:00.123456Z", completed_at: "2025-01-01T00:00:01.654321Z" };
     const run = await runAgent(runtime, async function* () {
-      yield { role: "user", parts: [{ content: "a" }], ...times };
+      yield { role: "user", parts: [{ content: "a" }], ...times, completed_at: "2025-01-01T02:00:01.654321+02:00" };
     });
     const told = { role: "agent/agent", parts: [expect.objectContaining({ content: "a" })], ...times };
 

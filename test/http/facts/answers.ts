@@ -1,8 +1,7 @@
 import { expect } from "vitest";
-import type { Json } from "../client.ts";
-import { JSON_TYPE } from "../client.ts";
+import type { Client, Json } from "../client.ts";
 import type { Fact } from "./fact.ts";
-import { fact, refused, runOf } from "./fact.ts";
+import { fact, pathOf, refused, runOf } from "./fact.ts";
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const UTC = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/;
@@ -58,12 +57,50 @@ export const answerFacts: readonly Fact[] = [
     for (const metadata of [{ kind: "mystery" }, {}, { kind: "trajectory", tool_input: "x" }])
       refused(await client.run("echo", [{ parts: [{ metadata }] }]), 422, "invalid_input", "invalid_argument");
   }),
-  fact("timestamps of a client come back as they came", async (client) => {
-    const created_at = "2025-04-01T12:00:00.123456+02:00";
-    const input = [{ role: "user", parts: [], created_at, completed_at: created_at }];
-    // The official TypeScript client does not read what it has never written.
-    const reply = await client.open("POST", "/runs", { body: { agent_name: "echo", input }, headers: JSON_TYPE });
-    expect(await reply.json()).toMatchObject({ output: [{ created_at, completed_at: created_at }] });
+  fact("times of a client and of an agent come back in UTC, digit by digit", async (client) => {
+    for (const [given, created_at] of [
+      ["2026-11-21T22:05:10.123456Z", "2026-11-21T22:05:10.123456Z"],
+      ["2026-11-21T22:05:10.5+00:00", "2026-11-21T22:05:10.5Z"],
+      ["2026-11-21T22:05:10", "2026-11-21T22:05:10Z"],
+      ["2026-11-21t22:05:10z", "2026-11-21T22:05:10Z"],
+      ["2026-11-21T22:05Z", "2026-11-21T22:05:00Z"],
+      ["2026-11-22T00:05:10.123456789+02:00", "2026-11-21T22:05:10.123456789Z"],
+    ]) {
+      const times = { created_at: given, completed_at: given };
+      const echoed = await client.run("echo", [{ role: "user", parts: [], ...times }]);
+      expect(echoed.json["output"]).toMatchObject([{ created_at, completed_at: created_at }]);
+      const message = { role: "user", parts: [{ content: JSON.stringify(times) }] };
+      const { events } = await client.run("dated", [message], { mode: "stream" });
+      expect(events[3]?.data["message"]).toMatchObject({ created_at, completed_at: created_at });
+      const asked = await client.run("asker", "x");
+      await client.post(`/runs/${asked.json["run_id"]}`, { await_resume: { message: { parts: [], ...times } } });
+      await client.post(`/runs/${asked.json["run_id"]}`, { await_resume: { message: { parts: [], ...times } } });
+      const [, , , answered] = await historyOf(client, asked.json["session_id"]);
+      expect(answered).toMatchObject({ role: "user", created_at, completed_at: created_at });
+    }
+  }),
+  fact("a time that clients cannot read is refused of a client, and fails the run of an agent", async (client) => {
+    for (const created_at of ["2016-12-31T23:59:60Z", "0000-01-01T00:00:00Z", "yesterday"]) {
+      const reply = await client.run("echo", [{ parts: [], created_at }]);
+      refused(reply, 422, "invalid_input", "invalid_argument");
+      expect(reply.json["data"]).toMatchObject({ issues: [{ path: ["input", 0, "created_at"] }] });
+      const dated = await client.run("dated", JSON.stringify({ created_at }));
+      expect(dated.json).toMatchObject({ status: "failed", output: [] });
+    }
+  }),
+  fact("what a client says without a time has the time at which it came in the history", async (client) => {
+    const before = new Date().toISOString();
+    const { json } = await client.run("asker", [{ parts: [] }, { parts: [], created_at: "2026-11-21T22:05:10Z" }]);
+    await client.post(`/runs/${json["run_id"]}`, { await_resume: { message: { parts: [] } } });
+    await client.post(`/runs/${json["run_id"]}`, { await_resume: { number: 7 } });
+    const after = new Date().toISOString();
+    const times = (await historyOf(client, json["session_id"])).flatMap(({ role, created_at, completed_at }) =>
+      String(role) === "user" ? [String(created_at), String(completed_at)] : [],
+    );
+    expect(times.splice(2, 1)).toEqual(["2026-11-21T22:05:10Z"]);
+    expect(times).toHaveLength(7);
+    for (const time of times) expect(before <= time && time <= after, `${before} ${time} ${after}`).toBe(true);
+    expect(times.toSorted()).toEqual(times);
   }),
   fact("a frame is an id of digits, an event name equal to the type, and one line of data", async (client) => {
     const { text, events } = await client.run("notes", "x", { mode: "stream" });
@@ -80,3 +117,9 @@ export const answerFacts: readonly Fact[] = [
     expect(events.find(({ event }) => event === "message.part")?.data["part"]).toMatchObject({ content });
   }),
 ];
+
+/** The messages of a session. */
+async function historyOf(client: Client, sessionId: unknown): Promise<readonly Json[]> {
+  const { history } = (await client.get(`/sessions/${sessionId}`)).json as unknown as { history: string[] };
+  return Promise.all(history.map(async (url) => (await client.get(pathOf(client, url))).json));
+}
