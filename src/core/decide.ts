@@ -231,11 +231,12 @@ function decideAsk(state: RunState, command: AskCommand): readonly Entry[] {
 function decideResume(state: RunState, command: ResumeCommand): Decision {
   const { at, answer, idempotency_key } = command;
   const exchanges = state.exchanges ?? [];
-  const byKey = idempotency_key === null ? undefined : exchanges.find((one) => one.idempotency_key === idempotency_key);
+  const byKey =
+    idempotency_key === null ? undefined : exchanges.findLast((one) => one.idempotency_key === idempotency_key);
   if (byKey !== undefined) return isRepeat(byKey, command) ? nothing : { refused: "idempotency_conflict" };
   const shown = state.shown?.await_id;
   if (command.await_id !== null && command.await_id !== shown) {
-    const answered = exchanges.find((one) => one.asked.await_id === command.await_id && one.answer !== null);
+    const answered = exchanges.findLast((one) => one.asked.await_id === command.await_id && one.answer !== null);
     if (answered !== undefined) return isRepeat(answered, command) ? nothing : { refused: "answer_conflict" };
   }
   if (shown === undefined && command.await_id === null) {

@@ -7,17 +7,19 @@ import type { AwaitResume } from "../protocol/run.ts";
 import type { Question } from "./agent-context.ts";
 import { badArgument, checkKeys, checkObject } from "./check.ts";
 import { readMessage, textPart } from "./input.ts";
-import type { OpenQuestion } from "./questions.ts";
+import type { OwnQuestion } from "./questions.ts";
 import { readAnswer } from "./questions.ts";
 import type { Operation } from "./results.ts";
 import type { StandardSchema, Validated } from "./standard-schema.ts";
 import { isStandardSchema } from "./standard-schema.ts";
 
+const SCHEMA_TYPE = "application/schema+json";
+
 /** What a question needs from the agent that asks it. */
 export interface AskHost {
   /** How long a question stands that says nothing about it, in milliseconds. */
   readonly awaitTimeoutMs: number;
-  onAsk(question: OpenQuestion): void;
+  onAsk(question: OwnQuestion): void;
   onAnswer(entry: ResultEntry): void;
   /** The log holds an answer that does not fit the question as it is asked now. */
   onUnfitAnswer(key: string): void;
@@ -26,7 +28,7 @@ export interface AskHost {
 }
 
 /** A question as an operation. */
-abstract class Ask implements Operation, OpenQuestion {
+abstract class Ask implements Operation, OwnQuestion {
   readonly key: string;
   readonly parts: readonly MessagePart[];
   readonly emitted: number;
@@ -147,7 +149,14 @@ export function withSchema(
 ): readonly MessagePart[] {
   if (schema === undefined) return parts;
   const content = JSON.stringify(schema);
-  return [...parts, { content_type: "application/schema+json", content, content_encoding: "plain", await_id: key }];
+  return [...parts, { content_type: SCHEMA_TYPE, content, content_encoding: "plain", await_id: key }];
+}
+
+/** A question of a sub-run as its parent asks it: what says under which id it is answered says the parent's. */
+export function passedOnParts(parts: readonly MessagePart[], from: string, to: string): readonly MessagePart[] {
+  return parts.map((part) =>
+    part.content_type === SCHEMA_TYPE && part["await_id"] === from ? { ...part, await_id: to } : part,
+  );
 }
 
 /** Throws for options of `context.ask` that cannot be. */

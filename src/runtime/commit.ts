@@ -53,8 +53,6 @@ export interface LogRun {
 
 /** How many entries a reader that is behind is given at a time. */
 const READ_CHUNK = 256;
-/** An agent is handed an answer in the next turn, and does something with it in that one. */
-const TURNS_FOR_MORE = 3;
 const FIRST_RETRY_MS = 50;
 const LAST_RETRY_MS = 5_000;
 const noEntries: readonly Entry[] = [];
@@ -199,21 +197,6 @@ export class RunLog {
     return this.#committedTo(position, refusable);
   }
 
-  /** As {@link commit} with `refusable`, but forces nothing: what is decided in the next turns goes with it. */
-  commitAlong(): Promise<void> {
-    const handover = this.#changesHands;
-    handover.isWaitingForMore = true;
-    void this.#turns(TURNS_FOR_MORE).then(() => {
-      handover.isWaitingForMore = false;
-      this.flush();
-    });
-    return this.#committedTo(this.#state.position, true);
-  }
-
-  async #turns(count: number): Promise<void> {
-    for (let turn = 0; turn < count; turn++) await this.#run.host.clock.turn();
-  }
-
   #committedTo(position: number, refusable: boolean): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#waiters ??= [];
@@ -223,7 +206,7 @@ export class RunLog {
 
   /** The turn of the event loop in which something was decided is over. */
   onTurnsEnd(): void {
-    if (this.#handover?.isWaitingForMore !== true) this.flush();
+    this.flush();
   }
 
   /** Hands what has been decided to the store, unless a write is under way: then it goes with the next one. */
@@ -255,7 +238,6 @@ export class RunLog {
       isReleased: false,
       isHeadDue: false,
       isComingToRest: false,
-      isWaitingForMore: false,
     };
     return this.#handover;
   }
@@ -595,9 +577,12 @@ function isProgress(entry: Entry): boolean {
   return entry.type !== "intent";
 }
 
-/** The error of whoever had a run that is not this process's any more. */
-export function lostError(runId: string, why = "belongs to another process now"): CadenzaError {
-  return new CadenzaError("lost_ownership", `Run ${runId} ${why}.`, { run_id: runId });
+/** The run is not this process's any more. `awaitId`: the question that an answer to it was meant for. */
+export function lostError(runId: string, why = "belongs to another process now", awaitId?: string): CadenzaError {
+  return new CadenzaError("lost_ownership", `Run ${runId} ${why}.`, {
+    run_id: runId,
+    ...(awaitId !== undefined && { await_id: awaitId }),
+  });
 }
 
 /** What is known of a store that fails, until it works again. */
@@ -632,8 +617,6 @@ interface Handover {
   /** The head is to be written although nothing else is. */
   isHeadDue: boolean;
   isComingToRest: boolean;
-  /** What has been decided is not written before more is, or a few turns have gone. */
-  isWaitingForMore: boolean;
 }
 
 /** A write that was handed to the store. */

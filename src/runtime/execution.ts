@@ -11,7 +11,6 @@ import type { Usage } from "../core/usage.ts";
 import { addUsage } from "../core/usage.ts";
 import type { ProtocolError } from "../protocol/error.ts";
 import type { JsonValue } from "../protocol/json.ts";
-import type { AwaitResume } from "../protocol/run.ts";
 import type { AgentFunction } from "./agent.ts";
 import type { AgentContext, AskOptions, Question } from "./agent-context.ts";
 import type { AskHost } from "./ask.ts";
@@ -27,7 +26,6 @@ import type { Divergence, RerunHost } from "./rerun.ts";
 import { Rerun } from "./rerun.ts";
 import type { Operation } from "./results.ts";
 import { Results } from "./results.ts";
-import type { Validated } from "./standard-schema.ts";
 import { jsonSchemaOf } from "./standard-schema.ts";
 import type { AwaitYield } from "./yields.ts";
 import { meaningOf } from "./yields.ts";
@@ -316,13 +314,9 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
     return usage;
   }
 
-  /** Reads an answer to the question that is shown. An agent that is run again has to ask it first. */
-  validate(answer: AwaitResume): MaybePromise<Validated | undefined> {
-    if (this.#over) return undefined;
-    const { shown } = this.questions;
-    return shown === undefined
-      ? this.questions.expected().then((question) => question?.validate(answer))
-      : shown.validate(answer);
+  /** The question under this id. An agent that is run again has to ask it first. Undefined: it does not ask it. */
+  question(awaitId: string): MaybePromise<OpenQuestion | undefined> {
+    return this.#over ? undefined : this.questions.find(awaitId);
   }
 
   /** The answer to the question that is shown is committed. */
@@ -347,12 +341,6 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
     this.results.drop();
     this.#over = true;
     this.#letGo();
-  }
-
-  /** Whether there is no other operation that has no result yet. */
-  waitsOnlyFor(key: string): boolean {
-    const open = this.#results?.open ?? [];
-    return open.length === 1 && open[0] === key;
   }
 
   /** What the run waits for, for the report of `close`. */

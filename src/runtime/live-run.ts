@@ -1,4 +1,4 @@
-import type { Command, Refusal, ResumeCommand } from "../core/decide.ts";
+import type { Command } from "../core/decide.ts";
 import { isRefusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
 import type { Entry } from "../core/log.ts";
@@ -12,8 +12,10 @@ import type { Usage } from "../core/usage.ts";
 import type { ProtocolError } from "../protocol/error.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Message } from "../protocol/message.ts";
-import type { Run, RunMode } from "../protocol/run.ts";
+import type { Run } from "../protocol/run.ts";
 import type { Agent, AgentFunction } from "./agent.ts";
+import type { AnsweredRun } from "./answering.ts";
+import { answerRun } from "./answering.ts";
 import type { LogHost, LogRun } from "./commit.ts";
 import { lostError, RunLog } from "./commit.ts";
 import type { ContextHost } from "./context.ts";
@@ -24,10 +26,11 @@ import { failureOf, messageOf } from "./failure.ts";
 import type { RunInput } from "./input.ts";
 import type { OneByOne } from "./one-by-one.ts";
 import type { Places } from "./places.ts";
+import type { Answer } from "./questions.ts";
 import { Recording } from "./recording.ts";
+import { refusalError } from "./refusals.ts";
 import type { Divergence } from "./rerun.ts";
 import { Seat } from "./seat.ts";
-import type { Validated } from "./standard-schema.ts";
 import type { StayHost, StaySettings } from "./stay.ts";
 import { Stay } from "./stay.ts";
 import { Steps } from "./steps.ts";
@@ -37,6 +40,8 @@ export interface LiveRunHost extends LogHost, StaySettings {
   readonly settings: ExecutionSettings;
   readonly exposeErrors: boolean;
   readonly places: Places;
+  /** Whether the runtime has been closed: no run begins, is brought back or is answered any more. */
+  readonly isClosed: boolean;
   pace(at: number): undefined | Promise<void>;
   onDropped(run: LiveRun): void;
   onHung(run: LiveRun): void;
@@ -63,19 +68,10 @@ export interface LiveRunHost extends LogHost, StaySettings {
   runAgent(parent: LiveRun, execution: Execution, agentName: string, input: RunInput): Promise<Run>;
 }
 
-/** An answer to what a run asks. */
-export interface Answer extends Omit<ResumeCommand, "type" | "at"> {
-  /**
-   * How whoever gives it wants to have the run: as it is then (`async`), when it rests (`sync`: then the answer is stored with what
-   * the agent makes of it, in one write), or not at all.
-   */
-  readonly mode?: RunMode;
-}
-
 const noMessages: readonly Message[] = [];
 
 /** A run that has not ended, in the process that executes it: its log, the agent at work on it, and whoever waits for it. */
-export class LiveRun implements LogRun, ContextHost, StayHost {
+export class LiveRun implements LogRun, ContextHost, StayHost, AnsweredRun {
   readonly log: RunLog;
   readonly agent: Agent;
   /** What the agent threw, for those who are told more than the client. */
@@ -155,6 +151,10 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
     return this.#stay;
   }
 
+  get stayIfAny(): Stay | undefined {
+    return this.#stay;
+  }
+
   get execution(): Execution | undefined {
     return this.#execution;
   }
@@ -226,6 +226,7 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
     if (head !== undefined && isAtRest(head.status) && state.position === committed) return this.log.record();
     const blocked = this.host.blockedError(this.log.key);
     if (blocked !== undefined) return Promise.reject(blocked);
+    if (this.log.lost) return Promise.reject(this.log.lostReason);
     return new Promise((resolve, reject) => {
       this.#resting ??= [];
       this.#resting.push({ resolve, reject });
@@ -254,46 +255,26 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
     if (isRefusal(decision)) throw refusalError(decision, this.log.key.run_id);
   }
 
-  /** Gives the run an answer. The record, of an `async` answer only, shows it as it is then, before its agent goes on; now, unless something has to be waited for. */
+  /** See {@link answerRun}. */
   answer(answer: Answer): MaybePromise<Run | undefined> {
-    const ready = this.#stay?.ready;
-    if (ready === undefined) return this.#answerNow(answer);
-    // By then the agent may be run once more. One that does not catch up leaves the same promise behind.
-    return ready.then(() => (this.#stay?.ready === ready ? this.#answerNow(answer) : this.answer(answer)));
+    return answerRun(this, answer);
   }
 
-  #answerNow(answer: Answer): MaybePromise<Run | undefined> {
-    const { log } = this;
-    const { tryingAgain, divergence } = this.#stay ?? {};
-    if (tryingAgain !== undefined) {
-      return tryingAgain.then(() => {
-        throw lostError(log.key.run_id);
-      });
-    }
-    if (divergence !== undefined) throw blockedError(log.key.run_id, this.agent.name, divergence);
-    const command = resumeCommand(answer, answer.await_id, this.clock.now());
-    const first = log.preview(command);
-    if (isRefusal(first)) {
-      // Nobody is told of what is not committed, not by a refusal either.
-      const committed = log.commit(true);
-      if (committed !== undefined) return committed.then(() => this.#answerNow(answer));
-      throw refusalError(first, log.key.run_id, answer.await_id);
-    }
-    const awaitId = log.state.shown?.await_id;
-    if (first.length === 0 || awaitId === undefined) return this.#answeredBefore(command);
-    const validated = this.#execution?.validate(answer.answer);
-    if (isPromise(validated)) return validated.then((later) => this.#resume(answer, awaitId, later));
-    return this.#resume(answer, awaitId, validated);
+  get isClosing(): boolean {
+    return this.host.isClosed;
   }
 
-  async #answeredBefore(command: Command): Promise<Run> {
-    await this.log.commit(true);
-    this.#confirm(command);
-    return this.log.record();
+  committedAbove(): undefined | Promise<void> {
+    const parent = this.#relations?.parent;
+    if (parent === undefined) return undefined;
+    // What the store does not take now is found in the log of the sub-run later.
+    const committed = parent.log.commit(true)?.catch(ignore);
+    return committed === undefined ? parent.committedAbove() : committed.then(() => parent.committedAbove());
   }
 
-  /** Has somebody told whenever something was committed: the run that has started this one. */
-  follow(onProgress: (() => void) | undefined): void {
+  /** Has the run that has started this one told whenever something was committed; undefined: it does not follow any more. */
+  follow(parent: LiveRun | undefined, onProgress?: () => void): void {
+    this.#related.parent = parent;
     this.#related.onProgress = onProgress;
   }
 
@@ -303,7 +284,7 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
   }
 
   get #related(): Relations {
-    this.#relations ??= { children: new Set(), onProgress: undefined, isJoined: false };
+    this.#relations ??= { children: new Set(), parent: undefined, onProgress: undefined, isJoined: false };
     return this.#relations;
   }
 
@@ -361,7 +342,7 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
     const { head } = this.log;
     if (head === undefined) return;
     this.#settleHold();
-    if (head.status === "awaiting" && !this.#keepsSeat) this.#seat?.give();
+    if (head.status === "awaiting" && !this.#keepsSeat) this.#seat?.rest();
     if (isAtRest(head.status)) this.#tellRest();
     if (this.durable) this.stay.onCommit(head.status);
     if (this.#relations?.onProgress !== undefined) this.#tellParent();
@@ -527,43 +508,6 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
     return this.log.state.usage;
   }
 
-  #resume(answer: Answer, awaitId: string, validated: Validated | undefined): MaybePromise<Run | undefined> {
-    const { log } = this;
-    if (validated !== undefined && "issues" in validated)
-      throw rejectedError(log.key.run_id, awaitId, validated.issues);
-    // The run may have gone to another process while the answer was read: it is given to the run there.
-    if (log.lost) throw lostError(log.key.run_id);
-    const command = resumeCommand(answer, awaitId, this.clock.now());
-    const decision = log.decide(command);
-    if (isRefusal(decision)) throw refusalError(decision, log.key.run_id, awaitId);
-    const [entry] = decision;
-    if (entry === undefined) return this.#answeredBefore(command);
-    const record = answer.mode === "async" ? runRecord(log.state) : undefined;
-    const value = validated?.value;
-    // What else the agent waits for may have its result in the log before this one, and not be committed yet.
-    const acknowledged =
-      answer.mode === "sync" && this.durable && this.#execution?.waitsOnlyFor(awaitId) === true
-        ? this.#goOnBeforeCommit(entry, value)
-        : this.#whenCommitted(() => this.#goOn(entry, value));
-    if (acknowledged === undefined) return record;
-    return acknowledged.then(() => {
-      this.#confirm(command);
-      return record;
-    });
-  }
-
-  #goOn(entry: Entry, value: unknown): void {
-    const execution = this.#execution;
-    execution?.withPlace(() => execution.answered(entry, value));
-  }
-
-  /** Nobody is told of the answer before its commit; only the agent goes on, and what it does before that is stored with it. */
-  #goOnBeforeCommit(entry: Entry, value: unknown): undefined | Promise<void> {
-    const committed = this.log.commitAlong();
-    this.#goOn(entry, value);
-    return committed;
-  }
-
   /** Does what follows from a decision once it is committed. The promise is for the caller, who is told if the store fails. */
   #whenCommitted(follow: () => void): undefined | Promise<void> {
     const acknowledged = this.log.commit(true);
@@ -618,8 +562,10 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
 
   withPlace(callback: () => void): void {
     // A run that is over needs no place, and would not give it back.
-    if (this.log.lost || isFinal(this.log.state.status)) return;
-    if (this.#seat === undefined) callback();
+    const { status } = this.log.state;
+    if (this.log.lost || isFinal(status)) return;
+    // What goes on beside a question needs none either.
+    if (this.#seat === undefined || status === "awaiting") callback();
     else this.#seat.take(callback);
   }
 
@@ -659,6 +605,8 @@ export class LiveRun implements LogRun, ContextHost, StayHost {
 interface Relations {
   /** The runs that it has started and follows. */
   readonly children: Set<LiveRun>;
+  /** The run that has started this one and follows it. */
+  parent: LiveRun | undefined;
   /** Called whenever something was committed, if another run has started this one. */
   onProgress: (() => void) | undefined;
   isJoined: boolean;
@@ -668,44 +616,4 @@ interface Relations {
 interface RestWaiter {
   readonly resolve: (run: MaybePromise<Run>) => void;
   readonly reject: (error: CadenzaError) => void;
-}
-
-function resumeCommand({ answer, idempotency_key }: Answer, await_id: string | null, at: number): ResumeCommand {
-  return { type: "resume", at, await_id, answer, idempotency_key };
-}
-
-/** What a caller is told whose command the rules refuse. */
-export function refusalError({ refused }: Refusal, runId: string, awaitId: string | null = null): CadenzaError {
-  return new CadenzaError(refused, `Run ${runId} ${refusals[refused]}`, {
-    run_id: runId,
-    ...(awaitId !== null && { await_id: awaitId }),
-  });
-}
-
-const refusals: Readonly<Record<Refusal["refused"], string>> = {
-  not_awaiting: "does not wait for this answer.",
-  run_cancelling: "is being cancelled.",
-  run_finished: "has ended already.",
-  answer_conflict: "has another answer to this question already.",
-  idempotency_conflict: "has another answer under this idempotency key already.",
-};
-
-/** What a caller is told whose run waits for matching code. */
-export function blockedError(runId: string, agent_name: string, divergence: Divergence): CadenzaError {
-  const { expected, asked, position } = divergence;
-  const message =
-    `Run ${runId} is blocked: the registered code of ${JSON.stringify(agent_name)} does not match its history ` +
-    `at entry ${position + 1} (history: ${expected}; code: ${asked}). Register matching code, or cancel the run.`;
-  return new CadenzaError("run_parked", message, { run_id: runId, agent_name });
-}
-
-function rejectedError(runId: string, awaitId: string, issues: CadenzaError["issues"] = []): CadenzaError {
-  const what = issues
-    .map(({ path, message }) => (path.length === 0 ? message : `${path.join(".")}: ${message}`))
-    .join("; ");
-  return new CadenzaError("answer_rejected", `The answer does not fit the question: ${what}`, {
-    run_id: runId,
-    await_id: awaitId,
-    issues,
-  });
 }

@@ -1,23 +1,44 @@
-import type { AskCommand } from "../core/decide.ts";
+import type { AskCommand, ResumeCommand } from "../core/decide.ts";
 import { isRefusal } from "../core/decide.ts";
-import type { Entry, Growing, ResumedEntry } from "../core/log.ts";
+import type { Entry, Growing } from "../core/log.ts";
 import type { Clock } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
+import type { Exchange } from "../core/state.ts";
 import type { Usage } from "../core/usage.ts";
 import type { MessagePart } from "../protocol/message.ts";
-import type { AwaitResume } from "../protocol/run.ts";
+import type { AwaitResume, RunMode } from "../protocol/run.ts";
 import { isMessageResume } from "../protocol/run.ts";
 import type { RunLog } from "./commit.ts";
 import { isJsonPart, textOf } from "./input.ts";
 import type { StandardSchema, Validated } from "./standard-schema.ts";
 import { validateFirst } from "./standard-schema.ts";
 
-/** A question that is asked, or waits to be. */
-export interface OpenQuestion {
-  readonly key: string;
-  readonly parts: readonly MessagePart[];
+/** An answer to what a run asks. */
+export interface Answer extends Omit<ResumeCommand, "type" | "at"> {
+  /** In mode `async` the run is wanted as it is when the answer is taken. */
+  readonly mode?: RunMode | undefined;
+  /** Called when the answer is committed, before the agent goes on. */
+  readonly onTaken?: (() => void) | undefined;
+}
+
+/** A question that is asked, or waits to be: the agent's own, or that of one of its sub-runs. */
+export type OpenQuestion = OwnQuestion | PassedOnQuestion;
+
+/** What the agent asks itself. */
+export interface OwnQuestion extends QuestionBase {
   /** Turns an answer into what the agent gets, or says what is wrong with it. */
   validate(answer: AwaitResume): MaybePromise<Validated>;
+}
+
+/** What a sub-run asks. */
+export interface PassedOnQuestion extends QuestionBase {
+  /** Gives an answer to the sub-run, which validates and takes it, or refuses. */
+  pass(answer: Answer): MaybePromise<unknown>;
+}
+
+interface QuestionBase {
+  readonly key: string;
+  readonly parts: readonly MessagePart[];
   /** In milliseconds from when it is shown. */
   readonly timeoutMs: number;
   /** What is said of its end where somebody else sees to that. */
@@ -25,8 +46,6 @@ export interface OpenQuestion {
   readonly hasDefault: boolean;
   /** How much the agent had shown when it asked. */
   readonly emitted: number;
-  /** Takes the answer instead of the operation that asked. */
-  readonly onAnswer?: ((entry: ResumedEntry) => void) | undefined;
 }
 
 /** What the questions of a run need from it. */
@@ -56,11 +75,6 @@ export class Questions {
     this.#host = host;
   }
 
-  /** The question that the client sees. */
-  get shown(): OpenQuestion | undefined {
-    return this.#shown;
-  }
-
   /** Shows a question, or queues it up behind the one that is shown. */
   ask(question: OpenQuestion): void {
     const { shown } = this.#host.log.state;
@@ -73,29 +87,40 @@ export class Questions {
 
   /** The question that was shown has its answer, which is committed. */
   answered(entry: Entry, value: unknown): void {
-    const onAnswer = this.#shown?.onAnswer;
     this.#takeDown();
-    if (onAnswer !== undefined && entry.type === "resumed") onAnswer(entry);
-    else this.#host.deliver(entry, value);
+    this.#host.deliver(entry, value);
   }
 
-  /** The question that the client sees, as soon as the agent has asked it again; undefined if it never will. */
-  async expected(): Promise<OpenQuestion | undefined> {
-    while (this.#shown === undefined && this.#line?.isClosed !== true) {
+  /** The question that the client sees under this id, as soon as the agent has asked it again; undefined: it does not ask it any more. */
+  find(awaitId: string): MaybePromise<OpenQuestion | undefined> {
+    if (this.#shown === undefined) return this.#expect(awaitId);
+    return this.#shown.key === awaitId ? this.#shown : undefined;
+  }
+
+  async #expect(awaitId: string): Promise<OpenQuestion | undefined> {
+    const { log } = this.#host;
+    while (this.#shown === undefined && this.#line?.isClosed !== true && log.state.shown?.await_id === awaitId) {
       await new Promise<void>((resolve) => {
         this.#openLine.onShown.push(resolve);
       });
     }
-    return this.#shown;
+    return this.#shown?.key === awaitId ? this.#shown : undefined;
   }
 
-  /** Nobody needs the answer any more. */
-  withdraw(key: string): void {
+  /** The sub-run that asked does not ask any more: with an answer, or without. */
+  settle(key: string, exchange: Exchange | undefined): void {
     const { log, clock } = this.#host;
     if (this.#line !== undefined) this.#line.queue = this.#line.queue.filter((question) => question.key !== key);
-    if (this.#shown?.key !== key && log.state.shown?.await_id !== key) return;
-    log.decide({ type: "withdraw", at: clock.now(), await_id: key });
+    const isInLog = log.state.shown?.await_id === key;
+    if (!isInLog && this.#shown?.key !== key) return;
+    const at = clock.now();
+    if (exchange === undefined || exchange.answer === null) log.decide({ type: "withdraw", at, await_id: key });
+    else {
+      const { answer, idempotency_key } = exchange;
+      log.decide({ type: "resume", at, await_id: key, answer, idempotency_key });
+    }
     this.#takeDown();
+    this.#tellShown();
   }
 
   /** No question is shown any more, and none will be. */

@@ -9,15 +9,14 @@ import { createdEntry, isFinal } from "../core/state.ts";
 import type { Agent } from "./agent.ts";
 import { lostError } from "./commit.ts";
 import type { LiveRunHost } from "./live-run.ts";
-import { blockedError, LiveRun, refusalError } from "./live-run.ts";
+import { LiveRun } from "./live-run.ts";
 import type { DurabilitySettings } from "./options.ts";
+import { blockedError, closedError, refusalError } from "./refusals.ts";
 import type { Registry } from "./registry.ts";
 import type { Divergence } from "./rerun.ts";
 
 /** What recovery needs from the runs of the process. */
 export interface RecoveryHost extends LiveRunHost {
-  /** Whether the runtime has been closed: then no run is brought back any more. */
-  readonly isClosed: boolean;
   find(key: RunKey): LiveRun | undefined;
   /** The live runs of this process. */
   [Symbol.iterator](): Iterator<LiveRun>;
@@ -410,11 +409,6 @@ interface Parked {
   readonly error: CadenzaError;
   /** The runs of which it is a sub-run. */
   readonly ancestors: readonly RunKey[];
-}
-
-/** The error of whoever comes too late. */
-export function closedError(): CadenzaError {
-  return new CadenzaError("runtime_closed", "The runtime has been closed.");
 }
 
 /** The sub-runs that the log speaks of and holds no result of. */

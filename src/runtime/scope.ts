@@ -6,7 +6,7 @@ import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
 import { runRecord, transcript } from "../core/record.ts";
 import type { RunState } from "../core/state.ts";
-import { createdEntry, initialState, isFinal } from "../core/state.ts";
+import { initialState, isFinal } from "../core/state.ts";
 import { agentStatus, noCounters } from "../core/statistics.ts";
 import type { AgentManifest } from "../protocol/agent.ts";
 import { sessionIdSchema } from "../protocol/identifier.ts";
@@ -21,11 +21,11 @@ import type { LogSource, StreamHost, StreamStart } from "./events.ts";
 import { EventStream } from "./events.ts";
 import type { RunInput } from "./input.ts";
 import { readInput, readJson, readMessage } from "./input.ts";
-import type { Answer, LiveRun } from "./live-run.ts";
-import { refusalError } from "./live-run.ts";
+import type { LiveRun } from "./live-run.ts";
 import type { NewRun } from "./new-run.ts";
 import type { Settings } from "./options.ts";
-import { closedError } from "./recovery.ts";
+import type { Answer } from "./questions.ts";
+import { closedError, refusalError } from "./refusals.ts";
 import type { Registry } from "./registry.ts";
 import { manifestOf } from "./registry.ts";
 import type { Runs } from "./runs.ts";
@@ -383,20 +383,28 @@ export class Scope {
       mode: readMode(request),
     };
     const live = this.#parts.runs.find(key);
-    if (live === undefined) return unlessLost(() => this.#answerRun(key, answer));
+    if (live === undefined) return this.#answerAnywhere(key, answer);
     const answering = this.#answerLive(live, key, answer);
     if (!isPromise(answering)) return answering;
     return answering.catch((error: unknown) => {
-      if (isLost(error)) return unlessLost(() => this.#answerRun(key, answer));
+      if (isLost(error)) return this.#answerAnywhere(key, sameQuestion(answer, error));
       throw error;
     });
   }
 
+  #answerAnywhere(key: RunKey, answer: Answer): Promise<Answered> {
+    let bound = answer;
+    return unlessLost(async () => {
+      try {
+        return await this.#answerRun(key, bound);
+      } catch (error) {
+        bound = sameQuestion(bound, error);
+        throw error;
+      }
+    });
+  }
+
   #answerLive(run: LiveRun, key: RunKey, answer: Answer): MaybePromise<Answered> {
-    if (createdEntry(run.log.state).parent !== undefined) {
-      const message = `Run ${key.run_id} is a sub-run: the run that started it asks its questions.`;
-      throw new CadenzaError("not_awaiting", message, { run_id: key.run_id });
-    }
     const after = askedAt(run.log.state, answer);
     const record = run.answer(answer);
     return isPromise(record)
@@ -596,6 +604,12 @@ async function unlessLost<T>(act: () => Promise<T>): Promise<T> {
       if (!isLost(error) || move === MAX_MOVES) throw error;
     }
   }
+}
+
+/** An answer that is given again, since the run has changed hands: for the question that it was given to before. */
+function sameQuestion(answer: Answer, error: unknown): Answer {
+  if (!CadenzaError.is(error) || error.await_id === undefined) return answer;
+  return { ...answer, await_id: error.await_id };
 }
 
 function isLost(error: unknown): boolean {

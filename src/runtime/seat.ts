@@ -8,6 +8,8 @@ export class Seat {
   readonly #key: string;
   readonly #max: number;
   #isTaken = false;
+  /** What goes on as soon as there is a place. */
+  #waiting: (() => void)[] = [];
   /** While the run waits for its place: takes it out of the queue. */
   #leaveQueue: (() => void) | undefined;
   /** Called when the run leaves the queue, with a place or without. */
@@ -37,11 +39,13 @@ export class Seat {
       callback();
       return;
     }
+    this.#waiting.push(callback);
+    if (this.isQueued) return;
     this.#leaveQueue = this.#places.take(this.#key, this.#max, () => {
       this.#leaveQueue = undefined;
       this.#isTaken = true;
       this.#tellUnqueued();
-      callback();
+      this.#goOn();
     });
   }
 
@@ -52,8 +56,17 @@ export class Seat {
     });
   }
 
+  /** The run waits, and gives its place back. What was to go on goes on beside that, as steps do, and needs none. */
+  rest(): void {
+    const waiting = this.#waiting;
+    this.give();
+    this.#waiting = waiting;
+    this.#goOn();
+  }
+
   /** Gives the place back, or leaves the queue for it. */
   give(): void {
+    this.#waiting = [];
     this.#leaveQueue?.();
     this.#leaveQueue = undefined;
     this.#tellUnqueued();
@@ -67,5 +80,11 @@ export class Seat {
     if (waiting.length === 0) return;
     this.#onUnqueued = [];
     for (const resolve of waiting) resolve();
+  }
+
+  #goOn(): void {
+    const waiting = this.#waiting;
+    this.#waiting = [];
+    for (const callback of waiting) callback();
   }
 }

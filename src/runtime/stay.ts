@@ -184,7 +184,11 @@ export class Stay {
   /** What follows a commit: the run goes to sleep when it waits, and in tests it is run again. */
   onCommit(status: RunStatus): void {
     this.#clearSleep?.();
-    if (isFinal(status)) return;
+    if (isFinal(status)) {
+      // An agent may come to its end before it has caught up.
+      this.tellReady();
+      return;
+    }
     const { alwaysReplay, sleepAfterMs, clock } = this.#run.host;
     if (alwaysReplay) this.#replaySoon();
     if (status === "awaiting") this.settleOwner();

@@ -1,13 +1,17 @@
 import { CadenzaError } from "../core/errors.ts";
 import type { AwaitedEntry, StepEntry } from "../core/log.ts";
 import type { RunKey } from "../core/ports.ts";
+import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
 import { awaitRequest } from "../core/record.ts";
+import type { RunState } from "../core/state.ts";
 import { isFinal } from "../core/state.ts";
-import type { Usage } from "../core/usage.ts";
-import type { AwaitResume, Run } from "../protocol/run.ts";
+import type { Run } from "../protocol/run.ts";
+import { passedOnParts } from "./ask.ts";
+import { lostError } from "./commit.ts";
 import type { Execution } from "./execution.ts";
 import type { LiveRun } from "./live-run.ts";
+import type { Answer } from "./questions.ts";
 import { failureOfStep, resultOfStep } from "./steps.ts";
 
 /** What a sub-run needs from the runs of the process. */
@@ -22,15 +26,15 @@ export interface SubRunHost {
   pause(): Promise<void>;
 }
 
-/** A run that has ended, and what it used. */
+/** A run that has ended. */
 export interface EndedRun {
   readonly run: Run;
-  readonly usage: Usage | null;
+  readonly state: RunState;
 }
 
 /**
  * A run that an agent has started and waits for: one of its recorded operations. What the sub-run asks, the parent asks, and the
- * answer is passed on. When it has ended its record is the operation's result, and its usage is the parent's too. Its id is in the
+ * answer is given to it first: what it takes is the answer to both. When it has ended its record is the operation's result, and its usage is the parent's too. Its id is in the
  * parent's log before it exists, so that a parent that is run again finds it.
  */
 export class SubRun {
@@ -42,6 +46,10 @@ export class SubRun {
   #asked: string | undefined;
   /** The sub-run as it is followed here: one that was elsewhere meanwhile is another object. */
   #child: LiveRun | undefined;
+  /** While it is looked for. */
+  #searching: Promise<void> | undefined;
+  /** The last question of the sub-run that was seen, and how long its log has to be until that is committed. */
+  #seen = nothingSeen;
   /** Whether an earlier execution of the parent asked it. */
   #isInherited = false;
 
@@ -107,7 +115,8 @@ export class SubRun {
   #watch(child: LiveRun): void {
     this.#parent.adopt(child);
     this.#child = child;
-    child.follow(() => this.#onProgress(child));
+    this.#seen = nothingSeen;
+    child.follow(this.#parent, () => this.#onProgress(child));
     this.#onProgress(child);
   }
 
@@ -120,17 +129,16 @@ export class SubRun {
     this.#parent.setSubRun(this.#key, lost || head?.status !== "awaiting");
     if (head !== undefined && isFinal(head.status)) {
       this.#let(child);
-      const { usage } = state;
-      void Promise.resolve(child.log.record()).then((run) => this.#finish({ run, usage }));
+      void Promise.resolve(child.log.record()).then((run) => this.#finish({ run, state }));
     } else if (lost && (head !== undefined || child.log.lostReason?.code === "lost_ownership")) {
       this.#let(child);
-      void this.#attach(child.log.key.run_id).catch((error: unknown) =>
+      this.#searching = this.#attach(child.log.key.run_id).catch((error: unknown) =>
         this.#execution.results.reject(this.#key, error),
       );
     } else if (lost) {
       this.#let(child);
       this.#execution.results.reject(this.#key, child.log.lostReason);
-    } else this.#passOn(child, state.shown);
+    } else this.#look(child);
   }
 
   #let(child: LiveRun): void {
@@ -139,50 +147,68 @@ export class SubRun {
     child.follow(undefined);
   }
 
+  /** Passes on what the sub-run asks, as soon as that is committed: what was only decided may be decided otherwise. */
+  #look({ log: { state, committed } }: LiveRun): void {
+    const asked = state.shown;
+    if (asked !== this.#seen.asked) this.#seen = { asked, position: state.position };
+    if (committed >= this.#seen.position) this.#passOn(state, asked);
+  }
+
   /** Asks what the sub-run asks; takes the question down when the sub-run does not ask it any more. */
-  #passOn(child: LiveRun, asked: AwaitedEntry | null): void {
+  #passOn(child: RunState, asked: AwaitedEntry | null): void {
     const question = asked === null ? undefined : `${this.#key}/${asked.await_id}`;
     if (question === this.#asked && !this.#isInherited) return;
     this.#isInherited = false;
-    if (this.#asked !== undefined && this.#asked !== question) this.#execution.questions.withdraw(this.#asked);
+    if (this.#asked !== question) this.#settle(child);
     this.#asked = question;
     if (asked === null || question === undefined) return;
-    const exchange = this.#parent.log.state.exchanges?.find((one) => one.asked.await_id === question);
-    if (exchange !== undefined && exchange.answer !== null) {
-      this.#answer(child, asked, exchange.answer);
-      return;
-    }
     this.#execution.questions.ask({
       key: question,
-      parts: asked.parts,
-      validate: async (answer) => (await (this.#child ?? child).execution?.validate(answer)) ?? { value: answer },
+      parts: passedOnParts(asked.parts, asked.await_id, question),
+      pass: (answer) => this.#answer({ ...answer, await_id: asked.await_id }),
       // The sub-run's own deadline counts, and takes the question down.
       timeoutMs: Number.POSITIVE_INFINITY,
-      expires_at: awaitRequest(child.log.state, asked).expires_at,
+      expires_at: awaitRequest(child, asked).expires_at,
       hasDefault: false,
       emitted: 0,
-      // While the sub-run is looked for there is nobody to tell: it is given the answer when it is found.
-      onAnswer: ({ answer }) => this.#answer(this.#child, asked, answer),
     });
   }
 
-  #answer(child: LiveRun | undefined, { await_id }: AwaitedEntry, answer: AwaitResume): void {
-    this.#asked = undefined;
-    const answering = async (): Promise<unknown> => child?.answer({ await_id, answer, idempotency_key: null });
-    answering().catch(ignore);
+  /** Gives the sub-run an answer. While it is looked for, the answer waits. */
+  #answer(answer: Answer): MaybePromise<unknown> {
+    const child = this.#child;
+    if (child !== undefined) return child.answer(answer);
+    return Promise.resolve(this.#searching).then(() => {
+      if (this.#child === undefined) throw lostError(this.#parent.log.key.run_id);
+      return this.#child.answer(answer);
+    });
   }
 
-  #finish({ run, usage }: EndedRun): void {
-    const { clock } = this.#parent;
+  /** The sub-run does not ask any more what the parent asks for it. */
+  #settle({ exchanges }: RunState): void {
+    const question = this.#asked;
+    if (question === undefined) return;
+    this.#asked = undefined;
+    const awaitId = question.slice(this.#key.length + 1);
+    this.#execution.questions.settle(
+      question,
+      exchanges?.findLast(({ asked }) => asked.await_id === awaitId),
+    );
+    // The parent is at work again.
+    this.#execution.withPlace(ignore);
+  }
+
+  #finish({ run, state }: EndedRun): void {
+    const { clock, durable } = this.#parent;
     if (this.#execution.over) return;
-    if (this.#asked !== undefined) this.#execution.questions.withdraw(this.#asked);
-    if (usage !== null) this.#execution.addUsage(usage);
-    const usageSoFar = this.#parent.durable ? this.#execution.takeUsage() : null;
+    this.#settle(state);
+    if (state.usage !== null) this.#execution.addUsage(state.usage);
+    const usage = durable ? this.#execution.takeUsage() : null;
     // The record is JSON, made by the library itself.
-    const result = this.#parent.durable ? (run as unknown as StepEntry["result"]) : undefined;
-    const entry: StepEntry = { type: "step", at: clock.now(), key: this.#key, result, error: null, usage: usageSoFar };
-    if (this.#parent.durable) this.#record(entry, run);
-    else this.#execution.results.deliver(entry, run);
+    const result = durable ? (run as unknown as StepEntry["result"]) : undefined;
+    const entry: StepEntry = { type: "step", at: clock.now(), key: this.#key, result, error: null, usage };
+    if (durable) this.#record(entry, run);
+    else this.#execution.withPlace(() => this.#execution.results.deliver(entry, run));
   }
 
   /** The sub-run is not to be. A durable agent is told the same when it is run again, whatever the limits are then. */
@@ -211,3 +237,5 @@ export class SubRun {
     else void committed.then(deliver);
   }
 }
+
+const nothingSeen: { readonly asked: AwaitedEntry | null; readonly position: number } = { asked: null, position: 0 };

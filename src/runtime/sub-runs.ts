@@ -91,6 +91,6 @@ export class SubRuns {
     if (stored === undefined) return undefined;
     if (!isFinal(stored.head.status)) return "elsewhere";
     const state = await foldLog(store, key, initialState(key.run_id), stored.position);
-    return state && { run: runRecord(state), usage: state.usage };
+    return state && { run: runRecord(state), state };
   }
 }

@@ -1,3 +1,4 @@
+import { CadenzaError } from "cadenza";
 import { expect, it } from "vitest";
 import { resultKey } from "../../src/core/log.ts";
 import { textsOf } from "../helpers/runtimes.ts";
@@ -22,6 +23,11 @@ async function createIn(world: World, process: Process): Promise<string> {
 function given<T>(outcome: Outcome<T> | undefined): T {
   if (outcome === undefined || "error" in outcome) throw outcome?.error ?? new Error("The process died.");
   return outcome.value;
+}
+
+function refusedWith(outcome: Outcome<unknown> | undefined): string {
+  const error = outcome !== undefined && "error" in outcome ? outcome.error : undefined;
+  return CadenzaError.is(error) ? error.code : `not refused: ${JSON.stringify(outcome)}`;
 }
 
 it.each([false, true])("an answer is handed over after what the log holds before it (late: %s)", async (late) => {
@@ -52,13 +58,13 @@ it.each([false, true])("an answer is handed over after what the log holds before
 });
 
 it.each([
-  { late: false, mode: "sync" },
-  { late: false, mode: "async" },
-  { late: true, mode: "sync" },
-  { late: true, mode: "async" },
+  { late: false, mode: "sync", await_id: "ask#1" },
+  { late: false, mode: "async", await_id: undefined },
+  { late: true, mode: "sync", await_id: undefined },
+  { late: true, mode: "async", await_id: "ask#1" },
 ] as const)(
-  "an answer is refused that was read while the run went to another process (late: $late, $mode)",
-  async ({ late, mode }) => {
+  "an answer is refused that was read while the run went to another process, whether it names its question or not (late: $late, $mode, $await_id)",
+  async ({ late, mode, await_id }) => {
     let goOn: () => void = () => {};
     const isRead = new Promise<void>((resolve) => {
       goOn = resolve;
@@ -79,7 +85,7 @@ it.each([
     });
     const first = world.start();
     const run_id = await createIn(world, first);
-    const refused = first.runtime.resume({ run_id, await_id: "ask#1", await_resume: { is: "slow" }, mode });
+    const refused = first.runtime.resume({ run_id, await_id, await_resume: { is: "slow" }, mode });
     refused.catch(() => {});
     await world.settle();
     const second = world.start();
@@ -139,6 +145,87 @@ it.each([false, true])(
     expect(["cancelling", "cancelled"]).toContain(given(await world.until(first.runtime.cancel(run_id), first)).status);
     await world.pass(2_000);
     expect((await world.stateOf(run_id)).status).toBe("cancelled");
+  },
+);
+
+it.each([false, true])(
+  "a runtime that is being closed takes no answer, and nothing changes (late: %s)",
+  async (late) => {
+    const world = new World({
+      late,
+      register: (process) => {
+        process.runtime.register("busy", { durable: true }, (_input, { step }) =>
+          step("work", () => process.wait(2_000)),
+        );
+        process.runtime.register("agent", { durable: true }, async (_input, { ask }) =>
+          JSON.stringify(await ask("Well?")),
+        );
+      },
+    });
+    const first = world.start();
+    const run_id = await createIn(world, first);
+    given(await world.until(first.runtime.createRun({ agent_name: "busy", input: "", mode: "async" }), first));
+    const before = await world.log(run_id);
+    const closing = first.runtime.close({ drainMs: 5_000 });
+    await world.pass(100);
+    const answering = first.runtime.resume({ run_id, await_resume: { ok: true } });
+    expect(refusedWith(await world.until(answering, first))).toBe("runtime_closed");
+    await world.until(closing, first);
+    expect(await world.log(run_id)).toEqual(before);
+    const second = world.start();
+    const again = second.runtime.resume({ run_id, await_resume: { ok: true } });
+    expect(textsOf(given(await world.until(again, second)))).toEqual(['{"ok":true}']);
+  },
+);
+
+it.each([{ mode: "sync" }, { mode: "async" }] as const)(
+  "of two answers at once to two processes one counts, and no line after `ask` has seen the other ($mode)",
+  async ({ mode }) => {
+    for (let seed = 0; seed < MAX_SEEDS; seed++) {
+      const seen: string[] = [];
+      const world = new World({
+        late: true,
+        chance: new Chance(seed),
+        register: ({ runtime }) =>
+          void runtime.register("agent", { durable: true }, async (_input, { ask, step }) => {
+            let answer: unknown = "none";
+            try {
+              answer = await ask("Well?");
+            } finally {
+              seen.push(JSON.stringify(answer));
+            }
+            await step("stay", () => void seen.push(JSON.stringify(answer)));
+            return JSON.stringify([answer, await ask("And?")]);
+          }),
+      });
+      const processes = [world.start(), world.start()] as const;
+      const run_id = await createIn(world, processes[0]);
+      await world.settle();
+      const outcomes: string[] = [];
+      for (const [n, process] of processes.entries()) {
+        const answering = process.runtime.resume({ run_id, await_resume: { n }, await_id: "ask#1", mode });
+        answering.then(
+          () => outcomes.push("taken"),
+          (error: unknown) => outcomes.push(refusedWith({ error })),
+        );
+      }
+      await world.pass(5_000);
+      const log = await world.log(run_id);
+      const answers = log.flatMap((entry) => (entry.type === "resumed" ? [JSON.stringify(entry.answer)] : []));
+      expect({ seed, answers: answers.length, asked: (await world.stateOf(run_id)).shown?.await_id }).toEqual({
+        seed,
+        answers: 1,
+        asked: "ask#2",
+      });
+      expect({ seed, seen: [...new Set(seen)] }).toEqual({ seed, seen: answers });
+      const [refusedAs] = outcomes.filter((outcome) => outcome !== "taken");
+      expect({ seed, outcomes: outcomes.length, refusedAs }).toEqual({
+        seed,
+        outcomes: 2,
+        refusedAs: expect.stringMatching(/^(answer_conflict|not_awaiting|lost_ownership)$/),
+      });
+      expect(world.violations).toEqual([]);
+    }
   },
 );
 

@@ -277,6 +277,8 @@ export class Process {
       now: () => (this.clockStands ? this.#stoppedAt : this.world.now),
       setTimeout: (callback, delayMs) => this.#setTimeout(callback, delayMs),
       turn: () => new Promise((resolve) => this.#enqueue(this.turns, resolve)),
+      // A process that is killed lets go of nothing, and the real one must end all the same.
+      hold: () => () => {},
     };
   }
 

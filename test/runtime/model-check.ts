@@ -152,9 +152,6 @@ function checkRefusal(world: World, call: Call, log: WatchedLog | undefined, cod
   const answers = answersOf(entries);
   if (answer.n >= 10 && answers.some(({ n }) => n === answer.n))
     world.violate(`the answer ${answer.n} to ${log?.run_id} was refused with ${code}, and counts`);
-  const [created] = entries;
-  // What a sub-run asks, the run that started it asks: only that one can be answered.
-  if (created?.type === "created" && created.parent !== undefined) return;
   const known = answersOf(entries.slice(0, call.before));
   if (answer.key === undefined && answer.await_id !== undefined && known.some((given) => isGiven(given, answer)))
     world.violate(`the answer ${answer.n} to ${log?.run_id} was refused with ${code} when it came again`);

@@ -1,7 +1,12 @@
-import type { AgentRuntime } from "cadenza";
+import type { AgentRuntime, Run } from "cadenza";
 import { CadenzaError } from "cadenza";
 import { describe, expect, it } from "vitest";
-import { questionOf, setUp, textsOf } from "../helpers/runtimes.ts";
+import { z } from "zod";
+import type { Entry } from "../../src/core/log.ts";
+import { deferred, eventsOf, questionOf, refusal, setUp, textOf, textsOf, typesOf } from "../helpers/runtimes.ts";
+import { hookedStore, lateStore } from "../helpers/stores.ts";
+
+const number = z.object({ n: z.number() });
 
 it("what a sub-run asks until a time is asked until then by its parent too", async () => {
   const { runtime, clock } = setUp();
@@ -71,3 +76,148 @@ describe("how deep sub-runs go", () => {
     expect(run.error?.message).toBe("A run of agent would have 1 runs above it, and limits.maxDepth allows 0.");
   });
 });
+
+describe("a question that is passed on", () => {
+  it("carries one id, that under which the run takes the answer, at each run that shows it", async () => {
+    const { runtime } = setUp();
+    nested(runtime);
+    const root = await runtime.createRun({ agent_name: "root", input: "" });
+    const runs = await runtime.listRuns({ status: "awaiting", roots: false });
+    expect(runs.map(({ agent_name }) => agent_name).sort()).toEqual(["child", "parent", "root"]);
+    for (const run of runs) {
+      const { await_id, message } = questionOf(run);
+      expect(message.parts).toMatchObject([{ content: "n?" }, { content_type: "application/schema+json", await_id }]);
+    }
+    expect(questionOf(root).await_id).toBe("run:parent#1/run:child#1/ask#1");
+  });
+
+  it.each(["root", "parent", "child"])(
+    "may be answered at the %s, and is answered at all of them then",
+    async (name) => {
+      const { runtime, clock } = setUp();
+      nested(runtime);
+      await runtime.createRun({ agent_name: "root", input: "" });
+      const runs = await runtime.listRuns({ status: "awaiting", roots: false });
+      const asking = runOf(runs, name);
+      const request = { run_id: asking.run_id, await_id: questionOf(asking).await_id };
+      expect((await refusal(runtime.resume({ ...request, await_resume: { n: "one" } }))).code).toBe("answer_rejected");
+      for (const run of runs) expect(await runtime.getRun(run.run_id)).toEqual(run);
+
+      await runtime.resume({ ...request, await_resume: { n: 1 } });
+      await clock.settle();
+      for (const run of runs) {
+        const { run_id, status } = await runtime.getRun(run.run_id);
+        expect(status).toBe("completed");
+        const again = { run_id, await_id: questionOf(run).await_id };
+        expect((await runtime.resume({ ...again, await_resume: { n: 1 } })).status).toBe("completed");
+        expect(await refusal(runtime.resume({ ...again, await_resume: { n: 2 } }))).toMatchObject({
+          code: "answer_conflict",
+          run_id,
+        });
+        const types = typesOf(await eventsOf(runtime, run_id)).filter((type) => type.startsWith("run."));
+        expect(types).toEqual(["run.created", "run.in-progress", "run.awaiting", "run.in-progress", "run.completed"]);
+      }
+      const { history } = await runtime.getSession(runOf(runs, "root").session_id);
+      expect(history.map(textOf)).toContain('{"n":1}');
+    },
+  );
+
+  it("may be answered at the sub-run while its parent asks something else", async () => {
+    const { runtime } = setUp();
+    runtime.register("child", async (_input, { ask }) => `${(await ask("n?", { schema: number })).n}`);
+    runtime.register("parent", async (_input, { run, ask }) => {
+      const [, child] = await Promise.all([ask("Well?"), run("child", "")]);
+      return child.output;
+    });
+    const parent = await runtime.createRun({ agent_name: "parent", input: "" });
+    const child = runOf(await runtime.listRuns({ status: "awaiting", roots: false }), "child");
+    expect(textOf(questionOf(parent).message)).toBe("Well?");
+    expect((await runtime.resume({ run_id: child.run_id, await_resume: { n: 4 } })).status).toBe("completed");
+    expect(textsOf(await runtime.resume({ run_id: parent.run_id, await_resume: { ok: true } }))).toEqual(["4"]);
+    expect((await eventsOf(runtime, parent.run_id)).filter(({ type }) => type === "run.awaiting")).toHaveLength(1);
+  });
+
+  it.each(["sync", "async", "stream"] as const)("goes on in mode %s as one of the run's own does", async (mode) => {
+    const { runtime, clock } = setUp();
+    runtime.register("child", async (_input, { ask }) => JSON.stringify([await ask("one?"), await ask("two?")]));
+    runtime.register("parent", async (_input, { run }) => (await run("child", "")).output);
+    const { run_id } = await runtime.createRun({ agent_name: "parent", input: "" });
+    const seen: string[] = [];
+    if (mode === "stream")
+      for await (const event of runtime.resume({ run_id, await_resume: { n: 1 }, mode })) seen.push(event.type);
+    else seen.push((await runtime.resume({ run_id, await_resume: { n: 1 }, mode })).status);
+    expect(seen).toEqual(
+      { sync: ["awaiting"], async: ["in-progress"], stream: ["run.in-progress", "run.awaiting"] }[mode],
+    );
+    await clock.settle();
+    expect(textOf(questionOf(await runtime.getRun(run_id)).message)).toBe("two?");
+  });
+
+  it("takes an answer once under an idempotency key, at whichever end it comes", async () => {
+    const { runtime } = setUp();
+    runtime.register("child", async (_input, { ask }) => JSON.stringify(await ask("n?")));
+    runtime.register("parent", async (_input, { run }) => (await run("child", "")).output);
+    const parent = await runtime.createRun({ agent_name: "parent", input: "" });
+    const child = runOf(await runtime.listRuns({ status: "awaiting", roots: false }), "child");
+    const options = { idempotencyKey: "key" };
+    await runtime.resume({ run_id: child.run_id, await_resume: { n: 1 } }, options);
+    for (const { run_id } of [parent, child]) {
+      expect((await runtime.resume({ run_id, await_resume: { n: 1 } }, options)).status).toBe("completed");
+      const other = runtime.resume({ run_id, await_resume: { n: 2 } }, options);
+      expect((await refusal(other)).code).toBe("idempotency_conflict");
+    }
+  });
+
+  it.each(["timed-out", "withdrawn"])("takes no answer from the moment that %s is written", async (type) => {
+    let answering: Promise<CadenzaError> | undefined;
+    let run_id = "";
+    const hooked = hookedStore((call, method, parameters) => {
+      const write = (method === "append" ? parameters[2] : undefined) as { entries: readonly Entry[] } | undefined;
+      if (write?.entries.some((entry) => entry.type === type))
+        answering ??= refusal(runtime.resume({ run_id, await_resume: { n: 1 } }));
+      return call();
+    }, lateStore());
+    const { runtime, clock } = setUp({ store: hooked });
+    runtime.register("child", async (_input, { ask }) =>
+      JSON.stringify(await ask("n?", { timeoutMs: 1_000, default: { n: 0 } })),
+    );
+    runtime.register("parent", async (_input, { run }) => (await run("child", "")).output);
+    const creating = runtime.createRun({ agent_name: "parent", input: "" });
+    await clock.settle();
+    run_id = (await creating).run_id;
+    await clock.advance(1_000);
+    expect(await answering).toMatchObject({ code: "not_awaiting", run_id });
+    expect(textsOf(await runtime.getRun(run_id))).toEqual(['{"n":0}']);
+  });
+
+  it("takes no answer that was read while its time ran out", async () => {
+    const { runtime, clock } = setUp();
+    const read = deferred();
+    const validate = async (value: unknown) => read.promise.then(() => ({ value }));
+    const schema = { "~standard": { version: 1, vendor: "test", validate } } as const;
+    runtime.register("child", async (_input, { ask }) =>
+      JSON.stringify(await ask("n?", { schema, timeoutMs: 1_000, default: { n: 0 } })),
+    );
+    runtime.register("parent", async (_input, { run }) => (await run("child", "")).output);
+    const { run_id } = await runtime.createRun({ agent_name: "parent", input: "" });
+    const answering = refusal(runtime.resume({ run_id, await_resume: { n: 1 } }));
+    await clock.advance(1_000);
+    read.resolve();
+    await clock.settle();
+    expect(await answering).toMatchObject({ code: "not_awaiting", run_id });
+    expect(textsOf(await runtime.getRun(run_id))).toEqual(['{"n":0}']);
+  });
+});
+
+/** A run that asks, and two above it. */
+function nested(runtime: AgentRuntime): void {
+  runtime.register("child", async (_input, { ask }) => `${(await ask("n?", { schema: number })).n}`);
+  runtime.register("parent", async (_input, { run }) => (await run("child", "")).output);
+  runtime.register("root", async (_input, { run }) => (await run("parent", "")).output);
+}
+
+function runOf(runs: readonly Run[], agent_name: string): Run {
+  const found = runs.find((run) => run.agent_name === agent_name);
+  if (found === undefined) throw new Error(`There is no run of ${agent_name}.`);
+  return found;
+}

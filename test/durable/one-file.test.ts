@@ -1,0 +1,77 @@
+import { join } from "node:path";
+import { AgentRuntime } from "cadenza";
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { z } from "zod";
+import { SqliteStore } from "../../src/stores/sqlite.ts";
+import type { Deferred } from "../helpers/runtimes.ts";
+import { deferred, questionOf, refusal, textsOf } from "../helpers/runtimes.ts";
+import { openDatabase, temporaryFolder } from "../stores/sqlite-files.ts";
+import { duel } from "./duels.ts";
+
+/* Answers where two runtimes share one SQLite file, as two processes do. */
+
+let folder: ReturnType<typeof temporaryFolder>;
+let runtimes: AgentRuntime[];
+
+beforeEach(() => {
+  folder = temporaryFolder();
+  runtimes = [];
+});
+
+afterEach(async () => {
+  for (const runtime of runtimes) await runtime.close({ drainMs: 0 });
+  folder.remove();
+});
+
+it.each([
+  { answer: "fits", n: 3 },
+  { answer: "does not fit", n: "many" },
+])("an answer that $answer changes nothing where the process closes before it has read it", async ({ n }) => {
+  const work = deferred();
+  const first = open(work);
+  const { run_id } = await first.createRun({ agent_name: "parent", input: "" });
+  const events = await first.events(run_id).next();
+  expect(events.done).toBe(false);
+
+  // The sub-run is at work in the first process, so that the second one cannot read the answer.
+  const second = open(work);
+  const refused = refusal(second.resume({ run_id, await_resume: { n } }));
+  while ((await owners()) < 2) await second.clock.turn();
+  await second.close({ drainMs: 0 });
+  expect((await refused).code).toMatch(/^(runtime_closed|lost_ownership)$/);
+
+  work.resolve();
+  const third = open(work);
+  expect(questionOf(await third.getRun(run_id)).await_id).toBe("run:child#1/ask#1");
+  await first.close({ drainMs: 0 });
+  expect(textsOf(await third.resume({ run_id, await_resume: { n: 7 } }))).toEqual(["7"]);
+});
+
+it("of two answers at once, no line after `ask` sees the refused one", async () => {
+  for (let seed = 0; seed < 20; seed++) expect(await duel(join(folder.path, `${seed}.db`), seed)).toEqual([]);
+});
+
+const number = z.object({ n: z.number() });
+
+function open(work: Deferred<void>): AgentRuntime {
+  const store = new SqliteStore(openDatabase(join(folder.path, "runs.db")), {
+    synchronous: "NORMAL",
+    closeDatabase: true,
+  });
+  const runtime = new AgentRuntime({ store });
+  runtime.register("child", { durable: true }, async (_input, { ask, step }) => {
+    const [answer] = await Promise.all([ask("n?", { schema: number }), step("work", () => work.promise)]);
+    return `${answer.n}`;
+  });
+  runtime.register("parent", { durable: true }, async (_input, { run }) => (await run("child", "")).output);
+  runtimes.push(runtime);
+  return runtime;
+}
+
+/** How many runtimes own a run. */
+async function owners(): Promise<number> {
+  const db = openDatabase(join(folder.path, "runs.db"));
+  const row = db.prepare("SELECT count(DISTINCT owner) AS owners FROM cadenza_runs").get();
+  db.close();
+  return Number((row as { owners: number }).owners);
+}
