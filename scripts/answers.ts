@@ -1,0 +1,60 @@
+/**
+ * Answers that come just when something else happens, at length: 1,000 of each kind to the question of a sub-run at its deadline, in a
+ * world where nothing takes time and with the machine's clock, each within 10 ms; and 200 times two different answers at once to two
+ * runtimes on one file. `npm run test:answers -- --seed 7 --count 100 --duels 20` tries fewer, with the numbers of seed 7.
+ */
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import type { AnswerKind, Verdicts } from "../test/durable/deadline-answers.ts";
+import { answerInTime, answerInWorld, answerKinds, sumOf } from "../test/durable/deadline-answers.ts";
+import { duel } from "../test/durable/duels.ts";
+import { temporaryFolder } from "../test/stores/sqlite-files.ts";
+
+/** How many answers are under way at once with the machine's clock. */
+const AT_ONCE = 50;
+
+const { values } = parseArgs({
+  options: {
+    seed: { type: "string", default: String(Math.floor(Math.random() * 2 ** 31)) },
+    count: { type: "string", default: "1000" },
+    duels: { type: "string", default: "200" },
+  },
+});
+const seed = Number(values.seed);
+const count = Number(values.count);
+const duels = Number(values.duels);
+console.log(`seed ${seed}`);
+
+const folder = temporaryFolder();
+const wrong: string[] = [];
+for (const kind of answerKinds) {
+  tell(kind, "in a world where nothing takes time", await inWorld(kind));
+  tell(kind, "with the machine's clock", await inTime(kind));
+}
+for (let n = 0; n < duels; n++) wrong.push(...(await duel(join(folder.path, `duel-${n}.db`), seed + n)));
+console.log(`${duels} times two answers at once.`);
+for (const what of wrong.slice(0, 50)) console.error(what);
+console.log(`${wrong.length} wrong.`);
+folder.remove();
+process.exitCode = wrong.length === 0 ? 0 : 1;
+
+async function inWorld(kind: AnswerKind): Promise<Verdicts> {
+  const all: Verdicts[] = [];
+  for (let n = 0; n < count; n++) all.push(await answerInWorld(kind, seed + n));
+  return sumOf(all);
+}
+
+async function inTime(kind: AnswerKind): Promise<Verdicts> {
+  const all: Verdicts[] = [];
+  for (let done = 0; done < count; done += AT_ONCE) {
+    const file = join(folder.path, `${kind.durable}-${kind.answer.replaceAll(" ", "-")}-${done}.db`);
+    all.push(await answerInTime(kind, Math.min(AT_ONCE, count - done), seed + done, file));
+  }
+  return sumOf(all);
+}
+
+function tell({ durable, answer }: AnswerKind, where: string, verdicts: Verdicts): void {
+  wrong.push(...verdicts.wrong);
+  const outcomes = Object.entries(verdicts.outcomes).map(([outcome, times]) => `${times} ${outcome}`);
+  console.log(`answers ${answer}, ${durable ? "durable" : "plain"}, ${where}: ${outcomes.join(", ")}`);
+}
