@@ -1,4 +1,4 @@
-/** On Hono 4, here under Node; the same lines run on Bun, Deno and Workers. `npx tsx examples/http/hono.ts` */
+/** On Hono 4, here under Node; the same lines run on Bun and Deno. `npx tsx examples/http/hono.ts` */
 import { serve } from "@hono/node-server";
 import { AgentRuntime } from "cadenza";
 import { createHandler } from "cadenza/http";

@@ -12,7 +12,7 @@ import type { BodyLimits, WireBody, WireRequest, WireStream } from "./wire.ts";
 export type Handler = (request: Request) => Promise<Response>;
 
 /**
- * The runs of a runtime over HTTP, for Hono, Next.js, Bun, Deno and Workers. Throws `invalid_argument` for an option that cannot be.
+ * The runs of a runtime over HTTP, for Hono, Next.js, Bun and Deno, and with limits Workers. Throws `invalid_argument` for an option that cannot be.
  *
  * @example
  * app.all("/*", (context) => handler(context.req.raw));

@@ -67,7 +67,6 @@ export class Runs implements RecoveryHost, StoredLogHost {
   readonly telling = new OneByOne();
   readonly recovery: Recovery;
   readonly followed = new Set<StoredLog>();
-  readonly owner: string;
   readonly #options: Settings;
   readonly #registry: Registry;
   readonly #listener: RunsListener;
@@ -83,6 +82,7 @@ export class Runs implements RecoveryHost, StoredLogHost {
   #withoutFinally = 0;
   #ended = 0;
   #clearPrune: (() => void) | undefined;
+  #owner: string | undefined;
   #closed = false;
   #over = false;
   /** Called after every commit while the runtime is being closed. */
@@ -93,13 +93,18 @@ export class Runs implements RecoveryHost, StoredLogHost {
     this.#registry = registry;
     this.#listener = listener;
     this.#pacer = new Pacer(options.clock);
-    this.owner = options.ids.token();
     this.recovery = new Recovery(this, registry, options.durability);
     const { timeoutMs, awaitTimeoutMs, cancelGraceMs, limits } = options;
     const { maxLogEntries, maxPartBytes, maxBacklog } = limits;
     const stallMs = options.alwaysReplay ? TEST_STALL_MS : STALL_MS;
     this.#subRuns = new SubRuns(this, limits.maxDepth);
     this.settings = { timeoutMs, awaitTimeoutMs, cancelGraceMs, maxLogEntries, maxPartBytes, maxBacklog, stallMs };
+  }
+
+  /** The name of this process among those that share the store. Made when it is first needed: Workers refuse chance while modules load. */
+  get owner(): string {
+    this.#owner ??= this.#options.ids.token();
+    return this.#owner;
   }
 
   get store(): Store {

@@ -8,6 +8,7 @@ import { promisify } from "node:util";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { GET, POST } from "../../examples/http/nextjs/app/api/agents/[...path]/route.ts";
 import { agentTransport } from "../../examples/http/nextjs/app/chat/transport.ts";
+import worker from "../../examples/http/worker.ts";
 import { Client } from "./client.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
@@ -37,11 +38,23 @@ describe("the examples of mounting", () => {
   test("are all tried, and are short", () => {
     const files = readdirSync(`${ROOT}examples/http`, { recursive: true, encoding: "utf8" });
     const code = files.filter((file) => /\.(ts|jsx)$/.test(file));
-    expect(code).toHaveLength(9);
+    expect(code).toHaveLength(10);
     for (const file of code) {
       const lines = readFileSync(`${ROOT}examples/http/${file}`, "utf8").trimEnd().split("\n");
       expect(lines.length, file).toBeLessThan(25);
     }
+  });
+
+  test("Workers: a run is served, and one that is async is waited for", async () => {
+    const waiting: Promise<void>[] = [];
+    const context = { waitUntil: (rest: Promise<void>) => waiting.push(rest) };
+    const client = new Client({ base: "http://worker.test", fetch: (request) => worker.fetch(request, {}, context) });
+    expect((await client.run("echo", "hi")).json).toMatchObject({ status: "completed" });
+    expect(waiting).toEqual([]);
+    const { json } = await client.run("echo", "hi", { mode: "async" });
+    expect(json).toMatchObject({ status: "created" });
+    await Promise.all(waiting);
+    expect((await client.get(`/runs/${json["run_id"]}`)).json).toMatchObject({ status: "completed" });
   });
 
   test("Next.js: the route serves runs, and useChat gets its chunks from it", async () => {

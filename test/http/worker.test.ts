@@ -9,7 +9,7 @@ import publishing from "../../tsup.config.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 
-/** The application of somebody who runs agents in a worker. */
+/** An application that runs agents in a worker, and makes the runtime while its modules load. */
 const WORKER = `
   import { AgentRuntime } from "./dist/index.js";
   import { createHandler } from "./dist/http.js";
@@ -32,13 +32,24 @@ describe("where there is no Node", () => {
 
   test("the handler serves runs", async () => {
     await bundle("worker", WORKER);
-    // What a worker has: the web's own globals, and no others.
+    let isLoading = true;
+    const inRequest = <T extends (...parameters: never[]) => unknown>(act: T): T =>
+      ((...parameters: never[]) => {
+        if (isLoading) throw new Error("Disallowed operation called within global scope.");
+        return act(...parameters);
+      }) as T;
+    // What a worker has: the web's own globals, and no others. Chance, timers and the network are refused until its first request.
     const worker = createContext({
       ...{ URL, URLSearchParams, TextEncoder, TextDecoder, Request, Response, Headers, ReadableStream },
-      ...{ AbortController, AbortSignal, crypto, setTimeout, clearTimeout },
-      fetch: () => Promise.reject(new Error("no network")),
+      ...{ AbortController, AbortSignal, clearTimeout, setTimeout: inRequest(setTimeout) },
+      crypto: {
+        getRandomValues: inRequest(crypto.getRandomValues.bind(crypto)),
+        randomUUID: inRequest(crypto.randomUUID.bind(crypto)),
+      },
+      fetch: inRequest(() => Promise.reject(new Error("no network"))),
     }) as { handle?: (request: Request) => Promise<Response> };
     runInContext(await readFile(join(folder, "worker.global.js"), "utf8"), worker);
+    isLoading = false;
     const send = async (mode: string): Promise<Response | undefined> => {
       const body = JSON.stringify({ agent_name: "echo", mode, input: [{ parts: [{ content: "hi" }] }] });
       const headers = { "content-type": "application/json" };
