@@ -18,8 +18,12 @@ import { StagedContext } from "./staged-context.ts";
 export interface StageHooks {
   /** Whether to look at what an agent does that goes on after it was stopped. */
   readonly probes?: boolean;
-  /** Calls the code of an agent. */
-  readonly trace?: <T>(callback: () => T) => T;
+  /** Gives what calls the code of an agent, each time that one begins. */
+  readonly tracer?: (context: AgentContext) => Tracer;
+  /** Whether agents are durable. Default: false, since a unit test needs nothing that outlives it. */
+  readonly durable?: boolean;
+  /** The body of a step is through; what it throws, the step throws. */
+  readonly afterStep?: (operation: Operation) => void;
   /** The body of a step begins, or a sub-run does; what it throws, the step or the sub-agent throws. A promise: a step takes at least as long. */
   readonly onOperation?: (operation: Operation) => undefined | Promise<unknown>;
   /** The id of the first run. */
@@ -29,6 +33,9 @@ export interface StageHooks {
   /** The agent has shown something by `context.emit`; what it throws, `emit` throws. */
   readonly onEmit?: () => void;
 }
+
+/** Calls the code of an agent. */
+export type Tracer = <T>(callback: () => T) => T;
 
 /** The agent under test and its sub-agents: what they do is held at the gate, written down, and replaced where the test wants it. */
 export class Cast {
@@ -48,7 +55,6 @@ export class Cast {
   readonly #hooks: StageHooks;
   readonly #register: (agent: Agent) => void;
   readonly #registered = new Set<string>();
-  readonly #occurrences = new Map<string, number>();
   /** Sub-agents of which the next run is to throw. */
   readonly #failing = new Map<string, unknown>();
 
@@ -74,13 +80,12 @@ export class Cast {
         if (conduct !== this.conduct) this.#failIfAsked(name);
         return fn(input, onStage);
       };
-      return stageAgent(call, this.#agentStage(conduct), conduct);
+      return stageAgent(call, this.#agentStage(conduct, context), conduct);
     };
-    // Whether a run outlives the process is not for a unit test: nothing is stored that could.
-    this.#register(defineAgent(name, { ...options, durable: false }, staged));
+    this.#register(defineAgent(name, { ...options, durable: this.#hooks.durable ?? false }, staged));
   }
 
-  #agentStage(conduct: Conduct): AgentStage {
+  #agentStage(conduct: Conduct, context: AgentContext): AgentStage {
     const isLead = conduct === this.conduct;
     return {
       pass: () => this.#gate.pass(),
@@ -90,7 +95,7 @@ export class Cast {
       stopping: () => {
         if (isLead) this.#gate.free();
       },
-      trace: this.#hooks.trace ?? ((callback) => callback()),
+      trace: this.#hooks.tracer?.(context) ?? ((callback) => callback()),
       probes: isLead && (this.#hooks.probes ?? false),
     };
   }
@@ -98,6 +103,7 @@ export class Cast {
   #contextStage(context: AgentContext, conduct: Conduct, durable: boolean): ContextStage {
     const isLead = conduct === this.conduct;
     const { run_id, agent_name } = context;
+    const keyFor = countKeys();
     return {
       throughJson: durable,
       pass: () => this.#gate.pass(),
@@ -111,7 +117,7 @@ export class Cast {
         if (!conduct.stopped && isLead) this.#gate.open();
       },
       begin: (kind, name, interest) => {
-        const key = this.#keyFor(run_id, kind === "run" ? `run:${name}` : name);
+        const key = keyFor(kind === "run" ? `run:${name}` : name);
         const operation = new OpenOperation({ kind, name, key, agent_name, run_id }, interest);
         this.operations.push(operation);
         return operation;
@@ -129,6 +135,7 @@ export class Cast {
         if (failure !== undefined) throw failure.error;
         return this.#hooks.onOperation?.(operation);
       },
+      afterStep: (operation) => this.#hooks.afterStep?.(operation),
       onRun: (operation) => {
         try {
           void this.#hooks.onOperation?.(operation);
@@ -145,11 +152,9 @@ export class Cast {
     return this.operations.some(({ isPausing }) => isPausing);
   }
 
-  #keyFor(runId: string, name: string): string {
-    const id = `${runId}/${name}`;
-    const occurrence = (this.#occurrences.get(id) ?? 0) + 1;
-    this.#occurrences.set(id, occurrence);
-    return `${name}#${occurrence}`;
+  /** Throws what the test does not provide for. */
+  check(): void {
+    if (this.mistake !== undefined) throw this.mistake;
   }
 
   #stepStandIn(agentName: string, name: string, isLead: boolean): { readonly value: StepStandIn } | undefined {
@@ -195,4 +200,14 @@ export class Cast {
     this.mistake ??= new DriveError(message);
     return this.mistake;
   }
+}
+
+/** Gives keys as the runtime does: the name, and which of that name it is. */
+function countKeys(): (name: string) => string {
+  const counts = new Map<string, number>();
+  return (name) => {
+    const count = (counts.get(name) ?? 0) + 1;
+    counts.set(name, count);
+    return `${name}#${count}`;
+  };
 }

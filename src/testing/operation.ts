@@ -28,6 +28,10 @@ export class OpenOperation implements Operation {
   readonly agent_name: string;
   readonly run_id: string;
   replaced = false;
+  /** The step runs its body at most once. */
+  runsOnce = false;
+  /** The body of the step is at work. */
+  isAtWork = false;
   /** An attempt has failed, and the next one has not begun. */
   isPausing = false;
   state: Operation["state"] = "pending";

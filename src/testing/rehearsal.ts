@@ -65,7 +65,7 @@ class Rehearsal {
     this.#interruption = interruption;
     this.#stage = new Stage(play.agent, play.input, play.settings, {
       probes: true,
-      trace: (callback) => this.#watch.trace(callback),
+      tracer: () => (callback) => this.#watch.trace(callback),
       onOperation: (operation) => this.#onOperation(operation),
       onEmit: () => this.#onEmit(),
     });

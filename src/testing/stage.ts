@@ -17,29 +17,20 @@ import type { DriveSettings } from "./drive-options.ts";
 import type { FakeClock } from "./fake-clock.ts";
 import { createFakeClock } from "./fake-clock.ts";
 import { Gate } from "./gate.ts";
-import { realPause, realTurn } from "./real-time.ts";
 import { RunView } from "./run-view.ts";
 import { sequentialIds } from "./sequential-ids.ts";
+import { createRequest, seedSession } from "./stage-request.ts";
+import type { WaitLimits } from "./until.ts";
+import { nextExpiry, passTo, waitUntil } from "./until.ts";
 import { WatchedStore } from "./watched-store.ts";
 
 /** How long to wait for an agent. */
-export interface Patience {
-  /** Of the machine's time, in milliseconds without a sign of life. */
-  readonly patienceMs: number;
-  /** How many turns an agent may be busy. Default: 100,000. */
-  readonly turns?: number | undefined;
+export interface Patience extends WaitLimits {
   /** How far the clock may be moved while the agent waits for it, in milliseconds since the epoch. Default: it stands still. */
   readonly until?: number | undefined;
   /** Whether the clock is moved for the pauses between two attempts of a step, as long as no question expires by that. */
   readonly passesPauses?: boolean | undefined;
 }
-
-const SESSION_ID = "00000000-0000-4000-8000-0000005e5510";
-/** After this many turns without a sign of life, an agent waits for something. */
-const QUIET_TURNS = 10;
-/** An agent that is busy for this many turns without showing anything is not going to. */
-const MAX_BUSY_TURNS = 100_000;
-const LONGEST_PAUSE_MS = 20;
 
 /** One run of one agent, in a runtime of its own: the agent is held at a gate, and all that happens is in view. */
 export class Stage {
@@ -121,69 +112,32 @@ export class Stage {
     return this.#scope.getSession(this.run?.session_id ?? "");
   }
 
-  /**
-   * Waits until something is so. False: it does not become so; the agent waits for an answer, for the clock, or for
-   * something of which there is no sign. Throws what the test does not provide for.
-   */
-  async until(
-    goal: () => boolean,
-    { patienceMs, until, passesPauses = false, turns: maxTurns = MAX_BUSY_TURNS }: Patience,
-  ): Promise<boolean> {
-    let paused = 0;
-    let pause = 1;
-    let signs = this.#signsOfLife;
-    let quiet = 0;
-    for (let turns = 0; turns < maxTurns; turns++) {
-      if (this.cast.mistake !== undefined) throw this.cast.mistake;
-      if (goal()) return true;
-      if (quiet < QUIET_TURNS) await realTurn();
-      else {
-        const { nextDue } = this.clock;
-        const limit = passesPauses && this.cast.isPausing ? this.#nextExpiry - 1 : until;
-        if (nextDue !== undefined && limit !== undefined && nextDue <= limit) await this.clock.set(nextDue);
-        else if (this.state?.status === "awaiting" || paused >= patienceMs) return false;
-        else {
-          await realPause(pause);
-          paused += pause;
-          pause = Math.min(2 * pause, LONGEST_PAUSE_MS);
-        }
-      }
-      const now = this.#signsOfLife;
-      quiet = now === signs ? quiet + 1 : 0;
-      if (now !== signs) paused = 0;
-      signs = now;
-    }
-    return false;
-  }
-
-  /** When the question that is shown expires, in milliseconds since the epoch. */
-  get #nextExpiry(): number {
-    const { deadline, expires_at } = this.state?.shown ?? {};
-    const passedOn = expires_at === undefined ? Number.POSITIVE_INFINITY : Date.parse(expires_at);
-    return Math.min(deadline ?? Number.POSITIVE_INFINITY, passedOn);
+  /** See {@link waitUntil}. */
+  async until(goal: () => boolean, { until, passesPauses = false, ...limits }: Patience): Promise<boolean> {
+    const stage = this;
+    return waitUntil(
+      goal,
+      {
+        get signsOfLife() {
+          return stage.clock.uses + stage.cast.operations.length;
+        },
+        get isAwaiting() {
+          return stage.state?.status === "awaiting";
+        },
+        check: () => stage.cast.check(),
+        pass: () => passTo(stage.clock, passesPauses && stage.cast.isPausing ? nextExpiry(stage.state) - 1 : until),
+      },
+      limits,
+    );
   }
 
   get #runId(): string {
     return this.state?.run_id ?? "";
   }
 
-  /** While it stays the same, nothing is done that can be seen. */
-  get #signsOfLife(): number {
-    return this.clock.uses + this.cast.operations.length;
-  }
-
   async #create(): Promise<void> {
-    const { session, timeoutMs } = this.settings;
-    const sessionId = session === undefined ? undefined : (session.id ?? SESSION_ID);
-    if (session !== undefined && sessionId !== undefined) {
-      const history = session.history === undefined ? [] : readInput(session.history);
-      const key = { tenant: "", session_id: sessionId };
-      this.#store.putSession(key, { history, state: session.state ?? null }, this.clock.now());
-    }
-    await this.#scope.createRun(
-      { agent_name: this.agent.name, input: this.#input, session_id: sessionId, mode: "async" },
-      timeoutMs === undefined ? {} : { timeoutMs },
-    );
+    seedSession(this.#store, this.settings, this.clock.now());
+    await this.#scope.createRun(...createRequest(this.agent, this.#input, this.settings));
   }
 
   #onWrite({ run_id }: RunKey, entries: readonly Entry[]): void {

@@ -63,6 +63,8 @@ export interface ContextStage {
   prepareAgent(name: string): boolean;
   /** Called when the body of a step begins; may throw, and then the step does. A promise: the step takes at least as long. */
   onStep(operation: Operation): undefined | Promise<unknown>;
+  /** Called when the body of a step is through; may throw, and then the step does. */
+  afterStep(operation: Operation): void;
   onRun(operation: Operation): void;
   onSignal(signal: AbortSignal): void;
   /** Whether results go through JSON, as those of durable agents do. */
@@ -147,11 +149,18 @@ export class StagedContext implements AgentContext {
     const held = this.#stage.pass();
     if (held !== undefined) await held;
     const operation = this.#stage.begin("step", name, interest);
+    operation.runsOnce = options?.once === true;
     const standIn = this.#stage.stepStandIn(name) ?? this.#recordedStep(name, operation);
     operation.replaced = standIn !== undefined;
     const attempts = options?.retry?.attempts ?? 1;
+    let tried = 0;
     const body = (scope: StepScope): MaybePromise<unknown> =>
-      attempt(operation, scope.attempt < attempts, () => work(scope));
+      attempt(
+        operation,
+        ++tried < attempts,
+        () => work(scope),
+        () => this.#stage.afterStep(operation),
+      );
     const work = (scope: StepScope): MaybePromise<unknown> => {
       const meanwhile = this.#stage.onStep(operation);
       const staged = this.#scope(scope);
@@ -261,15 +270,27 @@ function observed<T>(promise: Promise<T>): Promise<T> {
 }
 
 /** Runs the body of a step once, and notes whether the step then waits for another attempt. */
-function attempt(operation: OpenOperation, hasMore: boolean, work: () => MaybePromise<unknown>): MaybePromise<unknown> {
+function attempt(
+  operation: OpenOperation,
+  hasMore: boolean,
+  work: () => MaybePromise<unknown>,
+  after: () => void,
+): MaybePromise<unknown> {
   const fail = (error: unknown): never => {
+    operation.isAtWork = false;
     operation.isPausing = hasMore;
     throw error;
   };
+  const end = (result: unknown): unknown => {
+    after();
+    operation.isAtWork = false;
+    return result;
+  };
   operation.isPausing = false;
+  operation.isAtWork = true;
   try {
     const result = work();
-    return isPromise(result) ? result.then(undefined, fail) : result;
+    return isPromise(result) ? result.then(end).then(undefined, fail) : end(result);
   } catch (error) {
     return fail(error);
   }

@@ -1,7 +1,7 @@
 import type { AgentFunction } from "cadenza";
 import { AgentError, awaitMessage, defineAgent } from "cadenza";
 import type { InterruptionOptions } from "cadenza/testing";
-import { everyInterruption } from "cadenza/testing";
+import { everyCrash, everyInterruption } from "cadenza/testing";
 import { describe, expect, test } from "vitest";
 import * as z from "zod";
 import { aiSdkAgents } from "./ai-sdk-agents.ts";
@@ -370,6 +370,15 @@ const correct: Record<string, Correct> = {
     ways: 3,
   },
 };
+
+describe("everyCrash has nothing to say against", () => {
+  test.each(Object.entries(correct))("%s", async (_name, { agent, options = {} }) => {
+    const report = await everyCrash(agent, "Hello", options);
+
+    expect(report.problems).toEqual([]);
+    expect(report.results.at(-1)?.kind).toBe("replay");
+  });
+});
 
 describe("everyInterruption has nothing to say against", () => {
   test.each(Object.entries(correct))("%s", async (_name, { agent, options = {}, ways }) => {

@@ -1,0 +1,103 @@
+import type { Entry } from "../core/log.ts";
+import { isPassedOn } from "../core/log.ts";
+import { questionText, quote } from "./happening.ts";
+
+/** Where a process dies: when this entry is handed to the store, and is not stored or is the last that is. */
+export interface CrashPoint {
+  readonly mark: string;
+  readonly isStored: boolean;
+  /** In words: `in step charge#1, when its work was done and its result was not stored`. */
+  readonly where: string;
+  /** Whether the agent may go another way after it: a step that runs at most once fails then. */
+  readonly mayDiffer: boolean;
+}
+
+/** A write to the log of one run. */
+export interface SeenWrite {
+  readonly run: SeenRun;
+  readonly entries: readonly Entry[];
+}
+
+/** A run as it is found again each time that the agent is run. */
+export interface SeenRun {
+  /** The keys that lead to it; empty for the run itself. */
+  readonly path: string;
+  readonly agent_name: string;
+}
+
+/** What identifies an entry each time that the agent is run; undefined for one that is no point to crash at. */
+export function markOf({ path }: SeenRun, entry: Entry): string | undefined {
+  switch (entry.type) {
+    case "created":
+    case "ended":
+      return `${path} ${entry.type}`;
+    case "intent":
+      return `${path} intent ${entry.key} ${entry.attempt}`;
+    case "step":
+      return `${path} step ${entry.key}`;
+    case "awaited":
+    case "resumed":
+      return isPassedOn(entry.await_id) ? undefined : `${path} ${entry.type} ${entry.await_id}`;
+    case "emitted":
+      return entry.source === undefined ? undefined : `${path} emitted ${entry.source.key} ${entry.source.attempt}`;
+    default:
+      return undefined;
+  }
+}
+
+/** Every point at which a process may die that writes this; `runsOnce` tells of a step whether it does. */
+export function crashPointsOf(
+  writes: readonly SeenWrite[],
+  runsOnce: (path: string, key: string) => boolean,
+): CrashPoint[] {
+  const known = new Set<string>();
+  const pointAt = (run: SeenRun, entry: Entry, isStored: boolean): CrashPoint[] => {
+    const mark = markOf(run, entry);
+    const words = wordsFor(entry, isStored);
+    if (mark === undefined || words === undefined || known.has(`${mark} ${isStored}`)) return [];
+    known.add(`${mark} ${isStored}`);
+    const where = run.path === "" ? words : `${words}, of ${run.agent_name}`;
+    const isInterrupted = isStored ? entry.type === "intent" : entry.type === "step";
+    const mayDiffer = isInterrupted && "key" in entry && runsOnce(run.path, entry.key);
+    return [{ mark, isStored, where, mayDiffer }];
+  };
+  return writes.flatMap(({ run, entries }) => {
+    // A write is stored as a whole: to die before it is to die before its first entry, and after it, after its last.
+    const before = entries.flatMap((entry) => pointAt(run, entry, false)).slice(0, 1);
+    const after = entries.flatMap((entry) => pointAt(run, entry, true)).slice(-1);
+    return [...before, ...after];
+  });
+}
+
+function wordsFor(entry: Entry, isStored: boolean): string | undefined {
+  switch (entry.type) {
+    case "created":
+      return isStored ? "before it began" : undefined;
+    case "intent": {
+      const attempt = entry.attempt === 1 ? "" : `, attempt ${entry.attempt}`;
+      return isStored ? `before ${operation(entry.key)}${attempt}` : undefined;
+    }
+    case "emitted":
+      return isStored ? `in step ${entry.source?.key ?? ""}, when it had emitted something` : undefined;
+    case "step":
+      if (isStored) return `after ${operation(entry.key)}`;
+      return `in ${operation(entry.key)}, when its work was done and its result was not stored`;
+    case "awaited":
+      return isStored
+        ? `while it waited for the answer to ${entry.await_id} ${quote(questionText(entry.parts))}`
+        : undefined;
+    case "resumed":
+      return isStored
+        ? `after the answer to ${entry.await_id} was stored`
+        : `when ${entry.await_id} was answered, before the answer was stored`;
+    case "ended":
+      return isStored ? undefined : "before its end was stored";
+    default:
+      return undefined;
+  }
+}
+
+/** `step charge#1`, or `run:hotel#1` as it is. */
+function operation(key: string): string {
+  return key.startsWith("run:") ? key : `step ${key}`;
+}

@@ -1,0 +1,292 @@
+import { CadenzaError } from "../core/errors.ts";
+import type { RunState } from "../core/state.ts";
+import { isFinal } from "../core/state.ts";
+import type { Agent } from "../runtime/agent.ts";
+import type { ParkedEvent } from "../runtime/announcer.ts";
+import type { RunInput } from "../runtime/input.ts";
+import { readInput } from "../runtime/input.ts";
+import { resumeOf } from "./answer.ts";
+import type { Chance } from "./chance.ts";
+import type { CrashPoint } from "./crash-point.ts";
+import type { Machine } from "./crashing-process.ts";
+import { CrashingProcess } from "./crashing-process.ts";
+import { Disk } from "./disk.ts";
+import { DriveError } from "./drive-error.ts";
+import type { DriveSettings } from "./drive-options.ts";
+import { createFakeClock } from "./fake-clock.ts";
+import type { AwaitHappening } from "./happening.ts";
+import { quote } from "./happening.ts";
+import { InjectedError } from "./interruption.ts";
+import type { OpenOperation, Operation } from "./operation.ts";
+import type { Answers } from "./rehearsal.ts";
+import { sequentialIds } from "./sequential-ids.ts";
+import { createRequest, seedSession } from "./stage-request.ts";
+import { nextExpiry, passTo, waitUntil } from "./until.ts";
+
+/** One way to run the agent. */
+export type Way =
+  | { readonly kind: "none" }
+  /** The process dies there, and another one takes over. */
+  | { readonly kind: "crash"; readonly point: CrashPoint }
+  /** The body of a step is through, and throws all the same: what it asked for was done, and the reply was lost. */
+  | { readonly kind: "lost reply"; readonly step: StepPlace }
+  /** The agent is run again after every commit. */
+  | { readonly kind: "replay" };
+
+/** A step as it is found again each time that the agent is run. */
+export interface StepPlace {
+  readonly path: string;
+  readonly key: string;
+  readonly where: string;
+}
+
+/** What is run. */
+export interface CrashPlay {
+  readonly agent: Agent;
+  readonly input: RunInput;
+  readonly settings: DriveSettings;
+  readonly answers: Answers;
+  readonly chance: Chance;
+}
+
+/** What is left to look at when the agent was run in one way. */
+export interface CrashOutcome {
+  readonly disk: Disk;
+  /** What the agents began in the first process. */
+  readonly operations: readonly OpenOperation[];
+  readonly blocked: ParkedEvent | undefined;
+  /** Whether the agent came to where something was to happen to it. */
+  readonly isReached: boolean;
+  /** The agent asked what there is no answer to, and was cancelled: it went another way. */
+  readonly isOffScript: boolean;
+  readonly problems: readonly string[];
+}
+
+/** More than an agent may take to ask for what its history holds next. */
+const STALL_MS = 5_000;
+/** An agent that asks this often goes on for ever. */
+const MAX_QUESTIONS = 1_000;
+
+/** Runs the agent in one way, to its end. */
+export async function tryWay(play: CrashPlay, way: Way): Promise<CrashOutcome> {
+  return new Trial(play, way).run();
+}
+
+class Trial {
+  readonly #play: CrashPlay;
+  readonly #way: Way;
+  readonly #machine: Machine;
+  readonly #processes: CrashingProcess[] = [];
+  readonly #problems: string[] = [];
+  /** The questions that came, in order. */
+  readonly #asked: string[] = [];
+  readonly #answered = new Set<string>();
+  #isOffScript = false;
+  #hasLostReply = false;
+  #hasWaited = false;
+  /** The time, which stands still until it is moved here: to ask the clock for it is a sign of life. */
+  #now: number;
+
+  constructor(play: CrashPlay, way: Way) {
+    this.#play = play;
+    this.#way = way;
+    const { agent, settings, chance } = play;
+    const begin = chance.begin();
+    const clock = createFakeClock(settings.now === undefined ? {} : { now: settings.now });
+    this.#now = clock.now();
+    this.#machine = {
+      agent,
+      settings,
+      disk: new Disk(),
+      clock,
+      ids: sequentialIds(),
+      hooks: {
+        durable: true,
+        tracer: ({ run_id }) => begin(run_id),
+        afterStep: (operation) => this.#afterStep(operation),
+      },
+      alwaysReplay: way.kind === "replay",
+    };
+  }
+
+  async run(): Promise<CrashOutcome> {
+    const { agent, input, settings } = this.#play;
+    const { disk, clock } = this.#machine;
+    seedSession(disk.store, settings, clock.now());
+    this.#start(this.#way.kind === "crash" ? this.#way.point : undefined);
+    const creating = this.#process.scope.createRun(...createRequest(agent, readInput(input), settings));
+    await this.#settled(creating);
+    while (await this.#goOn());
+    const { blocked } = this.#process;
+    // What a body of a process that died is still at happens in the world outside, too.
+    await this.#until(() => !this.#isAnyAtWork);
+    for (const process of this.#processes) process.kill();
+    return {
+      disk,
+      operations: this.#processes[0]?.cast.operations ?? [],
+      blocked,
+      isReached: this.#isReached,
+      isOffScript: this.#isOffScript,
+      problems: this.#problems,
+    };
+  }
+
+  get #isReached(): boolean {
+    const { kind } = this.#way;
+    if (kind === "crash") return this.#processes.length > 1;
+    return kind !== "lost reply" || this.#hasLostReply;
+  }
+
+  get #process(): CrashingProcess {
+    const process = this.#processes.at(-1);
+    if (process === undefined) throw new DriveError("There is no process yet.");
+    return process;
+  }
+
+  get #state(): RunState | undefined {
+    return this.#machine.disk.view?.state;
+  }
+
+  get #isOver(): boolean {
+    return this.#state !== undefined && isFinal(this.#state.status);
+  }
+
+  get #isAnyAtWork(): boolean {
+    return this.#processes.some(({ cast }) => cast.operations.some(({ isAtWork }) => isAtWork));
+  }
+
+  /** The question that is shown and has no answer yet. */
+  get #question(): AwaitHappening | undefined {
+    const shown = this.#state?.shown?.await_id;
+    if (shown === undefined || this.#answered.has(shown)) return undefined;
+    const happenings = this.#machine.disk.view?.happenings ?? [];
+    return happenings.findLast((one) => one.type === "await" && one.await_id === shown) as AwaitHappening | undefined;
+  }
+
+  #start(point: CrashPoint | undefined): void {
+    this.#processes.push(new CrashingProcess(this.#machine, `process-${this.#processes.length + 1}`, point));
+  }
+
+  /** Lets the agent get on to where there is something to do for it. False: it does nothing more. */
+  async #goOn(): Promise<boolean> {
+    const process = this.#process;
+    const isDue = (): boolean =>
+      process.isDead || process.blocked !== undefined || this.#isOver || this.#question !== undefined;
+    const isThere = await this.#until(isDue);
+    if (process.isDead) {
+      this.#start(undefined);
+      return true;
+    }
+    if (process.blocked !== undefined || this.#isOver) return false;
+    const question = this.#question;
+    if (question !== undefined) return this.#answer(question);
+    return isThere || this.#waitForStall();
+  }
+
+  /** An agent that is run again may wait for what its history does not hold: that shows when its time is over. */
+  async #waitForStall(): Promise<boolean> {
+    if (this.#hasWaited) {
+      const open = this.#process.cast.operations.filter(({ state }) => state === "pending").map(({ key }) => key);
+      const work = open.length === 0 ? "waits for something of its own" : `waits for ${open.join(", ")}`;
+      this.#problems.push(`It does not come to an end: it is ${this.#state?.status ?? "not created"}, and ${work}.`);
+      return false;
+    }
+    this.#hasWaited = true;
+    await this.#advance(STALL_MS);
+    return true;
+  }
+
+  async #answer(question: AwaitHappening): Promise<boolean> {
+    const { await_id } = question;
+    if (!this.#asked.includes(await_id)) this.#asked.push(await_id);
+    const answer = this.#answerTo(question, this.#asked.indexOf(await_id));
+    if (answer === undefined || this.#asked.length > MAX_QUESTIONS) return this.#stray();
+    const { scope } = this.#process;
+    const run_id = this.#state?.run_id ?? "";
+    const resuming = scope.resume({ run_id, await_resume: resumeOf(answer.value), await_id, mode: "async" });
+    const error = await this.#settled(resuming.then(() => void this.#answered.add(await_id)));
+    if (error === undefined || this.#process.blocked !== undefined) return true;
+    if (!CadenzaError.is(error) || this.#way.kind === "none") throw error;
+    this.#problems.push(`The answer to ${await_id} was refused: ${error.message}`);
+    return this.#stray();
+  }
+
+  /** Another way through the agent asks something else: there is no answer to that. */
+  async #stray(): Promise<boolean> {
+    if (this.#isOffScript) return false;
+    this.#isOffScript = true;
+    const cancelling = this.#process.scope.cancel(this.#state?.run_id ?? "");
+    await this.#settled(cancelling);
+    await this.#until(() => this.#isOver);
+    if (!this.#isOver) await this.#advance(this.#play.settings.cancelGraceMs);
+    return false;
+  }
+
+  async #advance(milliseconds: number): Promise<void> {
+    await this.#machine.clock.advance(milliseconds);
+    this.#now = this.#machine.clock.now();
+  }
+
+  #answerTo(question: AwaitHappening, index: number): { readonly value: unknown } | undefined {
+    const { answers } = this.#play;
+    if (typeof answers === "function") return { value: answers(question, index) };
+    if (index < answers.length) return { value: answers[index] };
+    if (this.#way.kind !== "none") return undefined;
+    throw new DriveError(
+      `everyCrash: the agent asks ${question.await_id} ${quote(question.question)}, question ${index + 1}, and there ` +
+        `${answers.length === 1 ? "is 1 answer" : `are ${answers.length} answers`}. Add one: { answers: [ … ] }.`,
+    );
+  }
+
+  /** Waits for a call to the process, which is never answered if the process dies. Gives what the call was refused with. */
+  async #settled(call: Promise<unknown>): Promise<unknown> {
+    let outcome: { readonly error: unknown } | undefined;
+    call.then(
+      () => {
+        outcome = { error: undefined };
+      },
+      (error: unknown) => {
+        outcome = { error };
+      },
+    );
+    const process = this.#process;
+    await this.#until(() => outcome !== undefined || process.isDead);
+    return outcome?.error;
+  }
+
+  #afterStep({ run_id, key }: Operation): void {
+    const way = this.#way;
+    if (way.kind !== "lost reply" || this.#hasLostReply) return;
+    if (way.step.key !== key || way.step.path !== this.#machine.disk.pathOf(run_id)) return;
+    this.#hasLostReply = true;
+    throw new InjectedError(`The reply to ${key} was lost.`);
+  }
+
+  /** What is due now happens; and time passes for the pauses between two attempts of a step, as long as no question expires by that. */
+  #pass(): undefined | Promise<void> {
+    const { clock } = this.#machine;
+    const until = this.#process.cast.isPausing ? Math.max(nextExpiry(this.#state) - 1, this.#now) : this.#now;
+    return passTo(clock, until)?.then(() => {
+      this.#now = clock.now();
+    });
+  }
+
+  #until(goal: () => boolean): Promise<boolean> {
+    const { clock } = this.#machine;
+    const trial = this;
+    return waitUntil(
+      goal,
+      {
+        get signsOfLife() {
+          return trial.#processes.reduce((sum, { cast }) => sum + cast.operations.length, clock.uses);
+        },
+        get isAwaiting() {
+          return false;
+        },
+        check: () => this.#process.cast.check(),
+        pass: () => this.#pass(),
+      },
+      this.#play.settings,
+    );
+  }
+}

@@ -1,0 +1,140 @@
+import type { Clock, Ids, RunKey, RunWrite, Store, StoreConflict } from "../core/ports.ts";
+import type { MaybePromise } from "../core/promises.ts";
+import { ignore } from "../core/promises.ts";
+import type { Agent } from "../runtime/agent.ts";
+import { AgentRuntime } from "../runtime/agent-runtime.ts";
+import type { ParkedEvent } from "../runtime/announcer.ts";
+import type { Scope } from "../runtime/scope.ts";
+import type { StageHooks } from "./cast.ts";
+import { Cast } from "./cast.ts";
+import type { CrashPoint } from "./crash-point.ts";
+import { markOf } from "./crash-point.ts";
+import type { Disk } from "./disk.ts";
+import type { DriveSettings } from "./drive-options.ts";
+import type { FakeClock } from "./fake-clock.ts";
+import { Gate } from "./gate.ts";
+
+/** What a process shares with the one that comes after it. */
+export interface Machine {
+  readonly agent: Agent;
+  readonly settings: DriveSettings;
+  readonly disk: Disk;
+  readonly clock: FakeClock;
+  readonly ids: Ids;
+  readonly hooks: StageHooks;
+  readonly alwaysReplay: boolean;
+}
+
+/** No lease ends by itself: a process that dies gives its runs free. */
+const LEASE_MS = 1e12;
+
+/** A process that runs the agent until it dies: then its store, its clock and its turns never answer again. */
+export class CrashingProcess {
+  readonly name: string;
+  readonly cast: Cast;
+  readonly scope: Scope;
+  isDead = false;
+  /** What the history holds and what the code did, when they do not match. */
+  blocked: ParkedEvent | undefined;
+  readonly #machine: Machine;
+  readonly #point: CrashPoint | undefined;
+  readonly #timers = new Set<() => void>();
+
+  constructor(machine: Machine, name: string, point: CrashPoint | undefined) {
+    this.#machine = machine;
+    this.#point = point;
+    this.name = name;
+    const { agent, settings, hooks, ids, alwaysReplay } = machine;
+    const runtime = new AgentRuntime({
+      store: this.#storeView(),
+      clock: this.#clockView(),
+      ids: { uuid: () => ids.uuid(), token: () => name },
+      awaitTimeoutMs: settings.awaitTimeoutMs,
+      cancelGraceMs: settings.cancelGraceMs,
+      durability: {
+        leaseMs: LEASE_MS,
+        renewMs: Number.POSITIVE_INFINITY,
+        sweepMs: Number.POSITIVE_INFINITY,
+        sleepAfterMs: Number.POSITIVE_INFINITY,
+      },
+      alwaysReplay,
+      // What the agent threw is for the test to know.
+      exposeErrors: true,
+    });
+    runtime.on("run.parked", (event) => {
+      this.blocked ??= event;
+    });
+    this.scope = runtime.scope({ principal: settings.principal });
+    const gate = new Gate();
+    gate.free();
+    this.cast = new Cast(settings, gate, hooks, (one) => runtime.register(one));
+    this.cast.addLead(agent);
+  }
+
+  /** Nothing that this process does has an effect on the store any more, and nothing happens to it. Its runs are free. */
+  kill(): void {
+    if (this.isDead) return;
+    this.isDead = true;
+    for (const clear of this.#timers) clear();
+    this.#timers.clear();
+    this.#machine.disk.store.release(this.name);
+  }
+
+  #storeView(): Store {
+    const { store } = this.#machine.disk;
+    const create: Store["create"] = (key, write, idempotencyKey) =>
+      this.#write(key, write, () => store.create(key, write, idempotencyKey));
+    const append: Store["append"] = (key, expected, write) =>
+      this.#write(key, write, () => store.append(key, expected, write));
+    const own: Partial<Store> = { persistent: true, create, append };
+    return new Proxy<Store>(store, {
+      get: (target, name) => {
+        if (name in own) return Reflect.get(own, name) as unknown;
+        const member: unknown = Reflect.get(target, name, target);
+        if (typeof member !== "function") return member;
+        return (...parameters: unknown[]) =>
+          this.isDead ? new Promise(ignore) : (Reflect.apply(member, target, parameters) as unknown);
+      },
+    });
+  }
+
+  #write(
+    key: RunKey,
+    { entries }: RunWrite,
+    write: () => StoreConflict | undefined,
+  ): MaybePromise<StoreConflict | undefined> {
+    const run = this.#machine.disk.runOf(key, entries);
+    const point = this.#point;
+    const isHere = point !== undefined && entries.some((entry) => markOf(run, entry) === point.mark);
+    if (isHere && !point.isStored) this.kill();
+    if (this.isDead) return new Promise(ignore);
+    const conflict = write();
+    if (!isHere || conflict !== undefined) return conflict;
+    this.kill();
+    return new Promise(ignore);
+  }
+
+  #clockView(): Clock {
+    const { clock } = this.#machine;
+    return {
+      now: () => clock.now(),
+      setTimeout: (callback, delayMs) => {
+        if (this.isDead) return ignore;
+        const clear = clock.setTimeout(() => {
+          this.#timers.delete(clear);
+          callback();
+        }, delayMs);
+        this.#timers.add(clear);
+        return () => {
+          this.#timers.delete(clear);
+          clear();
+        };
+      },
+      turn: async () => {
+        await clock.turn();
+        if (this.isDead) await new Promise(ignore);
+      },
+      hold: () => ignore,
+    };
+  }
+}
