@@ -84,6 +84,8 @@ describe("a small house that keeps every rule", () => {
     ["runtime/a.ts", `const { random } = Math;`, "uses Math.random"],
     ["runtime/a.ts", `export const signal = AbortSignal.timeout(5);`, "uses AbortSignal.timeout"],
     ["testing/a.ts", `setTimeout(() => {}, 1);`, "uses setTimeout"],
+    ["testing/a.ts", `export const dice = Math.random();`, "uses Math.random"],
+    ["testing/chance.ts", `export const signal = AbortSignal.timeout(5);`, "uses AbortSignal.timeout"],
     ["runtime/a.ts", `export const environment = process.env;`, "uses process"],
     ["runtime/system.ts", `process.on("exit", () => {});`, "uses process"],
     ["runtime/system.ts", `console.log("here");`, "uses console"],

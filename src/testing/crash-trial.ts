@@ -120,7 +120,7 @@ class Trial {
     const { blocked } = this.#process;
     // What a body of a process that died is still at happens in the world outside, too.
     await this.#until(() => !this.#isAnyAtWork);
-    for (const process of this.#processes) process.kill();
+    for (const each of this.#processes) each.kill();
     return {
       disk,
       operations: this.#processes[0]?.cast.operations ?? [],
@@ -138,9 +138,9 @@ class Trial {
   }
 
   get #process(): CrashingProcess {
-    const process = this.#processes.at(-1);
-    if (process === undefined) throw new DriveError("There is no process yet.");
-    return process;
+    const last = this.#processes.at(-1);
+    if (last === undefined) throw new DriveError("There is no process yet.");
+    return last;
   }
 
   get #state(): RunState | undefined {
@@ -169,15 +169,15 @@ class Trial {
 
   /** Lets the agent get on to where there is something to do for it. False: it does nothing more. */
   async #goOn(): Promise<boolean> {
-    const process = this.#process;
+    const current = this.#process;
     const isDue = (): boolean =>
-      process.isDead || process.blocked !== undefined || this.#isOver || this.#question !== undefined;
+      current.isDead || current.blocked !== undefined || this.#isOver || this.#question !== undefined;
     const isThere = await this.#until(isDue);
-    if (process.isDead) {
+    if (current.isDead) {
       this.#start(undefined);
       return true;
     }
-    if (process.blocked !== undefined || this.#isOver) return false;
+    if (current.blocked !== undefined || this.#isOver) return false;
     const question = this.#question;
     if (question !== undefined) return this.#answer(question);
     return isThere || this.#waitForStall();
@@ -249,8 +249,8 @@ class Trial {
         outcome = { error };
       },
     );
-    const process = this.#process;
-    await this.#until(() => outcome !== undefined || process.isDead);
+    const current = this.#process;
+    await this.#until(() => outcome !== undefined || current.isDead);
     return outcome?.error;
   }
 
