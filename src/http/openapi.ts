@@ -21,7 +21,8 @@ interface Operation {
 
 interface Answer {
   readonly description: string;
-  readonly schema: JsonSchema;
+  /** Left out where there is no content. */
+  readonly schema?: JsonSchema;
   /** Whether the answer may be a stream of events instead. */
   readonly streams?: true;
   /** Whether the header `Run-ID` comes with it. */
@@ -113,11 +114,15 @@ const operations: readonly Operation[] = [
       runParameter,
       headerParameter("Last-Event-ID", "The last event that is known already.", {
         type: "string",
-        pattern: "^[0-9]*$",
+        pattern: "^[0-9]{0,15}$",
+      }),
+      queryParameter("until", "Where a stream ends: when the run rests (the default), or with the run.", {
+        enum: ["rest", "end"],
       }),
     ],
     gives: {
       "200": { description: "The events.", schema: ref("RunEventsListResponse"), streams: true, names: true },
+      "204": { description: "To a stream after the last event of a run that has ended: nothing follows.", names: true },
     },
   },
   ...["/sessions/{session_id}", "/session/{session_id}"].map(
@@ -194,10 +199,12 @@ function answerObject({ description, schema, streams, names }: Answer): object {
   return {
     description,
     ...(names && { headers: { "Run-ID": { description: "The id of the run.", schema: ref("RunId") } } }),
-    content: {
-      "application/json": { schema },
-      ...(streams && { "text/event-stream": { schema: ref("Event") } }),
-    },
+    ...(schema !== undefined && {
+      content: {
+        "application/json": { schema },
+        ...(streams && { "text/event-stream": { schema: ref("Event") } }),
+      },
+    }),
   };
 }
 

@@ -40,7 +40,11 @@ export function answerRequest(service: Service, request: WireRequest): Promise<W
   const cors = corsHeaders(request, service.settings);
   const answer = settle(service, request);
   if (cors === undefined) return answer;
-  return answer.then((response) => ({ ...response, headers: { ...response.headers, ...cors } }));
+  return answer.then((response) => {
+    const { vary } = response.headers;
+    const both = vary === undefined ? cors : { ...cors, vary: `${vary}, ${cors["vary"]}` };
+    return { ...response, headers: { ...response.headers, ...both } };
+  });
 }
 
 async function settle(service: Service, request: WireRequest): Promise<WireResponse> {

@@ -1,4 +1,5 @@
 import type { EventStream } from "../runtime/events.ts";
+import { prefersEventStream } from "./accept.ts";
 import { unfitAt } from "./errors.ts";
 import type { EventTextOptions } from "./event-text.ts";
 import { EventText, eventListFormat, eventStreamFormat } from "./event-text.ts";
@@ -14,6 +15,8 @@ const streamHeaders = {
   "x-accel-buffering": "no",
   "x-content-type-options": "nosniff",
 };
+
+const noContentHeaders = { "cache-control": "no-store", "x-content-type-options": "nosniff" };
 
 /** Answers with the events of a run that is set going, until it rests. */
 export async function streamRun(call: Call, start: () => EventStream): Promise<WireResponse> {
@@ -34,20 +37,30 @@ export async function streamRun(call: Call, start: () => EventStream): Promise<W
   }
 }
 
-/** Answers with the events of a run that goes on without this reader: all so far, or, as an event stream, those after the last one known, then live. */
+/**
+ * Answers with the events of a run that goes on without this reader: all so far, or, as an event stream, those after the last one known, then
+ * live until the run rests or ends. Who knows all events of a run that has ended is told that nothing follows.
+ */
 export async function followRun(call: Call): Promise<WireResponse> {
   const { request, caller, parameter } = call;
-  const isStream = request.header("accept")?.includes("text/event-stream") ?? false;
+  const until = untilOf(call);
+  const isStream = prefersEventStream(request.header("accept"));
   const after = isStream ? lastEventId(request.header("last-event-id")) : 0;
-  const { run_id } = await caller.scope.getRun(parameter);
+  const { run_id, finished_at } = await caller.scope.getRun(parameter);
   const reader = call.service.readers.enter();
   try {
     reader.join(run_id);
-    const events = caller.scope.events(run_id, { after, until: isStream ? "rest" : "now" }) as EventStream;
+    const events = caller.scope.events(run_id, { after, until: isStream ? until : "now" }) as EventStream;
+    const headers = { vary: "Accept", "run-id": run_id };
     const options = textOptions(call, reader, run_id, false);
-    if (!isStream) return jsonText(200, new EventText(events, eventListFormat, options), { "run-id": run_id });
-    const headers = { ...streamHeaders, "run-id": run_id };
-    return { status: 200, headers, body: new EventText(events, eventStreamFormat, options) };
+    if (!isStream) return jsonText(200, new EventText(events, eventListFormat, options), headers);
+    const first = after > 0 && finished_at !== null ? await events.poll() : undefined;
+    if (first?.done === true) {
+      reader.leave();
+      return { status: 204, headers: { ...noContentHeaders, ...headers }, body: "" };
+    }
+    const body = new EventText(events, eventStreamFormat, { ...options, first });
+    return { status: 200, headers: { ...streamHeaders, ...headers }, body };
   } catch (error) {
     reader.leave();
     throw error;
@@ -65,6 +78,12 @@ function textOptions({ service, caller }: Call, reader: Reader, runId: string, c
     },
     onFailure: (error) => logger.error("The events of a run could not be read on.", { run_id: runId, error }),
   };
+}
+
+function untilOf({ query }: Call): "rest" | "end" {
+  const until = new URLSearchParams(query).get("until") ?? "rest";
+  if (until === "rest" || until === "end") return until;
+  throw unfitAt(["until"], "expected rest or end");
 }
 
 function lastEventId(text: string | undefined): number {

@@ -49,6 +49,9 @@ describe("a page of another origin", () => {
     const reply = await client.with({ origin }).run("echo", "x");
     expect(reply.headers.get("access-control-allow-origin")).toBe(origin);
     expect(reply.headers.get("access-control-expose-headers")).toContain("Run-ID");
+    expect(reply.headers.get("vary")).toBe("Origin");
+    const events = await client.with({ origin }).get(`/runs/${reply.json["run_id"]}/events`);
+    expect(events.headers.get("vary")).toBe("Accept, Origin");
     const preflight = await client.send("OPTIONS", "/runs", { headers: { origin } });
     expect(preflight.status).toBe(204);
     expect(preflight.headers.get("access-control-allow-headers")).toContain("Last-Event-ID");

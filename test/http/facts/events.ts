@@ -115,8 +115,56 @@ export const eventFacts: readonly Fact[] = [
     for (let known = 0; known <= events.length; known++) {
       const reply = await client.get(path, { accept: "text/event-stream", "last-event-id": String(known) });
       expect(reply.events).toEqual(events.slice(known));
+      // Nothing will ever follow: 204 is what keeps a browser's EventSource from coming back every few seconds.
+      expect(reply.status).toBe(known < events.length ? 200 : 204);
     }
+    const beyond = await client.get(path, { accept: "text/event-stream", "last-event-id": "9999" });
+    expect([beyond.status, beyond.text]).toEqual([204, ""]);
+    expect(beyond.headers.get("run-id")).toBe(runOf(events[0])["run_id"]);
     refused(await client.get(path, { accept: "text/event-stream", "last-event-id": "x" }), 422, "invalid_input");
+  }),
+  fact("who comes back to a run that waits is told nothing, and may come again", async (client) => {
+    const { events } = await client.run("asker", "x", { mode: "stream" });
+    const path = `/runs/${runOf(events[0])["run_id"]}/events`;
+    const headers = { accept: "text/event-stream", "last-event-id": String(events.length) };
+    expect(await client.get(path, headers)).toMatchObject({ status: 200, events: [] });
+    await client.post(`/runs/${runOf(events[0])["run_id"]}`, { await_resume: answer("a") });
+    expect((await client.get(path, headers)).events.at(-1)?.event).toBe("run.awaiting");
+  }),
+  fact("who follows a run until its end is there when another client answers", async (client) => {
+    const { json } = await client.run("asker", "x");
+    const path = `/runs/${json["run_id"]}/events?until=end`;
+    const following = client.get(path, { accept: "text/event-stream" });
+    for (const text of ["a", "b"]) await client.post(`/runs/${json["run_id"]}`, { await_resume: answer(text) });
+    const { events } = await following;
+    expect(events.filter(({ event }) => event === "run.awaiting")).toHaveLength(2);
+    expect(events.at(-1)?.event).toBe("run.completed");
+    expect(events).toEqual(await client.follow(json["run_id"]));
+    // A list is always what has happened so far.
+    expect((await client.get(path)).json["events"]).toEqual(events.map(({ data }) => data));
+    const reply = await client.get(`/runs/${json["run_id"]}/events?until=later`);
+    refused(reply, 422, "invalid_input", "invalid_argument");
+  }),
+  fact("Accept decides by its weights whether events come as a stream", async (client) => {
+    const { json } = await client.run("echo", "x");
+    for (const [accept, type] of [
+      ["text/event-stream", "text/event-stream"],
+      ["TEXT/Event-Stream; charset=utf-8", "text/event-stream"],
+      ["application/json, text/event-stream", "text/event-stream"],
+      ["text/event-stream;q=0.5, */*;q=0.1", "text/event-stream"],
+      ["text/*", "text/event-stream"],
+      ["text/event-stream;q=0", "application/json"],
+      ["application/json, text/event-stream; q=0.1", "application/json"],
+      ["text/event-stream;q=0.5, */*", "application/json"],
+      ["*/*", "application/json"],
+      ["text/html", "application/json"],
+      ["x-text/event-stream", "application/json"],
+      ["", "application/json"],
+    ] as const) {
+      const reply = await client.get(`/runs/${json["run_id"]}/events`, { accept });
+      expect(reply.headers.get("content-type"), accept).toBe(type);
+      expect(reply.headers.get("vary")).toBe("Accept");
+    }
   }),
   fact("who attaches to a live run sees it to its rest", async (client) => {
     const { json } = await client.run("asker", "x", { mode: "async" });
