@@ -60,7 +60,6 @@ export type { AnnouncedType, EventListener, EventOf, EventOrigin, ParkedEvent } 
 export type { InputItem, RunInput } from "./runtime/input.ts";
 export type { DurabilityOptions, LimitOptions, RetentionOptions, RuntimeOptions } from "./runtime/options.ts";
 export type { ParkedRun } from "./runtime/recovery.ts";
-export type { RunsReport } from "./runtime/runs.ts";
 export type {
   CreateRunOptions,
   CreateRunRequest,
@@ -68,9 +67,11 @@ export type {
   ListRunsQuery,
   ResumeOptions,
   ResumeRequest,
-  Scope,
+  RunDetails,
   Session,
-} from "./runtime/scope.ts";
+} from "./runtime/requests.ts";
+export type { RunsReport } from "./runtime/runs.ts";
+export type { Scope } from "./runtime/scope.ts";
 export type { StandardSchema } from "./runtime/standard-schema.ts";
 export type { AwaitYield } from "./runtime/yields.ts";
 export { MemoryStore } from "./stores/memory.ts";

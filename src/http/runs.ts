@@ -4,7 +4,7 @@ import type { Run, RunMode } from "../protocol/run.ts";
 import { runStatusSchema } from "../protocol/run.ts";
 import type { PostedSession } from "../protocol/session.ts";
 import type { EventStream } from "../runtime/events.ts";
-import type { CreateRunOptions, ListRunsQuery, ResumeOptions } from "../runtime/scope.ts";
+import type { CreateRunOptions, ListRunsQuery, ResumeOptions } from "../runtime/requests.ts";
 import { checkAgent } from "./agents.ts";
 import { clientLeft, readJson } from "./body.ts";
 import type { Caller } from "./caller.ts";

@@ -4,7 +4,7 @@ import type { JsonValue } from "../protocol/json.ts";
 import type { Message } from "../protocol/message.ts";
 import { messageSchema } from "../protocol/message.ts";
 import type { PostedSession } from "../protocol/session.ts";
-import type { Session } from "../runtime/scope.ts";
+import type { Session } from "../runtime/requests.ts";
 import { checkTree } from "./body.ts";
 import type { Caller } from "./caller.ts";
 import { unfitAt, unfitError, WireError } from "./errors.ts";

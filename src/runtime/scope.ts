@@ -1,6 +1,6 @@
 import { decide, isRefusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
-import type { RunKey, StoredRun, StoredSession } from "../core/ports.ts";
+import type { RunKey, StoredRun } from "../core/ports.ts";
 import type { StreamedEvent } from "../core/project.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
@@ -9,18 +9,14 @@ import type { RunState } from "../core/state.ts";
 import { initialState, isFinal } from "../core/state.ts";
 import { agentStatus, noCounters } from "../core/statistics.ts";
 import type { AgentManifest } from "../protocol/agent.ts";
-import { sessionIdSchema } from "../protocol/identifier.ts";
 import type { JsonValue } from "../protocol/json.ts";
-import { isJsonObject } from "../protocol/json.ts";
-import type { Message, MessageInput } from "../protocol/message.ts";
-import type { AwaitResume, Run, RunMode, RunStatus } from "../protocol/run.ts";
-import { awaitResumeSchema, runModeSchema, runStatusSchema } from "../protocol/run.ts";
-import { badArgument, checkAmount, checkCount, checkKeys, checkObject, checkText, read } from "./check.ts";
+import type { Run } from "../protocol/run.ts";
+import { runStatusSchema } from "../protocol/run.ts";
+import { badArgument, checkCount, checkKeys, checkObject, checkText, read } from "./check.ts";
 import { foldLog } from "./commit.ts";
 import type { LogSource, StreamHost, StreamStart } from "./events.ts";
 import { EventStream } from "./events.ts";
-import type { RunInput } from "./input.ts";
-import { readInput, readJson, readMessage } from "./input.ts";
+import { readInput } from "./input.ts";
 import type { LiveRun } from "./live-run.ts";
 import type { NewRun } from "./new-run.ts";
 import type { Settings } from "./options.ts";
@@ -28,81 +24,19 @@ import type { Answer } from "./questions.ts";
 import { closedError, refusalError } from "./refusals.ts";
 import type { Registry } from "./registry.ts";
 import { manifestOf } from "./registry.ts";
+import type {
+  CreateRunOptions,
+  CreateRunRequest,
+  EventsOptions,
+  ListRunsQuery,
+  ResumeOptions,
+  ResumeRequest,
+  RunDetails,
+  Session,
+} from "./requests.ts";
+import { checkOptions, noOptions, readAnswer, readAwaitId, readId, readMode, readSession } from "./requests.ts";
 import type { Runs } from "./runs.ts";
 import { StoredLog } from "./stored-log.ts";
-
-/** What a run is made of. Null counts as absent. */
-export interface CreateRunRequest {
-  readonly agent_name: string;
-  readonly input: RunInput;
-  /** A UUID. A session that does not exist is made; without one the run has a session of its own. */
-  readonly session_id?: string | null | undefined;
-  /** `sync`: the run when it rests. `async`: the run as soon as it is accepted. `stream`: its events until it rests. Default: `sync`. */
-  readonly mode?: RunMode | null | undefined;
-}
-
-/** How a run is created. */
-export interface CreateRunOptions {
-  /** The same key with the same request gives the same run. */
-  readonly idempotencyKey?: string | undefined;
-  /** Stops the waiting, not the run. */
-  readonly signal?: AbortSignal | undefined;
-  /** How long this run may be active, in milliseconds. Default: as its agent is registered. */
-  readonly timeoutMs?: number | undefined;
-  /** Replaces what the session holds before the run joins it, as when a caller brings a session along from elsewhere. */
-  readonly session?: { readonly history: readonly MessageInput[]; readonly state?: JsonValue | undefined } | undefined;
-}
-
-/** An answer to what a run asks. Null counts as absent. */
-export interface ResumeRequest {
-  readonly run_id: string;
-  /** A message (`{ type: "message", message }`), or any other object as the answer itself. */
-  readonly await_resume: AwaitResume | { readonly type?: "message"; readonly message: RunInput & object };
-  /** Which question it answers. Default: the one that is shown. */
-  readonly await_id?: string | null | undefined;
-  /** As with `createRun`. */
-  readonly mode?: RunMode | null | undefined;
-}
-
-/** How a run is resumed. */
-export interface ResumeOptions {
-  /** The same key with the same answer gives the same result. */
-  readonly idempotencyKey?: string | undefined;
-  /** Stops the waiting, not the run. */
-  readonly signal?: AbortSignal | undefined;
-}
-
-/** Which runs to list. */
-export interface ListRunsQuery {
-  readonly agent_name?: string | undefined;
-  readonly session_id?: string | undefined;
-  readonly status?: RunStatus | undefined;
-  /**
-   * Whether to leave out runs that another run has started: what they ask, that one asks. Default: true with the status `awaiting`, so
-   * that each question is listed once; false otherwise.
-   */
-  readonly roots?: boolean | undefined;
-  /** Default: 100. */
-  readonly limit?: number | undefined;
-  /** Default: 0. */
-  readonly offset?: number | undefined;
-}
-
-/** Which events to read. */
-export interface EventsOptions {
-  /** The number of the last event that is not wanted. Default: 0, all are wanted. */
-  readonly after?: number | undefined;
-  /** `now`: ends with what has been said so far. `rest`: ends when the run rests and all has been said. `end`: ends when the run has ended. Default: `rest`. */
-  readonly until?: "now" | "rest" | "end" | undefined;
-}
-
-/** A session (ACP 1.0), its messages in it. */
-export interface Session {
-  readonly id: string;
-  readonly history: readonly Message[];
-  /** Null until somebody sets it. */
-  readonly state: JsonValue;
-}
 
 /** What the runs of one tenant share with all others. */
 export interface ScopeParts {
@@ -206,6 +140,28 @@ export class Scope {
     const committed = run.log.commit(true);
     if (committed !== undefined) await committed;
     return run.log.record();
+  }
+
+  /** Whose sub-run the run is, if it is one. Refused with `run_not_found`. */
+  async details(run_id: string): Promise<RunDetails> {
+    const key = this.#key(run_id);
+    const parent = await this.#parentOf(key);
+    if (parent === undefined) throw notFound(key);
+    let root = key.run_id;
+    let above: string | null | undefined = parent;
+    // A run above it that has been forgotten is the last one that is known.
+    while (typeof above === "string") {
+      root = above;
+      above = await this.#parentOf({ ...key, run_id: root });
+    }
+    return { run_id: key.run_id, parent_run_id: parent, root_run_id: root };
+  }
+
+  /** The run that has started this one. Null: there is none. Undefined: there is no such run. */
+  async #parentOf(key: RunKey): Promise<string | null | undefined> {
+    const live = this.#parts.runs.find(key);
+    const created = live?.log.state.created ?? (await this.#parts.settings.store.find(key))?.created;
+    return created && (created.parent?.run_id ?? null);
   }
 
   /** A page of runs, the newest first. */
@@ -512,58 +468,6 @@ function askedAt(state: RunState, { await_id, idempotency_key }: Answer): number
   if (id !== undefined && id === shown) return state.shown_event;
   const before = exchanges.findLast((one) => (id === undefined ? one.answer !== null : one.asked.await_id === id));
   return before?.event ?? state.events;
-}
-
-const noOptions: CreateRunOptions = {};
-const canonicalId = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
-
-function readId(name: string, value: unknown): string {
-  if (typeof value !== "string") throw badArgument(name, "a UUID", value);
-  return canonicalId.test(value) ? value : read(name, sessionIdSchema, value);
-}
-
-/** Reads a session that a caller brings along. */
-function readSession(session: CreateRunOptions["session"]): StoredSession | undefined {
-  if (session === undefined) return undefined;
-  checkObject("options.session", session);
-  const { history, state } = session;
-  if (!Array.isArray(history)) throw badArgument("options.session.history", "a list of messages", history);
-  const messages = history.map((message, index) => readMessage(`options.session.history.${index}`, message));
-  return { history: messages, state: readJson("options.session.state", state) ?? null };
-}
-
-function readMode(request: { readonly mode?: unknown }): RunMode {
-  const mode = request?.mode;
-  if (mode === undefined || mode === null) return "sync";
-  return mode === "sync" || mode === "async" || mode === "stream" ? mode : read("mode", runModeSchema, mode);
-}
-
-function readAwaitId(value: unknown): string | null {
-  if (value === undefined || value === null) return null;
-  checkText("await_id", value);
-  return value;
-}
-
-/** Reads an answer. A message whose parts are plain is recognised without the schema. */
-function readAnswer(value: unknown): AwaitResume {
-  if (!isJsonObject(value)) throw badArgument("await_resume", "a message or an object", value);
-  const { type, message } = value;
-  if (type === "message" && isJsonObject(message))
-    return { type, message: readMessage("await_resume.message", message) };
-  return read("await_resume", awaitResumeSchema, readJson("await_resume", value));
-}
-
-function checkOptions(
-  options: { readonly idempotencyKey?: unknown; readonly signal?: unknown; readonly timeoutMs?: unknown },
-  names: readonly string[],
-): void {
-  checkObject("options", options);
-  checkKeys("options", options, names);
-  const { idempotencyKey, signal, timeoutMs } = options;
-  if (idempotencyKey !== undefined) checkText("options.idempotencyKey", idempotencyKey);
-  if (signal !== undefined && !(signal instanceof AbortSignal))
-    throw badArgument("options.signal", "an AbortSignal", signal);
-  if (timeoutMs !== undefined) checkAmount("options.timeoutMs", timeoutMs);
 }
 
 /** Waits until a signal says to stop waiting. */

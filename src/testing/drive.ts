@@ -5,7 +5,7 @@ import type { AwaitResume, Run, RunStatus } from "../protocol/run.ts";
 import type { Agent, AgentFunction } from "../runtime/agent.ts";
 import type { RunInput } from "../runtime/input.ts";
 import { textOf } from "../runtime/input.ts";
-import type { Session } from "../runtime/scope.ts";
+import type { Session } from "../runtime/requests.ts";
 import { resumeOf } from "./answer.ts";
 import { DriveError } from "./drive-error.ts";
 import type { DriveOptions } from "./drive-options.ts";

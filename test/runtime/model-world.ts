@@ -4,7 +4,7 @@ import type { Clock, Store } from "../../src/core/ports.ts";
 import type { StreamedEvent } from "../../src/core/project.ts";
 import type { Run } from "../../src/protocol/run.ts";
 import { AgentRuntime } from "../../src/runtime/agent-runtime.ts";
-import type { ResumeRequest } from "../../src/runtime/scope.ts";
+import type { ResumeRequest } from "../../src/runtime/requests.ts";
 import { ModelClock } from "./model-clock.ts";
 import type { Manners } from "./model-puppet.ts";
 import { Puppet, playAsFunction, playAsGenerator } from "./model-puppet.ts";

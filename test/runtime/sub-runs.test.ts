@@ -209,6 +209,23 @@ describe("a question that is passed on", () => {
   });
 });
 
+it("a sub-run says whose it is", async () => {
+  const { runtime } = setUp();
+  nested(runtime);
+  await runtime.createRun({ agent_name: "root", input: "" });
+  const runs = await runtime.listRuns({ status: "awaiting", roots: false });
+  const [root, parent, child] = ["root", "parent", "child"].map((name) => runOf(runs, name).run_id);
+  const detailsOf = async (run_id = "") => runtime.details(run_id);
+  expect(await detailsOf(root)).toEqual({ run_id: root, parent_run_id: null, root_run_id: root });
+  expect(await detailsOf(parent)).toEqual({ run_id: parent, parent_run_id: root, root_run_id: root });
+  expect(await detailsOf(child)).toEqual({ run_id: child, parent_run_id: parent, root_run_id: root });
+  // The protocol's own record shows nothing of it.
+  expect(Object.keys(runOf(runs, "child"))).toEqual(Object.keys(runOf(runs, "root")));
+  const other = runtime.scope({ tenant: "other" });
+  expect((await refusal(other.details(child ?? ""))).code).toBe("run_not_found");
+  expect((await refusal(runtime.details("no id"))).code).toBe("invalid_argument");
+});
+
 /** A run that asks, and two above it. */
 function nested(runtime: AgentRuntime): void {
   runtime.register("child", async (_input, { ask }) => `${(await ask("n?", { schema: number })).n}`);
