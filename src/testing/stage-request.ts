@@ -1,7 +1,7 @@
 import type { Message } from "../protocol/message.ts";
 import type { Agent } from "../runtime/agent.ts";
 import { readInput } from "../runtime/input.ts";
-import type { CreateRunOptions, CreateRunRequest } from "../runtime/scope.ts";
+import type { CreateRunOptions, CreateRunRequest } from "../runtime/requests.ts";
 import type { MemoryStore } from "../stores/memory.ts";
 import type { DriveSettings } from "./drive-options.ts";
 
