@@ -20,16 +20,20 @@ const repeatable = [
 ];
 
 /**
+ * The second stage: programs, servers and browsers in processes of their own. A test belongs to it by its name. It begins when the first
+ * stage, which is all that a change needs while it is made (`npm run test:quick`), is through.
+ */
+const system = ["test/**/*.system.test.ts"];
+
+/**
  * The files that get a process of their own: they load modules anew or replace them, leave servers open, measure time or memory,
  * or are long and had better begin first. All others share a process for each processor: to load the same modules for each file
  * took a third of the time.
  */
 const alone = [
-  "test/crash/*.test.ts",
   "test/durable/planted-faults.test.ts",
   "test/durable/sleepers.test.ts",
   "test/http/event-stream.test.ts",
-  "test/http/examples.test.ts",
   "test/http/stalled-readers.test.ts",
   "test/protocol/json-schema.test.ts",
   "test/runtime/leak.test.ts",
@@ -56,7 +60,7 @@ export default defineConfig({
         test: {
           name: "once",
           include: ["test/**/*.test.ts"],
-          exclude: [...configDefaults.exclude, ...alone],
+          exclude: [...configDefaults.exclude, ...alone, ...system],
           isolate: false,
         },
       },
@@ -68,6 +72,16 @@ export default defineConfig({
           include: repeatable.map((name) => `test/runtime/${name}.test.ts`),
           setupFiles: "test/helpers/not-repeatable.ts",
           env: { CADENZA_REPLAY: process.env["CADENZA_REPLAY"] ?? "memory" },
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: "system",
+          include: system,
+          globalSetup: "test/helpers/installed.ts",
+          sequence: { groupOrder: 1 },
+          maxConcurrency: 2,
         },
       },
     ],

@@ -21,3 +21,9 @@ server.listen(Number(process.env["PORT"] ?? 8000), "localhost", () => {
   console.log(run("echo", "stream", "Hello"));
   console.log(run("booking", "sync", "Rome, Friday"));
 });
+
+// Runs come to an end before the process does.
+process.once("SIGTERM", () => {
+  server.close();
+  void runtime.close();
+});

@@ -3,6 +3,7 @@
  * done. `npx tsx examples/durable-approval/main.ts booking.db`
  */
 import { createInterface } from "node:readline";
+import type { Run } from "cadenza";
 import { AgentRuntime } from "cadenza";
 import { booking } from "./agent.ts";
 import { openStore } from "./store.ts";
@@ -22,17 +23,26 @@ const { run_id } = isOpen
   : await runtime.createRun({ agent_name: booking.name, input: "London to Penzance", mode: "async" });
 console.log(isOpen ? `Going on with run ${run_id}.` : `Run ${run_id} has begun.`);
 
-// Reading from the terminal holds the process open.
 const terminal = createInterface({ input: process.stdin });
-terminal.on("line", (line) => {
-  const await_resume = { approved: /^y/i.test(line) };
-  runtime.resume({ run_id, await_resume, mode: "async" }).catch((error: Error) => console.log(error.message));
-});
+const lines = terminal[Symbol.asyncIterator]();
 
 for await (const event of runtime.events(run_id, { until: "end" })) {
   if (event.type === "message.part") process.stdout.write(event.part.content ?? "");
-  if (event.type === "run.awaiting") console.log(`${event.run.await_request?.message.parts[0]?.content} (y/n)`);
   if (event.type === "run.completed") console.log("Done.");
+  if (event.type === "run.failed") console.log(`Failed: ${event.run.error?.message}`);
+  if (event.type !== "run.awaiting" || !(await isOpenStill(event.run))) continue;
+  console.log(`${event.run.await_request?.message.parts[0]?.content} (y/n)`);
+  const line = await lines.next();
+  // Without an answer the run is left to wait: the same command goes on with it.
+  if (line.done === true) break;
+  const { await_id } = event.run.await_request ?? {};
+  await runtime.resume({ run_id, await_id, await_resume: { approved: /^y/i.test(line.value) }, mode: "async" });
 }
 terminal.close();
 await runtime.close();
+
+/** Whether a question has no answer yet: those that were asked before the last start are told of again. */
+async function isOpenStill({ await_request }: Run): Promise<boolean> {
+  const { await_request: now } = await runtime.getRun(run_id);
+  return now !== null && now.await_id === await_request?.await_id;
+}

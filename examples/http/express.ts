@@ -19,4 +19,10 @@ app.use(
     authorize: ({ request }) => ({ tenant: (request as { user: { team: string } }).user.team }),
   }),
 );
-app.listen(Number(process.env["PORT"] ?? 8000));
+const server = app.listen(Number(process.env["PORT"] ?? 8000));
+
+// Runs come to an end before the process does.
+process.once("SIGTERM", () => {
+  server.close();
+  void runtime.close();
+});

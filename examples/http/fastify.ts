@@ -20,3 +20,9 @@ app.register((acp, _options, done) => {
   done();
 });
 await app.listen({ port: Number(process.env["PORT"] ?? 8000) });
+
+// Runs come to an end before the process does.
+process.once("SIGTERM", () => {
+  void app.close();
+  void runtime.close();
+});

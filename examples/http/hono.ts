@@ -12,4 +12,10 @@ runtime.register("echo", async function* (input) {
 const handler = createHandler(runtime, { basePath: "/acp" });
 const app = new Hono();
 app.all("/acp/*", (context) => handler(context.req.raw));
-serve({ fetch: app.fetch, port: Number(process.env["PORT"] ?? 8000) });
+const server = serve({ fetch: app.fetch, port: Number(process.env["PORT"] ?? 8000) });
+
+// Runs come to an end before the process does.
+process.once("SIGTERM", () => {
+  server.close();
+  void runtime.close();
+});

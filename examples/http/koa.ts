@@ -15,4 +15,10 @@ app.use(async (context, next) => {
   context.respond = false;
   listener(context.req, context.res);
 });
-app.listen(Number(process.env["PORT"] ?? 8000));
+const server = app.listen(Number(process.env["PORT"] ?? 8000));
+
+// Runs come to an end before the process does.
+process.once("SIGTERM", () => {
+  server.close();
+  void runtime.close();
+});

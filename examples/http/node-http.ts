@@ -8,4 +8,10 @@ runtime.register("echo", async function* (input) {
   yield* input;
 });
 
-createServer(createNodeListener(runtime)).listen(Number(process.env["PORT"] ?? 8000));
+const server = createServer(createNodeListener(runtime)).listen(Number(process.env["PORT"] ?? 8000));
+
+// Runs come to an end before the process does.
+process.once("SIGTERM", () => {
+  server.close();
+  void runtime.close();
+});

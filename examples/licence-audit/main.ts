@@ -30,8 +30,6 @@ async function main(args: readonly string[]): Promise<number> {
   const runtime = store === undefined ? new AgentRuntime({ exposeErrors: true }) : await openRuntime(fromUser(store));
   const { name, options, fn } = licenceAudit;
   runtime.register(name, { ...options, durable: store !== undefined }, fn);
-  // The library itself holds the process open with nothing, also while it waits for a run of a process that died.
-  const alive = setInterval(() => undefined, 1_000);
   const interrupt = new AbortController();
   const onInterrupt = (): void => interrupt.abort();
   process.once("SIGINT", onInterrupt);
@@ -55,7 +53,6 @@ async function main(args: readonly string[]): Promise<number> {
     answers.close();
     process.off("SIGINT", onInterrupt);
     await runtime.close({ drainMs: interrupt.signal.aborted ? 0 : DRAIN_MS });
-    clearInterval(alive);
   }
 }
 

@@ -1,11 +1,11 @@
-import { formatWithOptions } from "node:util";
 import ts from "typescript";
 import type { Block, Page } from "./pages.ts";
 import { blocksOf, ROOT } from "./pages.ts";
 
 /**
  * The `ts` blocks of one page that belong together. A block that begins with an import begins a new program; the blocks after it
- * continue it. A block that is marked `no-run — why` is compiled with the others, and left out when they are run.
+ * continue it. A block that is marked `no-run — why` is compiled with the others, and left out when they are run; one that is marked
+ * `node 22.13 — why` is run where Node is as new as that.
  */
 export interface Snippet {
   /** The page and the line of the first block. */
@@ -121,34 +121,4 @@ function describe({ messageText, file, start = 0 }: ts.Diagnostic, { blocks }: S
     line -= length;
   }
   return ts.flattenDiagnosticMessageText(messageText, "\n");
-}
-
-/** What a snippet said on the console, and what its comments say that it says. */
-export interface Spoken {
-  readonly said: readonly string[];
-  readonly promised: readonly string[];
-}
-
-const AsyncFunction = (async () => undefined).constructor as new (
-  ...args: string[]
-) => (require: (name: string) => unknown, exports: object, console: object) => Promise<void>;
-
-/** Runs a snippet in a scope of its own. Undefined: there is nothing to run. Rejects with what it throws. */
-export async function run(snippet: Snippet): Promise<Spoken | undefined> {
-  const blocks = snippet.blocks.filter(({ note }) => !note.startsWith("no-run"));
-  if (blocks.length === 0) return undefined;
-  const code = source(blocks);
-  const modules = new Map<string, object>();
-  for (const { fileName } of ts.preProcessFile(code).importedFiles) {
-    const module: object = await import(/* @vite-ignore */ fileName);
-    modules.set(fileName, { ...module, __esModule: true });
-  }
-  const { outputText } = ts.transpileModule(code, {
-    compilerOptions: { target: ts.ScriptTarget.ES2023, module: ts.ModuleKind.CommonJS, esModuleInterop: true },
-  });
-  const said: string[] = [];
-  const log = (...values: unknown[]): void =>
-    void said.push(formatWithOptions({ breakLength: Number.POSITIVE_INFINITY }, ...values).trimEnd());
-  await new AsyncFunction("require", "exports", "console", outputText)((name) => modules.get(name), {}, { log });
-  return { said, promised: [...code.matchAll(/\/\/ → (.*?)(?=\s*(?:\/\/ →|$))/gm)].map(([, text = ""]) => text) };
 }

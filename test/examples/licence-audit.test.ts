@@ -10,7 +10,8 @@ import { readArguments } from "../../examples/licence-audit/arguments.ts";
 import type { AuditReport } from "../../examples/licence-audit/report.ts";
 import { renderReport, renderStatistics, reportIn } from "../../examples/licence-audit/report.ts";
 import { parseExpression, verdictOn } from "../../examples/licence-audit/spdx.ts";
-import { PROCESS_TIMEOUT_MS, runMain } from "./run-main.ts";
+import { PROCESS_TIMEOUT_MS } from "../helpers/processes.ts";
+import { runMain } from "./run-main.ts";
 
 const DEMO = "licence-audit/main.ts";
 const OWN_LOCKFILE = fileURLToPath(new URL("../../package-lock.json", import.meta.url));

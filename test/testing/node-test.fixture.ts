@@ -1,4 +1,4 @@
-/** Run by `node --test`, from node-test.test.ts: the kit needs no test runner of its own. */
+/** Run by `node --test`, from node-test.system.test.ts: the kit needs no test runner of its own. */
 import assert from "node:assert/strict";
 import test from "node:test";
 import { defineAgent, MemoryStore } from "cadenza";

@@ -1,0 +1,16 @@
+import { expect, inject, it } from "vitest";
+import { PROCESS_TIMEOUT_MS } from "../helpers/processes.ts";
+import { programsFor, tryPage } from "./programs.ts";
+
+const cwd = inject("projectFolder");
+const programs = programsFor(process.version).map((program) => [program.name, program] as const);
+
+it.concurrent.each(programs)(
+  "%s, saved in a file, prints what it says and ends",
+  {
+    timeout: PROCESS_TIMEOUT_MS,
+  },
+  async (_, program) => {
+    expect(await tryPage(program, { cwd })).toBeUndefined();
+  },
+);

@@ -1,0 +1,63 @@
+import { faultOf, runProgram } from "../helpers/processes.ts";
+import { javascriptOf, write } from "../helpers/project.ts";
+import { readPages } from "./pages.ts";
+import type { Snippet } from "./snippets.ts";
+import { snippetsOf } from "./snippets.ts";
+
+/** A program of the documentation, as its reader would save it. */
+export interface Program {
+  /** The page and the line of the first block. */
+  readonly name: string;
+  readonly code: string;
+  /** What the comments of the program say that it prints: all of it, or nothing. */
+  readonly promised: string;
+  /** Whether it is a test, for vitest. */
+  readonly isTest: boolean;
+}
+
+/** The programs of all pages that can be run under a version of Node. */
+export function programsFor(nodeVersion: string): readonly Program[] {
+  return readPages()
+    .flatMap(snippetsOf)
+    .flatMap((snippet) => programOf(snippet, nodeVersion) ?? []);
+}
+
+/** Saves a program in a file of the project, runs it, and says what is wrong with how it went; undefined: nothing. */
+export async function tryPage(
+  { name, code, promised, isTest }: Program,
+  project: { readonly cwd: string; readonly node?: string },
+): Promise<string | undefined> {
+  const file = `pages/${name.replace(/\W/g, "-")}${isTest ? ".test" : ""}.js`;
+  write(project.cwd, file, javascriptOf(code));
+  const ended = await runProgram(isTest ? ["node_modules/vitest/vitest.mjs", "run", file] : [file], project);
+  const said = onOneLine(ended.stdout);
+  return (
+    faultOf(ended) ??
+    (promised === "" || said === promised ? undefined : `${promised}\nis what it should say:\n${said}`)
+  );
+}
+
+/** Undefined: there is nothing to run. */
+function programOf({ name, blocks }: Snippet, nodeVersion: string): Program | undefined {
+  const run = blocks.filter(({ note }) => isRun(note, nodeVersion));
+  if (run.length === 0) return undefined;
+  const code = run.map((block) => block.code).join("\n");
+  const promised = [...code.matchAll(/\/\/ → (.*?)(?=\s*(?:\/\/ →|$))/gm)].map(([, text = ""]) => text);
+  return { name, code, promised: onOneLine(promised.join(" ")), isTest: /from "vitest"/.test(code) };
+}
+
+function isRun(note: string, nodeVersion: string): boolean {
+  const [, needed] = /^node (\d+\.\d+)/.exec(note) ?? [];
+  if (needed !== undefined) return compareVersions(nodeVersion.replace("v", ""), needed) >= 0;
+  return !note.startsWith("no-run");
+}
+
+function compareVersions(one: string, other: string): number {
+  const [a, b] = [one, other].map((version) => version.split(".").map(Number));
+  return (a?.[0] ?? 0) - (b?.[0] ?? 0) || (a?.[1] ?? 0) - (b?.[1] ?? 0);
+}
+
+/** Pages break lines as they like. */
+function onOneLine(text: string): string {
+  return text.replace(/\s+/g, " ").trim();
+}

@@ -1,0 +1,53 @@
+import { spawn } from "node:child_process";
+
+/** What a program said, and how it ended. */
+export interface Ended {
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** How a program is run. */
+export interface RunOptions {
+  readonly cwd: string;
+  /** Default: the Node that runs the tests. */
+  readonly node?: string | undefined;
+  /** What is typed. Without it stdin is closed. */
+  readonly input?: string | undefined;
+}
+
+/** Starting a process takes a while on a machine that is busy. */
+export const PROCESS_TIMEOUT_MS = 60_000;
+
+/** Runs a program in a process of its own, to its end. One that goes on for too long is killed. */
+export function runProgram(
+  args: readonly string[],
+  { cwd, node = process.execPath, input }: RunOptions,
+): Promise<Ended> {
+  return new Promise((resolve, reject) => {
+    const child = spawn(node, args, {
+      cwd,
+      stdio: [input === undefined ? "ignore" : "pipe", "pipe", "pipe"],
+      timeout: PROCESS_TIMEOUT_MS,
+    });
+    let stdout = "";
+    let stderr = "";
+    child.stdout?.setEncoding("utf8").on("data", (text: string) => {
+      stdout += text;
+    });
+    child.stderr?.setEncoding("utf8").on("data", (text: string) => {
+      stderr += text;
+    });
+    child.once("error", reject);
+    child.once("close", (code) => resolve({ code, stdout, stderr }));
+    child.stdin?.end(input);
+  });
+}
+
+/** What is wrong with how a program ended; undefined: nothing. A driver that Node calls experimental is no fault of the program. */
+export function faultOf({ code, stderr }: Ended): string | undefined {
+  const complaints = stderr
+    .split("\n")
+    .filter((line) => line !== "" && !/ExperimentalWarning|--trace-warnings/.test(line));
+  return code === 0 && complaints.length === 0 ? undefined : `ended with ${code}: ${stderr}`;
+}
