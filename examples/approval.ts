@@ -1,12 +1,12 @@
 /** Human in the loop: a run that waits for a typed answer. `npx tsx examples/approval.ts` */
 import { AgentRuntime, CadenzaError, defineAgent } from "cadenza";
 import * as z from "zod";
+import { textOf } from "./text.ts";
 
 const decisionSchema = z.object({ approved: z.boolean(), seats: z.number().int().min(1).default(1) });
 
 export const booking = defineAgent("booking", async function* (input, context) {
-  const wish = input.flatMap(({ parts }) => parts.map(({ content }) => content)).join(" ");
-  yield `Found a train for: ${wish}.\n`;
+  yield `Found a train for: ${textOf(input)}.\n`;
   const { approved, seats } = await context.ask("Book it?", { schema: decisionSchema, timeoutMs: 86_400_000 });
   yield approved ? `Booked ${seats} seat(s).\n` : "Not booked.\n";
 });
@@ -26,5 +26,5 @@ if (process.argv[1] === import.meta.filename) {
   }
 
   const run = await runtime.resume({ run_id, await_resume: { approved: true, seats: 2 } });
-  console.log(`${run.status}: ${run.output.flatMap(({ parts }) => parts.map(({ content }) => content)).join("")}`);
+  console.log(`${run.status}: ${textOf(run.output)}`);
 }

@@ -1,27 +1,35 @@
 /** A conversation: the session remembers what was said. `npx tsx examples/chat.ts` */
 import { randomUUID } from "node:crypto";
-import type { LanguageModel, ModelMessage } from "ai";
-import { streamText } from "ai";
-import type { Message } from "cadenza";
+import type { FilePart, LanguageModel, ModelMessage, TextPart } from "ai";
+import type { Message, MessagePart } from "cadenza";
 import { AgentRuntime, defineAgent } from "cadenza";
+import { answerOf } from "./ai-sdk.ts";
 import { pretendModel } from "./model.ts";
+import { isReadable, textOf } from "./text.ts";
 
 export function chat(model: LanguageModel) {
   // Runs of one session take turns, so that each sees what was said before.
   return defineAgent("chat", { concurrency: { max: 1, per: "session" } }, async function* (input, context) {
-    const messages = toModelMessages([...(await context.session.history()), ...input]);
-    const answer = streamText({ model, messages, abortSignal: context.signal });
-    yield* answer.textStream;
-    context.usage.add(await answer.totalUsage);
+    yield* answerOf(model, toModelMessages([...(await context.session.history()), ...input]), context);
   });
 }
 
-/** Messages as models take them: the text of each, by the user or by an assistant. */
+/** Messages as models take them: text, and the user's files. A question's schema and an agent's artifacts are not for the model. */
 export function toModelMessages(messages: readonly Message[]): ModelMessage[] {
-  return messages.map(({ role, parts }) => ({
-    role: role === "user" ? "user" : "assistant",
-    content: parts.map(({ content, content_url }) => content ?? content_url ?? "").join(""),
-  }));
+  return messages.flatMap((message): ModelMessage[] => {
+    const text = textOf([message]);
+    if (message.role !== "user") return text === "" ? [] : [{ role: "assistant", content: text }];
+    const content = message.parts.flatMap(toModelPart);
+    if (content.some(({ type }) => type === "file")) return [{ role: "user", content }];
+    return [{ role: "user", content: text }];
+  });
+}
+
+function toModelPart(part: MessagePart): (TextPart | FilePart)[] {
+  const { content, content_url, content_type: mediaType } = part;
+  if (content_url !== undefined) return [{ type: "file", mediaType, data: new URL(content_url) }];
+  if (content === undefined) return [];
+  return isReadable(part) ? [{ type: "text", text: content }] : [{ type: "file", mediaType, data: content }];
 }
 
 if (process.argv[1] === import.meta.filename) {

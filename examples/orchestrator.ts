@@ -1,7 +1,8 @@
 /** An agent that lets others work in parallel. `npx tsx examples/orchestrator.ts` */
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Message, Run } from "cadenza";
+import type { Run } from "cadenza";
 import { AgentError, AgentRuntime, defineAgent } from "cadenza";
+import { textOf } from "./text.ts";
 
 export const critic = defineAgent("critic", async (input, { signal, usage }) => {
   await sleep(100, undefined, { signal }); // a model call
@@ -25,10 +26,6 @@ export const jury = defineAgent("jury", async function* (input, context) {
 function opinionOf({ status, output, error }: Run): string {
   if (status !== "completed") throw new AgentError("server_error", `A juror is missing: ${error?.message ?? status}`);
   return textOf(output);
-}
-
-function textOf(messages: readonly Message[]): string {
-  return messages.flatMap(({ parts }) => parts.map(({ content }) => content ?? "")).join("");
 }
 
 if (process.argv[1] === import.meta.filename) {

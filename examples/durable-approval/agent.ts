@@ -2,18 +2,17 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { defineAgent } from "cadenza";
 import * as z from "zod";
+import { textOf } from "../text.ts";
 
 const decisionSchema = z.object({ approved: z.boolean() });
 
 export const booking = defineAgent("booking", { durable: true, version: "1" }, async function* (input, context) {
-  const wish = input.flatMap(({ parts }) => parts.map(({ content }) => content)).join(" ");
-
   const train = await context.step("search", async () => {
     console.log("  (searching for a train)");
     await sleep(300);
     return { name: "Night Riviera", price: 89 };
   });
-  yield `${wish}: the ${train.name} has a place for ${train.price} €.\n`;
+  yield `${textOf(input)}: the ${train.name} has a place for ${train.price} €.\n`;
 
   const { approved } = await context.ask("Book it?", { schema: decisionSchema });
   if (!approved) return "Not booked.\n";

@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { MockLanguageModelV3, simulateReadableStream } from "ai/test";
 import type { Message, Run } from "cadenza";
 import { AgentRuntime, defineAgent } from "cadenza";
 import { describe, expect, it } from "vitest";
@@ -10,6 +11,9 @@ import { echo } from "../../examples/echo.ts";
 import { pretendModel } from "../../examples/model.ts";
 import { critic, fan, jury } from "../../examples/orchestrator.ts";
 import { dice } from "../../examples/statistics.ts";
+
+type ModelStream = Awaited<ReturnType<MockLanguageModelV3["doStream"]>>["stream"];
+type ModelChunk = ModelStream extends ReadableStream<infer Chunk> ? Chunk : never;
 
 const text = (messages: readonly Message[]): string =>
   messages.flatMap(({ parts }) => parts.map(({ content }) => content ?? "")).join("");
@@ -69,6 +73,37 @@ describe("the AI SDK", () => {
     expect(parts).toEqual(["one ", "two ", "three"]);
     expect((await runtime.getAgent("poet")).status?.avg_run_tokens).toBe(13);
   });
+
+  it.each(["at once", "half way"])("fails the run with the model's own error when it fails %s", async (when) => {
+    const started: ModelChunk[] = [
+      { type: "text-start", id: "1" },
+      { type: "text-delta", id: "1", delta: "half" },
+    ];
+    const model = new MockLanguageModelV3({
+      doStream: async () => ({
+        stream: simulateReadableStream<ModelChunk>({
+          chunks: [
+            { type: "stream-start", warnings: [] },
+            ...(when === "half way" ? started : []),
+            { type: "error", error: new Error("overloaded") },
+          ],
+        }),
+      }),
+    });
+    const runtime = new AgentRuntime({ exposeErrors: true }).register(poet(model));
+    const run = await runtime.createRun({ agent_name: "poet", input: "Count." });
+    expect(run).toMatchObject({ status: "failed", error: { message: "overloaded" } });
+    expect(contents(run)).toBe(when === "half way" ? "half" : "");
+  });
+
+  it("gives the model the words of its input, and not the bytes of a picture", async () => {
+    const prompts: unknown[] = [];
+    const model = pretendModel((prompt) => `${prompts.push(prompt[0]?.content)}`);
+    const runtime = new AgentRuntime().register(poet(model));
+    const picture = { content_type: "image/png", content_encoding: "base64" as const, content: "aGk=" };
+    await runtime.createRun({ agent_name: "poet", input: [{ parts: [{ content: "A line." }, picture] }] });
+    expect(prompts).toMatchObject([[{ type: "text", text: "A line." }]]);
+  });
 });
 
 describe("chat", () => {
@@ -85,6 +120,43 @@ describe("chat", () => {
       { role: "assistant", content: "answer 1" },
       { role: "user", content: "second" },
       { role: "assistant", content: "answer 2" },
+    ]);
+  });
+
+  it("tells the model of a question and its answer in words, without the schema", async () => {
+    const runtime = new AgentRuntime().register(booking);
+    const session_id = randomUUID();
+    const { run_id } = await runtime.createRun({ agent_name: "booking", input: "Rome", session_id });
+    await runtime.resume({ run_id, await_resume: { approved: true } });
+    expect(toModelMessages((await runtime.getSession(session_id)).history)).toEqual([
+      { role: "user", content: "Rome" },
+      { role: "assistant", content: "Found a train for: Rome.\n" },
+      { role: "assistant", content: "Book it?" },
+      { role: "user", content: '{"approved":true}' },
+      { role: "assistant", content: "Booked 1 seat(s).\n" },
+    ]);
+  });
+
+  it("gives the model a user's files as files, and what is no text of an agent not at all", async () => {
+    const runtime = new AgentRuntime().register("painter", async function* () {
+      yield { name: "dot.png", content_type: "image/png", content_encoding: "base64", content: "aGk=" };
+    });
+    const session_id = randomUUID();
+    const parts = [
+      { content: "Like these:" },
+      { content_type: "image/png", content_encoding: "base64" as const, content: "aG8=" },
+      { content_type: "image/png", content_url: "https://example.com/dot.png" },
+    ];
+    await runtime.createRun({ agent_name: "painter", input: { parts }, session_id });
+    expect(toModelMessages((await runtime.getSession(session_id)).history)).toEqual([
+      {
+        role: "user",
+        content: [
+          { type: "text", text: "Like these:" },
+          { type: "file", mediaType: "image/png", data: "aG8=" },
+          { type: "file", mediaType: "image/png", data: new URL("https://example.com/dot.png") },
+        ],
+      },
     ]);
   });
 });

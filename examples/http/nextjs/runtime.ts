@@ -1,16 +1,12 @@
 import { AgentRuntime } from "cadenza";
 
-/** One runtime for all routes. While Next.js reloads code in development, the runs stay where they are. */
-export const runtime: AgentRuntime = keep("cadenza", () => {
-  const made = new AgentRuntime();
-  made.register("echo", async function* (input) {
-    for (const word of (input.at(-1)?.parts[0]?.content ?? "").split(/(?<= )/)) yield word;
-  });
-  return made;
-});
+const kept: { cadenza?: AgentRuntime } & typeof globalThis = globalThis;
 
-function keep<T>(name: string, make: () => T): T {
-  const kept = globalThis as unknown as Record<string, T | undefined>;
-  kept[name] ??= make();
-  return kept[name];
-}
+/** One runtime for all routes. While Next.js reloads code in development, the runs stay where they are. */
+kept.cadenza ??= new AgentRuntime();
+export const runtime = kept.cadenza;
+
+// Code that was edited takes the place of what was registered before.
+runtime.register("echo", { replace: true }, async function* (input) {
+  for (const word of (input.at(-1)?.parts[0]?.content ?? "").split(/(?<= )/)) yield word;
+});
