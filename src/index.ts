@@ -41,6 +41,7 @@ export {
   type AgentValue,
   awaitMessage,
   type ConcurrencyOptions,
+  type DurableAgentFunction,
   defineAgent,
   type RegisterOptions,
 } from "./runtime/agent.ts";
@@ -49,7 +50,10 @@ export type {
   AgentSession,
   Ask,
   AskOptions,
+  DurableContext,
+  DurableStep,
   Question,
+  Recordable,
   Step,
   StepOptions,
   StepScope,

@@ -73,11 +73,51 @@ export interface AskOptions<Output> {
 }
 
 /** See {@link AgentContext.step}. */
-export type Step = <Result>(
+export type Step = StepMethod["step"];
+
+/** Written as a method, so that a {@link DurableStep} is a `Step` too: it takes less, and gives the same. */
+interface StepMethod {
+  step<Result>(name: string, fn: (step: StepScope) => MaybePromise<Result>, options?: StepOptions): Promise<Result>;
+}
+
+/**
+ * What the function of a durable agent gets beside its input: an {@link AgentContext} whose steps give what JSON can carry. Their
+ * results are recorded, and what JSON would lose is refused.
+ */
+export interface DurableContext extends AgentContext {
+  readonly step: DurableStep;
+}
+
+/** As {@link Step}. A result that JSON would lose or change does not compile, where its type tells, and makes the step fail. */
+export type DurableStep = <Result>(
   name: string,
-  fn: (step: StepScope) => MaybePromise<Result>,
+  fn: (step: StepScope) => MaybePromise<Result & Recordable<Result>>,
   options?: StepOptions,
 ) => Promise<Result>;
+
+/** The type itself, if JSON gives back what is of this type. A class without methods cannot be told from a plain object. */
+export type Recordable<Value> = unknown extends Value
+  ? Value
+  : Value extends string | number | boolean | null | undefined
+    ? Value
+    : Value extends void
+      ? Value
+      : Value extends bigint | symbol | AnyFunction
+        ? NotRecordable
+        : Value extends readonly unknown[]
+          ? { [Index in keyof Value]: undefined extends Value[Index] ? NotRecordable : Recordable<Value[Index]> }
+          : HasMethods<Value> extends true
+            ? NotRecordable
+            : { [Key in keyof Value]: Recordable<Value[Key]> };
+
+/** What the compiler says of the result of a durable step that JSON would lose. */
+type NotRecordable = "JSON would lose this, and the result of a durable step is recorded as JSON";
+type AnyFunction = (...parameters: never) => unknown;
+/** Dates, maps, sets, buffers and all other instances of classes have methods. */
+type HasMethods<Value> = true extends { [Key in keyof Value]-?: IsFunction<NonNullable<Value[Key]>> }[keyof Value]
+  ? true
+  : false;
+type IsFunction<Member> = [Member] extends [never] ? false : Member extends AnyFunction ? true : false;
 
 /** What the function of a step gets. */
 export interface StepScope {

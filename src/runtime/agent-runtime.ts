@@ -5,15 +5,15 @@ import { noCounters } from "../core/statistics.ts";
 import { eventTypes } from "../protocol/event.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { RunStatus } from "../protocol/run.ts";
-import type { Agent, AgentFunction, RegisterOptions } from "./agent.ts";
+import type { Agent, AgentFunction, DurableAgentFunction, RegisterOptions } from "./agent.ts";
 import { defineAgent } from "./agent.ts";
 import type { AnnouncedType, EventListener } from "./announcer.ts";
 import { Announcer } from "./announcer.ts";
 import { badArgument, checkAmount, checkFunction, checkKeys, checkObject } from "./check.ts";
-import { readJson } from "./input.ts";
 import type { LiveRun } from "./live-run.ts";
 import type { RuntimeOptions, Settings } from "./options.ts";
 import { readOptions } from "./options.ts";
+import { recordedValue } from "./recorded.ts";
 import { Registry } from "./registry.ts";
 import type { RunsReport } from "./runs.ts";
 import { Runs } from "./runs.ts";
@@ -76,6 +76,7 @@ export class AgentRuntime extends Scope {
   /** Adds an agent. Throws `agent_exists` if there is one of that name and version, unless told to `replace` it. */
   register(agent: Agent, options?: { readonly replace?: boolean }): this;
   register(name: string, fn: AgentFunction): this;
+  register(name: string, options: RegisterOptions & { readonly durable: true }, fn: DurableAgentFunction): this;
   register(name: string, options: RegisterOptions, fn: AgentFunction): this;
   register(first: Agent | string, second?: RegisterOptions | AgentFunction, third?: AgentFunction): this {
     const agent = readAgent(first, second, third);
@@ -91,7 +92,7 @@ export class AgentRuntime extends Scope {
     const { tenant = "", principal = null } = options;
     if (typeof tenant !== "string") throw badArgument("options.tenant", "a string", tenant);
     const parts = { settings: this.#settings, registry: this.#registry, runs: this.#runs };
-    return new Scope(parts, tenant, readJson("options.principal", principal) ?? null);
+    return new Scope(parts, tenant, recordedValue("options.principal", principal) ?? null);
   }
 
   /** Calls a listener with every event of one type, of all runs and tenants, after it has been committed. */

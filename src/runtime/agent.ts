@@ -3,7 +3,7 @@ import type { Metadata } from "../protocol/agent.ts";
 import { agentNameSchema, metadataSchema } from "../protocol/agent.ts";
 import type { Message, MessageInput, MessagePartInput } from "../protocol/message.ts";
 import type { AwaitResume } from "../protocol/run.ts";
-import type { AgentContext, Question } from "./agent-context.ts";
+import type { AgentContext, DurableContext, Question } from "./agent-context.ts";
 import { badArgument, checkAmount, checkFunction, checkKeys, checkObject, checkText, read } from "./check.ts";
 import type { AwaitYield } from "./yields.ts";
 
@@ -15,6 +15,9 @@ import type { AwaitYield } from "./yields.ts";
  * event. Anything else fails the run.
  */
 export type AgentFunction = (input: readonly Message[], context: AgentContext) => AgentResult;
+
+/** The same for a durable agent: see {@link DurableContext}. */
+export type DurableAgentFunction = (input: readonly Message[], context: DurableContext) => AgentResult;
 
 /**
  * What an agent function gives. `yield` gives the client's answer to an await request, and undefined to anything else.
@@ -96,6 +99,11 @@ const optionNames: readonly (keyof RegisterOptions)[] = [
 
 /** Makes an agent as a value. Throws `invalid_argument` for a name or an option that cannot be. */
 export function defineAgent(name: string, fn: AgentFunction): Agent;
+export function defineAgent(
+  name: string,
+  options: AgentOptions & { readonly durable: true },
+  fn: DurableAgentFunction,
+): Agent;
 export function defineAgent(name: string, options: AgentOptions, fn: AgentFunction): Agent;
 export function defineAgent(name: string, ...rest: [AgentFunction] | [AgentOptions, AgentFunction]): Agent {
   const [options, fn] = rest.length === 1 ? [{}, rest[0]] : rest;

@@ -95,11 +95,13 @@ function describeObject(value: object): string {
   return /^[AEIOU]/.test(name) ? `an ${name}` : `a ${name}`;
 }
 
-function pathOf(name: string): (string | number)[] {
+/** The keys that the name of an argument is made of. */
+export function pathOf(name: string): (string | number)[] {
   return name.split(".").map((key) => (/^\d+$/.test(key) ? Number(key) : key));
 }
 
-function writePath(path: readonly (string | number)[]): string {
+/** The way to a value in words: `result.items[2].at`. */
+export function writePath(path: readonly (string | number)[]): string {
   return path.reduce<string>(
     (text, key) => (typeof key === "number" ? `${text}[${key}]` : text === "" ? key : `${text}.${key}`),
     "",

@@ -1,5 +1,3 @@
-import { CadenzaError } from "../core/errors.ts";
-import { copyJson } from "../core/json.ts";
 import type { StepEntry } from "../core/log.ts";
 import type { Logger } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
@@ -23,6 +21,7 @@ import { badArgument, checkFunction, checkKeys, checkObject, checkText } from ".
 import type { Execution, ExecutionHost } from "./execution.ts";
 import type { RunInput } from "./input.ts";
 import { SeededRandom } from "./random.ts";
+import { recordedValue } from "./recorded.ts";
 import type { Steps } from "./steps.ts";
 import { resultOfStep } from "./steps.ts";
 import { readUsage } from "./usage.ts";
@@ -190,14 +189,7 @@ function runStep(
 }
 
 function readState(state: unknown): JsonValue {
-  let copy: JsonValue | undefined;
-  try {
-    copy = copyJson(state);
-  } catch (cause) {
-    throw new CadenzaError("invalid_argument", "state: expected a JSON value, received one with a cycle or a bigint.", {
-      cause,
-    });
-  }
+  const copy = recordedValue("state", state);
   if (copy === undefined) throw badArgument("state", "a JSON value", state);
   return copy;
 }

@@ -62,7 +62,7 @@ export function readMessage(name: string, value: unknown): Message {
 }
 
 /** A copy of the value as JSON carries it, so that what its owner does with it later changes nothing here. */
-export function readJson(name: string, value: unknown): JsonValue | undefined {
+function readJson(name: string, value: unknown): JsonValue | undefined {
   try {
     return copyJson(value);
   } catch (cause) {

@@ -7,7 +7,8 @@ import type { AwaitResume, RunMode, RunStatus } from "../protocol/run.ts";
 import { awaitResumeSchema, runModeSchema } from "../protocol/run.ts";
 import { badArgument, checkAmount, checkKeys, checkObject, checkText, read } from "./check.ts";
 import type { RunInput } from "./input.ts";
-import { readJson, readMessage } from "./input.ts";
+import { readMessage } from "./input.ts";
+import { recordedValue } from "./recorded.ts";
 
 /** What a run is made of. Null counts as absent. */
 export interface CreateRunRequest {
@@ -109,7 +110,7 @@ export function readSession(session: CreateRunOptions["session"]): StoredSession
   const { history, state } = session;
   if (!Array.isArray(history)) throw badArgument("options.session.history", "a list of messages", history);
   const messages = history.map((message, index) => readMessage(`options.session.history.${index}`, message));
-  return { history: messages, state: readJson("options.session.state", state) ?? null };
+  return { history: messages, state: recordedValue("options.session.state", state) ?? null };
 }
 
 /** Reads the mode of a request. */
@@ -132,7 +133,7 @@ export function readAnswer(value: unknown): AwaitResume {
   const { type, message } = value;
   if (type === "message" && isJsonObject(message))
     return { type, message: readMessage("await_resume.message", message) };
-  return read("await_resume", awaitResumeSchema, readJson("await_resume", value));
+  return read("await_resume", awaitResumeSchema, recordedValue("await_resume", value));
 }
 
 /** Throws for options of a call that cannot be. */

@@ -10,6 +10,7 @@ import { isJsonObject } from "../protocol/json.ts";
 import type { StepOptions, StepScope } from "./agent-context.ts";
 import type { RunLog } from "./commit.ts";
 import type { Execution } from "./execution.ts";
+import { recordedResult } from "./recorded.ts";
 import { readEmission } from "./yields.ts";
 
 /** What the steps of a run need from it. */
@@ -103,7 +104,8 @@ export class Steps {
       await this.#host.ensureOwner();
       if (this.#isStopped) return undefined;
       try {
-        return { result: copyJson(await body(this.#scope({ key, attempt }))) };
+        const result = await body(this.#scope({ key, attempt }));
+        return outcomeOf(key, result);
       } catch (error) {
         if (tried >= attempts) return { error: failureOfStep(error) };
       }
@@ -158,9 +160,19 @@ interface Outcome {
   readonly error?: StepFailure;
 }
 
+/** What is recorded of a body that has come to its end. A result that JSON would change makes the step fail; the body is not run again for that. */
+function outcomeOf(key: string, result: unknown): Outcome {
+  try {
+    return { result: recordedResult(key, result) };
+  } catch (error) {
+    return { error: failureOfStep(error) };
+  }
+}
+
 /** What the agent gets out of a recorded step: the result, or an error like the one that was thrown. */
-export function resultOfStep({ result, error }: StepEntry): JsonValue | undefined {
-  if (error === null) return result;
+export function resultOfStep({ key, result, error }: StepEntry): JsonValue | undefined {
+  // The agent may change what it is given, and the log stays as it is.
+  if (error === null) return recordedResult(key, result);
   // The code of a CadenzaError was one when it was recorded.
   if (error.name === "CadenzaError")
     throw new CadenzaError(
@@ -176,7 +188,8 @@ export function resultOfStep({ result, error }: StepEntry): JsonValue | undefine
 
 /** An error of a step as it is recorded. */
 export function failureOfStep(error: unknown): StepFailure {
-  if (AgentError.is(error)) return { name: "AgentError", message: error.message, code: error.code, data: error.data };
+  if (AgentError.is(error))
+    return { name: "AgentError", message: error.message, code: error.code, data: dataOfError(error.data) };
   if (CadenzaError.is(error))
     return { name: "CadenzaError", message: error.message, code: error.code, data: detailsOf(error) };
   if (error instanceof Error) return { name: error.name, message: error.message, code: null, data: undefined };
@@ -192,4 +205,13 @@ function interrupted(key: string): StepFailure {
 function detailsOf({ agent_name, run_id, session_id, await_id, issues, limit }: CadenzaError): JsonValue | undefined {
   const details = copyJson({ agent_name, run_id, session_id, await_id, issues, limit });
   return isJsonObject(details) && Object.keys(details).length > 0 ? details : undefined;
+}
+
+/** The details of an error as JSON: what JSON does not know is left out, since an error must not be lost over them. */
+function dataOfError(data: unknown): JsonValue | undefined {
+  try {
+    return copyJson(data);
+  } catch {
+    return undefined;
+  }
 }

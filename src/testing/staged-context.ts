@@ -1,4 +1,3 @@
-import { copyJson } from "../core/json.ts";
 import type { Entry, StepEntry } from "../core/log.ts";
 import type { Logger } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
@@ -17,6 +16,7 @@ import type {
   UsageReport,
 } from "../runtime/agent-context.ts";
 import type { RunInput } from "../runtime/input.ts";
+import { recordedResult } from "../runtime/recorded.ts";
 import { resultOfStep } from "../runtime/steps.ts";
 import type { Interest, OpenOperation, Operation } from "./operation.ts";
 import { watched } from "./operation.ts";
@@ -236,12 +236,13 @@ export class StagedContext implements AgentContext {
     let result: T;
     try {
       result = await work;
+      // What is recorded says the same as what the step gave.
+      if (operation.kind === "step" && this.#stage.throughJson) result = recordedResult(operation.key, result) as T;
     } catch (error) {
       operation.failed(error);
       this.#stage.failed(operation);
       throw error;
     }
-    if (operation.kind === "step" && this.#stage.throughJson) result = copyJson(result) as T;
     operation.done(result);
     const held = this.#stage.pass();
     if (held !== undefined) await held;

@@ -30,7 +30,7 @@ const numberSchema = z.object({ number: z.number() });
 function agents(agent: AgentBody, others: Readonly<Record<string, AgentBody>> = {}): Script["register"] {
   return (process) => {
     for (const [name, fn] of Object.entries({ agent, ...others })) {
-      process.runtime.register(name, { durable: true, version: "1" }, (input, context) => {
+      process.runtime.register(name, { durable: true, version: "1" }, (input, context: AgentContext) => {
         const work: Work = (step, value, ms, options) =>
           context.step(step, (s) => body(process, context, s, value, ms), options);
         return fn({ context, input, work, process });

@@ -1,7 +1,10 @@
 import type {
   AgentContext,
+  AgentFunction,
+  AgentRuntime,
   AnnouncedType,
   DurabilityOptions,
+  DurableContext,
   EventOf,
   JsonObject,
   Message,
@@ -11,6 +14,7 @@ import type {
   RuntimeOptions,
   RuntimeStats,
 } from "cadenza";
+import { defineAgent } from "cadenza";
 import * as v from "valibot";
 import { expect, expectTypeOf, test } from "vitest";
 import * as z from "zod";
@@ -54,4 +58,78 @@ test("what can be written of options, events and reports has a name", () => {
   expectTypeOf<RunsReport["parked"][number]>().toEqualTypeOf<ParkedRun>();
   expectTypeOf<EventOf<"run.parked">>().toEqualTypeOf<ParkedEvent>();
   expectTypeOf<"run.parked">().toExtend<AnnouncedType>();
+});
+
+test("the step of a durable agent gives what JSON gives back, and no other result compiles", () => {
+  interface Tree {
+    readonly value: number;
+    readonly note?: string | undefined;
+    readonly children: readonly Tree[];
+  }
+  const written = (runtime: AgentRuntime, tree: Tree, anything: unknown, load: <T>(value: T) => Promise<T>): void => {
+    runtime.register("taken", { durable: true }, async (_input, { step }) => {
+      expectTypeOf(await step("a tree", () => tree)).toEqualTypeOf<Tree>();
+      expectTypeOf(await step("later", () => load({ price: 99, seats: [1, 2] }))).toEqualTypeOf<{
+        price: number;
+        seats: number[];
+      }>();
+      expectTypeOf(await step("one or none", () => load(tree as Tree | null))).toEqualTypeOf<Tree | null>();
+      expectTypeOf(await step("nothing", () => {})).toEqualTypeOf<void>();
+      expectTypeOf(await step("a pair", () => ["a", 1] as const)).toEqualTypeOf<readonly ["a", 1]>();
+      expectTypeOf(await step("anything", () => anything)).toEqualTypeOf<unknown>();
+      expectTypeOf(await step("fails", () => Promise.reject(new Error()))).toEqualTypeOf<never>();
+      const found = await step("either", () =>
+        load({ ok: true, value: 1 } as { ok: true; value: number } | { ok: false; error?: never }),
+      );
+      expectTypeOf(found).toEqualTypeOf<{ ok: true; value: number } | { ok: false; error?: never }>();
+    });
+    runtime.register("refused", { durable: true }, async (_input, { step }) => {
+      // @ts-expect-error a date becomes text
+      await step("a date", () => new Date());
+      // @ts-expect-error a map becomes an empty object
+      await step("a map", () => load(new Map([["a", 1]])));
+      // @ts-expect-error the bytes become an object
+      await step("bytes", () => new Uint8Array(4));
+      // @ts-expect-error a function is lost
+      await step("a function", () => () => 1);
+      // @ts-expect-error JSON has no such numbers
+      await step("a bigint", () => 5n);
+      // @ts-expect-error undefined becomes null
+      await step("a hole", () => [1, undefined]);
+      // @ts-expect-error a set, far below
+      await step("deep", () => ({ items: [{ tags: new Set(["a"]) }] }));
+    });
+    defineAgent("defined", { durable: true }, async (_input, { step }) => {
+      // @ts-expect-error a date becomes text
+      await step("a date", () => new Date());
+    });
+  };
+  expect(written).toBeTypeOf("function");
+});
+
+test("the step of any other agent gives what its function gives", () => {
+  const written = (runtime: AgentRuntime): void => {
+    runtime.register("plain", { version: "1" }, async (_input, { step }) => {
+      expectTypeOf(await step("a date", () => new Date())).toEqualTypeOf<Date>();
+    });
+    runtime.register("plainest", async (_input, { step }) => {
+      expectTypeOf(await step("a date", () => new Date())).toEqualTypeOf<Date>();
+    });
+  };
+  expect(written).toBeTypeOf("function");
+});
+
+test("a durable agent passes its context on to what takes any agent's", () => {
+  const helper = async <T>(context: AgentContext, load: () => Promise<T>): Promise<T> => context.step("help", load);
+  const agent: AgentFunction = async (_input, context) => helper(context, async () => 1);
+  const written = (runtime: AgentRuntime): void => {
+    runtime.register("inline", { durable: true }, async (_input, context) => {
+      expectTypeOf(context).toEqualTypeOf<DurableContext>();
+      return [await helper(context, async () => 1)];
+    });
+    runtime.register("typed", { durable: true }, agent);
+    runtime.register("of any kind", { durable: Math.random() > 0.5 }, agent);
+    defineAgent("defined", { durable: true }, agent);
+  };
+  expect(written).toBeTypeOf("function");
 });
