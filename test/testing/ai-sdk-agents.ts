@@ -21,7 +21,7 @@ function streamOf(chunks: readonly Chunk[], chunkDelayInMs: number): Answer {
 }
 
 /** A model that looks the weather up with its tool, and then says it. What it answers depends on the prompt alone. */
-export function weatherModel(chunkDelayInMs = 1): MockLanguageModelV3 {
+function weatherModel(chunkDelayInMs = 1): MockLanguageModelV3 {
   return new MockLanguageModelV3({
     doStream: async ({ prompt }) => {
       const last = prompt.at(-1);
@@ -57,7 +57,7 @@ export function weatherModel(chunkDelayInMs = 1): MockLanguageModelV3 {
 }
 
 /** As `examples/ai-sdk.ts` is written. */
-export const poet: AgentFunction = async function* (input, context) {
+const poet: AgentFunction = async function* (input, context) {
   const answer = streamText({
     model: weatherModel(),
     prompt: promptOf(input),
@@ -70,7 +70,7 @@ export const poet: AgentFunction = async function* (input, context) {
 };
 
 /** Decides with one call of a model, and answers with another. */
-export const triage: AgentFunction = async function* (input, context) {
+const triage: AgentFunction = async function* (input, context) {
   const prompt = promptOf(input);
   const category = await context.step("classify", async ({ signal }) => {
     const { text } = await generateText({ model: weatherModel(), prompt, abortSignal: signal });
@@ -91,7 +91,7 @@ export const triage: AgentFunction = async function* (input, context) {
 };
 
 /** The model's whole answer is a step, which emits its tokens. */
-export const streamedStep: AgentFunction = async (input, context) => {
+const streamedStep: AgentFunction = async (input, context) => {
   await context.step("answer", async ({ emit, signal }) => {
     const answer = streamText({
       model: weatherModel(),
