@@ -64,8 +64,8 @@ export interface CrashOutcome {
 
 /** More than an agent may take to ask for what its history holds next. */
 const STALL_MS = 5_000;
-/** An agent that asks this often goes on for ever. */
-const MAX_QUESTIONS = 1_000;
+/** An agent that does this many things goes on for ever. */
+const MAX_THINGS = 1_000;
 
 /** Runs the agent in one way, to its end. */
 export async function tryWay(play: CrashPlay, way: Way): Promise<CrashOutcome> {
@@ -151,6 +151,11 @@ class Trial {
     return this.#state !== undefined && isFinal(this.#state.status);
   }
 
+  get #isEndless(): boolean {
+    const shown = this.#machine.disk.view?.happenings.length ?? 0;
+    return shown > MAX_THINGS || this.#process.cast.operations.length > MAX_THINGS;
+  }
+
   get #isAnyAtWork(): boolean {
     return this.#processes.some(({ cast }) => cast.operations.some(({ isAtWork }) => isAtWork));
   }
@@ -171,13 +176,21 @@ class Trial {
   async #goOn(): Promise<boolean> {
     const current = this.#process;
     const isDue = (): boolean =>
-      current.isDead || current.blocked !== undefined || this.#isOver || this.#question !== undefined;
+      current.isDead ||
+      current.blocked !== undefined ||
+      this.#isOver ||
+      this.#isEndless ||
+      this.#question !== undefined;
     const isThere = await this.#until(isDue);
     if (current.isDead) {
       this.#start(undefined);
       return true;
     }
     if (current.blocked !== undefined || this.#isOver) return false;
+    if (this.#isEndless) {
+      this.#problems.push(`It does not come to an end. It has done ${MAX_THINGS} things.`);
+      return false;
+    }
     const question = this.#question;
     if (question !== undefined) return this.#answer(question);
     return isThere || this.#waitForStall();
@@ -200,7 +213,7 @@ class Trial {
     const { await_id } = question;
     if (!this.#asked.includes(await_id)) this.#asked.push(await_id);
     const answer = this.#answerTo(question, this.#asked.indexOf(await_id));
-    if (answer === undefined || this.#asked.length > MAX_QUESTIONS) return this.#stray();
+    if (answer === undefined) return this.#stray();
     const { scope } = this.#process;
     const run_id = this.#state?.run_id ?? "";
     const resuming = scope.resume({ run_id, await_resume: resumeOf(answer.value), await_id, mode: "async" });

@@ -163,6 +163,19 @@ describe("what differs is said", () => {
     expect(report.problems).toEqual([
       "left alone: It does not come to an end: it is in-progress, and waits for look#1.",
     ]);
+    const talks: AgentFunction = async function* () {
+      for (;;) yield "and another thing";
+    };
+    const works: AgentFunction = async (_input, { step }) => {
+      for (;;) await step("look", () => 1);
+    };
+    const asks: AgentFunction = async (_input, { ask }) => {
+      for (;;) await ask("Go on?");
+    };
+    for (const agent of [talks, works, asks]) {
+      const endless = await everyCrash(agent, "x", { answers: () => "yes" });
+      expect(endless.problems).toEqual(["left alone: It does not come to an end. It has done 1000 things."]);
+    }
     let runs = 0;
     const waits: AgentFunction = async (_input, { step }) => {
       runs += 1;

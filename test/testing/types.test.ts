@@ -4,6 +4,7 @@ import type {
   AwaitHappening,
   CadenzaMatchers,
   Cassette,
+  CrashReport,
   Drive,
   EndHappening,
   FakeClock,
@@ -11,7 +12,16 @@ import type {
   InterruptionReport,
   StoreCheck,
 } from "cadenza/testing";
-import { createFakeClock, drive, everyInterruption, matchers, record, replay, storeContract } from "cadenza/testing";
+import {
+  createFakeClock,
+  drive,
+  everyCrash,
+  everyInterruption,
+  matchers,
+  record,
+  replay,
+  storeContract,
+} from "cadenza/testing";
 import { expect, expectTypeOf, test } from "vitest";
 
 const agent = defineAgent("agent", () => "x");
@@ -25,6 +35,8 @@ test("the kit's types say what one gets", () => {
   expectTypeOf<Happening["type"]>().toEqualTypeOf<"part" | "message" | "generic" | "await" | "end">();
   expectTypeOf<EndHappening["status"]>().toEqualTypeOf<"completed" | "failed" | "cancelled">();
   expectTypeOf(everyInterruption).returns.resolves.toEqualTypeOf<InterruptionReport>();
+  expectTypeOf(everyCrash).returns.resolves.toEqualTypeOf<CrashReport>();
+  expectTypeOf<CrashReport["results"][number]["kind"]>().toEqualTypeOf<"none" | "crash" | "lost reply" | "replay">();
   expectTypeOf(record).returns.resolves.toEqualTypeOf<Cassette>();
   expectTypeOf(replay).returns.resolves.toEqualTypeOf<Run>();
   expectTypeOf<keyof typeof matchers>().toEqualTypeOf<keyof CadenzaMatchers>();
