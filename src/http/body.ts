@@ -115,11 +115,41 @@ function lookAtObject(value: object, queue: object[]): number {
   return count;
 }
 
+/** The value that a JSON text says. Refuses a whole number that would become another one. */
+export function parseJson(text: string): unknown {
+  const value: unknown = JSON.parse(text);
+  if (!manyDigits.test(text)) return value;
+  for (let from = 0; from < text.length; ) {
+    const quote = text.indexOf('"', from);
+    const outside = quote === -1 ? text.slice(from) : text.slice(from, quote);
+    for (const [number] of outside.matchAll(/-?\d[\d.eE+-]*/g)) {
+      if (/^-?\d{16,}$/.test(number) && String(Number(number)) !== number)
+        throw new WireError(422, "unsafe_number", `The number ${number} would lose digits; send it as a string.`);
+    }
+    if (quote === -1) break;
+    from = endOfString(text, quote);
+  }
+  return value;
+}
+
+/** JavaScript holds each whole number of up to fifteen digits. */
+const manyDigits = /\d{16}/;
+
+/** Where the text goes on behind a string that begins at a quote. */
+function endOfString(text: string, quote: number): number {
+  for (let end = text.indexOf('"', quote + 1); ; end = text.indexOf('"', end + 1)) {
+    let escapes = 0;
+    while (text[end - 1 - escapes] === "\\") escapes += 1;
+    if (escapes % 2 === 0) return end + 1;
+  }
+}
+
 function parse(text: string): unknown {
   if (text === "") throw new WireError(400, "malformed_body", "The body is empty; it has to be JSON.");
   try {
-    return JSON.parse(text);
+    return parseJson(text);
   } catch (error) {
+    if (error instanceof WireError) throw error;
     const why = error instanceof Error ? error.message : "";
     throw new WireError(400, "malformed_body", `The body is not JSON: ${why}`);
   }

@@ -233,6 +233,6 @@ function checkKeys(name: string, value: unknown, known: readonly string[]): void
 }
 
 function bad(name: string, expected: string): CadenzaError {
-  const message = `${name}: expected ${expected}.`;
-  return new CadenzaError("invalid_argument", message, { issues: [{ path: name.split("."), message }] });
+  const message = `expected ${expected}`;
+  return new CadenzaError("invalid_argument", `${name}: ${message}.`, { issues: [{ path: name.split("."), message }] });
 }

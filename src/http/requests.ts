@@ -89,7 +89,8 @@ function checkMessages(path: Issue["path"], messages: RunCreateRequest["input"],
   }
 }
 
-interface Schema<T> {
+/** The least of a schema. */
+export interface Schema<T> {
   safeParse(value: unknown):
     | { readonly success: true; readonly data: T }
     | {
@@ -98,10 +99,14 @@ interface Schema<T> {
       };
 }
 
-function readWith<T>(schema: Schema<T>, value: unknown): T {
+/** Reads a value that stands at `at`. Refuses one that does not fit, with what was wrong and where. */
+export function readWith<T>(schema: Schema<T>, value: unknown, at: Issue["path"] = []): T {
   const reading = schema.safeParse(value);
   if (reading.success) return reading.data;
   throw unfitError(
-    reading.error.issues.map(({ path, message }) => ({ path: path.filter((key) => typeof key !== "symbol"), message })),
+    reading.error.issues.map(({ path, message }) => ({
+      path: [...at, ...path.filter((key) => typeof key !== "symbol")],
+      message,
+    })),
   );
 }

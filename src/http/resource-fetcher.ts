@@ -1,6 +1,6 @@
 import type { Issue } from "../core/errors.ts";
 import type { Clock } from "../core/ports.ts";
-import { BodyText } from "./body.ts";
+import { BodyText, parseJson } from "./body.ts";
 import { unfitAt } from "./errors.ts";
 import type { HttpSettings } from "./options.ts";
 
@@ -25,7 +25,7 @@ export class ResourceFetcher {
       throw unfitAt(path, `the service does not fetch from ${origin}`);
     try {
       const text = await this.#read(url);
-      return JSON.parse(text);
+      return parseJson(text);
     } catch {
       // Why it failed is nothing that a client should learn: the address may be one that only the service can reach.
       throw unfitAt(path, "the resource could not be read");

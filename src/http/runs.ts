@@ -8,8 +8,8 @@ import type { CreateRunOptions, ListRunsQuery, ResumeOptions } from "../runtime/
 import { checkAgent } from "./agents.ts";
 import { clientLeft, readJson } from "./body.ts";
 import type { Caller } from "./caller.ts";
-import { unfitAt } from "./errors.ts";
-import { checkCreateRequest, readCreateRequest, readResumeRequest } from "./requests.ts";
+import type { Schema } from "./requests.ts";
+import { checkCreateRequest, readCreateRequest, readResumeRequest, readWith } from "./requests.ts";
 import type { Call } from "./service.ts";
 import { idempotencyKey, queryFlag, queryNumber, takeBody } from "./service.ts";
 import { checkSession, loadSession } from "./sessions.ts";
@@ -81,8 +81,8 @@ export async function listRuns({ caller, query }: Call): Promise<WireResponse> {
   const offset = queryNumber(search, "offset", 0, Number.MAX_SAFE_INTEGER) ?? 0;
   const filter: ListRunsQuery = {
     agent_name: search.get("agent_name") ?? undefined,
-    session_id: read("session_id", sessionIdSchema, search.get("session_id")),
-    status: read("status", runStatusSchema, search.get("status")),
+    session_id: readQuery(search, "session_id", sessionIdSchema),
+    status: readQuery(search, "status", runStatusSchema),
     roots: queryFlag(search, "roots"),
   };
   return json(200, { runs: await visibleRuns(caller, { ...filter, limit, offset }) });
@@ -165,15 +165,10 @@ function runResponse(status: number, run: Run): WireResponse {
   return json(status, run, { "run-id": run.run_id });
 }
 
-function read<T>(
-  name: string,
-  schema: { safeParse(value: unknown): { success: boolean; data?: T | undefined } },
-  value: string | null,
-): T | undefined {
-  if (value === null) return undefined;
-  const reading = schema.safeParse(value);
-  if (reading.success) return reading.data;
-  throw unfitAt([name], "not a known value");
+/** A value in the query that a schema reads. */
+function readQuery<T>(search: URLSearchParams, name: string, schema: Schema<T>): T | undefined {
+  const value = search.get(name);
+  return value === null ? undefined : readWith(schema, value, [name]);
 }
 
 function ignore(): void {

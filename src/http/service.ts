@@ -70,7 +70,7 @@ export function idempotencyKey({ request }: Call): string | undefined {
 export function queryNumber(query: URLSearchParams, name: string, least: number, most: number): number | undefined {
   const text = query.get(name);
   if (text === null) return undefined;
-  const value = /^\d{1,15}$/.test(text) ? Number(text) : -1;
+  const value = /^\d{1,16}$/.test(text) ? Number(text) : -1;
   if (value >= least && value <= most) return value;
   throw unfitAt([name], `expected a whole number from ${least} to ${most}`);
 }

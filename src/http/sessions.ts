@@ -7,7 +7,8 @@ import type { PostedSession } from "../protocol/session.ts";
 import type { Session } from "../runtime/requests.ts";
 import { checkTree } from "./body.ts";
 import type { Caller } from "./caller.ts";
-import { unfitAt, unfitError, WireError } from "./errors.ts";
+import { unfitAt, WireError } from "./errors.ts";
+import { readWith } from "./requests.ts";
 import { ResourceFetcher } from "./resource-fetcher.ts";
 import type { Call } from "./service.ts";
 import { baseUrl } from "./service.ts";
@@ -89,14 +90,7 @@ export async function loadSession(call: Call, { history, state }: PostedSession)
 
 function readMessage(value: unknown, path: Issue["path"], limits: { maxDepth: number; maxNodes: number }): Message {
   checkTree(value, limits);
-  const reading = messageSchema.safeParse(value);
-  if (reading.success) return reading.data;
-  throw unfitError(
-    reading.error.issues.map((issue) => ({
-      path: [...path, ...issue.path.filter((key) => typeof key !== "symbol")],
-      message: issue.message,
-    })),
-  );
+  return readWith(messageSchema, value, path);
 }
 
 /** Refuses a session that is missing for the caller, in the words that are said of one that does not exist at all. */

@@ -2,9 +2,9 @@ import type { Logger } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import type { Usage } from "../core/usage.ts";
 import type { JsonObject, JsonValue } from "../protocol/json.ts";
-import type { Message, MessageInput } from "../protocol/message.ts";
+import type { Message } from "../protocol/message.ts";
 import type { Run } from "../protocol/run.ts";
-import type { RunInput } from "./input.ts";
+import type { InputItem, RunInput } from "./input.ts";
 import type { StandardSchema } from "./standard-schema.ts";
 
 /** What an agent function gets beside its input. Its methods may be taken out of it and passed on. */
@@ -59,8 +59,8 @@ export interface Ask {
   ): Promise<Message | JsonObject>;
 }
 
-/** A question: text, or a message. */
-export type Question = string | Message | MessageInput;
+/** A question: text, a part or a message. */
+export type Question = InputItem;
 
 /** How a question is asked. */
 export interface AskOptions<Output> {

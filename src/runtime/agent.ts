@@ -121,6 +121,9 @@ export function awaitMessage(
   message: Question,
   options: { readonly timeoutMs?: number; readonly default?: unknown } = {},
 ): AwaitYield {
+  // Without a message it would be an object like any other, and ask nothing.
+  if (message === null || message === undefined)
+    throw badArgument("question", "a string, a part or a message", message);
   return { type: "message", message, ...options };
 }
 

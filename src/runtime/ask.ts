@@ -6,7 +6,7 @@ import type { MessagePart } from "../protocol/message.ts";
 import type { AwaitResume } from "../protocol/run.ts";
 import type { Question } from "./agent-context.ts";
 import { badArgument, checkKeys, checkObject } from "./check.ts";
-import { readMessage, textPart } from "./input.ts";
+import { readItem, textPart } from "./input.ts";
 import type { OwnQuestion } from "./questions.ts";
 import { readAnswer } from "./questions.ts";
 import type { Operation } from "./results.ts";
@@ -138,7 +138,8 @@ export class AskedQuestion extends Ask {
 }
 
 export function questionParts(question: Question): readonly MessagePart[] {
-  return typeof question === "string" ? [textPart(question)] : readMessage("question", question).parts;
+  if (typeof question === "string") return [textPart(question)];
+  return readItem("question", question).parts;
 }
 
 /** The schema of the answer travels as a part of the question, since clients drop what they do not know of the request itself. */

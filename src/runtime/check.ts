@@ -4,8 +4,8 @@ import { CadenzaError } from "../core/errors.ts";
 /** Refuses an argument: its name, what was expected, and what came. */
 export function badArgument(name: string, expected: string, received: unknown): CadenzaError {
   const path = pathOf(name);
-  const message = `${writePath(path)}: expected ${expected}, received ${describe(received)}.`;
-  return new CadenzaError("invalid_argument", message, { issues: [{ path, message }] });
+  const message = `expected ${expected}, received ${describe(received)}`;
+  return new CadenzaError("invalid_argument", `${writePath(path)}: ${message}.`, { issues: [{ path, message }] });
 }
 
 /** A schema of the protocol, as far as it matters here. */
@@ -84,8 +84,10 @@ export function checkCount(name: string, value: unknown): void {
 export function checkKeys(name: string, value: object, known: readonly string[]): void {
   for (const key of Object.keys(value)) {
     if (known.includes(key)) continue;
-    const message = `${name}: there is no option ${JSON.stringify(key)}; there are ${known.join(", ")}.`;
-    throw new CadenzaError("invalid_argument", message, { issues: [{ path: [...pathOf(name), key], message }] });
+    const message = `there is no option ${JSON.stringify(key)}; there are ${known.join(", ")}`;
+    throw new CadenzaError("invalid_argument", `${name}: ${message}.`, {
+      issues: [{ path: [...pathOf(name), key], message }],
+    });
   }
 }
 

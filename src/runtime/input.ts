@@ -85,7 +85,8 @@ export function isJsonPart(part: MessagePart): boolean {
   return JSON_TYPE.test(part.content_type) && part.content_encoding === "plain" && part.content !== undefined;
 }
 
-function readItem(name: string, value: unknown): Message {
+/** Reads a part or a message as a message. */
+export function readItem(name: string, value: unknown): Message {
   if (typeof value === "object" && value !== null && isPartLike(value)) return userMessage([readPart(name, value)]);
   return readMessage(name, value);
 }

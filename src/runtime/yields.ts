@@ -2,14 +2,14 @@ import type { Emission } from "../core/decide.ts";
 import { AgentError, CadenzaError } from "../core/errors.ts";
 import { copyJson } from "../core/json.ts";
 import { isJsonObject } from "../protocol/json.ts";
-import type { Message, MessageInput } from "../protocol/message.ts";
 import { describe } from "./check.ts";
+import type { InputItem } from "./input.ts";
 import { isPartLike, readMessage, readPart, textPart } from "./input.ts";
 
 /** The request that `yield` answers with the client's answer. Made by {@link awaitMessage}. */
 export interface AwaitYield {
   readonly type: "message";
-  readonly message: Message | MessageInput | string;
+  readonly message: InputItem;
   /** How long the question stands, in milliseconds from when it is shown; default: for ever. */
   readonly timeoutMs?: number | undefined;
   /** What `yield` gives when nobody answered in time. Without it the run fails then. */

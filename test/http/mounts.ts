@@ -19,6 +19,7 @@ export interface OpenPlace extends Place {
 /** Requests that some hosts do not hand on. */
 export type Kept =
   | "malformed bodies"
+  | "long numbers"
   | "large bodies"
   | "empty bodies"
   | "other media types"
@@ -67,7 +68,7 @@ export const mounts: readonly Mount[] = [
   },
   {
     name: "Express with express.json()",
-    keeps: ["malformed bodies"],
+    keeps: ["malformed bodies", "long numbers"],
     open: (runtime, options) => {
       const app = express();
       app.use(express.json({ limit: "1mb" }));
@@ -93,7 +94,15 @@ export const mounts: readonly Mount[] = [
   },
   {
     name: "Fastify, bodies parsed",
-    keeps: ["malformed bodies", "empty bodies", "other media types", "untyped bodies", "forbidden keys", "odd paths"],
+    keeps: [
+      "malformed bodies",
+      "long numbers",
+      "empty bodies",
+      "other media types",
+      "untyped bodies",
+      "forbidden keys",
+      "odd paths",
+    ],
     open: async (runtime, options) => {
       const listener = createNodeListener(runtime, options);
       const app = fastify();

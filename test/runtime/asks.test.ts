@@ -54,6 +54,18 @@ describe("a question", () => {
     expect(textOf(questionOf(asking).message)).toBe("a|b");
   });
 
+  it("may be a part, asked or yielded", async () => {
+    const { runtime } = setUp();
+    const picture = { content_url: "data:image/png;base64,aGk=", content_type: "image/png" };
+    for (const part of [{ content: "x" }, picture]) {
+      const asked = await runAgent(runtime, (_input, { ask }) => ask(part));
+      const yielded = await runAgent(runtime, async function* () {
+        yield awaitMessage(part);
+      });
+      for (const run of [asked, yielded]) expect(questionOf(run).message.parts).toMatchObject([part]);
+    }
+  });
+
   it("without a schema is answered by an object as it is", async () => {
     const { runtime } = setUp();
     const asking = await runAgent(runtime, async (_input, { ask }) => ({ got: await ask("?") }));

@@ -39,6 +39,51 @@ export const refusalFacts: readonly Fact[] = [
     const data = reply.json["data"] as Json;
     expect(data["issues"]).toEqual([{ path: ["input", 0, "parts", 0, "content"], message: expect.any(String) }]);
   }),
+  fact("what does not fit is told by its place and by what was expected there", async (client) => {
+    const { json } = await client.run("asker", "x");
+    const bad = async (path: string, body?: object): Promise<unknown> => {
+      const reply = body === undefined ? await client.get(path) : await client.post(path, body);
+      refused(reply, 422, "invalid_input", "invalid_argument");
+      return (reply.json["data"] as Json)["issues"];
+    };
+    const uuid = { message: "expected a UUID" };
+    expect(await bad("/runs?session_id=bad")).toEqual([{ path: ["session_id"], ...uuid }]);
+    expect(await bad("/runs/bad")).toEqual([{ path: ["run_id"], ...uuid }]);
+    expect(await bad("/runs?status=lost")).toMatchObject([
+      { path: ["status"], message: expect.stringMatching(/expected.*awaiting/) },
+    ]);
+    const empty = await bad(`/runs/${json["run_id"]}`, { await_id: "", await_resume: answer("x") });
+    expect(empty).toMatchObject([{ path: ["await_id"], message: expect.not.stringContaining("await_id") }]);
+    expect(await bad("/runs?offset=9007199254740992")).toMatchObject([{ path: ["offset"] }]);
+    expect((await client.get("/runs?offset=9007199254740991")).json).toEqual({ runs: [] });
+    expect((await client.get("/agents?offset=9007199254740990")).json).toEqual({ agents: [] });
+  }),
+  fact(
+    "a whole number that would lose digits is refused; as a text it keeps them",
+    async (client) => {
+      const send = (value: string) =>
+        client.postUntyped("/runs", `{"agent_name":"echo","input":[{"parts":[{"own":${value},"content":"\\\\"}]}]}`);
+      for (const value of [
+        "12345678901234567890",
+        "[-9007199254740993]",
+        '{"\\"":9007199254740993}',
+        `1${"0".repeat(30)}`,
+      ])
+        refused(await send(value), 422, "invalid_input", "unsafe_number");
+      for (const value of [
+        "9007199254740993.5",
+        "9007199254740991",
+        "1152921504606847000",
+        "1e300",
+        '"12345678901234567890"',
+        '"\\"12345678901234567890"',
+      ]) {
+        const reply = await send(value);
+        expect(reply.json["output"]).toMatchObject([{ parts: [{ own: JSON.parse(value) as unknown }] }]);
+      }
+    },
+    "long numbers",
+  ),
   fact("input that is not a list of messages is 422", async (client) => {
     for (const input of ["hi", { role: "user" }, ["hi"], [null], [{ content: "hi" }], undefined])
       refused(await client.post("/runs", { agent_name: "echo", input }), 422, "invalid_input", "invalid_argument");
