@@ -48,7 +48,7 @@ describe("a client that leaves", () => {
     expect((await client.run("echo", "x")).json["status"]).toBe("completed");
     const asked = await client.run("asker", "x");
     expect(asked.json["status"]).toBe("awaiting");
-    // The answer has gone out, and with it its response: nobody has left.
+    // The answer has gone out, and with it its response: the client has not left.
     expect((await client.get(`/runs/${asked.json["run_id"]}`)).json["status"]).toBe("awaiting");
     for (const mode of ["sync", "stream"]) {
       const controller = new AbortController();
