@@ -24,6 +24,7 @@ export type CadenzaErrorCode =
   | "run_timeout"
   | "await_timeout"
   | "step_interrupted"
+  | "nested_operation"
   | "agent_failed"
   | "interrupted"
   | "crash_loop"

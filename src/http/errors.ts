@@ -46,6 +46,7 @@ const rows: Readonly<Record<CadenzaErrorCode, Row>> = {
   run_timeout: broken,
   await_timeout: broken,
   step_interrupted: broken,
+  nested_operation: broken,
   agent_failed: broken,
   interrupted: broken,
   crash_loop: broken,

@@ -17,6 +17,7 @@ import type {
   StepScope,
   UsageReport,
 } from "./agent-context.ts";
+import { nestedError } from "./bodies.ts";
 import { badArgument, checkFunction, checkKeys, checkObject, checkText } from "./check.ts";
 import type { Execution, ExecutionHost } from "./execution.ts";
 import type { RunInput } from "./input.ts";
@@ -34,6 +35,8 @@ export interface ContextHost extends ExecutionHost {
   history(): MaybePromise<readonly Message[]>;
   getState(): MaybePromise<JsonValue>;
   setState(state: JsonValue): MaybePromise<void>;
+  /** Whether what the agent begins now comes from inside the body of one of its steps. */
+  isInBody(execution: Execution): boolean;
   /** Runs another agent under this run. */
   runAgent(execution: Execution, agentName: string, input: RunInput): Promise<Run>;
 }
@@ -75,14 +78,22 @@ export class RunContext implements AgentContext {
   }
 
   get emit(): (value: unknown) => Promise<void> {
-    return (value) => observed(async () => this.#execution.show(readEmission(value)));
+    return (value) =>
+      observed(async () => {
+        // What a body shows in this way would be missing when the agent is run again: a body shows it itself.
+        if (this.#host.durable) this.#checkOutside("emit");
+        const shown = this.#execution.show(readEmission(value));
+        if (shown !== undefined) await shown;
+        this.#host.onMove();
+      });
   }
 
   get ask(): Ask {
     return ((question: Question, options?: AskOptions<unknown>) => {
       const turn = this.#turnIfStopped();
-      if (turn === undefined) return this.#execution.ask(question, options);
+      if (turn === undefined && !this.#host.isInBody(this.#execution)) return this.#execution.ask(question, options);
       return observed(async () => {
+        this.#checkOutside("ask");
         await turn;
         return this.#execution.ask(question, options);
       });
@@ -96,6 +107,7 @@ export class RunContext implements AgentContext {
         checkText("step name", name);
         checkFunction("step function", fn);
         checkStepOptions(options);
+        this.#checkOutside(`step ${JSON.stringify(name)}`);
         return runStep(this.#host, this.#execution, name, fn, options);
       })) as Step;
   }
@@ -104,6 +116,7 @@ export class RunContext implements AgentContext {
     return (agentName, input) =>
       observed(async () => {
         checkText("agent_name", agentName);
+        this.#checkOutside(`run ${JSON.stringify(agentName)}`);
         const turn = this.#turnIfStopped();
         if (turn !== undefined) await turn;
         return this.#host.runAgent(this.#execution, agentName, input);
@@ -114,7 +127,12 @@ export class RunContext implements AgentContext {
     const host = this.#host;
     this.#session ??= {
       id: createdEntry(host.log.state).session_id,
-      history: () => observed(async () => host.history()),
+      history: () =>
+        observed(async () => {
+          const history = await host.history();
+          host.onMove();
+          return history;
+        }),
       // A durable agent reads and writes the state once, however often it is run.
       getState: () => observed(async () => this.#once("session.getState", () => host.getState()) as Promise<JsonValue>),
       setState: (state) =>
@@ -150,7 +168,14 @@ export class RunContext implements AgentContext {
   }
 
   #once(name: string, fn: () => unknown): Promise<unknown> | unknown {
-    return this.#host.durable ? runStep(this.#host, this.#execution, name, fn, {}) : fn();
+    if (!this.#host.durable) return fn();
+    this.#checkOutside(name);
+    return runStep(this.#host, this.#execution, name, fn, {});
+  }
+
+  /** Throws for what comes from inside the body of a step: a body whose result is in the log is not run again, and nothing that is begun in it is. */
+  #checkOutside(what: string): void {
+    if (this.#host.isInBody(this.#execution)) throw nestedError(this.run_id, what);
   }
 
   /** An agent that is stopped is refused everything at once: one that does not heed it must not keep others from their turn. */

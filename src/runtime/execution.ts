@@ -46,6 +46,8 @@ export interface ExecutionHost {
   contextFor(execution: Execution): AgentContext;
   /** Calls back when the run has its place, now or later. */
   withPlace(callback: () => void): void;
+  /** The agent is about to be given something: it goes on. */
+  onMove(): void;
   /** Now and then another turn of the event loop is due; undefined when it is not. */
   pace(at: number): undefined | Promise<void>;
   failureOf(error: unknown): ProtocolError;
@@ -135,7 +137,7 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
 
   get results(): Results {
     if (this.#results === undefined) {
-      this.#results = new Results(this.#host.clock, this.#host.durable, this.#rerun?.replay);
+      this.#results = new Results(this.#host.clock, this.#host.durable, () => this.#host.onMove(), this.#rerun?.replay);
       // An agent that goes on after its end is told so by whatever it asks for.
       if (this.#over) this.#results.close(() => endedError(this.#host.log.key.run_id));
     }
@@ -145,6 +147,11 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
   /** The time as a durable agent sees it: that of the last thing that happened to it. */
   get time(): number {
     return this.#results?.time ?? this.log.state.started?.at ?? 0;
+  }
+
+  /** Whether the agent is still on its way through its log. */
+  get isReplaying(): boolean {
+    return this.#results?.isReplaying === true || (this.#results === undefined && this.#rerun !== undefined);
   }
 
   /** Begins a recorded operation. The promise is observed: an agent that drops it does no harm. */
@@ -394,6 +401,7 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
   /** Lets the agent run to its next value. Undefined: there is none. */
   #next(sent: unknown): undefined | MaybePromise<IteratorResult<unknown>> {
     if (this.isStopped) return undefined;
+    this.#host.onMove();
     if (this.#generator !== undefined) return nextOf(this.#generator, sent);
     this.#end(null, false);
     return undefined;

@@ -422,6 +422,17 @@ export class LiveRun implements LogRun, ContextHost, StayHost, AnsweredRun {
     return this.host.pace(at);
   }
 
+  onMove(): void {
+    if (this.#openSteps !== undefined && this.durable) this.#openSteps.moves();
+  }
+
+  isInBody(execution: Execution): boolean {
+    // What a run that stops refuses, it refuses for that.
+    if (this.#openSteps === undefined || execution.aborted !== undefined || isFinal(this.log.state.status))
+      return false;
+    return this.#openSteps.isInside(execution.isReplaying);
+  }
+
   failureOf(error: unknown): ProtocolError {
     this.cause = error;
     this.logger.warn(`Run ${this.log.key.run_id} of ${this.agent.name} failed: ${messageOf(error)}`, {

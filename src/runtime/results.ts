@@ -32,9 +32,12 @@ export class Results implements OpenOperations {
   #more: More | undefined;
   /** Why nothing is handed over any more. */
   #closed: (() => Error) | "dropped" | undefined;
+  /** The agent is about to be given something. */
+  readonly #onMove: () => void;
 
   /** With `paced`, for durable agents, results are handed over one at a time, in log order. */
-  constructor(clock: Clock, paced: boolean, replay?: Replay) {
+  constructor(clock: Clock, paced: boolean, onMove: () => void, replay?: Replay) {
+    this.#onMove = onMove;
     this.#order = paced ? new LogOrder(clock, this, replay) : undefined;
   }
 
@@ -128,22 +131,33 @@ export class Results implements OpenOperations {
     try {
       value = operation.settle(entry, live);
     } catch (error) {
-      operation.reject(error);
+      this.#reject(operation, error);
       return undefined;
     }
     if (isPromise(value)) {
       return value.then(
-        (later) => operation.resolve(later),
-        (error: unknown) => operation.reject(error),
+        (later) => this.#resolve(operation, later),
+        (error: unknown) => this.#reject(operation, error),
       );
     }
-    operation.resolve(value);
+    this.#resolve(operation, value);
     return undefined;
   }
 
   /** Fails one operation that can have no result. */
   reject(key: string, error: unknown): void {
-    this.#remove(key)?.reject(error);
+    const operation = this.#remove(key);
+    if (operation !== undefined) this.#reject(operation, error);
+  }
+
+  #resolve(operation: Operation, value: unknown): void {
+    this.#onMove();
+    operation.resolve(value);
+  }
+
+  #reject(operation: Operation, error: unknown): void {
+    this.#onMove();
+    operation.reject(error);
   }
 
   /** Fails all that is open, and all that comes. */

@@ -8,6 +8,7 @@ import { ignore } from "../core/promises.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import { isJsonObject } from "../protocol/json.ts";
 import type { StepOptions, StepScope } from "./agent-context.ts";
+import { Bodies, isNested } from "./bodies.ts";
 import type { RunLog } from "./commit.ts";
 import type { Execution } from "./execution.ts";
 import { recordedResult } from "./recorded.ts";
@@ -35,9 +36,21 @@ type Body = (step: StepScope) => MaybePromise<unknown>;
 export class Steps {
   readonly #host: StepsHost;
   readonly #atWork = new Set<string>();
+  readonly #bodies: Bodies;
 
   constructor(host: StepsHost) {
     this.#host = host;
+    this.#bodies = new Bodies(host.clock);
+  }
+
+  /** Whether what the agent begins now comes from inside a body. An agent on its way through its log begins what it began before. */
+  isInside(isReplaying: boolean): boolean {
+    return this.#bodies.isInside(this.#host.durable && !isReplaying);
+  }
+
+  /** A durable agent is given something to go on with. */
+  moves(): void {
+    this.#bodies.moves();
   }
 
   get isBusy(): boolean {
@@ -49,9 +62,9 @@ export class Steps {
     const attempts = retry?.attempts ?? 1;
     for (let attempt = 1; ; attempt++) {
       try {
-        return await body(this.#scope({ key, attempt }));
+        return await this.#bodies.call(() => body(this.#scope({ key, attempt })));
       } catch (error) {
-        if (attempt >= attempts || this.#isStopped) throw error;
+        if (attempt >= attempts || this.#isStopped || isNested(error)) throw error;
       }
       await this.#pause(retry?.backoffMs ?? 0);
     }
@@ -104,10 +117,10 @@ export class Steps {
       await this.#host.ensureOwner();
       if (this.#isStopped) return undefined;
       try {
-        const result = await body(this.#scope({ key, attempt }));
+        const result = await this.#bodies.call(() => body(this.#scope({ key, attempt })));
         return outcomeOf(key, result);
       } catch (error) {
-        if (tried >= attempts) return { error: failureOfStep(error) };
+        if (tried >= attempts || isNested(error)) return { error: failureOfStep(error) };
       }
       await this.#pause(retry?.backoffMs ?? 0).catch(ignore);
       if (this.#isStopped) return undefined;
