@@ -10,7 +10,7 @@ const asks: AgentFunction = async function* (_input, { ask }) {
   yield JSON.stringify(await ask("Well?", { timeoutMs: 60_000, default: { ok: false } }));
 };
 
-/** A runtime with an agent, and what holds the process open after each thing that it does. */
+/** A runtime with one agent. Its clock counts what holds the process open. */
 function withAgent(fn: AgentFunction, options: RuntimeOptions = {}, durable = false): Setup {
   const set = setUp(options);
   set.runtime.register("agent", { durable }, fn);
@@ -257,7 +257,7 @@ describe("close", () => {
   });
 });
 
-it("Nothing else does: neither upkeep of the store nor deadlines of runs that nothing here waits for", async () => {
+it("Nothing else does: neither maintenance nor deadlines of runs that nothing here waits for", async () => {
   const { runtime, clock } = withAgent(asks, { store: lastingStore(), retention: { maxAgeMs: 1_000 } }, true);
   await runtime.createRun(request);
   await clock.advance(100);
