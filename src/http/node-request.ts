@@ -87,10 +87,12 @@ export class NodeWireRequest implements WireRequest {
     return `${isSecure ? "https" : "http"}://${host}`;
   }
 
-  /** Express says here what it has stripped. */
+  /** Express and Nest say what they have stripped. Connect, Polka and Fastify's middie keep the whole address instead. */
   mount(): string {
     const { raw } = this;
-    return "baseUrl" in raw && typeof raw.baseUrl === "string" ? raw.baseUrl : "";
+    if ("baseUrl" in raw && typeof raw.baseUrl === "string") return raw.baseUrl;
+    const whole = "originalUrl" in raw && typeof raw.originalUrl === "string" ? pathOf(raw.originalUrl) : "";
+    return whole.endsWith(this.url) ? whole.slice(0, -this.url.length) : "";
   }
 
   #read(

@@ -1,7 +1,6 @@
 import * as z from "zod";
 import { protocolRegistry } from "../protocol/registry.ts";
 import { runCreateRequestSchema } from "../protocol/requests.ts";
-import type { HttpSettings } from "./options.ts";
 
 type JsonSchema = Readonly<Record<string, unknown>>;
 
@@ -145,19 +144,18 @@ const operations: readonly Operation[] = [
   },
 ];
 
-const texts = new Map<string, string>();
+let text: string | undefined;
 
-/** The description of the interface (OpenAPI 3.1), made of the schemas that read what comes and describe what goes. */
-export function openApiText({ basePath, baseUrl }: HttpSettings): string {
-  const url = baseUrl ?? (basePath === "" ? "/" : basePath);
-  const known = texts.get(url);
-  if (known !== undefined) return known;
-  const text = JSON.stringify(openApi(url));
-  texts.set(url, text);
-  return text;
+/**
+ * The description of the interface (OpenAPI 3.1), made of the schemas that read what comes and describe what goes. `url` says where the service
+ * lies. Only the part without it is kept, since requests decide how many addresses there are.
+ */
+export function openApiText(url: string): string {
+  text ??= JSON.stringify(openApi()).slice(0, -1);
+  return `${text},"servers":[{"url":${JSON.stringify(url)}}]}`;
 }
 
-function openApi(url: string): object {
+function openApi(): object {
   const paths: Record<string, Record<string, object>> = {};
   for (const operation of operations) {
     paths[operation.path] = { ...paths[operation.path], [operation.method]: operationObject(operation) };
@@ -169,7 +167,6 @@ function openApi(url: string): object {
       version: "1.0.0",
       description: "Agents, and their runs: the Agent Run Service Interface, compatible with ACP 1.0.",
     },
-    servers: [{ url }],
     paths,
     components: { schemas: schemas() },
   };

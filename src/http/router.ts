@@ -6,6 +6,7 @@ import type { Action, AuthorizeRequest } from "./options.ts";
 import { cancelRun, createRun, getEvents, getRun, listRuns, resumeRun } from "./runs.ts";
 import { checkHost, checkOrigin, corsHeaders, preflightHeaders } from "./safety.ts";
 import type { Call, Service } from "./service.ts";
+import { serverUrl } from "./service.ts";
 import { getResource, getSession } from "./sessions.ts";
 import type { WireRequest, WireResponse } from "./wire.ts";
 import { json, jsonText } from "./wire.ts";
@@ -32,7 +33,7 @@ const routes: readonly Route[] = [
   route("GET", "session/{session_id}", "getSession", getSession),
   route("GET", "resources/{id}", "getResource", getResource),
   route("GET", "ping", "ping", async () => json(200, {})),
-  route("GET", "openapi.json", "openapi", async ({ service }) => jsonText(200, openApiText(service.settings))),
+  route("GET", "openapi.json", "openapi", async (call) => jsonText(200, openApiText(serverUrl(call)))),
 ];
 
 /** Answers a request. Never rejects: what goes wrong is an answer too. */

@@ -84,10 +84,19 @@ export function queryFlag(query: URLSearchParams, name: string): boolean | undef
 }
 
 /** Where the service lies, as its clients see it. */
-export function baseUrl({ service, request }: Call): string {
-  const { basePath, baseUrl } = service.settings;
-  if (baseUrl !== undefined) return baseUrl;
+export function baseUrl(call: Call): string {
+  return call.service.settings.baseUrl ?? call.request.origin() + mountPath(call);
+}
+
+/** The same for the OpenAPI document. Without a configured address it is a path, which clients read relative to the document's own address. */
+export function serverUrl(call: Call): string {
+  return call.service.settings.baseUrl ?? (mountPath(call) || "/");
+}
+
+/** The path below which the service lies. */
+function mountPath({ service, request }: Call): string {
+  const { basePath } = service.settings;
   const mount = request.mount();
   // A host that strips the base path may say so.
-  return `${request.origin()}${mount.endsWith(basePath) ? mount : mount + basePath}`;
+  return mount.endsWith(basePath) ? mount : mount + basePath;
 }

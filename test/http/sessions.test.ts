@@ -123,7 +123,8 @@ describe("the addresses of a session's contents", () => {
     ["below a path that Express strips", {}, (listener) => mounted("/acp", listener), "/acp"],
     ["below a path that Express strips and the host knows", { basePath: "/acp" }, (l) => mounted("/acp", l), "/acp"],
     ["below two paths", { basePath: "/acp" }, (listener) => mounted("/api", listener), "/api/acp"],
-    ["below a path that nobody strips", { basePath: "/acp" }, (listener) => listener, "/acp"],
+    ["below a path that the host leaves there", { basePath: "/acp" }, (listener) => listener, "/acp"],
+    ["below a path that Connect strips", {}, (listener) => stripped("/acp", listener), "/acp"],
   ])("lead to it %s", async (_what, options, mount, path) => {
     const place = await listen(createServer(mount(createNodeListener(makeWorld(), options))), path);
     places.push(place);
@@ -132,6 +133,8 @@ describe("the addresses of a session's contents", () => {
     const history = await descriptor(server, String(json["session_id"]));
     expect(history[0]).toBe(`${place.base}/resources/${json["session_id"]}.0`);
     expect((await server.get(pathOf(server, history[0] ?? ""))).json).toMatchObject({ role: "user" });
+    const [description] = (await server.get("/openapi.json")).json["servers"] as unknown as { url: string }[];
+    expect(description).toEqual({ url: path });
     // They are known as our own when they come back.
     expect((await server.run("replay", "y", { session: { history } })).json["output"]).toHaveLength(3);
   });
@@ -239,6 +242,15 @@ describe("contents of a session from elsewhere", () => {
     refused(await server.run("echo", "x", { session: { history: [...history, history[0]] } }), 422, "invalid_input");
   });
 });
+
+/** Strips a path as Connect, Polka and middie do it: the whole address stays in `originalUrl`. */
+function stripped(path: string, listener: NodeListener): RequestListener {
+  return (request, response) => {
+    const originalUrl = request.url ?? "";
+    request.url = originalUrl.slice(path.length);
+    listener(Object.assign(request, { originalUrl }), response);
+  };
+}
 
 function mounted(path: string, listener: NodeListener): RequestListener {
   const app = express();

@@ -6,6 +6,11 @@ import { answer, fact, pathOf, refused, runOf, UNKNOWN_ID, untilRunOf, user } fr
 
 /** What the endpoints give. */
 export const endpointFacts: readonly Fact[] = [
+  fact("the OpenAPI document says where the service lies", async (client) => {
+    const address = `${client.base}/openapi.json`;
+    const [server] = (await client.get("/openapi.json")).json["servers"] as unknown as { url: string }[];
+    expect(new URL(`${server?.url}/agents`.replace("//agents", "/agents"), address).href).toBe(`${client.base}/agents`);
+  }),
   fact("ping answers with an object", async (client) => {
     expect(await client.get("/ping")).toMatchObject({ status: 200, json: {} });
   }),
