@@ -17,6 +17,7 @@ const FOLDER = fileURLToPath(new URL("../../examples/http/", import.meta.url));
 const mounts: readonly (readonly [name: string, path: string])[] = [
   ["node-http", ""],
   ["express", "/acp"],
+  ["nest", "/acp"],
   ["fastify", "/acp"],
   ["koa", "/acp"],
   ["hono", "/acp"],

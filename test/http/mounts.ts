@@ -2,6 +2,10 @@ import type { RequestListener, Server } from "node:http";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { createAdaptorServer } from "@hono/node-server";
+import type { INestApplication, MiddlewareConsumer, NestModule } from "@nestjs/common";
+import { Module } from "@nestjs/common";
+import { NestFactory } from "@nestjs/core";
+import type { NestExpressApplication } from "@nestjs/platform-express";
 import type { AgentRuntime } from "cadenza";
 import type { HttpOptions } from "cadenza/http";
 import { createHandler, createNodeListener } from "cadenza/http";
@@ -77,6 +81,32 @@ export const mounts: readonly Mount[] = [
     },
   },
   {
+    name: "Nest, before its body parser, below a path",
+    keeps: [],
+    open: async (runtime, options) => {
+      class AppModule {}
+      Module({})(AppModule);
+      const app = await NestFactory.create(AppModule, { logger: false });
+      app.use("/acp", createNodeListener(runtime, options));
+      return listenNest(app);
+    },
+  },
+  {
+    name: "Nest, after its body parser, as the middleware of a module",
+    keeps: ["malformed bodies", "long numbers"],
+    open: async (runtime, options) => {
+      class AppModule implements NestModule {
+        configure(consumer: MiddlewareConsumer): void {
+          consumer.apply(createNodeListener(runtime, options)).forRoutes("acp");
+        }
+      }
+      Module({})(AppModule);
+      const app = await NestFactory.create<NestExpressApplication>(AppModule, { logger: false });
+      app.useBodyParser("json", { limit: "1mb" });
+      return listenNest(app);
+    },
+  },
+  {
     name: "Fastify, bodies left alone, below a base path",
     keeps: ["odd paths"],
     open: async (runtime, options) => {
@@ -137,6 +167,10 @@ export const mounts: readonly Mount[] = [
     },
   },
 ];
+
+function listenNest(app: INestApplication): Promise<OpenPlace> {
+  return listenWith(app.getHttpServer() as Server, () => app.listen(0, "127.0.0.1"), "/acp");
+}
 
 /** Opens a server on a free port. */
 export function listen(server: Server, path = ""): Promise<OpenPlace> {
