@@ -1,6 +1,5 @@
-import * as z from "zod";
-import { protocolRegistry } from "../protocol/registry.ts";
-import { runCreateRequestSchema } from "../protocol/requests.ts";
+import { componentSchemas } from "../protocol/json-schema.ts";
+import { componentRef } from "../protocol/registry.ts";
 
 type JsonSchema = Readonly<Record<string, unknown>>;
 
@@ -35,11 +34,7 @@ const keyParameter = headerParameter(
   "The same key with the same body gives the same run; with another body it is refused with 409.",
   { type: "string", minLength: 1, maxLength: 255 },
 );
-const whole = (minimum: number, maximum?: number): JsonSchema => ({
-  type: "integer",
-  minimum,
-  ...(maximum !== undefined && { maximum }),
-});
+const whole = (minimum: number, maximum: number): JsonSchema => ({ type: "integer", minimum, maximum });
 const run = (description: string): Answer => ({ description, schema: ref("Run"), names: true });
 const runOrStream = (description: string): Answer => ({ ...run(description), streams: true });
 const session = { "200": { description: "The session.", schema: ref("Session") } };
@@ -53,7 +48,7 @@ const operations: readonly Operation[] = [
     ...{ method: "get", path: "/agents", id: "listAgents", tag: "agents", summary: "List the agents" },
     parameters: [
       queryParameter("limit", "How many; default: all.", whole(1, 1_000)),
-      queryParameter("offset", "How many to skip; default: none.", whole(0)),
+      queryParameter("offset", "How many to skip; default: none.", whole(0, Number.MAX_SAFE_INTEGER)),
     ],
     gives: { "200": { description: "The agents.", schema: ref("AgentsListResponse") } },
   },
@@ -83,7 +78,7 @@ const operations: readonly Operation[] = [
         { type: "boolean" },
       ),
       queryParameter("limit", "How many; default: 100.", whole(1, 1_000)),
-      queryParameter("offset", "How many to skip; default: none.", whole(0)),
+      queryParameter("offset", "How many to skip; default: none.", whole(0, Number.MAX_SAFE_INTEGER)),
     ],
     gives: { "200": { description: "The runs.", schema: ref("RunsListResponse") } },
   },
@@ -168,7 +163,7 @@ function openApi(): object {
       description: "Agents, and their runs: the Agent Run Service Interface, compatible with ACP 1.0.",
     },
     paths,
-    components: { schemas: schemas() },
+    components: { schemas: componentSchemas() },
   };
 }
 
@@ -205,20 +200,8 @@ function answerObject({ description, schema, streams, names }: Answer): object {
   };
 }
 
-/** The components. In OpenAPI each has its id by its place. */
-function schemas(): Record<string, object> {
-  // Schemas are made when they are first used; here the whole vocabulary is.
-  z.toJSONSchema(runCreateRequestSchema, { io: "input", metadata: protocolRegistry });
-  const { schemas: all } = z.toJSONSchema(protocolRegistry, {
-    io: "input",
-    metadata: protocolRegistry,
-    uri: (id) => `#/components/schemas/${id}`,
-  });
-  return Object.fromEntries(Object.entries(all).map(([name, { $id: _, $schema: __, ...schema }]) => [name, schema]));
-}
-
 function ref(component: string): JsonSchema {
-  return { $ref: `#/components/schemas/${component}` };
+  return { $ref: componentRef(component) };
 }
 
 function pathParameter(name: string, description: string, schema: JsonSchema): JsonSchema {

@@ -1,4 +1,5 @@
 import { CadenzaError } from "../core/errors.ts";
+import { agentNameSchema } from "../protocol/agent.ts";
 import { sessionIdSchema } from "../protocol/identifier.ts";
 import type { Run, RunMode } from "../protocol/run.ts";
 import { runStatusSchema } from "../protocol/run.ts";
@@ -80,7 +81,7 @@ export async function listRuns({ caller, query }: Call): Promise<WireResponse> {
   const limit = queryNumber(search, "limit", 1, 1_000) ?? 100;
   const offset = queryNumber(search, "offset", 0, Number.MAX_SAFE_INTEGER) ?? 0;
   const filter: ListRunsQuery = {
-    agent_name: search.get("agent_name") ?? undefined,
+    agent_name: readQuery(search, "agent_name", agentNameSchema),
     session_id: readQuery(search, "session_id", sessionIdSchema),
     status: readQuery(search, "status", runStatusSchema),
     roots: queryFlag(search, "roots"),

@@ -1,5 +1,5 @@
 import type * as z from "zod";
-import { protocolRegistry } from "./registry.ts";
+import { GIVEN, protocolRegistry } from "./registry.ts";
 
 /*
  * Clients write `null` where they mean "not there". A known key whose value is null therefore counts as absent: it takes
@@ -25,11 +25,17 @@ export function omitAbsent<const Key extends string>(...keys: readonly Key[]) {
 /** The schema of a key that may be absent or null and then has `fallback` as its value. */
 export function withDefault<Schema extends z.ZodType>(schema: Schema, fallback: z.output<Schema>) {
   const nullish = schema.nullish();
-  protocolRegistry.add<z.ZodType>(nullish, { default: fallback });
+  protocolRegistry.add<z.ZodType>(nullish, { default: fallback, [GIVEN]: "always" });
   return nullish.transform((value): z.output<Schema> => value ?? fallback);
 }
 
 /** The schema of a key for which null means something of its own; absent is read as null. */
 export function orNull<Schema extends z.ZodType>(schema: Schema) {
-  return schema.nullish().transform((value): z.output<Schema> | null => value ?? null);
+  return given(schema.nullish(), "or-null").transform((value): z.output<Schema> | null => value ?? null);
+}
+
+/** Notes of a key that may be absent or null in what is read that the service always gives it. */
+export function given<Schema extends z.ZodType>(schema: Schema, how: "always" | "or-null"): Schema {
+  protocolRegistry.add<z.ZodType>(schema, { [GIVEN]: how });
+  return schema;
 }

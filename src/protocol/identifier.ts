@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { deferred } from "./registry.ts";
 
-const uuidPattern = /^(?:[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$/i;
+const uuidPattern = /^(?:[0-9A-Fa-f]{32}|[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})$/;
 
 /** Identifier of a run (ACP 1.0): a UUID of any version, in upper or lower case, with or without dashes. It is read as lower case with dashes. */
 export const runIdSchema: z.ZodType<string, string> = deferred(
@@ -18,7 +18,7 @@ export const sessionIdSchema: z.ZodType<string, string> = deferred(
 function uuidSchema() {
   return z
     .string()
-    .refine((text) => uuidPattern.test(text), "expected a UUID")
+    .regex(uuidPattern, "expected a UUID")
     .transform((text) =>
       text
         .toLowerCase()

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { omitAbsent, withDefault } from "./absent.ts";
+import { given, omitAbsent, withDefault } from "./absent.ts";
 import { jsonObjectSchema, listOf } from "./json.ts";
 import { deferred } from "./registry.ts";
 import { timestampSchema } from "./timestamp.ts";
@@ -56,6 +56,10 @@ const partObject = deferred(
   {
     id: "MessagePart",
     description: "A part of a message with inline `content` or a `content_url`, or with neither, but not with both.",
+    not: {
+      properties: { content: { type: "string" }, content_url: { type: "string" } },
+      required: ["content", "content_url"],
+    },
   },
   () =>
     z
@@ -103,9 +107,9 @@ const messageObject = deferred({ id: "Message", description: "A message of a use
       ),
       /** May be empty. */
       parts: listOf(messagePartSchema),
-      created_at: timestampSchema.nullish(),
+      created_at: given(timestampSchema.nullish(), "always"),
       /** Null while the message is still being written. */
-      completed_at: timestampSchema.nullish(),
+      completed_at: given(timestampSchema.nullish(), "or-null"),
     })
     .transform(omitAbsent("created_at")),
 );

@@ -8,8 +8,18 @@ export interface SchemaNote {
 }
 
 /**
- * The component names and descriptions of all protocol schemas. The JSON Schema of one is made by
- * `z.toJSONSchema(schema, { io: "input", metadata: protocolRegistry })`; with the registry itself as first argument, that of all.
+ * The keyword of a key that clients may leave out or send as null, and that is there in everything that the service gives: `always` with a value,
+ * or `or-null`. Other such keys are left out of what the service gives while they have no value. It is not part of any document.
+ */
+export const GIVEN = "x-given";
+
+/** The address of a component in an OpenAPI document. */
+export function componentRef(id: string): string {
+  return `#/components/schemas/${id}`;
+}
+
+/**
+ * The component names and descriptions of all protocol schemas. `componentSchemas` makes their JSON Schema.
  *
  * It is a registry of its own because zod's global one is shared by the whole process: names such as `Message` or
  * `Error` would collide there with those of the host application, and with a second copy of this module.

@@ -36,7 +36,7 @@ const runResumeObject = deferred({ id: "RunResumeRequest", description: "Answers
       /** Repeats the id of the path. */
       run_id: runIdSchema.nullish(),
       /** The await that is answered; default: the one that the run shows. */
-      await_id: z.string().nullish(),
+      await_id: z.string().min(1, "expected the id of a question").nullish(),
       await_resume: awaitResumeSchema,
       /** Default `sync`. */
       mode: withDefault(runModeSchema, "sync"),

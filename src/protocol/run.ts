@@ -7,7 +7,7 @@ import type { JsonObject } from "./json.ts";
 import { isJsonObject, jsonObjectSchema, listOf } from "./json.ts";
 import type { Message } from "./message.ts";
 import { messageSchema } from "./message.ts";
-import { deferred } from "./registry.ts";
+import { componentRef, deferred } from "./registry.ts";
 import { timestampSchema } from "./timestamp.ts";
 
 /** The seven statuses of a run; `completed`, `failed` and `cancelled` are final (ACP 1.0, RunStatus). */
@@ -71,6 +71,12 @@ export interface MessageResume {
 /** The answer to an await: a message, or any other JSON object, which is the answer itself (ACP 1.0). */
 export type AwaitResume = MessageResume | JsonObject;
 
+const messageResumeObject = deferred({ id: "MessageResume", description: "An answer in the form of a message." }, () =>
+  z
+    .object({ type: z.literal("message").nullish(), message: messageSchema })
+    .transform(({ message }): MessageResume => ({ type: "message", message })),
+);
+
 /** Whether an answer that {@link awaitResumeSchema} has read is a message. */
 export function isMessageResume(resume: AwaitResume): resume is MessageResume {
   return resume["type"] === "message";
@@ -84,14 +90,34 @@ export const awaitResumeSchema: z.ZodType<AwaitResume, JsonObject> = deferred(
   {
     id: "AwaitResume",
     description: 'The answer to an await: `{ type: "message", message }`, or any other object as the answer itself.',
+    anyOf: [
+      { $ref: componentRef("MessageResume") },
+      {
+        description: "The answer itself.",
+        type: "object",
+        // What claimsToBeMessage says.
+        not: {
+          anyOf: [
+            { properties: { type: { const: "message" } }, required: ["type"] },
+            {
+              properties: {
+                type: { type: "null" },
+                message: { type: "object", properties: { parts: { type: "array" } }, required: ["parts"] },
+              },
+              required: ["message"],
+            },
+          ],
+        },
+      },
+    ],
   },
   () =>
     jsonObjectSchema.transform((resume, context): AwaitResume => {
       if (!claimsToBeMessage(resume)) return resume;
-      const reading = messageSchema.safeParse(resume["message"]);
-      if (reading.success) return { type: "message", message: reading.data };
+      const reading = messageResumeObject.safeParse(resume);
+      if (reading.success) return reading.data;
       for (const issue of reading.error.issues) {
-        context.issues.push({ ...issue, input: resume, path: ["message", ...issue.path] } as z.core.$ZodRawIssue);
+        context.issues.push({ ...issue, input: resume } as z.core.$ZodRawIssue);
       }
       return z.NEVER;
     }),

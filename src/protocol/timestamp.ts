@@ -1,9 +1,10 @@
 import * as z from "zod";
 import { deferred } from "./registry.ts";
 
-const calendarDate = z.regexes.date;
 const timeAndZone =
-  /^[Tt]((?:[01]\d|2[0-3]):[0-5]\d)(?::([0-5]\d)(?:[.,](\d+))?)?(?:[Zz]|([+-])([01]\d|2[0-3])(?::?([0-5]\d))?)?$/;
+  /[Tt]((?:[01]\d|2[0-3]):[0-5]\d)(?::([0-5]\d)(?:[.,](\d+))?)?(?:[Zz]|([+-])([01]\d|2[0-3])(?::?([0-5]\d))?)?/;
+/** The pattern of a date stands alone, between `^` and `$`. */
+const dateTime = new RegExp(`^(${z.regexes.date.source.slice(1, -1)})${timeAndZone.source}$`);
 
 const EXPECTED = "expected an ISO 8601 date-time such as 2026-01-31T12:00:00Z";
 
@@ -11,21 +12,22 @@ const EXPECTED = "expected an ISO 8601 date-time such as 2026-01-31T12:00:00Z";
  * A point in time: RFC 3339 in UTC, ending in `Z`, the only form that every client of ACP 1.0 reads. It is read from any ISO 8601 date-time of
  * the years 1 to 9999: an offset is converted, a missing zone is UTC, and all digits of a fraction are kept.
  */
-export const timestampSchema: z.ZodType<string, string> = deferred({ format: "date-time" }, () =>
-  z.string().transform((text, context) => {
-    const time = utcTime(text);
-    if (time !== undefined) return time;
-    context.issues.push({ code: "custom", message: EXPECTED, input: text });
-    return z.NEVER;
-  }),
+export const timestampSchema: z.ZodType<string, string> = deferred(
+  { id: "Timestamp", description: "A point in time.", format: "date-time", pattern: dateTime.source },
+  () =>
+    z.string().transform((text, context) => {
+      const time = utcTime(text);
+      if (time !== undefined) return time;
+      context.issues.push({ code: "custom", message: EXPECTED, input: text });
+      return z.NEVER;
+    }),
 );
 
 /** A date-time in UTC; undefined for a text that is none, for a leap second and for a year that clients cannot read. */
 function utcTime(text: string): string | undefined {
-  const date = text.slice(0, "2026-01-31".length);
-  const match = calendarDate.test(date) ? timeAndZone.exec(text.slice(date.length)) : null;
+  const match = dateTime.exec(text);
   if (match === null) return undefined;
-  const [, time = "", seconds = "00", fraction, sign, hours = "0", minutes = "0"] = match;
+  const [, date = "", time = "", seconds = "00", fraction, sign, hours = "0", minutes = "0"] = match;
   const rest = `:${seconds}${fraction === undefined ? "" : `.${fraction}`}Z`;
   const offset = 60 * Number(hours) + Number(minutes);
   const minute = offset === 0 ? `${date}T${time}` : shift(`${date}T${time}`, sign === "+" ? -offset : offset);

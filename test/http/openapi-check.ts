@@ -17,8 +17,17 @@ const response = await createHandler(new AgentRuntime())(new Request("http://ser
 export const openApi = (await response.json()) as OpenApi;
 
 const ajv = new Ajv2020({ strict: false, validateFormats: false });
-ajv.addSchema({ $id: "service", components: openApi.components });
+ajv.addSchema({ $id: "service", components: closed(openApi.components) });
 const compiled = new Map<string, ValidateFunction>();
+
+/** The same schemas, with no more keys than they name, unless they say themselves that there are more. */
+function closed<T>(schema: T): T {
+  if (typeof schema !== "object" || schema === null) return schema;
+  if (Array.isArray(schema)) return schema.map(closed) as T;
+  const inner = Object.entries(schema).map(([key, value]) => [key, key === "not" ? value : closed(value)]);
+  const isOpen = !("properties" in schema) || "additionalProperties" in schema;
+  return { ...(Object.fromEntries(inner) as T), ...(isOpen ? {} : { additionalProperties: false }) };
+}
 
 /** Checks that the description of the interface knows this answer. */
 export function checkResponse(

@@ -19,6 +19,18 @@ interface Operation {
   readonly responses: Readonly<Record<string, { readonly description: string }>>;
 }
 
+interface Component {
+  readonly properties: Readonly<Record<string, object>>;
+  readonly required?: readonly string[];
+}
+
+/** The properties of a component that may be null. */
+function nullable(component: Component | undefined): readonly string[] {
+  return Object.entries(component?.properties ?? {})
+    .filter(([, property]) => JSON.stringify(property).includes('"null"'))
+    .map(([name]) => name);
+}
+
 const document = openApi as unknown as {
   readonly openapi: string;
   readonly info: { readonly title: string; readonly version: string };
@@ -67,6 +79,37 @@ describe("the description of the interface", () => {
       expect(name).toMatch(/^[A-Za-z0-9._-]+$/);
       expect(schema).not.toHaveProperty("$id");
     }
+  });
+
+  test("says what is always there, and null only where the service gives null", () => {
+    const { Run, AgentManifest, Message, MessagePart } = document.components.schemas as Record<string, Component>;
+    expect(Object.keys(Run?.properties ?? {}).sort()).toEqual([...(Run?.required ?? [])].sort());
+    expect(nullable(Run)).toEqual(["await_request", "error", "finished_at"]);
+    expect(AgentManifest?.required).toEqual(["name", "description", "input_content_types", "output_content_types"]);
+    expect(nullable(AgentManifest)).toEqual([]);
+    expect([...(Message?.required ?? [])].sort()).toEqual(["completed_at", "created_at", "parts", "role"]);
+    expect(nullable(Message)).toEqual(["completed_at"]);
+    expect(MessagePart?.required).toEqual(["content_type", "content_encoding"]);
+    expect(nullable(MessagePart)).toEqual([]);
+  });
+
+  test("lets clients leave out what has a default, and send null for it", () => {
+    const { RunCreateRequest, MessageInput, MessagePartInput } = document.components.schemas as Record<
+      string,
+      Component
+    >;
+    expect(RunCreateRequest?.required).toEqual(["agent_name", "input"]);
+    expect(nullable(RunCreateRequest)).toEqual(["session_id", "session", "mode"]);
+    expect(MessageInput?.required).toEqual(["parts"]);
+    expect(MessagePartInput?.required).toBeUndefined();
+    expect(MessagePartInput?.properties["content_type"]).toMatchObject({ default: "text/plain" });
+  });
+
+  test("has a component twice only where requests and answers differ", () => {
+    const names = Object.keys(document.components.schemas);
+    const twice = names.filter((name) => names.includes(`${name}Input`));
+    expect(twice.sort()).toEqual(["CitationMetadata", "Message", "MessagePart", "TrajectoryMetadata"]);
+    expect(JSON.stringify(document)).not.toContain("x-given");
   });
 
   test("names every endpoint that the service has, and none that it has not", async () => {

@@ -181,5 +181,9 @@ export const awaitResume = fc.oneof(
 
 export const runResumeRequest = record(
   { await_resume: awaitResume },
-  { run_id: orNull(uuid), await_id: orNull(text), mode: orNull(fc.constantFrom(...runModes)) },
+  {
+    run_id: orNull(uuid),
+    await_id: orNull(text.filter((id) => id !== "")),
+    mode: orNull(fc.constantFrom(...runModes)),
+  },
 );

@@ -129,6 +129,7 @@ describe("a request to resume a run", () => {
     ["a null answer", changed(least, { await_resume: null }), ["await_resume"]],
     ["a malformed message", changed(least, { await_resume: { type: "message" } }), ["await_resume", "message"]],
     ["a run that is no UUID", changed(least, { run_id: "1" }), ["run_id"]],
+    ["an empty await", changed(least, { await_id: "" }), ["await_id"]],
     ["an await that is no text", changed(least, { await_id: 1 }), ["await_id"]],
     ["an unknown mode", changed(least, { mode: "later" }), ["mode"]],
   ]);

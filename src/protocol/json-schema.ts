@@ -1,0 +1,118 @@
+import * as z from "zod";
+import type { JsonObject, JsonValue } from "./json.ts";
+import { isJsonObject } from "./json.ts";
+import { componentRef, GIVEN, protocolRegistry } from "./registry.ts";
+import { runCreateRequestSchema } from "./requests.ts";
+
+/** What clients send, without what is in it. */
+const inputs = ["RunCreateRequest", "RunResumeRequest"];
+/** What the service gives, without what is in it. */
+const outputs = ["AgentsListResponse", "RunsListResponse", "RunEventsListResponse", "Session", "Error"];
+
+/**
+ * The JSON Schema (2020-12) of all that is sent and given, by component name, made of the schemas that read it. What a client may leave out or
+ * send as null is always there in what the service gives, or never null. A component of requests and answers that differs in that is there twice:
+ * `Message` is in answers, `MessageInput` in requests.
+ */
+export function componentSchemas(): Readonly<Record<string, JsonObject>> {
+  const all = readSchemas();
+  const sent = reachable(all, inputs);
+  const given = reachable(all, outputs);
+  const differing = new Set([...sent].filter((name) => given.has(name) && differs(all, name)));
+  const inputName = (name: string): string => (differing.has(name) ? `${name}Input` : name);
+  return Object.fromEntries([
+    ...[...given].map((name) => [name, asGiven(schemaOf(all, name))] as const),
+    ...[...sent].map((name) => [inputName(name), asSent(schemaOf(all, name), inputName)] as const),
+  ]);
+}
+
+type Schemas = ReadonlyMap<string, JsonObject>;
+
+/** All components as they are read, with the keyword `GIVEN`. */
+function readSchemas(): Schemas {
+  // Schemas are built when they are first used; this uses all.
+  z.toJSONSchema(runCreateRequestSchema, { io: "input", metadata: protocolRegistry });
+  const { schemas } = z.toJSONSchema(protocolRegistry, { io: "input", metadata: protocolRegistry, uri: componentRef });
+  // In OpenAPI a component has its id by its place.
+  return new Map(Object.entries(schemas).map(([id, { $id: _, $schema: __, ...schema }]) => [id, schema as JsonObject]));
+}
+
+function schemaOf(all: Schemas, name: string): JsonObject {
+  const schema = all.get(name);
+  if (schema === undefined) throw new TypeError(`There is no component ${name}.`);
+  return schema;
+}
+
+/** Components, and all that they refer to. */
+function reachable(all: Schemas, names: readonly string[]): ReadonlySet<string> {
+  const found = new Set(names);
+  for (const name of found) {
+    const references = JSON.stringify(schemaOf(all, name)).matchAll(/"\$ref":"[^"]*\/(\w+)"/g);
+    for (const [, reference = ""] of references) found.add(reference);
+  }
+  return found;
+}
+
+/** Whether a component, or something that it refers to, is not the same in requests and in answers. */
+function differs(all: Schemas, name: string): boolean {
+  return [...reachable(all, [name])].some((part) => {
+    const schema = schemaOf(all, part);
+    return JSON.stringify(asGiven(schema)) !== JSON.stringify(asSent(schema, (id) => id));
+  });
+}
+
+function asSent(schema: JsonObject, nameOf: (id: string) => string): JsonObject {
+  return mapped(schema, ({ [GIVEN]: _, ...rest }) => {
+    const { $ref } = rest;
+    return typeof $ref === "string" ? { ...rest, $ref: componentRef(nameOf($ref.replace(/^.*\//, ""))) } : rest;
+  });
+}
+
+function asGiven(schema: JsonObject): JsonObject {
+  return mapped(schema, ({ [GIVEN]: _, default: __, ...rest }) => {
+    const { properties, required = [] } = rest;
+    if (!isJsonObject(properties)) return rest;
+    const isGiven = ([, property]: [string, JsonValue]) => isJsonObject(property) && property[GIVEN] !== undefined;
+    const names = [
+      ...(required as readonly string[]),
+      ...Object.entries(properties)
+        .filter(isGiven)
+        .map(([name]) => name),
+    ];
+    return {
+      ...rest,
+      properties: mapValues(properties, withoutNull),
+      ...(names.length > 0 && { required: names }),
+    };
+  });
+}
+
+/** The schema of a property without null, unless null means something in what the service gives. */
+function withoutNull(property: JsonObject): JsonObject {
+  const { type, anyOf, ...rest } = property;
+  if (property[GIVEN] === "or-null") return property;
+  if (Array.isArray(type)) {
+    const [first = "null", ...others] = type.filter((name) => name !== "null");
+    return { ...property, type: others.length === 0 ? first : [first, ...others] };
+  }
+  if (!Array.isArray(anyOf)) return property;
+  const [first, ...others] = anyOf.filter((one: JsonObject) => one["type"] !== "null");
+  return others.length === 0 ? { ...rest, ...first } : { ...rest, anyOf: [first, ...others] };
+}
+
+/** A copy of a schema in which it, and then each schema in it, has been changed. */
+function mapped(schema: JsonObject, change: (schema: JsonObject) => JsonObject): JsonObject {
+  const inner = (value: JsonValue): JsonValue => (isJsonObject(value) ? mapped(value, change) : value);
+  const changed = Object.entries(change(schema)).map(([keyword, value]) => {
+    if (keyword === "properties" && isJsonObject(value))
+      return [keyword, mapValues(value, (one) => mapped(one, change))];
+    return [keyword, Array.isArray(value) ? value.map(inner) : inner(value)];
+  });
+  return Object.fromEntries(changed) as JsonObject;
+}
+
+function mapValues(properties: JsonObject, change: (property: JsonObject) => JsonObject): JsonObject {
+  return Object.fromEntries(
+    Object.entries(properties).map(([name, property]) => [name, change(property as JsonObject)]),
+  );
+}
