@@ -17,8 +17,8 @@ interface Rule {
 const RULES: readonly Rule[] = [
   { place: "protocol/", imports: [], packages: ["zod"] },
   { place: "core/", imports: ["protocol/"] },
-  { place: "stores/sqlite", imports: ["stores/", "core/", "protocol/"], node: true },
-  { place: "stores/", imports: ["core/", "protocol/"] },
+  { place: "stores/sqlite", imports: ["stores/", "core/", "protocol/", "runtime/system"], node: true },
+  { place: "stores/", imports: ["core/", "protocol/", "runtime/system"] },
   { place: "runtime/", imports: ["core/", "protocol/", "stores/memory"], packages: ["eventemitter3", "nanoid"] },
   { place: "http/", imports: ["core/error", "protocol/"], types: ["core/", "runtime/"], packages: ["zod"] },
   { place: "testing/", imports: ["http/", "runtime/", "stores/", "core/", "protocol/"], node: true },

@@ -7,21 +7,32 @@ export {
 } from "./core/errors.ts";
 export type { Entry } from "./core/log.ts";
 export type {
+  AgentVersion,
+  Backlog,
+  BlockedQuery,
   Clock,
+  DamagedRun,
   Expected,
+  FoundRun,
   Ids,
   Logger,
+  Mismatch,
   Retention,
   RunHead,
   RunKey,
+  RunPosition,
+  RunPost,
   RunQuery,
   RunWrite,
   SessionChange,
   SessionKey,
+  Slot,
   Store,
   StoreConflict,
   StoredRun,
   StoredSession,
+  StoreHint,
+  TakeRequest,
 } from "./core/ports.ts";
 export type { StreamedEvent } from "./core/project.ts";
 export type { MaybePromise } from "./core/promises.ts";
@@ -78,4 +89,4 @@ export type { RunsReport } from "./runtime/runs.ts";
 export type { Scope } from "./runtime/scope.ts";
 export type { StandardSchema } from "./runtime/standard-schema.ts";
 export type { AwaitYield } from "./runtime/yields.ts";
-export { MemoryStore } from "./stores/memory.ts";
+export { MemoryStore, type MemoryStoreOptions } from "./stores/memory.ts";

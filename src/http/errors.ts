@@ -36,7 +36,7 @@ const rows: Readonly<Record<CadenzaErrorCode, Row>> = {
   limit_reached: busy,
   runtime_closed: busy,
   run_parked: busy,
-  lost_ownership: unavailable,
+  lost_ownership: busy,
   store_failed: unavailable,
   events_lost: unavailable,
   // What befalls a run is told in its record, and what befalls the host is told to the host: neither refuses a request.

@@ -14,13 +14,14 @@ import type { LiveRun } from "./live-run.ts";
 import type { RuntimeOptions, Settings } from "./options.ts";
 import { readOptions } from "./options.ts";
 import { recordedValue } from "./recorded.ts";
+import type { RecoveryReport } from "./recovery.ts";
 import { Registry } from "./registry.ts";
 import type { RunsReport } from "./runs.ts";
 import { Runs } from "./runs.ts";
 import { Scope } from "./scope.ts";
 
 /** What a runtime can tell of itself. */
-export interface RuntimeStats extends RunsReport {
+export interface RuntimeStats extends RunsReport, RecoveryReport {
   /** What has been counted for each agent since the store was new: ended runs, times in milliseconds, tokens by kind. */
   readonly agents: Readonly<Record<string, Counters>>;
 }
@@ -81,7 +82,7 @@ export class AgentRuntime extends Scope {
   register(first: Agent | string, second?: RegisterOptions | AgentFunction, third?: AgentFunction): this {
     const agent = readAgent(first, second, third);
     this.#registry.add(agent);
-    this.#runs.recovery.onRegistered(agent.name);
+    this.#runs.recovery.onRegistered(agent);
     return this;
   }
 
@@ -118,7 +119,7 @@ export class AgentRuntime extends Scope {
     const agents: Record<string, Counters> = {};
     for (const { name } of this.#registry.all())
       agents[name] = (await this.#settings.store.counters(name)) ?? noCounters;
-    return { ...this.#runs.report, agents };
+    return { ...this.#runs.report, ...(await this.#runs.recovery.report()), agents };
   }
 
   /**
@@ -149,6 +150,7 @@ export class AgentRuntime extends Scope {
     for (const run of this.#runs) run.leave("The runtime was closed.");
     this.#runs.end();
     this.#announcer.removeAll();
+    await this.#runs.recovery.lease.stop();
     try {
       await store.release(this.#runs.owner);
       await store.close();

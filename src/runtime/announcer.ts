@@ -93,7 +93,7 @@ export class Announcer implements RunsListener {
     // A listener waits for ever, and holds nothing for it.
     const stream = new EventStream(
       { source: run.log, after, until: "end" },
-      { find: () => undefined, blockedError: () => undefined, hold: () => ignore },
+      { find: () => undefined, waitsForCode: true, hold: () => ignore },
     );
     const { run_id } = run.log.key;
     this.#announce(run, stream).catch((error: unknown) =>

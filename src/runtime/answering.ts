@@ -3,7 +3,7 @@ import { isRefusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
 import type { Clock } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
-import { isPromise } from "../core/promises.ts";
+import { ignore, isPromise } from "../core/promises.ts";
 import { runRecord } from "../core/record.ts";
 import type { Run } from "../protocol/run.ts";
 import type { RunLog } from "./commit.ts";
@@ -55,7 +55,11 @@ function answerNow(run: AnsweredRun, answer: Answer): Answered {
       throw lostError(run_id);
     });
   }
-  if (stay?.divergence !== undefined) throw blockedError(run_id, run.agent.name, stay.divergence);
+  if (stay?.divergence !== undefined) {
+    // Who is told of it finds it in the store.
+    if (log.writing !== undefined && !log.isRetrying) return log.writing.then(() => answerNow(run, answer));
+    throw blockedError(run_id, run.agent.name, stay.divergence);
+  }
   const command = commandOf(answer, answer.await_id, clock.now());
   const first = log.preview(command);
   if (isRefusal(first)) {
@@ -155,7 +159,8 @@ function passOn(run: AnsweredRun, answer: BoundAnswer, question: PassedOnQuestio
     record ??= recordFor(run, answer);
     answer.onTaken?.();
   };
-  const taken = (): Answered => after(log.commit(true), record);
+  // The sub-run has the answer. What the store does not take of it here is found in the log of the sub-run later.
+  const taken = (): Answered => after(log.commit(true)?.catch(ignore), record);
   const refused = (error: unknown): never => {
     throw bind(refusedAbove(error, run_id, answer.await_id), run_id, answer.await_id);
   };

@@ -6,9 +6,12 @@ import { copyJson, sameJson } from "../core/json.ts";
 import type { Entry } from "../core/log.ts";
 import type {
   Clock,
+  Expected,
   Logger,
+  Mismatch,
   RunHead,
   RunKey,
+  RunPosition,
   RunWrite,
   SessionChange,
   Store,
@@ -19,9 +22,10 @@ import type { MaybePromise } from "../core/promises.ts";
 import { ignore, isPromise } from "../core/promises.ts";
 import { runRecord } from "../core/record.ts";
 import type { RunState } from "../core/state.ts";
-import { initialState, isFinal } from "../core/state.ts";
+import { initialState, isAtRest, isFinal } from "../core/state.ts";
 import { countRun } from "../core/statistics.ts";
 import type { Run } from "../protocol/run.ts";
+import type { Follower } from "./follower.ts";
 
 /** What the logs of one runtime share. */
 export interface LogHost {
@@ -34,6 +38,12 @@ export interface LogHost {
   commitSoon(log: RunLog): void;
   /** Keeps the process from ending until the answer is called. */
   hold(): () => void;
+  /** The store failed to answer, and may have given this process a run all the same. */
+  onUnknownOutcome(): void;
+  /** Asks the store for runs that other processes may write to. */
+  readonly follower: Follower;
+  /** The store holds less of a run than it had taken: the run is loaded again. */
+  reload(key: RunKey): void;
 }
 
 /** The run that a log belongs to, and what the log reports to it. */
@@ -49,6 +59,14 @@ export interface LogRun {
   onReloaded(): void;
   /** Whether the run keeps its owner although it waits. */
   keepsOwner(): boolean;
+  /** The run that has something to do once these entries are written: the parent of a sub-run that comes to rest. */
+  wakes(entries: readonly Entry[]): RunKey | undefined;
+  /** Something that the run waits for has happened elsewhere. */
+  onWoken(): void;
+  /** Another run has something to do, since this one was written. */
+  onWakeWritten(): void;
+  /** Why the run does not get on; undefined if it does. */
+  readonly blocked: CadenzaError | undefined;
 }
 
 /** How many entries a reader that is behind is given at a time. */
@@ -96,6 +114,11 @@ export class RunLog {
   /** How many entries the store has. */
   get committed(): number {
     return this.#committed;
+  }
+
+  /** How far the store is known to have come with the run; undefined before the first commit and after the run was lost. */
+  get known(): RunPosition {
+    return { key: this.key, epoch: this.#head?.epoch ?? 0, position: this.#committed };
   }
 
   /** What the store knows of the run beside its log; undefined before the first commit. */
@@ -209,6 +232,16 @@ export class RunLog {
     this.flush();
   }
 
+  /** While a write is under way, or waits to be tried again. */
+  get writing(): Promise<void> | undefined {
+    return this.#writing;
+  }
+
+  /** Whether the store failed to take the last write: it is asked again from time to time. */
+  get isRetrying(): boolean {
+    return this.#trouble !== undefined;
+  }
+
   /** Hands what has been decided to the store, unless a write is under way: then it goes with the next one. */
   flush(): void {
     if (this.#writing !== undefined || this.#lost !== undefined || this.#handover?.isComingToRest === true) return;
@@ -238,6 +271,8 @@ export class RunLog {
       isReleased: false,
       isHeadDue: false,
       isComingToRest: false,
+      wakes: 0,
+      blocked: null,
     };
     return this.#handover;
   }
@@ -252,6 +287,12 @@ export class RunLog {
     });
   }
 
+  /** A run that this one waits for was written here, and this run has seen it: it has looked into that wake-up. */
+  noteWake(): void {
+    const { owner } = this.#run.host;
+    if (this.#head?.owner === owner && this.#writing === undefined) this.#changesHands.wakes += 1;
+  }
+
   /** The committed entries from a position on, some or all of them; undefined if the store has forgotten the run. */
   read(from: number): MaybePromise<readonly Entry[] | undefined> {
     const behind = this.#committed - from;
@@ -262,16 +303,42 @@ export class RunLog {
     return this.#run.host.store.read(this.key, from, Math.min(READ_CHUNK, behind));
   }
 
+  /** See {@link LogRun.blocked}. */
+  get blocked(): CadenzaError | undefined {
+    return this.#run.blocked;
+  }
+
   /** Calls back once, with the next commit. */
   watch(callback: () => void): void {
-    this.#audience ??= { readers: [], batch: noEntries };
+    this.#audience ??= { readers: [], batch: noEntries, unfollow: undefined };
     this.#audience.readers.push(callback);
+    this.#settleFollowing();
   }
 
   /** Takes a `watch` back. */
   unwatch(callback: () => void): void {
     const audience = this.#audience;
     if (audience !== undefined) audience.readers = audience.readers.filter((reader) => reader !== callback);
+    this.#settleFollowing();
+  }
+
+  /** The store has more of the run than this process has seen, or the run has another owner. */
+  onMoved(): void {
+    void this.catchUp().catch(ignore);
+  }
+
+  /** A run without an owner may be written by another process: for readers here the store is asked. */
+  #settleFollowing(): void {
+    const audience = this.#audience;
+    if (audience === undefined) return;
+    const { store, follower } = this.#run.host;
+    const isOutside = this.#head?.owner === null && this.#lost === undefined && store.persistent;
+    if (isOutside && audience.readers.length > 0 && !isFinal(this.#head?.status ?? "created"))
+      audience.unfollow ??= follower.follow(this);
+    else {
+      audience.unfollow?.();
+      audience.unfollow = undefined;
+    }
   }
 
   /** Gives the run back, so that another process may take it over at once. */
@@ -284,19 +351,38 @@ export class RunLog {
       const head = this.#head;
       if (head === undefined || head.owner === null || this.#lost !== undefined) return;
       const released = this.#nextHead(noEntries);
-      const conflict = await this.#run.host.store.append(
-        this.key,
-        { epoch: head.epoch, position: this.#committed },
-        { entries: noEntries, head: released },
-      );
+      const write = this.#writeOf(noEntries, released);
+      const conflict = await this.#run.host.store.append(this.key, this.#expected(head), write);
       if (conflict === undefined) this.#head = released;
+      // The next owner looks at everything that the run waits for.
+      else if (conflict.conflict === "woken") this.#changesHands.wakes = conflict.wakes;
       else if (conflict.conflict !== "changed" || conflict.epoch !== head.epoch) return;
-      // Somebody has asked for the run to stop: it is given back as one that is to be stopped.
+      // Another process has asked for the run to stop: it is given back as one that is to be stopped.
       else await this.catchUp(true);
     }
   }
 
-  /** Looks whether somebody else has written to the run, or has taken it over. With `surely` it waits for what this process writes meanwhile. */
+  /** The code does not match the history: the run has no owner, and no process takes it before other code is registered. Null: it matches after all. */
+  setBlocked(mismatch: Mismatch | null): void {
+    if (this.#head === undefined || (mismatch === null && this.#handover?.blocked == null)) return;
+    this.#changesHands.blocked = mismatch;
+    this.settleHead();
+  }
+
+  /** This process was given the run while it was loaded here already. */
+  async onTaken(head: RunHead, position: number): Promise<void> {
+    const { epoch } = this.#head ?? head;
+    if (this.#lost !== undefined) return;
+    if (epoch !== head.epoch - 1 || position !== this.#committed || this.#writing !== undefined) {
+      await this.catchUp(true);
+      return;
+    }
+    this.#head = head;
+    this.#changesHands.wakes = 0;
+    this.#run.onWoken();
+  }
+
+  /** Looks whether another process has written to the run, or has taken it over. With `surely` it waits for what this process writes meanwhile. */
   async catchUp(surely = false): Promise<void> {
     const { store } = this.#run.host;
     let stored: StoredRun | undefined;
@@ -309,7 +395,8 @@ export class RunLog {
       if (!surely) return;
     }
     if (stored?.position === this.#committed && stored.head.epoch === this.#head?.epoch) return;
-    if (stored === undefined || stored.head.epoch !== this.#head?.epoch) this.#giveUp(lostError(this.key.run_id));
+    if (stored !== undefined && stored.position < this.#committed) this.#loseHistory(stored.position);
+    else if (stored === undefined || stored.head.epoch !== this.#head?.epoch) this.#giveUp(lostError(this.key.run_id));
     else this.#decideAgain({ write: { entries: noEntries, head: this.#head }, session: undefined });
   }
 
@@ -320,6 +407,7 @@ export class RunLog {
     this.#entries = undefined;
     this.#rejectWaiters(reason);
     this.#waiters = undefined;
+    this.#settleFollowing();
     this.tellReaders();
   }
 
@@ -327,6 +415,11 @@ export class RunLog {
     const { store } = this.#run.host;
     const entries = this.#entries ?? noEntries;
     const head = this.#nextHead(entries);
+    // The store has it already.
+    if (head === this.#head && head.owner === null && entries.length === 0 && this.#session === undefined) {
+      this.#changesHands.isHeadDue = false;
+      return;
+    }
     const write = this.#writeOf(entries, head);
     const attempt: Attempt = { write, session: this.#session };
     this.#entries = undefined;
@@ -337,7 +430,7 @@ export class RunLog {
       answer =
         this.#head === undefined
           ? store.create(this.key, write, this.#handover?.idempotencyKey ?? null)
-          : store.append(this.key, { epoch: this.#head.epoch, position: this.#committed }, write);
+          : store.append(this.key, this.#expected(this.#head), write);
     } catch (error) {
       this.#failed(error, attempt);
       return;
@@ -358,10 +451,19 @@ export class RunLog {
     );
   }
 
+  #expected({ epoch }: RunHead): Expected {
+    const wakes = this.#handover?.wakes ?? 0;
+    return wakes === 0 ? { epoch, position: this.#committed } : { epoch, position: this.#committed, wakes };
+  }
+
   #writeOf(entries: readonly Entry[], head: RunHead): RunWrite {
-    if (entries.at(-1)?.type !== "ended")
-      return this.#session === undefined ? { entries, head } : { entries, head, session: this.#session };
-    return { entries, head, session: this.#mergedSession(), counters: countRun(this.#state) };
+    // A run that is given back at work, or is to stop, needs work at once. One that waits is due at its deadline.
+    const isAtWork = head.owner === null && !isAtRest(head.status) && head.blocked === null;
+    const wake = this.#run.wakes(entries) ?? (isAtWork ? this.key : undefined);
+    if (entries.at(-1)?.type === "ended")
+      return { entries, head, session: this.#mergedSession(), counters: countRun(this.#state), wake };
+    if (this.#session === undefined && wake === undefined) return { entries, head };
+    return { entries, head, session: this.#session, wake };
   }
 
   /** A run may set its session's state, make the session and add to it in one write. */
@@ -380,26 +482,36 @@ export class RunLog {
   /** Most writes of a stream leave the head as it is. */
   #nextHead(entries: readonly Entry[]): RunHead {
     const { status, shown, ended } = this.#state;
-    const deadline = shown?.deadline ?? null;
+    const blocked = isFinal(status) ? null : (this.#handover?.blocked ?? null);
     const released =
-      isFinal(status) || this.#handover?.isReleased === true || (status === "awaiting" && !this.#run.keepsOwner());
+      isFinal(status) ||
+      // What has happened is written first, and then the run is given back.
+      (this.#handover?.isReleased === true && entries.length === 0) ||
+      blocked !== null ||
+      (status === "awaiting" && !this.#run.keepsOwner());
     const owner = released ? null : this.#run.host.owner;
     const before = this.#head;
-    // Each change of hands has an epoch of its own, and the end has the last one.
-    // A run without an owner may have been woken elsewhere too: then the first to write has it.
-    const handedOver = before !== undefined && (before.owner === null || this.#handover?.isAdopted === true);
-    // Nor may anybody who has not seen that the owner is gone put it back with what they write.
-    const isGivenUp = before !== undefined && owner === null && entries.length === 0;
-    const epoch = (before?.epoch ?? 0) + (handedOver || isGivenUp ? 1 : 0) + (entries.at(-1)?.type === "ended" ? 1 : 0);
     const getsOn = this.#handover?.isSound === true || entries.some(isProgress);
     const takeovers = before === undefined || getsOn ? 0 : before.takeovers;
+    const deadline = status === "awaiting" && blocked === null ? (shown?.deadline ?? null) : null;
+    // With an owner: since when it has the run, if the store has given it.
+    const due_at = owner === null ? deadline : before?.owner === owner ? before.due_at : null;
     const isSame =
       before?.status === status &&
-      before.epoch === epoch &&
       before.owner === owner &&
-      before.deadline === deadline &&
+      before.due_at === due_at &&
+      before.blocked === blocked &&
       before.takeovers === takeovers;
-    return isSame ? before : { status, epoch, owner, deadline, finished_at: ended?.at ?? null, takeovers };
+    // Each change of hands has an epoch of its own, and the end has the last one.
+    // A run without an owner may have been loaded elsewhere too: then it belongs to the first process that writes.
+    const isIdle = before?.owner === null && (entries.length > 0 || !isSame);
+    const handedOver =
+      before !== undefined && (isIdle || (this.#handover?.isAdopted === true && before.owner !== null));
+    // A process that has not seen that the owner is gone may not put it back with what it writes.
+    const isGivenUp = before !== undefined && owner === null && entries.length === 0 && !isSame;
+    const epoch = (before?.epoch ?? 0) + (handedOver || isGivenUp ? 1 : 0) + (entries.at(-1)?.type === "ended" ? 1 : 0);
+    if (isSame && before.epoch === epoch) return before;
+    return { status, epoch, owner, due_at, blocked, holds_slot: false, finished_at: ended?.at ?? null, takeovers };
   }
 
   #answered(conflict: StoreConflict | undefined, attempt: Attempt): void {
@@ -409,8 +521,12 @@ export class RunLog {
     }
     const { write } = attempt;
     this.#trouble = undefined;
-    if (this.#handover !== undefined) this.#handover.isAdopted = false;
+    if (this.#handover !== undefined) {
+      this.#handover.isAdopted = false;
+      if (this.#head?.owner !== write.head.owner) this.#handover.wakes = 0;
+    }
     this.#head = write.head;
+    this.#settleFollowing();
     if (write.entries.length > 0) {
       this.#committed += write.entries.length;
       this.#tellBatch(write.entries);
@@ -418,6 +534,7 @@ export class RunLog {
     this.#tellWaiters();
     this.tellReaders();
     this.#run.onCommit();
+    if (write.wake !== undefined) this.#run.onWakeWritten();
     // What was decided meanwhile goes next, all of it in one batch.
     this.flush();
   }
@@ -431,6 +548,17 @@ export class RunLog {
     );
     if (own !== undefined) {
       this.#recognise(own, conflict, attempt);
+      return;
+    }
+    if (conflict.conflict === "woken") {
+      this.#changesHands.wakes = conflict.wakes;
+      this.#putBack(attempt);
+      this.#run.onWoken();
+      this.flush();
+      return;
+    }
+    if (conflict.conflict === "changed" && conflict.position < this.#committed) {
+      this.#loseHistory(conflict.position);
       return;
     }
     if (conflict.conflict === "changed" && conflict.epoch === this.#head?.epoch) {
@@ -498,19 +626,17 @@ export class RunLog {
 
   /** The store failed. Whoever can be told is told; what was decided stays, and is tried again. */
   #failed(cause: unknown, attempt: Attempt): void {
-    const { write, session } = attempt;
     this.#writing = undefined;
     const error = new CadenzaError("store_failed", `The store failed to write run ${this.key.run_id}.`, {
       run_id: this.key.run_id,
       cause,
     });
     if (this.#head === undefined) {
-      this.#giveUp(error);
+      this.#run.host.onUnknownOutcome();
+      this.#settleCreate(error, attempt, FIRST_RETRY_MS);
       return;
     }
-    if (write.entries.length > 0) this.#entries = [...write.entries, ...(this.#entries ?? [])];
-    else this.#changesHands.isHeadDue = true;
-    this.#session ??= session;
+    this.#putBack(attempt);
     this.#rejectWaiters(error);
     this.#run.host.logger.error(error.message, { run_id: this.key.run_id, error: cause });
     const { attempts = [], retryMs: wait = FIRST_RETRY_MS } = this.#trouble ?? {};
@@ -532,6 +658,60 @@ export class RunLog {
     });
   }
 
+  /** What was not written is written with what comes next. */
+  #putBack({ write, session }: Attempt): void {
+    if (write.entries.length > 0) this.#entries = [...write.entries, ...(this.#entries ?? [])];
+    else this.#changesHands.isHeadDue = true;
+    this.#session ??= session;
+  }
+
+  /** The store failed to say whether it has the run. Until it answers, the run is neither given up nor acknowledged. */
+  #settleCreate(error: CadenzaError, attempt: Attempt, retryMs: number): void {
+    const settle = (stored: StoredRun | undefined): void => {
+      this.#writing = undefined;
+      if (this.#lost !== undefined) return;
+      if (stored === undefined) this.#giveUp(error);
+      else this.#answered(undefined, attempt);
+    };
+    const again = (): void => {
+      this.#writing = undefined;
+      if (this.#lost !== undefined) return;
+      this.#rejectWaiters(error);
+      this.#writing = this.#pause(retryMs).then(() =>
+        this.#settleCreate(error, attempt, Math.min(2 * retryMs, LAST_RETRY_MS)),
+      );
+    };
+    let found: MaybePromise<StoredRun | undefined>;
+    try {
+      found = this.#run.host.store.find(this.key);
+    } catch {
+      again();
+      return;
+    }
+    if (isPromise(found)) this.#writing = found.then(settle, again);
+    else settle(found);
+  }
+
+  #pause(waitMs: number): Promise<void> {
+    const letGo = this.#run.host.hold();
+    return new Promise((resolve) => {
+      this.#run.host.clock.setTimeout(() => {
+        letGo();
+        resolve();
+      }, waitMs);
+    });
+  }
+
+  /** What the store had acknowledged is not there any more. Nothing is written on top of that: the run is replayed from what is left. */
+  #loseHistory(position: number): void {
+    const { host } = this.#run;
+    const { run_id } = this.key;
+    const message = `The store lost entries of run ${run_id}: it holds ${position}, and had acknowledged ${this.#committed}. The run is replayed from what is left.`;
+    host.logger.warn(message, { run_id, position, acknowledged: this.#committed });
+    this.#giveUp(lostError(run_id, "lost a part of its history in the store, and is replayed"));
+    host.reload(this.key);
+  }
+
   #giveUp(error: CadenzaError): void {
     this.#rejectWaiters(error);
     this.abandon(error);
@@ -541,8 +721,10 @@ export class RunLog {
   /** Readers at the live edge need not ask the store; without any, nothing is held for them. */
   #tellBatch(entries: readonly Entry[]): void {
     if (this.#audience === undefined) return;
-    if (this.#audience.readers.length === 0) this.#audience = undefined;
-    else this.#audience.batch = entries;
+    if (this.#audience.readers.length === 0) {
+      this.#audience.unfollow?.();
+      this.#audience = undefined;
+    } else this.#audience.batch = entries;
   }
 
   #rejectWaiters(error: CadenzaError): void {
@@ -602,6 +784,8 @@ interface Audience {
   readers: (() => void)[];
   /** What was committed last. */
   batch: readonly Entry[];
+  /** While other processes may write to the run: asks the store no more. */
+  unfollow: (() => void) | undefined;
 }
 
 /** How a run comes into the store and changes hands. */
@@ -616,6 +800,10 @@ interface Handover {
   isReleased: boolean;
   /** The head is to be written although nothing else is. */
   isHeadDue: boolean;
+  /** How many wake-ups under the present owner the run has looked into. */
+  wakes: number;
+  /** How the code differs from the history; null for a run that is not blocked. */
+  blocked: Mismatch | null;
   isComingToRest: boolean;
 }
 

@@ -17,6 +17,8 @@ export interface LogSource {
   readonly committed: number;
   /** Whether the log goes on elsewhere. */
   readonly lost: boolean;
+  /** Why the run does not get on; undefined if it does. */
+  readonly blocked: CadenzaError | undefined;
   read(from: number): MaybePromise<readonly Entry[] | undefined>;
   /** Calls back once when there may be more. */
   watch(callback: () => void): void;
@@ -33,8 +35,8 @@ export type StreamEnd = "now" | "end" | "rest" | "next-rest";
 export interface StreamHost {
   /** The log of a run that has gone elsewhere, where it is now. Throws once the runtime has been closed. */
   find(key: RunKey): MaybePromise<LogSource | undefined>;
-  /** Why the run cannot get on; undefined if it can. */
-  blockedError(key: RunKey): CadenzaError | undefined;
+  /** Whether readers of a blocked run wait until matching code is registered; otherwise they are refused. */
+  readonly waitsForCode: boolean;
   /** Called when a reader has to wait; the answer is called when there is something for it. */
   hold(): () => void;
 }
@@ -49,6 +51,8 @@ export interface StreamStart {
 
 const finished: IteratorResult<StreamedEvent, undefined> = { done: true, value: undefined };
 const none: readonly Entry[] = [];
+const forgotten = "Events of this run have been forgotten before they were read.";
+const storeLost = "The store has lost events of this run that were read here. Read the run from its beginning.";
 
 /**
  * The events of a run, read from its log at the reader's own pace. It is a cursor, not a queue: a reader that stops reading holds
@@ -161,12 +165,12 @@ export class EventStream implements AsyncIterableIterator<StreamedEvent, undefin
         this.#index = 0;
         continue;
       }
+      if (state.position > source.committed && !source.lost) return this.#loseEvents(storeLost);
       if (state.position === source.committed) {
         if (start.until === "now") break;
         if (isFinal(state.status) || (start.until !== "end" && isAtRest(state.status) && state.events >= start.after))
           break;
-        const blocked = this.#host.blockedError(source.key);
-        if (blocked !== undefined) return this.#refuse(blocked);
+        if (source.blocked !== undefined && !this.#host.waitsForCode) return this.#refuse(source.blocked);
         return source.lost ? this.#moveOn(source) : this.#wait(source);
       }
       const read = source.read(state.position);
@@ -186,10 +190,12 @@ export class EventStream implements AsyncIterableIterator<StreamedEvent, undefin
   #accept(chunk: readonly Entry[] | undefined): IteratorResult<StreamedEvent, undefined> | undefined {
     this.#chunk = chunk ?? none;
     this.#chunkIndex = 0;
-    if (chunk !== undefined && chunk.length > 0) return undefined;
+    return chunk !== undefined && chunk.length > 0 ? undefined : this.#loseEvents(forgotten);
+  }
+
+  #loseEvents(message: string): IteratorResult<StreamedEvent, undefined> {
     this.#done = true;
     const id = this.#state?.events ?? 0;
-    const message = "Events of this run have been forgotten before they were read.";
     return {
       done: false,
       value: { type: "error", error: { code: "server_error", message, data: { reason: "events_lost" } }, id },

@@ -3,7 +3,7 @@ import { isRefusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
 import type { Entry } from "../core/log.ts";
 import { overdueError } from "../core/overdue.ts";
-import type { Clock, Logger, RunKey, SessionChange } from "../core/ports.ts";
+import type { Clock, Logger, RunHead, RunKey, SessionChange } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore, isPromise } from "../core/promises.ts";
 import { runRecord, transcript } from "../core/record.ts";
@@ -27,11 +27,11 @@ import type { RunInput } from "./input.ts";
 import type { OneByOne } from "./one-by-one.ts";
 import type { Places } from "./places.ts";
 import type { Answer } from "./questions.ts";
-import { Recording } from "./recording.ts";
-import { refusalError } from "./refusals.ts";
+import { Recording, subRunsBegun } from "./recording.ts";
+import { blockedError, refusalError } from "./refusals.ts";
 import type { Divergence } from "./rerun.ts";
 import { Seat } from "./seat.ts";
-import type { StayHost, StaySettings } from "./stay.ts";
+import type { StayHost, StaySettings, SubRunActivity } from "./stay.ts";
 import { Stay } from "./stay.ts";
 import { Steps } from "./steps.ts";
 
@@ -49,12 +49,16 @@ export interface LiveRunHost extends LogHost, StaySettings {
   onDifference(): void;
   /** The run was cancelled without its `finally` blocks, since there was no code for them. */
   onAgentMissing(run: LiveRun): void;
-  /** The code does not match the history, or matches it after all. */
-  onDivergence(run: LiveRun, divergence: Divergence | undefined): void;
-  /** Why the run cannot get on here: it is blocked, or waits for a sub-run that is. */
-  blockedError(key: RunKey): CadenzaError | undefined;
-  /** The run that started this one does not watch it: it may sleep. */
-  wakeParent(run: LiveRun): void;
+  /** Whether other code than the run's agent is registered for it by now. */
+  hasOtherCode(run: LiveRun): boolean;
+  /** Lets go of the run, and loads it with the code that is registered now. */
+  loadAgain(run: LiveRun): void;
+  /** The code does not match the history. */
+  onBlocked(run: LiveRun, divergence: Divergence): void;
+  /** A run that is not loaded here has something to do. */
+  onWake(): void;
+  /** A run that was suspected to bring its process down has come further, or is gone. */
+  onSuspectCleared(run: LiveRun): void;
   /** Tells runs what those that they have started have done. */
   readonly telling: OneByOne;
   /** Cancels sub-runs of this process, and what they have started themselves. */
@@ -69,6 +73,7 @@ export interface LiveRunHost extends LogHost, StaySettings {
 }
 
 const noMessages: readonly Message[] = [];
+const noRuns: readonly string[] = [];
 
 /** A run that has not ended, in the process that executes it: its log, the agent at work on it, and whoever waits for it. */
 export class LiveRun implements LogRun, ContextHost, StayHost, AnsweredRun {
@@ -199,17 +204,32 @@ export class LiveRun implements LogRun, ContextHost, StayHost, AnsweredRun {
     if (this.#seat?.isQueued !== true) this.withPlace(() => this.#startAgent());
   }
 
+  /** Begins with a run that was accepted elsewhere, and whose agent was never called. */
+  beginAgain(place: string | undefined): void {
+    this.reserve(place);
+    this.begin();
+    if (this.isQueued) this.log.forgetTakeovers();
+  }
+
+  /** Ends a run that is being cancelled and whose code no process has. */
+  endWithoutCode(): void {
+    this.#endChildren();
+    this.#endWithoutAgent();
+  }
+
   /** Takes over a run of a durable agent that is in the store, and runs it again. */
-  comeBack(entries: Iterable<Entry>, place: string | undefined): void {
+  comeBack(entries: readonly Entry[], place: string | undefined): void {
     this.#setPlace(place);
     if (this.log.state.status !== "awaiting") this.#seat?.occupy();
     this.replay(entries);
   }
 
   /** Runs a durable agent again, up to where its log ends. */
-  replay(entries: Iterable<Entry>): void {
+  replay(entries: readonly Entry[]): void {
     this.#execution?.fence();
     this.stay.begin();
+    const begun = subRunsBegun(entries);
+    if (begun.length > 0) this.#related.before = begun;
     const recording = new Recording(entries);
     if (recording.startedAt === undefined && recording.isStopped) {
       this.#endWithoutAgent();
@@ -224,8 +244,7 @@ export class LiveRun implements LogRun, ContextHost, StayHost, AnsweredRun {
   rest(): MaybePromise<Run> {
     const { head, state, committed } = this.log;
     if (head !== undefined && isAtRest(head.status) && state.position === committed) return this.log.record();
-    const blocked = this.host.blockedError(this.log.key);
-    if (blocked !== undefined) return Promise.reject(blocked);
+    if (this.blocked !== undefined) return Promise.reject(this.blocked);
     if (this.log.lost) return Promise.reject(this.log.lostReason);
     return new Promise((resolve, reject) => {
       this.#resting ??= [];
@@ -260,6 +279,11 @@ export class LiveRun implements LogRun, ContextHost, StayHost, AnsweredRun {
     return answerRun(this, answer);
   }
 
+  /** Whether the run's own code does not match its history, as far as it has come. */
+  get isBlockedItself(): boolean {
+    return this.#stay?.divergence !== undefined;
+  }
+
   get isClosing(): boolean {
     return this.host.isClosed;
   }
@@ -284,7 +308,15 @@ export class LiveRun implements LogRun, ContextHost, StayHost, AnsweredRun {
   }
 
   get #related(): Relations {
-    this.#relations ??= { children: new Set(), parent: undefined, onProgress: undefined, isJoined: false };
+    this.#relations ??= {
+      children: new Set(),
+      sought: new Map(),
+      before: noRuns,
+      parent: undefined,
+      onProgress: undefined,
+      blocked: undefined,
+      isJoined: false,
+    };
     return this.#relations;
   }
 
@@ -298,8 +330,32 @@ export class LiveRun implements LogRun, ContextHost, StayHost, AnsweredRun {
     this.#related.children.add(child);
   }
 
+  /** Adds a sub-run that may be elsewhere. It ends with this run, and `look` is called when something that this run waits for has happened. */
+  seek(runId: string, look: () => Promise<unknown>): void {
+    this.#related.sought.set(runId, look);
+  }
+
+  seekNoMore(runId: string, look: () => Promise<unknown>): void {
+    const { sought } = this.#related;
+    if (sought.get(runId) === look) sought.delete(runId);
+  }
+
   release(child: LiveRun): void {
     this.#relations?.children.delete(child);
+  }
+
+  /** Why the run does not get on: its code does not match its history, or that of a sub-run does not. */
+  get blocked(): CadenzaError | undefined {
+    return this.#relations?.blocked;
+  }
+
+  /** Callers that wait for the run are told, and those that wait for the run that has started it. */
+  setBlocked(error: CadenzaError | undefined): void {
+    if (error === this.blocked) return;
+    this.#related.blocked = error;
+    if (error !== undefined) this.#refuseRest(error);
+    this.log.tellReaders();
+    this.#relations?.parent?.setBlocked(error);
   }
 
   /** What the run waits for, in words. */
@@ -345,8 +401,8 @@ export class LiveRun implements LogRun, ContextHost, StayHost, AnsweredRun {
     if (head.status === "awaiting" && !this.#keepsSeat) this.#seat?.rest();
     if (isAtRest(head.status)) this.#tellRest();
     if (this.durable) this.stay.onCommit(head.status);
+    if (this.#stay?.isSuspect === true && head.takeovers === 0) this.#clearSuspect();
     if (this.#relations?.onProgress !== undefined) this.#tellParent();
-    else if (head.status !== "awaiting") this.host.wakeParent(this);
     this.host.onCommit();
     if (isFinal(head.status)) this.host.onGone(this);
   }
@@ -365,10 +421,16 @@ export class LiveRun implements LogRun, ContextHost, StayHost, AnsweredRun {
     this.host.onGone(this);
   }
 
-  /** The run is blocked, or waits for a sub-run that is: it does not come to rest for those that wait for it. */
-  tellBlocked(error: CadenzaError): void {
-    this.#refuseRest(error);
-    this.log.tellReaders();
+  /** Another run has something to do, since this one was written: the parent of a sub-run. */
+  onWakeWritten(): void {
+    const parent = this.#relations?.parent;
+    if (parent === undefined) this.host.onWake();
+    else parent.log.noteWake();
+  }
+
+  #clearSuspect(): void {
+    this.stay.isSuspect = false;
+    this.host.onSuspectCleared(this);
   }
 
   #refuseRest(error: CadenzaError): void {
@@ -394,12 +456,30 @@ export class LiveRun implements LogRun, ContextHost, StayHost, AnsweredRun {
     return !this.durable || this.stay.keepsOwner;
   }
 
-  seekSubRun(key: string): void {
-    if (this.durable) this.stay.seekSubRun(key);
+  wakes(entries: readonly Entry[]): RunKey | undefined {
+    const { parent } = createdEntry(this.log.state);
+    if (parent === undefined || !this.host.store.persistent || !entries.some(isNewsForParent)) return undefined;
+    return { tenant: this.log.key.tenant, run_id: parent.run_id };
   }
 
-  setSubRun(key: string, isAtWork: boolean): void {
-    if (this.durable) this.stay.setSubRun(key, isAtWork);
+  /** Something that the run waits for has happened elsewhere: its sub-runs are looked at. */
+  onWoken(): void {
+    if (!this.durable) return;
+    const { children, sought } = this.#related;
+    const looks = [
+      ...[...children].map(({ log }) => log.catchUp(true).catch(ignore)),
+      ...[...sought.values()].map((look) => look().catch(ignore)),
+    ];
+    this.stay.lookInto(Promise.all(looks));
+  }
+
+  /** See {@link RunLog.onTaken}. */
+  onTaken(head: RunHead, position: number): Promise<void> {
+    return this.log.onTaken(head, position);
+  }
+
+  setSubRun(key: string, activity: SubRunActivity): void {
+    if (this.durable) this.stay.setSubRun(key, activity);
   }
 
   settleOwner(): void {
@@ -458,8 +538,15 @@ export class LiveRun implements LogRun, ContextHost, StayHost, AnsweredRun {
       this.#endWithoutAgent();
       return;
     }
-    this.host.onDivergence(this, divergence);
+    if (divergence !== undefined && this.host.hasOtherCode(this)) {
+      this.stay.tellReady();
+      this.host.loadAgain(this);
+      return;
+    }
+    this.log.setBlocked(divergence ?? null);
+    this.setBlocked(divergence && blockedError(this.log.key.run_id, this.agent.name, divergence));
     if (divergence !== undefined) {
+      this.host.onBlocked(this, divergence);
       this.log.forgetTakeovers();
       this.stay.tellReady();
     }
@@ -563,12 +650,12 @@ export class LiveRun implements LogRun, ContextHost, StayHost, AnsweredRun {
   }
 
   #endChildren(): void {
-    const children = this.#relations?.children;
-    if (children !== undefined && children.size > 0) this.host.cancelSubRuns(children);
-    const stay = this.#stay;
-    if (stay === undefined) return;
-    for (const run_id of stay.subRunsBefore) this.host.cancelSubRun({ tenant: this.log.key.tenant, run_id });
-    stay.subRunsBefore = [];
+    const relations = this.#relations;
+    if (relations === undefined) return;
+    if (relations.children.size > 0) this.host.cancelSubRuns(relations.children);
+    const ids = new Set([...relations.before, ...relations.sought.keys()]);
+    for (const run_id of ids) this.host.cancelSubRun({ tenant: this.log.key.tenant, run_id });
+    relations.before = noRuns;
   }
 
   withPlace(callback: () => void): void {
@@ -612,14 +699,25 @@ export class LiveRun implements LogRun, ContextHost, StayHost, AnsweredRun {
   }
 }
 
+/** Whether the parent of a run has something to do after this entry: the run asks, goes on, or has ended. */
+function isNewsForParent({ type }: Entry): boolean {
+  return type === "awaited" || type === "resumed" || type === "timed-out" || type === "withdrawn" || type === "ended";
+}
+
 /** What ties a run to others. */
 interface Relations {
   /** The runs that it has started and follows. */
   readonly children: Set<LiveRun>;
+  /** Those that may be elsewhere, each with what looks at it. */
+  readonly sought: Map<string, () => Promise<unknown>>;
+  /** The ids of those that were begun before its agent was run again, and that may be anywhere. */
+  before: readonly string[];
   /** The run that has started this one and follows it. */
   parent: LiveRun | undefined;
   /** Called whenever something was committed, if another run has started this one. */
   onProgress: (() => void) | undefined;
+  /** Why the run does not get on. */
+  blocked: CadenzaError | undefined;
   isJoined: boolean;
 }
 

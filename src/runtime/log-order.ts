@@ -33,7 +33,7 @@ export interface Replay {
   readonly begun: ReadonlyMap<string, number>;
   /** The question that is shown: asking it again takes it up. */
   readonly shown: string | undefined;
-  /** How long the agent may take to ask for what the log holds next, in milliseconds, before that is reported. */
+  /** How long the agent may take to ask for what the log holds next, in milliseconds of the process's running time, before that is reported. */
   readonly stallMs: number;
   /** What the agent has yet to show again before anything new begins. */
   unshown(): Missing | undefined;
@@ -50,6 +50,9 @@ export interface Missing {
   /** Of the entry that the agent has not come to. */
   readonly position: number;
 }
+
+/** In so many parts the time is measured that an agent has. */
+const STALL_TICKS = 5;
 
 /**
  * Hands a durable agent its results one at a time, in log order, each in a turn of the event loop of its own; those that
@@ -249,12 +252,21 @@ class Replaying {
     this.#clearStall?.();
     if (this.#stalled) this.replay.onStall(undefined, []);
     this.#stalled = false;
+    this.#stallAfter(STALL_TICKS);
+  }
+
+  /** A process that stands still, as a laptop that sleeps, gives its agent no time: at most one tick passes meanwhile. */
+  #stallAfter(ticks: number): void {
     this.#clearStall = this.#clock.setTimeout(() => {
       const { missing } = this;
       if (missing === undefined) return;
+      if (ticks > 1) {
+        this.#stallAfter(ticks - 1);
+        return;
+      }
       this.#stalled = true;
       this.replay.onStall(missing, this.#open());
-    }, this.replay.stallMs);
+    }, this.replay.stallMs / STALL_TICKS);
   }
 
   stop(): void {

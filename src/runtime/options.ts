@@ -1,6 +1,7 @@
 import type { Clock, Ids, Logger, Store } from "../core/ports.ts";
 import { MemoryStore } from "../stores/memory.ts";
 import { badArgument, checkAmount, checkKeys, checkObject } from "./check.ts";
+import { namingFailures } from "./store-failures.ts";
 import { silentLogger, systemClock, systemIds } from "./system.ts";
 
 /** How a runtime is made. Every property may be left out. Durations are in milliseconds; `Infinity` switches a limit off. */
@@ -134,15 +135,21 @@ const portMethods = {
   store: [
     "create",
     "append",
+    "post",
     "claim",
+    "take",
     "renew",
     "release",
     "find",
     "read",
     "findByIdempotencyKey",
     "list",
-    "due",
+    "moved",
+    "owned",
+    "blocked",
+    "backlog",
     "session",
+    "makeSession",
     "putSession",
     "counters",
     "prune",
@@ -160,10 +167,11 @@ export function readOptions(options: RuntimeOptions): Settings {
   const { exposeErrors = false, alwaysReplay = false } = options;
   if (typeof alwaysReplay !== "boolean") throw badArgument("options.alwaysReplay", "true or false", alwaysReplay);
   if (typeof exposeErrors !== "boolean") throw badArgument("options.exposeErrors", "true or false", exposeErrors);
-  const store = port("store", options.store, () => new MemoryStore());
+  const clock = port("clock", options.clock, () => systemClock);
+  const store = port("store", options.store, () => new MemoryStore({ clock }));
   return {
-    store,
-    clock: port("clock", options.clock, () => systemClock),
+    store: namingFailures(store),
+    clock,
     ids: port("ids", options.ids, () => systemIds),
     logger: port("logger", options.logger, () => silentLogger),
     exposeErrors,

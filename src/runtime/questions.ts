@@ -117,7 +117,9 @@ export class Questions {
     if (exchange === undefined || exchange.answer === null) log.decide({ type: "withdraw", at, await_id: key });
     else {
       const { answer, idempotency_key } = exchange;
-      log.decide({ type: "resume", at, await_id: key, answer, idempotency_key });
+      const decision = log.decide({ type: "resume", at, await_id: key, answer, idempotency_key });
+      // The answer came before, and the question was shown once more.
+      if (isInLog && !isRefusal(decision) && decision.length === 0) log.decide({ type: "withdraw", at, await_id: key });
     }
     this.#takeDown();
     this.#tellShown();

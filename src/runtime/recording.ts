@@ -134,3 +134,13 @@ interface RecordedUsage {
   readonly position: number;
   readonly usage: Usage;
 }
+
+/** The sub-runs that the log speaks of and holds no result of. */
+export function subRunsBegun(entries: readonly Entry[]): readonly string[] {
+  const begun = new Map<string, string>();
+  for (const entry of entries) {
+    if (entry.type === "intent" && entry.run_id !== null) begun.set(entry.key, entry.run_id);
+    else if (entry.type === "step") begun.delete(entry.key);
+  }
+  return [...begun.values()];
+}

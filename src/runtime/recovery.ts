@@ -1,335 +1,302 @@
+import type { Command } from "../core/decide.ts";
 import { decide, isRefusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
 import { evolve, replay } from "../core/evolve.ts";
-import type { Entry } from "../core/log.ts";
-import type { RunHead, RunKey, RunWrite, StoredRun } from "../core/ports.ts";
-import { ignore } from "../core/promises.ts";
+import type { CreatedEntry, Entry } from "../core/log.ts";
+import type { AgentVersion, FoundRun, RunHead, RunKey, StoredRun } from "../core/ports.ts";
 import type { RunState } from "../core/state.ts";
 import { createdEntry, isFinal } from "../core/state.ts";
 import type { Agent } from "./agent.ts";
 import { lostError } from "./commit.ts";
+import type { DamagedRun } from "./damaged-runs.ts";
+import { DamagedRuns } from "./damaged-runs.ts";
+import { Lease } from "./lease.ts";
 import type { LiveRunHost } from "./live-run.ts";
 import { LiveRun } from "./live-run.ts";
 import type { DurabilitySettings } from "./options.ts";
+import { subRunsBegun } from "./recording.ts";
 import { blockedError, closedError, refusalError } from "./refusals.ts";
 import type { Registry } from "./registry.ts";
-import type { Divergence } from "./rerun.ts";
 
 /** What recovery needs from the runs of the process. */
 export interface RecoveryHost extends LiveRunHost {
+  /** How many more runs this process may take. */
+  readonly room: number;
   find(key: RunKey): LiveRun | undefined;
   /** The live runs of this process. */
   [Symbol.iterator](): Iterator<LiveRun>;
   /** Takes a run in that was in the store. */
   add(run: LiveRun): void;
-  /** Under which place the run works. */
+  /** Under which slot the run works. */
   placeOf(run: LiveRun): string | undefined;
 }
 
-/** A run whose code does not fit its log: nothing is written until fitting code comes. */
+/** A run whose code does not match its history: no entry is written until matching code comes. */
 export interface ParkedRun {
   readonly run_id: string;
   readonly agent_name: string;
   readonly version: string | null;
-  /** At which entry of the log: how many fit. */
+  /** At which entry of the log: how many match. */
   readonly position: number;
-  /** What the log holds next. */
+  /** What the history holds next. */
   readonly expected: string;
   /** What the code did instead. */
   readonly asked: string;
 }
 
-const SWEEP_LIMIT = 256;
-/** A share of the lease: so much earlier it ends for its owner, who begins something a moment after it has looked. */
-const LEASE_MARGIN = 0.1;
+/** What keeps runs of the store from getting on. */
+export interface RecoveryReport {
+  /** Durable runs whose code does not match their history, the oldest 1,000 of them, in any process. */
+  readonly parked: readonly ParkedRun[];
+  /** Runs without an owner whose agent or version is not registered here, whether they need work now or wait. */
+  readonly stranded: number;
+  /** Runs that this process took and could not read. Each is tried again from time to time. */
+  readonly damaged: readonly DamagedRun[];
+}
+
+const MAX_REPORTED = 1_000;
+/** How many runs are taken in one transaction, and how many positions are compared at once: the event loop stands still meanwhile. */
+const PAGE = 64;
+/** From so many take-overs without a result on, a run is suspected to bring its process down. */
+const SUSPECT_TAKEOVERS = 2;
+/** How many runs that may bring their process down are executed at a time. */
+const SUSPECTS_AT_ONCE = 1;
+/** A call whose answer was lost may still be carried out: for so many leases its runs are looked for. */
+const LEASES_UNTIL_SETTLED = 10;
 const READ_CHUNK = 1_000;
 
 /**
- * Brings runs back that are in the store and not at work: after a start, when their owner has died, when their deadline has passed
- * while they slept, and when somebody answers or cancels them. Each run that is executed belongs to one process, by the lease that the process renews.
+ * Looks after the runs of the store that are not loaded here: takes those that need work, loads those that are answered or cancelled, and
+ * posts to those that another process executes.
  */
 export class Recovery {
+  readonly lease: Lease;
+  readonly damaged: DamagedRuns;
   readonly #host: RecoveryHost;
   readonly #registry: Registry;
   readonly #settings: DurabilitySettings;
-  readonly #waking = new Map<string, Promise<LiveRun | undefined>>();
-  readonly #parked = new Map<string, Parked>();
-  #stranded: ReadonlySet<string> = new Set();
-  #leasedUntil = Number.NEGATIVE_INFINITY;
-  /** The runs that others may have taken over while this process gave no sign of life. */
-  readonly #doubted = new WeakSet<LiveRun>();
-  #lastRenewal = 0;
+  readonly #loading = new Map<string, Promise<LiveRun | undefined>>();
+  /** The agents whose blocked runs are being tried. */
+  readonly #trying = new Map<string, Promise<void>>();
+  /** The runs at work here that may bring this process down. */
+  readonly #suspects = new Set<LiveRun>();
+  /** Runs of this process in the store that it does not know, each with the time when that was seen first. */
+  #unknown = new Map<string, number>();
+  /** Since when an answer of the store is missing that may have given this process runs. */
+  #unsettledSince: number | undefined;
   #clearTimer: (() => void) | undefined;
-  #sweeping: Promise<void> | undefined;
+  #unwatch: (() => void) | undefined;
+  #scanning: Promise<void> | undefined;
   #isOn = false;
 
   constructor(host: RecoveryHost, registry: Registry, settings: DurabilitySettings) {
     this.#host = host;
     this.#registry = registry;
     this.#settings = settings;
+    this.lease = new Lease(host, settings, () => this.#onHeartbeat());
+    this.damaged = new DamagedRuns(host);
   }
 
-  /** The runs that wait for fitting code. */
-  get parked(): readonly ParkedRun[] {
-    return [...this.#parked.values()].map(({ report }) => report);
-  }
-
-  /** How many runs need somebody whose agent or version is not registered here. */
-  get stranded(): number {
-    return this.#stranded.size;
-  }
-
-  /** Begins to own runs. The first lease is asked for before the first run is written, so that nobody takes it for abandoned. */
+  /** Begins to own runs and to look for those that need work. */
   start(): void {
-    if (this.#isOn || this.#host.isClosed || !this.#host.store.persistent) return;
+    const { isClosed, store } = this.#host;
+    if (this.#isOn || isClosed || !store.persistent) return;
     this.#isOn = true;
-    void this.renew().catch(ignore);
-    this.#sweepSoon(0);
-  }
-
-  /** No more sweeps; the lease ends with the store's `release`. */
-  async stop(): Promise<void> {
-    this.#isOn = false;
-    this.#clearTimer?.();
-    await this.#sweeping;
-  }
-
-  /** An agent was registered: its runs are looked for at once, and what its other code did not fit is tried again. */
-  onRegistered(agentName: string): void {
-    for (const { key, report } of this.#parked.values()) {
-      if (report.agent_name !== agentName) continue;
-      this.#parked.delete(key.run_id);
-      this.#tryAgain(key);
-    }
-    if (this.#isOn) this.#sweepSoon(0);
-    else this.start();
-  }
-
-  /** The code does not fit the log, or fits after all. Says whether the run is parked for that: not if other code has been registered meanwhile. */
-  onDivergence(run: LiveRun, divergence: Divergence | undefined): boolean {
-    const { run_id } = run.log.key;
-    if (divergence === undefined) {
-      this.#parked.delete(run_id);
-      return false;
-    }
-    const { agent_name, version } = createdEntry(run.log.state);
-    if (this.#registry.find(agent_name, version) !== run.agent) {
-      this.#tryAgain(run.log.key);
-      return false;
-    }
-    const parked: ParkedRun = { run_id, agent_name, version: version ?? null, ...divergence };
-    const ancestors = this.#ancestorsOf(run);
-    const error = blockedError(run_id, agent_name, divergence);
-    this.#parked.set(run_id, {
-      key: run.log.key,
-      report: parked,
-      error,
-      ancestors: ancestors.map(({ log }) => log.key),
+    this.lease.start();
+    this.#unwatch = store.watch?.(({ due }) => {
+      if (due === true) this.lookForWork();
     });
-    this.#host.logger.warn(error.message, parked);
-    for (const waiting of [run, ...ancestors]) waiting.tellBlocked(error);
-    return true;
+    this.#scanSoon(0);
   }
 
-  /** Why a run cannot get on here: its code does not match its history, or it waits for a sub-run whose code does not. */
-  blockedError({ tenant, run_id }: RunKey): CadenzaError | undefined {
-    if (this.#parked.size === 0) return undefined;
-    const isMeant = (key: RunKey): boolean => key.run_id === run_id && key.tenant === tenant;
-    for (const { key, ancestors, error } of this.#parked.values())
-      if (isMeant(key) || ancestors.some(isMeant)) return error;
-    return undefined;
+  /** No more runs are taken. The lease is kept for those that are here. */
+  async stopTaking(): Promise<void> {
+    this.#isOn = false;
+    this.#unwatch?.();
+    this.#clearTimer?.();
+    await this.#scanning;
   }
 
-  /** The runs at work here that wait for this one, the one that has started it first. */
-  #ancestorsOf(run: LiveRun): readonly LiveRun[] {
-    const { parent } = createdEntry(run.log.state);
-    const above = parent && this.#host.find({ tenant: run.log.key.tenant, run_id: parent.run_id });
-    return above === undefined ? [] : [above, ...this.#ancestorsOf(above)];
-  }
-
-  /** The run is over, and needs no code any more. */
-  onEnded(runId: string): void {
-    if (this.#parked.size > 0) this.#parked.delete(runId);
-  }
-
-  #tryAgain(key: RunKey): void {
-    const trying = async (): Promise<void> => {
-      await this.#host.find(key)?.park(true);
-      await this.wake(key);
+  /** The runs of the store that wait for code, or cannot be read. */
+  async report(): Promise<RecoveryReport> {
+    const { store } = this.#host;
+    const blocked = await store.blocked({ limit: MAX_REPORTED });
+    const backlog = await store.backlog();
+    const isMissing = ({ agent_name, version }: AgentVersion): boolean =>
+      this.#registry.find(agent_name, version ?? undefined) === undefined;
+    return {
+      parked: blocked.flatMap((found) => parkedRun(found) ?? []),
+      stranded: backlog.filter(isMissing).reduce((sum, { due, waiting }) => sum + due + waiting, 0),
+      damaged: this.damaged.report,
     };
-    trying().catch((error: unknown) =>
-      this.#host.logger.error("A parked run could not be tried again.", { run_id: key.run_id, error }),
+  }
+
+  /** An agent was registered: its blocked runs are tried once, and those that need work are looked for at once. */
+  onRegistered({ name, options: { version } }: Agent): void {
+    this.start();
+    if (!this.#isOn) return;
+    this.lookForWork();
+    for (const run of this.#host) if (run.agent.name === name && run.isBlockedItself) this.loadAgain(run);
+    const trying = this.#tryBlocked({ agent_name: name, version: version ?? null })
+      .catch((error: unknown) =>
+        this.#host.logger.error(`The store failed while the blocked runs of ${name} were looked for.`, { error }),
+      )
+      .finally(() => {
+        if (this.#trying.get(name) === trying) this.#trying.delete(name);
+      });
+    this.#trying.set(name, trying);
+  }
+
+  /** Resolves when the blocked runs of an agent have been tried with the code that was registered last. Undefined: they have. */
+  tried(agentName: string): undefined | Promise<void> {
+    return this.#trying.get(agentName);
+  }
+
+  /** Lets go of a run whose code does not match its history, and loads it with the code that is registered now. */
+  loadAgain(run: LiveRun): void {
+    const { key } = run.log;
+    run.setBlocked(undefined);
+    const loading = this.#loadAgain(run, key).finally(() => {
+      if (this.#loading.get(key.run_id) === loading) this.#loading.delete(key.run_id);
+    });
+    this.#loading.set(key.run_id, loading);
+    loading.catch((error: unknown) =>
+      this.#host.logger.error(`Run ${key.run_id} could not be loaded again.`, { run_id: key.run_id, error }),
     );
   }
 
-  /** Undefined: this process owns its runs for certain. A promise: it may have lost them, and stays open if it has lost this one. */
-  ensureOwner(run: LiveRun): undefined | Promise<void> {
-    if (!this.#isOn || (this.#isLeased && !this.#doubted.has(run))) return undefined;
-    return this.#reassure(run);
+  /** A run may need work: it is looked for at once. */
+  lookForWork(): void {
+    if (this.#isOn) this.#scanSoon(0);
   }
 
-  get #isLeased(): boolean {
-    return this.#host.clock.now() < this.#leasedUntil - this.#settings.leaseMs * LEASE_MARGIN;
+  /** A suspect has come further, waits, or is gone: the next one may be tried. */
+  onSuspectCleared(run: LiveRun): void {
+    if (this.#suspects.delete(run)) this.lookForWork();
   }
 
-  /** Gives a sign of life. One that comes too late is a new beginning: others may have taken over whatever was at work here. */
-  async renew(): Promise<void> {
-    const { store, clock, owner } = this.#host;
-    const before = this.#leasedUntil;
-    const until = clock.now() + this.#settings.leaseMs;
-    this.#lastRenewal = clock.now();
-    await store.renew(owner, until);
-    const isLate = before !== Number.NEGATIVE_INFINITY && clock.now() >= before;
-    if (isLate) for (const run of this.#host) this.#doubted.add(run);
-    this.#leasedUntil = until;
+  /** The store failed in a way that may have left runs with this process that it does not know. */
+  onUnknownOutcome(): void {
+    this.#unsettledSince = this.#host.clock.now();
   }
 
   /**
-   * The run at work in this process, brought back from the store if it sleeps or was abandoned. Undefined: it has ended,
-   * another process executes it, there is no code for it here, or this runtime has been closed.
+   * The run, loaded in this process. Undefined: it has ended, it is blocked, another process executes it, there is no code for it here, or this
+   * runtime has been closed.
    */
-  async wake(key: RunKey): Promise<LiveRun | undefined> {
+  async load(key: RunKey): Promise<LiveRun | undefined> {
     if (this.#host.isClosed) return this.#host.find(key);
-    let waking = this.#waking.get(key.run_id);
-    if (waking === undefined) {
-      waking = this.#wake(key).finally(() => this.#waking.delete(key.run_id));
-      this.#waking.set(key.run_id, waking);
+    let loading = this.#loading.get(key.run_id);
+    if (loading === undefined) {
+      loading = this.#load(key).finally(() => this.#loading.delete(key.run_id));
+      this.#loading.set(key.run_id, loading);
     }
-    return waking;
+    return loading;
   }
 
-  /** A run that nobody executes and for which there is no code here: it can be ended, without its `finally` blocks. */
-  async adoptWithoutAgent(key: RunKey): Promise<LiveRun | undefined> {
-    const stored = await this.#host.store.find(key);
-    if (stored === undefined || isFinal(stored.head.status) || this.#host.isClosed) return undefined;
-    const { created, head } = stored;
-    if (this.#registry.find(created.agent_name, created.version) !== undefined) return undefined;
-    await this.#wakeParentOf(stored);
-    const agent: Agent = { name: created.agent_name, options: {}, fn: () => undefined };
-    const claimed = head.owner === null && head.status === "awaiting" ? head : await this.#claim(stored);
-    const entries = claimed && (await this.#readAll(key, stored.position));
-    if (claimed === undefined || entries === undefined || this.#host.isClosed) return undefined;
-    return this.#admit(key, agent, replay(key.run_id, entries), claimed);
-  }
-
-  /** Stops a run wherever it is, if it has not ended. */
-  async cancelAnywhere(key: RunKey): Promise<void> {
-    const run = (await this.wake(key)) ?? (await this.adoptWithoutAgent(key));
-    if (run !== undefined) {
-      await run.cancel();
-      return;
-    }
-    const stored = await this.#host.store.find(key);
-    if (stored !== undefined && !isFinal(stored.head.status)) await this.requestCancel(key);
-  }
-
-  /** Asks another process to stop a run that it executes; it looks for that at least every `renewMs`. */
-  async requestCancel(key: RunKey): Promise<RunState> {
+  /** Stops a run that is not loaded here, wherever it is. Gives its state as the cancel leaves it. */
+  async cancel(key: RunKey): Promise<RunState> {
     const { store, clock } = this.#host;
     for (;;) {
-      const stored = await store.find(key);
-      const entries = stored && (await this.#readAll(key, stored.position));
-      if (stored === undefined || entries === undefined) throw lostError(key.run_id);
-      const state = replay(key.run_id, entries);
-      const decision = decide(state, { type: "cancel", at: clock.now() });
+      const state = await this.#fold(key);
+      const command: Command = { type: "cancel", at: clock.now() };
+      const decision = decide(state, command);
       if (isRefusal(decision)) throw refusalError(decision, key.run_id);
       if (decision.length === 0) return state;
+      // The process with the code takes it first, if there is one: only there the `finally` blocks run.
+      const post = { entries: decision, status: "cancelling", unblocks: true, due: "look" } as const;
+      if ((await store.post(key, post)) !== undefined) continue;
       for (const entry of decision) evolve(state, entry);
-      const head: RunHead = { ...stored.head, status: state.status, deadline: state.shown?.deadline ?? null };
-      const conflict = await store.append(
-        key,
-        { epoch: head.epoch, position: stored.position },
-        { entries: decision, head },
-      );
-      if (conflict === undefined) return state;
+      this.lookForWork();
+      return state;
+    }
+  }
+
+  /** Stops a run, and is content if it has ended. */
+  async cancelAnywhere(key: RunKey): Promise<void> {
+    try {
+      const run = await this.load(key);
+      const isCancelled = run !== undefined && (await isStillHere(run.cancel()));
+      if (!isCancelled) await this.cancel(key);
+    } catch (error) {
+      const isOver = CadenzaError.is(error) && (error.code === "run_finished" || error.code === "run_not_found");
+      if (!isOver) throw error;
     }
   }
 
   /** Why a run that waits for an answer cannot take it here. */
-  unavailable(state: RunState): CadenzaError {
+  unavailable(state: RunState, { blocked }: RunHead): CadenzaError {
     const { run_id } = state;
     const { agent_name, version } = createdEntry(state);
-    const parked = this.#parked.get(run_id);
-    if (parked !== undefined) return parked.error;
+    if (blocked !== null) return blockedError(run_id, agent_name, blocked);
     if (this.#host.isClosed) return closedError();
     if (this.#registry.find(agent_name, version) !== undefined) return lostError(run_id);
     const message = `Run ${run_id} needs version ${version ?? "(none)"} of agent ${agent_name}, which is not registered here.`;
     return new CadenzaError("agent_not_found", message, { run_id, agent_name });
   }
 
-  async #wake(key: RunKey): Promise<LiveRun | undefined> {
+  async #loadAgain(run: LiveRun, key: RunKey): Promise<LiveRun | undefined> {
+    await run.park(true);
+    const stored = await this.#host.store.find(key);
+    return stored === undefined || stored.head.blocked === null ? this.#load(key) : this.#tryAgain(stored);
+  }
+
+  async #load(key: RunKey): Promise<LiveRun | undefined> {
     const live = this.#host.find(key);
     if (live !== undefined) return live;
     const stored = await this.#host.store.find(key);
     if (stored === undefined || isFinal(stored.head.status)) return undefined;
+    if (stored.head.blocked !== null) {
+      await this.tried(stored.created.agent_name);
+      return this.#host.find(key);
+    }
     const agent = this.#registry.find(stored.created.agent_name, stored.created.version);
     if (agent === undefined) return undefined;
-    await this.#wakeParentOf(stored);
     const { head } = stored;
-    const isOwn = head.owner === this.#host.owner;
-    if (isOwn || (head.owner === null && head.status === "awaiting")) return this.#revive(stored, agent, head);
-    return this.#takeOver(stored, agent);
-  }
-
-  /**
-   * A sub-run that waits begins to move: the run that started it is brought back first, so that it is under way before the sub-run can
-   * have ended. Otherwise nobody would look for it who waits for a sub-run that has ended, if the process dies just then.
-   */
-  async #wakeParentOf({ key, created, head }: StoredRun): Promise<void> {
-    if (created.parent === undefined || head.owner !== null || head.status !== "awaiting") return;
-    await this.wakeParent({ tenant: key.tenant, run_id: created.parent.run_id });
-  }
-
-  /** Brings a run back whose sub-run moves; where there is no code here that fits, it is left to whoever has some. */
-  async wakeParent(key: RunKey): Promise<void> {
-    const parent = await this.wake(key);
-    await parent?.stay.ready;
-    await parent?.stay.parking;
-    if (parent === undefined || parent.log.lost || parent.stay.divergence !== undefined) await this.#summon(key);
-  }
-
-  /** Marks a run that waits, and that nobody executes, as due: now, and until somebody has looked after its sub-run. */
-  async #summon(key: RunKey): Promise<void> {
-    const { store, clock } = this.#host;
-    for (;;) {
-      const stored = await store.find(key);
-      if (stored === undefined || stored.head.status !== "awaiting" || stored.head.owner !== null) return;
-      const { head, position } = stored;
-      const now = clock.now();
-      if (head.deadline !== null && head.deadline <= now) return;
-      const write: RunWrite = { entries: [], head: { ...head, deadline: now } };
-      if ((await store.append(key, { epoch: head.epoch, position }, write)) === undefined) return;
-    }
-  }
-
-  /** Claims a run that nobody executes any more. Undefined: somebody does. */
-  async #takeOver(stored: StoredRun, agent: Agent): Promise<LiveRun | undefined> {
-    const claimed = await this.#claim(stored);
+    // A run that only waits is loaded without a claim: it belongs to the first process that writes to it.
+    const isFree = head.owner === this.#host.owner || (head.owner === null && head.status === "awaiting");
+    const claimed = isFree ? head : await this.#claim(stored);
     return claimed && this.#revive(stored, agent, claimed);
   }
 
+  /** Claims a run that has no owner, or a dead one. Undefined: another process has it. */
   async #claim({ key, head, position }: StoredRun): Promise<RunHead | undefined> {
-    const { store, clock, owner } = this.#host;
+    const { store, owner } = this.#host;
     const takeovers = head.takeovers + (head.owner === null ? 0 : 1);
-    const claimed: RunHead = { ...head, owner, epoch: head.epoch + 1, takeovers };
-    const conflict = await store.claim(key, { epoch: head.epoch, position }, claimed, clock.now());
+    const claimed: RunHead = { ...head, owner, epoch: head.epoch + 1, due_at: null, takeovers, blocked: null };
+    const conflict = await store.claim(key, { epoch: head.epoch, position }, claimed);
     return conflict === undefined ? claimed : undefined;
   }
 
   async #revive({ key, position, created }: StoredRun, agent: Agent, head: RunHead): Promise<LiveRun | undefined> {
     const entries = await this.#readAll(key, position);
+    const failure = this.#failureAtOnce(key, created, head);
+    if (failure !== undefined && entries !== undefined) await this.#cancelSubRuns(key, entries);
     if (entries === undefined || this.#host.isClosed || this.#host.find(key) !== undefined) return this.#host.find(key);
     const state = replay(key.run_id, entries);
     const run = this.#admit(key, agent, state, head);
-    run.stay.subRunsBefore = subRunsBegun(entries);
-    if (!created.durable) run.fail(interruptedError(key.run_id));
-    else if (head.takeovers > this.#settings.maxTakeovers) run.fail(crashLoopError(key.run_id, head.takeovers - 1));
-    else if (state.status === "created") {
-      run.reserve(this.#host.placeOf(run));
-      run.begin();
-      if (run.isQueued) run.log.forgetTakeovers();
-    } else run.comeBack(entries, this.#host.placeOf(run));
+    this.damaged.forget(key.run_id);
+    if (failure !== undefined) run.fail(failure);
+    else {
+      if (head.takeovers >= SUSPECT_TAKEOVERS) {
+        run.stay.isSuspect = true;
+        this.#suspects.add(run);
+      }
+      if (state.status === "created") run.beginAgain(this.#host.placeOf(run));
+      else run.comeBack(entries, this.#host.placeOf(run));
+    }
     return run;
+  }
+
+  /** Why a run that was taken ends instead of going on. */
+  #failureAtOnce({ run_id }: RunKey, { durable }: CreatedEntry, { takeovers }: RunHead): CadenzaError | undefined {
+    if (durable !== true) return interruptedError(run_id);
+    return takeovers > this.#settings.maxTakeovers ? crashLoopError(run_id, takeovers - 1) : undefined;
+  }
+
+  /** Stops what a run has started that is about to end: first them, since no process looks after them when it has ended. */
+  async #cancelSubRuns({ tenant }: RunKey, entries: readonly Entry[]): Promise<void> {
+    for (const run_id of subRunsBegun(entries)) await this.cancelAnywhere({ tenant, run_id });
   }
 
   #admit(key: RunKey, agent: Agent, state: RunState, head: RunHead): LiveRun {
@@ -337,6 +304,16 @@ export class Recovery {
     run.log.adopt(state, head);
     this.#host.add(run);
     return run;
+  }
+
+  async #fold(key: RunKey): Promise<RunState> {
+    const stored = await this.#host.store.find(key);
+    const entries = stored && (await this.#readAll(key, stored.position));
+    if (entries === undefined) {
+      const { run_id } = key;
+      throw new CadenzaError("run_not_found", `Run ${run_id} is not in the store any more.`, { run_id });
+    }
+    return replay(key.run_id, entries);
   }
 
   async #readAll(key: RunKey, length: number): Promise<readonly Entry[] | undefined> {
@@ -349,76 +326,153 @@ export class Recovery {
     return all;
   }
 
-  #sweepSoon(delayMs: number): void {
+  // Runs that need work.
+
+  #scanSoon(delayMs: number): void {
     this.#clearTimer?.();
     this.#clearTimer = this.#host.clock.setTimeout(() => {
-      this.#sweeping = this.#sweep()
-        .catch((error: unknown) => this.#host.logger.error("The store failed while it was looked through.", { error }))
-        .then(() => {
-          if (this.#isOn) this.#sweepSoon(this.#settings.sweepMs);
-        });
+      this.#scanning = this.#scanAndGoOn(this.#scanning);
     }, delayMs);
   }
 
-  async #sweep(): Promise<void> {
-    const { store, clock } = this.#host;
-    if (clock.now() - this.#lastRenewal >= this.#settings.renewMs) {
-      await this.renew();
-      await this.#lookForOthers();
+  async #scanAndGoOn(before: Promise<void> | undefined): Promise<void> {
+    await before;
+    try {
+      await this.#scan();
+    } catch (error) {
+      this.onUnknownOutcome();
+      this.#host.logger.error("The store failed while runs that need work were taken.", { error });
     }
-    const stranded = new Set<string>();
-    const limit = SWEEP_LIMIT + this.#parked.size + this.#stranded.size;
-    for (const { key, created } of await store.due(clock.now(), limit)) {
-      if (!this.#isOn) return;
-      if (this.#registry.find(created.agent_name, created.version) === undefined) stranded.add(key.run_id);
-      else if (this.#host.find(key) === undefined && !this.#parked.has(key.run_id)) await this.wake(key);
-    }
-    this.#stranded = stranded;
+    if (this.#isOn) this.#scanSoon(this.#settings.sweepMs);
   }
 
-  /** Takes in what other processes have asked of runs that are at work here. */
-  async #lookForOthers(): Promise<void> {
-    for (const run of [...this.#host]) if (run.log.head !== undefined) await run.log.catchUp();
+  /** Takes what needs work, a page at a time, without a pause for as long as pages are full. */
+  async #scan(): Promise<void> {
+    const { store, clock, owner } = this.#host;
+    while (this.#isOn) {
+      const limit = Math.min(PAGE, this.#host.room);
+      if (limit <= 0) return;
+      // A store that takes this process for dead would give it its own runs.
+      if (!this.lease.isHeld) await this.lease.renew();
+      const agents = this.#registry.versions;
+      const suspects = {
+        takeovers: SUSPECT_TAKEOVERS,
+        limit: Math.max(0, SUSPECTS_AT_ONCE - this.#suspects.size),
+      };
+      const taken = await store.take({ owner, agents, limit, suspects, cancelledForMs: this.#settings.leaseMs });
+      for (const found of taken) this.#workOn(found);
+      if (taken.length < limit) return;
+      await clock.turn();
+    }
   }
 
-  async #reassure(run: LiveRun): Promise<void> {
-    const { key } = run.log;
+  #workOn(found: FoundRun): void {
+    this.#begin(found).catch((error: unknown) => this.damaged.put(found, error));
+  }
+
+  /** Begins work on a run that this process has just become the owner of. */
+  async #begin(found: FoundRun): Promise<void> {
+    if (found.created === null) throw found.error;
+    const { key, created, head } = found;
+    const live = this.#host.find(key);
+    if (live !== undefined) {
+      await live.onTaken(head, found.position);
+      // The run was taken from this process meanwhile, and has come back: what is loaded is of an earlier epoch.
+      if (!live.log.lost) return;
+    }
+    const agent = this.#registry.find(created.agent_name, created.version);
+    if (agent !== undefined) await this.#revive(found, agent, head);
+    else await this.#endWithoutCode(found);
+  }
+
+  /** No process had the code of a cancelled run for a whole lease: it ends without its `finally` blocks. */
+  async #endWithoutCode({ key, created, head, position }: StoredRun): Promise<void> {
+    const entries = await this.#readAll(key, position);
+    if (entries !== undefined) await this.#cancelSubRuns(key, entries);
+    if (entries === undefined || this.#host.isClosed) return;
+    const agent: Agent = { name: created.agent_name, options: {}, fn: () => undefined };
+    const run = this.#admit(key, agent, replay(key.run_id, entries), head);
+    run.endWithoutCode();
+  }
+
+  /** Claims the blocked runs of an agent once: the code that was registered may match their history. */
+  async #tryBlocked(version: AgentVersion): Promise<void> {
+    const { store } = this.#host;
+    let after: RunKey | undefined;
     for (;;) {
-      try {
-        await this.renew();
-        // Nobody can have claimed the run since then; if somebody had before, its epoch is another.
-        this.#doubted.delete(run);
-        await run.log.catchUp(true);
-        if (this.#isLeased && !this.#doubted.has(run)) break;
-      } catch (error) {
-        this.#doubted.add(run);
-        this.#host.logger.error("The store failed to renew the lease.", { error });
-        await new Promise<void>((resolve) => this.#host.clock.setTimeout(resolve, this.#settings.sweepMs));
+      const page = await store.blocked({ agents: [version], limit: PAGE, after });
+      for (const found of page) {
+        if (this.#host.isClosed) return;
+        if (found.created !== null) await this.#tryAgain(found);
+      }
+      after = page.at(-1)?.key;
+      if (page.length < PAGE) return;
+    }
+  }
+
+  async #tryAgain(stored: StoredRun): Promise<LiveRun | undefined> {
+    const agent = this.#registry.find(stored.created.agent_name, stored.created.version);
+    const claimed = agent && (await this.#claim(stored));
+    if (agent === undefined || claimed === undefined) return undefined;
+    try {
+      return await this.#revive(stored, agent, claimed);
+    } catch (error) {
+      this.damaged.put(stored, error);
+      return undefined;
+    }
+  }
+
+  // What other processes and lost answers do to the runs of this one.
+
+  async #onHeartbeat(): Promise<void> {
+    await this.#lookForOthers();
+    if (this.#unsettledSince !== undefined) await this.#compareOwned(this.#unsettledSince);
+  }
+
+  /** Takes in what other processes have written to runs that are loaded here. */
+  async #lookForOthers(): Promise<void> {
+    const { store, clock } = this.#host;
+    const known = [...this.#host].flatMap(({ log }) => (log.head === undefined ? [] : [log.known]));
+    for (let from = 0; from < known.length; from += PAGE) {
+      if (from > 0) await clock.turn();
+      for (const { key } of await store.moved(known.slice(from, from + PAGE))) {
+        await this.#host.find(key)?.log.catchUp();
       }
     }
-    if (run.log.lost) await new Promise(ignore);
-    if (this.#host.find(key) !== run) await new Promise(ignore);
+  }
+
+  /** A run may belong to this process although it never learned it: the store's answer was lost. After a lease it is certain, and the run is loaded. */
+  async #compareOwned(since: number): Promise<void> {
+    const { store, clock, owner } = this.#host;
+    const now = clock.now();
+    const before = this.#unknown;
+    this.#unknown = new Map();
+    for (const key of await store.owned(owner, Number.POSITIVE_INFINITY)) {
+      if (this.#host.find(key) !== undefined || this.#loading.has(key.run_id)) continue;
+      const seen = before.get(key.run_id) ?? now;
+      if (now - seen >= this.#settings.leaseMs) await this.load(key);
+      else this.#unknown.set(key.run_id, seen);
+    }
+    const isSettled = this.#unknown.size === 0 && now - since >= LEASES_UNTIL_SETTLED * this.#settings.leaseMs;
+    if (isSettled && this.#unsettledSince === since) this.#unsettledSince = undefined;
   }
 }
 
-/** A run that waits for matching code, and who waits for it. */
-interface Parked {
-  readonly key: RunKey;
-  readonly report: ParkedRun;
-  /** What callers are told. */
-  readonly error: CadenzaError;
-  /** The runs of which it is a sub-run. */
-  readonly ancestors: readonly RunKey[];
+function parkedRun({ key, created, head: { blocked } }: FoundRun): ParkedRun | undefined {
+  if (created === null || blocked === null) return undefined;
+  const { agent_name, version = null } = created;
+  return { run_id: key.run_id, agent_name, version, ...blocked };
 }
 
-/** The sub-runs that the log speaks of and holds no result of. */
-function subRunsBegun(entries: readonly Entry[]): readonly string[] {
-  const begun = new Map<string, string>();
-  for (const entry of entries) {
-    if (entry.type === "intent" && entry.run_id !== null) begun.set(entry.key, entry.run_id);
-    else if (entry.type === "step") begun.delete(entry.key);
+/** False: the run has gone to another process meanwhile. */
+async function isStillHere(act: Promise<unknown>): Promise<boolean> {
+  try {
+    await act;
+    return true;
+  } catch (error) {
+    if (CadenzaError.is(error) && error.code === "lost_ownership") return false;
+    throw error;
   }
-  return [...begun.values()];
 }
 
 function interruptedError(runId: string): CadenzaError {

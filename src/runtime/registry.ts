@@ -1,4 +1,5 @@
 import { CadenzaError } from "../core/errors.ts";
+import type { AgentVersion } from "../core/ports.ts";
 import type { AgentManifest, AgentStatus } from "../protocol/agent.ts";
 import type { Agent, RegisterOptions } from "./agent.ts";
 import { badArgument } from "./check.ts";
@@ -31,6 +32,13 @@ export class Registry {
   /** The agent that a run was created for, or undefined if it is not registered here. */
   find(name: string, version: string | undefined): Agent | undefined {
     return this.#versions.get(name)?.get(version);
+  }
+
+  /** All versions of all agents: the code that this process has. */
+  get versions(): readonly AgentVersion[] {
+    return [...this.#versions].flatMap(([agent_name, versions]) =>
+      [...versions.keys()].map((version) => ({ agent_name, version: version ?? null })),
+    );
   }
 
   /** All agents that take new runs, in the order in which their names were first registered. */

@@ -11,6 +11,7 @@ import type { Agent } from "./agent.ts";
 import type { RunLog } from "./commit.ts";
 import { foldLog } from "./commit.ts";
 import type { Execution, ExecutionSettings } from "./execution.ts";
+import { Follower } from "./follower.ts";
 import type { RunInput } from "./input.ts";
 import { LiveRun } from "./live-run.ts";
 import type { NewRun } from "./new-run.ts";
@@ -19,9 +20,9 @@ import { OneByOne } from "./one-by-one.ts";
 import type { Settings } from "./options.ts";
 import { Pacer } from "./pacer.ts";
 import { Places } from "./places.ts";
-import type { ParkedRun, RecoveryHost } from "./recovery.ts";
+import type { RecoveryHost } from "./recovery.ts";
 import { Recovery } from "./recovery.ts";
-import { closedError } from "./refusals.ts";
+import { blockedError, closedError } from "./refusals.ts";
 import type { Registry } from "./registry.ts";
 import type { Divergence } from "./rerun.ts";
 import type { StoredLog, StoredLogHost } from "./stored-log.ts";
@@ -41,10 +42,6 @@ export interface RunsReport {
   readonly withoutFinally: number;
   /** Values that durable agents showed otherwise when they were run again; what was shown first counts. */
   readonly differences: number;
-  /** Durable runs whose code does not fit their log; nothing is written to them until fitting code is registered. */
-  readonly parked: readonly ParkedRun[];
-  /** Runs in the store that need somebody, and whose agent or version is not registered here. */
-  readonly stranded: number;
 }
 
 /** What is told of the runs of a process, beside what their logs tell. */
@@ -67,10 +64,13 @@ export class Runs implements RecoveryHost, StoredLogHost {
   readonly telling = new OneByOne();
   readonly recovery: Recovery;
   readonly followed = new Set<StoredLog>();
+  readonly follower: Follower;
   readonly #options: Settings;
   readonly #registry: Registry;
   readonly #listener: RunsListener;
   readonly #live = new Map<string, LiveRun>();
+  /** Those that were in the store before they were loaded here. */
+  readonly #taken = new Set<LiveRun>();
   /** Sessions that somebody is joining just now. */
   readonly #joining = new Map<string, Promise<SessionEntry>>();
   readonly #pacer: Pacer;
@@ -93,6 +93,7 @@ export class Runs implements RecoveryHost, StoredLogHost {
     this.#registry = registry;
     this.#listener = listener;
     this.#pacer = new Pacer(options.clock);
+    this.follower = new Follower(options.store, options.clock, options.logger);
     this.recovery = new Recovery(this, registry, options.durability);
     const { timeoutMs, awaitTimeoutMs, cancelGraceMs, limits } = options;
     const { maxLogEntries, maxPartBytes, maxBacklog } = limits;
@@ -151,7 +152,8 @@ export class Runs implements RecoveryHost, StoredLogHost {
   async settled(tenant: string): Promise<void> {
     const waiting: Promise<void>[] = [];
     for (const { log } of this.#live.values()) {
-      const committed = log.key.tenant === tenant && log.backlog > 0 ? log.commit(true) : undefined;
+      const isDue = log.key.tenant === tenant && log.backlog > 0 && !log.isRetrying;
+      const committed = isDue ? log.commit(true) : undefined;
       if (committed !== undefined) waiting.push(committed.catch(ignore));
     }
     if (waiting.length > 0) await Promise.all(waiting);
@@ -167,8 +169,6 @@ export class Runs implements RecoveryHost, StoredLogHost {
       hung: this.#hung,
       differences: this.#differences,
       withoutFinally: this.#withoutFinally,
-      parked: this.recovery.parked,
-      stranded: this.recovery.stranded,
     };
   }
 
@@ -196,9 +196,10 @@ export class Runs implements RecoveryHost, StoredLogHost {
     return this.#options.ids.uuid();
   }
 
-  /** Takes a run in that was in the store. */
+  /** Takes a run in that was in the store. It keeps no new run out. */
   add(run: LiveRun): void {
     this.#live.set(run.log.key.run_id, run);
+    this.#taken.add(run);
     this.#listener.onCreated(run);
   }
 
@@ -223,17 +224,48 @@ export class Runs implements RecoveryHost, StoredLogHost {
     for (const log of [...this.followed]) log.end();
   }
 
+  get room(): number {
+    return Math.max(0, this.#options.limits.maxLiveRuns - this.#live.size);
+  }
+
   ensureOwner(run: LiveRun): undefined | Promise<void> {
-    return this.recovery.ensureOwner(run);
+    return this.recovery.lease.ensure(run);
   }
 
-  onDivergence(run: LiveRun, divergence: Divergence | undefined): void {
-    const isParked = this.recovery.onDivergence(run, divergence);
-    if (isParked && divergence !== undefined) this.#listener.onParked(run, divergence);
+  hasOtherCode({ agent, log }: LiveRun): boolean {
+    const { agent_name, version } = createdEntry(log.state);
+    return this.#registry.find(agent_name, version) !== agent;
   }
 
-  blockedError(key: RunKey): CadenzaError | undefined {
-    return this.recovery.blockedError(key);
+  loadAgain(run: LiveRun): void {
+    this.recovery.loadAgain(run);
+  }
+
+  onBlocked(run: LiveRun, divergence: Divergence): void {
+    const { run_id } = run.log.key;
+    const error = blockedError(run_id, run.agent.name, divergence);
+    this.logger.warn(error.message, { run_id, ...divergence });
+    this.#listener.onParked(run, divergence);
+  }
+
+  onWake(): void {
+    this.recovery.lookForWork();
+  }
+
+  onUnknownOutcome(): void {
+    this.recovery.onUnknownOutcome();
+  }
+
+  reload(key: RunKey): void {
+    this.recovery
+      .load(key)
+      .catch((error: unknown) =>
+        this.logger.error(`Run ${key.run_id} could not be loaded again.`, { run_id: key.run_id, error }),
+      );
+  }
+
+  onSuspectCleared(run: LiveRun): void {
+    this.recovery.onSuspectCleared(run);
   }
 
   onAgentMissing(): void {
@@ -277,7 +309,8 @@ export class Runs implements RecoveryHost, StoredLogHost {
     // A run that was let go of may have come back by the time it learns that it is gone.
     if (this.#live.get(run_id) !== run) return;
     this.#live.delete(run_id);
-    if (isFinal(run.log.state.status)) this.recovery.onEnded(run_id);
+    this.#taken.delete(run);
+    this.recovery.onSuspectCleared(run);
     this.#ended += 1;
     if (this.#ended > this.#options.retention.maxRuns / 16) this.#prune();
     else this.#pruneLater();
@@ -298,19 +331,10 @@ export class Runs implements RecoveryHost, StoredLogHost {
       .catch((error: unknown) => this.logger.error("A sub-run could not be cancelled with its parent.", { error }));
   }
 
-  wakeParent(run: LiveRun): void {
-    const { parent } = createdEntry(run.log.state);
-    if (parent === undefined || !this.store.persistent || this.#closed) return;
-    const waking = this.recovery.wakeParent({ tenant: run.log.key.tenant, run_id: parent.run_id });
-    waking.catch((error: unknown) =>
-      this.logger.error("The run that started a sub-run could not be woken.", { error }),
-    );
-  }
-
   /** No new runs from now on. Resolves when none is at work any more, or after `drainMs`. */
   async drain(drainMs: number): Promise<readonly LiveRun[]> {
     this.#closed = true;
-    await this.recovery.stop();
+    await this.recovery.stopTaking();
     this.#clearPrune?.();
     if (drainMs > 0 && this.#isWorking) {
       await new Promise<void>((resolve) => {
@@ -340,7 +364,7 @@ export class Runs implements RecoveryHost, StoredLogHost {
 
   #checkLiveRuns(): void {
     const { maxLiveRuns } = this.#options.limits;
-    if (this.#live.size >= maxLiveRuns) {
+    if (this.#live.size - this.#taken.size >= maxLiveRuns) {
       throw new CadenzaError(
         "limit_reached",
         `There are ${maxLiveRuns} live runs already, as many as limits.maxLiveRuns allows.`,
@@ -450,10 +474,13 @@ export class Runs implements RecoveryHost, StoredLogHost {
     if (session !== undefined) return { length: session.history.length, change };
     const first = await this.#completedRun({ tenant, run_id: sessionId });
     if (first === undefined) return { length: 0, change };
-    // The session of a run that named none is made when somebody joins it, with what that run has said.
+    // The session of a run that named none is made when another run joins it, with what that run has said.
+    const key = { tenant, session_id: sessionId };
     const history = transcript(first);
-    await this.store.putSession({ tenant, session_id: sessionId }, { history, state: null }, at);
-    return { length: history.length, change };
+    if (await this.store.makeSession(key, { history, state: null }, at)) return { length: history.length, change };
+    // Another process has made it meanwhile.
+    const made = await this.store.session(key);
+    return { length: made?.history.length ?? 0, change };
   }
 
   /** As {@link #enterSession}, for a session whose contents the caller brings along. */

@@ -1,6 +1,6 @@
 import { decide, isRefusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
-import type { RunKey, StoredRun } from "../core/ports.ts";
+import type { FoundRun, RunKey, StoredRun } from "../core/ports.ts";
 import type { StreamedEvent } from "../core/project.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
@@ -52,7 +52,7 @@ export class Scope {
   readonly #principal: JsonValue;
   readonly #readers: StreamHost = {
     find: (key) => this.#findAgain(key),
-    blockedError: (key) => this.#parts.runs.blockedError(key),
+    waitsForCode: false,
     hold: () => this.#parts.runs.hold(),
   };
 
@@ -127,19 +127,30 @@ export class Scope {
     const stored = await this.#stored(key);
     if (stored.head.status === "cancelled") return this.#record(stored);
     if (isFinal(stored.head.status)) throw refusalError({ refused: "run_finished" }, key.run_id);
-    const run = (await recovery.wake(key)) ?? (await recovery.adoptWithoutAgent(key));
-    if (run !== undefined) return run.cancel();
-    return runRecord(await recovery.requestCancel(key));
+    const run = await recovery.load(key);
+    return run === undefined ? runRecord(await recovery.cancel(key)) : run.cancel();
   }
 
   /** The run as it is now. Refused with `run_not_found`. */
   async getRun(run_id: string): Promise<Run> {
     const key = this.#key(run_id);
     const run = this.#parts.runs.find(key);
-    if (run === undefined) return this.#record(await this.#stored(key));
-    const committed = run.log.commit(true);
-    if (committed !== undefined) await committed;
-    return run.log.record();
+    if (run === undefined) return this.#recordOf(key);
+    await this.#refresh(run);
+    return run.log.lost ? this.#recordOf(key) : run.log.record();
+  }
+
+  /** What was decided here is stored, as far as the store takes it; what other processes have written to a run without an owner is read. */
+  async #refresh({ log }: LiveRun): Promise<void> {
+    // A store that cannot write shows what it has.
+    if (log.head === undefined || !log.isRetrying) {
+      try {
+        await log.commit(true);
+      } catch (error) {
+        if (log.head === undefined) throw error;
+      }
+    }
+    if (log.head?.owner === null && this.#parts.settings.store.persistent) await log.catchUp();
   }
 
   /** Whose sub-run the run is, if it is one. Refused with `run_not_found`. */
@@ -184,7 +195,20 @@ export class Scope {
       limit,
       offset,
     });
-    return Promise.all(found.map((stored) => this.#record(stored)));
+    const records = await Promise.all(found.map((one) => this.#recordOrDamage(one)));
+    return records.filter((record) => record !== undefined);
+  }
+
+  /** A run that cannot be read harms no other: it is left out, and reported. */
+  async #recordOrDamage(found: FoundRun): Promise<Run | undefined> {
+    try {
+      if (found.created !== null) return await this.#record(found);
+      throw found.error;
+    } catch (error) {
+      const { run_id } = found.key;
+      this.#parts.settings.logger.error(`Run ${run_id} cannot be read, and is left out of a list.`, { run_id, error });
+      return undefined;
+    }
   }
 
   /** What happened in a run: everything so far, then live. Leaving the loop detaches. The first `next` rejects with `run_not_found`. */
@@ -251,7 +275,7 @@ export class Scope {
       const { run } = created;
       if (mode === "async") return await this.#acknowledge(run);
       run.begin();
-      const rest = run.rest();
+      const rest = this.#restOf(run);
       return await (options.signal === undefined ? rest : waiting(rest, options.signal));
     } finally {
       letGo();
@@ -314,10 +338,20 @@ export class Scope {
       const { run, key, record } = isPromise(answering) ? await answering : answering;
       if (run === undefined) return await this.#recordOf(key);
       if (mode === "async" && record !== undefined) return record;
-      return await waiting(run.rest(), options.signal);
+      return await waiting(this.#restOf(run), options.signal);
     } finally {
       letGo();
     }
+  }
+
+  /** A caller that waits for a run to rest follows it where it has gone. Any other error stays as it is. */
+  #restOf(run: LiveRun): MaybePromise<Run> {
+    const rest = run.rest();
+    if (!isPromise(rest)) return rest;
+    return rest.catch((error: unknown) => {
+      if (!isLost(error) || this.#parts.runs.isClosed) throw error;
+      return this.#restElsewhere(run.log.key);
+    });
   }
 
   async #resumeStream(request: ResumeRequest, options: ResumeOptions): Promise<StreamStart> {
@@ -369,13 +403,13 @@ export class Scope {
   }
 
   async #answerRun(key: RunKey, answer: Answer): Promise<Answered> {
-    const run = this.#parts.runs.find(key) ?? (await this.#parts.runs.recovery.wake(key));
+    const run = this.#parts.runs.find(key) ?? (await this.#parts.runs.recovery.load(key));
     if (run === undefined) {
       const state = await foldLog(this.#parts.settings.store, key, initialState(key.run_id), Number.POSITIVE_INFINITY);
       if (state === undefined) throw notFound(key);
       const decision = decide(state, { ...answer, type: "resume", at: this.#parts.settings.clock.now() });
       if (isRefusal(decision)) throw refusalError(decision, key.run_id, answer.await_id);
-      if (decision.length > 0) throw this.#parts.runs.recovery.unavailable(state);
+      if (decision.length > 0) throw this.#parts.runs.recovery.unavailable(state, (await this.#stored(key)).head);
       return { run: undefined, key, record: undefined, after: askedAt(state, answer) };
     }
     return this.#answerLive(run, key, answer);
@@ -394,7 +428,8 @@ export class Scope {
   /** The record of a run that the store has found. A live run may be further than that. */
   async #record(stored: StoredRun): Promise<Run> {
     const live = this.#parts.runs.find(stored.key);
-    if (live !== undefined) return live.log.record();
+    if (live !== undefined && stored.position > live.log.committed) await live.log.catchUp();
+    if (live !== undefined && !live.log.lost) return live.log.record();
     const state = await foldLog(
       this.#parts.settings.store,
       stored.key,
@@ -411,16 +446,11 @@ export class Scope {
 
   /** The run when it rests, wherever it is executed. */
   async #rest(key: RunKey): Promise<Run> {
-    const { runs } = this.#parts;
-    const live = runs.find(key);
-    if (live !== undefined) {
-      try {
-        return await live.rest();
-      } catch (error) {
-        // The run may have gone elsewhere: it is followed there.
-        if (!isLost(error) || runs.isClosed) throw error;
-      }
-    }
+    const live = this.#parts.runs.find(key);
+    return live === undefined ? this.#restElsewhere(key) : this.#restOf(live);
+  }
+
+  async #restElsewhere(key: RunKey): Promise<Run> {
     for await (const _ of this.events(key.run_id)) {
       // Reading to the end is the waiting.
     }
@@ -430,10 +460,16 @@ export class Scope {
   #find(key: RunKey): MaybePromise<LogSource | undefined> {
     const live = this.#parts.runs.find(key);
     if (live !== undefined && !live.log.lost) return live.log;
+    const stored = this.#parts.settings.store.find(key);
+    return isPromise(stored) ? stored.then((run) => this.#logOf(run)) : this.#logOf(stored);
+  }
+
+  #logOf(stored: StoredRun | undefined): MaybePromise<LogSource | undefined> {
     const { runs } = this.#parts;
-    const stored = runs.store.find(key);
-    if (isPromise(stored)) return stored.then((run) => run && new StoredLog(runs, run));
-    return stored && new StoredLog(runs, stored);
+    if (stored === undefined) return undefined;
+    // Whether a run is still blocked shows when the code that was registered last has been tried.
+    const trying = stored.head.blocked === null ? undefined : runs.recovery.tried(stored.created.agent_name);
+    return trying === undefined ? new StoredLog(runs, stored) : trying.then(() => this.#find(stored.key));
   }
 
   /** The log of a run that is not here any more, for a reader that waits for more of it. */

@@ -17,6 +17,9 @@ export interface StaySettings {
   readonly alwaysReplay: boolean;
 }
 
+/** `sought`: it was begun before, and is looked for. `idle`: it waits for an answer, or has ended. */
+export type SubRunActivity = "at work" | "sought" | "idle";
+
 /** What the stay of a durable run needs from the run. */
 export interface StayHost {
   readonly host: StaySettings;
@@ -28,7 +31,7 @@ export interface StayHost {
   readonly isNeeded: boolean;
   /** Resolves when the run does not wait for a slot, or no longer. */
   unqueued(): undefined | Promise<void>;
-  replay(entries: Iterable<Entry>): void;
+  replay(entries: readonly Entry[]): void;
   /** The agent is where its log ends. */
   onCaughtUp(): void;
   /** Lets go of the run. */
@@ -40,10 +43,10 @@ export interface StayHost {
  * it, sleeps when it waits for long, and is let go of when its code does not fit. Other runs have none: they stay where they are.
  */
 export class Stay {
-  /** Sub-runs that the run has begun in another stay, and that may be anywhere. */
-  subRunsBefore: readonly string[] = [];
   /** How the code differs from the log; undefined: it does not, as far as it has come. */
   divergence: Divergence | undefined;
+  /** Whether the run was taken over so often that it may bring its process down. */
+  isSuspect = false;
   readonly #run: StayHost;
   #ready: Promise<void> | undefined;
   #caughtUp: (() => void) | undefined;
@@ -51,8 +54,9 @@ export class Stay {
   #tryingAgain: Promise<void> | undefined;
   #clearSleep: (() => void) | undefined;
   #isAsleep = false;
-  readonly #subRunsAtWork = new Set<string>();
-  readonly #subRunsSought = new Set<string>();
+  readonly #subRuns = new Map<string, SubRunActivity>();
+  /** How many times the run looks at what it waits for elsewhere, just now. */
+  #looking = 0;
   #isGivingUp = false;
   /** For tests that run the agent again after each commit: it is going to be, and is handed nothing before. */
   #isReplayDue = false;
@@ -84,8 +88,7 @@ export class Stay {
 
   /** The agent is run again, from now until `caughtUp`. */
   begin(): void {
-    this.#subRunsAtWork.clear();
-    this.#subRunsSought.clear();
+    this.#subRuns.clear();
     this.#expectCatchUp();
   }
 
@@ -119,56 +122,64 @@ export class Stay {
 
   /** Lets go of the run, since its code does not fit: whoever has code that fits may take it over. `again`: it is here, and who answers meanwhile waits for it. */
   park(again: boolean): Promise<void> {
-    this.#parking ??= this.#letGo();
+    this.#parking ??= this.#letGo(again);
     if (again) this.#tryingAgain = this.#parking;
     return this.#parking;
   }
 
-  async #letGo(): Promise<void> {
+  async #letGo(again: boolean): Promise<void> {
     const { log, execution } = this.#run;
     execution?.fence();
-    // A run that goes to somebody else meanwhile is none of this process's any more.
+    log.setBlocked(again ? null : (this.divergence ?? null));
+    // A run that goes to another process meanwhile is none of this process's any more.
     await log.release().catch(ignore);
     this.#run.leave("The code of the agent does not fit the log of the run.");
   }
 
-  /** A sub-run that was begun before is looked for. Until it is found, the run keeps its owner if it has one: it may have something to do. */
-  seekSubRun(key: string): void {
-    this.#subRunsSought.add(key);
+  /** What a sub-run does, as far as it is known. One that was begun in another process is looked for: until then the run keeps its owner if it has one. */
+  setSubRun(key: string, activity: SubRunActivity): void {
+    if (activity === "idle") this.#subRuns.delete(key);
+    else this.#subRuns.set(key, activity);
+    if (activity !== "sought") this.settleOwner();
   }
 
-  /** A sub-run is at work, or waits for an answer and is not. */
-  setSubRun(key: string, isAtWork: boolean): void {
-    this.#subRunsSought.delete(key);
-    if (isAtWork) this.#subRunsAtWork.add(key);
-    else this.#subRunsAtWork.delete(key);
-    this.settleOwner();
+  /** Something that the run waits for has happened elsewhere. It keeps its owner until it knows what. */
+  lookInto(looking: Promise<unknown>): void {
+    this.#looking += 1;
+    void looking.then(() => {
+      this.#looking -= 1;
+      this.settleOwner();
+    });
   }
 
-  /** A waiting run has no owner, unless work of it is under way here. */
+  /** A waiting run has no owner, unless work of it is under way here, or may be. */
   get keepsOwner(): boolean {
-    return this.#isBusy || this.#subRunsSought.size > 0 || this.#run.execution?.isIdle === false;
+    return this.#isBusy || this.#isLooking || this.#run.execution?.isIdle === false;
   }
 
   get #isBusy(): boolean {
-    return this.#run.isInStep || this.#subRunsAtWork.size > 0;
+    return this.#run.isInStep || [...this.#subRuns.values()].includes("at work");
+  }
+
+  get #isLooking(): boolean {
+    return this.#looking > 0 || this.#subRuns.size > 0 || this.#ready !== undefined || this.#isOverdue;
+  }
+
+  /** Whether the time of the question that is shown is up, here or in the store that has given the run for that: in a moment the agent goes on. */
+  get #isOverdue(): boolean {
+    const { head, state } = this.#run.log;
+    const deadline = state.shown?.deadline ?? Number.POSITIVE_INFINITY;
+    const takenAt = head === undefined || head.owner === null ? null : head.due_at;
+    return deadline <= Math.max(this.#run.host.clock.now(), takenAt ?? 0);
   }
 
   /** Takes ownership of a waiting run that has work to do here, and gives it up when there is none left. */
   settleOwner(): void {
     const { log } = this.#run;
     const { head } = log;
-    if (head?.status !== "awaiting") return;
+    if (head?.status !== "awaiting" || this.divergence !== undefined) return;
     if (head.owner === null && this.#isBusy) log.settleHead();
-    else if (this.#isBusy || this.#subRunsSought.size > 0) return;
-    else if (head.owner !== null) void this.#giveUpOwner();
-    else if (this.#wasSummoned) log.settleHead();
-  }
-
-  /** Whether the run was marked as due for a sub-run, which it has looked for by now. */
-  get #wasSummoned(): boolean {
-    const { head, state, backlog } = this.#run.log;
-    return backlog === 0 && head?.deadline !== (state.shown?.deadline ?? null);
+    else if (head.owner !== null && !this.#isBusy && !this.#isLooking) void this.#giveUpOwner();
   }
 
   async #giveUpOwner(): Promise<void> {
@@ -199,8 +210,9 @@ export class Stay {
   /** The run leaves memory, if it does nothing but wait. */
   sleep(): void {
     const { head, state, committed, backlog } = this.#run.log;
-    const isQuiet = head?.status === "awaiting" && state.position === committed && backlog === 0 && !this.#isBusy;
-    if (!isQuiet || this.#ready !== undefined || this.#run.isNeeded) return;
+    const isQuiet =
+      head?.status === "awaiting" && state.position === committed && backlog === 0 && !this.#isBusy && !this.#isLooking;
+    if (!isQuiet || this.#run.isNeeded) return;
     this.#isAsleep = true;
     this.#run.leave("The run waits for an answer, and sleeps.");
   }

@@ -57,10 +57,14 @@ export class Steps {
     return this.#atWork.size > 0;
   }
 
-  /** Runs a body and gives what it gives; nothing is recorded. */
+  /** Runs a body and gives what it gives; nothing is recorded. It begins only while the run is this process's. */
   async run(key: string, body: Body, { retry }: StepOptions): Promise<unknown> {
     const attempts = retry?.attempts ?? 1;
     for (let attempt = 1; ; attempt++) {
+      for (let wait = this.#host.ensureOwner(); wait !== undefined; wait = this.#host.ensureOwner()) {
+        await wait;
+        if (this.#isStopped) throw this.#host.signal.reason;
+      }
       try {
         return await this.#bodies.call(() => body(this.#scope({ key, attempt })));
       } catch (error) {
@@ -114,7 +118,8 @@ export class Steps {
       const attempt = before + tried;
       log.decide({ type: "intend", entry: { type: "intent", at: clock.now(), key, attempt, run_id: null } });
       await log.commit();
-      await this.#host.ensureOwner();
+      // Nothing comes between the look and the body: of several bodies that wait, each looks for itself.
+      for (let wait = this.#host.ensureOwner(); wait !== undefined; wait = this.#host.ensureOwner()) await wait;
       if (this.#isStopped) return undefined;
       try {
         const result = await this.#bodies.call(() => body(this.#scope({ key, attempt })));

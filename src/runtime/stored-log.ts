@@ -1,47 +1,57 @@
 import type { CadenzaError } from "../core/errors.ts";
 import type { Entry } from "../core/log.ts";
-import type { Clock, RunKey, Store, StoredRun } from "../core/ports.ts";
+import type { RunKey, RunPosition, Store, StoredRun } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
-import { isPromise } from "../core/promises.ts";
+import { ignore, isPromise } from "../core/promises.ts";
 import { isFinal } from "../core/state.ts";
 import type { LogSource } from "./events.ts";
+import type { Followed, Follower } from "./follower.ts";
+import { blockedError } from "./refusals.ts";
 
-/** How often the log of a run that is executed elsewhere is looked at, in milliseconds: the delay with which its events are seen here. */
-const POLL_MS = 200;
 const READ_CHUNK = 256;
 
 /** What the logs of one runtime's store share. */
 export interface StoredLogHost {
   readonly store: Store;
-  readonly clock: Clock;
+  readonly follower: Follower;
   /** Whether the runtime is closed, and its store with it. */
   readonly isOver: boolean;
-  /** Why a run does not get on, as far as this process knows. Its readers are told. */
-  blockedError(key: RunKey): CadenzaError | undefined;
   /** The logs that readers wait for. */
   readonly followed: Set<StoredLog>;
 }
 
-/** The log of a run that this process does not execute: one that has ended, sleeps, or is another process's. */
-export class StoredLog implements LogSource {
+/** The log of a run that is not loaded in this process: one that has ended, was evicted, or is another process's. */
+export class StoredLog implements LogSource, Followed {
   readonly key: RunKey;
   readonly #host: StoredLogHost;
   #run: StoredRun;
+  /** What the store has by now; the run itself is read when it is known to have moved. */
+  #position: number;
   #watchers: (() => void)[] = [];
-  #clearTimer: (() => void) | undefined;
+  #unfollow: (() => void) | undefined;
 
   constructor(host: StoredLogHost, run: StoredRun) {
     this.#host = host;
     this.#run = run;
+    this.#position = run.position;
     this.key = run.key;
   }
 
   get committed(): number {
-    return this.#run.position;
+    return this.#position;
   }
 
   get lost(): boolean {
     return this.#host.isOver;
+  }
+
+  get blocked(): CadenzaError | undefined {
+    const { key, created, head } = this.#run;
+    return head.blocked === null ? undefined : blockedError(key.run_id, created.agent_name, head.blocked);
+  }
+
+  get known(): RunPosition {
+    return { key: this.key, epoch: this.#run.head.epoch, position: this.#position };
   }
 
   read(from: number): MaybePromise<readonly Entry[] | undefined> {
@@ -52,7 +62,7 @@ export class StoredLog implements LogSource {
   watch(callback: () => void): void {
     this.#watchers.push(callback);
     this.#host.followed.add(this);
-    if (this.#clearTimer === undefined && !isFinal(this.#run.head.status)) this.#poll();
+    if (!isFinal(this.#run.head.status)) this.#unfollow ??= this.#host.follower.follow(this);
   }
 
   unwatch(callback: () => void): void {
@@ -66,35 +76,26 @@ export class StoredLog implements LogSource {
     this.#tell();
   }
 
-  #rest(): void {
-    this.#host.followed.delete(this);
-    this.#clearTimer?.();
-    this.#clearTimer = undefined;
-  }
-
-  #poll(): void {
-    this.#clearTimer = this.#host.clock.setTimeout(() => {
-      this.#clearTimer = undefined;
-      const found = this.#host.store.find(this.key);
-      if (isPromise(found))
-        found.then(
-          (run) => this.#look(run),
-          () => this.#look(this.#run),
-        );
-      else this.#look(found);
-    }, POLL_MS);
+  /** The run has moved in the store. */
+  onMoved(): void {
+    const found = this.#host.store.find(this.key);
+    if (!isPromise(found)) this.#look(found);
+    // A store that fails is asked again.
+    else found.then((run) => this.#look(run)).catch(ignore);
   }
 
   #look(run: StoredRun | undefined): void {
-    const before = this.#run.position;
     // A run that is gone counts as longer, so that its readers read, and learn it.
-    this.#run = run ?? { ...this.#run, position: before + 1 };
-    if (this.#run.position === before && this.#host.blockedError(this.key) === undefined) {
-      if (this.#watchers.length > 0) this.#poll();
-      return;
-    }
+    this.#position = run?.position ?? this.#position + 1;
+    this.#run = run ?? this.#run;
     this.#rest();
     this.#tell();
+  }
+
+  #rest(): void {
+    this.#host.followed.delete(this);
+    this.#unfollow?.();
+    this.#unfollow = undefined;
   }
 
   #tell(): void {

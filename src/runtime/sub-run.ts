@@ -1,5 +1,6 @@
 import { CadenzaError } from "../core/errors.ts";
 import type { AwaitedEntry, StepEntry } from "../core/log.ts";
+import { isPassedOn } from "../core/log.ts";
 import type { RunKey } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
@@ -20,10 +21,23 @@ export interface SubRunHost {
   newRunId(): string;
   /** Creates and begins the sub-run. */
   createSubRun(runId: string): LiveRun;
-  /** The sub-run as far as it is there already: at work here, or as it ended. `elsewhere`: another process executes it. */
-  findSubRun(key: RunKey): Promise<LiveRun | EndedRun | "elsewhere" | undefined>;
+  /** The sub-run as far as it is there already: loaded here, ended, or elsewhere. */
+  findSubRun(key: RunKey): Promise<SubRunFound>;
   /** Waits a little before another look. */
   pause(): Promise<void>;
+}
+
+/** What is found of a sub-run; undefined: there is none yet. */
+export type SubRunFound = LiveRun | EndedRun | RunElsewhere | undefined;
+
+/** A run that has not ended, and that this process cannot load: another one executes it, or its code is not here. */
+export interface RunElsewhere {
+  /** Why it does not get on, if its code does not match its history. */
+  readonly blocked: CadenzaError | undefined;
+  /** How many entries its log holds. */
+  readonly position: number;
+  /** What its log says by now; undefined: it is not there any more. */
+  read(): MaybePromise<RunState | undefined>;
 }
 
 /** A run that has ended. */
@@ -46,8 +60,10 @@ export class SubRun {
   #asked: string | undefined;
   /** The sub-run as it is followed here: one that was elsewhere meanwhile is another object. */
   #child: LiveRun | undefined;
-  /** While it is looked for. */
-  #searching: Promise<void> | undefined;
+  /** While it is looked for: whether the last look has found where it is to be followed, or how it ended. */
+  #search: Promise<boolean> | undefined;
+  /** How long the log of a sub-run elsewhere was when it was read last. Undefined: it is not known to be elsewhere. */
+  #readTo: number | undefined;
   /** The last question of the sub-run that was seen, and how long its log has to be until that is committed. */
   #seen = nothingSeen;
   /** Whether an earlier execution of the parent asked it. */
@@ -73,15 +89,15 @@ export class SubRun {
 
   async #start(): Promise<void> {
     const intent = this.#execution.intent(this.#key);
-    if (intent === undefined) this.#parent.setSubRun(this.#key, true);
-    else this.#parent.seekSubRun(this.#key);
+    this.#parent.setSubRun(this.#key, intent === undefined ? "at work" : "sought");
     const shown = this.#parent.log.state.shown?.await_id;
     if (shown?.startsWith(`${this.#key}/`) === true) {
       this.#asked = shown;
       this.#isInherited = true;
     }
     const runId = intent?.run_id ?? this.#host.newRunId();
-    if (intent === undefined && this.#parent.durable) {
+    // A parent that is not durable has its sub-runs in its log too: they end with it if its process dies.
+    if (intent === undefined && (this.#parent.durable || this.#parent.host.store.persistent)) {
       const { log, clock } = this.#parent;
       log.decide({
         type: "intend",
@@ -91,25 +107,71 @@ export class SubRun {
     }
     // Agents that run each other go deep, and the stack must not.
     await undefined;
+    // A run that has been taken over starts none: its new owner has it ended, or looks for what is there.
+    for (let wait = this.#parent.ensureOwner(); wait !== undefined; wait = this.#parent.ensureOwner()) await wait;
     if (this.#execution.isStopped) return;
     if (intent === undefined) this.#watch(this.#host.createSubRun(runId));
     else await this.#attach(runId);
   }
 
-  /** Finds a sub-run that was begun before, wherever it is by now. */
+  /** The sub-run has left this process, or the store did not take it: then it is begun once more after a pause. */
+  async #seekAgain({ key, lostReason }: LiveRun["log"]): Promise<void> {
+    if (lostReason?.code === "store_failed") await this.#host.pause();
+    await this.#attach(key.run_id);
+  }
+
+  /** Finds a sub-run that was begun before, wherever it is by now, and looks at it from time to time for as long as it is elsewhere. */
   async #attach(runId: string): Promise<void> {
-    const key = { tenant: this.#parent.log.key.tenant, run_id: runId };
-    while (!this.#execution.over) {
-      const found = await this.#host.findSubRun(key);
-      if (found !== "elsewhere") {
-        if (found === undefined) this.#watch(this.#host.createSubRun(runId));
-        else if ("run" in found) this.#finish(found);
-        else this.#watch(found);
-        return;
-      }
-      this.#parent.setSubRun(this.#key, true);
-      await this.#host.pause();
+    this.#search = Promise.resolve(false);
+    const look = (): Promise<boolean> => this.#lookFor(runId);
+    this.#parent.seek(runId, look);
+    try {
+      while (!(await look())) await this.#host.pause();
+    } finally {
+      this.#parent.seekNoMore(runId, look);
+      this.#search = undefined;
+      this.#readTo = undefined;
     }
+  }
+
+  /** Looks for the sub-run, one look after the other. Says whether it has been found. */
+  #lookFor(runId: string): Promise<boolean> {
+    const search = (this.#search ?? Promise.resolve(true)).then((isFound) => isFound || this.#find(runId));
+    this.#search = search;
+    return search;
+  }
+
+  async #find(runId: string): Promise<boolean> {
+    const { log, logger } = this.#parent;
+    let found: SubRunFound;
+    try {
+      found = await this.#host.findSubRun({ tenant: log.key.tenant, run_id: runId });
+      if (found !== undefined && "read" in found) {
+        await this.#readAlong(found);
+        return this.#execution.over;
+      }
+    } catch (error) {
+      logger.warn(`Run ${runId} could not be read for the run that has started it. It is looked for again.`, {
+        run_id: runId,
+        error,
+      });
+      return this.#execution.over;
+    }
+    if (this.#execution.over) return true;
+    this.#parent.setBlocked(undefined);
+    if (found !== undefined && "run" in found) this.#finish(found);
+    else if (found !== undefined || !this.#execution.isStopped) this.#watch(found ?? this.#host.createSubRun(runId));
+    return true;
+  }
+
+  /** The sub-run is elsewhere: the parent asks what it asks, and needs no owner here, since the store wakes it when the sub-run goes on. */
+  async #readAlong(elsewhere: RunElsewhere): Promise<void> {
+    const state = elsewhere.position === this.#readTo ? undefined : await elsewhere.read();
+    if (this.#execution.over) return;
+    this.#parent.setBlocked(elsewhere.blocked);
+    if (state !== undefined) this.#passOn(state, state.shown);
+    this.#readTo = elsewhere.position;
+    this.#parent.setSubRun(this.#key, "idle");
   }
 
   #watch(child: LiveRun): void {
@@ -126,18 +188,14 @@ export class SubRun {
       return;
     }
     const { head, state, lost } = child.log;
-    this.#parent.setSubRun(this.#key, lost || head?.status !== "awaiting");
+    this.#parent.setSubRun(this.#key, lost || head?.status !== "awaiting" ? "at work" : "idle");
     if (head !== undefined && isFinal(head.status)) {
       this.#let(child);
       void Promise.resolve(child.log.record()).then((run) => this.#finish({ run, state }));
-    } else if (lost && (head !== undefined || child.log.lostReason?.code === "lost_ownership")) {
-      this.#let(child);
-      this.#searching = this.#attach(child.log.key.run_id).catch((error: unknown) =>
-        this.#execution.results.reject(this.#key, error),
-      );
     } else if (lost) {
       this.#let(child);
-      this.#execution.results.reject(this.#key, child.log.lostReason);
+      this.#parent.setSubRun(this.#key, "sought");
+      this.#seekAgain(child.log).catch((error: unknown) => this.#refuse(error));
     } else this.#look(child);
   }
 
@@ -156,7 +214,7 @@ export class SubRun {
 
   /** Asks what the sub-run asks; takes the question down when the sub-run does not ask it any more. */
   #passOn(child: RunState, asked: AwaitedEntry | null): void {
-    const question = asked === null ? undefined : `${this.#key}/${asked.await_id}`;
+    const question = asked === null || this.#isAnswered(asked) ? undefined : `${this.#key}/${asked.await_id}`;
     if (question === this.#asked && !this.#isInherited) return;
     this.#isInherited = false;
     if (this.#asked !== question) this.#settle(child);
@@ -174,11 +232,19 @@ export class SubRun {
     });
   }
 
-  /** Gives the sub-run an answer. While it is looked for, the answer waits. */
+  /** Whether the answer is known here already: a run between this one and the one that asks may not have recorded it yet. */
+  #isAnswered({ await_id }: AwaitedEntry): boolean {
+    if (!isPassedOn(await_id)) return false;
+    const { exchanges } = this.#parent.log.state;
+    const question = `${this.#key}/${await_id}`;
+    return exchanges?.some(({ asked, answer }) => asked.await_id === question && answer !== null) === true;
+  }
+
+  /** Gives the sub-run an answer. While it is looked for, the answer waits; one that is elsewhere is answered there. */
   #answer(answer: Answer): MaybePromise<unknown> {
     const child = this.#child;
     if (child !== undefined) return child.answer(answer);
-    return Promise.resolve(this.#searching).then(() => {
+    return Promise.resolve(this.#search).then(() => {
       if (this.#child === undefined) throw lostError(this.#parent.log.key.run_id);
       return this.#child.answer(answer);
     });
@@ -230,7 +296,7 @@ export class SubRun {
     const committed = log.commit();
     const deliver = (): void => {
       this.#parent.execution?.results.deliver(entry, live);
-      this.#parent.setSubRun(this.#key, false);
+      this.#parent.setSubRun(this.#key, "idle");
     };
     // As with steps: nothing that comes later in the log is handed over before.
     if (committed === undefined) deliver();

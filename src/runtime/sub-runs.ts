@@ -1,8 +1,10 @@
 import { CadenzaError } from "../core/errors.ts";
 import type { ParentRun } from "../core/log.ts";
 import type { Clock, RunKey, Store } from "../core/ports.ts";
+import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
 import { runRecord } from "../core/record.ts";
+import type { RunState } from "../core/state.ts";
 import { createdEntry, initialState, isFinal } from "../core/state.ts";
 import type { Run } from "../protocol/run.ts";
 import { foldLog } from "./commit.ts";
@@ -13,7 +15,8 @@ import type { LiveRun } from "./live-run.ts";
 import type { NewRun } from "./new-run.ts";
 import { OneByOne } from "./one-by-one.ts";
 import type { Recovery } from "./recovery.ts";
-import type { EndedRun, SubRunHost } from "./sub-run.ts";
+import { blockedError } from "./refusals.ts";
+import type { SubRunFound, SubRunHost } from "./sub-run.ts";
 import { SubRun } from "./sub-run.ts";
 
 /** What the sub-runs of a runtime need from its runs. */
@@ -63,7 +66,10 @@ export class SubRuns {
       createSubRun: (runId) => {
         this.#checkDepth(depth, agentName);
         const run = this.#host.acceptSubRun(request, runId, { run_id: parentKey.run_id, key, depth });
-        run.begin();
+        // The parent begins it anew if it is not in the store: its agent is not called before it is.
+        const committed = run.log.commit();
+        if (committed === undefined) run.begin();
+        else void committed.then(() => run.begin());
         return run;
       },
       findSubRun: (childKey) => this.#find(childKey),
@@ -83,14 +89,20 @@ export class SubRuns {
     throw new CadenzaError("limit_reached", message, { agent_name: agentName, limit: "maxDepth" });
   }
 
-  async #find(key: RunKey): Promise<LiveRun | EndedRun | "elsewhere" | undefined> {
+  async #find(key: RunKey): Promise<SubRunFound> {
     const { store, recovery } = this.#host;
-    const run = this.#host.find(key) ?? (await recovery.wake(key));
+    const run = this.#host.find(key) ?? (await recovery.load(key));
     if (run !== undefined) return run;
     const stored = await store.find(key);
     if (stored === undefined) return undefined;
-    if (!isFinal(stored.head.status)) return "elsewhere";
-    const state = await foldLog(store, key, initialState(key.run_id), stored.position);
+    const { created, head } = stored;
+    const read = (): MaybePromise<RunState | undefined> =>
+      foldLog(store, key, initialState(key.run_id), stored.position);
+    if (!isFinal(head.status)) {
+      const blocked = head.blocked === null ? undefined : blockedError(key.run_id, created.agent_name, head.blocked);
+      return { blocked, position: stored.position, read };
+    }
+    const state = await read();
     return state && { run: runRecord(state), state };
   }
 }

@@ -1,7 +1,8 @@
 import type { CreatedEntry, Entry } from "../core/log.ts";
-import type { RunHead, RunKey, RunWrite, StoredRun, StoredSession } from "../core/ports.ts";
+import type { RunHead, RunKey, RunWrite, Slot, StoredRun, StoredSession } from "../core/ports.ts";
 import type { Message } from "../protocol/message.ts";
 import type { Link } from "./chain.ts";
+import type { DueEntry } from "./due-heap.ts";
 
 const SHORT = 16;
 
@@ -44,10 +45,25 @@ export class Tenant {
   }
 }
 
+/** What few runs have. */
+export interface RunExtras {
+  readonly slot: Slot | null;
+  /** How often the run was woken under its present owner. */
+  wakes: number;
+  /** Whether it may be taken although its slot is full. */
+  isForLook: boolean;
+  /** Its place among the runs that are due some time. */
+  due: DueEntry<MemoryRun> | null;
+}
+
 /** A run, and its place in the chain of the live or of the ended runs. */
 export class MemoryRun implements Link<MemoryRun> {
   readonly key: RunKey;
+  /** Runs that were created later have a higher one. */
+  readonly order: number;
   entries: Entry[];
+  /** Null until there is something to keep in it. */
+  extras: RunExtras | null;
   readonly idempotency_key: string | null;
   head: RunHead;
   before: MemoryRun | null = null;
@@ -56,17 +72,31 @@ export class MemoryRun implements Link<MemoryRun> {
   older: MemoryRun | null = null;
   newer: MemoryRun | null = null;
 
-  constructor(key: RunKey, write: RunWrite, idempotencyKey: string | null) {
+  constructor(key: RunKey, write: RunWrite, idempotencyKey: string | null, order: number) {
     const [created] = write.entries;
     if (created?.type !== "created") throw new TypeError("The first entry of a run is `created`.");
     this.key = key;
+    this.order = order;
     this.entries = write.entries.slice();
+    this.extras = write.slot === undefined ? null : extrasWith(write.slot);
     this.idempotency_key = idempotencyKey;
     this.head = write.head;
   }
 
   get created(): CreatedEntry {
     return this.entries[0] as CreatedEntry;
+  }
+
+  /** What few runs have, made if the run has none yet. */
+  get withExtras(): RunExtras {
+    this.extras ??= extrasWith(null);
+    return this.extras;
+  }
+
+  /** The slot of which the run needs a permit to go on; null if it needs none, or has one. */
+  get needs(): Slot | null {
+    const { extras, head } = this;
+    return extras === null || extras.isForLook || head.holds_slot ? null : extras.slot;
   }
 
   /** A list that is added to makes room for sixteen more; a short one is made anew, with room for just what it holds. */
@@ -97,4 +127,8 @@ export interface MemorySession extends Link<MemorySession> {
   changed_at: number;
   /** False for a session that `prune` found in use: it comes back with its last run. */
   inLine: boolean;
+}
+
+function extrasWith(slot: Slot | null): RunExtras {
+  return { slot, wakes: 0, isForLook: false, due: null };
 }

@@ -1,42 +1,54 @@
 import type { Entry } from "../core/log.ts";
 import type {
+  Backlog,
+  BlockedQuery,
+  Clock,
   Expected,
   Retention,
   RunHead,
   RunKey,
+  RunPosition,
+  RunPost,
   RunQuery,
   RunWrite,
-  SessionChange,
   SessionKey,
   Store,
   StoreConflict,
   StoredRun,
   StoredSession,
+  TakeRequest,
 } from "../core/ports.ts";
 import type { Counters } from "../core/statistics.ts";
 import type { Message } from "../protocol/message.ts";
+import { systemClock } from "../runtime/system.ts";
 import { Chain } from "./chain.ts";
-import type { MemorySession } from "./memory-tenant.ts";
+import { MemorySessions, messagesFor } from "./memory-sessions.ts";
 import { MemoryRun, Tenant } from "./memory-tenant.ts";
+import { MemoryWork } from "./memory-work.ts";
 
 const NEVER = Number.NEGATIVE_INFINITY;
+
+/** How a `MemoryStore` works. */
+export interface MemoryStoreOptions {
+  /** The clock by which leases and due times are measured. Default: the machine's. */
+  readonly clock?: Pick<Clock, "now"> | undefined;
+}
 
 /** Keeps runs in the memory of the process, and answers at once. It is the default store. */
 export class MemoryStore implements Store {
   readonly persistent = false;
+  readonly #clock: Pick<Clock, "now">;
   readonly #tenants = new Map<string, Tenant>();
-  readonly #owners = new Map<string, Owner>();
   readonly #counters = new Map<string, Tally>();
-  /** The runs that have not ended, in the order in which they were created. */
-  readonly #live = new Chain<MemoryRun>();
+  readonly #work = new MemoryWork();
   /** The runs that have ended, in the order in which they did. */
   readonly #ended = new Chain<MemoryRun>();
-  /** The sessions in the order of their last change, but for those that `prune` found in use: they come back with their last run. */
-  readonly #sessions = new Chain<MemorySession>();
-  /** How many live runs have no owner and do not wait. */
-  #ownerless = 0;
-  /** No question that is shown expires before this time. */
-  #nextDeadline = Number.POSITIVE_INFINITY;
+  readonly #sessions = new MemorySessions((tenant) => this.#drop(tenant));
+  #created = 0;
+
+  constructor({ clock = systemClock }: MemoryStoreOptions = {}) {
+    this.#clock = clock;
+  }
 
   create(key: RunKey, write: RunWrite, idempotencyKey: string | null): StoreConflict | undefined {
     const tenant = this.#tenant(key.tenant);
@@ -45,11 +57,18 @@ export class MemoryStore implements Store {
       const other = tenant.idempotencyKeys.get(idempotencyKey);
       if (other !== undefined) return { conflict: "key_used", run_id: other.key.run_id };
     }
-    const run = new MemoryRun(key, write, idempotencyKey);
+    const run = new MemoryRun(key, write, idempotencyKey, this.#created);
+    if (run.extras !== null && write.head.holds_slot && this.#work.isFull(run)) {
+      this.#drop(tenant);
+      return { conflict: "full" };
+    }
     const messages = messagesFor(tenant, write.session);
+    this.#created += 1;
     tenant.add(run);
-    if (write.head.finished_at === null) this.#begin(tenant, run);
-    else this.#ended.addLast(run);
+    if (write.head.finished_at === null) {
+      this.#work.begin(run);
+      this.#sessions.enter(tenant, run);
+    } else this.#ended.addLast(run);
     this.#settle(tenant, run, write, messages);
     return undefined;
   }
@@ -58,8 +77,9 @@ export class MemoryStore implements Store {
     const tenant = this.#tenants.get(key.tenant);
     const run = tenant?.runs.get(key.run_id);
     if (tenant === undefined || run === undefined) return { conflict: "missing" };
-    const changed = changes(run, expected);
-    if (changed !== undefined) return changed;
+    const isPlain = run.extras === null && expected.wakes === undefined;
+    const refusal = changes(run, expected) ?? (isPlain ? undefined : this.#refusal(run, expected, write));
+    if (refusal !== undefined) return refusal;
     const messages = messagesFor(tenant, write.session);
     run.add(write.entries);
     this.#replaceHead(tenant, run, write.head);
@@ -67,27 +87,58 @@ export class MemoryStore implements Store {
     return undefined;
   }
 
-  claim(key: RunKey, expected: Expected, head: RunHead, now: number): StoreConflict | undefined {
-    const tenant = this.#tenants.get(key.tenant);
-    const run = tenant?.runs.get(key.run_id);
-    if (tenant === undefined || run === undefined) return { conflict: "missing" };
-    const changed = changes(run, expected);
-    if (changed !== undefined) return changed;
-    const { owner } = run.head;
-    if (owner !== null && (this.#owners.get(owner)?.until ?? NEVER) > now) return { conflict: "owned" };
-    this.#replaceHead(tenant, run, head);
+  post(key: RunKey, post: RunPost): StoreConflict | undefined {
+    const run = this.#run(key);
+    if (run === undefined) return { conflict: "missing" };
+    const { head } = run;
+    if (head.finished_at !== null) return { conflict: "ended" };
+    run.add(post.entries);
+    const status = post.status ?? head.status;
+    const blocked = post.unblocks === true ? null : head.blocked;
+    const becomesDue = post.due !== undefined && head.owner === null && blocked === null;
+    const due_at = becomesDue ? this.#dueNow(head) : head.due_at;
+    this.#work.change(run, { ...head, status, blocked, due_at }, becomesDue && post.due === "look");
     return undefined;
   }
 
-  renew(owner: string, until: number): void {
-    this.#owner(owner).until = until;
+  claim(key: RunKey, expected: Expected, head: RunHead): StoreConflict | undefined {
+    const run = this.#run(key);
+    if (run === undefined) return { conflict: "missing" };
+    if (run.head.finished_at !== null) return { conflict: "ended" };
+    const changed = changes(run, expected);
+    if (changed !== undefined) return changed;
+    const { owner } = run.head;
+    const now = this.#clock.now();
+    if (owner !== null) this.#work.shorten(owner, now);
+    if (owner !== null && this.#work.isAlive(owner, now)) return { conflict: "owned" };
+    if (this.#isRefusedSlot(run, head)) return { conflict: "full" };
+    this.#work.give(run, head);
+    return undefined;
+  }
+
+  take(request: TakeRequest): readonly StoredRun[] {
+    const now = this.#clock.now();
+    return this.#work.choose(request, now).map((run) => {
+      const { head, extras } = run;
+      this.#work.give(run, {
+        ...head,
+        owner: request.owner,
+        epoch: head.epoch + 1,
+        due_at: now,
+        blocked: null,
+        holds_slot: head.holds_slot || (extras !== null && extras.slot !== null && !extras.isForLook),
+        takeovers: head.takeovers + (head.owner === null ? 0 : 1),
+      });
+      return run.stored();
+    });
+  }
+
+  renew(owner: string, forMs: number): void {
+    this.#work.renew(owner, forMs, this.#clock.now());
   }
 
   release(owner: string): void {
-    const known = this.#owners.get(owner);
-    if (known === undefined) return;
-    known.until = NEVER;
-    this.#dropOwner(owner, known);
+    this.#work.release(owner);
   }
 
   find(key: RunKey): StoredRun | undefined {
@@ -112,18 +163,27 @@ export class MemoryStore implements Store {
     return found;
   }
 
-  due(now: number, limit: number): readonly StoredRun[] {
-    const found: StoredRun[] = [];
-    if (!this.#maybeDue(now)) return found;
-    let nextDeadline = Number.POSITIVE_INFINITY;
-    for (let run = this.#live.first; run !== null; run = run.after) {
-      // Those behind have not been looked at: what is known of the deadlines stays as it is.
-      if (found.length >= limit) return found;
-      if (this.#isDue(run.head, now)) found.push(run.stored());
-      nextDeadline = Math.min(nextDeadline, deadlineOf(run.head));
+  moved(known: readonly RunPosition[]): readonly RunPosition[] {
+    const moved: RunPosition[] = [];
+    for (const { key, epoch, position } of known) {
+      const run = this.#run(key);
+      const now = { key, epoch: run?.head.epoch ?? 0, position: run?.entries.length ?? 0 };
+      if (now.epoch !== epoch || now.position !== position) moved.push(now);
     }
-    this.#nextDeadline = nextDeadline;
-    return found;
+    return moved;
+  }
+
+  owned(owner: string, limit: number): readonly RunKey[] {
+    return this.#work.owned(owner, limit).map(({ key }) => key);
+  }
+
+  blocked({ agents, limit, after }: BlockedQuery): readonly StoredRun[] {
+    const before = after === undefined ? undefined : this.#run(after);
+    return this.#work.blocked(agents, before, limit).map((run) => run.stored());
+  }
+
+  backlog(): readonly Backlog[] {
+    return this.#work.backlog(this.#clock.now());
   }
 
   session(key: SessionKey): StoredSession | undefined {
@@ -131,11 +191,15 @@ export class MemoryStore implements Store {
     return session && { history: session.history.slice(), state: session.state };
   }
 
-  putSession(key: SessionKey, { history, state }: StoredSession, at: number): void {
-    const session = this.#openSession(this.#tenant(key.tenant), key.session_id);
-    session.history = history.slice();
-    session.state = state;
-    this.#touch(session, at);
+  makeSession(key: SessionKey, session: StoredSession, at: number): boolean {
+    const tenant = this.#tenant(key.tenant);
+    if (tenant.sessions.has(key.session_id)) return false;
+    this.#sessions.put(tenant, key.session_id, session, at);
+    return true;
+  }
+
+  putSession(key: SessionKey, session: StoredSession, at: number): void {
+    this.#sessions.put(this.#tenant(key.tenant), key.session_id, session, at);
   }
 
   counters(agentName: string): Counters | undefined {
@@ -143,7 +207,8 @@ export class MemoryStore implements Store {
     return tally && { ...tally };
   }
 
-  prune({ maxRuns, endedBefore, sessionsBefore }: Retention): number {
+  prune(retention: Retention): number {
+    const { maxRuns, endedBefore } = retention;
     const before = this.#ended.size;
     for (let run = this.#ended.first; run !== null; run = this.#ended.first) {
       if (this.#ended.size <= maxRuns && (run.head.finished_at ?? NEVER) >= endedBefore) break;
@@ -152,7 +217,7 @@ export class MemoryStore implements Store {
       tenant.remove(run);
       this.#drop(tenant);
     }
-    this.#pruneSessions(sessionsBefore);
+    this.#sessions.prune(retention);
     return before - this.#ended.size;
   }
 
@@ -173,135 +238,52 @@ export class MemoryStore implements Store {
     return this.#tenants.get(key.tenant)?.runs.get(key.run_id);
   }
 
-  #owner(name: string): Owner {
-    let owner = this.#owners.get(name);
-    if (owner === undefined) {
-      owner = { until: NEVER, runs: 0 };
-      this.#owners.set(name, owner);
-    }
-    return owner;
+  /** Why a write that builds on the right state is refused all the same. */
+  #refusal(run: MemoryRun, { wakes = 0 }: Expected, { head }: RunWrite): StoreConflict | undefined {
+    const isGivenUp = run.head.owner !== null && head.owner === null && head.finished_at === null;
+    const known = run.extras?.wakes ?? 0;
+    if (isGivenUp && known !== wakes) return { conflict: "woken", wakes: known };
+    return this.#isRefusedSlot(run, head) ? { conflict: "full" } : undefined;
   }
 
-  #dropOwner(name: string, owner: Owner): void {
-    if (owner.runs === 0 && owner.until === NEVER) this.#owners.delete(name);
-  }
-
-  #begin(tenant: Tenant, run: MemoryRun): void {
-    this.#live.addLast(run);
-    this.#book(run.head, 1);
-    const { session_id } = run.created;
-    if (session_id !== run.key.run_id) tenant.users.set(session_id, (tenant.users.get(session_id) ?? 0) + 1);
+  #isRefusedSlot(run: MemoryRun, head: RunHead): boolean {
+    return head.holds_slot && !run.head.holds_slot && head.finished_at === null && this.#work.isFull(run);
   }
 
   #replaceHead(tenant: Tenant, run: MemoryRun, head: RunHead): void {
-    const before = run.head;
-    run.head = head;
-    if (before.finished_at !== null) return;
-    if (head.finished_at === null) {
-      if (head.owner === before.owner && head.status === before.status && head.deadline === before.deadline) return;
-      this.#book(before, -1);
-      this.#book(head, 1);
-      return;
+    if (run.head.finished_at !== null) run.head = head;
+    else if (head.finished_at === null) this.#work.change(run, head);
+    else {
+      this.#work.end(run, head);
+      this.#ended.addLast(run);
+      this.#sessions.leave(tenant, run);
     }
-    this.#book(before, -1);
-    this.#live.remove(run);
-    this.#ended.addLast(run);
-    this.#leave(tenant, run);
   }
 
-  /** Keeps the figures by which `due` sees that nothing is, for a live run that has this head or has it no longer. */
-  #book(head: RunHead, by: 1 | -1): void {
-    if (head.owner !== null) {
-      const owner = this.#owner(head.owner);
-      owner.runs += by;
-      if (by === -1) this.#dropOwner(head.owner, owner);
-    } else if (head.status !== "awaiting") {
-      this.#ownerless += by;
-    }
-    if (by === 1) this.#nextDeadline = Math.min(this.#nextDeadline, deadlineOf(head));
-  }
-
-  #maybeDue(now: number): boolean {
-    if (this.#ownerless > 0 || this.#nextDeadline <= now) return true;
-    for (const owner of this.#owners.values()) if (owner.runs > 0 && owner.until <= now) return true;
-    return false;
-  }
-
-  #isDue(head: RunHead, now: number): boolean {
-    if (deadlineOf(head) <= now) return true;
-    if (head.owner === null) return head.status !== "awaiting";
-    return (this.#owners.get(head.owner)?.until ?? NEVER) <= now;
-  }
-
-  /** What comes with the entries of a write: the session and the counters. */
+  /** What comes with the entries of a write: the session, the counters and the run that it wakes. */
   #settle(tenant: Tenant, run: MemoryRun, write: RunWrite, messages: readonly Message[] | undefined): void {
-    if (write.session !== undefined && messages !== undefined) this.#changeSession(tenant, write.session, messages);
+    if (write.session !== undefined && messages !== undefined) this.#sessions.change(tenant, write.session, messages);
     if (write.counters !== undefined) this.#count(run.created.agent_name, write.counters);
+    if (write.wake !== undefined) this.#wake(write.wake);
+  }
+
+  #wake(key: RunKey): void {
+    const run = this.#run(key);
+    if (run === undefined || run.head.finished_at !== null) return;
+    const { head } = run;
+    if (head.owner !== null) run.withExtras.wakes += 1;
+    else if (head.blocked === null) this.#work.change(run, { ...head, due_at: this.#dueNow(head) });
+  }
+
+  #dueNow({ due_at }: RunHead): number {
+    const now = this.#clock.now();
+    return due_at === null ? now : Math.min(due_at, now);
   }
 
   #count(agentName: string, counters: Counters): void {
     const tally = this.#counters.get(agentName);
     if (tally === undefined) this.#counters.set(agentName, { ...counters });
     else add(tally, counters);
-  }
-
-  #changeSession(tenant: Tenant, change: SessionChange, messages: readonly Message[]): void {
-    const session = this.#openSession(tenant, change.session_id);
-    for (const message of messages) session.history.push(message);
-    if (change.state !== undefined) session.state = change.state.value;
-    this.#touch(session, change.at);
-  }
-
-  #openSession(tenant: Tenant, sessionId: string): MemorySession {
-    let session = tenant.sessions.get(sessionId);
-    if (session === undefined) {
-      session = {
-        tenant,
-        id: sessionId,
-        history: [],
-        state: null,
-        changed_at: NEVER,
-        inLine: false,
-        before: null,
-        after: null,
-      };
-      tenant.sessions.set(sessionId, session);
-    }
-    return session;
-  }
-
-  #touch(session: MemorySession, at: number): void {
-    session.changed_at = at;
-    if (session.inLine) this.#sessions.remove(session);
-    this.#sessions.addLast(session);
-    session.inLine = true;
-  }
-
-  #leave(tenant: Tenant, run: MemoryRun): void {
-    const { session_id } = run.created;
-    if (session_id !== run.key.run_id) {
-      const left = (tenant.users.get(session_id) ?? 0) - 1;
-      if (left > 0) tenant.users.set(session_id, left);
-      else tenant.users.delete(session_id);
-    }
-    if (tenant.sessions.size === 0) return;
-    const session = tenant.sessions.get(session_id);
-    // What `prune` has set aside is older than all that it has left in its place.
-    if (session === undefined || session.inLine) return;
-    this.#sessions.addFirst(session);
-    session.inLine = true;
-  }
-
-  #pruneSessions(changedBefore: number): void {
-    for (let session = this.#sessions.first; session !== null; session = this.#sessions.first) {
-      if (session.changed_at >= changedBefore) break;
-      this.#sessions.remove(session);
-      session.inLine = false;
-      const { tenant } = session;
-      if (tenant.uses(session.id)) continue;
-      tenant.sessions.delete(session.id);
-      this.#drop(tenant);
-    }
   }
 
   #drop(tenant: Tenant): void {
@@ -311,29 +293,11 @@ export class MemoryStore implements Store {
 
 type Tally = { -readonly [Name in keyof Counters]: Counters[Name] };
 
-interface Owner {
-  /** When the owner's lease expires. */
-  until: number;
-  /** How many live runs it has. */
-  runs: number;
-}
-
-/** The messages of a change, asked for before anything is written; undefined if the change is nothing. */
-function messagesFor(tenant: Tenant, change: SessionChange | undefined): readonly Message[] | undefined {
-  if (change === undefined) return undefined;
-  if (!change.create && !tenant.sessions.has(change.session_id)) return undefined;
-  return change.messages?.() ?? [];
-}
-
 function changes(run: MemoryRun, expected: Expected): StoreConflict | undefined {
   const { epoch } = run.head;
   const position = run.entries.length;
   if (epoch === expected.epoch && position === expected.position) return undefined;
   return { conflict: "changed", epoch, position };
-}
-
-function deadlineOf(head: RunHead): number {
-  return head.status === "awaiting" && head.deadline !== null ? head.deadline : Number.POSITIVE_INFINITY;
 }
 
 function matches({ created, head }: MemoryRun, query: RunQuery): boolean {

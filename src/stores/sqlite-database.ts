@@ -1,4 +1,5 @@
 import { CadenzaError } from "../core/errors.ts";
+import type { Clock } from "../core/ports.ts";
 
 /** An open database: `node:sqlite`'s `DatabaseSync`, and the `Database` of `better-sqlite3` and of `libsql`, are ones. */
 export interface SqliteDatabase {
@@ -37,6 +38,8 @@ export interface SqliteStoreOptions {
   readonly busyTimeoutMs?: number | undefined;
   /** Whether `close()` closes the handle too. Default false: who opens closes. */
   readonly closeDatabase?: boolean | undefined;
+  /** The clock by which leases and due times are measured, the same for all processes that share the file. Default: the machine's. */
+  readonly clock?: Pick<Clock, "now"> | undefined;
 }
 
 const DEFAULT_BUSY_TIMEOUT_MS = 10_000;
@@ -44,6 +47,7 @@ const DEFAULT_BUSY_TIMEOUT_MS = 10_000;
 const WAIT_MS = 50;
 const PAUSE_MS = 5;
 const SQLITE_BUSY = 5;
+const SQLITE_CORRUPT = 11;
 
 /** A database with the store's settings and its prepared statements. */
 export class Connection {
@@ -79,12 +83,12 @@ export class Connection {
 
   /** The first row, or undefined. */
   get(sql: string, ...values: SqliteValue[]): SqliteRow | undefined {
-    return this.patiently(() => this.#prepared(sql).get(...values) ?? undefined) as SqliteRow | undefined;
+    return this.#read(sql, (statement) => statement.get(...values) ?? undefined) as SqliteRow | undefined;
   }
 
   /** All rows. */
   all(sql: string, ...values: SqliteValue[]): readonly SqliteRow[] {
-    return this.patiently(() => this.#prepared(sql).all(...values)) as readonly SqliteRow[];
+    return this.#read(sql, (statement) => statement.all(...values)) as readonly SqliteRow[];
   }
 
   /** Does something again for as long as another process is in its way. */
@@ -113,6 +117,16 @@ export class Connection {
     this.#db.close();
   }
 
+  #read(sql: string, work: (statement: SqliteStatement) => unknown): unknown {
+    try {
+      return this.patiently(() => work(this.#prepared(sql)));
+    } catch (error) {
+      // In some drivers (`libsql`) a statement that has met a damaged page fails ever after.
+      if (isCorrupt(error)) this.#statements.delete(sql);
+      throw error;
+    }
+  }
+
   #prepared(sql: string): SqliteStatement {
     let statement = this.#statements.get(sql);
     if (statement === undefined) {
@@ -123,11 +137,21 @@ export class Connection {
   }
 }
 
-/** Whether the error says that another connection holds the lock. Each driver has its own words for it. */
+/** Whether the error says that another connection holds the lock. */
 export function isBusy(error: unknown): boolean {
+  return isError(error, SQLITE_BUSY, "SQLITE_BUSY");
+}
+
+/** Whether the error says that a part of the file is damaged. */
+export function isCorrupt(error: unknown): boolean {
+  return isError(error, SQLITE_CORRUPT, "SQLITE_CORRUPT");
+}
+
+/** Each driver has its own words for it, and each error its details. */
+function isError(error: unknown, number: number, name: string): boolean {
   const { code, errcode } = error as { readonly code?: unknown; readonly errcode?: unknown };
-  if (typeof errcode === "number") return (errcode & 0xff) === SQLITE_BUSY;
-  return typeof code === "string" && code.startsWith("SQLITE_BUSY");
+  if (typeof errcode === "number") return (errcode & 0xff) === number;
+  return typeof code === "string" && code.startsWith(name);
 }
 
 /** The error for a lock that was not given up in time. */

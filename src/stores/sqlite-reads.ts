@@ -1,57 +1,75 @@
 import type { Entry } from "../core/log.ts";
-import type { RunKey, RunQuery, SessionKey, StoredRun, StoredSession } from "../core/ports.ts";
+import type {
+  BlockedQuery,
+  FoundRun,
+  RunKey,
+  RunPosition,
+  RunQuery,
+  SessionKey,
+  StoredRun,
+  StoredSession,
+} from "../core/ports.ts";
 import { isFinal } from "../core/state.ts";
 import type { Counters } from "../core/statistics.ts";
 import { counterNames } from "../core/statistics.ts";
 import type { Message } from "../protocol/message.ts";
+import { distinctAgents } from "./choice.ts";
+import { damaged } from "./damage.ts";
 import type { Connection, SqliteRow, SqliteValue } from "./sqlite-database.ts";
-import { fromJson, fromLines, storedColumns, toStoredRun, toText } from "./sqlite-rows.ts";
+import { isCorrupt } from "./sqlite-database.ts";
+import {
+  countable,
+  createdColumn,
+  fromJson,
+  fromLines,
+  LineError,
+  runColumns,
+  toDamagedRun,
+  toFoundRun,
+  toJson,
+  toKey,
+  toText,
+  toTextOrNull,
+  undamaged,
+} from "./sqlite-rows.ts";
 
-/* What is read outside of transactions. Each answer comes from one statement, and so from one moment. */
+/*
+ * What is read outside of transactions. Each answer about one run comes from one statement, and so from one moment; only where the
+ * file is damaged are the first entries of runs read one by one. It is `LIMIT ? + 0` since SQLite plans a statement with a plain
+ * `LIMIT ?` anew for each call.
+ */
 
-/** SQLite would plan a statement with a plain `LIMIT ?` anew for each call. */
-const limit = "LIMIT ? + 0";
-const selectStored = `SELECT ${storedColumns} FROM cadenza_runs r JOIN cadenza_entries e ON e.run = r.id AND e.position = 0`;
+const storedColumns = `${runColumns}, ${createdColumn}`;
+const joinFirst = "LEFT JOIN cadenza_entries e ON e.run = r.id AND e.position = 0";
 
 /** From the batch that holds the first entry on. A run without a batch in the range still has its row. */
 const selectEntries = `
-  SELECT e.position, e.lines FROM cadenza_runs r
+  SELECT r.position AS length, e.position, e.lines FROM cadenza_runs r
   LEFT JOIN cadenza_entries e ON e.run = r.id AND e.position < ? AND e.position >=
     (SELECT max(b.position) FROM cadenza_entries b WHERE b.run = r.id AND b.position <= ?)
   WHERE r.tenant = ? AND r.run_id = ? ORDER BY e.position`;
 
-/**
- * Looks at the index of live runs alone. The owners are found by jumping from one to the next in it; neither the runs
- * that wait nor those of owners that live are walked through.
- */
-const selectDue = `
-  WITH RECURSIVE owners (owner) AS (
-    SELECT min(owner) FROM cadenza_runs WHERE finished_at IS NULL AND owner IS NOT NULL
-    UNION ALL
-    SELECT (SELECT min(r.owner) FROM cadenza_runs r WHERE r.finished_at IS NULL AND r.owner > o.owner)
-    FROM owners o WHERE o.owner IS NOT NULL
-  ), known (owner, lives) AS MATERIALIZED (
-    SELECT owner, EXISTS (SELECT 1 FROM cadenza_leases l WHERE l.owner = owners.owner AND l.until > ?) FROM owners
-  ), due (id) AS (
-    SELECT id FROM cadenza_runs WHERE finished_at IS NULL AND owner IS NULL AND status = 'awaiting' AND deadline <= ?
-    UNION ALL SELECT id FROM cadenza_runs WHERE finished_at IS NULL AND owner IS NULL AND status < 'awaiting'
-    UNION ALL SELECT id FROM cadenza_runs WHERE finished_at IS NULL AND owner IS NULL AND status > 'awaiting'
-    UNION ALL SELECT r.id FROM known k CROSS JOIN cadenza_runs r
-      WHERE k.lives AND r.finished_at IS NULL AND r.owner = k.owner AND r.status = 'awaiting' AND r.deadline <= ?
-    UNION ALL SELECT r.id FROM known k CROSS JOIN cadenza_runs r
-      WHERE NOT k.lives AND r.finished_at IS NULL AND r.owner = k.owner
-  )
-  SELECT ${storedColumns} FROM (SELECT id FROM due ORDER BY id ${limit}) d
-  CROSS JOIN cadenza_runs r ON r.id = d.id CROSS JOIN cadenza_entries e ON e.run = r.id AND e.position = 0 ORDER BY d.id`;
+/** Of the runs in a JSON list of tenant, id, epoch and position those that have moved, by their place in it. */
+const selectMoved = `
+  SELECT k.key, coalesce(r.epoch, 0) AS epoch, coalesce(r.position, 0) AS position FROM json_each(?) k
+  LEFT JOIN cadenza_runs r ON r.tenant = json_extract(k.value, '$[0]') AND r.run_id = json_extract(k.value, '$[1]')
+  WHERE coalesce(r.epoch, 0) <> json_extract(k.value, '$[2]') OR coalesce(r.position, 0) <> json_extract(k.value, '$[3]')`;
 
 export function findRun(connection: Connection, key: RunKey): StoredRun | undefined {
-  const where = "WHERE r.tenant = ? AND r.run_id = ?";
-  return storedRun(connection.get(`${selectStored} ${where}`, toText(key.tenant), toText(key.run_id)));
+  const [found] = foundRuns(connection, "r.tenant = ? AND r.run_id = ?", toText(key.tenant), toText(key.run_id));
+  return found && undamaged(found);
 }
 
 export function findRunByIdempotencyKey(connection: Connection, tenant: string, key: string): StoredRun | undefined {
-  const where = "WHERE r.tenant = ? AND r.idempotency_key = ?";
-  return storedRun(connection.get(`${selectStored} ${where}`, toText(tenant), toText(key)));
+  const [found] = foundRuns(connection, "r.tenant = ? AND r.idempotency_key = ?", toText(tenant), toText(key));
+  return found && undamaged(found);
+}
+
+/** The row of a run that is there, without its first entry. */
+export function runRow(connection: Connection, id: number): SqliteRow {
+  const row = connection.get(`SELECT ${runColumns} FROM cadenza_runs r WHERE r.id = ?`, id);
+  if (row === undefined) throw new TypeError(`There is no row ${id}.`);
+  return row;
 }
 
 export function readEntries(
@@ -60,28 +78,81 @@ export function readEntries(
   from: number,
   limit: number,
 ): readonly Entry[] | undefined {
-  const to = from + limit;
-  const batches = connection.all(selectEntries, to, from, toText(key.tenant), toText(key.run_id));
-  if (batches.length === 0) return undefined;
-  return batches.flatMap(({ position, lines }) => {
+  const batches = entryBatches(connection, key, from, from + limit);
+  const [batch] = batches;
+  if (batch === undefined) return undefined;
+  const entries: Entry[] = [];
+  const to = Math.min(from + limit, Number(batch["length"]));
+  for (const { position, lines } of batches) {
     const first = Number(position);
-    return typeof lines === "string" ? fromLines(lines, Math.max(from - first, 0), to - first) : [];
-  });
+    const at = from + entries.length;
+    // A batch that is missing leaves a gap.
+    if (typeof lines !== "string" || first > at) break;
+    try {
+      for (const entry of fromLines(lines, at - first, to - first)) entries.push(entry);
+    } catch (error) {
+      throw error instanceof LineError ? damaged(key, first + error.line, error.cause) : error;
+    }
+  }
+  if (from + entries.length < to) throw damaged(key, from + entries.length);
+  return entries;
 }
 
-export function listRuns(connection: Connection, query: RunQuery): readonly StoredRun[] {
+function entryBatches(connection: Connection, key: RunKey, from: number, to: number): readonly SqliteRow[] {
+  try {
+    return connection.all(selectEntries, countable(to), from, toText(key.tenant), toText(key.run_id));
+  } catch (error) {
+    throw isCorrupt(error) ? damaged(key, from, error) : error;
+  }
+}
+
+export function listRuns(connection: Connection, query: RunQuery): readonly FoundRun[] {
   const { where, values } = filters(query);
-  const rows = connection.all(
-    `${selectStored} WHERE r.id IN (SELECT id FROM cadenza_runs ${where} ORDER BY id DESC ${limit} OFFSET ? + 0) ORDER BY r.id DESC`,
+  return foundRuns(
+    connection,
+    `r.id IN (SELECT id FROM cadenza_runs ${where} ORDER BY id DESC LIMIT ? + 0 OFFSET ? + 0) ORDER BY r.id DESC`,
     ...values,
     countable(query.limit),
     countable(query.offset),
   );
-  return rows.map(toStoredRun);
 }
 
-export function dueRuns(connection: Connection, now: number, limit: number): readonly StoredRun[] {
-  return connection.all(selectDue, now, now, now, countable(limit)).map(toStoredRun);
+export function movedRuns(connection: Connection, known: readonly RunPosition[]): readonly RunPosition[] {
+  const asked = known.map(({ key, epoch, position }) => [toText(key.tenant), toText(key.run_id), epoch, position]);
+  const moved: RunPosition[] = [];
+  for (const row of connection.all(selectMoved, toJson(asked))) {
+    const run = known[Number(row["key"])];
+    if (run !== undefined) moved.push({ key: run.key, epoch: Number(row["epoch"]), position: Number(row["position"]) });
+  }
+  return moved;
+}
+
+export function ownedRuns(connection: Connection, owner: string, limit: number): readonly RunKey[] {
+  const select = `SELECT tenant, run_id FROM cadenza_runs WHERE finished_at IS NULL AND owner = ? ORDER BY id LIMIT ? + 0`;
+  return connection.all(select, toText(owner), countable(limit)).map(toKey);
+}
+
+export function blockedRuns(connection: Connection, { agents, limit, after }: BlockedQuery): readonly FoundRun[] {
+  const find = "SELECT id FROM cadenza_runs WHERE tenant = ? AND run_id = ?";
+  const before = after && connection.get(find, toText(after.tenant), toText(after.run_id));
+  const select = (which: string, ...values: SqliteValue[]): readonly number[] =>
+    connection
+      .all(
+        `SELECT id FROM cadenza_runs INDEXED BY cadenza_runs_blocked
+         WHERE finished_at IS NULL AND owner IS NULL AND blocked IS NOT NULL AND ${which} AND id > ? ORDER BY id LIMIT ? + 0`,
+        ...values,
+        Number(before?.["id"] ?? 0),
+        countable(limit),
+      )
+      .map(({ id }) => Number(id));
+  const ids =
+    agents === undefined
+      ? select("agent_name >= ''")
+      : distinctAgents(agents).flatMap(({ agent_name, version }) =>
+          select("agent_name = ? AND version IS ?", toText(agent_name), toTextOrNull(version)),
+        );
+  const inOrder = ids.toSorted((one, other) => one - other).slice(0, limit);
+  return inOrder.map((id) => withFirst(connection, runRow(connection, id)));
 }
 
 export function readSession(connection: Connection, { tenant, session_id }: SessionKey): StoredSession | undefined {
@@ -106,21 +177,43 @@ export function readCounters(connection: Connection, agentName: string): Counter
   return row && (Object.fromEntries(counterNames.map((name) => [name, Number(row[name])])) as unknown as Counters);
 }
 
-function storedRun(row: SqliteRow | undefined): StoredRun | undefined {
-  return row && toStoredRun(row);
+/** The runs `r` that a condition means. */
+function foundRuns(connection: Connection, where: string, ...values: SqliteValue[]): readonly FoundRun[] {
+  try {
+    const select = `SELECT ${storedColumns} FROM cadenza_runs r ${joinFirst} WHERE ${where}`;
+    return connection.all(select, ...values).map(toFoundRun);
+  } catch (error) {
+    if (!isCorrupt(error)) throw error;
+    const rows = connection.all(`SELECT ${runColumns} FROM cadenza_runs r WHERE ${where}`, ...values);
+    return rows.map((row) => withFirst(connection, row));
+  }
+}
+
+/** The run of a row that lacks its first entry. */
+export function withFirst(connection: Connection, row: SqliteRow): FoundRun {
+  try {
+    const select = `SELECT ${createdColumn} FROM cadenza_entries e WHERE e.run = ? AND e.position = 0`;
+    return toFoundRun({ ...row, ...connection.get(select, Number(row["id"])) });
+  } catch (error) {
+    if (!isCorrupt(error)) throw error;
+    return toDamagedRun(row, error);
+  }
 }
 
 /** The condition on `cadenza_runs` that a query means, with the index that answers it. */
 function filters(query: RunQuery): { where: string; values: SqliteValue[] } {
   const tenant = toText(query.tenant);
-  const conditions = [tenant === "" ? "tenant = ?" : "tenant = ? AND tenant <> ''"];
+  const isLive = query.status !== undefined && !isFinal(query.status);
+  // With a `+` no index of the column is used: the runs of a session are few, and those of tenant '' are the table itself.
+  const isFound = query.session_id !== undefined || (tenant === "" && !isLive);
+  const conditions = [isFound ? "+tenant = ?" : tenant === "" ? "tenant = ?" : "tenant = ? AND tenant <> ''"];
   const values: SqliteValue[] = [tenant];
   if (query.agent_name !== undefined) {
     conditions.push("agent_name = ?");
     values.push(toText(query.agent_name));
   }
   if (query.status !== undefined) {
-    conditions.push(isFinal(query.status) ? "status = ?" : "finished_at IS NULL AND status = ?");
+    conditions.push(isLive ? "finished_at IS NULL AND status = ?" : "status = ?");
     values.push(query.status);
   }
   if (query.roots === true) conditions.push("parent IS NULL");
@@ -131,11 +224,6 @@ function filters(query: RunQuery): { where: string; values: SqliteValue[] } {
       UNION ALL SELECT id FROM cadenza_runs WHERE tenant = ? AND run_id = ? AND session_id = run_id)`);
     values.push(tenant, session, tenant, session);
   }
-  const live = query.session_id === undefined && query.status !== undefined && !isFinal(query.status);
-  return { where: `${live ? "INDEXED BY cadenza_runs_live " : ""}WHERE ${conditions.join(" AND ")}`, values };
-}
-
-/** SQLite counts rows in integers. */
-function countable(count: number): number {
-  return Math.min(count, Number.MAX_SAFE_INTEGER);
+  const index = isLive && query.session_id === undefined ? "INDEXED BY cadenza_runs_by_status " : "";
+  return { where: `${index}WHERE ${conditions.join(" AND ")}`, values };
 }

@@ -1,7 +1,8 @@
 import type { CreatedEntry, Entry } from "../core/log.ts";
-import type { RunHead, StoredRun } from "../core/ports.ts";
+import type { DamagedRun, FoundRun, Mismatch, RunHead, RunKey, StoredRun } from "../core/ports.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { RunStatus } from "../protocol/run.ts";
+import { damaged } from "./damage.ts";
 import type { SqliteRow, SqliteValue } from "./sqlite-database.ts";
 
 /**
@@ -30,43 +31,99 @@ export function toLines(entries: readonly Entry[]): string {
   return lines;
 }
 
-/** The entries in the lines from one to another, the first being 0. */
+/** The entries in the lines from one to another, the first being 0. Throws a `LineError` for a line that is none. */
 export function fromLines(lines: string, from: number, to: number): Entry[] {
-  return lines
-    .split("\n")
-    .slice(0, -1)
-    .slice(from, to)
-    .map((line) => JSON.parse(line) as Entry);
+  const wanted = lines.split("\n").slice(0, -1).slice(from, to);
+  return wanted.map((line, index) => {
+    try {
+      return JSON.parse(line) as Entry;
+    } catch (cause) {
+      throw new LineError(from + index, cause);
+    }
+  });
+}
+
+/** A line that holds no entry. */
+export class LineError extends Error {
+  readonly line: number;
+
+  constructor(line: number, cause: unknown) {
+    super(`Line ${line} holds no entry.`, { cause });
+    this.line = line;
+  }
 }
 
 /** The columns of a head, in the order of `headColumns`. */
 export function fromHead(head: RunHead): SqliteValue[] {
-  const owner = head.owner === null ? null : toText(head.owner);
-  return [head.status, head.epoch, owner, head.deadline, head.finished_at, head.takeovers];
+  return [
+    head.status,
+    head.epoch,
+    toTextOrNull(head.owner),
+    head.due_at,
+    head.blocked === null ? null : toJson(head.blocked),
+    head.holds_slot ? 1 : 0,
+    head.finished_at,
+    head.takeovers,
+  ];
 }
 
 /** The columns that `fromHead` fills. */
-export const headColumns = ["status", "epoch", "owner", "deadline", "finished_at", "takeovers"] as const;
+export const headColumns = [
+  "status",
+  "epoch",
+  "owner",
+  "due_at",
+  "blocked",
+  "holds_slot",
+  "finished_at",
+  "takeovers",
+] as const;
 
-/** What `toStoredRun` needs, from the run `r` and its first entries `e`. */
-export const storedColumns = `r.tenant, r.run_id, r.position, ${headColumns.map((name) => `r.${name}`).join(", ")},
-  substr(e.lines, 1, instr(e.lines, char(10))) AS created`;
-
-/** A run as a row of `storedColumns` tells it. */
-export function toStoredRun(row: SqliteRow): StoredRun {
+/** The opposite of `fromHead`. */
+export function toHead(row: SqliteRow): RunHead {
+  const { owner, blocked } = row;
   return {
-    key: { tenant: fromText(String(row["tenant"])), run_id: fromText(String(row["run_id"])) },
-    created: JSON.parse(String(row["created"])) as CreatedEntry,
-    head: {
-      status: row["status"] as RunStatus,
-      epoch: Number(row["epoch"]),
-      owner: typeof row["owner"] === "string" ? fromText(row["owner"]) : null,
-      deadline: toNumber(row["deadline"]),
-      finished_at: toNumber(row["finished_at"]),
-      takeovers: Number(row["takeovers"]),
-    },
-    position: Number(row["position"]),
+    status: row["status"] as RunStatus,
+    epoch: Number(row["epoch"]),
+    owner: typeof owner === "string" ? fromText(owner) : null,
+    due_at: toNumber(row["due_at"]),
+    blocked: typeof blocked === "string" ? (JSON.parse(blocked) as Mismatch) : null,
+    holds_slot: Number(row["holds_slot"]) !== 0,
+    finished_at: toNumber(row["finished_at"]),
+    takeovers: Number(row["takeovers"]),
   };
+}
+
+/** What `toFoundRun` needs of the run `r`, but for its first entry. */
+export const runColumns = `r.id, r.tenant, r.run_id, r.position, ${headColumns.map((name) => `r.${name}`).join(", ")}`;
+/** The first entry, from the first entries `e`. */
+export const createdColumn = "substr(e.lines, 1, instr(e.lines, char(10))) AS created";
+
+/** A run as a row of `runColumns` and `createdColumn` tells it. */
+export function toFoundRun(row: SqliteRow): FoundRun {
+  try {
+    const created = JSON.parse(String(row["created"])) as CreatedEntry | null;
+    if (created?.type !== "created") throw new TypeError("The first entry of a run is `created`.");
+    return { key: toKey(row), created, head: toHead(row), position: Number(row["position"]) };
+  } catch (cause) {
+    return toDamagedRun(row, cause);
+  }
+}
+
+/** The run of a row of `runColumns` whose first entry cannot be read. */
+export function toDamagedRun(row: SqliteRow, cause: unknown): DamagedRun {
+  const key = toKey(row);
+  return { key, created: null, head: toHead(row), position: Number(row["position"]), error: damaged(key, 0, cause) };
+}
+
+/** Fails for a damaged run. */
+export function undamaged(run: FoundRun): StoredRun {
+  if (run.created === null) throw run.error;
+  return run;
+}
+
+export function toKey(row: SqliteRow): RunKey {
+  return { tenant: fromText(String(row["tenant"])), run_id: fromText(String(row["run_id"])) };
 }
 
 /** A column of JSON. */
@@ -74,6 +131,15 @@ export function fromJson(text: SqliteRow[string] | undefined): JsonValue {
   return JSON.parse(String(text)) as JsonValue;
 }
 
-function toNumber(value: SqliteRow[string] | undefined): number | null {
+export function toTextOrNull(value: string | null): string | null {
+  return value === null ? null : toText(value);
+}
+
+export function toNumber(value: SqliteRow[string] | undefined): number | null {
   return value === null || value === undefined ? null : Number(value);
+}
+
+/** A number as SQLite counts: its largest whole one stands for more. */
+export function countable(count: number): number {
+  return Math.min(count, Number.MAX_SAFE_INTEGER);
 }

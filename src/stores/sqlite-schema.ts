@@ -3,8 +3,10 @@ import type { Connection } from "./sqlite-database.ts";
 
 /*
  * The row of a run is small, since it is written with each append; what is large lies in rows that are never changed.
- * Each index costs a page in every commit, so each leaves out what it can: `session_id <> run_id` is a session that
- * somebody named, and an application without tenants has the tenant `''`, whose runs are found in the table itself.
+ * Each index costs a page in every commit that touches one of its columns, so each leaves out what it can: `session_id <> run_id`
+ * is a session that a caller named, and an application without tenants has the tenant `''`, whose runs are found in the table itself.
+ * Columns that are null in all of an index are there so that the index answers by itself.
+ * `queue` is the slot of which a run needs a permit: those that wait for one are skipped together when it is full.
  */
 const firstSchema = `
   CREATE TABLE cadenza_runs (
@@ -12,23 +14,43 @@ const firstSchema = `
     tenant TEXT NOT NULL,
     run_id TEXT NOT NULL,
     agent_name TEXT NOT NULL,
+    version TEXT,
     session_id TEXT NOT NULL,
+    -- The run that started this one, if it is a sub-run.
+    parent TEXT,
     idempotency_key TEXT,
+    slot TEXT,
+    slot_max INTEGER,
     status TEXT NOT NULL,
     epoch INTEGER NOT NULL,
     owner TEXT,
-    deadline INTEGER,
+    due_at INTEGER,
+    blocked TEXT,
+    holds_slot INTEGER NOT NULL,
     finished_at INTEGER,
     takeovers INTEGER NOT NULL,
-    position INTEGER NOT NULL
+    -- How often the run was woken under its owner, and whether it may be taken although its slot is full.
+    wakes INTEGER NOT NULL DEFAULT 0,
+    for_look INTEGER NOT NULL DEFAULT 0,
+    position INTEGER NOT NULL,
+    queue TEXT GENERATED ALWAYS AS (CASE WHEN holds_slot OR for_look THEN NULL ELSE slot END) VIRTUAL
   );
   CREATE UNIQUE INDEX cadenza_runs_by_key ON cadenza_runs (tenant, run_id);
   CREATE UNIQUE INDEX cadenza_runs_by_idempotency_key ON cadenza_runs (tenant, idempotency_key)
     WHERE idempotency_key IS NOT NULL;
   CREATE INDEX cadenza_runs_by_tenant ON cadenza_runs (tenant) WHERE tenant <> '';
   CREATE INDEX cadenza_runs_by_session ON cadenza_runs (tenant, session_id) WHERE session_id <> run_id;
-  CREATE INDEX cadenza_runs_live ON cadenza_runs (owner, status, deadline, tenant, finished_at)
-    WHERE finished_at IS NULL;
+  CREATE INDEX cadenza_runs_without_owner ON cadenza_runs (agent_name, version, queue, due_at, id, owner, finished_at)
+    WHERE finished_at IS NULL AND owner IS NULL;
+  CREATE INDEX cadenza_runs_by_owner ON cadenza_runs (owner, agent_name, version, due_at)
+    WHERE finished_at IS NULL AND owner IS NOT NULL;
+  CREATE INDEX cadenza_runs_by_status ON cadenza_runs (tenant, status, id, parent, finished_at) WHERE finished_at IS NULL;
+  CREATE INDEX cadenza_runs_in_slot ON cadenza_runs (slot)
+    WHERE finished_at IS NULL AND holds_slot AND slot IS NOT NULL;
+  CREATE INDEX cadenza_runs_cancelling ON cadenza_runs (owner, due_at)
+    WHERE finished_at IS NULL AND status = 'cancelling';
+  CREATE INDEX cadenza_runs_blocked ON cadenza_runs (agent_name, version)
+    WHERE finished_at IS NULL AND owner IS NULL AND blocked IS NOT NULL;
   CREATE INDEX cadenza_runs_ended ON cadenza_runs (finished_at) WHERE finished_at IS NOT NULL;
 
   -- The entries of one write, each as JSON in a line of its own; position is that of the first.
@@ -59,7 +81,9 @@ const firstSchema = `
 
   CREATE TABLE cadenza_leases (
     owner TEXT PRIMARY KEY,
-    until INTEGER NOT NULL
+    until INTEGER NOT NULL,
+    -- For how long it was asked for last.
+    for_ms INTEGER NOT NULL
   ) WITHOUT ROWID;
 
   CREATE TABLE cadenza_counters (
@@ -79,33 +103,25 @@ const firstSchema = `
   ) WITHOUT ROWID;
 `;
 
-/** The parent of a sub-run, so that a list can leave sub-runs out. The index of live runs holds it: lists of them look at nothing else. */
-const parentOfRuns = `
-  ALTER TABLE cadenza_runs ADD COLUMN parent TEXT;
-  UPDATE cadenza_runs SET parent = (
-    SELECT CASE WHEN json_valid(first) THEN json_extract(first, '$.parent.run_id') END
-    FROM (SELECT substr(lines, 1, instr(lines, char(10))) AS first FROM cadenza_entries e WHERE e.run = cadenza_runs.id AND e.position = 0)
-  );
-  DROP INDEX cadenza_runs_live;
-  CREATE INDEX cadenza_runs_live ON cadenza_runs (owner, status, deadline, tenant, finished_at, parent)
-    WHERE finished_at IS NULL;
-`;
-
+/** The schema that the first of these makes. Those before were never released. */
+const FIRST_VERSION = 3;
 /** What turns one version of the schema into the next. Only ever added to: files out there have been through them. */
-const migrations: readonly string[] = [firstSchema, parentOfRuns];
+const migrations: readonly string[] = [firstSchema];
+const LAST_VERSION = FIRST_VERSION + migrations.length - 1;
 
 /** Brings the database to this version's schema. Several processes may do so at once. */
 export function migrate(connection: Connection): void {
-  if (schemaVersion(connection) === migrations.length) return;
+  if (schemaVersion(connection) === LAST_VERSION) return;
   connection.patiently(() => connection.exec("BEGIN IMMEDIATE"));
   try {
     // Another process may have come first.
-    for (const [index, sql] of migrations.slice(schemaVersion(connection)).entries()) {
-      if (index === 0) connection.exec("CREATE TABLE IF NOT EXISTS cadenza_migrations (number INTEGER PRIMARY KEY)");
+    const before = schemaVersion(connection);
+    for (const [index, sql] of migrations.entries()) {
+      const version = FIRST_VERSION + index;
+      if (version <= before) continue;
+      connection.exec("CREATE TABLE IF NOT EXISTS cadenza_migrations (number INTEGER PRIMARY KEY)");
       connection.exec(sql);
-      connection.run(
-        "INSERT INTO cadenza_migrations (number) SELECT coalesce(max(number), 0) + 1 FROM cadenza_migrations",
-      );
+      connection.run("INSERT INTO cadenza_migrations (number) VALUES (?)", version);
     }
     connection.exec("COMMIT");
   } catch (error) {
@@ -114,14 +130,20 @@ export function migrate(connection: Connection): void {
   }
 }
 
-/** How many migrations the database has been through. */
+/** The version of the database's schema; 0 if it has none. */
 function schemaVersion(connection: Connection): number {
   if (connection.get("SELECT 1 FROM sqlite_master WHERE name = 'cadenza_migrations'") === undefined) return 0;
   const version = Number(connection.get("SELECT max(number) AS version FROM cadenza_migrations")?.["version"]);
-  if (version > migrations.length) {
+  if (version < FIRST_VERSION) {
     throw new CadenzaError(
       "store_failed",
-      `The database has schema ${version}, and this version of cadenza knows ${migrations.length}: a newer one has written it. Update cadenza, or open another file.`,
+      `The database has schema ${version}, and this version of cadenza knows ${FIRST_VERSION} and later: a version before the first release has written it. Open another file.`,
+    );
+  }
+  if (version > LAST_VERSION) {
+    throw new CadenzaError(
+      "store_failed",
+      `The database has schema ${version}, and this version of cadenza knows ${LAST_VERSION}: a newer one has written it. Update cadenza, or open another file.`,
     );
   }
   return version;

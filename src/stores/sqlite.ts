@@ -2,10 +2,16 @@ import { getBuiltinModule } from "node:process";
 import { CadenzaError } from "../core/errors.ts";
 import type { Entry } from "../core/log.ts";
 import type {
+  Backlog,
+  BlockedQuery,
+  Clock,
   Expected,
+  FoundRun,
   Retention,
   RunHead,
   RunKey,
+  RunPosition,
+  RunPost,
   RunQuery,
   RunWrite,
   SessionKey,
@@ -13,12 +19,19 @@ import type {
   StoreConflict,
   StoredRun,
   StoredSession,
+  TakeRequest,
 } from "../core/ports.ts";
 import type { Counters } from "../core/statistics.ts";
+import { systemClock } from "../runtime/system.ts";
 import type { SqliteDatabase, SqliteStoreOptions } from "./sqlite-database.ts";
 import { Connection } from "./sqlite-database.ts";
+import type { SessionCursor } from "./sqlite-prune.ts";
+import { pruneRuns, pruneSessions } from "./sqlite-prune.ts";
 import * as reads from "./sqlite-reads.ts";
+import { toLines } from "./sqlite-rows.ts";
 import { migrate } from "./sqlite-schema.ts";
+import { addSession, replaceSession } from "./sqlite-sessions.ts";
+import * as work from "./sqlite-work.ts";
 import { GroupCommit } from "./sqlite-writer.ts";
 import * as writes from "./sqlite-writes.ts";
 
@@ -32,8 +45,11 @@ export class SqliteStore implements Store {
   readonly #connection: Connection;
   readonly #writer: GroupCommit;
   readonly #closeDatabase: boolean;
+  readonly #clock: Pick<Clock, "now">;
+  readonly #now = (): number => this.#clock.now();
 
   constructor(db: SqliteDatabase, options: SqliteStoreOptions = {}) {
+    this.#clock = options.clock ?? systemClock;
     this.#connection = new Connection(db, options);
     migrate(this.#connection);
     this.#writer = new GroupCommit(this.#connection);
@@ -43,24 +59,36 @@ export class SqliteStore implements Store {
 
   async create(key: RunKey, write: RunWrite, idempotencyKey: string | null): Promise<StoreConflict | undefined> {
     const prepared = writes.prepareWrite(write);
-    return this.#write((connection) => writes.createRun(connection, key, prepared, idempotencyKey));
+    return this.#write((connection) => writes.createRun(connection, key, prepared, idempotencyKey, this.#now));
   }
 
   async append(key: RunKey, expected: Expected, write: RunWrite): Promise<StoreConflict | undefined> {
     const prepared = writes.prepareWrite(write);
-    return this.#write((connection) => writes.appendToRun(connection, key, expected, prepared));
+    return this.#write((connection) => writes.appendToRun(connection, key, expected, prepared, this.#now));
   }
 
-  claim(key: RunKey, expected: Expected, head: RunHead, now: number): Promise<StoreConflict | undefined> {
-    return this.#write((connection) => writes.claimRun(connection, key, expected, head, now));
+  async post(key: RunKey, post: RunPost): Promise<StoreConflict | undefined> {
+    const lines = toLines(post.entries);
+    return this.#write((connection) => writes.postToRun(connection, key, post, lines, this.#now));
   }
 
-  renew(owner: string, until: number): Promise<void> {
-    return this.#write((connection) => writes.renewLease(connection, owner, until));
+  claim(key: RunKey, expected: Expected, head: RunHead): Promise<StoreConflict | undefined> {
+    return this.#write((connection) => writes.claimRun(connection, key, expected, head, this.#now()));
+  }
+
+  /** Where nothing needs work, no lock is asked for. */
+  async take(request: TakeRequest): Promise<readonly FoundRun[]> {
+    if (!work.hasWork(this.#connection, request, this.#now())) return [];
+    const rows = await this.#write((connection) => work.takeRuns(connection, request, this.#now()));
+    return rows.map((row) => reads.withFirst(this.#connection, row));
+  }
+
+  renew(owner: string, forMs: number): Promise<void> {
+    return this.#write((connection) => work.renewLease(connection, owner, forMs, this.#now()));
   }
 
   release(owner: string): Promise<void> {
-    return this.#write((connection) => writes.releaseLease(connection, owner));
+    return this.#write((connection) => work.releaseLease(connection, owner));
   }
 
   find(key: RunKey): StoredRun | undefined {
@@ -75,20 +103,36 @@ export class SqliteStore implements Store {
     return reads.findRunByIdempotencyKey(this.#connection, tenant, idempotencyKey);
   }
 
-  list(query: RunQuery): readonly StoredRun[] {
+  list(query: RunQuery): readonly FoundRun[] {
     return reads.listRuns(this.#connection, query);
   }
 
-  due(now: number, limit: number): readonly StoredRun[] {
-    return reads.dueRuns(this.#connection, now, limit);
+  moved(known: readonly RunPosition[]): readonly RunPosition[] {
+    return reads.movedRuns(this.#connection, known);
+  }
+
+  owned(owner: string, limit: number): readonly RunKey[] {
+    return reads.ownedRuns(this.#connection, owner, limit);
+  }
+
+  blocked(query: BlockedQuery): readonly FoundRun[] {
+    return reads.blockedRuns(this.#connection, query);
+  }
+
+  backlog(): readonly Backlog[] {
+    return work.readBacklog(this.#connection, this.#now());
   }
 
   session(key: SessionKey): StoredSession | undefined {
     return reads.readSession(this.#connection, key);
   }
 
+  makeSession(key: SessionKey, session: StoredSession, at: number): Promise<boolean> {
+    return this.#write((connection) => addSession(connection, key, session, at));
+  }
+
   putSession(key: SessionKey, session: StoredSession, at: number): Promise<void> {
-    return this.#write((connection) => writes.replaceSession(connection, key, session, at));
+    return this.#write((connection) => replaceSession(connection, key, session, at));
   }
 
   counters(agentName: string): Counters | undefined {
@@ -99,12 +143,12 @@ export class SqliteStore implements Store {
   async prune(retention: Retention): Promise<number> {
     let forgotten = 0;
     for (let count = -1; count !== 0; forgotten += Math.max(count, 0)) {
-      count = await this.#write((connection) => writes.pruneRuns(connection, retention));
+      count = await this.#write((connection) => pruneRuns(connection, retention));
     }
-    let cursor: writes.SessionCursor | undefined = { changed_at: Number.NEGATIVE_INFINITY, id: 0 };
+    let cursor: SessionCursor | undefined = { changed_at: Number.NEGATIVE_INFINITY, id: 0 };
     while (cursor !== undefined) {
-      const from: writes.SessionCursor = cursor;
-      cursor = await this.#write((connection) => writes.pruneSessions(connection, retention.sessionsBefore, from));
+      const from: SessionCursor = cursor;
+      cursor = await this.#write((connection) => pruneSessions(connection, retention.sessionsBefore, from));
     }
     return forgotten;
   }

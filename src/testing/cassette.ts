@@ -105,15 +105,15 @@ async function subRunsOf(store: Store, parent: StoredRun): Promise<StepEntry[]> 
   for (let offset = 0; ; offset += PAGE) {
     const page = await store.list({ tenant, limit: PAGE, offset });
     for (const { key, created, head, position } of page) {
-      if (created.parent?.run_id !== run_id || head.finished_at === null) continue;
+      if (created?.parent?.run_id !== run_id || head.finished_at === null) continue;
       const state = await foldLog(store, key, initialState(key.run_id), position);
       if (state === undefined) continue;
       // The record is JSON, made by the library itself.
       const result = runRecord(state) as unknown as JsonValue;
       found.push({ type: "step", at: head.finished_at, key: created.parent.key, result, error: null, usage: null });
     }
-    const last = page.at(-1);
-    if (page.length < PAGE || last === undefined || last.created.at < parent.created.at) return found;
+    const last = page.findLast(({ created }) => created !== null)?.created;
+    if (page.length < PAGE || (last != null && last.at < parent.created.at)) return found;
   }
 }
 

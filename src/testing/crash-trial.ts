@@ -97,7 +97,7 @@ class Trial {
     this.#machine = {
       agent,
       settings,
-      disk: new Disk(),
+      disk: new Disk(clock),
       clock,
       ids: sequentialIds(),
       hooks: {

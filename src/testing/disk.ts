@@ -1,16 +1,20 @@
 import type { Entry } from "../core/log.ts";
-import type { RunKey } from "../core/ports.ts";
+import type { Clock, RunKey } from "../core/ports.ts";
 import type { SeenRun, SeenWrite } from "./crash-point.ts";
 import { RunView } from "./run-view.ts";
 import { WatchedStore } from "./watched-store.ts";
 
 /** What outlives a crash: the store, and what was seen of the writes to it. */
 export class Disk {
-  readonly store = new WatchedStore((key, entries) => this.#onWrite(key, entries));
+  readonly store: WatchedStore;
   readonly writes: SeenWrite[] = [];
   /** The run of the agent under test; undefined before it is created. */
   view: RunView | undefined;
   readonly #runs = new Map<string, SeenRun>();
+
+  constructor(clock: Clock) {
+    this.store = new WatchedStore(clock, (key, entries) => this.#onWrite(key, entries));
+  }
 
   /** The run that a write belongs to. */
   runOf({ run_id }: RunKey, [first]: readonly Entry[]): SeenRun {

@@ -53,7 +53,7 @@ export class Stage {
     this.settings = settings;
     this.#input = readInput(input);
     this.clock = createFakeClock(settings.now === undefined ? {} : { now: settings.now });
-    this.#store = new WatchedStore((key, entries) => this.#onWrite(key, entries));
+    this.#store = new WatchedStore(this.clock, (key, entries) => this.#onWrite(key, entries));
     this.#runtime = new AgentRuntime({
       store: this.#store,
       clock: this.clock,

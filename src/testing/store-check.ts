@@ -1,5 +1,5 @@
 import { sameJson } from "../core/json.ts";
-import type { Store, StoreConflict } from "../core/ports.ts";
+import type { Clock, RunKey, Store, StoreConflict } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 
 /** A store under test, opened twice. */
@@ -9,12 +9,20 @@ export interface OpenedStores {
   readonly second: Store;
   /** For a store that persists: closes both and opens the same data again. */
   reopen?(): MaybePromise<OpenedStores>;
+  /** For a store that keeps entries in a form that can break: makes one of a run unreadable, as a fault of the disk would. */
+  damage?(key: RunKey, position: number): MaybePromise<void>;
   /** Closes both, and takes the data away. Called once, at the end, also when a check fails. */
   close(): MaybePromise<void>;
 }
 
+/** What a check hands to the stores that it opens. */
+export interface OpenStoresOptions {
+  /** The clock by which both have to measure leases and due times. The check sets it. */
+  readonly clock: Pick<Clock, "now">;
+}
+
 /** Opens a store under test, on data of its own that is empty. */
-export type OpenStores = () => MaybePromise<OpenedStores>;
+export type OpenStores = (options: OpenStoresOptions) => MaybePromise<OpenedStores>;
 
 /** One sentence of the contract. */
 export interface StoreCheck {
@@ -23,19 +31,46 @@ export interface StoreCheck {
   run(open: OpenStores): Promise<void>;
 }
 
+/** What a check has to work with. */
+export interface StoresUnderCheck extends OpenedStores {
+  readonly clock: CheckClock;
+}
+
 /** What a check needs: it looks at the stores, and throws. */
-export type CheckBody = (stores: OpenedStores) => Promise<void>;
+export type CheckBody = (stores: StoresUnderCheck) => Promise<void>;
+
+/** A clock that stands still until a check sets it. */
+export class CheckClock {
+  #now: number;
+
+  constructor(now: number) {
+    this.#now = now;
+  }
+
+  now(): number {
+    return this.#now;
+  }
+
+  set(now: number): void {
+    this.#now = now;
+  }
+}
+
+/** The moment at which each check begins. */
+export const NOW = 1_700_000_000_000;
 
 /** Makes a check that opens the stores and closes them whatever happens. */
 export function check(name: string, body: CheckBody): StoreCheck {
   return {
     name,
     async run(open) {
-      const opened = await open();
+      const clock = new CheckClock(NOW);
+      const opened = await open({ clock });
       // A check that opens the data again has closed what it was given.
       let current = opened;
-      const stores: OpenedStores = {
+      const stores: StoresUnderCheck = {
         ...opened,
+        clock,
         ...(opened.reopen !== undefined && {
           reopen: async () => {
             current = (await opened.reopen?.()) ?? current;

@@ -2,14 +2,13 @@ import type { EmittedGeneric, Entry } from "../core/log.ts";
 import type { Store } from "../core/ports.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { StoreCheck } from "./store-check.ts";
-import { check, expectConflict, expectSame, expectWritten } from "./store-check.ts";
+import { check, expectConflict, expectSame, expectWritten, NOW } from "./store-check.ts";
 import {
   append,
   create,
   created,
   createEnded,
   message,
-  NOW,
   over,
   part,
   parts,
@@ -25,7 +24,7 @@ import {
 const MEBIBYTE = 1_048_576;
 const LETTERS = "abcdefghij";
 
-/** JSON that somebody's encoding, escaping or parsing might not carry. */
+/** JSON that an encoding, an escape or a parser may lose. */
 const oddValues: readonly JsonValue[] = [
   "",
   "line\nbreak\r\n\ttab \u0000 \u0008 \u001f \u007f quote\" backslash\\ slash/ apostrophe' percent% question? dollar$1",
@@ -110,7 +109,7 @@ export const readChecks: readonly StoreCheck[] = [
     expectSame(await first.list({ tenant: "other", limit: 10, offset: 0 }), [], "list");
     const expected = { epoch: 1, position: 1 };
     expectConflict(await first.append(foreign, expected, write(parts("a"))), { conflict: "missing" }, "append");
-    expectConflict(await first.claim(foreign, expected, waiting(), NOW), { conflict: "missing" }, "claim");
+    expectConflict(await first.claim(foreign, expected, waiting()), { conflict: "missing" }, "claim");
     expectSame((await first.find(key))?.position, 1, "the length of the run afterwards");
   }),
 
@@ -149,7 +148,7 @@ export const readChecks: readonly StoreCheck[] = [
   }),
 
   check("list: the newest first, in pages", async ({ first }) => {
-    // The clock that the entries were made by is nobody's business here.
+    // A store does not look at the times of entries.
     const ids = [5, 2, 9, 1, 7];
     for (const [index, n] of ids.entries()) await create(first, n, { created: { at: NOW - index } });
     const newest = ids.map(runId).reverse();

@@ -1,7 +1,7 @@
 import type { SessionChange } from "../core/ports.ts";
 import { counterNames } from "../core/statistics.ts";
 import type { StoreCheck } from "./store-check.ts";
-import { check, expectSame } from "./store-check.ts";
+import { check, expectSame, NOW } from "./store-check.ts";
 import {
   append,
   counters,
@@ -9,7 +9,6 @@ import {
   created,
   ended,
   message,
-  NOW,
   over,
   part,
   parts,
@@ -92,6 +91,40 @@ export const sessionChecks: readonly StoreCheck[] = [
     expectSame(await first.session(sessionKey(1)), { history: heard("z"), state: null }, "replaced");
     await create(first, 1, { session: change({ messages: said("y") }) });
     expectSame(await first.session(sessionKey(1)), { history: heard("z", "y"), state: null }, "with a message more");
+  }),
+
+  check("sessions: makeSession makes the session, unless it is there, and says so", async ({ first, second }) => {
+    const whole = { history: heard("a", "b"), state: { n: 1 } };
+    expectSame(await first.makeSession(sessionKey(1), whole, NOW), true, "whether it was made");
+    expectSame(await first.session(sessionKey(1)), whole, "the session");
+    const again = await second.makeSession(sessionKey(1), { history: heard("z"), state: 2 }, NOW);
+    expectSame(again, false, "whether it was made a second time");
+    expectSame(await first.session(sessionKey(1)), whole, "the session after the second time");
+    const other = { history: [], state: null };
+    expectSame(
+      await first.makeSession(sessionKey(1, "other"), other, NOW),
+      true,
+      "whether it was made for another tenant",
+    );
+    const made = change({ session_id: sessionId(2), create: true, messages: said("c") });
+    await create(first, 1, { session: made });
+    expectSame(await first.makeSession(sessionKey(2), whole, NOW), false, "whether it was made beside a run's");
+    expectSame((await first.session(sessionKey(2)))?.history, heard("c"), "the history that the run made");
+  }),
+
+  check("sessions: of several makeSession at once, exactly one makes it, and no message is lost", async (stores) => {
+    const { first, second } = stores;
+    const made = await Promise.all(
+      [first, second, first, second].map((store, n) =>
+        store.makeSession(sessionKey(1), { history: heard(`${n}`), state: n }, NOW),
+      ),
+    );
+    expectSame(made.filter((one) => one).length, 1, "how many made it");
+    expectSame((await first.session(sessionKey(1)))?.state, made.indexOf(true), "whose session it is");
+    await create(first, 1, { session: change({ create: true, messages: said("first") }) });
+    await second.makeSession(sessionKey(1), { history: [], state: null }, NOW);
+    const history = (await first.session(sessionKey(1)))?.history;
+    expectSame(history, heard(`${made.indexOf(true)}`, "first"), "the history");
   }),
 
   check("sessions: runs that end at once lose none of their messages", async ({ first, second }) => {

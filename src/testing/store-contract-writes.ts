@@ -80,7 +80,7 @@ export const writeChecks: readonly StoreCheck[] = [
       await create(first, 3);
       expectSame((await first.findByIdempotencyKey(TENANT, "key"))?.key, runKey(2), "the run of the key");
       expectSame(await first.findByIdempotencyKey(TENANT, "Key"), undefined, "a key in other letters");
-      expectSame(await first.findByIdempotencyKey(TENANT, ""), undefined, "an empty key that nobody used");
+      expectSame(await first.findByIdempotencyKey(TENANT, ""), undefined, "an empty key that no run was created with");
       await create(first, 4, { idempotencyKey: "" });
       expectSame((await first.findByIdempotencyKey(TENANT, ""))?.key, runKey(4), "the run of the empty key");
     },

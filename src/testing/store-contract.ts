@@ -1,8 +1,13 @@
 import type { StoreCheck } from "./store-check.ts";
+import { damageChecks } from "./store-contract-damage.ts";
 import { ownerChecks } from "./store-contract-owners.ts";
+import { postChecks } from "./store-contract-posts.ts";
 import { pruneChecks } from "./store-contract-prune.ts";
 import { readChecks } from "./store-contract-reads.ts";
 import { sessionChecks } from "./store-contract-sessions.ts";
+import { slotChecks } from "./store-contract-slots.ts";
+import { takeChecks } from "./store-contract-take.ts";
+import { workChecks } from "./store-contract-work.ts";
 import { writeChecks } from "./store-contract-writes.ts";
 
 /**
@@ -11,16 +16,21 @@ import { writeChecks } from "./store-contract-writes.ts";
  *
  * @example
  * for (const { name, run } of storeContract) {
- *   test(name, () => run(() => {
- *     const store = new MemoryStore();
+ *   test(name, () => run(({ clock }) => {
+ *     const store = new MemoryStore({ clock });
  *     return { first: store, second: store, close: () => store.close() };
  *   }));
  * }
  */
 export const storeContract: readonly StoreCheck[] = [
   ...writeChecks,
+  ...postChecks,
   ...readChecks,
   ...ownerChecks,
+  ...takeChecks,
+  ...slotChecks,
+  ...workChecks,
   ...sessionChecks,
   ...pruneChecks,
+  ...damageChecks,
 ];

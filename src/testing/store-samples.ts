@@ -1,19 +1,19 @@
 import type { CreatedEntry, EmittedPart, EndedEntry, Entry, Outcome } from "../core/log.ts";
-import type { RunHead, RunKey, RunWrite, SessionKey, Store, StoreConflict } from "../core/ports.ts";
+import type { RunHead, RunKey, RunWrite, SessionKey, Store, StoreConflict, TakeRequest } from "../core/ports.ts";
 import type { Counters } from "../core/statistics.ts";
 import { noCounters } from "../core/statistics.ts";
 import type { Message } from "../protocol/message.ts";
-import { expectWritten } from "./store-check.ts";
+import { expectWritten, NOW } from "./store-check.ts";
 
 /* Runs, sessions and writes as a runtime would make them, for the checks of the store contract. */
 
 /** The tenant of the checks that need only one. */
 export const TENANT = "acme";
-/** A moment at which nothing has expired. */
-export const NOW = 1_700_000_000_000;
 export const OWNER = "owner-1";
-/** The lease of `OWNER` where it has one. */
-export const LEASE = NOW + 10_000;
+/** For how long `OWNER` has its lease where it has one, in milliseconds. */
+export const LEASE_MS = 10_000;
+/** When it ends then. */
+export const LEASE_END = NOW + LEASE_MS;
 
 /** The n-th run id. */
 export function runId(n: number): string {
@@ -67,12 +67,22 @@ export function ended(at = NOW, outcome: Outcome = "completed"): EndedEntry {
 
 /** The head of a run that `OWNER` executes. */
 export function head(changes: Partial<RunHead> = {}): RunHead {
-  return { status: "in-progress", epoch: 1, owner: OWNER, deadline: null, finished_at: null, takeovers: 0, ...changes };
+  return {
+    status: "in-progress",
+    epoch: 1,
+    owner: OWNER,
+    due_at: null,
+    blocked: null,
+    holds_slot: false,
+    finished_at: null,
+    takeovers: 0,
+    ...changes,
+  };
 }
 
-/** The head of a run that waits for an answer and has no owner. */
-export function waiting(deadline: number | null = null, changes: Partial<RunHead> = {}): RunHead {
-  return head({ status: "awaiting", owner: null, deadline, ...changes });
+/** The head of a run that waits for an answer, until a time, and has no owner. */
+export function waiting(until: number | null = null, changes: Partial<RunHead> = {}): RunHead {
+  return head({ status: "awaiting", owner: null, due_at: until, ...changes });
 }
 
 /** The head of a run that has ended. */
@@ -119,6 +129,19 @@ export async function append(store: Store, key: RunKey, position: number, change
   expectWritten(await store.append(key, { epoch, position }, change), `appending at position ${position}`);
 }
 
+/** Who takes runs in the checks. */
+export const TAKER = "owner-2";
+
+/** Has a living owner take runs, by default of `echo`, and gives their ids. */
+export async function take(
+  store: Store,
+  { forMs = 1_000_000_000, ...request }: Partial<TakeRequest> & { readonly forMs?: number } = {},
+): Promise<readonly string[]> {
+  const whole = { owner: TAKER, agents: [{ agent_name: "echo", version: null }], limit: 100, ...request };
+  await store.renew(whole.owner, forMs);
+  return (await store.take(whole)).map(({ key }) => key.run_id);
+}
+
 /** Everything that a store tells of a run, of a session, of `echo` and of what is due. */
 export async function look(store: Store, key: RunKey, session: SessionKey, idempotencyKey = "key"): Promise<unknown> {
   return {
@@ -128,6 +151,14 @@ export async function look(store: Store, key: RunKey, session: SessionKey, idemp
     counters: await store.counters("echo"),
     byKey: await store.findByIdempotencyKey(key.tenant, idempotencyKey),
     list: await store.list({ tenant: key.tenant, limit: 1_000, offset: 0 }),
-    due: await store.due(NOW, 1_000),
+    owned: await store.owned(OWNER, 1_000),
+    blocked: await store.blocked({ limit: 1_000 }),
+    backlog: sorted(await store.backlog()),
   };
+}
+
+/** A list whose order says nothing, in one that does. */
+export function sorted<T>(list: readonly T[]): readonly T[] {
+  const texts = list.map((one) => [JSON.stringify(one), one] as const);
+  return texts.toSorted(([one], [other]) => (one < other ? -1 : 1)).map(([, one]) => one);
 }

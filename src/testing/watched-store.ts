@@ -1,13 +1,13 @@
 import type { Entry } from "../core/log.ts";
-import type { Expected, RunKey, RunWrite, StoreConflict } from "../core/ports.ts";
+import type { Clock, Expected, RunKey, RunPost, RunWrite, StoreConflict } from "../core/ports.ts";
 import { MemoryStore } from "../stores/memory.ts";
 
 /** A store in memory that tells what is written to it, right when it is. */
 export class WatchedStore extends MemoryStore {
   readonly #onWrite: (key: RunKey, entries: readonly Entry[]) => void;
 
-  constructor(onWrite: (key: RunKey, entries: readonly Entry[]) => void) {
-    super();
+  constructor(clock: Clock, onWrite: (key: RunKey, entries: readonly Entry[]) => void) {
+    super({ clock });
     this.#onWrite = onWrite;
   }
 
@@ -20,6 +20,12 @@ export class WatchedStore extends MemoryStore {
   override append(key: RunKey, expected: Expected, write: RunWrite): StoreConflict | undefined {
     const conflict = super.append(key, expected, write);
     if (conflict === undefined) this.#onWrite(key, write.entries);
+    return conflict;
+  }
+
+  override post(key: RunKey, post: RunPost): StoreConflict | undefined {
+    const conflict = super.post(key, post);
+    if (conflict === undefined) this.#onWrite(key, post.entries);
     return conflict;
   }
 }

@@ -4,7 +4,7 @@ import { temporaryFolder } from "../stores/sqlite-files.ts";
 import { Client } from "./client.ts";
 import { inspect } from "./inspection.ts";
 import type { Figures } from "./ledger.ts";
-import type { Report } from "./messages.ts";
+import type { Order, Report, WorkerSettings } from "./messages.ts";
 import { Random } from "./random.ts";
 import type { BuiltProgram } from "./worker-process.ts";
 import { buildProgram, WorkerProcess } from "./worker-process.ts";
@@ -54,6 +54,7 @@ export async function crash(options: CrashOptions): Promise<CrashReport> {
   }
 }
 
+type Worker = WorkerProcess<WorkerSettings, Order, Report>;
 type Life = "short" | "long" | "last";
 
 class Driver {
@@ -62,7 +63,7 @@ class Driver {
   readonly #file: string;
   readonly #random: Random;
   readonly #client: Client;
-  #worker: WorkerProcess | undefined;
+  #worker: Worker | undefined;
   #lives = 0;
   #kills = 0;
   /** The runs that have to get somewhere before the worker is killed, and what happens then. */
@@ -99,7 +100,7 @@ class Driver {
   /** One life of the worker, up to its violent end; the last one goes on until all runs have ended. */
   async #live(life: Life): Promise<void> {
     const random = this.#random;
-    const worker = new WorkerProcess(
+    const worker = new WorkerProcess<WorkerSettings, Order, Report>(
       this.#program,
       {
         file: this.#file,
@@ -122,7 +123,7 @@ class Driver {
     this.#client.lost(worker.name);
   }
 
-  #hear(worker: WorkerProcess, report: Report, life: Life): void {
+  #hear(worker: Worker, report: Report, life: Life): void {
     const client = this.#client;
     client.hear(worker.name, report);
     this.#onProgress();
@@ -138,7 +139,7 @@ class Driver {
     else if (client.ledger.open === 0) worker.order({ do: "close" });
   }
 
-  #kill(worker: WorkerProcess): void {
+  #kill(worker: Worker): void {
     if (worker !== this.#worker) return;
     this.#worker = undefined;
     if (this.#random.chance(0.05)) worker.order({ do: "close" });
@@ -148,7 +149,7 @@ class Driver {
     }
   }
 
-  #killLater(worker: WorkerProcess, life: "short" | "long"): void {
+  #killLater(worker: Worker, life: "short" | "long"): void {
     const soon = this.#random.below(LEASE_MS + 150);
     if (life === "short") {
       setTimeout(() => this.#kill(worker), soon);
@@ -165,7 +166,7 @@ class Driver {
   }
 
   /** Ends a worker whose runs do not get anywhere any more. Gives what takes this back. */
-  #watch(worker: WorkerProcess): () => void {
+  #watch(worker: Worker): () => void {
     let timer: NodeJS.Timeout | undefined;
     this.#onProgress = () => {
       clearTimeout(timer);

@@ -4,6 +4,7 @@ import { temporaryFolder } from "../stores/sqlite-files.ts";
 import { Client } from "./client.ts";
 import { inspect } from "./inspection.ts";
 import type { Figures } from "./ledger.ts";
+import type { Order, Report, WorkerSettings } from "./messages.ts";
 import { Random } from "./random.ts";
 import type { BuiltProgram } from "./worker-process.ts";
 import { buildProgram, WorkerProcess } from "./worker-process.ts";
@@ -57,14 +58,16 @@ export async function manyProcesses(options: ProcessesOptions): Promise<Processe
   }
 }
 
+type Worker = WorkerProcess<WorkerSettings, Order, Report>;
+
 class Driver {
   readonly #options: ProcessesOptions;
   readonly #program: BuiltProgram;
   readonly #file: string;
   readonly #random: Random;
   readonly #client: Client;
-  readonly #ready = new Map<string, WorkerProcess>();
-  readonly #all = new Set<WorkerProcess>();
+  readonly #ready = new Map<string, Worker>();
+  readonly #all = new Set<Worker>();
   #started = 0;
   #kills = 0;
   #total: number;
@@ -114,7 +117,7 @@ class Driver {
 
   #start(): void {
     const name = `process ${++this.#started}`;
-    const worker = new WorkerProcess(
+    const worker = new WorkerProcess<WorkerSettings, Order, Report>(
       this.#program,
       {
         file: this.#file,

@@ -5,7 +5,6 @@ import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "tsup";
-import type { Order, Report, WorkerSettings } from "./messages.ts";
 
 const HERE = fileURLToPath(new URL("./", import.meta.url));
 /** Under `node_modules`, so that the built worker finds its packages. */
@@ -17,13 +16,13 @@ export interface BuiltProgram {
   remove(): void;
 }
 
-/** Builds one of the programs of this folder, `worker` for `worker.ts`, from the sources as they are now. */
-export async function buildProgram(name: string): Promise<BuiltProgram> {
+/** Builds a program, `worker` for `worker.ts`, from the sources as they are now. It lies in `from`, by default in this folder. */
+export async function buildProgram(name: string, from = HERE): Promise<BuiltProgram> {
   mkdirSync(CACHE, { recursive: true });
   const folder = mkdtempSync(join(CACHE, "cadenza-"));
   await build({
     config: false,
-    entry: { [name]: join(HERE, `${name}.ts`) },
+    entry: { [name]: join(from, `${name}.ts`) },
     outDir: folder,
     format: ["esm"],
     target: "node20",
@@ -38,14 +37,17 @@ export async function buildProgram(name: string): Promise<BuiltProgram> {
   return { path: join(folder, `${name}.mjs`), remove: () => rmSync(folder, { recursive: true, force: true }) };
 }
 
-/** A worker in a process of its own. What it reports is heard until nothing more can come. */
-export class WorkerProcess {
+/**
+ * A worker in a process of its own, which is started with its settings, told to do things by orders, and answers with reports. What it
+ * reports is heard until nothing more can come.
+ */
+export class WorkerProcess<Settings extends { readonly name: string }, Order extends object, Report> {
   readonly name: string;
   readonly #process: ChildProcess;
   /** Resolves when the process is gone and everything that it said has been heard. */
   readonly gone: Promise<unknown>;
 
-  constructor(program: BuiltProgram, settings: WorkerSettings, hear: (report: Report) => void) {
+  constructor(program: BuiltProgram, settings: Settings, hear: (report: Report) => void) {
     this.name = settings.name;
     this.#process = fork(program.path, [JSON.stringify(settings)], { execArgv: [] });
     this.#process.on("message", (report: Report) => hear(report));
@@ -60,5 +62,19 @@ export class WorkerProcess {
   /** Ends it at once, whatever it is doing. */
   kill(): void {
     this.#process.kill("SIGKILL");
+  }
+
+  /** Asks it to end, as a supervisor does. */
+  terminate(): void {
+    this.#process.kill("SIGTERM");
+  }
+
+  /** It stands still until it is thawed, and does not know. */
+  freeze(): void {
+    this.#process.kill("SIGSTOP");
+  }
+
+  thaw(): void {
+    this.#process.kill("SIGCONT");
   }
 }

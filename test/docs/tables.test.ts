@@ -36,6 +36,20 @@ describe("docs/limits.md", () => {
   );
 });
 
+describe("docs/stores.md", () => {
+  it("has a line for every member of a store, and for nothing else", () => {
+    const [, own = ""] = readPage("docs/stores.md").text.split("## A store of your own");
+    const [port = ""] = own.split("### The contract");
+    const documented = rowsOf({ path: "docs/stores.md", text: port }).flatMap(([names]) => names);
+    const [, body = ""] =
+      /export interface Store \{([\s\S]*?)^\}/m.exec(readFileSync(`${ROOT}src/core/ports.ts`, "utf8")) ?? [];
+    const members = [...body.matchAll(/^ {2}(?:readonly )?(\w+)\??[(:]/gm)].map(([, name = ""]) => name);
+
+    expect(members.length).toBeGreaterThan(20);
+    expect(documented.toSorted()).toEqual(members.toSorted());
+  });
+});
+
 describe("docs/statistics.md", () => {
   it("has a line for every figure of stats() and of an agent's status, and for nothing else", async () => {
     const runtime = new AgentRuntime().register("counted", (_, { usage }) => {

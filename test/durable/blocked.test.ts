@@ -3,7 +3,7 @@ import { AgentRuntime, MemoryStore } from "cadenza";
 import { describe, expect, it } from "vitest";
 import { FakeClock } from "../helpers/fake-clock.ts";
 import { drain, nextTurn, refusal, typesOf } from "../helpers/runtimes.ts";
-import { lastingStore, World } from "./world.ts";
+import { World } from "./world.ts";
 
 /*
  * A run whose code does not match its history waits for matching code. Each caller that waits for such a run is told so as soon as
@@ -27,8 +27,7 @@ const trip: AgentFunction = async (_input, { step, ask }) => {
 
 /** A run that was at work when its process died, and a process with other code for it. */
 async function restart(agent: AgentFunction) {
-  const store = lastingStore();
-  const world = new World({ store, register: () => {} });
+  const world = new World({ register: () => {} });
   const first = world.start();
   first.runtime.register("trip", { durable: true }, trip);
   const request = { agent_name: "trip", input: "Berlin" };

@@ -1,6 +1,7 @@
 import { expect, it } from "vitest";
 import { setUp, textsOf } from "../helpers/runtimes.ts";
-import { lastingStore } from "./world.ts";
+import { create, given } from "./calls.ts";
+import { lastingStore, World } from "./world.ts";
 
 /** Two runtimes on one store, one after the other, and what the agent has done in each. */
 async function closedWithSleeper() {
@@ -63,4 +64,56 @@ it("a runtime that has been closed owns nothing again when an agent is registere
   await first.clock.advance(60_000);
   expect((await first.runtime.stats()).live).toEqual({});
   expect(first.clock.timers).toBe(0);
+});
+
+it.each([0, 5, 10, 15, 20, 25])(
+  "a run that is closed with something to write is taken over at once (%i ms)",
+  async (ms) => {
+    const world = new World({
+      late: true,
+      writeMs: 20,
+      register: (process) =>
+        void process.runtime.register("agent", { durable: true }, async (_input, { step }) => {
+          const work = Array.from({ length: 10 }, (_, n) => step("work", () => process.wait(5 * n)));
+          for (let n = 0; n < 3; n++) await Promise.all(work);
+        }),
+    });
+    const first = world.start();
+    const run_id = await create(world, first);
+    await world.pass(50 + ms);
+    void first.runtime.close({ drainMs: 0 });
+    world.start();
+    await world.pass(3_000);
+    expect((await world.stateOf(run_id)).status).toBe("completed");
+  },
+);
+
+it("a question that was answered is not shown again by a run two levels above, which has heard of it first", async () => {
+  const world = new World({
+    late: true,
+    writeMs: 20,
+    runtime: { durability: { leaseMs: 1_000, renewMs: 300, sweepMs: 100, sleepAfterMs: 100 } },
+    register: ({ runtime }) => {
+      runtime.register("leaf", { durable: true }, async (_input, { ask }) => {
+        for (let n = 1; n <= 3; n++) await ask(`${n}?`);
+      });
+      runtime.register("middle", { durable: true }, async (_input, { run }) => (await run("leaf", "")).status);
+      runtime.register("root", { durable: true }, async (_input, { run }) => (await run("middle", "")).status);
+    },
+  });
+  const processes = [world.start(), world.start()];
+  const run_id = await create(world, processes[0] ?? world.start(), "root");
+  for (let n = 1; n <= 3; n++) {
+    const await_id = `run:middle#1/run:leaf#1/ask#${n}`;
+    while ((await world.stateOf(run_id)).shown?.await_id !== await_id) await world.pass(50);
+    const process = processes[n % 2] ?? world.start();
+    given(await world.until(process.runtime.resume({ run_id, await_id, await_resume: { n }, mode: "async" }), process));
+    if (n === 2) {
+      process.kill();
+      processes[n % 2] = world.start();
+    }
+  }
+  await world.pass(5_000);
+  const { status } = await world.stateOf(run_id);
+  expect(status).toBe("completed");
 });

@@ -3,9 +3,9 @@ import { play } from "./play.ts";
 import type { Scenario } from "./scenarios.ts";
 import type { Crash, Method } from "./world.ts";
 
-const writes: ReadonlySet<Method> = new Set(["create", "append", "claim", "putSession"]);
+const writes: ReadonlySet<Method> = new Set(["create", "append", "post", "claim", "putSession", "makeSession"]);
 /** What a process does again and again while it waits: to die at it for the third time tells nothing new. */
-const habits: ReadonlySet<Method> = new Set(["due", "renew", "find"]);
+const habits: ReadonlySet<Method> = new Set(["take", "moved", "renew", "find"]);
 const MAX_HABITS = 3;
 
 /** Where a process may die that calls its store like this: before and after each write, and at everything else. */

@@ -155,7 +155,7 @@ function judge(kind: AnswerKind, which: string, outcome: string, got = "nothing"
 
 async function subRunOf(world: World, parent: string): Promise<string> {
   const runs = await world.store.list({ tenant: "", limit: 10, offset: 0 });
-  const found = runs.find(({ created }) => created.parent?.run_id === parent);
+  const found = runs.find(({ created }) => created?.parent?.run_id === parent);
   if (found === undefined) throw new Error("There is no sub-run.");
   return found.key.run_id;
 }

@@ -2,6 +2,7 @@ import { CadenzaError } from "cadenza";
 import { describe, expect, it } from "vitest";
 import { replay } from "../../src/core/evolve.ts";
 import type { Entry } from "../../src/core/log.ts";
+import type { RunHead } from "../../src/core/ports.ts";
 import { awaitRequest } from "../../src/core/record.ts";
 import { createdEntry, isFinal } from "../../src/core/state.ts";
 import { textsOf } from "../helpers/runtimes.ts";
@@ -109,7 +110,16 @@ async function worldWith(log: readonly Entry[]): Promise<World> {
   const world = new World({ register: () => {} });
   const { status, shown } = replay(uncrashed.run_id, log);
   const owner = status === "awaiting" ? null : "a process that died";
-  const head = { status, epoch: 3, owner, deadline: shown?.deadline ?? null, finished_at: null, takeovers: 0 };
+  const head: RunHead = {
+    status,
+    epoch: 3,
+    owner,
+    due_at: owner === null ? (shown?.deadline ?? null) : null,
+    blocked: null,
+    holds_slot: false,
+    finished_at: null,
+    takeovers: 0,
+  };
   await world.store.create(keyOf(uncrashed.run_id), { entries: log, head }, null);
   expect(createdEntry(uncrashed.state).durable).toBe(true);
   return world;

@@ -23,8 +23,9 @@ export interface Verdict {
   readonly tokens: number;
 }
 
-export async function judge(node: Node, runId: string, log: readonly Entry[]): Promise<Verdict> {
-  return new Judge(node, runId, log).verdict();
+/** `promises`: how many of them lie between the agent and the history that it asks for. */
+export async function judge(node: Node, runId: string, log: readonly Entry[], promises = 0): Promise<Verdict> {
+  return new Judge(node, runId, log, promises).verdict();
 }
 
 /**
@@ -53,6 +54,7 @@ class Judge {
   readonly #node: Node;
   readonly #runId: string;
   readonly #log: readonly Entry[];
+  readonly #promises: number;
   readonly #counts = new Map<string, number>();
   readonly #waiting = new Map<string, { resolve: (value: unknown) => void; reject: (error: unknown) => void }>();
   readonly #shown: string[] = [];
@@ -65,7 +67,8 @@ class Judge {
   #tokens = 0;
   #ending: Verdict["ending"] = "open";
 
-  constructor(node: Node, runId: string, log: readonly Entry[]) {
+  constructor(node: Node, runId: string, log: readonly Entry[], promises: number) {
+    this.#promises = promises;
     this.#node = node;
     this.#runId = runId;
     this.#log = log;
@@ -168,7 +171,10 @@ class Judge {
       session: {
         getState: () => this.#operation("session.getState"),
         setState: () => this.#operation("session.setState"),
-        history: async () => [],
+        history: async () => {
+          for (let each = 0; each < this.#promises; each++) await undefined;
+          return [];
+        },
       },
       now: () => this.#now,
       uuid: () => random.uuid(),

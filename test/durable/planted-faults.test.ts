@@ -3,14 +3,14 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { Entry } from "../../src/core/log.ts";
 import type { Expected, RunHead } from "../../src/core/ports.ts";
 import { RunLog } from "../../src/runtime/commit.ts";
-import { Recovery } from "../../src/runtime/recovery.ts";
+import { Lease } from "../../src/runtime/lease.ts";
 import { Runs } from "../../src/runtime/runs.ts";
 import { crashedOtherwise, crashPoints } from "./crash-points.ts";
 import { play } from "./play.ts";
 import { scenarios } from "./scenarios.ts";
 import type { Trouble } from "./trials.ts";
 import { trial } from "./trials.ts";
-import { keyOf, lastingStore, World } from "./world.ts";
+import { keyOf, World } from "./world.ts";
 
 /* Each of the things that durable runs rest on is taken away once, and what the other tests here look at must show it. */
 
@@ -50,7 +50,7 @@ describe("results that are not handed over in the order of the log", () => {
 describe("an owner that does not look at its own lease", () => {
   it("is noticed", async () => {
     expect(await tried("freezes", 60)).toEqual([]);
-    vi.spyOn(Recovery.prototype, "ensureOwner").mockReturnValue(undefined);
+    vi.spyOn(Lease.prototype, "ensure").mockReturnValue(undefined);
     expect(await tried("freezes", 60)).not.toEqual([]);
   });
 });
@@ -85,9 +85,9 @@ describe("a sweep that adopts what the process has just created", () => {
     });
     const whenSwept = (store: Store): Store =>
       changed(store, {
-        due: (...parameters) => {
+        take: (...parameters) => {
           isSweeping = true;
-          return store.due(...parameters);
+          return store.take(...parameters);
         },
       });
     expect(await begunTwice(whenSwept)).toContain("attempt 2 at long#1 began while attempt 1 was at work");
@@ -104,7 +104,7 @@ describe("an end that does not fence", () => {
 /** What goes wrong with the first programs. It ends with the first that does. */
 async function tried(trouble: Trouble, programs: number, plant?: (store: Store) => Store): Promise<readonly string[]> {
   for (let seed = 1; seed <= programs; seed++) {
-    const { wrong } = await trial(seed, trouble, plant?.(lastingStore()));
+    const { wrong } = await trial(seed, trouble, plant);
     if (wrong.length > 0) return wrong;
   }
   return [];
@@ -130,14 +130,16 @@ async function writtenAfterTakeOver(plant: (store: Store) => Store = same): Prom
   const finished = new Promise<void>((resolve) => {
     finish = resolve;
   });
-  const store = plant(lastingStore());
-  const world = new World({
-    store: changed(store, {
-      claim: (...parameters) => {
-        finish();
-        return store.claim(...parameters);
+  const finishing = (store: Store): Store =>
+    changed(store, {
+      take: async (...parameters) => {
+        const taken = await store.take(...parameters);
+        if (taken.length > 0) finish();
+        return taken;
       },
-    }),
+    });
+  const world = new World({
+    plant: (store) => finishing(plant(store)),
     register: (process) => {
       const work = () => (process === world.processes[0] ? finished : process.wait(10_000));
       process.runtime.register("agent", { durable: true }, (_input, { step }) => step("work", work));
@@ -165,7 +167,7 @@ function withoutEpochs(store: Store): Store {
 async function begunTwice(plant: (store: Store) => Store = same): Promise<readonly string[]> {
   const begun: number[] = [];
   const world = new World({
-    store: plant(changed(lastingStore(), { renew: () => undefined })),
+    plant: (store) => plant(changed(store, { renew: () => undefined })),
     register: (process) => {
       process.runtime.register("agent", { durable: true }, (_input, { step }) =>
         step("long", ({ attempt }) => {
@@ -188,18 +190,18 @@ async function writtenAfterTheEnd(plant: (store: Store) => Store = same): Promis
   const [scenario] = scenarios;
   if (scenario === undefined) throw new Error("There are no scenarios.");
   const written: Expected[] = [];
-  const store = plant(lastingStore());
-  const watched = changed(store, {
-    append: (key, expected, write) => {
-      written.push(expected);
-      return store.append(key, expected, write);
-    },
-  });
-  const { run_id, log, world } = await play(scenario, { store: watched });
+  const watched = (store: Store): Store =>
+    changed(store, {
+      append: (key, expected, write) => {
+        written.push(expected);
+        return store.append(key, expected, write);
+      },
+    });
+  const { run_id, log, world } = await play(scenario, { plant: (store) => watched(plant(store)) });
   const { head } = (await world.find(run_id)) ?? {};
   const epoch = written.at(-1)?.epoch ?? 0;
   if (head === undefined) throw new Error("The run is gone.");
-  const conflict = await store.append(keyOf(run_id), { epoch, position: log.length }, { entries: [], head });
+  const conflict = await world.store.append(keyOf(run_id), { epoch, position: log.length }, { entries: [], head });
   return conflict === undefined ? ["Its last owner may write after the end."] : [];
 }
 

@@ -80,6 +80,8 @@ class Play {
   #answering: Answering | undefined;
   #cancelled = false;
   #runId = "";
+  /** Nothing happens to processes any more. */
+  #isOver = false;
 
   constructor(script: Script, options: PlayOptions) {
     this.#script = script;
@@ -153,11 +155,18 @@ class Play {
     return false;
   }
 
-  /** What is acknowledged is in the store already. */
+  /** What is acknowledged is in the store already: in the log of the run that asks, from which those that pass the question on can tell. */
   async #onAnswered(awaitId: string, answer: AwaitResume): Promise<void> {
-    const log = await this.#world.log(this.#runId);
-    if (log.some((entry) => entry.type === "resumed" && entry.await_id === awaitId))
-      this.#answered.set(awaitId, answer);
+    let log = await this.#world.log(this.#runId);
+    let isWritten = isResumed(log, awaitId);
+    const path = awaitId.split("/");
+    while (!isWritten && path.length > 1) {
+      const key = path.shift();
+      const begun = log.find((entry) => entry.type === "intent" && entry.key === key);
+      log = begun?.type === "intent" && begun.run_id !== null ? await this.#world.log(begun.run_id) : [];
+      isWritten = isResumed(log, path.join("/"));
+    }
+    if (isWritten) this.#answered.set(awaitId, answer);
     else this.#world.violations.push(`the answer to ${awaitId} was acknowledged before it was written`);
   }
 
@@ -201,7 +210,7 @@ class Play {
   }
 
   #start(): Process {
-    return this.#world.start(this.#options.crashes?.[this.#world.processes.length]);
+    return this.#world.start(this.#isOver ? undefined : this.#options.crashes?.[this.#world.processes.length]);
   }
 
   /** A client that reads along, in each process. */
@@ -235,6 +244,7 @@ class Play {
   async #ended(): Promise<Played> {
     const world = this.#world;
     const runId = this.#runId;
+    this.#isOver = true;
     for (const each of world.living) {
       each.crash = undefined;
       each.thaw();
@@ -243,7 +253,6 @@ class Play {
     // What happens in one process is seen in the others after a while.
     await world.pass(1_000);
     const process = this.#process();
-    process.crash = undefined;
     const log = await world.log(runId);
     const state = await world.stateOf(runId);
     const run = await this.#ask(process.runtime.getRun(runId), process);
@@ -355,4 +364,8 @@ function neutral(value: unknown): unknown {
     .replaceAll(/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g, "an id")
     .replaceAll(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, "a time");
   return JSON.parse(text) as unknown;
+}
+
+function isResumed(log: readonly Entry[], awaitId: string): boolean {
+  return log.some((entry) => entry.type === "resumed" && entry.await_id === awaitId);
 }

@@ -112,10 +112,10 @@ it("a parent that was marked as due sleeps again when it has looked after its su
   world.start();
   await world.pass(5_000);
   world.processes[1]?.kill();
-  expect((await world.find(run_id))?.head.deadline).not.toBeNull();
+  expect((await world.find(run_id))?.head.due_at).not.toBeNull();
   const third = world.start();
   await world.pass(5_000);
-  expect((await world.find(run_id))?.head).toMatchObject({ status: "awaiting", owner: null, deadline: null });
+  expect((await world.find(run_id))?.head).toMatchObject({ status: "awaiting", owner: null, due_at: null });
   expect((await world.until(third.runtime.stats(), third)) ?? {}).toMatchObject({ value: { live: {} } });
   const parent = await world.until(third.runtime.getRun(run_id), third);
   expect(parent).toMatchObject({ value: { await_request: { message: { parts: [{ content: "And now?" }] } } } });

@@ -1,6 +1,7 @@
 import type { Store } from "cadenza";
 import type { Entry } from "../../src/core/log.ts";
 import { Chance } from "./chance.ts";
+import type { Verdict } from "./judge.ts";
 import { isAsShown, judge, shownIn } from "./judge.ts";
 import type { Played } from "./play.ts";
 import { play } from "./play.ts";
@@ -27,7 +28,7 @@ export interface Trial {
 }
 
 /** Runs a program with one kind of trouble, and judges what came of it. */
-export async function trial(seed: number, trouble: Trouble, store?: Store): Promise<Trial> {
+export async function trial(seed: number, trouble: Trouble, plant?: (store: Store) => Store): Promise<Trial> {
   const program = makeProgram(seed);
   const chance = new Chance(seed ^ 0x5eed);
   const counted = { crashes: 0 };
@@ -37,7 +38,7 @@ export async function trial(seed: number, trouble: Trouble, store?: Store): Prom
     played = await play(scriptOf(program), {
       chance,
       late: chance.happens(0.4),
-      ...(store && { store }),
+      plant,
       runtime: { alwaysReplay: trouble === "always replay", durability: durabilityIn(chance) },
       disturb: (world) => disturb(world, trouble, chance, counted),
     });
@@ -86,8 +87,17 @@ function disturb(world: World, trouble: Trouble, chance: Chance, counted: { cras
 }
 
 /** Compares what was shown with what the judge says must have been. */
-async function misjudged({ node }: Program, { run, run_id, log, state }: Played): Promise<string[]> {
-  const verdict = await judge(node, run_id, log);
+async function misjudged(program: Program, played: Played): Promise<string[]> {
+  let wrong: string[] = [];
+  // Which of two questions that are asked side by side comes first depends on how many promises lie before each.
+  for (const promises of [0, 1, 3, 8]) {
+    wrong = misjudgedBy(await judge(program.node, played.run_id, played.log, promises), played);
+    if (wrong.length === 0) break;
+  }
+  return wrong;
+}
+
+function misjudgedBy(verdict: Verdict, { run, log, state }: Played): string[] {
   const { shown, ending, tokens, open } = verdict;
   const was = shownIn(log);
   const wrong: string[] = [];

@@ -7,6 +7,7 @@ import type { RunKey, StoredRun } from "../../src/core/ports.ts";
 import type { MaybePromise } from "../../src/core/promises.ts";
 import { isPromise } from "../../src/core/promises.ts";
 import type { RunState } from "../../src/core/state.ts";
+import { isRead } from "../helpers/stores.ts";
 import type { Chance } from "./chance.ts";
 
 /*
@@ -16,7 +17,7 @@ import type { Chance } from "./chance.ts";
 
 const START = Date.UTC(2031, 0, 1);
 /** More than anything here needs: a world that takes more steps is stuck. */
-const MAX_STEPS = 100_000;
+const MAX_STEPS = 300_000;
 const never = new Promise<never>(() => {});
 
 export type Method = Exclude<keyof Store, "persistent">;
@@ -32,16 +33,18 @@ export interface WorldOptions {
   readonly chance?: Chance;
   /** The store answers in a later turn. */
   readonly late?: boolean;
-  /** Default: one in memory, which outlives its processes. */
-  readonly store?: Store;
+  /** How long a write takes, in milliseconds, as on a slow disk. Default: none. */
+  readonly writeMs?: number;
+  /** Makes something else of the store, which is in memory and outlives its processes. */
+  readonly plant?: ((store: Store) => Store) | undefined;
   readonly runtime?: RuntimeOptions;
   /** Called with each runtime when its process starts: registers the agents. */
   readonly register: (process: Process) => void;
 }
 
 /** A memory store that outlives its runtimes, and keeps what JSON would carry. */
-export function lastingStore(store: MemoryStore = new MemoryStore()): Store {
-  return new Proxy<Store>(store, {
+export function lastingStore(clock?: Pick<Clock, "now">): Store {
+  return new Proxy<Store>(new MemoryStore({ clock }), {
     get(target, name) {
       if (name === "persistent") return true;
       const member: unknown = Reflect.get(target, name, target);
@@ -59,11 +62,19 @@ export class World {
   readonly violations: string[] = [];
   now = START;
   steps = 0;
+  /** By how much the clock on the wall is ahead of the time that has passed. Timers do not see it. */
+  clockOffset = 0;
   #serial = 0;
 
   constructor(options: WorldOptions) {
     this.options = options;
-    this.store = options.store ?? lastingStore();
+    const store = lastingStore({ now: () => this.now });
+    this.store = options.plant?.(store) ?? store;
+  }
+
+  /** The time that a clock shows. */
+  get time(): number {
+    return this.now + this.clockOffset;
   }
 
   /** The processes that are not dead. */
@@ -258,7 +269,7 @@ export class Process {
 
   /** Its clock stands still, and it does not know. */
   stopClock(): void {
-    this.#stoppedAt = this.world.now;
+    this.#stoppedAt = this.world.time;
     this.clockStands = true;
   }
 
@@ -274,7 +285,7 @@ export class Process {
 
   #clock(): Clock {
     return {
-      now: () => (this.clockStands ? this.#stoppedAt : this.world.now),
+      now: () => (this.clockStands ? this.#stoppedAt : this.world.time),
       setTimeout: (callback, delayMs) => this.#setTimeout(callback, delayMs),
       turn: () => new Promise((resolve) => this.#enqueue(this.turns, resolve)),
       // A process that is killed lets go of nothing, and the real one must end all the same.
@@ -339,7 +350,13 @@ export class Process {
       this.kill();
       return never;
     }
-    if (this.world.options.late === true) return this.#callLater(call, dies);
+    const { late, writeMs = 0 } = this.world.options;
+    if (writeMs > 0 && !isRead(method)) return this.wait(writeMs).then(() => this.#answer(call, dies));
+    if (late === true) return this.#callLater(call, dies);
+    return this.#answer(call, dies);
+  }
+
+  #answer(call: () => MaybePromise<unknown>, dies: boolean): MaybePromise<unknown> {
     const answer = call();
     if (!dies) return answer;
     this.kill();

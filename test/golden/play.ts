@@ -72,9 +72,9 @@ function openStore(writes: Write[] = []): Store {
       const member: unknown = Reflect.get(target, name, target);
       if (typeof member !== "function") return member;
       return (...parameters: Parameters<Store["append"]>) => {
-        const [{ run_id }, , write] = parameters;
-        if (name === "append") writes.push(writeOf(run_id, write));
-        else if (name === "create") writes.push(writeOf(run_id, parameters[1] as unknown as typeof write));
+        const [key, , write] = parameters;
+        if (name === "append") writes.push(writeOf(key.run_id, write));
+        else if (name === "create") writes.push(writeOf(key.run_id, parameters[1] as unknown as typeof write));
         return Reflect.apply(member, target, parameters) as unknown;
       };
     },

@@ -1,6 +1,6 @@
 import { rmSync } from "node:fs";
 import { join } from "node:path";
-import type { Agent, AgentFunction, AgentRuntime, RegisterOptions, Store } from "cadenza";
+import type { Agent, AgentFunction, AgentRuntime, Clock, RegisterOptions, Store } from "cadenza";
 import { MemoryStore } from "cadenza";
 import { onTestFinished } from "vitest";
 import { SqliteStore } from "../../src/stores/sqlite.ts";
@@ -19,12 +19,13 @@ export const replays = mode !== undefined;
 /** How many turns of the event loop an agent needs at most that is run again so often. */
 export const REPLAY_TURNS = 150;
 
-export function openStore(): Store {
-  if (mode !== "sqlite") return new MemoryStore();
+export function openStore(clock: Clock): Store {
+  if (mode !== "sqlite") return new MemoryStore({ clock });
   const folder = temporaryFolder();
   const store = new SqliteStore(openDatabase(join(folder.path, "runs.db")), {
     synchronous: "NORMAL",
     closeDatabase: true,
+    clock,
   });
   onTestFinished(() => {
     store.close();

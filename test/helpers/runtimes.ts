@@ -33,7 +33,7 @@ export interface LogLine {
 
 export function setUp(options: RuntimeOptions = {}, turns?: number): Setup {
   const clock = new FakeClock(replays ? REPLAY_TURNS : turns);
-  const store = replays ? persistent(options.store ?? openStore()) : (options.store ?? new MemoryStore());
+  const store = replays ? persistent(options.store ?? openStore(clock)) : (options.store ?? new MemoryStore({ clock }));
   const said: LogLine[] = [];
   const line =
     (level: keyof Logger) =>

@@ -4,6 +4,26 @@ import { nextTurn } from "./runtimes.ts";
 
 type Method = Exclude<keyof Store, "persistent">;
 
+/** The methods of a store that change nothing in it. A name that the port does not have does no harm. */
+const reads: ReadonlySet<string> = new Set([
+  "find",
+  "read",
+  "findByIdempotencyKey",
+  "list",
+  "due",
+  "moved",
+  "owned",
+  "backlog",
+  "blocked",
+  "session",
+  "counters",
+  "watch",
+]);
+
+export function isRead(method: string): boolean {
+  return reads.has(method);
+}
+
 /** Called in place of a method of the store behind; it may pass the call on. */
 export type Hook = (call: () => unknown, method: Method, parameters: readonly unknown[]) => unknown;
 

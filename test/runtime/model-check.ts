@@ -7,7 +7,7 @@ import { eventCount, project } from "../../src/core/project.ts";
 import { runRecord, transcript } from "../../src/core/record.ts";
 import { initialState } from "../../src/core/state.ts";
 import type { Run } from "../../src/protocol/run.ts";
-import { checkEdges } from "./model-edges.ts";
+import { checkEdges, shownDeadline } from "./model-edges.ts";
 import type { Heard, Puppet } from "./model-puppet.ts";
 import type { WatchedLog } from "./model-store.ts";
 import type { Call, Reader, World } from "./model-world.ts";
@@ -63,7 +63,8 @@ function rests({ head }: WatchedLog): boolean {
 function checkNobodyIsForgotten(world: World, log: WatchedLog): void {
   const { run_id, head, entries } = log;
   if (head.status === "created" && !isPlaceTaken(world, log)) world.violate(`${run_id} waits for a place that is free`);
-  if (head.status === "awaiting" && head.deadline !== null && head.deadline <= world.clock.now())
+  const deadline = shownDeadline(entries);
+  if (head.status === "awaiting" && deadline !== null && deadline <= world.clock.now())
     world.violate(`${run_id} awaits an answer after its deadline`);
   if (head.status !== "in-progress" && head.status !== "awaiting") return;
   const puppet = world.puppets.find((one) => one.run_id === run_id);

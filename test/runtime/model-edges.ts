@@ -1,4 +1,5 @@
 import type { Entry } from "../../src/core/log.ts";
+import { ignore } from "../../src/core/promises.ts";
 import type { RunStatus } from "../../src/protocol/run.ts";
 import type { WatchedLog } from "./model-store.ts";
 
@@ -26,12 +27,20 @@ export function checkEdges({ entries, head }: WatchedLog, graceMs: number, compl
     else life.status = next;
   }
   if (head.status !== life.status) complain(`the store says ${head.status}, the log says ${life.status}`);
-  if (head.deadline !== (life.shown?.deadline ?? null)) complain("the store has another deadline than the log");
+  if (head.owner === null && head.due_at !== (life.shown?.deadline ?? null))
+    complain("the store has another deadline than the log");
   const last = entries.at(-1);
   if (life.stopped !== undefined && last !== undefined && last.at > life.stopped.at + graceMs)
     complain(`it took ${last.at - life.stopped.at} ms to stop`);
   const endings = entries.filter(({ type }) => type === "ended").length;
   if (endings > 1) complain(`it ended ${endings} times`);
+}
+
+/** When the question that a run shows expires. Null: it shows none, or it waits for as long as it takes. */
+export function shownDeadline(entries: readonly Entry[]): number | null {
+  const life: Life = { status: "created", shown: undefined, answered: new Set(), stopped: undefined };
+  for (const entry of entries.slice(1)) life.status = follow(life, entry, ignore) ?? life.status;
+  return life.shown?.deadline ?? null;
 }
 
 /** The status after the entry; undefined if the entry may not stand there. */

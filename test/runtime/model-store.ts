@@ -1,9 +1,13 @@
 import type { Entry } from "../../src/core/log.ts";
 import type {
+  Backlog,
+  BlockedQuery,
   Expected,
   Retention,
   RunHead,
   RunKey,
+  RunPosition,
+  RunPost,
   RunQuery,
   RunWrite,
   SessionKey,
@@ -11,6 +15,7 @@ import type {
   StoreConflict,
   StoredRun,
   StoredSession,
+  TakeRequest,
 } from "../../src/core/ports.ts";
 import { eventCount } from "../../src/core/project.ts";
 import { MemoryStore } from "../../src/stores/memory.ts";
@@ -54,15 +59,33 @@ export class WatchedStore implements Store {
     return undefined;
   }
 
-  claim(key: RunKey, expected: Expected, head: RunHead, now: number): StoreConflict | undefined {
-    const conflict = this.#inner.claim(key, expected, head, now);
+  post(key: RunKey, post: RunPost): StoreConflict | undefined {
+    const conflict = this.#inner.post(key, post);
+    const log = this.logs.get(key.run_id);
+    const run = this.#inner.find(key);
+    if (conflict === undefined && log !== undefined && run !== undefined)
+      this.#take(log, { entries: post.entries, head: run.head });
+    return conflict;
+  }
+
+  claim(key: RunKey, expected: Expected, head: RunHead): StoreConflict | undefined {
+    const conflict = this.#inner.claim(key, expected, head);
     const log = this.logs.get(key.run_id);
     if (conflict === undefined && log !== undefined) log.head = head;
     return conflict;
   }
 
-  renew(owner: string, until: number): void {
-    this.#inner.renew(owner, until);
+  take(request: TakeRequest): readonly StoredRun[] {
+    const taken = this.#inner.take(request);
+    for (const { key, head } of taken) {
+      const log = this.logs.get(key.run_id);
+      if (log !== undefined) log.head = head;
+    }
+    return taken;
+  }
+
+  renew(owner: string, forMs: number): void {
+    this.#inner.renew(owner, forMs);
   }
 
   release(owner: string): void {
@@ -85,12 +108,28 @@ export class WatchedStore implements Store {
     return this.#inner.list(query);
   }
 
-  due(now: number, limit: number): readonly StoredRun[] {
-    return this.#inner.due(now, limit);
+  moved(known: readonly RunPosition[]): readonly RunPosition[] {
+    return this.#inner.moved(known);
+  }
+
+  owned(owner: string, limit: number): readonly RunKey[] {
+    return this.#inner.owned(owner, limit);
+  }
+
+  blocked(query: BlockedQuery): readonly StoredRun[] {
+    return this.#inner.blocked(query);
+  }
+
+  backlog(): readonly Backlog[] {
+    return this.#inner.backlog();
   }
 
   session(key: SessionKey): StoredSession | undefined {
     return this.#inner.session(key);
+  }
+
+  makeSession(key: SessionKey, session: StoredSession, at: number): boolean {
+    return this.#inner.makeSession(key, session, at);
   }
 
   putSession(key: SessionKey, session: StoredSession, at: number): void {
@@ -205,12 +244,20 @@ export class LateStore implements Store {
     return this.#later(`run ${key.run_id}`, () => this.#store.append(key, expected, write), "at any time");
   }
 
-  claim(key: RunKey, expected: Expected, head: RunHead, now: number) {
-    return this.#later(`run ${key.run_id}`, () => this.#store.claim(key, expected, head, now));
+  post(key: RunKey, post: RunPost) {
+    return this.#later(`run ${key.run_id}`, () => this.#store.post(key, post), "at any time");
   }
 
-  renew(owner: string, until: number) {
-    return this.#later("owner", () => this.#store.renew(owner, until));
+  claim(key: RunKey, expected: Expected, head: RunHead) {
+    return this.#later(`run ${key.run_id}`, () => this.#store.claim(key, expected, head));
+  }
+
+  take(request: TakeRequest) {
+    return this.#later("owner", () => this.#store.take(request));
+  }
+
+  renew(owner: string, forMs: number) {
+    return this.#later("owner", () => this.#store.renew(owner, forMs));
   }
 
   release(owner: string) {
@@ -233,12 +280,28 @@ export class LateStore implements Store {
     return this.#later(undefined, () => this.#store.list(query));
   }
 
-  due(now: number, limit: number) {
-    return this.#later(undefined, () => this.#store.due(now, limit));
+  moved(known: readonly RunPosition[]) {
+    return this.#later(undefined, () => this.#store.moved(known));
+  }
+
+  owned(owner: string, limit: number) {
+    return this.#later(undefined, () => this.#store.owned(owner, limit));
+  }
+
+  blocked(query: BlockedQuery) {
+    return this.#later(undefined, () => this.#store.blocked(query));
+  }
+
+  backlog() {
+    return this.#later(undefined, () => this.#store.backlog());
   }
 
   session(key: SessionKey) {
     return this.#later(undefined, () => this.#store.session(key));
+  }
+
+  makeSession(key: SessionKey, session: StoredSession, at: number) {
+    return this.#later(`session ${key.session_id}`, () => this.#store.makeSession(key, session, at));
   }
 
   putSession(key: SessionKey, session: StoredSession, at: number) {

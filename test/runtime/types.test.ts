@@ -55,7 +55,7 @@ test("an answer without a schema is a message or an object, and so is its defaul
 test("what can be written of options, events and reports has a name", () => {
   expectTypeOf<NonNullable<RuntimeOptions["durability"]>>().toEqualTypeOf<DurabilityOptions>();
   expectTypeOf<RuntimeStats>().toExtend<RunsReport>();
-  expectTypeOf<RunsReport["parked"][number]>().toEqualTypeOf<ParkedRun>();
+  expectTypeOf<RuntimeStats["parked"][number]>().toEqualTypeOf<ParkedRun>();
   expectTypeOf<EventOf<"run.parked">>().toEqualTypeOf<ParkedEvent>();
   expectTypeOf<"run.parked">().toExtend<AnnouncedType>();
 });

@@ -1,9 +1,10 @@
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import { sameJson } from "../../src/core/json.ts";
-import type { RunHead, RunQuery, RunWrite, Store } from "../../src/core/ports.ts";
+import type { AgentVersion, RunHead, RunQuery, RunWrite, Store } from "../../src/core/ports.ts";
 import { MemoryStore } from "../../src/stores/memory.ts";
 import { SqliteStore } from "../../src/stores/sqlite.ts";
+import { CheckClock } from "../../src/testing/store-check.ts";
 import {
   counters,
   created,
@@ -14,6 +15,7 @@ import {
   runId,
   runKey,
   sessionId,
+  sorted,
   waiting,
 } from "../../src/testing/store-samples.ts";
 import { openDatabase } from "./sqlite-files.ts";
@@ -21,23 +23,39 @@ import { openDatabase } from "./sqlite-files.ts";
 const TENANTS = ["", "acme"];
 const SESSIONS = [sessionId(1), sessionId(2), runId(1)];
 const AGENTS = ["echo", "ask"];
+const VERSIONS = [null, "1"];
 const KEYS = ["key", ""];
+const SLOTS = ["slot-1", "slot-2"];
+const OWNERS = ["owner-1", "owner-2", "owner-3"];
+const mismatch = { position: 1, expected: "ask#1", asked: "step#1" };
 
-/** Does something to a store at a time, and gives what it answered. */
+/** The time that is handed to a store, which only goes on, and the time of its own clock. */
+interface Moment {
+  readonly at: number;
+  readonly now: number;
+}
+
+/** Does something to a store, and gives what it answered. */
 interface Command {
-  run(store: Store, now: number): unknown;
+  run(store: Store, moment: Moment): unknown;
+  /** How the clock goes on after it, backwards too. */
+  readonly passes: number;
   toString(): string;
 }
 
 const tenant = fc.constantFrom(...TENANTS);
 const n = fc.nat(4);
-const owner = fc.constantFrom("owner-1", "owner-2");
+const owner = fc.constantFrom(...OWNERS);
 /** How far a writer is off: mostly not at all. */
 const off = fc.constantFrom(0, 0, 0, 0, 0, 0, 1, -1);
 const writePlan = fc.record({
-  status: fc.constantFrom("created", "in-progress", "awaiting", "awaiting", "completed", "failed"),
+  status: fc.constantFrom("created", "in-progress", "awaiting", "awaiting", "cancelling", "completed", "failed"),
   owner: fc.option(owner),
   wait: fc.option(fc.integer({ min: -1, max: 9 })),
+  isBlocked: fc.boolean(),
+  holdsSlot: fc.boolean(),
+  takeovers: fc.nat(2),
+  wake: fc.option(fc.record({ tenant, n })),
   texts: fc.array(fc.string(), { maxLength: 3 }),
   session: fc.option(
     fc.record({
@@ -56,52 +74,124 @@ const create = commands(
     tenant,
     n,
     agent_name: fc.constantFrom(...AGENTS),
+    version: fc.constantFrom(...VERSIONS),
+    slot: fc.option(fc.record({ key: fc.constantFrom(...SLOTS), max: fc.integer({ min: 1, max: 2 }) })),
     session_id: fc.option(fc.constantFrom(...SESSIONS)),
     idempotencyKey: fc.constantFrom(null, null, ...KEYS),
     isSubRun: fc.boolean(),
     write: writePlan,
   }),
-  (store, now, { tenant, n, agent_name, session_id, idempotencyKey, isSubRun, write }) => {
+  (store, moment, { tenant, n, agent_name, version, slot, session_id, idempotencyKey, isSubRun, write }) => {
     const parent = isSubRun ? { parent: { run_id: runId(99), key: "run:echo#1", depth: 1 } } : {};
-    const first = created(n, { agent_name, session_id: session_id ?? runId(n), at: now, ...parent });
-    const rest = writeOf(write, 1, now);
-    return store.create(runKey(n, tenant), { ...rest, entries: [first, ...rest.entries] }, idempotencyKey);
+    const own = { agent_name, session_id: session_id ?? runId(n), at: moment.at, ...parent };
+    const first = created(n, { ...own, ...(version !== null && { version }) });
+    const { entries, ...rest } = writeOf(write, 1, moment);
+    const whole = { ...rest, entries: [first, ...entries], slot: slot ?? undefined };
+    return store.create(runKey(n, tenant), whole, idempotencyKey);
   },
 );
 
 const append = commands(
   "append",
-  fc.record({ tenant, n, epoch: off, position: off, raise: fc.nat(1), write: writePlan }),
-  async (store, now, { tenant, n, epoch, position, raise, write }) => {
+  fc.record({
+    tenant,
+    n,
+    epoch: off,
+    position: off,
+    wakes: fc.constantFrom(undefined, 0, 1),
+    raise: fc.nat(1),
+    write: writePlan,
+  }),
+  async (store, moment, { tenant, n, epoch, position, wakes, raise, write }) => {
     const run = await store.find(runKey(n, tenant));
     const present = run?.head.epoch ?? 0;
     // What has ended is not written to any more: such a write is one that comes too late.
     const late = run !== undefined && run.head.finished_at !== null ? -1 : position;
-    const expected = { epoch: present + epoch, position: (run?.position ?? 0) + late };
-    return store.append(runKey(n, tenant), expected, writeOf(write, present + raise, now));
+    const expected = { epoch: present + epoch, position: (run?.position ?? 0) + late, wakes };
+    return store.append(runKey(n, tenant), expected, writeOf(write, present + raise, moment));
   },
+);
+
+const post = commands(
+  "post",
+  fc.record({
+    tenant,
+    n,
+    text: fc.constantFrom("p", "q"),
+    isCancel: fc.boolean(),
+    unblocks: fc.boolean(),
+    due: fc.constantFrom(undefined, "work", "look"),
+  }),
+  (store, { at }, { tenant, n, text, isCancel, unblocks, due }) =>
+    store.post(runKey(n, tenant), {
+      entries: [part(text, at)],
+      unblocks,
+      due,
+      status: isCancel ? "cancelling" : undefined,
+    }),
 );
 
 const claim = commands(
   "claim",
-  fc.record({ tenant, n, epoch: off, position: off, owner }),
-  async (store, now, { tenant, n, epoch, position, owner }) => {
+  fc.record({ tenant, n, epoch: off, position: off, owner, holds_slot: fc.boolean() }),
+  async (store, _moment, { tenant, n, epoch, position, owner, holds_slot }) => {
     const run = await store.find(runKey(n, tenant));
-    if (run === undefined || run.head.finished_at !== null) return undefined;
-    const expected = { epoch: run.head.epoch + epoch, position: run.position + position };
-    return store.claim(runKey(n, tenant), expected, head({ owner, epoch: run.head.epoch + 1 }), now);
+    const expected = { epoch: (run?.head.epoch ?? 0) + epoch, position: (run?.position ?? 0) + position };
+    return store.claim(runKey(n, tenant), expected, head({ owner, holds_slot, epoch: expected.epoch + 1 }));
   },
 );
 
-const lease = commands("lease", fc.record({ owner, until: fc.option(fc.nat(9)) }), (store, now, { owner, until }) =>
-  until === null ? store.release(owner) : store.renew(owner, now + until),
+const take = commands(
+  "take",
+  fc.record({
+    owner,
+    agents: fc.array(
+      fc.record<AgentVersion>({ agent_name: fc.constantFrom(...AGENTS), version: fc.constantFrom(...VERSIONS) }),
+      { maxLength: 4 },
+    ),
+    limit: fc.constantFrom(0, 1, 2, 100),
+    suspects: fc.option(fc.record({ takeovers: fc.constantFrom(1, 2), limit: fc.nat(2) }), { nil: undefined }),
+    cancelledForMs: fc.constantFrom(undefined, undefined, 0, 3),
+  }),
+  (store, _moment, request) => store.take(request),
 );
 
-const putSession = commands(
-  "putSession",
-  fc.record({ tenant, session_id: fc.constantFrom(...SESSIONS), texts: fc.array(fc.constant("p"), { maxLength: 3 }) }),
-  (store, now, { tenant, session_id, texts }) =>
-    store.putSession({ tenant, session_id }, { history: texts.map(message), state: now }, now),
+const moved = commands(
+  "moved",
+  fc.array(fc.record({ tenant, n, epoch: fc.nat(3), position: fc.nat(4) }), { maxLength: 6 }),
+  async (store, _moment, known) =>
+    sorted(
+      await store.moved(known.map(({ tenant, n, epoch, position }) => ({ key: runKey(n, tenant), epoch, position }))),
+    ),
+);
+
+const blocked = commands(
+  "blocked",
+  fc.record({
+    agents: fc.option(
+      fc.array(fc.record({ agent_name: fc.constantFrom(...AGENTS), version: fc.constantFrom(...VERSIONS) })),
+      { nil: undefined },
+    ),
+    after: fc.option(fc.record({ tenant, n }), { nil: undefined }),
+    limit: fc.constantFrom(0, 1, 100),
+  }),
+  (store, _moment, { after, ...query }) => store.blocked({ ...query, after: after && runKey(after.n, after.tenant) }),
+);
+
+const lease = commands(
+  "lease",
+  fc.record({ owner, forMs: fc.option(fc.nat(9)) }),
+  (store, _moment, { owner, forMs }) => (forMs === null ? store.release(owner) : store.renew(owner, forMs)),
+);
+
+const makeSession = commands(
+  "makeSession",
+  fc.record({ tenant, session_id: fc.constantFrom(...SESSIONS), isMade: fc.boolean() }),
+  (store, { at }, { tenant, session_id, isMade }) => {
+    const session = { history: [message("m")], state: at };
+    const key = { tenant, session_id };
+    return isMade ? store.makeSession(key, session, at) : store.putSession(key, session, at);
+  },
 );
 
 const prune = commands(
@@ -111,20 +201,14 @@ const prune = commands(
     age: fc.constantFrom(0, 5, 1_000),
     sessions: fc.boolean(),
   }),
-  (store, now, { maxRuns, age, sessions }) =>
-    store.prune({ maxRuns, endedBefore: now - age, sessionsBefore: sessions ? now - 4 : Number.NEGATIVE_INFINITY }),
+  (store, { at }, { maxRuns, age, sessions }) =>
+    store.prune({ maxRuns, endedBefore: at - age, sessionsBefore: sessions ? at - 4 : Number.NEGATIVE_INFINITY }),
 );
 
 const read = commands(
   "read",
   fc.record({ tenant, n, from: fc.nat(6), limit: fc.constantFrom(0, 1, 3, Number.POSITIVE_INFINITY) }),
-  (store, _now, { tenant, n, from, limit }) => store.read(runKey(n, tenant), from, limit),
-);
-
-const due = commands(
-  "due",
-  fc.record({ later: fc.integer({ min: -3, max: 9 }), limit: fc.constantFrom(1, 2, 100) }),
-  (store, now, { later, limit }) => store.due(now + later, limit),
+  (store, _moment, { tenant, n, from, limit }) => store.read(runKey(n, tenant), from, limit),
 );
 
 const list = commands(
@@ -138,33 +222,39 @@ const list = commands(
     limit: fc.constantFrom(1, 2, 100),
     offset: fc.nat(2),
   }),
-  (store, _now, query) => store.list(query),
+  (store, _moment, query) => store.list(query),
 );
 
 const command = fc.oneof(
-  { arbitrary: create, weight: 6 },
+  { arbitrary: create, weight: 7 },
   { arbitrary: append, weight: 8 },
+  { arbitrary: post, weight: 3 },
   { arbitrary: claim, weight: 3 },
-  { arbitrary: lease, weight: 2 },
-  { arbitrary: putSession, weight: 1 },
+  { arbitrary: take, weight: 4 },
+  { arbitrary: lease, weight: 3 },
+  { arbitrary: makeSession, weight: 1 },
   { arbitrary: prune, weight: 2 },
   { arbitrary: read, weight: 1 },
-  { arbitrary: due, weight: 3 },
+  { arbitrary: moved, weight: 1 },
+  { arbitrary: blocked, weight: 1 },
   { arbitrary: list, weight: 2 },
 );
 
 test("both stores give the same answers, whatever is done to them", async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(command, { minLength: 10, maxLength: 60, size: "max" }), async (script) => {
-      const sqlite = new SqliteStore(openDatabase(":memory:"), { closeDatabase: true });
-      const memory = new MemoryStore();
-      for (const [now, step] of script.entries()) {
-        agree(await step.run(sqlite, now), await step.run(memory, now));
-        agree(await everything(sqlite, now), await everything(memory, now));
+      const clock = new CheckClock(0);
+      const sqlite = new SqliteStore(openDatabase(":memory:"), { closeDatabase: true, clock });
+      const memory = new MemoryStore({ clock });
+      for (const [at, step] of script.entries()) {
+        const moment = { at, now: clock.now() };
+        agree(await step.run(sqlite, moment), await step.run(memory, moment));
+        agree(await everything(sqlite), await everything(memory));
+        clock.set(moment.now + step.passes);
       }
       sqlite.close();
     }),
-    { numRuns: 40, interruptAfterTimeLimit: 10_000 },
+    { numRuns: 60, interruptAfterTimeLimit: 15_000 },
   );
 });
 
@@ -172,25 +262,32 @@ test("both stores give the same answers, whatever is done to them", async () => 
 function commands<Plan>(
   name: string,
   plans: fc.Arbitrary<Plan>,
-  run: (store: Store, now: number, plan: Plan) => unknown,
+  run: (store: Store, moment: Moment, plan: Plan) => unknown,
 ): fc.Arbitrary<Command> {
-  return plans.map((plan) => ({
-    run: (store, now) => run(store, now, plan),
-    toString: () => `${name} ${fc.stringify(plan)}`,
+  const passes = fc.constantFrom(1, 1, 1, 1, 0, 3, 20, -2, -30);
+  return fc.tuple(plans, passes).map(([plan, passes]) => ({
+    run: (store, moment) => run(store, moment, plan),
+    passes,
+    toString: () => `${name} ${fc.stringify(plan)}, then ${passes}`,
   }));
 }
 
-function writeOf({ status, owner, wait, texts, session }: WritePlan, epoch: number, now: number): RunWrite {
+function writeOf(plan: WritePlan, epoch: number, { at, now }: Moment): RunWrite {
+  const { status, owner, wait, isBlocked, holdsSlot, takeovers, wake, texts, session } = plan;
+  const due_at = wait === null ? null : now + wait;
+  const live = { owner, epoch, due_at, takeovers, holds_slot: holdsSlot, blocked: isBlocked ? mismatch : null };
   const heads: Record<WritePlan["status"], RunHead> = {
-    created: head({ status: "created", owner, epoch }),
-    "in-progress": head({ owner, epoch }),
-    awaiting: waiting(wait === null ? null : now + wait, { owner, epoch }),
-    completed: over(now, { epoch }),
-    failed: over(now, { status: "failed", epoch }),
+    created: head({ ...live, status: "created" }),
+    "in-progress": head(live),
+    awaiting: waiting(due_at, live),
+    cancelling: head({ ...live, status: "cancelling" }),
+    completed: over(at, { epoch }),
+    failed: over(at, { status: "failed", epoch }),
   };
   return {
-    entries: texts.map((text) => part(text, now)),
+    entries: texts.map((text) => part(text, at)),
     head: heads[status],
+    wake: wake === null ? undefined : runKey(wake.n, wake.tenant),
     session:
       session === null
         ? undefined
@@ -199,13 +296,13 @@ function writeOf({ status, owner, wait, texts, session }: WritePlan, epoch: numb
             create: session.create,
             messages: () => session.texts.map(message),
             state: session.state === undefined ? undefined : { value: session.state },
-            at: now,
+            at,
           },
-    counters: heads[status].finished_at === null ? undefined : counters({ [status]: 1, active_ms: now }),
+    counters: heads[status].finished_at === null ? undefined : counters({ [status]: 1, active_ms: at }),
   };
 }
 
-async function everything(store: Store, now: number): Promise<unknown> {
+async function everything(store: Store): Promise<unknown> {
   const of = async (tenant: string) => ({
     runs: await store.list({ tenant, limit: 100, offset: 0 }),
     sessions: await Promise.all(SESSIONS.map((session_id) => store.session({ tenant, session_id }))),
@@ -214,7 +311,9 @@ async function everything(store: Store, now: number): Promise<unknown> {
   return {
     tenants: await Promise.all(TENANTS.map(of)),
     counters: await Promise.all(AGENTS.map((agent) => store.counters(agent))),
-    due: await store.due(now, 100),
+    owned: await Promise.all(OWNERS.map((owner) => store.owned(owner, 3))),
+    blocked: await store.blocked({ limit: 3 }),
+    backlog: sorted(await store.backlog()),
   };
 }
 

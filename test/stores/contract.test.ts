@@ -3,14 +3,19 @@ import { MemoryStore } from "../../src/stores/memory.ts";
 import type { OpenStores } from "../../src/testing/store-check.ts";
 import { storeContract } from "../../src/testing/store-contract.ts";
 import { lateStore } from "../helpers/stores.ts";
+import { DamageableStore, damageable } from "../testing/damageable-store.ts";
+import { HintingStore } from "../testing/hinting-store.ts";
 import { drivers, openTwice } from "./sqlite-files.ts";
 
 const stores: readonly (readonly [name: string, open: OpenStores])[] = [
-  ["MemoryStore", () => same(new MemoryStore())],
-  ["MemoryStore, answering late", () => same(lateStore(new MemoryStore()))],
+  ["MemoryStore", ({ clock }) => same(new MemoryStore({ clock }))],
+  ["MemoryStore, answering late", ({ clock }) => same(lateStore(new MemoryStore({ clock })))],
+  ["a store that gives hints", ({ clock }) => same(new HintingStore({ clock }))],
+  ["a store that can be damaged", ({ clock }) => damageable(new DamageableStore({ clock }))],
   ...drivers.map((driver) => {
     // What is tested here does not depend on the disk.
-    return [`SqliteStore on ${driver.name}`, () => openTwice(driver, { synchronous: "NORMAL" })] as const;
+    const open: OpenStores = ({ clock }) => openTwice(driver, { synchronous: "NORMAL", clock });
+    return [`SqliteStore on ${driver.name}`, open] as const;
   }),
 ];
 

@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { getBuiltinModule } from "node:process";
 import Libsql from "libsql";
+import type { RunKey } from "../../src/core/ports.ts";
 import { SqliteStore } from "../../src/stores/sqlite.ts";
 import type { SqliteDatabase, SqliteStoreOptions } from "../../src/stores/sqlite-database.ts";
 import type { OpenedStores } from "../../src/testing/store-check.ts";
@@ -51,6 +52,7 @@ export function openTwice(driver: SqliteDriver, options: SqliteStoreOptions = {}
     return {
       first,
       second,
+      damage: (key, position) => damage(driver, join(folder.path, "runs.db"), key, position),
       reopen() {
         close();
         return both();
@@ -62,4 +64,14 @@ export function openTwice(driver: SqliteDriver, options: SqliteStoreOptions = {}
     };
   };
   return both();
+}
+
+/** Makes one entry of a run unreadable: its line ends in the middle. */
+function damage(driver: SqliteDriver, path: string, { tenant, run_id }: RunKey, position: number): void {
+  const db = driver.open(path);
+  db.prepare(
+    `UPDATE cadenza_entries SET lines = substr(lines, 2) WHERE position = ?
+     AND run = (SELECT id FROM cadenza_runs WHERE tenant = ? AND run_id = ?)`,
+  ).run(position, tenant, run_id);
+  db.close();
 }

@@ -81,7 +81,7 @@ describe("group commit", () => {
     expect(db.count("ROLLBACK")).toBe(0);
   });
 
-  test("what JSON cannot carry fails before it is in anybody's transaction", async () => {
+  test("what JSON cannot carry fails before it is in a transaction", async () => {
     const { store, db } = open();
     const unspeakable = created(2, { principal: 1n as unknown as number });
     const outcomes = await Promise.allSettled([
@@ -138,7 +138,7 @@ describe("group commit", () => {
     expect(store.findByIdempotencyKey("acme", "key")).toBeUndefined();
   });
 
-  test("a commit that fails is acknowledged to nobody", async () => {
+  test("no write of a commit that fails is acknowledged", async () => {
     const broken = new Error("disk I/O error");
     let failures = 0;
     const { store } = open({}, (sql) => (sql === "COMMIT" && failures++ < 1 ? broken : undefined));

@@ -124,7 +124,7 @@ export const pruneFaults: readonly BrokenStore[] = [
   ),
   broken(
     "prune keeps sessions",
-    "prune: sessions that nobody has changed since the time",
+    "prune: sessions that were last changed before the time",
     class extends MemoryStore {
       override prune(retention: Retention): number {
         return super.prune({ ...retention, sessionsBefore: Number.NEGATIVE_INFINITY });
@@ -154,8 +154,8 @@ export const pruneFaults: readonly BrokenStore[] = [
   {
     fault: "an instance remembers what it has read",
     caughtBy: "instances: each sees at once what the other has written",
-    open() {
-      const shared = new MemoryStore();
+    open(options) {
+      const shared = new MemoryStore(options);
       const remembered = new Map<string, StoredRun>();
       const first = new Proxy(shared, {
         get(target, name) {
@@ -183,7 +183,7 @@ export const pruneFaults: readonly BrokenStore[] = [
   {
     fault: "two instances share nothing",
     caughtBy: "instances: each sees at once what the other has written",
-    open: () => ({ first: new MemoryStore(), second: new MemoryStore() }),
+    open: (options) => ({ first: new MemoryStore(options), second: new MemoryStore(options) }),
   },
   broken(
     "a store in memory says that it persists",

@@ -103,7 +103,7 @@ export const sessionsFaults: readonly BrokenStore[] = [
     },
   ),
   broken(
-    "a counter that somebody added later is not stored",
+    "a counter that was added later is not stored",
     "counters: added up, key by key, for each agent and over all tenants",
     class extends MemoryStore {
       override counters(agentName: string): Counters | undefined {

@@ -1,12 +1,28 @@
 import { expect, test } from "vitest";
 import { storeContract } from "../../src/testing/store-contract.ts";
+import { damageFaults } from "./store-broken-damage.ts";
 import { ownersFaults } from "./store-broken-owners.ts";
+import { postsFaults } from "./store-broken-posts.ts";
 import { pruneFaults } from "./store-broken-prune.ts";
 import { readsFaults } from "./store-broken-reads.ts";
 import { sessionsFaults } from "./store-broken-sessions.ts";
+import { slotsFaults } from "./store-broken-slots.ts";
+import { takeFaults } from "./store-broken-take.ts";
+import { workFaults } from "./store-broken-work.ts";
 import { writesFaults } from "./store-broken-writes.ts";
 
-const brokenStores = [...writesFaults, ...readsFaults, ...ownersFaults, ...sessionsFaults, ...pruneFaults];
+const brokenStores = [
+  ...writesFaults,
+  ...postsFaults,
+  ...readsFaults,
+  ...ownersFaults,
+  ...takeFaults,
+  ...slotsFaults,
+  ...workFaults,
+  ...sessionsFaults,
+  ...pruneFaults,
+  ...damageFaults,
+];
 
 test("every check has a name of its own", () => {
   expect(new Set(storeContract.map(({ name }) => name)).size).toBe(storeContract.length);
@@ -22,8 +38,8 @@ test.each(brokenStores.map((store) => [store.fault, store] as const))(
   async (_fault, broken) => {
     const found: string[] = [];
     for (const { name, run } of storeContract) {
-      const outcome = run(() => {
-        const opened = broken.open();
+      const outcome = run((options) => {
+        const opened = broken.open(options);
         const stores = "first" in opened ? opened : { first: opened, second: opened };
         return { ...stores, close: () => stores.first.close() };
       });

@@ -1,0 +1,64 @@
+import { CadenzaError } from "../core/errors.ts";
+import type { Clock, FoundRun, Logger, Store } from "../core/ports.ts";
+
+/** What is done with a run whose log cannot be read. */
+export interface DamagedRunsHost {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+/** A run whose log could not be read: it is tried again from time to time, and harms no other. */
+export interface DamagedRun {
+  readonly run_id: string;
+  readonly tenant: string;
+  /** How often it was tried. */
+  readonly attempts: number;
+  readonly message: string;
+}
+
+const FIRST_RETRY_MS = 1_000;
+const LAST_RETRY_MS = 3_600_000;
+
+/** The runs that this process took and could not load. Each is given back, due again after a pause that grows. */
+export class DamagedRuns {
+  readonly #host: DamagedRunsHost;
+  readonly #runs = new Map<string, DamagedRun>();
+
+  constructor(host: DamagedRunsHost) {
+    this.#host = host;
+  }
+
+  /** Those that have not been loaded since. */
+  get report(): readonly DamagedRun[] {
+    return [...this.#runs.values()];
+  }
+
+  /** Reports a run that this process owns and could not load, and gives it back. */
+  put(found: FoundRun, cause: unknown): void {
+    this.#giveBack(found, cause).catch((error: unknown) =>
+      this.#host.logger.error(`Run ${found.key.run_id} could not be given back.`, { ...found.key, error }),
+    );
+  }
+
+  /** The run was loaded. */
+  forget(runId: string): void {
+    if (this.#runs.size > 0) this.#runs.delete(runId);
+  }
+
+  async #giveBack({ key, head, position }: FoundRun, cause: unknown): Promise<void> {
+    const { store, clock, logger } = this.#host;
+    const attempts = (this.#runs.get(key.run_id)?.attempts ?? 0) + 1;
+    const message = `Run ${key.run_id} could not be loaded: ${messageOf(cause)}. It is tried again later.`;
+    this.#runs.set(key.run_id, { ...key, attempts, message });
+    logger.error(message, { ...key, attempts, error: cause });
+    const due_at = clock.now() + Math.min(FIRST_RETRY_MS * 2 ** Math.min(attempts - 1, 20), LAST_RETRY_MS);
+    const released = { ...head, owner: null, epoch: head.epoch + 1, due_at };
+    await store.append(key, { epoch: head.epoch, position }, { entries: [], head: released });
+  }
+}
+
+function messageOf(cause: unknown): string {
+  if (CadenzaError.is(cause) && cause.cause instanceof Error) return cause.cause.message;
+  return cause instanceof Error ? cause.message : String(cause);
+}

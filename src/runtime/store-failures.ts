@@ -1,0 +1,51 @@
+import { CadenzaError } from "../core/errors.ts";
+import type { Store } from "../core/ports.ts";
+import type { MaybePromise } from "../core/promises.ts";
+import { isPromise } from "../core/promises.ts";
+import { messageOf } from "./failure.ts";
+
+/**
+ * The same store, whose failures are the library's errors: `store_failed`, with what the store threw as its cause. Those of `create` and
+ * `append` stay as they are, since who writes a run's log says which run it was.
+ */
+export function namingFailures(store: Store): Store {
+  return {
+    persistent: store.persistent,
+    create: (...parameters) => store.create(...parameters),
+    append: (...parameters) => store.append(...parameters),
+    post: (...parameters) => named(() => store.post(...parameters)),
+    claim: (...parameters) => named(() => store.claim(...parameters)),
+    take: (request) => named(() => store.take(request)),
+    renew: (...parameters) => named(() => store.renew(...parameters)),
+    release: (owner) => named(() => store.release(owner)),
+    find: (key) => named(() => store.find(key)),
+    read: (...parameters) => named(() => store.read(...parameters)),
+    findByIdempotencyKey: (...parameters) => named(() => store.findByIdempotencyKey(...parameters)),
+    list: (query) => named(() => store.list(query)),
+    moved: (known) => named(() => store.moved(known)),
+    owned: (...parameters) => named(() => store.owned(...parameters)),
+    blocked: (query) => named(() => store.blocked(query)),
+    backlog: () => named(() => store.backlog()),
+    session: (key) => named(() => store.session(key)),
+    makeSession: (...parameters) => named(() => store.makeSession(...parameters)),
+    putSession: (...parameters) => named(() => store.putSession(...parameters)),
+    counters: (agentName) => named(() => store.counters(agentName)),
+    prune: (retention) => named(() => store.prune(retention)),
+    ...(store.watch !== undefined && { watch: store.watch.bind(store) }),
+    close: () => store.close(),
+  };
+}
+
+function named<T>(call: () => MaybePromise<T>): MaybePromise<T> {
+  try {
+    const answer = call();
+    return isPromise(answer) ? answer.catch(rethrow) : answer;
+  } catch (error) {
+    return rethrow(error);
+  }
+}
+
+function rethrow(error: unknown): never {
+  if (CadenzaError.is(error)) throw error;
+  throw new CadenzaError("store_failed", `The store failed: ${messageOf(error)}`, { cause: error });
+}

@@ -1,0 +1,101 @@
+import type { Retention, SessionChange, StoredSession } from "../core/ports.ts";
+import type { Message } from "../protocol/message.ts";
+import { Chain } from "./chain.ts";
+import type { MemoryRun, MemorySession, Tenant } from "./memory-tenant.ts";
+
+const NEVER = Number.NEGATIVE_INFINITY;
+
+/** The sessions of a memory store. */
+export class MemorySessions {
+  /** In the order of their last change, but for those that `prune` found in use: they come back with their last run. */
+  readonly #chain = new Chain<MemorySession>();
+  readonly #emptied: (tenant: Tenant) => void;
+
+  /** `emptied` is called with a tenant that has lost a session. */
+  constructor(emptied: (tenant: Tenant) => void) {
+    this.#emptied = emptied;
+  }
+
+  /** Makes the session or replaces it whole. */
+  put(tenant: Tenant, sessionId: string, { history, state }: StoredSession, at: number): void {
+    const session = this.#open(tenant, sessionId);
+    session.history = history.slice();
+    session.state = state;
+    this.#touch(session, at);
+  }
+
+  /** Adds messages that were asked for before, and changes the state. */
+  change(tenant: Tenant, change: SessionChange, messages: readonly Message[]): void {
+    const session = this.#open(tenant, change.session_id);
+    for (const message of messages) session.history.push(message);
+    if (change.state !== undefined) session.state = change.state.value;
+    this.#touch(session, change.at);
+  }
+
+  /** A live run uses its session from now on. */
+  enter(tenant: Tenant, run: MemoryRun): void {
+    const { session_id } = run.created;
+    if (session_id !== run.key.run_id) tenant.users.set(session_id, (tenant.users.get(session_id) ?? 0) + 1);
+  }
+
+  /** A run that has ended uses its session no longer. */
+  leave(tenant: Tenant, run: MemoryRun): void {
+    const { session_id } = run.created;
+    if (session_id !== run.key.run_id) {
+      const left = (tenant.users.get(session_id) ?? 0) - 1;
+      if (left > 0) tenant.users.set(session_id, left);
+      else tenant.users.delete(session_id);
+    }
+    if (tenant.sessions.size === 0) return;
+    const session = tenant.sessions.get(session_id);
+    // What `prune` has set aside is older than all that it has left in its place.
+    if (session === undefined || session.inLine) return;
+    this.#chain.addFirst(session);
+    session.inLine = true;
+  }
+
+  /** Forgets sessions that no live run uses and that were last changed before a time. */
+  prune({ sessionsBefore }: Retention): void {
+    for (let session = this.#chain.first; session !== null; session = this.#chain.first) {
+      if (session.changed_at >= sessionsBefore) break;
+      this.#chain.remove(session);
+      session.inLine = false;
+      const { tenant } = session;
+      if (tenant.uses(session.id)) continue;
+      tenant.sessions.delete(session.id);
+      this.#emptied(tenant);
+    }
+  }
+
+  #open(tenant: Tenant, sessionId: string): MemorySession {
+    let session = tenant.sessions.get(sessionId);
+    if (session === undefined) {
+      session = {
+        tenant,
+        id: sessionId,
+        history: [],
+        state: null,
+        changed_at: NEVER,
+        inLine: false,
+        before: null,
+        after: null,
+      };
+      tenant.sessions.set(sessionId, session);
+    }
+    return session;
+  }
+
+  #touch(session: MemorySession, at: number): void {
+    session.changed_at = at;
+    if (session.inLine) this.#chain.remove(session);
+    this.#chain.addLast(session);
+    session.inLine = true;
+  }
+}
+
+/** The messages of a change, asked for before anything is written; undefined if the change is nothing. */
+export function messagesFor(tenant: Tenant, change: SessionChange | undefined): readonly Message[] | undefined {
+  if (change === undefined) return undefined;
+  if (!change.create && !tenant.sessions.has(change.session_id)) return undefined;
+  return change.messages?.() ?? [];
+}

@@ -1,0 +1,68 @@
+import type { Retention } from "../core/ports.ts";
+import type { Connection, SqliteRow } from "./sqlite-database.ts";
+
+/** How many runs or sessions are forgotten in one transaction. */
+const PRUNE_CHUNK = 100;
+
+/** Forgets some of the runs that may be forgotten, the ones that ended first, and says how many. 0: there are no more. */
+export function pruneRuns(connection: Connection, { maxRuns, endedBefore }: Retention): number {
+  const newestBeyond = Number.isFinite(maxRuns)
+    ? connection.get(
+        `SELECT id, finished_at FROM cadenza_runs WHERE finished_at IS NOT NULL
+         ORDER BY finished_at DESC, id DESC LIMIT 1 OFFSET ? + 0`,
+        maxRuns,
+      )
+    : undefined;
+  const oldest = connection.all(
+    `SELECT id, finished_at FROM cadenza_runs WHERE finished_at IS NOT NULL ORDER BY finished_at, id LIMIT ${PRUNE_CHUNK}`,
+  );
+  const firstToKeep = oldest.findIndex(
+    (run) => Number(run["finished_at"]) >= endedBefore && isAfter(run, newestBeyond),
+  );
+  const doomed = firstToKeep === -1 ? oldest : oldest.slice(0, firstToKeep);
+  for (const run of doomed) {
+    connection.run("DELETE FROM cadenza_entries WHERE run = ?", Number(run["id"]));
+    connection.run("DELETE FROM cadenza_runs WHERE id = ?", Number(run["id"]));
+  }
+  return doomed.length;
+}
+
+/** How far `pruneSessions` has looked. */
+export interface SessionCursor {
+  readonly changed_at: number;
+  readonly id: number;
+}
+
+/** Looks at some of the sessions from a place on, forgets those that may be forgotten, and says where it has come to. Undefined: it is through. */
+export function pruneSessions(
+  connection: Connection,
+  changedBefore: number,
+  from: SessionCursor,
+): SessionCursor | undefined {
+  const sessions = connection.all(
+    `SELECT s.id, s.changed_at,
+       EXISTS (SELECT 1 FROM cadenza_runs r WHERE r.tenant = s.tenant AND r.session_id = s.session_id
+         AND r.session_id <> r.run_id AND r.finished_at IS NULL)
+       OR EXISTS (SELECT 1 FROM cadenza_runs r WHERE r.tenant = s.tenant AND r.run_id = s.session_id
+         AND r.session_id = r.run_id AND r.finished_at IS NULL) AS used
+     FROM cadenza_sessions s WHERE s.changed_at < ? AND (s.changed_at, s.id) > (?, ?)
+     ORDER BY s.changed_at, s.id LIMIT ${PRUNE_CHUNK}`,
+    changedBefore,
+    from.changed_at,
+    from.id,
+  );
+  for (const session of sessions) {
+    if (Number(session["used"]) === 1) continue;
+    connection.run("DELETE FROM cadenza_messages WHERE session = ?", Number(session["id"]));
+    connection.run("DELETE FROM cadenza_sessions WHERE id = ?", Number(session["id"]));
+  }
+  const last = sessions.at(-1);
+  if (last === undefined) return undefined;
+  return { changed_at: Number(last["changed_at"]), id: Number(last["id"]) };
+}
+
+function isAfter(run: SqliteRow, other: SqliteRow | undefined): boolean {
+  if (other === undefined) return true;
+  const difference = Number(run["finished_at"]) - Number(other["finished_at"]);
+  return difference > 0 || (difference === 0 && Number(run["id"]) > Number(other["id"]));
+}

@@ -1,0 +1,217 @@
+import type { RuntimeStats } from "cadenza";
+import { describe, expect, it } from "vitest";
+import { create, createMany, given, statuses } from "./calls.ts";
+import type { Process } from "./world.ts";
+import { World } from "./world.ts";
+
+/* Runs that no process can execute: their code is missing, or does not match their history. They cost nothing, and harm no other. */
+
+const durability = { leaseMs: 1_000, renewMs: 300, sweepMs: 100 } as const;
+const MANY = 50;
+const LONG_MS = 60_000;
+
+async function statsOf(world: World, process: Process): Promise<RuntimeStats> {
+  return given(await world.until(process.runtime.stats(), process));
+}
+
+/** How many runs wait for code that is not registered, by whichever name the figure goes. */
+async function unregistered(world: World, process: Process): Promise<unknown> {
+  const stats: object = await statsOf(world, process);
+  return Reflect.get(stats, "unregistered") ?? Reflect.get(stats, "stranded");
+}
+
+describe("stats() counts each run whose version is not registered", () => {
+  it.each([
+    { does: "waits for an answer", late: false },
+    { does: "waits for an answer", late: true },
+    { does: "is in a step", late: false },
+    { does: "waits with a deadline", late: false },
+  ])("that $does (late: $late)", async ({ does, late }) => {
+    const world = new World({
+      late,
+      runtime: { durability },
+      register: (process) => {
+        if (process.name !== "process-1") {
+          process.runtime.register("agent", { durable: true, version: "2" }, () => "done by 2");
+          return;
+        }
+        process.runtime.register("agent", { durable: true, version: "1" }, async (_input, { ask, step }) => {
+          if (does === "is in a step") await step("work", () => process.wait(LONG_MS));
+          else if (does === "waits with a deadline") await ask("Well?", { timeoutMs: LONG_MS });
+          else await ask("Well?");
+        });
+      },
+    });
+    const first = world.start();
+    await createMany(world, first, 3);
+    await world.pass(200);
+    first.kill();
+    const second = world.start();
+    await world.pass(3 * durability.leaseMs);
+    expect(await unregistered(world, second)).toBe(3);
+    // And none any more, when the code is there and they have ended.
+    second.runtime.register("agent", { durable: true, version: "1" }, async (_input, { ask, step }) => {
+      if (does === "is in a step") await step("work", () => 1);
+      else if (does === "waits with a deadline") await ask("Well?", { timeoutMs: LONG_MS });
+      else await ask("Well?");
+    });
+    await world.pass(3 * durability.leaseMs);
+    expect(await unregistered(world, second)).toBe(0);
+  });
+});
+
+/** Processes: the first has code that fits, the others code that does something else, until they are given the right one. */
+function divided() {
+  const replayed: string[] = [];
+  const fitting = (process: Process, replace: boolean): void =>
+    void process.runtime.register("agent", { durable: true, replace }, async (_input, { step }) => {
+      await step("one", () => 1);
+      await step("two", () => process.wait(process.name === "process-1" ? 2 * LONG_MS : 10));
+    });
+  const world = new World({
+    runtime: { durability },
+    register: (process) => {
+      const { runtime, name } = process;
+      runtime.register("sound", { durable: true }, (_input, { step }) =>
+        step("work", () => process.wait(name === "process-1" ? 2 * LONG_MS : 10)),
+      );
+      if (name === "process-1") {
+        runtime.register("missing", { durable: true }, (_input, { step }) =>
+          step("work", () => process.wait(2 * LONG_MS)),
+        );
+        fitting(process, false);
+      } else
+        runtime.register("agent", { durable: true }, async (_input, { step, run_id }) => {
+          replayed.push(run_id);
+          await step("another", () => 1);
+        });
+    },
+  });
+  return { world, replayed, fitting };
+}
+
+describe("a run whose code does not match its history", () => {
+  it("is replayed once, and not again by any process", async () => {
+    const { world, replayed } = divided();
+    const first = world.start();
+    const ids = await createMany(world, first, MANY);
+    await world.pass(200);
+    first.kill();
+    for (let process = 0; process < 3; process++) world.start();
+    await world.pass(LONG_MS);
+    expect(replayed).toHaveLength(MANY);
+    expect(new Set(replayed)).toEqual(new Set(ids));
+    // A process that starts later, with the same code, has registered an agent: it may look once.
+    world.start();
+    await world.pass(LONG_MS);
+    expect(replayed.length).toBeLessThanOrEqual(2 * MANY);
+  });
+
+  it("refuses an answer in every process, and is replayed by none of them twice", async () => {
+    const replayed: string[] = [];
+    const world = new World({
+      runtime: { durability },
+      register: ({ runtime, name }) =>
+        void runtime.register("agent", { durable: true }, async (_input, { step, ask }) => {
+          if (name !== "process-1") replayed.push(name);
+          await step(name === "process-1" ? "one" : "another", () => 1);
+          await ask("Well?");
+        }),
+    });
+    const first = world.start();
+    const run_id = await create(world, first);
+    await world.pass(200);
+    first.kill();
+    const others = [world.start(), world.start()];
+    for (let attempt = 0; attempt < 3; attempt++) {
+      for (const process of others) {
+        const answering = process.runtime.resume({ run_id, await_resume: { ok: true } });
+        answering.catch(() => {});
+        const outcome = await world.until(answering, process);
+        expect(outcome).toMatchObject({ error: { code: expect.stringMatching(/^run_(parked|blocked)$/), run_id } });
+        await world.pass(3_000);
+      }
+    }
+    expect(new Set(replayed).size).toBe(replayed.length);
+    expect((await world.stateOf(run_id)).status).toBe("awaiting");
+  });
+
+  it("goes on in whichever process is given code that matches, once", async () => {
+    const { world, fitting } = divided();
+    const first = world.start();
+    const ids = await createMany(world, first, MANY);
+    await world.pass(200);
+    first.kill();
+    world.start();
+    const third = world.start();
+    await world.pass(10_000);
+    fitting(third, true);
+    await world.pass(3 * durability.leaseMs);
+    expect(await statuses(world, ids)).toEqual({ completed: MANY });
+    for (const process of world.living) expect(JSON.stringify(await statsOf(world, process))).not.toContain(ids[0]);
+  });
+
+  it("leaves a run that is sound alone", async () => {
+    const { world } = divided();
+    const first = world.start();
+    const blocked = await createMany(world, first, 400);
+    const missing = await createMany(world, first, 400, "missing");
+    // The youngest, and so the last to be looked at.
+    const sound = await createMany(world, first, MANY, "sound");
+    await world.pass(200);
+    first.kill();
+    world.start();
+    await world.pass(durability.leaseMs + 2 * durability.sweepMs);
+    expect(await statuses(world, sound)).toEqual({ completed: MANY });
+    expect(await statuses(world, [...blocked, ...missing])).toEqual({ "in-progress": 800 });
+  });
+
+  it("can be cancelled", async () => {
+    const { world } = divided();
+    const first = world.start();
+    const run_id = await create(world, first);
+    await world.pass(200);
+    first.kill();
+    const [, third] = [world.start(), world.start()];
+    await world.pass(10_000);
+    given(await world.until(third.runtime.cancel(run_id), third));
+    // It is replayed up to where it does not match, to run the `finally` blocks if it does.
+    await world.pass(10_000);
+    expect((await world.stateOf(run_id)).status).toBe("cancelled");
+  });
+});
+
+describe("a replay that stands still since its process does", () => {
+  it("is no mismatch", async () => {
+    const STEPS = 100;
+    const world = new World({
+      late: true,
+      runtime: { durability },
+      register: (process) =>
+        void process.runtime.register("agent", { durable: true }, async (_input, { step, ask }) => {
+          for (let n = 0; n < STEPS; n++) await step("work", () => n);
+          await ask("Well?");
+        }),
+    });
+    const first = world.start();
+    const run_id = await create(world, first);
+    await world.pass(1_000);
+    first.kill();
+    const second = world.start();
+    await world.pass(1_000);
+    const resuming = second.runtime.resume({ run_id, await_resume: { ok: true } });
+    // In the middle of the replay the process freezes, for longer than a replay may make no progress.
+    for (let step = 0; step < STEPS; step++) await world.step();
+    const timers = [...second.timers];
+    second.freeze();
+    world.now += 60_000;
+    second.thaw();
+    // As in a real event loop: first come the timers that are due.
+    for (const timer of timers.filter(({ at }) => at <= world.now)) {
+      second.timers.delete(timer);
+      timer.callback();
+    }
+    expect(given(await world.until(resuming, second)).status).toBe("completed");
+    expect(second.said.filter((line) => /parked|blocked/.test(line))).toEqual([]);
+  });
+});

@@ -1,0 +1,126 @@
+import type { AgentRuntime, Clock, RunKey } from "cadenza";
+import { CadenzaError } from "cadenza";
+import { describe, expect, it } from "vitest";
+import { drain } from "../helpers/runtimes.ts";
+import { openDatabase } from "../stores/sqlite-files.ts";
+import type { Replica } from "./replicas.ts";
+import { inMemory, onFile } from "./replicas.ts";
+
+/* Runs whose log cannot be read any more. Each is reported with its id, and harms no other. */
+
+const SOUND = 5;
+
+function wait(clock: Clock, ms: number): Promise<void> {
+  return new Promise((resolve) => clock.setTimeout(resolve, ms));
+}
+
+function register({ runtime, clock }: Replica, stepMs: number): void {
+  runtime.register("agent", { durable: true }, async (input, { step, emit }) => {
+    await emit(`later-${input[0]?.parts[0]?.content}`);
+    await step("work", () => wait(clock, stepMs));
+  });
+}
+
+async function create({ runtime }: Replica, input: string): Promise<string> {
+  return (await runtime.createRun({ agent_name: "agent", input, mode: "async" })).run_id;
+}
+
+/** Wherever the file holds this text, it is JSON no more. Gives in how many places that was. */
+function damage(path: string, text: string): number {
+  const db = openDatabase(path);
+  let damaged = 0;
+  const names = (sql: string) => db.prepare(sql).all() as { readonly name: string }[];
+  for (const { name: table } of names("SELECT name FROM sqlite_master WHERE type = 'table'"))
+    for (const { name: column } of names(`PRAGMA table_info(${table})`)) {
+      const sql = `UPDATE ${table} SET ${column} = '{"broken' WHERE ${column} LIKE ?`;
+      damaged += Number(db.prepare(sql).run(`%${text}%`).changes);
+    }
+  db.close();
+  return damaged;
+}
+
+/** A process has died with some runs at work, the oldest of which has been damaged since. */
+async function damaged(where: "the first entry" | "a later entry") {
+  const replicas = onFile();
+  const first = replicas.start();
+  register(first, 60_000);
+  const bad = await create(first, "bad-one");
+  const sound: string[] = [];
+  for (let run = 0; run < SOUND; run++) sound.push(await create(first, `sound-${run}`));
+  await replicas.clock.advance(100);
+  first.kill();
+  expect(damage(replicas.path, `"content":"${where === "the first entry" ? "" : "later-"}bad-one`)).toBeGreaterThan(0);
+  const second = replicas.start();
+  register(second, 10);
+  await replicas.clock.advance(10_000);
+  return { ...second, bad, sound };
+}
+
+/** Reads all events of a run. Throws what a reader is told who cannot read on. */
+async function read(runtime: AgentRuntime, run_id: string): Promise<void> {
+  const last = (await drain(runtime.events(run_id, { until: "now" }))).at(-1);
+  if (last?.type === "error") throw new CadenzaError("store_failed", last.error.message, { run_id });
+}
+
+describe.each(["the first entry", "a later entry"] as const)("a run of whose log %s is damaged", (where) => {
+  it("keeps no other from being taken over", async () => {
+    const { runtime, sound } = await damaged(where);
+    for (const run_id of sound) expect((await runtime.getRun(run_id)).status).toBe("completed");
+  });
+
+  it("is reported with its id, and not again and again", async () => {
+    const { said, bad, clock } = await damaged(where);
+    const reports = () =>
+      said.filter(({ level, fields, message }) => {
+        const isReport = level === "error" || level === "warn";
+        return isReport && (fields["run_id"] === bad || message.includes(bad));
+      });
+    expect(reports()).not.toEqual([]);
+    await clock.advance(600_000);
+    // It is tried again at growing intervals.
+    expect(reports().length).toBeLessThan(60);
+  });
+
+  it("is left out of lists, or shown as far as it can be read", async () => {
+    const { runtime, sound } = await damaged(where);
+    const listed = (await runtime.listRuns()).map(({ run_id }) => run_id);
+    expect(listed).toEqual(expect.arrayContaining(sound));
+  });
+
+  it("is refused with an error of the library, which names it", async () => {
+    const { runtime, bad } = await damaged(where);
+    for (const call of [() => runtime.getRun(bad), () => runtime.cancel(bad), () => read(runtime, bad)]) {
+      const error = await call().then(
+        () => undefined,
+        (thrown: unknown) => thrown,
+      );
+      expect(CadenzaError.is(error) && error.run_id).toBe(bad);
+    }
+  });
+});
+
+it("a run that is damaged belongs to no process: one that can read it may take it", async () => {
+  const { store, bad } = await damaged("a later entry");
+  expect((await store.find({ tenant: "", run_id: bad }))?.head.owner).toBeNull();
+});
+
+it("a run that the store fails to read, again and again, keeps no other from being taken over", async () => {
+  const replicas = inMemory();
+  const first = replicas.start();
+  register(first, 60_000);
+  const bad = await create(first, "");
+  const sound: string[] = [];
+  for (let run = 0; run < SOUND; run++) sound.push(await create(first, ""));
+  await replicas.clock.advance(100);
+  first.kill();
+  const second = replicas.start({}, (call, method, [key]) => {
+    if (method === "read" && (key as RunKey).run_id === bad) throw new Error("unreadable");
+    return call();
+  });
+  register(second, 10);
+  await replicas.clock.advance(10_000);
+  for (const run_id of sound) expect((await second.runtime.getRun(run_id)).status).toBe("completed");
+  expect(second.said.filter(({ fields, message }) => fields["run_id"] === bad || message.includes(bad))).not.toEqual(
+    [],
+  );
+});

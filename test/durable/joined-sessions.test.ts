@@ -1,0 +1,69 @@
+import { expect, it } from "vitest";
+import { deferred, textOf } from "../helpers/runtimes.ts";
+import { isRead } from "../helpers/stores.ts";
+import { inMemory } from "./replicas.ts";
+
+/* The session of a run that named none is made when another run joins it; two processes may do that at once. */
+
+/** Two processes. The second one's writes can be held back. */
+function open() {
+  const replicas = inMemory();
+  let holding: Promise<void> | undefined;
+  const first = replicas.start();
+  const second = replicas.start({}, async (call, method) => {
+    if (!isRead(method)) await holding;
+    return call();
+  });
+  for (const { runtime } of [first, second]) {
+    runtime.register("agent", { durable: true }, async function* (input, { session }) {
+      const history = await session.history();
+      yield `${textOf(input[0] ?? { parts: [] })} after ${history.length}`;
+    });
+    runtime.register("sets", { durable: true }, (_input, { session }) => session.setState({ seats: 2 }));
+  }
+  return {
+    clock: replicas.clock,
+    first: first.runtime,
+    second: second.runtime,
+    hold() {
+      const gate = deferred();
+      holding = gate.promise;
+      return gate.resolve;
+    },
+  };
+}
+
+it("keeps what both have said", async () => {
+  const { clock, first, second, hold } = open();
+  const { run_id: session_id } = await first.createRun({ agent_name: "agent", input: "one" });
+
+  // The second process has looked for the session, and found none, when the first one makes it and adds to it.
+  const letGo = hold();
+  const late = second.createRun({ agent_name: "agent", input: "three", session_id });
+  late.catch(() => {});
+  await clock.settle();
+  expect((await first.createRun({ agent_name: "agent", input: "two", session_id })).status).toBe("completed");
+  letGo();
+  await clock.advance(200);
+  expect((await late).status).toBe("completed");
+
+  const { history } = await first.getSession(session_id);
+  const inputs = history.filter(({ role }) => role === "user").map(textOf);
+  expect([...inputs].sort()).toEqual(["one", "three", "two"]);
+  expect(inputs[0]).toBe("one");
+  expect(history).toHaveLength(6);
+});
+
+it("keeps a state that was set meanwhile", async () => {
+  const { clock, first, second, hold } = open();
+  const { run_id: session_id } = await first.createRun({ agent_name: "agent", input: "one" });
+  const letGo = hold();
+  const late = second.createRun({ agent_name: "agent", input: "three", session_id });
+  late.catch(() => {});
+  await clock.settle();
+  expect((await first.createRun({ agent_name: "sets", input: "two", session_id })).status).toBe("completed");
+  letGo();
+  await clock.advance(200);
+  expect((await late).status).toBe("completed");
+  expect((await first.getSession(session_id)).state).toEqual({ seats: 2 });
+});

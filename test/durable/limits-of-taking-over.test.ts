@@ -1,0 +1,71 @@
+import { expect, it } from "vitest";
+import { createMany, given, statuses } from "./calls.ts";
+import type { Process } from "./world.ts";
+import { World } from "./world.ts";
+
+/* A process takes over no more runs than its limits allow; the others are taken as there is room. */
+
+const LIMIT = 10;
+const MANY = 60;
+const durability = { leaseMs: 1_000, renewMs: 300, sweepMs: 100, sleepAfterMs: 50 } as const;
+
+function begin(stepMs: number) {
+  const most = new Map<string, number>();
+  const atWork = new Map<string, number>();
+  const count = (name: string, more: number): void => {
+    atWork.set(name, (atWork.get(name) ?? 0) + more);
+    most.set(name, Math.max(most.get(name) ?? 0, atWork.get(name) ?? 0));
+  };
+  const world = new World({
+    runtime: { durability, limits: { maxLiveRuns: LIMIT } },
+    register: (process) =>
+      void process.runtime.register("agent", { durable: true }, (_input, { step }) =>
+        step("work", async () => {
+          count(process.name, 1);
+          await process.wait(stepMs);
+          count(process.name, -1);
+        }),
+      ),
+  });
+  return { world, most };
+}
+
+/** As many runs as there are processes for, all of them killed afterwards. */
+async function leaveBehind(world: World): Promise<string[]> {
+  const ids: string[] = [];
+  const dying: Process[] = [];
+  for (let started = 0; started < MANY / LIMIT; started++) {
+    const process = world.start();
+    dying.push(process);
+    ids.push(...(await createMany(world, process, LIMIT)));
+  }
+  await world.pass(100);
+  for (const process of dying) process.kill();
+  return ids;
+}
+
+async function live(world: World, process: Process): Promise<number> {
+  const stats = given(await world.until(process.runtime.stats(), process));
+  return Object.values(stats.live).reduce((sum, each) => sum + each, 0);
+}
+
+it.each([1, 2])("a process has no more of them than maxLiveRuns at a time (%i processes)", async (processes) => {
+  const { world, most } = begin(3_000);
+  const ids = await leaveBehind(world);
+  const living = Array.from({ length: processes }, () => world.start());
+  for (let look = 0; look < 10; look++) {
+    await world.pass(500);
+    for (const process of living) expect(await live(world, process)).toBeLessThanOrEqual(LIMIT);
+  }
+  await world.pass(60_000);
+  expect(await statuses(world, ids)).toEqual({ completed: MANY });
+  for (const process of living) expect(most.get(process.name)).toBeLessThanOrEqual(LIMIT);
+});
+
+it("takes the next ones without a pause longer than a look", async () => {
+  const { world } = begin(1_000);
+  const ids = await leaveBehind(world);
+  world.start();
+  await world.pass(durability.leaseMs + (MANY / LIMIT) * (1_000 + 2 * durability.sweepMs));
+  expect(await statuses(world, ids)).toEqual({ completed: MANY });
+});

@@ -1,0 +1,228 @@
+import { join } from "node:path";
+import type { Clock, Run, Store, StreamedEvent } from "cadenza";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { deferred, drain } from "../helpers/runtimes.ts";
+import type { Hook } from "../helpers/stores.ts";
+import { isRead } from "../helpers/stores.ts";
+import { openDatabase, temporaryFolder } from "../stores/sqlite-files.ts";
+import { inMemory, openFile, Replicas } from "./replicas.ts";
+
+/* A store that does what it is told and whose answer does not arrive, as when a connection breaks; and one that has forgotten its last commits. */
+
+const LONG_MS = 20_000;
+/** More writes than a run here makes, with the renewals of the lease in between. */
+const MAX_WRITES = 40;
+
+/** When a write that is not answered takes effect: never, before its caller learns of the failure, or later. */
+type Fate = "not written" | "written" | "written later";
+
+/** The n-th write, of all or of those of one name, meets a fate. */
+function breaking(nth: number, fate: Fate, clock: Clock, name?: string): Hook {
+  let writes = 0;
+  return (call, method) => {
+    if (isRead(method) || (name !== undefined && method !== name)) return call();
+    writes += 1;
+    if (writes !== nth) return call();
+    if (fate === "written") call();
+    if (fate === "written later") clock.setTimeout(() => void call(), 5_000);
+    throw new Error("the connection broke");
+  };
+}
+
+/** A process on such a store, with an agent that does all kinds of things, and what the world outside has seen of it. */
+function begin(nth: number, fate: Fate, name?: string) {
+  const bodies: string[] = [];
+  const got: string[] = [];
+  const replicas = inMemory();
+  const set = replicas.start({}, breaking(nth, fate, replicas.clock, name));
+  set.runtime.register("child", { durable: true }, async (_input, { step, run_id }) => {
+    await step("inner", () => void bodies.push(`${run_id} inner`));
+    return "child";
+  });
+  set.runtime.register("agent", { durable: true }, async function* (_input, { step, ask, run, session, run_id }) {
+    const work = async (key: string): Promise<void> => {
+      if (got.includes(`${run_id} ${key}`)) throw new Error(`${key} has its result already`);
+      bodies.push(`${run_id} ${key}`);
+    };
+    await step("one", () => work("one"));
+    got.push(`${run_id} one`);
+    yield "first ";
+    const answer = await ask("Well?", { timeoutMs: 1_000, default: { late: true } });
+    await Promise.all([step("two", () => work("two")), step("three", () => work("three"))]);
+    got.push(`${run_id} two`, `${run_id} three`);
+    await session.setState(JSON.stringify(answer));
+    yield `${(await run("child", "")).output[0]?.parts[0]?.content} last`;
+  });
+  return { ...set, bodies, got };
+}
+
+/** The runs that are in the store, with their status. */
+async function stored(store: Store): Promise<Record<string, string>> {
+  const runs = await store.list({ tenant: "", limit: 100, offset: 0 });
+  return Object.fromEntries(runs.map(({ created, head }) => [created?.agent_name, head.status]));
+}
+
+describe("a create whose answer is lost", () => {
+  it.each([
+    { mode: "sync", fate: "written" },
+    { mode: "async", fate: "written" },
+    { mode: "stream", fate: "written" },
+    { mode: "sync", fate: "written later" },
+    { mode: "async", fate: "written later" },
+  ] as const)("leaves no run that nothing looks after ($fate, $mode)", async ({ mode, fate }) => {
+    const { runtime, store, clock } = begin(1, fate, "create");
+    const creating =
+      mode === "stream"
+        ? drain(runtime.createRun({ agent_name: "agent", input: "", mode }))
+        : runtime.createRun({ agent_name: "agent", input: "", mode });
+    // The caller may be told of the failure: what became of the run it cannot know.
+    creating.catch(() => {});
+    await clock.advance(LONG_MS);
+    // The process lives, and goes on renewing its lease.
+    expect(await stored(store)).toEqual({ agent: "completed", child: "completed" });
+  });
+
+  it.each(["sync", "async"] as const)("is found by the caller who repeats it with its key (%s)", async (mode) => {
+    const { runtime, store, clock } = begin(1, "written", "create");
+    const request = { agent_name: "agent", input: "", mode } as const;
+    const first = runtime.createRun(request, { idempotencyKey: "one" });
+    first.catch(() => {});
+    await clock.settle();
+    const again = runtime.createRun({ ...request, mode: "sync" }, { idempotencyKey: "one" });
+    let run: Run | undefined;
+    again.then(
+      (value) => {
+        run = value;
+      },
+      () => {},
+    );
+    await clock.advance(LONG_MS);
+    expect(run).toMatchObject({ agent_name: "agent" });
+    expect(["awaiting", "completed"]).toContain(run?.status);
+    expect(await stored(store)).toEqual({ agent: "completed", child: "completed" });
+  });
+});
+
+describe("whichever write it is whose answer is lost, the run comes to the same end", () => {
+  it.each(["not written", "written"] as const)("(%s)", async (fate) => {
+    for (let nth = 1; nth <= MAX_WRITES; nth++) {
+      const { runtime, store, clock, bodies } = begin(nth, fate);
+      let run: Run | undefined;
+      const request = { agent_name: "agent", input: "" } as const;
+      for (let attempt = 0; attempt < 3 && run === undefined; attempt++) {
+        runtime.createRun(request, { idempotencyKey: "one" }).then(
+          (value) => {
+            run = value;
+          },
+          () => {},
+        );
+        await clock.advance(LONG_MS);
+      }
+      expect({ nth, stored: await stored(store) }).toEqual({ nth, stored: { agent: "completed", child: "completed" } });
+      const twice = bodies.filter((body, index) => bodies.indexOf(body) !== index);
+      expect({ nth, twice }).toEqual({ nth, twice: [] });
+      const { output } = await runtime.getRun(run?.run_id ?? "");
+      const texts = output.map(({ parts }) => parts.map(({ content }) => content).join(""));
+      expect({ nth, text: texts.join("") }).toEqual({ nth, text: "first child last" });
+    }
+  });
+});
+
+/** A process on a file, and a copy of the file that was behind when the file was lost. */
+function failover() {
+  const folder = temporaryFolder();
+  const [path, copy] = [join(folder.path, "runs.db"), join(folder.path, "copy.db")];
+  const opened = [openFile(path)];
+  onTestFinished(async () => {
+    for (const store of opened) await store.close();
+    folder.remove();
+  });
+  const replicas = new Replicas(
+    () =>
+      new Proxy<Store>(opened[0] as Store, {
+        get(_target, name) {
+          const current = opened.at(-1) as Store;
+          const member: unknown = Reflect.get(current, name, current);
+          return typeof member === "function" ? member.bind(current) : member;
+        },
+      }),
+    100,
+  );
+  return {
+    replica: replicas.start(),
+    /** The copy is as the file is now. */
+    backUp() {
+      const db = openDatabase(path);
+      db.exec(`VACUUM INTO '${copy}'`);
+      db.close();
+    },
+    /** From now on the copy is the file. */
+    fail() {
+      opened.push(openFile(copy));
+    },
+  };
+}
+
+describe("a store that has lost its last commits", () => {
+  const STEPS = 6;
+
+  /** A run that stands still in its fourth step, after the copy was made in its second one. */
+  async function lose() {
+    const { replica: set, backUp, fail } = failover();
+    const [second, fourth] = [deferred(), deferred()];
+    const reached = { second: deferred(), fourth: deferred() };
+    const bodies: number[] = [];
+    set.runtime.register("agent", { durable: true }, async function* (_input, { step }) {
+      for (let n = 1; n <= STEPS; n++) {
+        const result = await step("work", async () => {
+          bodies.push(n);
+          if (n === 2) {
+            reached.second.resolve();
+            await second.promise;
+          } else if (n === 4) {
+            reached.fourth.resolve();
+            await fourth.promise;
+          }
+          return n;
+        });
+        yield `${result} `;
+      }
+    });
+    const { run_id } = await set.runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
+    const seen: StreamedEvent[] = [];
+    const reading = (async () => {
+      for await (const event of set.runtime.events(run_id, { until: "end" })) seen.push(event);
+    })();
+    reading.catch(() => {});
+    await reached.second.promise;
+    backUp();
+    second.resolve();
+    await reached.fourth.promise;
+    await set.clock.settle();
+    fail();
+    fourth.resolve();
+    await set.clock.advance(LONG_MS);
+    return { ...set, run_id, seen, reading, bodies };
+  }
+
+  it("runs the run again from what is there: it ends, and its log has no hole", async () => {
+    const { runtime, run_id, said } = await lose();
+    const run = await runtime.getRun(run_id);
+    expect(run.status).toBe("completed");
+    expect(run.output.map(({ parts }) => parts.map(({ content }) => content).join(""))).toEqual(["1 2 3 4 5 6 "]);
+    const events = await drain(runtime.events(run_id));
+    expect(events.map(({ id }) => id)).toEqual(events.map((_, index) => index + 1));
+    // An operator is told.
+    expect(said.filter(({ level, fields }) => level === "warn" && fields["run_id"] === run_id)).not.toEqual([]);
+  });
+
+  it("a reader that has seen more than is there now is told so", async () => {
+    const { seen, reading } = await lose();
+    await reading;
+    const last = seen.at(-1);
+    expect(last?.type).toBe("error");
+    // What it was shown before had no gap.
+    const ids = seen.slice(0, -1).map(({ id }) => id);
+    expect(ids).toEqual(ids.map((_, index) => index + 1));
+  });
+});
