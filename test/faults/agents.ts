@@ -1,0 +1,203 @@
+import type { AgentContext, AgentFunction, Message, StepScope } from "cadenza";
+import { awaitMessage, CadenzaError } from "cadenza";
+import * as z from "zod";
+import { textOf } from "../crash/player.ts";
+import type { Act, AskAct, Plan, StepAct } from "./plans.ts";
+import type { ByAgent } from "./witness.ts";
+
+/* An agent that does what the plan in its input says, and has everything witnessed that it does to the world outside. */
+
+/** Where an agent's doings are written down. */
+export interface Outside {
+  note(happening: ByAgent): void;
+  /** A name that no other has. */
+  name(): string;
+  /** When the runtime looked at the clock for the last time, and how many bodies have begun since then. This is one more. */
+  look(): { readonly lookedMs: number; readonly begunSince: number };
+}
+
+/** What a question says of itself, so that who answers knows whose it is and what will do. */
+export interface QuestionText extends Omit<AskAct, "do"> {
+  /** The run that asks, and under which key. */
+  readonly run: string;
+  readonly key: string;
+}
+
+const answerSchema = z.object({ value: z.number(), nonce: z.string() });
+/** The name of the answer that a question has when its time is up. */
+export const DEFAULT = "default";
+
+export function agentOf(outside: Outside, durable: boolean): AgentFunction {
+  return async function* follow(input, context) {
+    const plan = JSON.parse(textOf(input)) as Plan;
+    const game = new Game(outside, context);
+    game.note({ is: "called", plan: plan.id, durable });
+    try {
+      for (const act of plan.acts) {
+        if (act.do === "ask" && act.by === "yield") yield* game.askByYield(act);
+        else await game.play(act);
+      }
+      if (plan.fails) throw new Error("The plan ends here.");
+    } finally {
+      game.note({ is: "left" });
+    }
+  };
+}
+
+type Undressed<T> = T extends unknown ? Omit<T, "run" | "incarnation"> : never;
+
+/** One call of the agent function. */
+class Game {
+  readonly #outside: Outside;
+  readonly #context: AgentContext;
+  readonly #incarnation: string;
+  readonly #occurrences = new Map<string, number>();
+
+  constructor(outside: Outside, context: AgentContext) {
+    this.#outside = outside;
+    this.#context = context;
+    this.#incarnation = outside.name();
+  }
+
+  note(happening: Undressed<ByAgent>): void {
+    this.#outside.note({ ...happening, run: this.#context.run_id, incarnation: this.#incarnation } as ByAgent);
+  }
+
+  async play(act: Act): Promise<void> {
+    const { emit, session, run } = this.#context;
+    switch (act.do) {
+      case "say":
+        return emit(`${act.text} `);
+      case "step":
+        return this.#step(act);
+      case "ask":
+        return this.#ask(act);
+      case "all":
+        await Promise.all(act.acts.map((each) => this.play(each)));
+        return;
+      case "state": {
+        const state = (await session.getState()) as { readonly count: number } | null;
+        return session.setState({ count: (state?.count ?? 0) + 1 });
+      }
+      case "run": {
+        const key = this.#keyOf(`run:${act.agent}`);
+        const ended = await run(act.agent, JSON.stringify(act.plan));
+        this.note({ is: "child", key, child: ended.run_id });
+        return this.#show(key, ended.status);
+      }
+    }
+  }
+
+  /** As {@link #ask}, by a `yield`. */
+  async *askByYield(act: AskAct): AsyncGenerator<ReturnType<typeof awaitMessage>, void, unknown> {
+    const key = this.#keyOf("await");
+    let nonce = "nothing";
+    this.note({ is: "asking", key });
+    try {
+      nonce = nonceOf(yield awaitMessage(this.#question(act, key)));
+      this.note({ is: "after", key, nonce });
+    } catch (error) {
+      nonce = threw(error);
+      throw error;
+    } finally {
+      this.note({ is: "finally", key, nonce });
+    }
+    await this.#show(key, nonce);
+  }
+
+  async #ask(act: AskAct): Promise<void> {
+    const key = this.#keyOf("ask");
+    let nonce = "nothing";
+    this.note({ is: "asking", key });
+    try {
+      nonce = nonceOf(await this.#answer(act, key));
+      this.note({ is: "after", key, nonce });
+    } catch (error) {
+      nonce = threw(error);
+      throw error;
+    } finally {
+      this.note({ is: "finally", key, nonce });
+    }
+    await this.#show(key, nonce);
+  }
+
+  #answer(act: AskAct, key: string): Promise<unknown> {
+    const question = this.#question(act, key);
+    const time = act.timeoutMs === null ? {} : { timeoutMs: act.timeoutMs };
+    const fallback = { value: -1, nonce: DEFAULT };
+    const { ask } = this.#context;
+    if (act.schema) return ask(question, { schema: answerSchema, ...time, ...(act.defaults && { default: fallback }) });
+    return ask(question, { ...time, ...(act.defaults && { default: fallback }) });
+  }
+
+  #question({ by, schema, timeoutMs, defaults }: AskAct, key: string): string {
+    const text: QuestionText = { run: this.#context.run_id, key, by, schema, timeoutMs, defaults };
+    return JSON.stringify(text);
+  }
+
+  async #step({ name, ms, holdMs, failures, tokens, heeds }: StepAct): Promise<void> {
+    const key = this.#keyOf(name);
+    const body = async (step: StepScope): Promise<string> => {
+      const id = this.#outside.name();
+      this.note({ is: "began", key, attempt: step.attempt, body: id, ...this.#outside.look() });
+      hold(holdMs);
+      try {
+        for (let token = 0; token < tokens; token++) await step.emit(`<${key}:${step.attempt}:${token}>`);
+        await pause(ms, heeds ? step.signal : undefined);
+        // After a crash an attempt counts on, so that the one that fails may be the one that was interrupted.
+        if (step.attempt <= failures) throw new Error("not yet");
+      } finally {
+        this.note({ is: "ended", key, body: id });
+      }
+      return id;
+    };
+    const result = await this.#context.step(name, body, failures === 0 ? {} : { retry: { attempts: 1_000 } });
+    this.note({ is: "got", key, body: result });
+    await this.#show(key, result);
+  }
+
+  /** Shows what an operation came to. */
+  #show(key: string, result: string): Promise<void> {
+    return this.#context.emit(`[${key}=${result}]`);
+  }
+
+  #keyOf(name: string): string {
+    const occurrence = (this.#occurrences.get(name) ?? 0) + 1;
+    this.#occurrences.set(name, occurrence);
+    return `${name}#${occurrence}`;
+  }
+}
+
+/** The name of an answer, however it comes: as an object, as a message, or as what a `yield` gives. */
+export function nonceOf(answer: unknown): string {
+  const { nonce, parts, message } = answer as {
+    readonly nonce?: string;
+    readonly parts?: Message["parts"];
+    readonly message?: Message;
+  };
+  if (nonce !== undefined) return nonce;
+  const text = (parts ?? message?.parts)?.[0]?.content ?? "{}";
+  return (JSON.parse(text) as { readonly nonce?: string }).nonce ?? "no name";
+}
+
+function threw(error: unknown): string {
+  return `threw ${CadenzaError.is(error) ? error.code : String(error)}`;
+}
+
+/** Lets nothing else happen in this process for a while. */
+function hold(ms: number): void {
+  for (const until = Date.now() + ms; Date.now() < until; );
+}
+
+function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  if (ms === 0) return Promise.resolve();
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(resolve, ms);
+    const stop = (): void => {
+      clearTimeout(timer);
+      reject(signal?.reason);
+    };
+    if (signal?.aborted === true) stop();
+    else signal?.addEventListener("abort", stop, { once: true });
+  });
+}

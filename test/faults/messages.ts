@@ -1,0 +1,70 @@
+import type { RunMode, StreamedEvent } from "cadenza";
+import type { Answer } from "../crash/messages.ts";
+import type { Loss } from "./unreliable-store.ts";
+
+/* What the harness and its worker processes say to each other. */
+
+/** How a worker is started. */
+export interface WorkerSettings {
+  /** The name under which its runtime owns runs begins with it. */
+  readonly name: string;
+  /** The store, as a file. */
+  readonly file: string;
+  /** Where everything is written down that its agents do to the world outside. */
+  readonly witness: string;
+  readonly driver: string;
+  readonly synchronous: "FULL" | "NORMAL";
+  readonly leaseMs: number;
+  readonly renewMs: number;
+  readonly sweepMs: number;
+  readonly sleepAfterMs: number;
+  /** How long `close` lets runs finish on SIGTERM. */
+  readonly drainMs: number;
+  /** Whether it has the new version of the agent that is being deployed, beside the old one. */
+  readonly isNew: boolean;
+  /** How much longer each write takes. */
+  readonly writeMs: number;
+  /** Of how many writes the answer of one is lost; 0 for none. */
+  readonly loseOneIn: number;
+  /** Makes the choice of those. */
+  readonly seed: string;
+}
+
+/** What a worker is told to do. Each order is answered by a `done` or a `refused` with its number, if the worker lives. */
+export type Order = Task & { readonly id: number };
+
+export type Task =
+  | {
+      readonly do: "create";
+      readonly agent: string;
+      readonly input: string;
+      readonly session_id: string | null;
+      readonly key: string | null;
+      readonly mode: RunMode;
+    }
+  | {
+      readonly do: "answer";
+      readonly run_id: string;
+      readonly await_id: string;
+      readonly answer: GivenAnswer;
+      readonly key: string | null;
+      readonly mode: RunMode;
+    }
+  | { readonly do: "cancel"; readonly run_id: string }
+  | { readonly do: "follow"; readonly run_id: string; readonly after: number };
+
+/** An answer, with a name that no other has, in its text if it is a message. One whose value is a text fits no schema. */
+export type GivenAnswer =
+  | { readonly value: number | string; readonly nonce: string }
+  | Extract<Answer, { readonly type: "message" }>;
+
+/** What a worker says has happened. */
+export type Report =
+  | { readonly is: "ready" }
+  | { readonly is: "done"; readonly id: number; readonly run_id: string }
+  | { readonly is: "refused"; readonly id: number; readonly code: string; readonly message: string }
+  | { readonly is: "event"; readonly run_id: string; readonly event: StreamedEvent }
+  /** The library has told its logger of an error or a warning. */
+  | { readonly is: "said"; readonly level: "warn" | "error"; readonly message: string; readonly error: string }
+  /** A write was carried out, and its answer is lost. A process that waits for it for ever cannot be helped, and has to be ended. */
+  | { readonly is: "swallowed"; readonly how: Loss };

@@ -1,0 +1,73 @@
+import { closeSync, openSync, readFileSync, writeSync } from "node:fs";
+
+/*
+ * The world outside: one file, to which all processes append what happens to it, a line at a time. A line that was written is there,
+ * whatever becomes of its process; and the lines are in the order in which things happened.
+ */
+
+/** Something that happened to the world outside, or that the harness did or saw. */
+export type Happening =
+  | ByAgent
+  /** A process found that its event loop had stood still for so long. */
+  | { readonly is: "stalled"; readonly ms: number }
+  /** The answer of the store to a write was lost. */
+  | { readonly is: "swallowed"; readonly method: string; readonly how: string }
+  | { readonly is: "closing" }
+  /** What the harness did to a process. */
+  | { readonly is: "started" | "killed" | "frozen" | "thawed" | "told to close" | "gone"; readonly process: string }
+  /** A reader was shown the end of a run. */
+  | { readonly is: "seen to end"; readonly run: string };
+
+/** What an agent does. `incarnation`: which of the calls of the agent function it belongs to. */
+export type ByAgent = { readonly run: string; readonly incarnation: string } & (
+  | { readonly is: "called"; readonly plan: string; readonly durable: boolean }
+  | BodyBegan
+  | { readonly is: "ended"; readonly key: string; readonly body: string }
+  /** The agent was handed the result of a step: the body that it came from. */
+  | { readonly is: "got"; readonly key: string; readonly body: string }
+  | { readonly is: "asking"; readonly key: string }
+  /** A line after a question, and the `finally` around it: with which answer. */
+  | { readonly is: "after" | "finally"; readonly key: string; readonly nonce: string }
+  | { readonly is: "child"; readonly key: string; readonly child: string }
+  | { readonly is: "left" }
+);
+
+/** The body of a step has begun. */
+export interface BodyBegan {
+  readonly is: "began";
+  readonly key: string;
+  readonly attempt: number;
+  readonly body: string;
+  /** How long before that the runtime looked at the clock for the last time, and how many bodies it has begun since then. */
+  readonly lookedMs: number;
+  readonly begunSince: number;
+}
+
+/** A happening, when it happened, and in which process. */
+export type Line = Happening & { readonly at: number; readonly by: string };
+
+/** Writes lines in the name of a process. */
+export class Witness {
+  readonly #file: number;
+  readonly #by: string;
+
+  constructor(path: string, by: string) {
+    this.#file = openSync(path, "a");
+    this.#by = by;
+  }
+
+  note(happening: Happening): void {
+    const line = { at: Date.now(), by: this.#by, ...happening };
+    writeSync(this.#file, `${JSON.stringify(line)}\n`);
+  }
+
+  close(): void {
+    closeSync(this.#file);
+  }
+}
+
+/** All lines, in the order in which they were written. */
+export function readWitness(path: string): Line[] {
+  const lines = readFileSync(path, "utf8").split("\n");
+  return lines.filter((line) => line !== "").map((line) => JSON.parse(line) as Line);
+}
