@@ -6,6 +6,8 @@ export interface DamagedRunsHost {
   readonly store: Store;
   readonly clock: Clock;
   readonly logger: Logger;
+  /** A run may have stayed with this process although it is not loaded. */
+  onUnknownOutcome(): void;
 }
 
 /** A run whose log could not be read: it is tried again from time to time, and harms no other. */
@@ -36,9 +38,10 @@ export class DamagedRuns {
 
   /** Reports a run that this process owns and could not load, and gives it back. */
   put(found: FoundRun, cause: unknown): void {
-    this.#giveBack(found, cause).catch((error: unknown) =>
-      this.#host.logger.error(`Run ${found.key.run_id} could not be given back.`, { ...found.key, error }),
-    );
+    this.#giveBack(found, cause).catch((error: unknown) => {
+      this.#host.onUnknownOutcome();
+      this.#host.logger.error(`Run ${found.key.run_id} could not be given back.`, { ...found.key, error });
+    });
   }
 
   /** The run was loaded. */
@@ -54,7 +57,10 @@ export class DamagedRuns {
     logger.error(message, { ...key, attempts, error: cause });
     const due_at = clock.now() + Math.min(FIRST_RETRY_MS * 2 ** Math.min(attempts - 1, 20), LAST_RETRY_MS);
     const released = { ...head, owner: null, epoch: head.epoch + 1, due_at };
-    await store.append(key, { epoch: head.epoch, position }, { entries: [], head: released });
+    const write = { entries: [], head: released };
+    const conflict = await store.append(key, { epoch: head.epoch, position }, write);
+    // Another process has written to the run or woken it: if this process still owns it, it begins with what is there now.
+    if (conflict !== undefined) this.#host.onUnknownOutcome();
   }
 }
 

@@ -4,6 +4,7 @@ import { CadenzaError } from "../core/errors.ts";
 import { evolve, replay } from "../core/evolve.ts";
 import type { CreatedEntry, Entry } from "../core/log.ts";
 import type { AgentVersion, FoundRun, RunHead, RunKey, StoredRun } from "../core/ports.ts";
+import { ignore } from "../core/promises.ts";
 import type { RunState } from "../core/state.ts";
 import { createdEntry, isFinal } from "../core/state.ts";
 import type { Agent } from "./agent.ts";
@@ -13,6 +14,7 @@ import { DamagedRuns } from "./damaged-runs.ts";
 import { Lease } from "./lease.ts";
 import type { LiveRunHost } from "./live-run.ts";
 import { LiveRun } from "./live-run.ts";
+import { LostAnswers } from "./lost-answers.ts";
 import type { DurabilitySettings } from "./options.ts";
 import { subRunsBegun } from "./recording.ts";
 import { blockedError, closedError, refusalError } from "./refusals.ts";
@@ -61,8 +63,6 @@ const PAGE = 64;
 const SUSPECT_TAKEOVERS = 2;
 /** How many runs that may bring their process down are executed at a time. */
 const SUSPECTS_AT_ONCE = 1;
-/** A call whose answer was lost may still be carried out: for so many leases its runs are looked for. */
-const LEASES_UNTIL_SETTLED = 10;
 const READ_CHUNK = 1_000;
 
 /**
@@ -80,10 +80,9 @@ export class Recovery {
   readonly #trying = new Map<string, Promise<void>>();
   /** The runs at work here that may bring this process down. */
   readonly #suspects = new Set<LiveRun>();
-  /** Runs of this process in the store that it does not know, each with the time when that was seen first. */
-  #unknown = new Map<string, number>();
-  /** Since when an answer of the store is missing that may have given this process runs. */
-  #unsettledSince: number | undefined;
+  /** The runs that were taken and are not loaded yet. */
+  readonly #beginning = new Set<FoundRun>();
+  readonly #lostAnswers: LostAnswers;
   #clearTimer: (() => void) | undefined;
   #unwatch: (() => void) | undefined;
   #scanning: Promise<void> | undefined;
@@ -95,6 +94,10 @@ export class Recovery {
     this.#settings = settings;
     this.lease = new Lease(host, settings, () => this.#onHeartbeat());
     this.damaged = new DamagedRuns(host);
+    this.#lostAnswers = new LostAnswers(host, settings.leaseMs, {
+      isKnown: (key) => host.find(key) !== undefined || this.#loading.has(key.run_id),
+      begin: (found) => this.#workOn(found),
+    });
   }
 
   /** Begins to own runs and to look for those that need work. */
@@ -177,7 +180,7 @@ export class Recovery {
 
   /** The store failed in a way that may have left runs with this process that it does not know. */
   onUnknownOutcome(): void {
-    this.#unsettledSince = this.#host.clock.now();
+    this.#lostAnswers.note();
   }
 
   /**
@@ -350,30 +353,43 @@ export class Recovery {
   async #scan(): Promise<void> {
     const { store, clock, owner } = this.#host;
     while (this.#isOn) {
-      const limit = Math.min(PAGE, this.#host.room);
+      const limit = Math.min(PAGE, this.#host.room - this.#beginning.size);
       if (limit <= 0) return;
       // A store that takes this process for dead would give it its own runs.
       if (!this.lease.isHeld) await this.lease.renew();
       const agents = this.#registry.versions;
       const suspects = {
         takeovers: SUSPECT_TAKEOVERS,
-        limit: Math.max(0, SUSPECTS_AT_ONCE - this.#suspects.size),
+        limit: Math.max(0, SUSPECTS_AT_ONCE - this.#suspects.size - this.#suspectsBeginning),
       };
       const taken = await store.take({ owner, agents, limit, suspects, cancelledForMs: this.#settings.leaseMs });
-      for (const found of taken) this.#workOn(found);
+      for (const found of taken) void this.#workOn(found);
       if (taken.length < limit) return;
       await clock.turn();
     }
   }
 
-  #workOn(found: FoundRun): void {
-    this.#begin(found).catch((error: unknown) => this.damaged.put(found, error));
+  get #suspectsBeginning(): number {
+    return [...this.#beginning].filter(({ head }) => head.takeovers >= SUSPECT_TAKEOVERS).length;
+  }
+
+  async #workOn(found: FoundRun): Promise<void> {
+    this.#beginning.add(found);
+    try {
+      await this.#begin(found);
+    } catch (error) {
+      this.damaged.put(found, error);
+    } finally {
+      this.#beginning.delete(found);
+    }
   }
 
   /** Begins work on a run that this process has just become the owner of. */
   async #begin(found: FoundRun): Promise<void> {
     if (found.created === null) throw found.error;
     const { key, created, head } = found;
+    // A load that is under way may have read the run before this process became its owner.
+    await this.#loading.get(key.run_id)?.catch(ignore);
     const live = this.#host.find(key);
     if (live !== undefined) {
       await live.onTaken(head, found.position);
@@ -426,7 +442,7 @@ export class Recovery {
 
   async #onHeartbeat(): Promise<void> {
     await this.#lookForOthers();
-    if (this.#unsettledSince !== undefined) await this.#compareOwned(this.#unsettledSince);
+    await this.#lostAnswers.compare();
   }
 
   /** Takes in what other processes have written to runs that are loaded here. */
@@ -435,26 +451,18 @@ export class Recovery {
     const known = [...this.#host].flatMap(({ log }) => (log.head === undefined ? [] : [log.known]));
     for (let from = 0; from < known.length; from += PAGE) {
       if (from > 0) await clock.turn();
-      for (const { key } of await store.moved(known.slice(from, from + PAGE))) {
-        await this.#host.find(key)?.log.catchUp();
-      }
+      for (const { key } of await store.moved(known.slice(from, from + PAGE))) await this.#catchUp(key);
     }
   }
 
-  /** A run may belong to this process although it never learned it: the store's answer was lost. After a lease it is certain, and the run is loaded. */
-  async #compareOwned(since: number): Promise<void> {
-    const { store, clock, owner } = this.#host;
-    const now = clock.now();
-    const before = this.#unknown;
-    this.#unknown = new Map();
-    for (const key of await store.owned(owner, Number.POSITIVE_INFINITY)) {
-      if (this.#host.find(key) !== undefined || this.#loading.has(key.run_id)) continue;
-      const seen = before.get(key.run_id) ?? now;
-      if (now - seen >= this.#settings.leaseMs) await this.load(key);
-      else this.#unknown.set(key.run_id, seen);
+  /** A run that cannot be read keeps no other from being looked at. */
+  async #catchUp(key: RunKey): Promise<void> {
+    try {
+      await this.#host.find(key)?.log.catchUp();
+    } catch (error) {
+      const message = `The store failed to read what another process did to run ${key.run_id}. It is asked again.`;
+      this.#host.logger.warn(message, { ...key, error });
     }
-    const isSettled = this.#unknown.size === 0 && now - since >= LEASES_UNTIL_SETTLED * this.#settings.leaseMs;
-    if (isSettled && this.#unsettledSince === since) this.#unsettledSince = undefined;
   }
 }
 

@@ -207,11 +207,11 @@ export class Stay {
     this.#clearSleep = clock.setTimeout(() => this.sleep(), sleepAfterMs);
   }
 
-  /** The run leaves memory, if it does nothing but wait. */
+  /** The run leaves memory, if it does nothing but wait. While the store has an owner for it, no other process would wake it. */
   sleep(): void {
     const { head, state, committed, backlog } = this.#run.log;
-    const isQuiet =
-      head?.status === "awaiting" && state.position === committed && backlog === 0 && !this.#isBusy && !this.#isLooking;
+    const isFree = head?.status === "awaiting" && head.owner === null;
+    const isQuiet = isFree && state.position === committed && backlog === 0 && !this.#isBusy && !this.#isLooking;
     if (!isQuiet || this.#run.isNeeded) return;
     this.#isAsleep = true;
     this.#run.leave("The run waits for an answer, and sleeps.");

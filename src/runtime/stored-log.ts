@@ -2,7 +2,7 @@ import type { CadenzaError } from "../core/errors.ts";
 import type { Entry } from "../core/log.ts";
 import type { RunKey, RunPosition, Store, StoredRun } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
-import { ignore, isPromise } from "../core/promises.ts";
+import { ignore } from "../core/promises.ts";
 import { isFinal } from "../core/state.ts";
 import type { LogSource } from "./events.ts";
 import type { Followed, Follower } from "./follower.ts";
@@ -78,10 +78,12 @@ export class StoredLog implements LogSource, Followed {
 
   /** The run has moved in the store. */
   onMoved(): void {
-    const found = this.#host.store.find(this.key);
-    if (!isPromise(found)) this.#look(found);
-    // A store that fails is asked again.
-    else found.then((run) => this.#look(run)).catch(ignore);
+    // A store that fails is asked again. It keeps no other reader from being told.
+    void this.#lookAgain().catch(ignore);
+  }
+
+  async #lookAgain(): Promise<void> {
+    this.#look(await this.#host.store.find(this.key));
   }
 
   #look(run: StoredRun | undefined): void {

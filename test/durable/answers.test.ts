@@ -3,6 +3,7 @@ import { expect, it } from "vitest";
 import { resultKey } from "../../src/core/log.ts";
 import { textsOf } from "../helpers/runtimes.ts";
 import { Chance } from "./chance.ts";
+import { inMemory } from "./replicas.ts";
 import type { Outcome, Process } from "./world.ts";
 import { World } from "./world.ts";
 
@@ -250,4 +251,31 @@ it("a cancel from elsewhere stops a run that gives its owner up just then", asyn
     expect({ seed, status: (await world.stateOf(run_id)).status }).toEqual({ seed, status: "cancelled" });
     expect(world.violations).toEqual([]);
   }
+});
+
+it("a run that is taken while it is loaded for an answer is cancelled, although the load has read it as it was before", async () => {
+  const replicas = inMemory();
+  const { clock } = replicas;
+  // The load takes longer than the look for work that begins after it.
+  const delays = [150, 80];
+  const [first, second, third] = [
+    replicas.start(),
+    replicas.start({}, (call, method) => {
+      if (method !== "read") return call();
+      return new Promise<void>((resolve) => clock.setTimeout(resolve, delays.shift() ?? 0)).then(call);
+    }),
+    replicas.start(),
+  ];
+  for (const { runtime } of [first, second])
+    runtime.register("agent", { durable: true }, async (_input, { ask }) => void (await ask("Well?")));
+  const { run_id } = await first.runtime.createRun({ agent_name: "agent", input: "" });
+  first.kill();
+  // Just before the next look for work, and not before a heartbeat.
+  await clock.advance(4_910);
+  const refused = second.runtime.resume({ run_id, await_id: "another", await_resume: { ok: true } }).catch(() => {});
+  await clock.advance(10);
+  await third.runtime.cancel(run_id);
+  await clock.advance(20_000);
+  await refused;
+  expect((await third.runtime.getRun(run_id)).status).toBe("cancelled");
 });

@@ -124,3 +124,43 @@ it("a run that the store fails to read, again and again, keeps no other from bei
     [],
   );
 });
+
+it("a run that is damaged while it is read in another process keeps no other reader there from its events", async () => {
+  const replicas = onFile();
+  const { clock } = replicas;
+  const first = replicas.start();
+  first.runtime.register("agent", { durable: true }, async (input, { step }) => {
+    await step("work", () => wait(clock, input[0]?.parts[0]?.content === "bad-one" ? 500 : 2_000));
+  });
+  const ids = [await create(first, "bad-one"), await create(first, "sound")];
+  await clock.advance(50);
+  const second = replicas.start();
+  const ended: string[] = [];
+  for (const run_id of ids) {
+    drain(second.runtime.events(run_id, { until: "end" })).then(
+      () => ended.push(run_id),
+      () => {},
+    );
+    await clock.advance(100);
+  }
+  expect(damage(replicas.path, '"content":"bad-one')).toBeGreaterThan(0);
+  await clock.advance(5_000);
+  expect(ended).toContain(ids[1]);
+});
+
+it("a run that cannot be read any more while it is at work keeps no other from being cancelled by another process", async () => {
+  const replicas = inMemory();
+  let bad: string | undefined;
+  const first = replicas.start({}, (call, method, [key]) => {
+    if (method === "find" && (key as RunKey).run_id === bad) throw new Error("unreadable");
+    return call();
+  });
+  register(first, 60_000);
+  const ids = [await create(first, ""), await create(first, "")];
+  await replicas.clock.advance(100);
+  const second = replicas.start();
+  for (const run_id of ids) await second.runtime.cancel(run_id);
+  bad = ids[0];
+  await replicas.clock.advance(10_000);
+  expect((await second.runtime.getRun(ids[1] ?? "")).status).toBe("cancelled");
+});

@@ -1,5 +1,7 @@
 import { expect, it } from "vitest";
+import { deferred } from "../helpers/runtimes.ts";
 import { createMany, given, statuses } from "./calls.ts";
+import { inMemory } from "./replicas.ts";
 import type { Process } from "./world.ts";
 import { World } from "./world.ts";
 
@@ -68,4 +70,30 @@ it("takes the next ones without a pause longer than a look", async () => {
   world.start();
   await world.pass(durability.leaseMs + (MANY / LIMIT) * (1_000 + 2 * durability.sweepMs));
   expect(await statuses(world, ids)).toEqual({ completed: MANY });
+});
+
+it("counts those that it has taken and is still reading", async () => {
+  const replicas = inMemory();
+  const { clock } = replicas;
+  const wait = (ms: number): Promise<void> => new Promise((resolve) => clock.setTimeout(resolve, ms));
+  const first = replicas.start();
+  first.runtime.register("agent", { durable: true }, (_input, { step }) => step("work", () => deferred().promise));
+  for (let run = 0; run < MANY; run++) await first.runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
+  await clock.advance(100);
+  first.kill();
+  await clock.advance(2 * durability.leaseMs);
+  const second = replicas.start({ limits: { maxLiveRuns: LIMIT } }, (call, method) =>
+    method === "read" ? wait(3 * durability.sweepMs).then(call) : call(),
+  );
+  const atWork = { now: 0, most: 0 };
+  second.runtime.register("agent", { durable: true }, (_input, { step }) =>
+    step("work", async () => {
+      atWork.now += 1;
+      atWork.most = Math.max(atWork.most, atWork.now);
+      await wait(500);
+      atWork.now -= 1;
+    }),
+  );
+  await clock.advance(20_000);
+  expect(atWork.most).toBe(LIMIT);
 });

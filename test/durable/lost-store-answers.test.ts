@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import type { Clock, Run, Store, StreamedEvent } from "cadenza";
+import type { Clock, Run, RunKey, Store, StreamedEvent } from "cadenza";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { deferred, drain } from "../helpers/runtimes.ts";
 import type { Hook } from "../helpers/stores.ts";
@@ -162,6 +162,73 @@ function failover() {
     },
   };
 }
+
+/** A process has died with two runs at work. `agent`: what the next one does with them. */
+async function leaveTwo() {
+  const replicas = inMemory();
+  const first = replicas.start();
+  first.runtime.register("agent", { durable: true }, (_input, { step }) => step("work", () => deferred().promise));
+  const create = () => first.runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
+  const ids = [(await create()).run_id, (await create()).run_id] as const;
+  await replicas.clock.advance(100);
+  first.kill();
+  return { replicas, ids };
+}
+
+/** The first answer that gives runs is lost: they are this process's all the same. */
+function losingTaken(hook: Hook = (call) => call()): Hook {
+  let isLost = false;
+  return (call, method, parameters) => {
+    const answer = hook(call, method, parameters);
+    if (method !== "take" || isLost || (answer as readonly unknown[]).length === 0) return answer;
+    isLost = true;
+    throw new Error("the connection broke");
+  };
+}
+
+describe("runs that were given to a process whose store", () => {
+  it("did not say so are found also beside one that cannot be read", async () => {
+    const { replicas, ids } = await leaveTwo();
+    const [bad, good] = ids;
+    const unreadable: Hook = (call, method, [key]) => {
+      if (method === "read" && (key as RunKey).run_id === bad) throw new Error("unreadable");
+      return call();
+    };
+    const { runtime, clock } = replicas.start({}, losingTaken(unreadable));
+    runtime.register("agent", { durable: true }, (_input, { step }) => step("work", () => "done"));
+    await clock.advance(LONG_MS);
+    expect((await runtime.getRun(good)).status).toBe("completed");
+  });
+
+  it("did not say so end if they are cancelled and no process has their code", async () => {
+    const { replicas, ids } = await leaveTwo();
+    const { runtime, clock, store } = replicas.start({}, losingTaken());
+    runtime.register("other", { durable: true }, () => "done");
+    for (const run_id of ids) await runtime.cancel(run_id);
+    await clock.advance(LONG_MS);
+    for (const run_id of ids) expect((await store.find({ tenant: "", run_id }))?.head.status).toBe("cancelled");
+  });
+
+  it("then failed for a moment, so that they can neither be read nor given back, are found again", async () => {
+    const { replicas, ids } = await leaveTwo();
+    const { clock } = replicas;
+    let isDown = false;
+    const { runtime } = replicas.start({}, (call, method) => {
+      if (isDown && (method === "read" || method === "append")) throw new Error("the connection broke");
+      const answer = call();
+      if (method === "take" && (answer as readonly unknown[]).length > 0) {
+        isDown = true;
+        clock.setTimeout(() => {
+          isDown = false;
+        }, 500);
+      }
+      return answer;
+    });
+    runtime.register("agent", { durable: true }, (_input, { step }) => step("work", () => "done"));
+    await clock.advance(LONG_MS);
+    for (const run_id of ids) expect((await runtime.getRun(run_id)).status).toBe("completed");
+  });
+});
 
 describe("a store that has lost its last commits", () => {
   const STEPS = 6;

@@ -1,5 +1,7 @@
 import { expect, it } from "vitest";
+import type { RunWrite } from "../../src/core/ports.ts";
 import { setUp, textsOf } from "../helpers/runtimes.ts";
+import { inMemory } from "./replicas.ts";
 import { lastingStore } from "./world.ts";
 
 it("a run that goes to sleep is not stopped: its signal does not abort, and its `finally` blocks wait for its end", async () => {
@@ -60,4 +62,26 @@ it("a run that keeps its session's place does not sleep: the next of the session
   await clock.advance(1_000);
   expect((await resuming).status).toBe("completed");
   expect(begun).toEqual(["first", "second"]);
+});
+
+it("a run that the store did not let go of stays, and goes on when the time of its question is up", async () => {
+  const replicas = inMemory();
+  const { clock } = replicas;
+  let isDown = false;
+  const options = { durability: { leaseMs: 1_000, renewMs: 300, sweepMs: 100, sleepAfterMs: 50 } };
+  const { runtime } = replicas.start(options, (call, method, [, , write]) => {
+    if (isDown && method === "append" && (write as RunWrite).entries.length === 0) throw new Error("the disk is full");
+    return call();
+  });
+  runtime.register("agent", { durable: true }, async (_input, { ask, step }) => {
+    const work = step("work", () => new Promise<void>((resolve) => clock.setTimeout(resolve, 200)));
+    const [answer] = await Promise.all([ask("Well?", { timeoutMs: 5_000, default: { late: true } }), work]);
+    return JSON.stringify(answer);
+  });
+  const { run_id } = await runtime.createRun({ agent_name: "agent", input: "" });
+  isDown = true;
+  await clock.advance(1_000);
+  isDown = false;
+  await clock.advance(10_000);
+  expect((await runtime.getRun(run_id)).status).toBe("completed");
 });
