@@ -1,3 +1,4 @@
+import { CadenzaError } from "../core/errors.ts";
 import type { EventStream } from "../runtime/events.ts";
 import { prefersEventStream } from "./accept.ts";
 import { unfitAt } from "./errors.ts";
@@ -76,7 +77,11 @@ function textOptions({ service, caller }: Call, reader: Reader, runId: string, c
       reader.leave();
       if (cancels && !done) caller.scope.cancel(runId).catch(() => logger.debug("A run ended before its client."));
     },
-    onFailure: (error) => logger.error("The events of a run could not be read on.", { run_id: runId, error }),
+    onFailure: (error) => {
+      // Readers that still wait when the runtime is closed are told so.
+      const isClosed = CadenzaError.is(error) && error.code === "runtime_closed";
+      logger[isClosed ? "debug" : "error"]("The events of a run could not be read on.", { run_id: runId, error });
+    },
   };
 }
 

@@ -130,6 +130,8 @@ export class Rerun {
 
   /** Compares when the agent asks with when it asked the last time. */
   askAgain({ key, emitted }: OpenQuestion): void {
+    // A question closes the open message.
+    this.#hasClosed = true;
     const recorded = this.#recording.awaited(key);
     if (recorded === undefined || recorded.emitted === emitted) return;
     const position = this.#positionOf(key);

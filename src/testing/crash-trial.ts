@@ -217,8 +217,12 @@ class Trial {
     const { scope } = this.#process;
     const run_id = this.#state?.run_id ?? "";
     const resuming = scope.resume({ run_id, await_resume: resumeOf(answer.value), await_id, mode: "async" });
-    const error = await this.#settled(resuming.then(() => void this.#answered.add(await_id)));
-    if (error === undefined || this.#process.blocked !== undefined) return true;
+    const current = this.#process;
+    const outcome = await this.#settled(resuming.then(() => void this.#answered.add(await_id)));
+    // An agent that is run again may never ask the question: that shows when its time is over.
+    if (outcome === undefined) return current.isDead || this.#waitForStall();
+    const { error } = outcome;
+    if (error === undefined || current.blocked !== undefined) return true;
     if (!CadenzaError.is(error) || this.#way.kind === "none") throw error;
     this.#problems.push(`The answer to ${await_id} was refused: ${error.message}`);
     return this.#stray();
@@ -251,8 +255,8 @@ class Trial {
     );
   }
 
-  /** Waits for a call to the process, which is never answered if the process dies. Gives what the call was refused with. */
-  async #settled(call: Promise<unknown>): Promise<unknown> {
+  /** Waits for a call to the process, and gives what it was refused with, if it was. Undefined: it has no answer, as when the process dies. */
+  async #settled(call: Promise<unknown>): Promise<{ readonly error: unknown } | undefined> {
     let outcome: { readonly error: unknown } | undefined;
     call.then(
       () => {
@@ -264,7 +268,7 @@ class Trial {
     );
     const current = this.#process;
     await this.#until(() => outcome !== undefined || current.isDead);
-    return outcome?.error;
+    return outcome;
   }
 
   #afterStep({ run_id, key }: Operation): void {

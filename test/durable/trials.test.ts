@@ -21,6 +21,10 @@ it.each([
   { seed: 99_184, trouble: "crashes" },
   { seed: 64_461, trouble: "take-overs" },
   { seed: 786_566, trouble: "freezes" },
+  { seed: 8_320, trouble: "always replay" },
+  { seed: 7_201, trouble: "take-overs" },
+  { seed: 102_535, trouble: "stopped clocks" },
+  { seed: 5_054_240, trouble: "always replay" },
 ] as const)("the program of seed $seed lives through $trouble", async ({ seed, trouble }) => {
   expect((await trial(seed, trouble)).wrong).toEqual([]);
 });

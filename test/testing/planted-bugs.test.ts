@@ -155,6 +155,17 @@ describe("everyCrash finds", () => {
     expect(() => report.assert()).toThrow(/went wrong/);
   });
 
+  test("a step whose name is another one each time, before a question", async () => {
+    let called = 0;
+    const wrong: AgentFunction = async (_input, { ask, step }) => {
+      called += 1;
+      await step(`call ${called}`, () => 1);
+      await ask("Well?");
+    };
+    const report = await everyCrash(wrong, "x", { answers: ["yes"], patienceMs: 20 });
+    expect(report.problems).toEqual(expect.arrayContaining([expect.stringMatching(/It is blocked: /)]));
+  });
+
   test.each(Array.from({ length: 5 }, (_, round) => round))("a branch by chance, each time (%i)", async () => {
     const report = await everyCrash(found["a branch by chance"]?.wrong ?? (() => undefined), "x", {
       ...options,
