@@ -58,7 +58,7 @@ export interface RecoveryReport {
 
 const MAX_REPORTED = 1_000;
 /** How many runs are taken in one transaction, and how many positions are compared at once: the event loop stands still meanwhile. */
-const PAGE = 64;
+const PAGE = 32;
 /** From so many take-overs without a result on, a run is suspected to bring its process down. */
 const SUSPECT_TAKEOVERS = 2;
 /** How many runs that may bring their process down are executed at a time. */

@@ -4,7 +4,7 @@ import type { Connection } from "./sqlite-database.ts";
 import { isBusy, stillBusy } from "./sqlite-database.ts";
 
 /** How many writes share a transaction at most: the event loop stands still while they are made. */
-const MAX_GROUP = 256;
+const MAX_GROUP = 128;
 
 interface Write {
   /** Writes, inside a transaction, and gives what tells the caller once it is committed. */
