@@ -11,8 +11,8 @@ import { messageOf } from "./failure.ts";
 export function namingFailures(store: Store): Store {
   return {
     persistent: store.persistent,
-    create: (...parameters) => store.create(...parameters),
-    append: (...parameters) => store.append(...parameters),
+    create: (key, write, idempotencyKey) => store.create(key, write, idempotencyKey),
+    append: (key, expected, write) => store.append(key, expected, write),
     post: (...parameters) => named(() => store.post(...parameters)),
     claim: (...parameters) => named(() => store.claim(...parameters)),
     take: (request) => named(() => store.take(request)),
