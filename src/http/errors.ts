@@ -106,7 +106,7 @@ export function errorResponse(error: unknown, logger: Logger): WireResponse {
     return respond(500, { code: "server_error", message: broken.message, data: { reason: "internal" } });
   }
   const row = rows[error.code] ?? broken;
-  if (row.message !== undefined) logger.error(`A request failed: ${error.message}`, { error });
+  if (isForHost(error)) logger.error(`A request failed: ${error.message}`, { error });
   const data = {
     reason: error.code,
     ...(error.issues !== undefined && { issues: error.issues }),
@@ -122,9 +122,14 @@ export function readError(error: unknown): {
   readonly message: string;
   readonly data?: object;
 } {
-  if (!CadenzaError.is(error) || rows[error.code].message !== undefined)
+  if (!CadenzaError.is(error) || isForHost(error))
     return { code: "server_error", message: "The events cannot be read on." };
   return { code: rows[error.code].code, message: error.message, data: { reason: error.code } };
+}
+
+/** Whether the host is told of an error: a client is told no more than that there was one. What is a refusal needs no alarm. */
+export function isForHost(error: unknown): boolean {
+  return !CadenzaError.is(error) || (rows[error.code] ?? broken).message !== undefined;
 }
 
 function respond(status: number, body: object, headers: Record<string, string> = {}): WireResponse {

@@ -1,7 +1,6 @@
-import { CadenzaError } from "../core/errors.ts";
 import type { EventStream } from "../runtime/events.ts";
 import { prefersEventStream } from "./accept.ts";
-import { unfitAt } from "./errors.ts";
+import { isForHost, unfitAt } from "./errors.ts";
 import type { EventTextOptions } from "./event-text.ts";
 import { EventText, eventListFormat, eventStreamFormat } from "./event-text.ts";
 import type { Reader } from "./readers.ts";
@@ -78,9 +77,10 @@ function textOptions({ service, caller }: Call, reader: Reader, runId: string, c
       if (cancels && !done) caller.scope.cancel(runId).catch(() => logger.debug("A run ended before its client."));
     },
     onFailure: (error) => {
-      // Readers that still wait when the runtime is closed are told so.
-      const isClosed = CadenzaError.is(error) && error.code === "runtime_closed";
-      logger[isClosed ? "debug" : "error"]("The events of a run could not be read on.", { run_id: runId, error });
+      logger[isForHost(error) ? "error" : "debug"]("The events of a run could not be read on.", {
+        run_id: runId,
+        error,
+      });
     },
   };
 }

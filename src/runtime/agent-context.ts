@@ -39,7 +39,7 @@ export interface AgentSession {
   readonly id: string;
   /** The messages of the session as they were when the run was created, oldest first. */
   readonly history: () => Promise<readonly Message[]>;
-  /** The state as it is now; null until somebody sets it. */
+  /** The state as it is now; null until it is set. */
   readonly getState: () => Promise<JsonValue>;
   /** Replaces the state. Resolves when it is stored. */
   readonly setState: (state: JsonValue) => Promise<void>;

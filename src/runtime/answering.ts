@@ -1,13 +1,12 @@
 import type { ResumeCommand } from "../core/decide.ts";
 import { isRefusal } from "../core/decide.ts";
-import { CadenzaError } from "../core/errors.ts";
 import type { Clock } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore, isPromise } from "../core/promises.ts";
 import { runRecord } from "../core/record.ts";
 import type { Run } from "../protocol/run.ts";
 import type { RunLog } from "./commit.ts";
-import { lostError } from "./commit.ts";
+import { isLost, lostError } from "./commit.ts";
 import type { Execution } from "./execution.ts";
 import type { Answer, OpenQuestion, PassedOnQuestion } from "./questions.ts";
 import { blockedError, closedError, refusalError, refusedAbove, rejectedError } from "./refusals.ts";
@@ -203,7 +202,7 @@ function after(wait: undefined | Promise<void>, record: Run | undefined): Answer
 
 /** An answer that is given again wherever the run is now is for the same question, and not for the next one. */
 function bind(error: unknown, runId: string, awaitId: string): unknown {
-  return CadenzaError.is(error) && error.code === "lost_ownership" ? lostError(runId, undefined, awaitId) : error;
+  return isLost(error) ? lostError(runId, undefined, awaitId) : error;
 }
 
 function commandOf({ answer, idempotency_key }: Answer, await_id: string | null, at: number): ResumeCommand {

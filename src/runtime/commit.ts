@@ -642,18 +642,11 @@ export class RunLog {
     const { attempts = [], retryMs: wait = FIRST_RETRY_MS } = this.#trouble ?? {};
     attempts.push(attempt);
     this.#writing = new Promise((resolve) => {
-      // What has been decided and not stored is lost if the process ends.
-      const letGo = this.#run.host.hold();
-      const clearTimer = this.#run.host.clock.setTimeout(() => {
-        letGo();
+      const clearRetry = this.#later(wait, () => {
         this.#writing = undefined;
         resolve();
         this.flush();
-      }, wait);
-      const clearRetry = (): void => {
-        letGo();
-        clearTimer();
-      };
+      });
       this.#trouble = { failure: error, attempts, retryMs: Math.min(2 * wait, LAST_RETRY_MS), clearRetry };
     });
   }
@@ -677,9 +670,9 @@ export class RunLog {
       this.#writing = undefined;
       if (this.#lost !== undefined) return;
       this.#rejectWaiters(error);
-      this.#writing = this.#pause(retryMs).then(() =>
-        this.#settleCreate(error, attempt, Math.min(2 * retryMs, LAST_RETRY_MS)),
-      );
+      this.#writing = new Promise<void>((resolve) => {
+        this.#later(retryMs, resolve);
+      }).then(() => this.#settleCreate(error, attempt, Math.min(2 * retryMs, LAST_RETRY_MS)));
     };
     let found: MaybePromise<StoredRun | undefined>;
     try {
@@ -692,14 +685,17 @@ export class RunLog {
     else settle(found);
   }
 
-  #pause(waitMs: number): Promise<void> {
+  /** Does something after a pause that holds the process open: what has been decided and not stored is lost if it ends. The answer takes it back. */
+  #later(waitMs: number, act: () => void): () => void {
     const letGo = this.#run.host.hold();
-    return new Promise((resolve) => {
-      this.#run.host.clock.setTimeout(() => {
-        letGo();
-        resolve();
-      }, waitMs);
-    });
+    const clearTimer = this.#run.host.clock.setTimeout(() => {
+      letGo();
+      act();
+    }, waitMs);
+    return () => {
+      letGo();
+      clearTimer();
+    };
   }
 
   /** What the store had acknowledged is not there any more. Nothing is written on top of that: the run is replayed from what is left. */
@@ -765,6 +761,11 @@ export function lostError(runId: string, why = "belongs to another process now",
     run_id: runId,
     ...(awaitId !== undefined && { await_id: awaitId }),
   });
+}
+
+/** Whether an error is that of {@link lostError}. */
+export function isLost(error: unknown): error is CadenzaError {
+  return CadenzaError.is(error) && error.code === "lost_ownership";
 }
 
 /** What is known of a store that fails, until it works again. */

@@ -8,7 +8,7 @@ import { ignore } from "../core/promises.ts";
 import type { RunState } from "../core/state.ts";
 import { createdEntry, isFinal } from "../core/state.ts";
 import type { Agent } from "./agent.ts";
-import { lostError } from "./commit.ts";
+import { isLost, lostError } from "./commit.ts";
 import type { DamagedRun } from "./damaged-runs.ts";
 import { DamagedRuns } from "./damaged-runs.ts";
 import { Lease } from "./lease.ts";
@@ -478,7 +478,7 @@ async function isStillHere(act: Promise<unknown>): Promise<boolean> {
     await act;
     return true;
   } catch (error) {
-    if (CadenzaError.is(error) && error.code === "lost_ownership") return false;
+    if (isLost(error)) return false;
     throw error;
   }
 }

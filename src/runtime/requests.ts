@@ -88,7 +88,7 @@ export interface RunDetails {
 export interface Session {
   readonly id: string;
   readonly history: readonly Message[];
-  /** Null until somebody sets it. */
+  /** Null until it is set. */
   readonly state: JsonValue;
 }
 

@@ -13,7 +13,7 @@ import type { JsonValue } from "../protocol/json.ts";
 import type { Run } from "../protocol/run.ts";
 import { runStatusSchema } from "../protocol/run.ts";
 import { badArgument, checkCount, checkKeys, checkObject, checkText, read } from "./check.ts";
-import { foldLog } from "./commit.ts";
+import { foldLog, isLost } from "./commit.ts";
 import type { LogSource, StreamHost, StreamStart } from "./events.ts";
 import { EventStream } from "./events.ts";
 import { readInput } from "./input.ts";
@@ -550,10 +550,6 @@ async function unlessLost<T>(act: () => Promise<T>): Promise<T> {
 function sameQuestion(answer: Answer, error: unknown): Answer {
   if (!CadenzaError.is(error) || error.await_id === undefined) return answer;
   return { ...answer, await_id: error.await_id };
-}
-
-function isLost(error: unknown): boolean {
-  return CadenzaError.is(error) && error.code === "lost_ownership";
 }
 
 function notFound({ run_id }: RunKey): CadenzaError {

@@ -33,19 +33,23 @@ function open() {
   };
 }
 
-it("keeps what both have said", async () => {
+/** The second process has looked for the session, and found none, when the first one makes it and adds to it. */
+async function joinedAtOnce(agent_name: string) {
   const { clock, first, second, hold } = open();
   const { run_id: session_id } = await first.createRun({ agent_name: "agent", input: "one" });
-
-  // The second process has looked for the session, and found none, when the first one makes it and adds to it.
   const letGo = hold();
   const late = second.createRun({ agent_name: "agent", input: "three", session_id });
   late.catch(() => {});
   await clock.settle();
-  expect((await first.createRun({ agent_name: "agent", input: "two", session_id })).status).toBe("completed");
+  expect((await first.createRun({ agent_name, input: "two", session_id })).status).toBe("completed");
   letGo();
   await clock.advance(200);
   expect((await late).status).toBe("completed");
+  return { first, session_id };
+}
+
+it("keeps what both have said", async () => {
+  const { first, session_id } = await joinedAtOnce("agent");
 
   const { history } = await first.getSession(session_id);
   const inputs = history.filter(({ role }) => role === "user").map(textOf);
@@ -55,15 +59,6 @@ it("keeps what both have said", async () => {
 });
 
 it("keeps a state that was set meanwhile", async () => {
-  const { clock, first, second, hold } = open();
-  const { run_id: session_id } = await first.createRun({ agent_name: "agent", input: "one" });
-  const letGo = hold();
-  const late = second.createRun({ agent_name: "agent", input: "three", session_id });
-  late.catch(() => {});
-  await clock.settle();
-  expect((await first.createRun({ agent_name: "sets", input: "two", session_id })).status).toBe("completed");
-  letGo();
-  await clock.advance(200);
-  expect((await late).status).toBe("completed");
+  const { first, session_id } = await joinedAtOnce("sets");
   expect((await first.getSession(session_id)).state).toEqual({ seats: 2 });
 });
