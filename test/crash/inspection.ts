@@ -8,7 +8,7 @@ import { transcript } from "../../src/core/record.ts";
 import { openDatabase } from "../stores/sqlite-files.ts";
 import type { Ledger, RunRecord, StepRecord } from "./ledger.ts";
 import { programOf, questionsFallAnywhere } from "./programs.ts";
-import { Reference } from "./reference.ts";
+import { inputOf, Reference } from "./reference.ts";
 
 /** Compares a file with what was acknowledged, and each run with one that was never interrupted. Gives what is wrong. */
 export async function inspect(file: string, ledger: Ledger): Promise<string[]> {
@@ -151,7 +151,9 @@ class Inspection {
 
   async #compare(record: RunRecord, run: Run, logs: readonly (readonly Entry[])[]): Promise<void> {
     const expected = await this.#reference.play(record.input, logs);
-    const outcomeOf = questionsFallAnywhere(programOf(record.input)) ? textsOf : messagesOf;
+    const [program, ...subRuns] = logs.map((log) => programOf(inputOf(log)));
+    const isAnywhere = program !== undefined && questionsFallAnywhere(program, subRuns);
+    const outcomeOf = isAnywhere ? textsOf : messagesOf;
     const [is, ought] = [run, expected].map(outcomeOf);
     if (is !== ought)
       this.#complain(record, `came to\n  ${is}\ninstead of\n  ${ought}\nby\n  ${logs.map(wordsOf).join("\n  ")}`);

@@ -103,10 +103,15 @@ function statement(random: Random, place: Place): Statement {
 
 /**
  * Whether it is a matter of time where a question falls, and with it where the message ends that it completes: it is asked beside
- * other branches, or beside one that has lost a race and goes on.
+ * other branches, or beside one that has lost a race and goes on; or a sub-run asks it, with a deadline that may pass
+ * before its parent has heard of it.
  */
-export function questionsFallAnywhere({ body }: Program): boolean {
-  return contains(body, ({ is }) => is === "race") || asksBesideOthers(body);
+export function questionsFallAnywhere({ body }: Program, subRuns: readonly Program[]): boolean {
+  return (
+    contains(body, ({ is }) => is === "race") ||
+    asksBesideOthers(body) ||
+    subRuns.some((subRun) => contains(subRun.body, ({ is }) => is === "unanswered"))
+  );
 }
 
 function asksBesideOthers(body: readonly Statement[]): boolean {

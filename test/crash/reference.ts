@@ -34,7 +34,7 @@ export class Reference {
 
   /** Plays a program in the order of these logs: its own, and those of its sub-runs. */
   async play(input: string, logs: readonly (readonly Entry[])[]): Promise<Run> {
-    const inputs = logs.map(([created]) => (created?.type === "created" ? textOf(created.input) : ""));
+    const inputs = logs.map(inputOf);
     for (const [index, log] of logs.entries()) this.#scripts.set(inputs[index] ?? "", new Script(log));
     const { run_id } = await this.#runtime.createRun({ agent_name: "program", input, mode: "async" });
     const forget = stopIfStuck(() => void this.#runtime.cancel(run_id));
@@ -62,6 +62,11 @@ export class Reference {
     if (script === undefined) throw new Error(`there is no log of ${input}`);
     return script;
   }
+}
+
+/** What a run was created with, by its log. */
+export function inputOf([created]: readonly Entry[]): string {
+  return created?.type === "created" ? textOf(created.input) : "";
 }
 
 /** Looks are counted, and not time: a machine that stands still for a while is no reason. Gives what takes it back. */
