@@ -53,6 +53,8 @@ export interface LogRun {
   onCommit(): void;
   /** Another process owns the run now. Nothing that happens here counts any more. */
   onLost(): void;
+  /** Whether the end of the run is not to be written yet: no process would cancel its sub-runs after that. */
+  readonly isEndHeld: boolean;
   /** The session change that goes with a write whose last entry is `ended`. */
   sessionAtEnd(): SessionChange | undefined;
   /** Somebody else has written to the run, and what they wrote has been taken in. */
@@ -124,6 +126,12 @@ export class RunLog {
   /** What the store knows of the run beside its log; undefined before the first commit. */
   get head(): RunHead | undefined {
     return this.#head;
+  }
+
+  /** When the store gave the run to this process, by the store's clock, if it was due then; else 0. In milliseconds since the epoch. */
+  get takenAt(): number {
+    const head = this.#head;
+    return head === undefined || head.owner === null ? 0 : (head.due_at ?? 0);
   }
 
   /** The run as it is committed. Work that has been decided and is not committed is left out. */
@@ -227,6 +235,13 @@ export class RunLog {
     });
   }
 
+  /** Nothing can be written just now. Those who wait for what has been decided, and can be told, are. */
+  refuse(error: CadenzaError): void {
+    const waiters = this.#waiters;
+    this.#waiters = waiters?.filter((waiter) => waiter.reject === undefined);
+    for (const waiter of waiters ?? []) waiter.reject?.(error);
+  }
+
   /** The turn of the event loop in which something was decided is over. */
   onTurnsEnd(): void {
     this.flush();
@@ -245,7 +260,9 @@ export class RunLog {
   /** Hands what has been decided to the store, unless a write is under way: then it goes with the next one. */
   flush(): void {
     if (this.#writing !== undefined || this.#lost !== undefined || this.#handover?.isComingToRest === true) return;
-    const isHeadDue = this.#handover?.isHeadDue === true && !isFinal(this.#state.status);
+    const isOver = isFinal(this.#state.status);
+    if (isOver && this.#run.isEndHeld) return;
+    const isHeadDue = this.#handover?.isHeadDue === true && !isOver;
     if (this.#entries === undefined && this.#session === undefined && !isHeadDue) return;
     this.#write();
   }
@@ -405,7 +422,7 @@ export class RunLog {
     this.#lost = reason;
     this.#trouble?.clearRetry();
     this.#entries = undefined;
-    this.#rejectWaiters(reason);
+    this.refuse(reason);
     this.#waiters = undefined;
     this.#settleFollowing();
     this.tellReaders();
@@ -637,7 +654,7 @@ export class RunLog {
       return;
     }
     this.#putBack(attempt);
-    this.#rejectWaiters(error);
+    this.refuse(error);
     this.#run.host.logger.error(error.message, { run_id: this.key.run_id, error: cause });
     const { attempts = [], retryMs: wait = FIRST_RETRY_MS } = this.#trouble ?? {};
     attempts.push(attempt);
@@ -669,7 +686,7 @@ export class RunLog {
     const again = (): void => {
       this.#writing = undefined;
       if (this.#lost !== undefined) return;
-      this.#rejectWaiters(error);
+      this.refuse(error);
       this.#writing = new Promise<void>((resolve) => {
         this.#later(retryMs, resolve);
       }).then(() => this.#settleCreate(error, attempt, Math.min(2 * retryMs, LAST_RETRY_MS)));
@@ -709,7 +726,7 @@ export class RunLog {
   }
 
   #giveUp(error: CadenzaError): void {
-    this.#rejectWaiters(error);
+    this.refuse(error);
     this.abandon(error);
     this.#run.onLost();
   }
@@ -721,12 +738,6 @@ export class RunLog {
       this.#audience.unfollow?.();
       this.#audience = undefined;
     } else this.#audience.batch = entries;
-  }
-
-  #rejectWaiters(error: CadenzaError): void {
-    const waiters = this.#waiters;
-    this.#waiters = waiters?.filter((waiter) => waiter.reject === undefined);
-    for (const waiter of waiters ?? []) waiter.reject?.(error);
   }
 
   #tellWaiters(): void {

@@ -59,6 +59,8 @@ export interface ExecutionHost {
   onDifference(): void;
   /** The agent was still working after the run had ended, and what it showed was dropped. */
   onDropped(): void;
+  /** The run is about to end: its sub-runs end first. */
+  onEnd(): void;
   /** The agent is through, or has been left behind. `hung`: it did not stop in time. */
   onOver(hung: boolean): void;
 }
@@ -180,6 +182,11 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
   get questions(): Questions {
     this.#questions ??= new Questions(this);
     return this.#questions;
+  }
+
+  /** See {@link Questions.onTaken}. */
+  onTaken(): void {
+    this.#questions?.onTaken();
   }
 
   get log(): RunLog {
@@ -518,6 +525,7 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
     this.#results?.close(reason);
     this.#letGo();
     this.#host.abortSignal(reason);
+    this.#host.onEnd();
     log.flush();
     this.#host.onOver(hung);
   }

@@ -61,10 +61,8 @@ export interface LiveRunHost extends LogHost, StaySettings {
   onSuspectCleared(run: LiveRun): void;
   /** Tells runs what those that they have started have done. */
   readonly telling: OneByOne;
-  /** Cancels sub-runs of this process, and what they have started themselves. */
-  cancelSubRuns(runs: Iterable<LiveRun>): void;
-  /** Stops a sub-run that may be anywhere, or have ended. */
-  cancelSubRun(key: RunKey): void;
+  /** Cancels a sub-run wherever it is, and what it has started itself. Resolves when the store has the cancel, and not before; undefined: it has. */
+  cancelSubRun(key: RunKey, parent: RunLog): undefined | Promise<void>;
   /** Resolves when it is certain that this process still owns its runs; undefined: it is. */
   ensureOwner(run: LiveRun): undefined | Promise<void>;
   /** The run is over, and that is committed; or it belongs to another process. */
@@ -312,6 +310,7 @@ export class LiveRun implements LogRun, ContextHost, StayHost, AnsweredRun {
       children: new Set(),
       sought: new Map(),
       before: noRuns,
+      cancels: new Map(),
       parent: undefined,
       onProgress: undefined,
       blocked: undefined,
@@ -381,7 +380,8 @@ export class LiveRun implements LogRun, ContextHost, StayHost, AnsweredRun {
   /** Gives the run back: its agent is left where it is, what was decided is committed, and anybody may take it over. */
   async handBack(): Promise<void> {
     this.#execution?.fence();
-    await this.log.release();
+    // A run whose sub-runs could not be cancelled is ended by its next owner, who cancels them first.
+    if (!this.isEndHeld) await this.log.release();
     this.leave("The runtime was closed.");
   }
 
@@ -465,6 +465,7 @@ export class LiveRun implements LogRun, ContextHost, StayHost, AnsweredRun {
   /** Something that the run waits for has happened elsewhere: its sub-runs are looked at. */
   onWoken(): void {
     if (!this.durable) return;
+    this.#execution?.onTaken();
     const { children, sought } = this.#related;
     const looks = [
       ...[...children].map(({ log }) => log.catchUp(true).catch(ignore)),
@@ -566,10 +567,17 @@ export class LiveRun implements LogRun, ContextHost, StayHost, AnsweredRun {
     this.host.onDropped(this);
   }
 
+  onEnd(): void {
+    this.#endChildren();
+  }
+
   onOver(hung: boolean): void {
     if (hung) this.host.onHung(this);
-    this.#endChildren();
     this.#seat?.give();
+  }
+
+  get isEndHeld(): boolean {
+    return this.#relations !== undefined && this.#relations.cancels.size > 0;
   }
 
   // What the context asks for.
@@ -652,9 +660,18 @@ export class LiveRun implements LogRun, ContextHost, StayHost, AnsweredRun {
   #endChildren(): void {
     const relations = this.#relations;
     if (relations === undefined) return;
-    if (relations.children.size > 0) this.host.cancelSubRuns(relations.children);
-    const ids = new Set([...relations.before, ...relations.sought.keys()]);
-    for (const run_id of ids) this.host.cancelSubRun({ tenant: this.log.key.tenant, run_id });
+    const { before, sought, children, cancels } = relations;
+    const live = [...children].map(({ log }) => log.key.run_id);
+    for (const run_id of new Set([...live, ...before, ...sought.keys()])) {
+      if (cancels.has(run_id)) continue;
+      const cancel = this.host.cancelSubRun({ tenant: this.log.key.tenant, run_id }, this.log);
+      if (cancel === undefined) continue;
+      cancels.set(run_id, cancel);
+      void cancel.then(() => {
+        cancels.delete(run_id);
+        this.log.flush();
+      });
+    }
     relations.before = noRuns;
   }
 
@@ -712,6 +729,8 @@ interface Relations {
   readonly sought: Map<string, () => Promise<unknown>>;
   /** The ids of those that were begun before its agent was run again, and that may be anywhere. */
   before: readonly string[];
+  /** The sub-runs whose cancel the store does not have yet: the run's end is not written before it has. */
+  readonly cancels: Map<string, Promise<void>>;
   /** The run that has started this one and follows it. */
   parent: LiveRun | undefined;
   /** Called whenever something was committed, if another run has started this one. */

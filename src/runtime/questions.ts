@@ -153,14 +153,22 @@ export class Questions {
     if (this.#shown !== undefined) this.#watchDeadline(this.#shown);
   }
 
+  /** The store has given the run to this process: the time of its question may be up. */
+  onTaken(): void {
+    if (this.#clearDeadline !== undefined && this.#shown !== undefined) this.#watchDeadline(this.#shown);
+  }
+
   #watchDeadline(question: OpenQuestion): void {
     const { log, clock } = this.#host;
     const deadline = log.state.shown?.deadline;
     if (deadline === undefined) return;
+    // The clock of this process may be behind that of the store, which has given it the run because the time is up.
+    const left = (): number => (log.takenAt >= deadline ? 0 : deadline - clock.now());
+    this.#clearDeadline?.();
     this.#clearDeadline = clock.setTimeout(
       // Timers may ring a little early.
-      () => (clock.now() < deadline ? this.#watchDeadline(question) : this.#expire(question)),
-      Math.max(0, deadline - clock.now()),
+      () => (left() > 0 ? this.#watchDeadline(question) : this.#expire(question)),
+      Math.max(0, left()),
     );
   }
 

@@ -321,14 +321,8 @@ export class Runs implements RecoveryHost, StoredLogHost {
     return this.#subRuns.run(parent, execution, agentName, input);
   }
 
-  cancelSubRuns(runs: Iterable<LiveRun>): void {
-    this.#subRuns.cancel(runs);
-  }
-
-  cancelSubRun(key: RunKey): void {
-    this.recovery
-      .cancelAnywhere(key)
-      .catch((error: unknown) => this.logger.error("A sub-run could not be cancelled with its parent.", { error }));
+  cancelSubRun(key: RunKey, parent: RunLog): undefined | Promise<void> {
+    return this.#subRuns.cancel(key, parent);
   }
 
   /** No new runs from now on. Resolves when none is at work any more, or after `drainMs`. */

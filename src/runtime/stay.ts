@@ -167,10 +167,9 @@ export class Stay {
 
   /** Whether the time of the question that is shown is up, here or in the store that has given the run for that: in a moment the agent goes on. */
   get #isOverdue(): boolean {
-    const { head, state } = this.#run.log;
+    const { takenAt, state } = this.#run.log;
     const deadline = state.shown?.deadline ?? Number.POSITIVE_INFINITY;
-    const takenAt = head === undefined || head.owner === null ? null : head.due_at;
-    return deadline <= Math.max(this.#run.host.clock.now(), takenAt ?? 0);
+    return deadline <= Math.max(this.#run.host.clock.now(), takenAt);
   }
 
   /** Takes ownership of a waiting run that has work to do here, and gives it up when there is none left. */

@@ -1,12 +1,13 @@
 import { CadenzaError } from "../core/errors.ts";
 import type { ParentRun } from "../core/log.ts";
-import type { Clock, RunKey, Store } from "../core/ports.ts";
+import type { Clock, Logger, RunKey, Store } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
 import { runRecord } from "../core/record.ts";
 import type { RunState } from "../core/state.ts";
 import { createdEntry, initialState, isFinal } from "../core/state.ts";
 import type { Run } from "../protocol/run.ts";
+import type { RunLog } from "./commit.ts";
 import { foldLog } from "./commit.ts";
 import type { Execution } from "./execution.ts";
 import type { RunInput } from "./input.ts";
@@ -23,6 +24,7 @@ import { SubRun } from "./sub-run.ts";
 export interface SubRunsHost {
   readonly store: Store;
   readonly clock: Clock;
+  readonly logger: Logger;
   readonly recovery: Recovery;
   /** The run, if this process executes it. */
   find(key: RunKey): LiveRun | undefined;
@@ -33,6 +35,9 @@ export interface SubRunsHost {
 
 /** How often a sub-run is looked for that another process executes, in milliseconds. */
 const POLL_MS = 200;
+/** How long it waits at first, and at most, before it cancels a sub-run again that could not be cancelled. In milliseconds. */
+const FIRST_RETRY_MS = 50;
+const LAST_RETRY_MS = 5_000;
 
 /** Starts the runs that agents run, finds them again, and ends them with the runs that started them. */
 export class SubRuns {
@@ -78,9 +83,28 @@ export class SubRuns {
     return new SubRun(key, parent, execution, host).perform();
   }
 
-  /** Cancels runs with the runs that started them. What those have started is cancelled in its turn. */
-  cancel(runs: Iterable<LiveRun>): void {
-    for (const run of runs) this.#cancelling.do(() => void run.cancel().catch(ignore));
+  /** Cancels a run with the run that started it. What it has started is cancelled in its turn. See {@link LiveRunHost.cancelSubRun}. */
+  cancel(key: RunKey, parent: RunLog): undefined | Promise<void> {
+    const live = this.#host.find(key);
+    if (live !== undefined) this.#cancelling.do(() => void live.cancel().catch(ignore));
+    return this.#host.store.persistent ? this.#cancelSurely(key, parent) : undefined;
+  }
+
+  /** Tries until the store has the cancel. Those who wait for the parent's end are told of each failure. */
+  async #cancelSurely(key: RunKey, parent: RunLog): Promise<void> {
+    const { recovery, clock, logger } = this.#host;
+    for (let wait = FIRST_RETRY_MS; !parent.lost; wait = Math.min(2 * wait, LAST_RETRY_MS)) {
+      try {
+        await recovery.cancelAnywhere(key);
+        return;
+      } catch (error) {
+        const ids = { run_id: parent.key.run_id, sub_run_id: key.run_id };
+        const message = `Run ${ids.run_id} does not end yet: its sub-run ${ids.sub_run_id} could not be cancelled. It is tried again.`;
+        logger.error(message, { ...ids, error });
+        parent.refuse(new CadenzaError("store_failed", message, { run_id: ids.run_id, cause: error }));
+      }
+      await new Promise<void>((resolve) => clock.setTimeout(resolve, wait));
+    }
   }
 
   #checkDepth(depth: number, agentName: string): void {

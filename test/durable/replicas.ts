@@ -39,7 +39,7 @@ export class Replicas {
     let isDead = false;
     const { clock } = this;
     const throughHook: Hook = (call, method, parameters) => (isDead ? never : hook(call, method, parameters));
-    const set = setUp({ durability, ...options, clock, store: hookedStore(throughHook, this.#open()) });
+    const set = setUp({ durability, clock, ...options, store: hookedStore(throughHook, this.#open()) });
     return {
       ...set,
       clock,

@@ -1,6 +1,7 @@
 import type { AgentFunction, RuntimeOptions } from "cadenza";
 import { describe, expect, it } from "vitest";
 import { lastingStore } from "../durable/world.ts";
+import { FakeClock } from "../helpers/fake-clock.ts";
 import type { Setup } from "../helpers/runtimes.ts";
 import { deferred, drain, never, setUp } from "../helpers/runtimes.ts";
 import { failingStore, lateStore } from "../helpers/stores.ts";
@@ -15,6 +16,12 @@ function withAgent(fn: AgentFunction, options: RuntimeOptions = {}, durable = fa
   const set = setUp(options);
   set.runtime.register("agent", { durable }, fn);
   return set;
+}
+
+/** A durable agent on a store that outlives its runtime, and goes by the same clock. */
+function withLasting(fn: AgentFunction, options: RuntimeOptions): Setup {
+  const clock = new FakeClock();
+  return { ...withAgent(fn, { store: lastingStore(clock), ...options, clock }, true), clock };
 }
 
 const request = { agent_name: "agent", input: "Hello" } as const;
@@ -244,7 +251,7 @@ describe("close", () => {
   });
 
   it("tells a reader of a run that sleeps", async () => {
-    const { runtime, clock } = withAgent(asks, { store: lastingStore(), durability: { sleepAfterMs: 50 } }, true);
+    const { runtime, clock } = withLasting(asks, { durability: { sleepAfterMs: 50 } });
     const { run_id } = await runtime.createRun(request);
     await clock.advance(100);
     const reading = drain(runtime.events(run_id, { until: "end" }));
@@ -258,7 +265,7 @@ describe("close", () => {
 });
 
 it("Nothing else does: neither maintenance nor deadlines of runs that nothing here waits for", async () => {
-  const { runtime, clock } = withAgent(asks, { store: lastingStore(), retention: { maxAgeMs: 1_000 } }, true);
+  const { runtime, clock } = withLasting(asks, { retention: { maxAgeMs: 1_000 } });
   await runtime.createRun(request);
   await clock.advance(100);
   expect(clock.timers).toBeGreaterThan(1);

@@ -1,0 +1,50 @@
+import type { Clock } from "cadenza";
+import { describe, expect, it } from "vitest";
+import type { Replica } from "./replicas.ts";
+import { inMemory } from "./replicas.ts";
+
+const QUESTION_MS = 5_000;
+
+function register({ runtime }: Replica): void {
+  runtime.register("agent", { durable: true }, async (_input, { ask }) => {
+    return JSON.stringify(await ask("Well?", { timeoutMs: QUESTION_MS, default: { late: true } }));
+  });
+}
+
+/** A clock that shows another time, and runs as fast. */
+function shifted(base: Clock, byMs: number): Clock {
+  return {
+    now: () => base.now() + byMs,
+    setTimeout: (callback, ms) => base.setTimeout(callback, ms),
+    turn: () => base.turn(),
+    ...(base.hold !== undefined && { hold: () => base.hold?.() ?? (() => {}) }),
+  };
+}
+
+describe.each([-600_000, -1_000, 600_000])("a process whose clock is off by %s ms", (offMs) => {
+  it("takes a question to its deadline that another process has asked", async () => {
+    const replicas = inMemory();
+    const first = replicas.start();
+    register(first);
+    const { run_id } = await first.runtime.createRun({ agent_name: "agent", input: "" });
+    first.kill();
+    const second = replicas.start({ clock: shifted(replicas.clock, offMs) });
+    register(second);
+    await replicas.clock.advance(QUESTION_MS + 2_000);
+    expect((await second.runtime.getRun(run_id)).status).toBe("completed");
+  });
+
+  it("takes a question to its deadline that is in its memory already", async () => {
+    const replicas = inMemory();
+    const first = replicas.start();
+    register(first);
+    const { run_id } = await first.runtime.createRun({ agent_name: "agent", input: "" });
+    const second = replicas.start({ clock: shifted(replicas.clock, offMs) });
+    register(second);
+    // An answer that is refused brings the run into memory.
+    await expect(second.runtime.resume({ run_id, await_id: "ask#2", await_resume: {} })).rejects.toThrow();
+    first.kill();
+    await replicas.clock.advance(QUESTION_MS + 2_000);
+    expect((await second.runtime.getRun(run_id)).status).toBe("completed");
+  });
+});

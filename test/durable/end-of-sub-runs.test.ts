@@ -1,0 +1,119 @@
+import type { AgentRuntime } from "cadenza";
+import { describe, expect, it } from "vitest";
+import type { Replica } from "./replicas.ts";
+import { inMemory } from "./replicas.ts";
+import { World } from "./world.ts";
+
+/** How long the child works after its answer, in milliseconds: longer than any of these tests looks. */
+const WORK_MS = 10_000_000;
+
+/** Two agents: the child asks and works, the parent waits for it, or leaves it behind. */
+function register(runtime: AgentRuntime, work: (ms: number) => Promise<void>, leaves: boolean): void {
+  runtime.register("child", { durable: true }, async (_input, { ask, step }) => {
+    await ask("Well?");
+    await step("work", () => work(WORK_MS));
+  });
+  runtime.register("parent", { durable: true }, async (_input, { run, step }) => {
+    const child = run("child", "");
+    if (leaves) await step("work", () => work(2_000));
+    else await Promise.all([child, step("work", () => work(2_000))]);
+  });
+}
+
+function registerIn({ runtime, clock }: Replica): void {
+  register(runtime, (ms) => new Promise((resolve) => clock.setTimeout(resolve, ms)), false);
+}
+
+describe("the end of a run whose sub-run another process executes", () => {
+  it.each([1, 2, 5, 50])(
+    "is written when its sub-run is cancelled, which the store refuses %s times",
+    async (times) => {
+      const replicas = inMemory();
+      let refusals = 0;
+      const first = replicas.start({}, (call, method) => {
+        if (method === "post" && refusals-- > 0) throw new Error("no answer");
+        return call();
+      });
+      registerIn(first);
+      const { run_id } = await first.runtime.createRun({ agent_name: "parent", input: "" });
+      const runs = await first.store.list({ tenant: "", limit: 10, offset: 0 });
+      const child = runs.find(({ created }) => created?.agent_name === "child")?.key.run_id ?? "";
+      const second = replicas.start();
+      registerIn(second);
+      await second.runtime.resume({ run_id: child, await_resume: { ok: true }, mode: "async" });
+      await replicas.clock.advance(3_000);
+      refusals = times;
+      await first.runtime.cancel(run_id);
+      const statusOf = async (id: string) => (await first.store.find({ tenant: "", run_id: id }))?.head.status;
+      await replicas.clock.advance(10);
+      expect([await statusOf(run_id), await statusOf(child)]).toEqual(["cancelling", "in-progress"]);
+      await replicas.clock.advance(times * 5_000 + 5_000);
+      expect([await statusOf(run_id), await statusOf(child)]).toEqual(["cancelled", "cancelled"]);
+      const errors = first.said.filter(({ level }) => level === "error");
+      expect(errors.length).toBe(times);
+      expect(errors[0]?.message).toContain(`its sub-run ${child} could not be cancelled`);
+    },
+  );
+
+  it("does not keep a process from closing while the store fails", async () => {
+    const replicas = inMemory();
+    let broken = false;
+    const first = replicas.start({}, (call, method) => {
+      if (method === "post" && broken) throw new Error("no answer");
+      return call();
+    });
+    registerIn(first);
+    const { run_id } = await first.runtime.createRun({ agent_name: "parent", input: "" });
+    const runs = await first.store.list({ tenant: "", limit: 10, offset: 0 });
+    const child = runs.find(({ created }) => created?.agent_name === "child")?.key.run_id ?? "";
+    const second = replicas.start();
+    registerIn(second);
+    await second.runtime.resume({ run_id: child, await_resume: { ok: true }, mode: "async" });
+    await replicas.clock.advance(3_000);
+    broken = true;
+    await first.runtime.cancel(run_id);
+    const closing = first.runtime.close({ drainMs: 1_000 });
+    await replicas.clock.advance(1_000);
+    await closing;
+    await replicas.clock.advance(10_000);
+    const statusOf = async (id: string) => (await second.store.find({ tenant: "", run_id: id }))?.head.status;
+    expect([await statusOf(run_id), await statusOf(child)]).toEqual(["cancelled", "cancelled"]);
+  });
+
+  describe.each([
+    { late: false, after: true },
+    { late: true, after: false },
+    { late: true, after: true },
+  ])("leaves no sub-run behind when its process is killed at any call of the store: %s", ({ late, after }) => {
+    it.each([{ leaves: false }, { leaves: true }])("%s", async ({ leaves }) => {
+      const orphans: unknown[] = [];
+      for (let call = 1; call <= 30; call++) {
+        const world = new World({
+          late,
+          register: (process) => register(process.runtime, (ms) => process.wait(ms), leaves),
+        });
+        const first = world.start();
+        const created = await world.until(first.runtime.createRun({ agent_name: "parent", input: "" }), first);
+        if (created === undefined || "error" in created) throw new Error("the run could not be created");
+        const { run_id } = created.value;
+        const intent = (await world.log(run_id)).find((entry) => entry.type === "intent" && entry.run_id !== null);
+        const child = intent?.type === "intent" ? (intent.run_id ?? "") : "";
+        const second = world.start();
+        const answer = { run_id: child, await_resume: { ok: true }, mode: "async" } as const;
+        await world.until(second.runtime.resume(answer), second);
+        await world.pass(leaves ? 1_900 : 3_000);
+        first.crash = { call: first.storeCalls.length + call, after };
+        if (!leaves) await world.until(first.runtime.cancel(run_id), first);
+        await world.pass(3_000);
+        if (first.state !== "dead") first.kill();
+        world.start();
+        await world.pass(30_000);
+        const [parentIs, childIs] = [(await world.stateOf(run_id)).status, (await world.stateOf(child)).status];
+        const isOver = parentIs === "cancelled" || parentIs === "completed";
+        if (isOver && childIs !== "cancelled") orphans.push([call, parentIs, childIs]);
+        if (leaves) expect(parentIs).toBe("completed");
+      }
+      expect(orphans).toEqual([]);
+    });
+  });
+});
