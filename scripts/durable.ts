@@ -9,9 +9,9 @@ import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { crashedOtherwise, crashPoints } from "../test/durable/crash-points.ts";
+import { sleepAndWake } from "../test/durable/evicted-runs.ts";
 import { play } from "../test/durable/play.ts";
 import { scenarios } from "../test/durable/scenarios.ts";
-import { sleepAndWake } from "../test/durable/sleepers.ts";
 import type { Findings } from "../test/durable/trials.ts";
 import { again, noFindings, sumOf, trial, troubles, tryAll } from "../test/durable/trials.ts";
 

@@ -25,7 +25,7 @@ const READS = 200;
 const MAX_DELAY_MS = 250;
 const SLOWER_MS = 25;
 const SLOW_RUNS = 500;
-const shortLease = { leaseMs: 2_000, renewMs: 600, sweepMs: 1_000, sleepAfterMs: 1_000 };
+const shortLease = { leaseMs: 2_000, heartbeatMs: 600, scanMs: 1_000, evictAfterMs: 1_000 };
 
 const { values } = parseArgs({
   options: {

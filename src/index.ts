@@ -71,10 +71,10 @@ export type {
   UsageReport,
 } from "./runtime/agent-context.ts";
 export { AgentRuntime, type CloseReport, type LeftRun, type RuntimeStats } from "./runtime/agent-runtime.ts";
-export type { AnnouncedType, EventListener, EventOf, EventOrigin, ParkedEvent } from "./runtime/announcer.ts";
+export type { AnnouncedType, BlockedEvent, EventListener, EventOf, EventOrigin } from "./runtime/announcer.ts";
 export type { InputItem, RunInput } from "./runtime/input.ts";
 export type { DurabilityOptions, LimitOptions, RetentionOptions, RuntimeOptions } from "./runtime/options.ts";
-export type { ParkedRun } from "./runtime/recovery.ts";
+export type { BlockedRun } from "./runtime/recovery.ts";
 export type {
   CreateRunOptions,
   CreateRunRequest,

@@ -3,19 +3,19 @@ export type { Difference } from "./testing/comparison.ts";
 export { CrashReport, type CrashResult } from "./testing/crash-report.ts";
 export { type AnswerOptions, Drive, drive, type NextOptions } from "./testing/drive.ts";
 export { DriveError } from "./testing/drive-error.ts";
+export type {
+  AwaitDriveEvent,
+  DriveEvent,
+  EndDriveEvent,
+  GenericDriveEvent,
+  MessageDriveEvent,
+  PartDriveEvent,
+} from "./testing/drive-event.ts";
 export type { AgentStandIn, DriveOptions, SessionOptions } from "./testing/drive-options.ts";
 export type { Duration, Instant } from "./testing/duration.ts";
 export { type CrashOptions, everyCrash } from "./testing/every-crash.ts";
 export { everyInterruption, type InterruptionOptions } from "./testing/every-interruption.ts";
 export { createFakeClock, type FakeClock, type FakeClockOptions } from "./testing/fake-clock.ts";
-export type {
-  AwaitHappening,
-  EndHappening,
-  GenericHappening,
-  Happening,
-  MessageHappening,
-  PartHappening,
-} from "./testing/happening.ts";
 export { InterruptionReport, type InterruptionResult } from "./testing/interruption-report.ts";
 export { type CadenzaMatchers, type MatcherResult, matchers } from "./testing/matchers.ts";
 export type { Operation } from "./testing/operation.ts";

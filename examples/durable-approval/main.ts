@@ -12,7 +12,7 @@ const [path = "booking.db"] = process.argv.slice(2);
 const runtime = new AgentRuntime({
   store: await openStore(path),
   // So that a new process takes over after a second, and not after ten.
-  durability: { leaseMs: 1_000, renewMs: 300, sweepMs: 100 },
+  durability: { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100 },
 });
 runtime.register(booking);
 

@@ -58,7 +58,7 @@ async function main(args: readonly string[]): Promise<number> {
 
 /** A runtime whose runs outlive the process. A run whose process was killed is taken over after a second, and not after ten. */
 async function openRuntime(path: string): Promise<AgentRuntime> {
-  const durability = { leaseMs: 1_000, renewMs: 300, sweepMs: 100 };
+  const durability = { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100 };
   return new AgentRuntime({ exposeErrors: true, store: await openStore(path), durability });
 }
 

@@ -28,7 +28,7 @@ export type CadenzaErrorCode =
   | "agent_failed"
   | "interrupted"
   | "crash_loop"
-  | "run_parked"
+  | "run_blocked"
   | "lost_ownership"
   | "store_failed";
 

@@ -35,7 +35,7 @@ const rows: Readonly<Record<CadenzaErrorCode, Row>> = {
   idempotency_conflict: conflict,
   limit_reached: busy,
   runtime_closed: busy,
-  run_parked: busy,
+  run_blocked: busy,
   lost_ownership: busy,
   store_failed: unavailable,
   events_lost: unavailable,

@@ -40,7 +40,7 @@ export interface LeftRun {
   readonly waits_for: string;
 }
 
-const announcedTypes: readonly AnnouncedType[] = [...eventTypes, "run.parked"];
+const announcedTypes: readonly AnnouncedType[] = [...eventTypes, "run.blocked"];
 const DRAIN_MS = 10_000;
 
 /** Runs agents inside a Node process: registers them by name, and gives their runs a life cycle. */

@@ -68,7 +68,7 @@ export interface ConcurrencyOptions {
   readonly max: number;
   /** Counted over all runs of the agent, or for each session by itself. Default: `agent`. */
   readonly per?: "agent" | "session" | undefined;
-  /** What happens to a run without a place: it stays `created` until there is one, or is refused. Default: `queue`. */
+  /** What happens to a run without a slot: it stays `created` until there is one, or is refused. Default: `queue`. */
   readonly whenFull?: "queue" | "reject" | undefined;
 }
 

@@ -1,12 +1,11 @@
 import { EventEmitter } from "eventemitter3";
-import type { Logger } from "../core/ports.ts";
+import type { Logger, Mismatch } from "../core/ports.ts";
 import type { StreamedEvent } from "../core/project.ts";
 import { ignore, isPromise } from "../core/promises.ts";
 import { createdEntry } from "../core/state.ts";
 import type { EventType } from "../protocol/event.ts";
 import { EventStream } from "./events.ts";
 import type { LiveRun } from "./live-run.ts";
-import type { Divergence } from "./rerun.ts";
 import type { RunsListener } from "./runs.ts";
 
 /** Whose event it is. */
@@ -20,8 +19,8 @@ export interface EventOrigin {
 }
 
 /** A durable run whose code does not fit its log. It is written to no more until fitting code is registered. Not one of the protocol's events: it is not in the log. */
-export interface ParkedEvent {
-  readonly type: "run.parked";
+export interface BlockedEvent {
+  readonly type: "run.blocked";
   readonly version: string | null;
   /** How many entries of the log there are. */
   readonly position: number;
@@ -31,11 +30,11 @@ export interface ParkedEvent {
   readonly asked: string;
 }
 
-/** What can be listened to: the protocol's events, and `run.parked`. */
-export type AnnouncedType = EventType | "run.parked";
+/** What can be listened to: the protocol's events, and `run.blocked`. */
+export type AnnouncedType = EventType | "run.blocked";
 
 /** The event of one type. */
-export type EventOf<Type extends AnnouncedType> = Extract<StreamedEvent | ParkedEvent, { readonly type: Type }>;
+export type EventOf<Type extends AnnouncedType> = Extract<StreamedEvent | BlockedEvent, { readonly type: Type }>;
 
 /** Called with each event of a type, after it has been committed. What it throws goes to the logger, and harms nothing. */
 export type EventListener<Type extends AnnouncedType> = (event: EventOf<Type>, origin: EventOrigin) => unknown;
@@ -43,7 +42,7 @@ export type EventListener<Type extends AnnouncedType> = (event: EventOf<Type>, o
 /** A listener of whatever type; it is called with events of its own type only. */
 export type AnyListener = (event: never, origin: EventOrigin) => unknown;
 
-type Guarded = (event: StreamedEvent | ParkedEvent, origin: EventOrigin) => void;
+type Guarded = (event: StreamedEvent | BlockedEvent, origin: EventOrigin) => void;
 
 /** Tells listeners what happens, run by run. A run is followed only while there are listeners. */
 export class Announcer implements RunsListener {
@@ -79,9 +78,9 @@ export class Announcer implements RunsListener {
     if (this.#isListening) this.#follow(run, 0);
   }
 
-  onParked(run: LiveRun, { expected, asked, position }: Divergence): void {
+  onBlocked(run: LiveRun, { expected, asked, position }: Mismatch): void {
     const { version = null } = createdEntry(run.log.state);
-    const event: ParkedEvent = { type: "run.parked", version, position, expected, asked };
+    const event: BlockedEvent = { type: "run.blocked", version, position, expected, asked };
     this.#emitter.emit(event.type, event, originOf(run));
   }
 

@@ -1,16 +1,15 @@
 import type { ResumeCommand } from "../core/decide.ts";
 import { isRefusal } from "../core/decide.ts";
-import type { Clock } from "../core/ports.ts";
+import type { Clock, Mismatch } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore, isPromise } from "../core/promises.ts";
 import { runRecord } from "../core/record.ts";
 import type { Run } from "../protocol/run.ts";
-import type { RunLog } from "./commit.ts";
-import { isLost, lostError } from "./commit.ts";
 import type { Execution } from "./execution.ts";
 import type { Answer, OpenQuestion, PassedOnQuestion } from "./questions.ts";
 import { blockedError, closedError, refusalError, refusedAbove, rejectedError } from "./refusals.ts";
-import type { Divergence } from "./rerun.ts";
+import type { RunLog } from "./run-log.ts";
+import { isLost, lostError } from "./run-log.ts";
 import type { Validated } from "./standard-schema.ts";
 
 /** What answering needs from the run that is answered. */
@@ -20,11 +19,11 @@ export interface AnsweredRun {
   readonly agent: { readonly name: string };
   readonly execution: Execution | undefined;
   /** Where a durable run is on its way; other runs have none. */
-  readonly stayIfAny:
+  readonly residencyIfAny:
     | {
         readonly ready: Promise<void> | undefined;
         readonly tryingAgain: Promise<void> | undefined;
-        readonly divergence: Divergence | undefined;
+        readonly mismatch: Mismatch | undefined;
       }
     | undefined;
   /** Whether the runtime is being closed: it takes no answers any more. */
@@ -40,24 +39,24 @@ type Answered = MaybePromise<Run | undefined>;
  * in mode `async` only, shows the run as it is then, before its agent goes on. A process that cannot validate decides nothing.
  */
 export function answerRun(run: AnsweredRun, answer: Answer): Answered {
-  const ready = run.stayIfAny?.ready;
+  const ready = run.residencyIfAny?.ready;
   if (ready === undefined) return answerNow(run, answer);
   // By then the agent may be run once more. One that does not catch up leaves the same promise behind.
-  return ready.then(() => (run.stayIfAny?.ready === ready ? answerNow(run, answer) : answerRun(run, answer)));
+  return ready.then(() => (run.residencyIfAny?.ready === ready ? answerNow(run, answer) : answerRun(run, answer)));
 }
 
 function answerNow(run: AnsweredRun, answer: Answer): Answered {
-  const { log, clock, stayIfAny: stay } = run;
+  const { log, clock, residencyIfAny: stay } = run;
   const { run_id } = log.key;
   if (stay?.tryingAgain !== undefined) {
     return stay.tryingAgain.then(() => {
       throw lostError(run_id);
     });
   }
-  if (stay?.divergence !== undefined) {
+  if (stay?.mismatch !== undefined) {
     // Who is told of it finds it in the store.
     if (log.writing !== undefined && !log.isRetrying) return log.writing.then(() => answerNow(run, answer));
-    throw blockedError(run_id, run.agent.name, stay.divergence);
+    throw blockedError(run_id, run.agent.name, stay.mismatch);
   }
   const command = commandOf(answer, answer.await_id, clock.now());
   const first = log.preview(command);
@@ -132,7 +131,7 @@ function take(run: AnsweredRun, execution: Execution, answer: BoundAnswer, readi
     // Another process may have written first: then the answer was decided again, and perhaps refused.
     if (!isTaken(log, command)) return;
     answer.onTaken?.();
-    execution.withPlace(() => execution.answered(entry, reading.value));
+    execution.withSlot(() => execution.answered(entry, reading.value));
   };
   const acknowledged = log.commit(true);
   if (acknowledged === undefined) {

@@ -3,7 +3,7 @@ import { isRefusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
 import type { Entry, IntentEntry, ResultEntry } from "../core/log.ts";
 import { overdueError } from "../core/overdue.ts";
-import type { Clock, Logger } from "../core/ports.ts";
+import type { Clock, Logger, Mismatch } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
 import { activeMs, createdEntry } from "../core/state.ts";
@@ -15,17 +15,17 @@ import type { AgentFunction } from "./agent.ts";
 import type { AgentContext, AskOptions, Question } from "./agent-context.ts";
 import type { AskHost } from "./ask.ts";
 import { AskedQuestion, checkAskOptions, questionParts, withSchema, YieldedQuestion } from "./ask.ts";
-import type { RunLog } from "./commit.ts";
 import type { Generator } from "./generator.ts";
 import { generatorOf, generatorOfItems, nextOf, unwind } from "./generator.ts";
+import type { History } from "./history.ts";
 import { checkSize, limitError } from "./part-size.ts";
 import type { OpenQuestion, QuestionsHost } from "./questions.ts";
 import { Questions } from "./questions.ts";
-import type { Recording } from "./recording.ts";
-import type { Divergence, RerunHost } from "./rerun.ts";
-import { Rerun } from "./rerun.ts";
+import type { ReplayCheckHost } from "./replay-check.ts";
+import { ReplayCheck } from "./replay-check.ts";
 import type { Operation } from "./results.ts";
 import { Results } from "./results.ts";
+import type { RunLog } from "./run-log.ts";
 import { jsonSchemaOf } from "./standard-schema.ts";
 import type { AwaitYield } from "./yields.ts";
 import { meaningOf } from "./yields.ts";
@@ -44,8 +44,8 @@ export interface ExecutionHost {
   readonly principal: JsonValue;
   /** Makes what the agent is called with. */
   contextFor(execution: Execution): AgentContext;
-  /** Calls back when the run has its place, now or later. */
-  withPlace(callback: () => void): void;
+  /** Calls back when the run has its slot, now or later. */
+  withSlot(callback: () => void): void;
   /** The agent is about to be given something: it goes on. */
   onMove(): void;
   /** Now and then another turn of the event loop is due; undefined when it is not. */
@@ -54,7 +54,7 @@ export interface ExecutionHost {
   /** Everything that was recorded has happened again: the agent goes on where it was. */
   onCaughtUp(): void;
   /** What the agent does is not what the log holds. With `final` unset the agent may still come round. Undefined: it has. */
-  onDivergence(divergence: Divergence | undefined, final: boolean): void;
+  onMismatch(mismatch: Mismatch | undefined, final: boolean): void;
   /** The agent showed another text than the last time; the log wins. */
   onDifference(): void;
   /** The agent was still working after the run had ended, and what it showed was dropped. */
@@ -83,7 +83,7 @@ export interface ExecutionSettings {
  * One agent at work on one run: a single loop over a generator, whatever form the agent function has. Everything that
  * the agent does becomes a command to the log; everything that happens to it comes as an entry of the log.
  */
-export class Execution implements QuestionsHost, AskHost, RerunHost {
+export class Execution implements QuestionsHost, AskHost, ReplayCheckHost {
   readonly #host: ExecutionHost;
   #generator: Generator | undefined;
   /** The generators that wait while one that they gave is drained. */
@@ -91,7 +91,7 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
   #results: Results | undefined;
   #questions: Questions | undefined;
   /** Compares the agent with what the log holds of an earlier execution. */
-  readonly #rerun: Rerun | undefined;
+  readonly #replay: ReplayCheck | undefined;
   #aborted: CadenzaError | undefined;
   /** What ends the run once the agent is unwound; null: nothing went wrong. */
   #failure: unknown = null;
@@ -102,20 +102,20 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
   #clearTimer: (() => void) | undefined;
 
   /** With a recording the agent is run again, up to where it was. */
-  constructor(host: ExecutionHost, recording?: Recording) {
+  constructor(host: ExecutionHost, recording?: History) {
     this.#host = host;
-    this.#rerun = recording && new Rerun(this, recording);
+    this.#replay = recording && new ReplayCheck(this, recording);
   }
 
   /** Calls the agent. Never throws: what the agent throws fails its run. */
   start(): void {
     const { log, clock } = this.#host;
-    if (this.#rerun === undefined) {
+    if (this.#replay === undefined) {
       log.decide({ type: "start", at: clock.now() });
       this.#armTimeout();
     }
     this.#call();
-    if (this.#rerun !== undefined) this.results.advance();
+    if (this.#replay !== undefined) this.results.advance();
   }
 
   /** The error with which the run was stopped, if it was. */
@@ -139,7 +139,12 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
 
   get results(): Results {
     if (this.#results === undefined) {
-      this.#results = new Results(this.#host.clock, this.#host.durable, () => this.#host.onMove(), this.#rerun?.replay);
+      this.#results = new Results(
+        this.#host.clock,
+        this.#host.durable,
+        () => this.#host.onMove(),
+        this.#replay?.replay,
+      );
       // An agent that goes on after its end is told so by whatever it asks for.
       if (this.#over) this.#results.close(() => endedError(this.#host.log.key.run_id));
     }
@@ -153,7 +158,7 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
 
   /** Whether the agent is still on its way through its log. */
   get isReplaying(): boolean {
-    return this.#results?.isReplaying === true || (this.#results === undefined && this.#rerun !== undefined);
+    return this.#results?.isReplaying === true || (this.#results === undefined && this.#replay !== undefined);
   }
 
   /** Begins a recorded operation. The promise is observed: an agent that drops it does no harm. */
@@ -176,7 +181,7 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
 
   /** The last attempt at an operation that has no result, if it was begun before. */
   intent(key: string): IntentEntry | undefined {
-    return this.#rerun?.intent(key);
+    return this.#replay?.intent(key);
   }
 
   get questions(): Questions {
@@ -212,15 +217,15 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
     this.results.deliver(entry, live);
   }
 
-  /** Goes on when the run has its place again. */
-  withPlace(callback: () => void): void {
+  /** Goes on when the run has its slot again. */
+  withSlot(callback: () => void): void {
     if (!this.#host.durable) {
-      this.#host.withPlace(callback);
+      this.#host.withSlot(callback);
       return;
     }
-    // For a durable agent the result takes its place in the order of the log at once, and is handed over later.
+    // For a durable agent the result takes its turn in the order of the log at once, and is handed over later.
     let goOn: (() => void) | undefined = ignore;
-    this.#host.withPlace(() => {
+    this.#host.withSlot(() => {
       goOn?.();
       goOn = undefined;
     });
@@ -254,7 +259,7 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
       return log.backlog >= settings.maxBacklog ? log.commit() : this.#host.pace(at);
     }
     this.#emitted += 1;
-    if (this.#rerun?.showAgain(emission) !== true) log.decide({ type: "emit", at, item: emission });
+    if (this.#replay?.emitAgain(emission) !== true) log.decide({ type: "emit", at, item: emission });
     if (this.#host.durable) return this.#waitAsBefore();
     return log.backlog >= settings.maxBacklog ? log.commit() : this.#host.pace(at);
   }
@@ -266,8 +271,8 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
   #waitAsBefore(): undefined | Promise<void> {
     const { log, clock, settings } = this.#host;
     if (this.#emitted % Math.min(SHOWN_AT_ONCE, settings.maxBacklog) !== 0) return undefined;
-    const room = log.backlog >= settings.maxBacklog ? log.commit() : undefined;
-    return this.results.holdUntil(room ?? clock.turn());
+    const accepted = log.backlog >= settings.maxBacklog ? log.commit() : undefined;
+    return this.results.holdUntil(accepted ?? clock.turn());
   }
 
   /** Asks the client; the promise is the answer. It is observed: an agent that drops it does no harm. */
@@ -303,16 +308,16 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
 
   /** Something happens to the agent, as the entry says. */
   onAnswer(entry: ResultEntry): void {
-    this.#rerun?.passUsage(entry);
+    this.#replay?.passUsage(entry);
   }
 
   onUnfitAnswer(key: string): void {
-    this.#rerun?.onUnfitAnswer(key);
+    this.#replay?.onUnfitAnswer(key);
   }
 
   /** Books usage. An agent that has not caught up reports what the log has already. */
   addUsage(usage: Usage): void {
-    if (this.#rerun?.takeUsage(usage) === true) return;
+    if (this.#replay?.takeUsage(usage) === true) return;
     this.#usage = addUsage(this.#usage, usage);
   }
 
@@ -419,7 +424,7 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
     const hasValue = !isLast || step.value !== undefined;
     if (this.isStopped) {
       // Whoever unwinds the agent needs the generators that wait for this one.
-      if (hasValue) void this.#showLast(step.value);
+      if (hasValue) void this.#emitLast(step.value);
       return "stops";
     }
     if (isLast) this.#generator = this.#outer?.pop();
@@ -469,7 +474,7 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
   }
 
   #ask(ask: YieldedQuestion | AskedQuestion): void {
-    this.#rerun?.askAgain(ask);
+    this.#replay?.askAgain(ask);
     this.results.perform(ask);
   }
 
@@ -486,7 +491,7 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
       try {
         let step = await unwind(generator);
         while (step.done !== true && !this.#over) {
-          await this.#showLast(step.value);
+          await this.#emitLast(step.value);
           step = await nextOf(generator, undefined);
         }
       } catch (error) {
@@ -497,7 +502,7 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
   }
 
   /** Keeps what a `finally` block shows; what means nothing, or asks, is passed over. */
-  async #showLast(value: unknown): Promise<void> {
+  async #emitLast(value: unknown): Promise<void> {
     try {
       const meaning = meaningOf(value);
       if (meaning.kind !== "await" && meaning.kind !== "items") await this.show(meaning);
@@ -505,7 +510,7 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
       if (meaning.kind !== "items") return;
       for await (const item of meaning.iterable) {
         if (this.#over) return;
-        await this.#showLast(item);
+        await this.#emitLast(item);
       }
     } catch (error) {
       this.#host.logger.debug("The agent showed something invalid while it was being stopped.", { error });
@@ -515,8 +520,8 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
   #end(thrown: unknown, hung: boolean): void {
     if (this.#over) return;
     const error = thrown ?? this.#failure;
-    if (this.#aborted === undefined && this.#rerun?.endsEarly(error) === true) return;
-    this.#rerun?.showEarly();
+    if (this.#aborted === undefined && this.#replay?.endsEarly(error) === true) return;
+    this.#replay?.emitEarly();
     this.#over = true;
     const { log, clock, failureOf } = this.#host;
     const failure = error === null ? null : failureOf.call(this.#host, error);
@@ -538,23 +543,23 @@ export class Execution implements QuestionsHost, AskHost, RerunHost {
   }
 
   onCaughtUp(): void {
-    this.#rerun?.showEarly();
+    this.#replay?.emitEarly();
     this.#questions?.onCaughtUp();
     if (this.log.state.shown === null) this.#armTimeout();
     this.#host.onCaughtUp();
   }
 
-  onStall(divergence: Divergence | undefined): void {
-    this.#host.onDivergence(divergence, false);
+  onStall(mismatch: Mismatch | undefined): void {
+    this.#host.onMismatch(mismatch, false);
   }
 
   onDifference(): void {
     this.#host.onDifference();
   }
 
-  diverge(divergence: Divergence): void {
+  mismatch(mismatch: Mismatch): void {
     this.fence();
-    this.#host.onDivergence(divergence, true);
+    this.#host.onMismatch(mismatch, true);
   }
 
   /** Active time is limited: the clock runs while the agent works, and stands while the run waits for an answer. */

@@ -45,7 +45,7 @@ export class Lease {
   start(): void {
     this.#isOn = true;
     void this.renew().catch(ignore);
-    this.#beatLater(this.#settings.renewMs);
+    this.#beatLater(this.#settings.heartbeatMs);
   }
 
   /** No more heartbeats; the lease ends with the store's `release`. Resolves when none is under way. */
@@ -98,13 +98,13 @@ export class Lease {
   }
 
   async #beat(): Promise<void> {
-    const { leaseMs, renewMs } = this.#settings;
-    let wait = renewMs;
+    const { leaseMs, heartbeatMs } = this.#settings;
+    let wait = heartbeatMs;
     try {
       await this.renew();
     } catch (error) {
       // The lease is still good for a while: there is time for more than one other try.
-      wait = Math.min(renewMs, leaseMs / 8);
+      wait = Math.min(heartbeatMs, leaseMs / 8);
       this.#host.logger.error("The store failed to renew the lease.", { error });
     }
     if (!this.#isOn) return;

@@ -3,7 +3,7 @@ import { isRefusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
 import type { Entry } from "../core/log.ts";
 import { overdueError } from "../core/overdue.ts";
-import type { Clock, Logger, RunHead, RunKey, SessionChange } from "../core/ports.ts";
+import type { Clock, Logger, Mismatch, RunHead, RunKey, SessionChange } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore, isPromise } from "../core/promises.ts";
 import { runRecord, transcript } from "../core/record.ts";
@@ -16,30 +16,29 @@ import type { Run } from "../protocol/run.ts";
 import type { Agent, AgentFunction } from "./agent.ts";
 import type { AnsweredRun } from "./answering.ts";
 import { answerRun } from "./answering.ts";
-import type { LogHost, LogRun } from "./commit.ts";
-import { lostError, RunLog } from "./commit.ts";
 import type { ContextHost } from "./context.ts";
 import { RunContext } from "./context.ts";
 import type { ExecutionSettings } from "./execution.ts";
 import { Execution } from "./execution.ts";
 import { failureOf, messageOf } from "./failure.ts";
+import { History, subRunsBegun } from "./history.ts";
 import type { RunInput } from "./input.ts";
 import type { OneByOne } from "./one-by-one.ts";
-import type { Places } from "./places.ts";
 import type { Answer } from "./questions.ts";
-import { Recording, subRunsBegun } from "./recording.ts";
 import { blockedError, refusalError } from "./refusals.ts";
-import type { Divergence } from "./rerun.ts";
-import { Seat } from "./seat.ts";
-import type { StayHost, StaySettings, SubRunActivity } from "./stay.ts";
-import { Stay } from "./stay.ts";
+import type { ResidencyHost, ResidencySettings, SubRunActivity } from "./residency.ts";
+import { Residency } from "./residency.ts";
+import type { LogHost, LogRun } from "./run-log.ts";
+import { lostError, RunLog } from "./run-log.ts";
+import { RunSlot } from "./run-slot.ts";
+import type { Slots } from "./slots.ts";
 import { Steps } from "./steps.ts";
 
 /** What the live runs of one runtime share. */
-export interface LiveRunHost extends LogHost, StaySettings {
+export interface LiveRunHost extends LogHost, ResidencySettings {
   readonly settings: ExecutionSettings;
   readonly exposeErrors: boolean;
-  readonly places: Places;
+  readonly slots: Slots;
   /** Whether the runtime has been closed: no run begins, is brought back or is answered any more. */
   readonly isClosed: boolean;
   pace(at: number): undefined | Promise<void>;
@@ -54,7 +53,7 @@ export interface LiveRunHost extends LogHost, StaySettings {
   /** Lets go of the run, and loads it with the code that is registered now. */
   loadAgain(run: LiveRun): void;
   /** The code does not match the history. */
-  onBlocked(run: LiveRun, divergence: Divergence): void;
+  onBlocked(run: LiveRun, mismatch: Mismatch): void;
   /** A run that is not loaded here has something to do. */
   onWake(): void;
   /** A run that was suspected to bring its process down has come further, or is gone. */
@@ -74,7 +73,7 @@ const noMessages: readonly Message[] = [];
 const noRuns: readonly string[] = [];
 
 /** A run that has not ended, in the process that executes it: its log, the agent at work on it, and whoever waits for it. */
-export class LiveRun implements LogRun, ContextHost, StayHost, AnsweredRun {
+export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun {
   readonly log: RunLog;
   readonly agent: Agent;
   /** What the agent threw, for those who are told more than the client. */
@@ -84,13 +83,13 @@ export class LiveRun implements LogRun, ContextHost, StayHost, AnsweredRun {
   #abort: AbortController | (() => CadenzaError) | undefined;
   #execution: Execution | undefined;
   /** Only runs that are durable, or came out of the store, have one. */
-  #stay: Stay | undefined;
+  #residency: Residency | undefined;
   /** Only runs that have to do with others have one. */
   #relations: Relations | undefined;
   #openSteps: Steps | undefined;
   #resting: RestWaiter[] | undefined;
   /** Only runs of agents have one that may not all work at once. */
-  #seat: Seat | undefined;
+  #slot: RunSlot | undefined;
   /** While the run is at work: lets the process end. */
   #letGo: (() => void) | undefined;
 
@@ -130,32 +129,32 @@ export class LiveRun implements LogRun, ContextHost, StayHost, AnsweredRun {
     return this.#openSteps?.isBusy === true;
   }
 
-  /** Whether the run waits for a place. */
+  /** Whether the run waits for a slot. */
   get isQueued(): boolean {
-    return this.#seat?.isQueued === true;
+    return this.#slot?.isQueued === true;
   }
 
   unqueued(): undefined | Promise<void> {
-    return this.#seat?.unqueued();
+    return this.#slot?.unqueued();
   }
 
   get isNeeded(): boolean {
-    return this.#relations?.onProgress !== undefined || (this.#seat !== undefined && this.#keepsSeat);
+    return this.#relations?.onProgress !== undefined || (this.#slot !== undefined && this.#keepsSlot);
   }
 
   /** While the run waits for an answer, the others of its session wait for it. */
-  get #keepsSeat(): boolean {
+  get #keepsSlot(): boolean {
     return this.agent.options.concurrency?.per === "session";
   }
 
   /** What only a durable run has. */
-  get stay(): Stay {
-    this.#stay ??= new Stay(this);
-    return this.#stay;
+  get residency(): Residency {
+    this.#residency ??= new Residency(this);
+    return this.#residency;
   }
 
-  get stayIfAny(): Stay | undefined {
-    return this.#stay;
+  get residencyIfAny(): Residency | undefined {
+    return this.#residency;
   }
 
   get execution(): Execution | undefined {
@@ -190,21 +189,21 @@ export class LiveRun implements LogRun, ContextHost, StayHost, AnsweredRun {
     return this.host.hold();
   }
 
-  /** Takes a place, or queues up for one, before the agent may begin: whoever comes next finds it taken. `place` is what the run needs one under; undefined: none. */
-  reserve(place: string | undefined): void {
-    this.#setPlace(place);
-    this.#seat?.take(() => this.#startAgent());
+  /** Takes a slot, or queues up for one, before the agent may begin: whoever comes next finds it taken. `slot` is what the run needs one under; undefined: none. */
+  reserve(slotKey: string | undefined): void {
+    this.#setSlot(slotKey);
+    this.#slot?.take(() => this.#startAgent());
   }
 
-  /** Lets the agent begin as soon as it has a place. */
+  /** Lets the agent begin as soon as it has a slot. */
   begin(): void {
-    if (this.#seat !== undefined) this.#seat.mayBegin = true;
-    if (this.#seat?.isQueued !== true) this.withPlace(() => this.#startAgent());
+    if (this.#slot !== undefined) this.#slot.mayBegin = true;
+    if (this.#slot?.isQueued !== true) this.withSlot(() => this.#startAgent());
   }
 
   /** Begins with a run that was accepted elsewhere, and whose agent was never called. */
-  beginAgain(place: string | undefined): void {
-    this.reserve(place);
+  loadUnbegun(slotKey: string | undefined): void {
+    this.reserve(slotKey);
     this.begin();
     if (this.isQueued) this.log.forgetTakeovers();
   }
@@ -216,19 +215,19 @@ export class LiveRun implements LogRun, ContextHost, StayHost, AnsweredRun {
   }
 
   /** Takes over a run of a durable agent that is in the store, and runs it again. */
-  comeBack(entries: readonly Entry[], place: string | undefined): void {
-    this.#setPlace(place);
-    if (this.log.state.status !== "awaiting") this.#seat?.occupy();
+  load(entries: readonly Entry[], slotKey: string | undefined): void {
+    this.#setSlot(slotKey);
+    if (this.log.state.status !== "awaiting") this.#slot?.occupy();
     this.replay(entries);
   }
 
   /** Runs a durable agent again, up to where its log ends. */
   replay(entries: readonly Entry[]): void {
     this.#execution?.fence();
-    this.stay.begin();
+    this.residency.begin();
     const begun = subRunsBegun(entries);
     if (begun.length > 0) this.#related.before = begun;
-    const recording = new Recording(entries);
+    const recording = new History(entries);
     if (recording.startedAt === undefined && recording.isStopped) {
       this.#endWithoutAgent();
       return;
@@ -238,7 +237,7 @@ export class LiveRun implements LogRun, ContextHost, StayHost, AnsweredRun {
     this.#settleHold();
   }
 
-  /** The run as soon as it rests. Rejects with `run_parked` if it is blocked. */
+  /** The run as soon as it rests. Rejects with `run_blocked` if it is blocked. */
   rest(): MaybePromise<Run> {
     const { head, state, committed } = this.log;
     if (head !== undefined && isAtRest(head.status) && state.position === committed) return this.log.record();
@@ -279,7 +278,7 @@ export class LiveRun implements LogRun, ContextHost, StayHost, AnsweredRun {
 
   /** Whether the run's own code does not match its history, as far as it has come. */
   get isBlockedItself(): boolean {
-    return this.#stay?.divergence !== undefined;
+    return this.#residency?.mismatch !== undefined;
   }
 
   get isClosing(): boolean {
@@ -360,7 +359,7 @@ export class LiveRun implements LogRun, ContextHost, StayHost, AnsweredRun {
   /** What the run waits for, in words. */
   get waitsFor(): string {
     const { status, shown } = this.log.state;
-    if (status === "created") return "a place";
+    if (status === "created") return "a slot";
     if (shown !== null) return `the answer to ${shown.await_id}`;
     return this.#execution?.waitsFor ?? "nothing";
   }
@@ -373,7 +372,7 @@ export class LiveRun implements LogRun, ContextHost, StayHost, AnsweredRun {
     this.#execution?.fence();
     this.abortSignal(() => error);
     this.#endChildren();
-    this.#seat?.give();
+    this.#slot?.give();
     this.log.flush();
   }
 
@@ -398,10 +397,10 @@ export class LiveRun implements LogRun, ContextHost, StayHost, AnsweredRun {
     const { head } = this.log;
     if (head === undefined) return;
     this.#settleHold();
-    if (head.status === "awaiting" && !this.#keepsSeat) this.#seat?.rest();
+    if (head.status === "awaiting" && !this.#keepsSlot) this.#slot?.rest();
     if (isAtRest(head.status)) this.#tellRest();
-    if (this.durable) this.stay.onCommit(head.status);
-    if (this.#stay?.isSuspect === true && head.takeovers === 0) this.#clearSuspect();
+    if (this.durable) this.residency.onCommit(head.status);
+    if (this.#residency?.isSuspect === true && head.takeovers === 0) this.#clearSuspect();
     if (this.#relations?.onProgress !== undefined) this.#tellParent();
     this.host.onCommit();
     if (isFinal(head.status)) this.host.onGone(this);
@@ -411,10 +410,10 @@ export class LiveRun implements LogRun, ContextHost, StayHost, AnsweredRun {
     const error = this.log.lostReason ?? lostError(this.log.key.run_id);
     this.#settleHold();
     this.#execution?.fence();
-    this.#stay?.end();
+    this.#residency?.end();
     // Whoever listens to the signal of a run that sleeps would take it for stopped.
-    if (this.#stay?.isAsleep !== true) this.abortSignal(() => error);
-    this.#seat?.give();
+    if (this.#residency?.isEvicted !== true) this.abortSignal(() => error);
+    this.#slot?.give();
     this.#refuseRest(error);
     for (const child of this.#relations?.children ?? []) child.#leaveAlone();
     this.#tellParent();
@@ -429,7 +428,7 @@ export class LiveRun implements LogRun, ContextHost, StayHost, AnsweredRun {
   }
 
   #clearSuspect(): void {
-    this.stay.isSuspect = false;
+    this.residency.isSuspect = false;
     this.host.onSuspectCleared(this);
   }
 
@@ -453,7 +452,7 @@ export class LiveRun implements LogRun, ContextHost, StayHost, AnsweredRun {
 
   /** A run that cannot be run again elsewhere keeps its owner, also while it waits. */
   keepsOwner(): boolean {
-    return !this.durable || this.stay.keepsOwner;
+    return !this.durable || this.residency.keepsOwner;
   }
 
   wakes(entries: readonly Entry[]): RunKey | undefined {
@@ -471,7 +470,7 @@ export class LiveRun implements LogRun, ContextHost, StayHost, AnsweredRun {
       ...[...children].map(({ log }) => log.catchUp(true).catch(ignore)),
       ...[...sought.values()].map((look) => look().catch(ignore)),
     ];
-    this.stay.lookInto(Promise.all(looks));
+    this.residency.lookInto(Promise.all(looks));
   }
 
   /** See {@link RunLog.onTaken}. */
@@ -480,11 +479,11 @@ export class LiveRun implements LogRun, ContextHost, StayHost, AnsweredRun {
   }
 
   setSubRun(key: string, activity: SubRunActivity): void {
-    if (this.durable) this.stay.setSubRun(key, activity);
+    if (this.durable) this.residency.setSubRun(key, activity);
   }
 
   settleOwner(): void {
-    if (this.durable) this.stay.settleOwner();
+    if (this.durable) this.residency.settleOwner();
   }
 
   /** Somebody else wrote to the run. */
@@ -525,38 +524,33 @@ export class LiveRun implements LogRun, ContextHost, StayHost, AnsweredRun {
 
   onCaughtUp(): void {
     const { status, overdue } = this.log.state;
-    this.#stay?.caughtUp();
+    this.#residency?.caughtUp();
     if (status === "cancelling") this.#stop();
     else if (overdue !== null) this.#execution?.abort(overdueError(this.log.key.run_id, overdue.await_id));
     else this.settleOwner();
   }
 
-  onDivergence(divergence: Divergence | undefined, final: boolean): void {
-    this.stay.divergence = divergence;
+  onMismatch(mismatch: Mismatch | undefined, final: boolean): void {
+    this.residency.mismatch = mismatch;
     this.#settleHold();
-    if (divergence !== undefined && this.log.state.status === "cancelling") {
+    if (mismatch !== undefined && this.log.state.status === "cancelling") {
       this.#execution?.fence();
       this.#endWithoutAgent();
       return;
     }
-    if (divergence !== undefined && this.host.hasOtherCode(this)) {
-      this.stay.tellReady();
+    if (mismatch !== undefined && this.host.hasOtherCode(this)) {
+      this.residency.tellReady();
       this.host.loadAgain(this);
       return;
     }
-    this.log.setBlocked(divergence ?? null);
-    this.setBlocked(divergence && blockedError(this.log.key.run_id, this.agent.name, divergence));
-    if (divergence !== undefined) {
-      this.host.onBlocked(this, divergence);
+    this.log.setBlocked(mismatch ?? null);
+    this.setBlocked(mismatch && blockedError(this.log.key.run_id, this.agent.name, mismatch));
+    if (mismatch !== undefined) {
+      this.host.onBlocked(this, mismatch);
       this.log.forgetTakeovers();
-      this.stay.tellReady();
+      this.residency.tellReady();
     }
-    if (final) void this.park();
-  }
-
-  /** See {@link Stay.park}. */
-  park(again = false): Promise<void> {
-    return this.stay.park(again);
+    if (final) void this.residency.block();
   }
 
   onDifference(): void {
@@ -573,7 +567,7 @@ export class LiveRun implements LogRun, ContextHost, StayHost, AnsweredRun {
 
   onOver(hung: boolean): void {
     if (hung) this.host.onHung(this);
-    this.#seat?.give();
+    this.#slot?.give();
   }
 
   get isEndHeld(): boolean {
@@ -627,11 +621,11 @@ export class LiveRun implements LogRun, ContextHost, StayHost, AnsweredRun {
 
   #stop(): void {
     // An agent that is run again is stopped where it was, not on the way there. While the run is queued it is not run again.
-    const { ready, divergence } = this.#stay ?? {};
-    if (ready !== undefined && divergence === undefined && !this.isQueued) return;
+    const { ready, mismatch } = this.#residency ?? {};
+    if (ready !== undefined && mismatch === undefined && !this.isQueued) return;
     this.#endChildren();
     const reason = new CadenzaError("run_cancelled", "The run was cancelled.", { run_id: this.log.key.run_id });
-    if (divergence !== undefined) this.#execution?.fence();
+    if (mismatch !== undefined) this.#execution?.fence();
     else if (this.#execution !== undefined) {
       this.#execution.abort(reason);
       return;
@@ -643,14 +637,14 @@ export class LiveRun implements LogRun, ContextHost, StayHost, AnsweredRun {
   #endWithoutAgent(): void {
     if (this.log.state.position > 2) this.host.onAgentMissing(this);
     this.log.decide({ type: "end", at: this.clock.now(), failure: null, usage: null });
-    this.#seat?.give();
+    this.#slot?.give();
     this.log.flush();
   }
 
   #startAgent(): void {
-    if (this.#seat?.mayBegin === false) return;
+    if (this.#slot?.mayBegin === false) return;
     if (this.log.lost || this.log.state.status !== "created") {
-      this.#seat?.give();
+      this.#slot?.give();
       return;
     }
     this.#execution = new Execution(this);
@@ -675,36 +669,36 @@ export class LiveRun implements LogRun, ContextHost, StayHost, AnsweredRun {
     relations.before = noRuns;
   }
 
-  withPlace(callback: () => void): void {
-    // A run that is over needs no place, and would not give it back.
+  withSlot(callback: () => void): void {
+    // A run that is over needs no slot, and would not give it back.
     const { status } = this.log.state;
     if (this.log.lost || isFinal(status)) return;
     // What goes on beside a question needs none either.
-    if (this.#seat === undefined || status === "awaiting") callback();
-    else this.#seat.take(callback);
+    if (this.#slot === undefined || status === "awaiting") callback();
+    else this.#slot.take(callback);
   }
 
   /** The process stays open while the run is at work. One that waits for an answer or for other code holds nothing. */
   #settleHold(): void {
     const { head, lost } = this.log;
     const hasAgent = head?.status === "in-progress" || head?.status === "cancelling";
-    if (hasAgent && !lost && this.#stay?.divergence === undefined) this.#letGo ??= this.host.hold();
+    if (hasAgent && !lost && this.#residency?.mismatch === undefined) this.#letGo ??= this.host.hold();
     else {
       this.#letGo?.();
       this.#letGo = undefined;
     }
   }
 
-  #setPlace(place: string | undefined): void {
+  #setSlot(slotKey: string | undefined): void {
     const { concurrency } = this.agent.options;
-    if (place !== undefined && concurrency !== undefined)
-      this.#seat = new Seat(this.host.places, place, concurrency.max);
+    if (slotKey !== undefined && concurrency !== undefined)
+      this.#slot = new RunSlot(this.host.slots, slotKey, concurrency.max);
   }
 
   /** The run that has started this one is not there any more. */
   #leaveAlone(): void {
     this.follow(undefined);
-    if (this.durable) this.stay.leaveAlone();
+    if (this.durable) this.residency.leaveAlone();
   }
 
   #tellRest(): void {

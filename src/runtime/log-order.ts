@@ -36,7 +36,7 @@ export interface Replay {
   /** How long the agent may take to ask for what the log holds next, in milliseconds of the process's running time, before that is reported. */
   readonly stallMs: number;
   /** What the agent has yet to show again before anything new begins. */
-  unshown(): Missing | undefined;
+  notEmitted(): Missing | undefined;
   /** Everything that was recorded has happened again: what is new begins. */
   onCaughtUp(): void;
   /** Nothing has happened in a while although the log holds more; with undefined it has happened after all. */
@@ -230,12 +230,12 @@ class Replaying {
 
   /** What comes first in the log of all that the agent has not done again. */
   get missing(): Missing | undefined {
-    const unshown = this.replay.unshown();
+    const notEmitted = this.replay.notEmitted();
     for (const [key, position] of this.#missing) {
-      if (unshown !== undefined && unshown.position < position) return unshown;
+      if (notEmitted !== undefined && notEmitted.position < position) return notEmitted;
       return { what: this.#recorded.has(key) ? `the result of ${key}` : key, position };
     }
-    return unshown;
+    return notEmitted;
   }
 
   /** Whether the operation takes up what is shown. What is recorded needs no start, and what is new has to wait. */

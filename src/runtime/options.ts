@@ -47,11 +47,11 @@ export interface DurabilityOptions {
   /** How long this process owns its runs without a sign of life; after that, others take them over. Default: 10,000. */
   readonly leaseMs?: number | undefined;
   /** How often the process gives a sign of life, and looks for what others have asked of its runs. Default: 3,000. */
-  readonly renewMs?: number | undefined;
+  readonly heartbeatMs?: number | undefined;
   /** How often the store is asked for runs that need somebody. Default: 1,000. */
-  readonly sweepMs?: number | undefined;
+  readonly scanMs?: number | undefined;
   /** How long a run that waits for an answer stays in memory; it comes back when it is needed. Default: 60,000. */
-  readonly sleepAfterMs?: number | undefined;
+  readonly evictAfterMs?: number | undefined;
   /**
    * How often a run may be taken over from processes that died while they executed it, without getting any further; it fails with the
    * reason `crash_loop` then, since it probably brings them down. A run that only waits is not counted. Default: 5.
@@ -65,7 +65,7 @@ export interface LimitOptions {
   readonly maxLiveRuns?: number | undefined;
   /** How many runs may be above a sub-run: the run that started it, the one that started that, and so on. Default: 32. */
   readonly maxDepth?: number | undefined;
-  /** Runs that wait for a place under their agent's `concurrency`. Default: 1,000. */
+  /** Runs that wait for a slot under their agent's `concurrency`. Default: 1,000. */
   readonly maxQueuedRuns?: number | undefined;
   /** Entries in the log of one run; one more fails it. Default: 1,000,000. */
   readonly maxLogEntries?: number | undefined;
@@ -101,7 +101,13 @@ const defaults = {
   awaitTimeoutMs: Number.POSITIVE_INFINITY,
   cancelGraceMs: 500,
 };
-const durabilityDefaults = { leaseMs: 10_000, renewMs: 3_000, sweepMs: 1_000, sleepAfterMs: 60_000, maxTakeovers: 5 };
+const durabilityDefaults = {
+  leaseMs: 10_000,
+  heartbeatMs: 3_000,
+  scanMs: 1_000,
+  evictAfterMs: 60_000,
+  maxTakeovers: 5,
+};
 const retentionDefaults = { maxRuns: 10_000, maxAgeMs: HOUR_MS, maxIdleSessionMs: 24 * HOUR_MS };
 const persistentRetention = {
   maxRuns: Number.POSITIVE_INFINITY,

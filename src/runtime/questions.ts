@@ -8,8 +8,8 @@ import type { Usage } from "../core/usage.ts";
 import type { MessagePart } from "../protocol/message.ts";
 import type { AwaitResume, RunMode } from "../protocol/run.ts";
 import { isMessageResume } from "../protocol/run.ts";
-import type { RunLog } from "./commit.ts";
 import { isJsonPart, textOf } from "./input.ts";
+import type { RunLog } from "./run-log.ts";
 import type { StandardSchema, Validated } from "./standard-schema.ts";
 import { validateFirst } from "./standard-schema.ts";
 
@@ -58,7 +58,7 @@ export interface QuestionsHost {
   /** Resolves after a turn of the event loop, when the agent has had its turn with what was handed to it. */
   settled(): Promise<void>;
   /** Calls back as soon as the agent may go on. */
-  withPlace(callback: () => void): void;
+  withSlot(callback: () => void): void;
   /** A question without a default expired. */
   onExpired(): void;
 }
@@ -202,8 +202,8 @@ export class Questions {
     const committed = log.commit();
     const goOn = (): void => {
       if (!question.hasDefault) this.#host.onExpired();
-      // The agent needs its place again, as it does to go on with an answer.
-      else this.#host.withPlace(() => this.answered(entry, undefined));
+      // The agent needs its slot again, as it does to go on with an answer.
+      else this.#host.withSlot(() => this.answered(entry, undefined));
     };
     if (committed === undefined) goOn();
     else void committed.then(goOn);

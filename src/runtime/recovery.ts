@@ -8,33 +8,33 @@ import { ignore } from "../core/promises.ts";
 import type { RunState } from "../core/state.ts";
 import { createdEntry, isFinal } from "../core/state.ts";
 import type { Agent } from "./agent.ts";
-import { isLost, lostError } from "./commit.ts";
 import type { DamagedRun } from "./damaged-runs.ts";
 import { DamagedRuns } from "./damaged-runs.ts";
+import { subRunsBegun } from "./history.ts";
 import { Lease } from "./lease.ts";
 import type { LiveRunHost } from "./live-run.ts";
 import { LiveRun } from "./live-run.ts";
 import { LostAnswers } from "./lost-answers.ts";
 import type { DurabilitySettings } from "./options.ts";
-import { subRunsBegun } from "./recording.ts";
 import { blockedError, closedError, refusalError } from "./refusals.ts";
 import type { Registry } from "./registry.ts";
+import { isLost, lostError } from "./run-log.ts";
 
 /** What recovery needs from the runs of the process. */
 export interface RecoveryHost extends LiveRunHost {
   /** How many more runs this process may take. */
-  readonly room: number;
+  readonly capacity: number;
   find(key: RunKey): LiveRun | undefined;
   /** The live runs of this process. */
   [Symbol.iterator](): Iterator<LiveRun>;
   /** Takes a run in that was in the store. */
   add(run: LiveRun): void;
   /** Under which slot the run works. */
-  placeOf(run: LiveRun): string | undefined;
+  slotKeyOf(run: LiveRun): string | undefined;
 }
 
 /** A run whose code does not match its history: no entry is written until matching code comes. */
-export interface ParkedRun {
+export interface BlockedRun {
   readonly run_id: string;
   readonly agent_name: string;
   readonly version: string | null;
@@ -49,9 +49,9 @@ export interface ParkedRun {
 /** What keeps runs of the store from getting on. */
 export interface RecoveryReport {
   /** Durable runs whose code does not match their history, the oldest 1,000 of them, in any process. */
-  readonly parked: readonly ParkedRun[];
+  readonly blocked: readonly BlockedRun[];
   /** Runs without an owner whose agent or version is not registered here, whether they need work now or wait. */
-  readonly stranded: number;
+  readonly unregistered: number;
   /** Runs that this process took and could not read. Each is tried again from time to time. */
   readonly damaged: readonly DamagedRun[];
 }
@@ -128,8 +128,8 @@ export class Recovery {
     const isMissing = ({ agent_name, version }: AgentVersion): boolean =>
       this.#registry.find(agent_name, version ?? undefined) === undefined;
     return {
-      parked: blocked.flatMap((found) => parkedRun(found) ?? []),
-      stranded: backlog.filter(isMissing).reduce((sum, { due, waiting }) => sum + due + waiting, 0),
+      blocked: blocked.flatMap((found) => blockedRun(found) ?? []),
+      unregistered: backlog.filter(isMissing).reduce((sum, { due, waiting }) => sum + due + waiting, 0),
       damaged: this.damaged.report,
     };
   }
@@ -239,7 +239,7 @@ export class Recovery {
   }
 
   async #loadAgain(run: LiveRun, key: RunKey): Promise<LiveRun | undefined> {
-    await run.park(true);
+    await run.residency.leaveForOtherCode();
     const stored = await this.#host.store.find(key);
     return stored === undefined || stored.head.blocked === null ? this.#load(key) : this.#tryAgain(stored);
   }
@@ -282,11 +282,11 @@ export class Recovery {
     if (failure !== undefined) run.fail(failure);
     else {
       if (head.takeovers >= SUSPECT_TAKEOVERS) {
-        run.stay.isSuspect = true;
+        run.residency.isSuspect = true;
         this.#suspects.add(run);
       }
-      if (state.status === "created") run.beginAgain(this.#host.placeOf(run));
-      else run.comeBack(entries, this.#host.placeOf(run));
+      if (state.status === "created") run.loadUnbegun(this.#host.slotKeyOf(run));
+      else run.load(entries, this.#host.slotKeyOf(run));
     }
     return run;
   }
@@ -346,14 +346,14 @@ export class Recovery {
       this.onUnknownOutcome();
       this.#host.logger.error("The store failed while runs that need work were taken.", { error });
     }
-    if (this.#isOn) this.#scanSoon(this.#settings.sweepMs);
+    if (this.#isOn) this.#scanSoon(this.#settings.scanMs);
   }
 
   /** Takes what needs work, a page at a time, without a pause for as long as pages are full. */
   async #scan(): Promise<void> {
     const { store, clock, owner } = this.#host;
     while (this.#isOn) {
-      const limit = Math.min(PAGE, this.#host.room - this.#beginning.size);
+      const limit = Math.min(PAGE, this.#host.capacity - this.#beginning.size);
       if (limit <= 0) return;
       // A store that takes this process for dead would give it its own runs.
       if (!this.lease.isHeld) await this.lease.renew();
@@ -466,7 +466,7 @@ export class Recovery {
   }
 }
 
-function parkedRun({ key, created, head: { blocked } }: FoundRun): ParkedRun | undefined {
+function blockedRun({ key, created, head: { blocked } }: FoundRun): BlockedRun | undefined {
   if (created === null || blocked === null) return undefined;
   const { agent_name, version = null } = created;
   return { run_id: key.run_id, agent_name, version, ...blocked };

@@ -1,6 +1,6 @@
 import type { Refusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
-import type { Divergence } from "./rerun.ts";
+import type { Mismatch } from "../core/ports.ts";
 
 /* What a caller is told whose call on a run is refused. */
 
@@ -33,12 +33,12 @@ export function rejectedError(runId: string, awaitId: string, issues: CadenzaErr
 }
 
 /** The run waits for matching code. */
-export function blockedError(runId: string, agent_name: string, divergence: Divergence): CadenzaError {
-  const { expected, asked, position } = divergence;
+export function blockedError(runId: string, agent_name: string, mismatch: Mismatch): CadenzaError {
+  const { expected, asked, position } = mismatch;
   const message =
     `Run ${runId} is blocked: the registered code of ${JSON.stringify(agent_name)} does not match its history ` +
     `at entry ${position + 1} (history: ${expected}; code: ${asked}). Register matching code, or cancel the run.`;
-  return new CadenzaError("run_parked", message, { run_id: runId, agent_name });
+  return new CadenzaError("run_blocked", message, { run_id: runId, agent_name });
 }
 
 /** The runtime has been closed. */

@@ -1,6 +1,6 @@
 import { CadenzaError } from "../core/errors.ts";
 import type { ParentRun } from "../core/log.ts";
-import type { Clock, Logger, RunKey, SessionChange, Store, StoredSession } from "../core/ports.ts";
+import type { Clock, Logger, Mismatch, RunKey, SessionChange, Store, StoredSession } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore, isPromise } from "../core/promises.ts";
 import { transcript } from "../core/record.ts";
@@ -8,8 +8,6 @@ import type { RunState } from "../core/state.ts";
 import { createdEntry, initialState, isFinal } from "../core/state.ts";
 import type { Run } from "../protocol/run.ts";
 import type { Agent } from "./agent.ts";
-import type { RunLog } from "./commit.ts";
-import { foldLog } from "./commit.ts";
 import type { Execution, ExecutionSettings } from "./execution.ts";
 import { Follower } from "./follower.ts";
 import type { RunInput } from "./input.ts";
@@ -19,12 +17,13 @@ import { createdEntryOf, repeat } from "./new-run.ts";
 import { OneByOne } from "./one-by-one.ts";
 import type { Settings } from "./options.ts";
 import { Pacer } from "./pacer.ts";
-import { Places } from "./places.ts";
 import type { RecoveryHost } from "./recovery.ts";
 import { Recovery } from "./recovery.ts";
 import { blockedError, closedError } from "./refusals.ts";
 import type { Registry } from "./registry.ts";
-import type { Divergence } from "./rerun.ts";
+import type { RunLog } from "./run-log.ts";
+import { foldLog } from "./run-log.ts";
+import { Slots } from "./slots.ts";
 import type { StoredLog, StoredLogHost } from "./stored-log.ts";
 import { SubRuns } from "./sub-runs.ts";
 import { holdProcess } from "./system.ts";
@@ -49,7 +48,7 @@ export interface RunsListener {
   /** A run has come into this process: it is new, or was in the store. */
   onCreated(run: LiveRun): void;
   /** The code of a durable run does not fit its log. */
-  onParked(run: LiveRun, divergence: Divergence): void;
+  onBlocked(run: LiveRun, mismatch: Mismatch): void;
 }
 
 /** How long an agent that is run again may take to ask for what its log holds next, in milliseconds. */
@@ -60,7 +59,7 @@ const TEST_STALL_MS = 2_000;
 /** The live runs of a runtime: creates, finds and ends them. */
 export class Runs implements RecoveryHost, StoredLogHost {
   readonly settings: ExecutionSettings;
-  readonly places = new Places();
+  readonly slots = new Slots();
   readonly telling = new OneByOne();
   readonly recovery: Recovery;
   readonly followed = new Set<StoredLog>();
@@ -120,8 +119,8 @@ export class Runs implements RecoveryHost, StoredLogHost {
     return this.#options.logger;
   }
 
-  get sleepAfterMs(): number {
-    return this.store.persistent ? this.#options.durability.sleepAfterMs : Number.POSITIVE_INFINITY;
+  get evictAfterMs(): number {
+    return this.store.persistent ? this.#options.durability.evictAfterMs : Number.POSITIVE_INFINITY;
   }
 
   get alwaysReplay(): boolean {
@@ -164,7 +163,7 @@ export class Runs implements RecoveryHost, StoredLogHost {
     for (const { log } of this.#live.values()) live[log.state.status] = (live[log.state.status] ?? 0) + 1;
     return {
       live,
-      queued: this.places.queued,
+      queued: this.slots.queued,
       dropped: this.#dropped,
       hung: this.#hung,
       differences: this.#differences,
@@ -203,11 +202,11 @@ export class Runs implements RecoveryHost, StoredLogHost {
     this.#listener.onCreated(run);
   }
 
-  /** Under which place a run works; undefined: it needs none. */
-  placeOf({ agent: { name, options }, log }: LiveRun): string | undefined {
+  /** Under which slot a run works; undefined: it needs none. */
+  slotKeyOf({ agent: { name, options }, log }: LiveRun): string | undefined {
     const { parent, session_id } = createdEntry(log.state);
     if (options.concurrency === undefined || parent !== undefined) return undefined;
-    return placeKey(name, options.concurrency.per, log.key.tenant, session_id);
+    return slotKey(name, options.concurrency.per, log.key.tenant, session_id);
   }
 
   get isClosed(): boolean {
@@ -224,7 +223,7 @@ export class Runs implements RecoveryHost, StoredLogHost {
     for (const log of [...this.followed]) log.end();
   }
 
-  get room(): number {
+  get capacity(): number {
     return Math.max(0, this.#options.limits.maxLiveRuns - this.#live.size);
   }
 
@@ -241,11 +240,11 @@ export class Runs implements RecoveryHost, StoredLogHost {
     this.recovery.loadAgain(run);
   }
 
-  onBlocked(run: LiveRun, divergence: Divergence): void {
+  onBlocked(run: LiveRun, mismatch: Mismatch): void {
     const { run_id } = run.log.key;
-    const error = blockedError(run_id, run.agent.name, divergence);
-    this.logger.warn(error.message, { run_id, ...divergence });
-    this.#listener.onParked(run, divergence);
+    const error = blockedError(run_id, run.agent.name, mismatch);
+    this.logger.warn(error.message, { run_id, ...mismatch });
+    this.#listener.onBlocked(run, mismatch);
   }
 
   onWake(): void {
@@ -378,18 +377,18 @@ export class Runs implements RecoveryHost, StoredLogHost {
     this.recovery.start();
     const run = new LiveRun(this, { tenant: request.tenant, run_id: runId }, agent);
     const entry = createdEntryOf(agent, request, runId, this.clock.now(), historyLength, parent);
-    if (parent === undefined) this.#checkPlaces(agent, request.tenant, entry.session_id);
+    if (parent === undefined) this.#checkSlots(agent, request.tenant, entry.session_id);
     this.#live.set(runId, run);
     run.log.create({ type: "create", entry }, request.idempotencyKey ?? null, session);
-    run.reserve(this.placeOf(run));
+    run.reserve(this.slotKeyOf(run));
     this.#listener.onCreated(run);
     return run;
   }
 
-  #checkPlaces({ name, options: { concurrency } }: Agent, tenant: string, sessionId: string): void {
+  #checkSlots({ name, options: { concurrency } }: Agent, tenant: string, sessionId: string): void {
     if (
       concurrency === undefined ||
-      this.places.isFree(placeKey(name, concurrency.per, tenant, sessionId), concurrency.max)
+      this.slots.isFree(slotKey(name, concurrency.per, tenant, sessionId), concurrency.max)
     )
       return;
     if (concurrency.whenFull === "reject") {
@@ -399,10 +398,10 @@ export class Runs implements RecoveryHost, StoredLogHost {
       });
     }
     const { maxQueuedRuns } = this.#options.limits;
-    if (this.places.queued >= maxQueuedRuns) {
+    if (this.slots.queued >= maxQueuedRuns) {
       throw new CadenzaError(
         "limit_reached",
-        `${maxQueuedRuns} runs wait for a place already, as many as limits.maxQueuedRuns allows.`,
+        `${maxQueuedRuns} runs wait for a slot already, as many as limits.maxQueuedRuns allows.`,
         { limit: "maxQueuedRuns" },
       );
     }
@@ -528,6 +527,6 @@ interface SessionEntry {
   readonly change: SessionChange;
 }
 
-function placeKey(agentName: string, per: "agent" | "session" | undefined, tenant: string, sessionId: string): string {
+function slotKey(agentName: string, per: "agent" | "session" | undefined, tenant: string, sessionId: string): string {
   return per === "session" ? `${agentName}/${sessionId}/${tenant}` : agentName;
 }

@@ -13,7 +13,6 @@ import type { JsonValue } from "../protocol/json.ts";
 import type { Run } from "../protocol/run.ts";
 import { runStatusSchema } from "../protocol/run.ts";
 import { badArgument, checkCount, checkKeys, checkObject, checkText, read } from "./check.ts";
-import { foldLog, isLost } from "./commit.ts";
 import type { LogSource, StreamHost, StreamStart } from "./events.ts";
 import { EventStream } from "./events.ts";
 import { readInput } from "./input.ts";
@@ -35,6 +34,7 @@ import type {
   Session,
 } from "./requests.ts";
 import { checkOptions, noOptions, readAnswer, readAwaitId, readId, readMode, readSession } from "./requests.ts";
+import { foldLog, isLost } from "./run-log.ts";
 import type { Runs } from "./runs.ts";
 import { StoredLog } from "./stored-log.ts";
 

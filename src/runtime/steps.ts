@@ -9,9 +9,9 @@ import type { JsonValue } from "../protocol/json.ts";
 import { isJsonObject } from "../protocol/json.ts";
 import type { StepOptions, StepScope } from "./agent-context.ts";
 import { Bodies, isNested } from "./bodies.ts";
-import type { RunLog } from "./commit.ts";
 import type { Execution } from "./execution.ts";
 import { recordedResult } from "./recorded.ts";
+import type { RunLog } from "./run-log.ts";
 import { readEmission } from "./yields.ts";
 
 /** What the steps of a run need from it. */

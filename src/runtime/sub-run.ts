@@ -9,10 +9,10 @@ import type { RunState } from "../core/state.ts";
 import { isFinal } from "../core/state.ts";
 import type { Run } from "../protocol/run.ts";
 import { passedOnParts } from "./ask.ts";
-import { lostError } from "./commit.ts";
 import type { Execution } from "./execution.ts";
 import type { LiveRun } from "./live-run.ts";
 import type { Answer } from "./questions.ts";
+import { lostError } from "./run-log.ts";
 import { failureOfStep, resultOfStep } from "./steps.ts";
 
 /** What a sub-run needs from the runs of the process. */
@@ -261,7 +261,7 @@ export class SubRun {
       exchanges?.findLast(({ asked }) => asked.await_id === awaitId),
     );
     // The parent is at work again.
-    this.#execution.withPlace(ignore);
+    this.#execution.withSlot(ignore);
   }
 
   #finish({ run, state }: EndedRun): void {
@@ -274,7 +274,7 @@ export class SubRun {
     const result = durable ? (run as unknown as StepEntry["result"]) : undefined;
     const entry: StepEntry = { type: "step", at: clock.now(), key: this.#key, result, error: null, usage };
     if (durable) this.#record(entry, run);
-    else this.#execution.withPlace(() => this.#execution.results.deliver(entry, run));
+    else this.#execution.withSlot(() => this.#execution.results.deliver(entry, run));
   }
 
   /** The sub-run is not to be. A durable agent is told the same when it is run again, whatever the limits are then. */

@@ -7,8 +7,6 @@ import { runRecord } from "../core/record.ts";
 import type { RunState } from "../core/state.ts";
 import { createdEntry, initialState, isFinal } from "../core/state.ts";
 import type { Run } from "../protocol/run.ts";
-import type { RunLog } from "./commit.ts";
-import { foldLog } from "./commit.ts";
 import type { Execution } from "./execution.ts";
 import type { RunInput } from "./input.ts";
 import { readInput } from "./input.ts";
@@ -17,6 +15,8 @@ import type { NewRun } from "./new-run.ts";
 import { OneByOne } from "./one-by-one.ts";
 import type { Recovery } from "./recovery.ts";
 import { blockedError } from "./refusals.ts";
+import type { RunLog } from "./run-log.ts";
+import { foldLog } from "./run-log.ts";
 import type { SubRunFound, SubRunHost } from "./sub-run.ts";
 import { SubRun } from "./sub-run.ts";
 

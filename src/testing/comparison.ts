@@ -2,7 +2,7 @@ import { sameJson } from "../core/json.ts";
 import type { Entry, PartSource } from "../core/log.ts";
 import { isPassedOn } from "../core/log.ts";
 import type { JsonValue } from "../protocol/json.ts";
-import { questionText, quote } from "./happening.ts";
+import { questionText, quote } from "./drive-event.ts";
 import { diffLines } from "./text-diff.ts";
 
 /** An entry that is compared, and its place in its log, counted from 1. */

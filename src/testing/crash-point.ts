@@ -1,6 +1,6 @@
 import type { Entry } from "../core/log.ts";
 import { isPassedOn } from "../core/log.ts";
-import { questionText, quote } from "./happening.ts";
+import { questionText, quote } from "./drive-event.ts";
 
 /** Where a process dies: when this entry is handed to the store, and is not stored or is the last that is. */
 export interface CrashPoint {

@@ -2,7 +2,7 @@ import { CadenzaError } from "../core/errors.ts";
 import type { RunState } from "../core/state.ts";
 import { isFinal } from "../core/state.ts";
 import type { Agent } from "../runtime/agent.ts";
-import type { ParkedEvent } from "../runtime/announcer.ts";
+import type { BlockedEvent } from "../runtime/announcer.ts";
 import type { RunInput } from "../runtime/input.ts";
 import { readInput } from "../runtime/input.ts";
 import { resumeOf } from "./answer.ts";
@@ -12,10 +12,10 @@ import type { Machine } from "./crashing-process.ts";
 import { CrashingProcess } from "./crashing-process.ts";
 import { Disk } from "./disk.ts";
 import { DriveError } from "./drive-error.ts";
+import type { AwaitDriveEvent } from "./drive-event.ts";
+import { quote } from "./drive-event.ts";
 import type { DriveSettings } from "./drive-options.ts";
 import { createFakeClock } from "./fake-clock.ts";
-import type { AwaitHappening } from "./happening.ts";
-import { quote } from "./happening.ts";
 import { InjectedError } from "./interruption.ts";
 import type { OpenOperation, Operation } from "./operation.ts";
 import type { Answers } from "./rehearsal.ts";
@@ -54,7 +54,7 @@ export interface CrashOutcome {
   readonly disk: Disk;
   /** What the agents began in the first process. */
   readonly operations: readonly OpenOperation[];
-  readonly blocked: ParkedEvent | undefined;
+  readonly blocked: BlockedEvent | undefined;
   /** Whether the agent came to where something was to happen to it. */
   readonly isReached: boolean;
   /** The agent asked what there is no answer to, and was cancelled: it went another way. */
@@ -152,7 +152,7 @@ class Trial {
   }
 
   get #isEndless(): boolean {
-    const shown = this.#machine.disk.view?.happenings.length ?? 0;
+    const shown = this.#machine.disk.view?.driveEvents.length ?? 0;
     return shown > MAX_THINGS || this.#process.cast.operations.length > MAX_THINGS;
   }
 
@@ -161,11 +161,11 @@ class Trial {
   }
 
   /** The question that is shown and has no answer yet. */
-  get #question(): AwaitHappening | undefined {
+  get #question(): AwaitDriveEvent | undefined {
     const shown = this.#state?.shown?.await_id;
     if (shown === undefined || this.#answered.has(shown)) return undefined;
-    const happenings = this.#machine.disk.view?.happenings ?? [];
-    return happenings.findLast((one) => one.type === "await" && one.await_id === shown) as AwaitHappening | undefined;
+    const driveEvents = this.#machine.disk.view?.driveEvents ?? [];
+    return driveEvents.findLast((one) => one.type === "await" && one.await_id === shown) as AwaitDriveEvent | undefined;
   }
 
   #start(point: CrashPoint | undefined): void {
@@ -209,7 +209,7 @@ class Trial {
     return true;
   }
 
-  async #answer(question: AwaitHappening): Promise<boolean> {
+  async #answer(question: AwaitDriveEvent): Promise<boolean> {
     const { await_id } = question;
     if (!this.#asked.includes(await_id)) this.#asked.push(await_id);
     const answer = this.#answerTo(question, this.#asked.indexOf(await_id));
@@ -244,7 +244,7 @@ class Trial {
     this.#now = this.#machine.clock.now();
   }
 
-  #answerTo(question: AwaitHappening, index: number): { readonly value: unknown } | undefined {
+  #answerTo(question: AwaitDriveEvent, index: number): { readonly value: unknown } | undefined {
     const { answers } = this.#play;
     if (typeof answers === "function") return { value: answers(question, index) };
     if (index < answers.length) return { value: answers[index] };

@@ -3,7 +3,7 @@ import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
 import type { Agent } from "../runtime/agent.ts";
 import { AgentRuntime } from "../runtime/agent-runtime.ts";
-import type { ParkedEvent } from "../runtime/announcer.ts";
+import type { BlockedEvent } from "../runtime/announcer.ts";
 import type { Scope } from "../runtime/scope.ts";
 import type { StageHooks } from "./cast.ts";
 import { Cast } from "./cast.ts";
@@ -35,7 +35,7 @@ export class CrashingProcess {
   readonly scope: Scope;
   isDead = false;
   /** What the history holds and what the code did, when they do not match. */
-  blocked: ParkedEvent | undefined;
+  blocked: BlockedEvent | undefined;
   readonly #machine: Machine;
   readonly #point: CrashPoint | undefined;
   readonly #timers = new Set<() => void>();
@@ -53,15 +53,15 @@ export class CrashingProcess {
       cancelGraceMs: settings.cancelGraceMs,
       durability: {
         leaseMs: LEASE_MS,
-        renewMs: Number.POSITIVE_INFINITY,
-        sweepMs: Number.POSITIVE_INFINITY,
-        sleepAfterMs: Number.POSITIVE_INFINITY,
+        heartbeatMs: Number.POSITIVE_INFINITY,
+        scanMs: Number.POSITIVE_INFINITY,
+        evictAfterMs: Number.POSITIVE_INFINITY,
       },
       alwaysReplay,
       // What the agent threw is for the test to know.
       exposeErrors: true,
     });
-    runtime.on("run.parked", (event) => {
+    runtime.on("run.blocked", (event) => {
       this.blocked ??= event;
     });
     this.scope = runtime.scope({ principal: settings.principal });

@@ -8,13 +8,13 @@ import { textOf } from "../runtime/input.ts";
 import type { Session } from "../runtime/requests.ts";
 import { resumeOf } from "./answer.ts";
 import { DriveError } from "./drive-error.ts";
+import type { DriveEvent, EndDriveEvent } from "./drive-event.ts";
+import { describeDriveEvent, questionText, quote } from "./drive-event.ts";
 import type { DriveOptions } from "./drive-options.ts";
 import { readAgent, readDriveOptions } from "./drive-options.ts";
 import type { Duration } from "./duration.ts";
 import { readDuration, writeDuration } from "./duration.ts";
 import type { FakeClock } from "./fake-clock.ts";
-import type { EndHappening, Happening } from "./happening.ts";
-import { describeHappening, questionText, quote } from "./happening.ts";
 import type { Operation } from "./operation.ts";
 import { Stage } from "./stage.ts";
 import { describeLast, describeWaiting } from "./waiting.ts";
@@ -56,7 +56,7 @@ export class Drive {
   }
 
   readonly #stage: Stage;
-  /** How many of the happenings have been handed out. */
+  /** How many of the events have been handed out. */
   #told = 0;
   #asking: Promise<unknown> = Promise.resolve();
 
@@ -69,21 +69,21 @@ export class Drive {
    * Throws a `DriveError` when there is nothing to come: after the end, while a question waits for its answer, or
    * when there is no sign of life from the agent.
    */
-  next(options: NextOptions = {}): Promise<Happening> {
+  next(options: NextOptions = {}): Promise<DriveEvent> {
     return this.#inTurn(() => this.#next(options));
   }
 
   /** Goes on to the next thing of one type, and gives it: `await t.until("await")`. Throws a `DriveError` if the run ends before. */
-  async until<Type extends Happening["type"]>(
+  async until<Type extends DriveEvent["type"]>(
     type: Type,
     options: NextOptions = {},
-  ): Promise<Extract<Happening, { readonly type: Type }>> {
+  ): Promise<Extract<DriveEvent, { readonly type: Type }>> {
     for (;;) {
-      const happening = await this.next(options);
-      if (isOfType(happening, type)) return happening;
-      if (happening.type === "end")
+      const driveEvent = await this.next(options);
+      if (isOfType(driveEvent, type)) return driveEvent;
+      if (driveEvent.type === "end")
         throw new DriveError(
-          `The run ended before there was one of type ${quote(type)}: ${describeHappening(happening)}.`,
+          `The run ended before there was one of type ${quote(type)}: ${describeDriveEvent(driveEvent)}.`,
         );
     }
   }
@@ -117,7 +117,7 @@ export class Drive {
   }
 
   /** Makes the next step throw. A text becomes an `Error`. */
-  fail(error: unknown): void {
+  failNextStep(error: unknown): void {
     if (this.#stage.isOver) throw new DriveError("There is no next step that could fail: the run has ended.");
     this.#stage.cast.failures.push({ error: typeof error === "string" ? new Error(error) : error });
   }
@@ -172,25 +172,25 @@ export class Drive {
   }
 
   /** Everything that the agent does, up to the end and with it. Questions have to be answered inside the loop. */
-  async *[Symbol.asyncIterator](): AsyncGenerator<Happening, void> {
+  async *[Symbol.asyncIterator](): AsyncGenerator<DriveEvent, void> {
     for (;;) {
-      const happening = await this.next();
-      yield happening;
-      if (happening.type === "end") return;
+      const driveEvent = await this.next();
+      yield driveEvent;
+      if (driveEvent.type === "end") return;
     }
   }
 
-  async #next({ within }: NextOptions): Promise<Happening> {
+  async #next({ within }: NextOptions): Promise<DriveEvent> {
     const stage = this.#stage;
     await stage.begin();
-    const waiting = this.#happenings[this.#told];
+    const waiting = this.#driveEvents[this.#told];
     if (waiting !== undefined) return this.#tell(waiting);
     if (stage.isOver) throw new DriveError(`There is nothing more to come: the run has ended. ${describeLast(stage)}`);
     stage.gate.open();
-    await this.#until(() => this.#happenings.length > this.#told, within);
-    const happening = this.#happenings[this.#told];
-    if (happening === undefined) throw this.#nothing(within);
-    return this.#tell(happening);
+    await this.#until(() => this.#driveEvents.length > this.#told, within);
+    const driveEvent = this.#driveEvents[this.#told];
+    if (driveEvent === undefined) throw this.#nothing(within);
+    return this.#tell(driveEvent);
   }
 
   async #finish({ within }: NextOptions): Promise<Run> {
@@ -202,7 +202,7 @@ export class Drive {
     const rested = await this.#until(() => (wasAwaiting ? stage.isOver : stage.isAtRest), within);
     if (!stage.isOver) stage.gate.hold();
     if (!rested && !stage.isAtRest) throw this.#nothing(within);
-    for (const happening of this.#happenings.slice(this.#told)) this.#tell(happening);
+    for (const driveEvent of this.#driveEvents.slice(this.#told)) this.#tell(driveEvent);
     return this.run;
   }
 
@@ -212,23 +212,23 @@ export class Drive {
     return this.#stage.until(goal, { patienceMs: settings.patienceMs, until });
   }
 
-  get #happenings(): readonly Happening[] {
-    return this.#stage.view?.happenings ?? [];
+  get #driveEvents(): readonly DriveEvent[] {
+    return this.#stage.view?.driveEvents ?? [];
   }
 
-  #tell(happening: Happening): Happening {
+  #tell(driveEvent: DriveEvent): DriveEvent {
     this.#told += 1;
-    if (happening.type === "end") this.#checkFailures(happening);
-    return happening;
+    if (driveEvent.type === "end") this.#checkFailures(driveEvent);
+    return driveEvent;
   }
 
   /** An error that was never thrown is a test that does not test what it says. */
-  #checkFailures(end: EndHappening): void {
+  #checkFailures(end: EndDriveEvent): void {
     const [unused] = this.#stage.cast.failures;
     if (unused === undefined || end.status === "cancelled") return;
     throw new DriveError(
       `The agent was to have a step that fails with ${quote(String(unused.error))}, but it ended without another step. ` +
-        "Call t.fail(…) before the agent comes to the step.",
+        "Call t.failNextStep(…) before the agent comes to the step.",
     );
   }
 
@@ -266,9 +266,9 @@ export class Drive {
   }
 }
 
-function isOfType<Type extends Happening["type"]>(
-  happening: Happening,
+function isOfType<Type extends DriveEvent["type"]>(
+  driveEvent: DriveEvent,
   type: Type,
-): happening is Extract<Happening, { readonly type: Type }> {
-  return happening.type === type;
+): driveEvent is Extract<DriveEvent, { readonly type: Type }> {
+  return driveEvent.type === type;
 }

@@ -62,19 +62,19 @@ export async function everyInterruption(
 }
 
 /** Every interruption that there is for an agent that does this when it is left alone. */
-function interruptionsOf({ happenings, places, problems }: Outcome): readonly Interruption[] {
+function interruptionsOf({ driveEvents, places, problems }: Outcome): readonly Interruption[] {
   const interruptions: Interruption[] = [{ kind: "cancel", at: 0, during: undefined }];
   const seen =
-    happenings.at(-1)?.type === "end" && problems.length === 0 ? happenings : happenings.slice(0, MAX_WITHOUT_END);
-  for (const [index, happening] of seen.entries()) {
+    driveEvents.at(-1)?.type === "end" && problems.length === 0 ? driveEvents : driveEvents.slice(0, MAX_WITHOUT_END);
+  for (const [index, driveEvent] of seen.entries()) {
     const at = index + 1;
     for (const during of places.filter((place) => place.at === index))
       interruptions.push({ kind: "cancel", at: index, during }, { kind: "fail", at: index, during });
-    if (happening.type === "end") break;
+    if (driveEvent.type === "end") break;
     interruptions.push({ kind: "cancel", at, during: undefined });
-    if (happening.type !== "await") continue;
+    if (driveEvent.type !== "await") continue;
     interruptions.push({ kind: "answer twice", at }, { kind: "answer late", at });
-    if (happening.expires_at !== undefined) interruptions.push({ kind: "expire", at });
+    if (driveEvent.expires_at !== undefined) interruptions.push({ kind: "expire", at });
   }
   return interruptions;
 }
@@ -91,7 +91,7 @@ function goesOn(outcome: Outcome): boolean {
 function indifference(cancelled: Outcome, failed: Outcome): string[] {
   const injected = failed.stage.cast.conduct.thrown !== undefined;
   const more = shownAfterStop(cancelled).length;
-  const tidying = failed.happenings.length - (cancelled.happenings.length - more);
+  const tidying = failed.driveEvents.length - (cancelled.driveEvents.length - more);
   if (!injected || more <= tidying + 1) return [];
   return [
     `It went on as if nothing had happened, and showed ${more} more things. Look at context.signal between them.`,
@@ -104,7 +104,7 @@ function resultOf(
   outcome: Outcome,
   problems: readonly string[],
 ): InterruptionResult {
-  const where = describeInterruption(interruption, outcome.happenings);
+  const where = describeInterruption(interruption, outcome.driveEvents);
   return {
     kind: interruption.kind,
     yield_index: interruption.kind === "none" ? 0 : interruption.at,

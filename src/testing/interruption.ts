@@ -1,5 +1,5 @@
-import type { Happening } from "./happening.ts";
-import { describeHappening } from "./happening.ts";
+import type { DriveEvent } from "./drive-event.ts";
+import { describeDriveEvent } from "./drive-event.ts";
 import type { Operation } from "./operation.ts";
 
 /** One way to get in an agent's way. `at` is the number of the last thing that the agent had done, counted from 1; 0 for none. */
@@ -35,11 +35,11 @@ export function operationId({ run_id, key }: Operation): string {
 }
 
 /** An interruption in words: `cancelled after yield 2 (part "Looking for trains…")`. */
-export function describeInterruption(interruption: Interruption, happenings: readonly Happening[]): string {
+export function describeInterruption(interruption: Interruption, driveEvents: readonly DriveEvent[]): string {
   if (interruption.kind === "none") return "not interrupted";
   const { kind, at } = interruption;
-  const happening = happenings[at - 1];
-  const what = happening === undefined ? "" : ` (${describeHappening(happening)})`;
+  const driveEvent = driveEvents[at - 1];
+  const what = driveEvent === undefined ? "" : ` (${describeDriveEvent(driveEvent)})`;
   switch (kind) {
     case "cancel":
       if (interruption.during !== undefined) return `cancelled during ${interruption.during.label}, ${after(at, what)}`;

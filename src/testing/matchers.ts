@@ -2,7 +2,7 @@ import type { Run } from "../protocol/run.ts";
 import { describe } from "../runtime/check.ts";
 import { textOf } from "../runtime/input.ts";
 import { Drive } from "./drive.ts";
-import { questionText } from "./happening.ts";
+import { questionText } from "./drive-event.ts";
 import { Report } from "./report.ts";
 import { matches } from "./text-match.ts";
 
@@ -19,7 +19,7 @@ export interface CadenzaMatchers<Result = void> {
   /** The agent has said this, anywhere in its output. */
   toHaveSaid(text: string | RegExp): Result;
   /** The report of `everyInterruption` or `everyCrash` has nothing to say against the agent. */
-  toHaveKeptItsPromises(): Result;
+  toSurviveInterruptions(): Result;
 }
 
 /** What a matcher tells `expect`. */
@@ -76,7 +76,7 @@ export const matchers = {
     return { pass, message };
   },
 
-  toHaveKeptItsPromises(received: unknown): MatcherResult {
+  toSurviveInterruptions(received: unknown): MatcherResult {
     if (!(received instanceof Report))
       throw new TypeError(`expected the report of everyInterruption or everyCrash, received ${describe(received)}`);
     return { pass: received.ok, message: () => received.toString() };

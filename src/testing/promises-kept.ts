@@ -1,8 +1,8 @@
 import { CadenzaError } from "../core/errors.ts";
 import type { Entry } from "../core/log.ts";
+import type { DriveEvent } from "./drive-event.ts";
+import { describeDriveEvent, quote } from "./drive-event.ts";
 import { writeDuration } from "./duration.ts";
-import type { Happening } from "./happening.ts";
-import { describeHappening, quote } from "./happening.ts";
 import type { Operation } from "./operation.ts";
 import type { Outcome } from "./rehearsal.ts";
 import type { Stage } from "./stage.ts";
@@ -108,26 +108,26 @@ function stubbornness(outcome: Outcome, uninterrupted: Outcome): string[] {
       : conduct.interrupted && conduct.finished && conduct.thrown === undefined;
   if (!hasSwallowed) return [];
   const more = conduct.form === "generator" ? (conduct.swallowed ?? 0) : shown.length - 1;
-  const next = happeningAfterStop(outcome);
+  const next = driveEventAfterStop(outcome);
   if (next === undefined) return [];
-  const index = outcome.happenings.indexOf(next);
+  const index = outcome.driveEvents.indexOf(next);
   // Saying one more thing that an agent left alone does not say, a goodbye, is no offence.
-  const asPlanned = uninterrupted.happenings.some((other) => describeHappening(other) === describeHappening(next));
+  const asPlanned = uninterrupted.driveEvents.some((other) => describeDriveEvent(other) === describeDriveEvent(next));
   if (more < 1 && !asPlanned) return [];
   const rest = more > 0 ? `, and would have shown ${things(more)} more` : ", as if it had been answered";
   return [
-    `It caught the error with which it was stopped and went on: yield ${index + 1} (${describeHappening(next)})${rest}. ` +
+    `It caught the error with which it was stopped and went on: yield ${index + 1} (${describeDriveEvent(next)})${rest}. ` +
       "Let that error pass.",
   ];
 }
 
-function happeningAfterStop({ stage, happenings }: Outcome): Happening | undefined {
+function driveEventAfterStop({ stage, driveEvents }: Outcome): DriveEvent | undefined {
   const log = stage.view?.entries ?? [];
   const before = log.slice(0, Math.max(log.findIndex(stops), 0));
   const shownBefore = before.filter(
     (entry) => (entry.type === "emitted" && entry.kind !== "close") || entry.type === "awaited",
   );
-  const next = happenings[shownBefore.length];
+  const next = driveEvents[shownBefore.length];
   return next?.type === "end" ? undefined : next;
 }
 

@@ -3,8 +3,8 @@ import type { Agent } from "../runtime/agent.ts";
 import type { RunInput } from "../runtime/input.ts";
 import { resumeOf } from "./answer.ts";
 import { DriveError } from "./drive-error.ts";
+import type { AwaitDriveEvent, DriveEvent } from "./drive-event.ts";
 import type { DriveSettings } from "./drive-options.ts";
-import type { AwaitHappening, Happening } from "./happening.ts";
 import type { Interruption, OperationPlace } from "./interruption.ts";
 import { InjectedError, operationId } from "./interruption.ts";
 import type { Operation } from "./operation.ts";
@@ -13,7 +13,7 @@ import { TimerWatch } from "./timer-watch.ts";
 import { describeWaiting } from "./waiting.ts";
 
 /** The answers to the questions of an agent: in the order in which they come, or a function of the question. */
-export type Answers = readonly unknown[] | ((question: AwaitHappening, index: number) => unknown);
+export type Answers = readonly unknown[] | ((question: AwaitDriveEvent, index: number) => unknown);
 
 /** What is rehearsed. */
 export interface Play {
@@ -26,7 +26,7 @@ export interface Play {
 /** What is left to look at when an agent was run with one interruption. */
 export interface Outcome {
   readonly stage: Stage;
-  readonly happenings: readonly Happening[];
+  readonly driveEvents: readonly DriveEvent[];
   /** The steps and sub-runs, in the order in which they began. */
   readonly places: readonly OperationPlace[];
   readonly dropped: number;
@@ -57,7 +57,7 @@ class Rehearsal {
   #told = 0;
   #asked = 0;
   #emitted = 0;
-  #late: AwaitHappening | undefined;
+  #late: AwaitDriveEvent | undefined;
   #stopping: Promise<unknown> | undefined;
 
   constructor(play: Play, interruption: Interruption) {
@@ -86,7 +86,7 @@ class Rehearsal {
     const { dropped, hung } = await stage.report();
     return {
       stage,
-      happenings: stage.view?.happenings ?? [],
+      driveEvents: stage.view?.driveEvents ?? [],
       places: this.#places,
       dropped,
       hung: hung > 0,
@@ -98,20 +98,20 @@ class Rehearsal {
   /** Takes the agent to its next thing, and does what there is to do about it. False: it does nothing more. */
   async #goOn(): Promise<boolean> {
     const stage = this.#stage;
-    if (!stage.gate.isOpen && stage.view?.happenings.length === this.#told) stage.gate.open(this.#untilThere);
-    const happenings = (): readonly Happening[] => stage.view?.happenings ?? [];
-    await stage.until(() => happenings().length > this.#told, { ...stage.settings, passesPauses: true });
+    if (!stage.gate.isOpen && stage.view?.driveEvents.length === this.#told) stage.gate.open(this.#untilThere);
+    const driveEvents = (): readonly DriveEvent[] => stage.view?.driveEvents ?? [];
+    await stage.until(() => driveEvents().length > this.#told, { ...stage.settings, passesPauses: true });
     if (this.#stopping !== undefined) await this.#stopping;
-    const happening = happenings()[this.#told];
-    if (happening === undefined) return this.#unblock();
+    const driveEvent = driveEvents()[this.#told];
+    if (driveEvent === undefined) return this.#unblock();
     this.#told += 1;
     if (this.#told > MAX_THINGS) return false;
-    if (happening.type === "end") {
+    if (driveEvent.type === "end") {
       this.#checkLate();
       return false;
     }
     if (this.#isHere("cancel")) await this.#cancel();
-    else if (happening.type === "await") await this.#onQuestion(happening);
+    else if (driveEvent.type === "await") await this.#onQuestion(driveEvent);
     return true;
   }
 
@@ -145,7 +145,7 @@ class Rehearsal {
     await this.#stage.until(() => this.#stage.isOver, { patienceMs, turns: STOPPING_TURNS });
   }
 
-  async #onQuestion(question: AwaitHappening): Promise<void> {
+  async #onQuestion(question: AwaitDriveEvent): Promise<void> {
     if (this.#isHere("expire")) {
       await this.#stage.clock.set(question.expires_at ?? 0);
       return;
@@ -172,7 +172,7 @@ class Rehearsal {
     );
   }
 
-  async #answer(question: AwaitHappening): Promise<void> {
+  async #answer(question: AwaitDriveEvent): Promise<void> {
     const stage = this.#stage;
     const index = this.#asked++;
     const answer = this.#answerTo(question, index);
@@ -200,7 +200,7 @@ class Rehearsal {
     );
   }
 
-  #answerTo(question: AwaitHappening, index: number): { readonly value: unknown } | undefined {
+  #answerTo(question: AwaitDriveEvent, index: number): { readonly value: unknown } | undefined {
     const { answers } = this.#play;
     if (typeof answers === "function") return { value: answers(question, index) };
     if (index < answers.length) return { value: answers[index] };
@@ -215,7 +215,7 @@ class Rehearsal {
     const id = operationId(operation);
     const isLead = operation.run_id === this.#stage.state?.run_id;
     const name = operation.kind === "step" ? `step ${operation.key}` : operation.key;
-    const at = this.#stage.view?.happenings.filter(({ type }) => type !== "end").length ?? 0;
+    const at = this.#stage.view?.driveEvents.filter(({ type }) => type !== "end").length ?? 0;
     // An attempt after the first is the same operation.
     if (!this.#places.some((place) => place.id === id))
       this.#places.push({ id, label: isLead ? name : `${name} of ${operation.agent_name}`, at });

@@ -146,11 +146,11 @@ export class Stage {
     if (first?.type === "created" && first.parent === undefined) this.view ??= new RunView(run_id);
     if (this.view === undefined || this.state?.run_id !== run_id) return;
     for (const entry of entries) {
-      const happening = this.view.add(entry, this.cast.conduct.thrown?.error);
+      const driveEvent = this.view.add(entry, this.cast.conduct.thrown?.error);
       // What is over is held no longer: what it still does is what is looked for.
-      if (happening?.type === "end") this.gate.free();
+      if (driveEvent?.type === "end") this.gate.free();
       // The agent closes the gate itself; what its sub-agents ask closes it here.
-      else if (happening?.type === "await" && isPassedOn(happening.await_id)) this.gate.close();
+      else if (driveEvent?.type === "await" && isPassedOn(driveEvent.await_id)) this.gate.close();
     }
   }
 }

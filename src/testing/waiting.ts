@@ -1,5 +1,5 @@
+import { describeDriveEvent, questionText, quote } from "./drive-event.ts";
 import { writeDuration } from "./duration.ts";
-import { describeHappening, questionText, quote } from "./happening.ts";
 import type { Stage } from "./stage.ts";
 
 /** Why nothing more comes from an agent, and what a test can do about it. */
@@ -23,8 +23,8 @@ export function describeWaiting(stage: Stage): string {
 
 /** The last thing that an agent did, for messages. */
 export function describeLast(stage: Stage): string {
-  const last = stage.view?.happenings.at(-1);
-  return last === undefined ? "It has done nothing yet." : `The last thing it did: ${describeHappening(last)}.`;
+  const last = stage.view?.driveEvents.at(-1);
+  return last === undefined ? "It has done nothing yet." : `The last thing it did: ${describeDriveEvent(last)}.`;
 }
 
 function status({ state }: Stage): string {

@@ -57,7 +57,7 @@ describe("the benchmark", () => {
     for (const { values } of results) expect(values).toEqual([expect.any(Number), expect.any(Number)]);
   });
 
-  it.each(["awaits", "streams", "parked", "live"])("measures %s of the library", async (name) => {
+  it.each(["awaits", "streams", "waiting", "live"])("measures %s of the library", async (name) => {
     const [first] = await takeTurns([{ case: name, subjects: ["cadenza"] }], {
       library,
       rounds: 1,

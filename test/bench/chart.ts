@@ -6,7 +6,7 @@ const panels = [
   { case: "runs", figure: "in turn", title: "Runs a second, one after the other" },
   { case: "awaits", figure: "in turn", title: "Runs a second that ask and are answered" },
   { case: "streams", figure: "1,000 parts", title: "Parts a second, in streams of 1,000" },
-  { case: "parked", figure: "bytes", title: "Bytes of heap for a run that waits (less is better)" },
+  { case: "waiting", figure: "bytes", title: "Bytes of heap for a run that waits (less is better)" },
 ];
 const subjects = [
   ["cadenza", "Cadenza"],

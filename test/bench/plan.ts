@@ -16,15 +16,15 @@ export interface Turn {
 
 const FLOORS = ["bare", "bare-duties"];
 export const PEERS = ["a2a", "langgraph", "mastra", "xstate"];
-const CASES = ["runs", "awaits", "streams", "parked", "live"];
-const GROWTH = ["growth-live", "growth-parked", "growth-remembered", "growth-parts"];
+const CASES = ["runs", "awaits", "streams", "waiting", "live"];
+const GROWTH = ["growth-live", "growth-waiting", "growth-remembered", "growth-parts"];
 
 /** What each command measures. */
 export const plans: Readonly<Record<string, readonly Turn[]>> = {
   floors: [
     ...CASES.map((name) => ({ case: name, subjects: [...FLOORS, "cadenza"] })),
     { case: "runs", subjects: ["cadenza, late store"] },
-    { case: "parked", subjects: ["cadenza, asking"] },
+    { case: "waiting", subjects: ["cadenza, asking"] },
     { case: "imports", subjects: ["zod", "cadenza"] },
     { case: "installed", subjects: ["zod", "cadenza"] },
   ],
@@ -47,8 +47,8 @@ export const measures: readonly Measure[] = [
   { case: "streams", figure: "1,000 parts", title: "Stream of 1,000 parts", unit: "parts/s" },
   { case: "streams", figure: "10,000 parts", title: "Stream of 10,000 parts", unit: "parts/s" },
   { case: "live", figure: "runs a second", title: "10,000 runs begun at once", unit: "runs/s" },
-  { case: "parked", figure: "resume", title: "Answers to 5,000 waiting runs", unit: "answers/s" },
-  { case: "parked", figure: "bytes", title: "Heap of a run that waits", unit: "bytes", lessIsBetter: true },
+  { case: "waiting", figure: "resume", title: "Answers to 5,000 waiting runs", unit: "answers/s" },
+  { case: "waiting", figure: "bytes", title: "Heap of a run that waits", unit: "bytes", lessIsBetter: true },
   { case: "imports", figure: "milliseconds", title: "Import", unit: "ms", lessIsBetter: true },
   { case: "installed", figure: "packages", title: "Packages installed", unit: "packages", lessIsBetter: true },
   { case: "installed", figure: "megabytes", title: "Size installed", unit: "MB", lessIsBetter: true },

@@ -45,7 +45,7 @@ const shortColumns: readonly (readonly [title: string, name: string, figure: str
   ["runs/s", "runs", "in turn"],
   ["asked and answered, runs/s", "awaits", "in turn"],
   ["streamed, parts/s", "streams", "1,000 parts"],
-  ["a run that waits, bytes", "parked", "bytes"],
+  ["a run that waits, bytes", "waiting", "bytes"],
   ["import, ms", "imports", "milliseconds"],
   ["packages", "installed", "packages"],
   ["MB", "installed", "megabytes"],
@@ -92,8 +92,8 @@ function referenceOf(subject: string, results: readonly Result[]): string {
 /** Which figures of which case show how a cost grows, and with what. */
 const curves: readonly (readonly [name: string, prefix: string, title: string])[] = [
   ["growth-live", "", "A run, with so many at work at once"],
-  ["growth-parked", "run ", "A run, with so many others waiting"],
-  ["growth-parked", "answer ", "Ask and answer, with so many others waiting"],
+  ["growth-waiting", "run ", "A run, with so many others waiting"],
+  ["growth-waiting", "answer ", "Ask and answer, with so many others waiting"],
   ["growth-remembered", "", "A run, with so many ended ones remembered"],
   ["growth-listeners", "", "A run, with so many listeners to its end"],
   ["growth-parts", "", "A part, in a stream of so many"],

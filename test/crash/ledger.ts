@@ -121,8 +121,8 @@ export class Ledger {
         step.gotBy.add(worker);
         return;
       }
-      case "parked":
-        this.wrong.push(`${report.run_id} is parked: expected ${report.expected}, asked ${report.asked}`);
+      case "blocked":
+        this.wrong.push(`${report.run_id} is blocked: expected ${report.expected}, asked ${report.asked}`);
         return;
       case "said":
         this.said.push(`${worker}: ${report.message} ${report.error}`);

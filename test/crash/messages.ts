@@ -9,9 +9,9 @@ export interface WorkerSettings {
   readonly name: string;
   readonly synchronous: "FULL" | "NORMAL";
   readonly leaseMs: number;
-  readonly renewMs: number;
-  readonly sweepMs: number;
-  readonly sleepAfterMs: number;
+  readonly heartbeatMs: number;
+  readonly scanMs: number;
+  readonly evictAfterMs: number;
   readonly maxTakeovers: number;
 }
 
@@ -41,7 +41,7 @@ export type Report =
   | BodyReport
   | { readonly is: "got"; readonly run_id: string; readonly key: string }
   | { readonly is: "said"; readonly message: string; readonly error: string }
-  | { readonly is: "parked"; readonly run_id: string; readonly expected: string; readonly asked: string }
+  | { readonly is: "blocked"; readonly run_id: string; readonly expected: string; readonly asked: string }
   | { readonly is: "closed"; readonly left: number };
 
 /** A step's body has begun or is through. */

@@ -124,9 +124,9 @@ class Driver {
         name,
         synchronous: this.#random.pick(["FULL", "NORMAL"]),
         leaseMs: LEASE_MS,
-        renewMs: 500,
-        sweepMs: 100,
-        sleepAfterMs: this.#random.pick([20, 60_000]),
+        heartbeatMs: 500,
+        scanMs: 100,
+        evictAfterMs: this.#random.pick([20, 60_000]),
         maxTakeovers: MAX_TAKEOVERS,
       },
       (report) => {

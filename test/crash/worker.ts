@@ -15,12 +15,12 @@ const store = new SqliteStore(openDatabase(settings.file), {
   closeDatabase: true,
 });
 let tokens = 0;
-const { leaseMs, renewMs, sweepMs, sleepAfterMs, maxTakeovers } = settings;
+const { leaseMs, heartbeatMs, scanMs, evictAfterMs, maxTakeovers } = settings;
 const runtime = new AgentRuntime({
   store,
   exposeErrors: true,
   retention: { maxRuns: Number.POSITIVE_INFINITY },
-  durability: { leaseMs, renewMs, sweepMs, sleepAfterMs, maxTakeovers },
+  durability: { leaseMs, heartbeatMs, scanMs, evictAfterMs, maxTakeovers },
   ids: { uuid: () => crypto.randomUUID(), token: () => `${settings.name}/${tokens++}` },
   logger: {
     debug: () => undefined,
@@ -30,7 +30,7 @@ const runtime = new AgentRuntime({
   },
 });
 
-runtime.on("run.parked", ({ expected, asked }, { run_id }) => say({ is: "parked", run_id, expected, asked }));
+runtime.on("run.blocked", ({ expected, asked }, { run_id }) => say({ is: "blocked", run_id, expected, asked }));
 const play = player({
   async work({ run_id, key, attempt, ms }) {
     const { epoch, owner } = headOf(run_id);

@@ -236,7 +236,7 @@ it("a cancel from elsewhere stops a run that gives its owner up just then", asyn
     const world = new World({
       late: true,
       chance,
-      runtime: { durability: { leaseMs: 1_000, renewMs: 300, sweepMs: 100, sleepAfterMs: 10 } },
+      runtime: { durability: { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100, evictAfterMs: 10 } },
       register: (process) =>
         void process.runtime.register("agent", { durable: true }, (_input, { step, ask }) =>
           Promise.all([step("look", () => process.wait(5)), ask("Well?")]),

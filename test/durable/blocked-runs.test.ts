@@ -6,7 +6,7 @@ import { World } from "./world.ts";
 
 /* Runs that no process can execute: their code is missing, or does not match their history. They cost nothing, and harm no other. */
 
-const durability = { leaseMs: 1_000, renewMs: 300, sweepMs: 100 } as const;
+const durability = { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100 } as const;
 const MANY = 50;
 const LONG_MS = 60_000;
 
@@ -17,7 +17,7 @@ async function statsOf(world: World, process: Process): Promise<RuntimeStats> {
 /** How many runs wait for code that is not registered, by whichever name the figure goes. */
 async function unregistered(world: World, process: Process): Promise<unknown> {
   const stats: object = await statsOf(world, process);
-  return Reflect.get(stats, "unregistered") ?? Reflect.get(stats, "stranded");
+  return Reflect.get(stats, "unregistered") ?? Reflect.get(stats, "unregistered");
 }
 
 describe("stats() counts each run whose version is not registered", () => {
@@ -128,7 +128,7 @@ describe("a run whose code does not match its history", () => {
         const answering = process.runtime.resume({ run_id, await_resume: { ok: true } });
         answering.catch(() => {});
         const outcome = await world.until(answering, process);
-        expect(outcome).toMatchObject({ error: { code: expect.stringMatching(/^run_(parked|blocked)$/), run_id } });
+        expect(outcome).toMatchObject({ error: { code: expect.stringMatching(/^run_(blocked|blocked)$/), run_id } });
         await world.pass(3_000);
       }
     }
@@ -161,7 +161,7 @@ describe("a run whose code does not match its history", () => {
     await world.pass(200);
     first.kill();
     world.start();
-    await world.pass(durability.leaseMs + 2 * durability.sweepMs);
+    await world.pass(durability.leaseMs + 2 * durability.scanMs);
     expect(await statuses(world, sound)).toEqual({ completed: MANY });
     expect(await statuses(world, [...blocked, ...missing])).toEqual({ "in-progress": 800 });
   });
@@ -212,6 +212,6 @@ describe("a replay that stands still since its process does", () => {
       timer.callback();
     }
     expect(given(await world.until(resuming, second)).status).toBe("completed");
-    expect(second.said.filter((line) => /parked|blocked/.test(line))).toEqual([]);
+    expect(second.said.filter((line) => /blocked|blocked/.test(line))).toEqual([]);
   });
 });

@@ -74,7 +74,7 @@ describe.each(Object.entries(unfit))("a run whose code %s", (_name, agent) => {
     const outcome = await world.until(Promise.all(told), next);
     if (outcome === undefined || "error" in outcome) throw outcome?.error;
     for (const error of outcome.value) {
-      expect(error).toMatchObject({ code: "run_parked", run_id, agent_name: "trip" });
+      expect(error).toMatchObject({ code: "run_blocked", run_id, agent_name: "trip" });
       expect(error.message).toBe(sentence(run_id, position, history, code));
     }
   });
@@ -147,11 +147,11 @@ describe("with alwaysReplay", () => {
         }),
       );
       await clock.advance(2_000);
-      expect(await sync).toMatchObject({ code: "run_parked" });
+      expect(await sync).toMatchObject({ code: "run_blocked" });
       calls = 0;
       const stream = refusal(drainWithAnswer(runtime));
       await clock.advance(2_000);
-      expect(await stream).toMatchObject({ code: "run_parked" });
+      expect(await stream).toMatchObject({ code: "run_blocked" });
     },
   );
 
@@ -172,11 +172,11 @@ describe("with alwaysReplay", () => {
     const sync = refusal(runtime.createRun({ agent_name: "grandparent", input: "" }));
     await clock.advance(2_000);
     const error = await sync;
-    const [blocked] = (await runtime.stats()).parked;
-    expect(error).toMatchObject({ code: "run_parked", run_id: blocked?.run_id, agent_name: "child" });
+    const [blocked] = (await runtime.stats()).blocked;
+    expect(error).toMatchObject({ code: "run_blocked", run_id: blocked?.run_id, agent_name: "child" });
     expect(error.message).toContain(`Run ${blocked?.run_id} is blocked`);
     const { run_id = "" } = (await runtime.listRuns({ agent_name: "grandparent" }))[0] ?? {};
-    expect(await refusal(lastOf(runtime.events(run_id)))).toMatchObject({ code: "run_parked" });
+    expect(await refusal(lastOf(runtime.events(run_id)))).toMatchObject({ code: "run_blocked" });
   });
 });
 

@@ -5,16 +5,16 @@ import { World } from "./world.ts";
 
 /* A rolling deployment: a process has the code that a run needs, and the cancel comes to another that does not. */
 
-const durability = { leaseMs: 1_000, renewMs: 300, sweepMs: 100 } as const;
+const durability = { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100 } as const;
 
 type Does = "waits" | "is in a step" | "waits beside a step";
 
 /** Two processes: the first has both versions of the agent, the others only the old one. */
-function deployment({ does, late, sleepAfterMs }: { does: Does; late: boolean; sleepAfterMs: number }) {
+function deployment({ does, late, evictAfterMs }: { does: Does; late: boolean; evictAfterMs: number }) {
   const cleanedUp: string[] = [];
   const world = new World({
     late,
-    runtime: { durability: { ...durability, sleepAfterMs } },
+    runtime: { durability: { ...durability, evictAfterMs } },
     register: (process) => {
       const { runtime, name } = process;
       runtime.register("agent", { durable: true, version: "1" }, () => "done by 1");
@@ -42,14 +42,14 @@ async function createIn(world: World, process: Process): Promise<string> {
 
 describe("while a process that has the code lives, a cancel through one that does not", () => {
   it.each([
-    { does: "waits", late: false, sleepAfterMs: 60_000 },
-    { does: "waits", late: true, sleepAfterMs: 60_000 },
-    { does: "waits", late: false, sleepAfterMs: 50 },
-    { does: "waits", late: true, sleepAfterMs: 50 },
-    { does: "is in a step", late: false, sleepAfterMs: 60_000 },
-    { does: "waits beside a step", late: false, sleepAfterMs: 60_000 },
+    { does: "waits", late: false, evictAfterMs: 60_000 },
+    { does: "waits", late: true, evictAfterMs: 60_000 },
+    { does: "waits", late: false, evictAfterMs: 50 },
+    { does: "waits", late: true, evictAfterMs: 50 },
+    { does: "is in a step", late: false, evictAfterMs: 60_000 },
+    { does: "waits beside a step", late: false, evictAfterMs: 60_000 },
   ] as const)(
-    "runs the finally blocks there (the run $does, late: $late, asleep after $sleepAfterMs ms)",
+    "runs the finally blocks there (the run $does, late: $late, asleep after $evictAfterMs ms)",
     async (how) => {
       const { world, cleanedUp } = deployment(how);
       const first = world.start();
@@ -68,7 +68,7 @@ describe("while a process that has the code lives, a cancel through one that doe
 
 describe("while no process has the code, a cancel", () => {
   it("ends the run after a lease, without its finally blocks, and one process counts that", async () => {
-    const { world, cleanedUp } = deployment({ does: "waits", late: false, sleepAfterMs: 60_000 });
+    const { world, cleanedUp } = deployment({ does: "waits", late: false, evictAfterMs: 60_000 });
     const first = world.start();
     const run_id = await createIn(world, first);
     first.kill();
@@ -91,7 +91,7 @@ describe("while no process has the code, a cancel", () => {
   });
 
   it("is carried out with its finally blocks, if a process with the code comes in time", async () => {
-    const { world, cleanedUp } = deployment({ does: "waits", late: false, sleepAfterMs: 60_000 });
+    const { world, cleanedUp } = deployment({ does: "waits", late: false, evictAfterMs: 60_000 });
     const first = world.start();
     const second = world.start();
     const run_id = await createIn(world, first);

@@ -8,7 +8,7 @@ async function closedWithSleeper() {
   const store = lastingStore();
   const begun: string[] = [];
   const open = (name: string) => {
-    const set = setUp({ store, durability: { sleepAfterMs: 50 } });
+    const set = setUp({ store, durability: { evictAfterMs: 50 } });
     set.runtime.register("agent", { durable: true }, async function* (_input, { ask }) {
       begun.push(name);
       yield JSON.stringify(await ask("Well?"));
@@ -92,7 +92,7 @@ it("a question that was answered is not shown again by a run two levels above, w
   const world = new World({
     late: true,
     writeMs: 20,
-    runtime: { durability: { leaseMs: 1_000, renewMs: 300, sweepMs: 100, sleepAfterMs: 100 } },
+    runtime: { durability: { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100, evictAfterMs: 100 } },
     register: ({ runtime }) => {
       runtime.register("leaf", { durable: true }, async (_input, { ask }) => {
         for (let n = 1; n <= 3; n++) await ask(`${n}?`);

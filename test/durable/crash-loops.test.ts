@@ -12,7 +12,7 @@ const LIVES = 8;
 
 function worldOf(agent: AgentBody, durability: RuntimeOptions["durability"] = {}): World {
   return new World({
-    runtime: { durability: { leaseMs: 1_000, renewMs: 300, sweepMs: 100, ...durability } },
+    runtime: { durability: { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100, ...durability } },
     register: (process) => {
       process.runtime.register("agent", { durable: true }, async (_input, context) => agent(process, context));
       process.runtime.register("child", { durable: true }, async (_input, { step, ask }) => {
@@ -133,7 +133,7 @@ describe("does not fail as a crash loop", () => {
     await world.pass(200);
     await live(world, run_id, 8_000);
     expect(await endOf(world, run_id)).toBe("in-progress");
-    expect(await world.living.at(-1)?.runtime.stats()).toMatchObject({ parked: [{ run_id }] });
+    expect(await world.living.at(-1)?.runtime.stats()).toMatchObject({ blocked: [{ run_id }] });
   });
 
   it("a run that is taken over as often as it likes, where nobody counts", async () => {

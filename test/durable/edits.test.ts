@@ -41,25 +41,25 @@ async function fits(world: World, { code }: Edit): Promise<void> {
   const process = world.start();
   register(process, code, false);
   expect(await toTheEnd(world, process)).toBe("completed");
-  expect((await process.runtime.stats()).parked).toEqual([]);
+  expect((await process.runtime.stats()).blocked).toEqual([]);
 }
 
 async function isParked(world: World, { code }: Edit, position: number, way: number): Promise<void> {
   const process = world.start();
   const announced: unknown[] = [];
-  process.runtime.on("run.parked", (event) => announced.push(event));
+  process.runtime.on("run.blocked", (event) => announced.push(event));
   const before = await world.log(uncrashed.run_id);
   register(process, code, false);
   await world.pass(LONG_MS);
-  if ((await statusOf(world)) === "awaiting") expect(await answerOf(world, process)).toBe("run_parked");
+  if ((await statusOf(world)) === "awaiting") expect(await answerOf(world, process)).toBe("run_blocked");
   await world.pass(LONG_MS);
 
-  const { parked } = await process.runtime.stats();
+  const { blocked } = await process.runtime.stats();
   const expected = expectation(before[position]);
-  expect(parked).toEqual([
+  expect(blocked).toEqual([
     { run_id: uncrashed.run_id, agent_name: "agent", version: "1", position, expected, asked: expect.any(String) },
   ]);
-  expect(announced.at(0)).toMatchObject({ type: "run.parked", version: "1", position, expected });
+  expect(announced.at(0)).toMatchObject({ type: "run.blocked", version: "1", position, expected });
   const head = (await world.find(uncrashed.run_id))?.head;
   await world.pass(LONG_MS);
   expect(await world.log(uncrashed.run_id)).toEqual(before);
@@ -78,7 +78,7 @@ async function isParked(world: World, { code }: Edit, position: number, way: num
   } else {
     await isCancelled(world, process);
   }
-  expect((await process.runtime.stats()).parked).toEqual([]);
+  expect((await process.runtime.stats()).blocked).toEqual([]);
 }
 
 /** The old code ends the run as if it had never been away. */

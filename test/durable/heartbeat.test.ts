@@ -5,7 +5,7 @@ import { World } from "./world.ts";
 
 /* A process that lives keeps what it executes, whatever else it does; and looks at its lease before it begins anything. */
 
-const durability = { leaseMs: 1_000, renewMs: 300, sweepMs: 100 } as const;
+const durability = { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100 } as const;
 
 /** How often a process has renewed its lease. */
 function renewals({ storeCalls }: Process): number {
@@ -83,7 +83,7 @@ describe("a clock that goes back", () => {
     await world.pass(1_000);
     world.clockOffset = -ms;
     given(await world.until(second.runtime.cancel(run_id), second));
-    await world.pass(2 * durability.renewMs + 1_000);
+    await world.pass(2 * durability.heartbeatMs + 1_000);
     expect((await world.stateOf(run_id)).status).toBe("cancelled");
   });
 

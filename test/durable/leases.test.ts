@@ -12,7 +12,7 @@ it.each([
   let begun = 0;
   const world = new World({
     // Nothing gives a sign of life by itself.
-    runtime: { durability: { leaseMs: LEASE_MS, renewMs: 100_000, sweepMs: 100_000 } },
+    runtime: { durability: { leaseMs: LEASE_MS, heartbeatMs: 100_000, scanMs: 100_000 } },
     register: (process) => {
       const renewals = (): number => process.storeCalls.filter((method) => method === "renew").length;
       process.runtime.register("agent", { durable: true }, async (_input, { step }) => {

@@ -9,7 +9,7 @@ import { World } from "./world.ts";
 
 const LIMIT = 10;
 const MANY = 60;
-const durability = { leaseMs: 1_000, renewMs: 300, sweepMs: 100, sleepAfterMs: 50 } as const;
+const durability = { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100, evictAfterMs: 50 } as const;
 
 function begin(stepMs: number) {
   const most = new Map<string, number>();
@@ -68,7 +68,7 @@ it("takes the next ones without a pause longer than a look", async () => {
   const { world } = begin(1_000);
   const ids = await leaveBehind(world);
   world.start();
-  await world.pass(durability.leaseMs + (MANY / LIMIT) * (1_000 + 2 * durability.sweepMs));
+  await world.pass(durability.leaseMs + (MANY / LIMIT) * (1_000 + 2 * durability.scanMs));
   expect(await statuses(world, ids)).toEqual({ completed: MANY });
 });
 
@@ -83,7 +83,7 @@ it("counts those that it has taken and is still reading", async () => {
   first.kill();
   await clock.advance(2 * durability.leaseMs);
   const second = replicas.start({ limits: { maxLiveRuns: LIMIT } }, (call, method) =>
-    method === "read" ? wait(3 * durability.sweepMs).then(call) : call(),
+    method === "read" ? wait(3 * durability.scanMs).then(call) : call(),
   );
   const atWork = { now: 0, most: 0 };
   second.runtime.register("agent", { durable: true }, (_input, { step }) =>

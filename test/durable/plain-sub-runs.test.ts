@@ -8,7 +8,7 @@ import { World } from "./world.ts";
  * and the question of the one can be answered.
  */
 
-const durability = { leaseMs: 1_000, renewMs: 300, sweepMs: 100 } as const;
+const durability = { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100 } as const;
 
 function register(process: Process): void {
   const { runtime } = process;

@@ -2,8 +2,8 @@ import type { Store } from "cadenza";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { Entry } from "../../src/core/log.ts";
 import type { Expected, RunHead } from "../../src/core/ports.ts";
-import { RunLog } from "../../src/runtime/commit.ts";
 import { Lease } from "../../src/runtime/lease.ts";
+import { RunLog } from "../../src/runtime/run-log.ts";
 import { Runs } from "../../src/runtime/runs.ts";
 import { crashedOtherwise, crashPoints } from "./crash-points.ts";
 import { play } from "./play.ts";
@@ -16,15 +16,15 @@ import { keyOf, World } from "./world.ts";
 
 const planted = vi.hoisted(() => ({ isUnordered: false }));
 
-vi.mock("../../src/runtime/recording.ts", async (importOriginal) => {
-  const original = await importOriginal<typeof import("../../src/runtime/recording.ts")>();
-  class Unordered extends original.Recording {
+vi.mock("../../src/runtime/history.ts", async (importOriginal) => {
+  const original = await importOriginal<typeof import("../../src/runtime/history.ts")>();
+  class Unordered extends original.History {
     constructor(entries: Iterable<Entry>) {
       super(entries);
       if (planted.isUnordered) Object.assign(this, { results: this.results.toReversed() });
     }
   }
-  return { ...original, Recording: Unordered };
+  return { ...original, History: Unordered };
 });
 
 beforeEach(() => {

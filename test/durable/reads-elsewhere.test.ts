@@ -11,9 +11,9 @@ const EVENT_MS = 250;
 /** How old a run may be that is read. */
 const RUN_MS = 200;
 
-function worldOf(sleepAfterMs: number): World {
+function worldOf(evictAfterMs: number): World {
   return new World({
-    runtime: { durability: { sleepAfterMs } },
+    runtime: { durability: { evictAfterMs } },
     register: (process) => {
       process.runtime.register("agent", { durable: true }, async (_input, { ask }) =>
         JSON.stringify(await ask("Well?")),
@@ -40,14 +40,14 @@ async function read(world: World, process: Process, run_id: string): Promise<Run
 }
 
 describe.each([
-  { where: "in memory", sleepAfterMs: 60_000 },
-  { where: "out of memory", sleepAfterMs: 50 },
-])("in the process that created a run, which waits there $where", ({ sleepAfterMs }) => {
+  { where: "in memory", evictAfterMs: 60_000 },
+  { where: "out of memory", evictAfterMs: 50 },
+])("in the process that created a run, which waits there $where", ({ evictAfterMs }) => {
   // The answer comes at any time after the last look of the process at the store.
   it.each([100, 900, 1_700, 2_500])(
     "a reader sees what another process did, and getRun shows it (%i ms)",
     async (ms) => {
-      const world = worldOf(sleepAfterMs);
+      const world = worldOf(evictAfterMs);
       const first = world.start();
       const second = world.start();
       const run_id = await create(world, first);
@@ -65,7 +65,7 @@ describe.each([
   );
 
   it("a cancel through another process is seen as soon", async () => {
-    const world = worldOf(sleepAfterMs);
+    const world = worldOf(evictAfterMs);
     const first = world.start();
     const second = world.start();
     const run_id = await create(world, first);

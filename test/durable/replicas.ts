@@ -15,7 +15,7 @@ import { lastingStore } from "./world.ts";
  * loop, as a file needs; and each may reach the store in a way of its own.
  */
 
-const durability = { leaseMs: 1_000, renewMs: 300, sweepMs: 100 } as const;
+const durability = { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100 } as const;
 const never = new Promise<never>(() => {});
 
 /** A process: a runtime, and what it has told its logger. */

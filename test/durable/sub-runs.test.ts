@@ -94,7 +94,7 @@ it.each([
 
 it("a parent that was marked as due sleeps again when it has looked after its sub-run", async () => {
   const world = new World({
-    runtime: { durability: { leaseMs: 1_000, renewMs: 300, sweepMs: 100, sleepAfterMs: 50 } },
+    runtime: { durability: { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100, evictAfterMs: 50 } },
     register: ({ runtime, name }) => {
       runtime.register("child", { durable: true }, async (_input, { ask }) => [
         JSON.stringify(await ask("Anybody?", { timeoutMs: 2_000, default: { nobody: true } })),
@@ -143,7 +143,7 @@ it("a sub-run that is refused since it is too deep is refused again after a rest
   const second = open(10);
   const run = await second.resume({ run_id, await_resume: { go: "on" } });
   expect(run.output[0]?.parts[0]?.content).toBe("2 limit_reached maxDepth");
-  expect((await second.stats()).parked).toEqual([]);
+  expect((await second.stats()).blocked).toEqual([]);
   await second.close();
 });
 

@@ -11,7 +11,7 @@ const HOUR_MS = 3_600_000;
 
 function worldOf(finished: string[]): World {
   return new World({
-    runtime: { durability: { leaseMs: 1_000, renewMs: 300, sweepMs: 100 } },
+    runtime: { durability: { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100 } },
     register: (process) => {
       process.runtime.register("culprit", { durable: true }, (_input, { step }) =>
         step("explode", async () => {

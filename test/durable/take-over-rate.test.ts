@@ -4,10 +4,10 @@ import { World } from "./world.ts";
 
 /* How long it takes until many runs have been taken over, or many deadlines have taken effect. The store answers at once. */
 
-const durability = { leaseMs: 2_000, renewMs: 500, sweepMs: 1_000, sleepAfterMs: 60_000 } as const;
+const durability = { leaseMs: 2_000, heartbeatMs: 500, scanMs: 1_000, evictAfterMs: 60_000 } as const;
 const MANY = 1_000;
 /** When the next look comes at the latest: looks may be spread. */
-const LOOK_MS = 1.5 * durability.sweepMs;
+const LOOK_MS = 1.5 * durability.scanMs;
 
 it.each([
   { count: MANY, writeMs: 0, moreMs: 0 },
@@ -42,13 +42,13 @@ it.each([
 const DEADLINE_MS = 10_000;
 
 it.each([
-  { where: "in memory", sleepAfterMs: 60_000, restarts: false },
-  { where: "out of memory", sleepAfterMs: 50, restarts: false },
-  { where: "behind by a restart", sleepAfterMs: 60_000, restarts: true },
+  { where: "in memory", evictAfterMs: 60_000, restarts: false },
+  { where: "out of memory", evictAfterMs: 50, restarts: false },
+  { where: "behind by a restart", evictAfterMs: 60_000, restarts: true },
 ])(`${MANY} questions with one deadline have their default by the first look after it ($where)`, async (situation) => {
-  const { sleepAfterMs, restarts } = situation;
+  const { evictAfterMs, restarts } = situation;
   const world = new World({
-    runtime: { durability: { ...durability, sleepAfterMs } },
+    runtime: { durability: { ...durability, evictAfterMs } },
     register: ({ runtime }) =>
       void runtime.register("agent", { durable: true }, async (_input, { ask }) =>
         JSON.stringify(await ask("Well?", { timeoutMs: DEADLINE_MS, default: { late: true } })),

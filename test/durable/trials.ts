@@ -50,8 +50,8 @@ export async function trial(seed: number, trouble: Trouble, plant?: (store: Stor
   return { seed, trouble, crashes: counted.crashes, steps: played?.world.steps ?? 0, wrong };
 }
 
-function durabilityIn(chance: Chance): { leaseMs: number; renewMs: number; sweepMs: number; sleepAfterMs: number } {
-  return { leaseMs: 1_000, renewMs: 300, sweepMs: 100, sleepAfterMs: chance.pick([0, 50, 60_000]) };
+function durabilityIn(chance: Chance): { leaseMs: number; heartbeatMs: number; scanMs: number; evictAfterMs: number } {
+  return { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100, evictAfterMs: chance.pick([0, 50, 60_000]) };
 }
 
 /** Every now and then something happens to a process, as long as nobody has had too much of it. */

@@ -241,7 +241,7 @@ export class Process {
     const say = (message: string): void => void this.said.push(message);
     const logger: Logger = { debug: say, info: say, warn: say, error: say };
     this.runtime = new AgentRuntime({
-      durability: { leaseMs: 1_000, renewMs: 300, sweepMs: 100 },
+      durability: { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100 },
       ...runtime,
       logger,
       clock: this.#clock(),

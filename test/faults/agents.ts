@@ -9,7 +9,7 @@ import type { ByAgent } from "./witness.ts";
 
 /** Where an agent's doings are written down. */
 export interface Outside {
-  note(happening: ByAgent): void;
+  note(noted: ByAgent): void;
   /** A name that no other has. */
   name(): string;
   /** When the runtime looked at the clock for the last time, and how many bodies have begun since then. This is one more. */
@@ -59,8 +59,8 @@ class Game {
     this.#incarnation = outside.name();
   }
 
-  note(happening: Undressed<ByAgent>): void {
-    this.#outside.note({ ...happening, run: this.#context.run_id, incarnation: this.#incarnation } as ByAgent);
+  note(noted: Undressed<ByAgent>): void {
+    this.#outside.note({ ...noted, run: this.#context.run_id, incarnation: this.#incarnation } as ByAgent);
   }
 
   async play(act: Act): Promise<void> {

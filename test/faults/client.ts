@@ -19,7 +19,7 @@ const AGAIN = [
   "runtime_closed",
   "store_failed",
   "agent_not_found",
-  "run_parked",
+  "run_blocked",
   "run_blocked",
   "answer_pending",
 ];

@@ -19,7 +19,7 @@ const CERTAIN = new Set([
   "answer_conflict",
   "idempotency_conflict",
   "agent_not_found",
-  "run_parked",
+  "run_blocked",
   "run_blocked",
   "runtime_closed",
   "lost_ownership",

@@ -15,9 +15,9 @@ export interface WorkerSettings {
   readonly driver: string;
   readonly synchronous: "FULL" | "NORMAL";
   readonly leaseMs: number;
-  readonly renewMs: number;
-  readonly sweepMs: number;
-  readonly sleepAfterMs: number;
+  readonly heartbeatMs: number;
+  readonly scanMs: number;
+  readonly evictAfterMs: number;
   /** How long `close` lets runs finish on SIGTERM. */
   readonly drainMs: number;
   /** Whether it has the new version of the agent that is being deployed, beside the old one. */

@@ -15,7 +15,7 @@ import { unreliableStore } from "./unreliable-store.ts";
 import { Witness } from "./witness.ts";
 
 const settings = JSON.parse(process.argv[2] ?? "") as WorkerSettings;
-const { name, file, driver, synchronous, leaseMs, renewMs, sweepMs, sleepAfterMs, drainMs } = settings;
+const { name, file, driver, synchronous, leaseMs, heartbeatMs, scanMs, evictAfterMs, drainMs } = settings;
 /** How often it looks whether its event loop has stood still. */
 const PULSE_MS = 50;
 
@@ -46,7 +46,7 @@ const clock: Clock = new Proxy(systemClock, {
 });
 let names = 0;
 const outside: Outside = {
-  note: (happening) => witness.note(happening),
+  note: (noted) => witness.note(noted),
   name: () => `${name}/${++names}`,
   look: () => ({ lookedMs: Math.round(performance.now() - lookedAt), begunSince: begunSince++ }),
 };
@@ -63,7 +63,7 @@ const runtime = new AgentRuntime({
   exposeErrors: true,
   retention: { maxRuns: Number.POSITIVE_INFINITY },
   // No run brings its process down here: none is given up for that.
-  durability: { leaseMs, renewMs, sweepMs, sleepAfterMs, maxTakeovers: 1_000 },
+  durability: { leaseMs, heartbeatMs, scanMs, evictAfterMs, maxTakeovers: 1_000 },
   ids: { uuid: () => crypto.randomUUID(), token: () => `${name}/${crypto.randomUUID()}` },
 });
 runtime.register("durable", { durable: true, version: "1" }, agentOf(outside, true));

@@ -21,10 +21,10 @@ test.each(logs)("%s still means what it meant", async (_, golden) => {
 
 test.each(logs)("%s goes on to the same end after whichever write it breaks off", async (_, golden) => {
   for (let count = 1; count < golden.writes.length; count++) {
-    const { run, events, parked, differences } = await goOn(golden, count);
-    expect({ count, parked, differences, end: endOf(run) }).toEqual({
+    const { run, events, blocked, differences } = await goOn(golden, count);
+    expect({ count, blocked, differences, end: endOf(run) }).toEqual({
       count,
-      parked: 0,
+      blocked: 0,
       differences: 0,
       end: endOf(golden.run),
     });

@@ -26,7 +26,7 @@ export interface Write {
 
 /** How a log went on. */
 export interface Continued extends Pick<GoldenLog, "run" | "events"> {
-  readonly parked: number;
+  readonly blocked: number;
   readonly differences: number;
 }
 
@@ -58,8 +58,8 @@ export async function goOn(golden: GoldenLog, count: number): Promise<Continued>
   await fill(store, golden, count);
   const runtime = openRuntime(store, agent_name);
   if (count < golden.writes.length) await follow(runtime, agent_name, run_id);
-  const { parked, differences } = await runtime.stats();
-  const found = { ...(await look(runtime, run_id)), parked: parked.length, differences };
+  const { blocked, differences } = await runtime.stats();
+  const found = { ...(await look(runtime, run_id)), blocked: blocked.length, differences };
   await runtime.close();
   return found;
 }
@@ -107,7 +107,7 @@ async function fill(store: Store, { writes, history }: GoldenLog, count: number)
 function openRuntime(store: Store, agent_name: string): AgentRuntime {
   const agent = agents[agent_name];
   if (agent === undefined) throw new Error(`there is no agent ${agent_name}`);
-  const runtime = new AgentRuntime({ store, durability: { sweepMs: 5 } });
+  const runtime = new AgentRuntime({ store, durability: { scanMs: 5 } });
   runtime.register("helper", { durable: true, version: "1" }, helper);
   return runtime.register(agent_name, { durable: true, version: "1" }, agent.fn);
 }

@@ -30,13 +30,13 @@ it.each(["stream", "sync"])("a client in mode %s is told that its run is blocked
   await clock.advance(2_000);
   const response = await answering;
   const text = await response.text();
-  const [{ run_id } = {}] = (await runtime.stats()).parked;
+  const [{ run_id } = {}] = (await runtime.stats()).blocked;
   const error = {
     code: "server_error",
     message:
       `Run ${run_id} is blocked: the registered code of "agent" does not match its history at entry 3 ` +
       "(history: the result of 1#1; code: 2#1). Register matching code, or cancel the run.",
-    data: { reason: "run_parked" },
+    data: { reason: "run_blocked" },
   };
   if (mode === "sync") expect([response.status, JSON.parse(text)]).toEqual([503, error]);
   else expect(text.split("\n\n").at(-2)).toBe(`event: error\ndata: ${JSON.stringify({ type: "error", error })}`);

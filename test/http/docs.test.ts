@@ -62,7 +62,7 @@ describe("the documentation of the HTTP part", () => {
     const codes: readonly CadenzaErrorCode[] = [
       ...(["invalid_argument", "agent_not_found", "run_not_found", "session_not_found", "not_awaiting"] as const),
       ...(["run_cancelling", "run_finished", "answer_rejected", "answer_conflict", "idempotency_conflict"] as const),
-      ...(["limit_reached", "runtime_closed", "run_parked", "store_failed", "lost_ownership", "events_lost"] as const),
+      ...(["limit_reached", "runtime_closed", "run_blocked", "store_failed", "lost_ownership", "events_lost"] as const),
     ];
     for (const code of codes) {
       const { status, body } = errorResponse(new CadenzaError(code, "why"), logger);

@@ -251,7 +251,7 @@ describe("close", () => {
   });
 
   it("tells a reader of a run that sleeps", async () => {
-    const { runtime, clock } = withLasting(asks, { durability: { sleepAfterMs: 50 } });
+    const { runtime, clock } = withLasting(asks, { durability: { evictAfterMs: 50 } });
     const { run_id } = await runtime.createRun(request);
     await clock.advance(100);
     const reading = drain(runtime.events(run_id, { until: "end" }));

@@ -3,13 +3,13 @@ import type {
   AgentFunction,
   AgentRuntime,
   AnnouncedType,
+  BlockedEvent,
+  BlockedRun,
   DurabilityOptions,
   DurableContext,
   EventOf,
   JsonObject,
   Message,
-  ParkedEvent,
-  ParkedRun,
   RunsReport,
   RuntimeOptions,
   RuntimeStats,
@@ -55,9 +55,9 @@ test("an answer without a schema is a message or an object, and so is its defaul
 test("what can be written of options, events and reports has a name", () => {
   expectTypeOf<NonNullable<RuntimeOptions["durability"]>>().toEqualTypeOf<DurabilityOptions>();
   expectTypeOf<RuntimeStats>().toExtend<RunsReport>();
-  expectTypeOf<RuntimeStats["parked"][number]>().toEqualTypeOf<ParkedRun>();
-  expectTypeOf<EventOf<"run.parked">>().toEqualTypeOf<ParkedEvent>();
-  expectTypeOf<"run.parked">().toExtend<AnnouncedType>();
+  expectTypeOf<RuntimeStats["blocked"][number]>().toEqualTypeOf<BlockedRun>();
+  expectTypeOf<EventOf<"run.blocked">>().toEqualTypeOf<BlockedEvent>();
+  expectTypeOf<"run.blocked">().toExtend<AnnouncedType>();
 });
 
 test("the step of a durable agent gives what JSON gives back, and no other result compiles", () => {

@@ -74,10 +74,10 @@ describe("next", () => {
     await new Promise((resolve) => setImmediate(resolve));
     expect([trace, t.status, t.log, t.events, t.text(), t.usage]).toEqual([[], "created", [], [], "", null]);
     const seen: string[][] = [];
-    for await (const happening of t) {
-      if (happening.type === "await") await t.answer("yes");
+    for await (const driveEvent of t) {
+      if (driveEvent.type === "await") await t.answer("yes");
       await new Promise((resolve) => setImmediate(resolve));
-      seen.push([happening.type === "part" ? happening.text : happening.type, ...trace.splice(0)]);
+      seen.push([driveEvent.type === "part" ? driveEvent.text : driveEvent.type, ...trace.splice(0)]);
     }
     expect(seen).toEqual([
       ["one", "begun"],
@@ -229,20 +229,20 @@ describe("finish, cancel and fail", () => {
       yield await step("b", () => "b", { retry: { attempts: 2 } });
     };
     const t = drive(agent, "x");
-    t.fail(new AgentError("not_found", "No a."));
+    t.failNextStep(new AgentError("not_found", "No a."));
     expect(await t.next()).toMatchObject({
       type: "end",
       status: "failed",
       error: { code: "not_found" },
       cause: { message: "No a." },
     });
-    expect(() => t.fail("too late")).toThrow("the run has ended");
+    expect(() => t.failNextStep("too late")).toThrow("the run has ended");
 
     const second = drive(agent, "x");
     await second.next();
-    second.fail("down");
+    second.failNextStep("down");
     expect(await second.next()).toMatchObject({ text: "b" });
-    second.fail("never");
+    second.failNextStep("never");
     await expect(second.next()).rejects.toThrow('fails with "Error: never", but it ended without another step');
   });
 

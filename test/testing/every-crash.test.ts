@@ -49,7 +49,7 @@ describe("an agent is crashed", () => {
     expect(String(report)).toBe(
       '12 ways to run "agent", all well: 1 × left alone, 9 × crash, 1 × lost reply, 1 × replay.',
     );
-    expect(report).toHaveKeptItsPromises();
+    expect(report).toSurviveInterruptions();
   });
 
   test("at each attempt of a step, and in its sub-agents", async () => {
@@ -123,7 +123,7 @@ describe("what differs is said", () => {
         "",
       ].join("\n"),
     );
-    expect(() => expect(report).toHaveKeptItsPromises()).toThrow("1 went wrong");
+    expect(() => expect(report).toSurviveInterruptions()).toThrow("1 went wrong");
   });
 
   test("of the output", async () => {

@@ -64,14 +64,14 @@ test("what is wrong is said in full", async () => {
     'failed.\ninvalid_input: That is no name.\ndata: {"reason":"empty"}',
   );
   expect(said(() => expect(5).toHaveCompleted())).toContain("expected a run or what drive gave, received 5");
-  expect(said(() => expect(t).toHaveKeptItsPromises())).toContain(
+  expect(said(() => expect(t).toSurviveInterruptions())).toContain(
     "expected the report of everyInterruption or everyCrash, received a Drive",
   );
 });
 
 test("reports are judged, too", async () => {
   const good = await everyInterruption(() => "x", "x");
-  expect(good).toHaveKeptItsPromises();
+  expect(good).toSurviveInterruptions();
   expect(String(good)).toBe(
     '4 ways to run "agent", all well: 1 × not interrupted, 3 × cancel.'
       .replace("4 ways", `${good.results.length} ways`)
@@ -84,7 +84,7 @@ test("reports are judged, too", async () => {
     clearInterval(timer);
   };
   const bad = await everyInterruption(leaky, "x");
-  expect(() => expect(bad).toHaveKeptItsPromises()).toThrow(
+  expect(() => expect(bad).toSurviveInterruptions()).toThrow(
     /✗ cancelled after yield 1 \(part "one"\)\n {6}It left an interval/,
   );
   expect(bad.results.find(({ problems }) => problems.length > 0)).toMatchObject({

@@ -1,14 +1,14 @@
 import type { Message, Run } from "cadenza";
 import { AgentRuntime, defineAgent, MemoryStore } from "cadenza";
 import type {
-  AwaitHappening,
+  AwaitDriveEvent,
   CadenzaMatchers,
   Cassette,
   CrashReport,
   Drive,
-  EndHappening,
+  DriveEvent,
+  EndDriveEvent,
   FakeClock,
-  Happening,
   InterruptionReport,
   StoreCheck,
 } from "cadenza/testing";
@@ -28,12 +28,12 @@ const agent = defineAgent("agent", () => "x");
 
 test("the kit's types say what one gets", () => {
   expectTypeOf(drive).returns.toEqualTypeOf<Drive>();
-  expectTypeOf<Drive["next"]>().returns.resolves.toEqualTypeOf<Happening>();
+  expectTypeOf<Drive["next"]>().returns.resolves.toEqualTypeOf<DriveEvent>();
   expectTypeOf<Drive["finish"]>().returns.resolves.toEqualTypeOf<Run>();
   expectTypeOf<Drive["clock"]>().toEqualTypeOf<FakeClock>();
   expectTypeOf<Drive["answer"]>().parameter(0).toEqualTypeOf<unknown>();
-  expectTypeOf<Happening["type"]>().toEqualTypeOf<"part" | "message" | "generic" | "await" | "end">();
-  expectTypeOf<EndHappening["status"]>().toEqualTypeOf<"completed" | "failed" | "cancelled">();
+  expectTypeOf<DriveEvent["type"]>().toEqualTypeOf<"part" | "message" | "generic" | "await" | "end">();
+  expectTypeOf<EndDriveEvent["status"]>().toEqualTypeOf<"completed" | "failed" | "cancelled">();
   expectTypeOf(everyInterruption).returns.resolves.toEqualTypeOf<InterruptionReport>();
   expectTypeOf(everyCrash).returns.resolves.toEqualTypeOf<CrashReport>();
   expectTypeOf<CrashReport["results"][number]["kind"]>().toEqualTypeOf<"none" | "crash" | "lost reply" | "replay">();
@@ -61,12 +61,12 @@ test("what fits is taken, and what does not is refused by the compiler", () => {
         },
       },
     });
-    expectTypeOf(await t.until("await")).toEqualTypeOf<AwaitHappening>();
-    expectTypeOf(await t.until("end")).toEqualTypeOf<EndHappening>();
+    expectTypeOf(await t.until("await")).toEqualTypeOf<AwaitDriveEvent>();
+    expectTypeOf(await t.until("end")).toEqualTypeOf<EndDriveEvent>();
     await t.clock.advance("1.5h");
     // @ts-expect-error a length has a unit that is known
     await t.clock.advance("1 fortnight");
-    // @ts-expect-error there is no such type of happening
+    // @ts-expect-error there is no such type of event
     await t.until("message.part");
     // @ts-expect-error a number is no input
     drive(agent, 5);

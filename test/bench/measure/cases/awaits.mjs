@@ -7,7 +7,7 @@ export async function measureAwaits(name, scale) {
   const subject = await openSubject(name);
   const one = async (index) => {
     const text = `answer ${index}`;
-    checkRun(await subject.answer(await subject.park(`question ${index}`), text), text);
+    checkRun(await subject.answer(await subject.ask(`question ${index}`), text), text);
   };
   const part = scale === "quick" ? 20 : 1000;
   await rateOf(0.6 * part, one);

@@ -29,13 +29,13 @@ export async function measureGrowthOfParked(name, scale) {
   const run = async (index) => checkRun(await subject.echo(`text ${index}`), `text ${index}`);
   const ask = async (index) => {
     const text = `answer ${index}`;
-    checkRun(await subject.answer(await subject.park(`question ${index}`), text), text);
+    checkRun(await subject.answer(await subject.ask(`question ${index}`), text), text);
   };
   await rateOf(milliseconds, run);
   await rateOf(milliseconds, ask);
   for (const count of scale === "quick" ? QUICK : LIVE) {
     subject = await openSubject(name);
-    await timeOf(count, 100, (index) => subject.park(`question ${index}`));
+    await timeOf(count, 100, (index) => subject.ask(`question ${index}`));
     globalThis.gc();
     figures[`run ${count}`] = 1e6 / (await rateOf(milliseconds, run));
     figures[`answer ${count}`] = 1e6 / (await rateOf(milliseconds, ask));

@@ -40,7 +40,7 @@ export function openA2a() {
       }
       return { status: statusOf(state) };
     },
-    park: async (question) => {
+    ask: async (question) => {
       const { id, contextId, status } = await send(question, { agent: "asks" });
       const isAsked = status.state === TaskState.TASK_STATE_INPUT_REQUIRED;
       if (!isAsked || status.message.parts[0].content.value !== question) throw new Error("The task does not ask.");

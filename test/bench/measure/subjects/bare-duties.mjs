@@ -150,7 +150,7 @@ export function openBareDuties() {
       for await (const { type, data } of run.read()) if (type === "message.part") onPart(data.content);
       return run;
     },
-    park: async (question) => {
+    ask: async (question) => {
       const run = await begin("asks", question).rest();
       if (run.status !== "awaiting" || textOf([run.question]) !== question) throw new Error("The run does not ask.");
       return run.id;

@@ -46,7 +46,7 @@ export function openBare() {
     echo: async (text) => result(await advance(begin("echo", text))),
     later: async (text) => result(await advance(begin("later", text))),
     stream: (count, onPart) => advance(begin("stream", String(count)), undefined, onPart),
-    park: async (question) => {
+    ask: async (question) => {
       const run = await advance(begin("asks", question));
       if (run.status !== "awaiting" || textOf([run.question]) !== question) throw new Error("The run does not ask.");
       return run.id;

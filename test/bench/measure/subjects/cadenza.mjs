@@ -31,7 +31,7 @@ export function openCadenza({ asks = false, isStoreLate = false } = {}) {
       }
       return { status };
     },
-    park: async (question) => {
+    ask: async (question) => {
       const run = await runtime.createRun({ agent_name: "asks", input: question });
       if (run.status !== "awaiting" || textOf([run.await_request.message]) !== question)
         throw new Error("The run does not ask.");

@@ -15,9 +15,9 @@ const subjects = {
  * Opens a subject. All of them keep every run, so that it can be looked up later, and can do the same work:
  * - `echo(text)`: a run that shows the text; `later(text)`: the same after a turn of the event loop.
  * - `stream(count, onPart)`: a run that shows `part 0`, `part 1`, …, read while it runs.
- * - `park(question)`: a run that asks, and what it takes to answer it; `answer(parked, text)`: has it show the answer.
+ * - `ask(question)`: a run that asks, and what it takes to answer it; `answer(waiting, text)`: has it show the answer.
  *
- * Each gives the run's status, and all but `stream` and `park` the texts of its output.
+ * Each gives the run's status, and all but `stream` and `ask` the texts of its output.
  */
 export function openSubject(name) {
   return subjects[name]();

@@ -42,7 +42,7 @@ export function openLanggraph() {
       // A node that fails makes the loop above throw.
       return { status: "completed" };
     },
-    park: async (question) => {
+    ask: async (question) => {
       const config = thread();
       const state = await graphs.asks.invoke({ text: question }, config);
       if (state.__interrupt__?.[0]?.value !== question) throw new Error("The graph does not ask.");

@@ -47,7 +47,7 @@ export function openMastra() {
       for await (const chunk of stream.fullStream) if (chunk.type === "data-part") onPart(chunk.data);
       return result(await stream.result);
     },
-    park: async (question) => {
+    ask: async (question) => {
       const started = await begin("asks");
       const { status, steps } = await started.start({ inputData: { text: question } });
       if (status !== "suspended" || steps.agent.suspendPayload.question !== question)

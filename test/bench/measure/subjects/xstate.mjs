@@ -81,7 +81,7 @@ export function openXstate() {
     echo: (text) => run({ kind: "echo", text }),
     later: (text) => run({ kind: "later", text }),
     stream: (count, onPart) => run({ kind: "stream", count }, onPart),
-    park: async (question) => {
+    ask: async (question) => {
       const { id, actor } = begin({ kind: "asks", text: question });
       actor.send({ type: "start" });
       const { context } = await waitFor(actor, (snapshot) => snapshot.matches({ running: "awaiting" }));

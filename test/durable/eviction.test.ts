@@ -5,7 +5,7 @@ import { inMemory } from "./replicas.ts";
 import { lastingStore } from "./world.ts";
 
 it("a run that goes to sleep is not stopped: its signal does not abort, and its `finally` blocks wait for its end", async () => {
-  const { runtime, clock } = setUp({ store: lastingStore(), durability: { sleepAfterMs: 50 } });
+  const { runtime, clock } = setUp({ store: lastingStore(), durability: { evictAfterMs: 50 } });
   const happened: string[] = [];
   runtime.register("agent", { durable: true }, async function* (_input, { ask, signal }) {
     signal.addEventListener("abort", () => happened.push("aborted"));
@@ -27,7 +27,7 @@ it("a run that goes to sleep is not stopped: its signal does not abort, and its 
 });
 
 it("a run that is cancelled in its sleep is run again, and learns it from its signal", async () => {
-  const { runtime, clock } = setUp({ store: lastingStore(), durability: { sleepAfterMs: 50 } });
+  const { runtime, clock } = setUp({ store: lastingStore(), durability: { evictAfterMs: 50 } });
   const happened: string[] = [];
   runtime.register("agent", { durable: true }, async (_input, { ask, signal }) => {
     signal.addEventListener("abort", () => happened.push("aborted"));
@@ -44,7 +44,7 @@ it("a run that is cancelled in its sleep is run again, and learns it from its si
 });
 
 it("a run that keeps its session's place does not sleep: the next of the session waits for its end", async () => {
-  const { runtime, clock } = setUp({ store: lastingStore(), durability: { sleepAfterMs: 50 } });
+  const { runtime, clock } = setUp({ store: lastingStore(), durability: { evictAfterMs: 50 } });
   const concurrency = { max: 1, per: "session" } as const;
   const begun: string[] = [];
   runtime.register("agent", { durable: true, concurrency }, async (input, { ask }) => {
@@ -68,7 +68,7 @@ it("a run that the store did not let go of stays, and goes on when the time of i
   const replicas = inMemory();
   const { clock } = replicas;
   let isDown = false;
-  const options = { durability: { leaseMs: 1_000, renewMs: 300, sweepMs: 100, sleepAfterMs: 50 } };
+  const options = { durability: { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100, evictAfterMs: 50 } };
   const { runtime } = replicas.start(options, (call, method, [, , write]) => {
     if (isDown && method === "append" && (write as RunWrite).entries.length === 0) throw new Error("the disk is full");
     return call();

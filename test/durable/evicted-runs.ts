@@ -36,7 +36,7 @@ export async function sleepAndWake(count: number): Promise<Sleepers> {
   const folder = temporaryFolder();
   const db = openDatabase(join(folder.path, "runs.db"));
   const store = new SqliteStore(db, { synchronous: "NORMAL", closeDatabase: true });
-  const runtime = new AgentRuntime({ store, clock, durability: { sleepAfterMs: 0 } });
+  const runtime = new AgentRuntime({ store, clock, durability: { evictAfterMs: 0 } });
   runtime.register("asks", { durable: true }, async function* (_input, { ask, step }) {
     yield `prepared ${await step("prepare", () => 1)}`;
     const answer = await ask("Go on?");

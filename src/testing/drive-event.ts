@@ -8,10 +8,10 @@ import type { AwaitRequest, Run, RunStatus } from "../protocol/run.ts";
 import { textOf } from "../runtime/input.ts";
 
 /** The next thing that an agent did, told apart by `type`. */
-export type Happening = PartHappening | MessageHappening | GenericHappening | AwaitHappening | EndHappening;
+export type DriveEvent = PartDriveEvent | MessageDriveEvent | GenericDriveEvent | AwaitDriveEvent | EndDriveEvent;
 
 /** The agent showed a part: a text, or anything else that has a content. */
-export interface PartHappening {
+export interface PartDriveEvent {
   readonly type: "part";
   /** The content, where it is text; else empty. */
   readonly text: string;
@@ -19,7 +19,7 @@ export interface PartHappening {
 }
 
 /** The agent showed a whole message. */
-export interface MessageHappening {
+export interface MessageDriveEvent {
   readonly type: "message";
   /** The text of all its parts. */
   readonly text: string;
@@ -27,13 +27,13 @@ export interface MessageHappening {
 }
 
 /** The agent showed an object of its own. */
-export interface GenericHappening {
+export interface GenericDriveEvent {
   readonly type: "generic";
   readonly generic: JsonObject;
 }
 
 /** The agent asks, and waits for the answer. */
-export interface AwaitHappening {
+export interface AwaitDriveEvent {
   readonly type: "await";
   /** The question as text. */
   readonly question: string;
@@ -47,7 +47,7 @@ export interface AwaitHappening {
 }
 
 /** The run is over. */
-export interface EndHappening {
+export interface EndDriveEvent {
   readonly type: "end";
   readonly status: Extract<RunStatus, "completed" | "failed" | "cancelled">;
   /** The run as a client gets it. */
@@ -61,14 +61,14 @@ export interface EndHappening {
 const SCHEMA_TYPE = "application/schema+json";
 
 /** What an entry shows; undefined for one that shows nothing. `state` is the log up to and including it. */
-export function happeningOf(entry: Entry, state: RunState, cause: unknown): Happening | undefined {
+export function driveEventOf(entry: Entry, state: RunState, cause: unknown): DriveEvent | undefined {
   switch (entry.type) {
     case "emitted":
       if (entry.kind === "part") return { type: "part", text: partText(entry.part), part: entry.part };
       if (entry.kind === "message") return { type: "message", text: textOf(entry.message), message: entry.message };
       return entry.kind === "generic" ? { type: "generic", generic: entry.generic } : undefined;
     case "awaited":
-      return awaitHappening(awaitRequest(state, entry));
+      return awaitDriveEvent(awaitRequest(state, entry));
     case "ended":
       return { type: "end", status: entry.outcome, run: runRecord(state), error: entry.error ?? null, cause };
     default:
@@ -81,22 +81,22 @@ export function questionText(parts: readonly MessagePart[]): string {
   return textOf({ role: "agent", parts: parts.filter((part) => part.content_type !== SCHEMA_TYPE) });
 }
 
-/** A happening in a few words, for messages: `part "Looking for trains…"`, `question ask#1 "Book it?"`. */
-export function describeHappening(happening: Happening): string {
-  switch (happening.type) {
+/** A drive event in a few words, for messages: `part "Looking for trains…"`, `question ask#1 "Book it?"`. */
+export function describeDriveEvent(driveEvent: DriveEvent): string {
+  switch (driveEvent.type) {
     case "part": {
-      if (happening.text !== "") return `part ${quote(happening.text)}`;
-      const { name, content_type } = happening.part;
+      if (driveEvent.text !== "") return `part ${quote(driveEvent.text)}`;
+      const { name, content_type } = driveEvent.part;
       return `part ${name === undefined ? content_type : `${quote(name)} (${content_type})`}`;
     }
     case "message":
-      return `message ${quote(happening.text)}`;
+      return `message ${quote(driveEvent.text)}`;
     case "generic":
-      return `object ${shorten(JSON.stringify(happening.generic))}`;
+      return `object ${shorten(JSON.stringify(driveEvent.generic))}`;
     case "await":
-      return `question ${happening.await_id} ${quote(happening.question)}`;
+      return `question ${driveEvent.await_id} ${quote(driveEvent.question)}`;
     case "end":
-      return happening.error === null ? `end: ${happening.status}` : `end: failed, ${happening.error.message}`;
+      return driveEvent.error === null ? `end: ${driveEvent.status}` : `end: failed, ${driveEvent.error.message}`;
   }
 }
 
@@ -105,7 +105,7 @@ export function quote(text: string): string {
   return JSON.stringify(shorten(text));
 }
 
-function awaitHappening(request: AwaitRequest): AwaitHappening {
+function awaitDriveEvent(request: AwaitRequest): AwaitDriveEvent {
   const { await_id, message, expires_at } = request;
   const part = message.parts.find(({ content_type }) => content_type === SCHEMA_TYPE);
   const schema = part?.content === undefined ? undefined : (JSON.parse(part.content) as JsonValue);

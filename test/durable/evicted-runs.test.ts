@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { sleepAndWake } from "./sleepers.ts";
+import { sleepAndWake } from "./evicted-runs.ts";
 
 /** A share of what `npm run test:durable` puts to sleep. */
 const SLEEPERS = 1_500;

@@ -1,22 +1,22 @@
-import type { Places } from "./places.ts";
+import type { Slots } from "./slots.ts";
 
-/** The place of one run among those of its agent, or of its session, that may work at once. */
-export class Seat {
-  /** Whether the place is needed by now: one is taken as soon as the run is accepted, and its agent begins later. */
+/** The slot of one run among those of its agent, or of its session, that may work at once. */
+export class RunSlot {
+  /** Whether the slot is needed by now: one is taken as soon as the run is accepted, and its agent begins later. */
   mayBegin = false;
-  readonly #places: Places;
+  readonly #slots: Slots;
   readonly #key: string;
   readonly #max: number;
   #isTaken = false;
-  /** What goes on as soon as there is a place. */
+  /** What goes on as soon as there is a slot. */
   #waiting: (() => void)[] = [];
-  /** While the run waits for its place: takes it out of the queue. */
+  /** While the run waits for its slot: takes it out of the queue. */
   #leaveQueue: (() => void) | undefined;
-  /** Called when the run leaves the queue, with a place or without. */
+  /** Called when the run leaves the queue, with a slot or without. */
   #onUnqueued: (() => void)[] = [];
 
-  constructor(places: Places, key: string, max: number) {
-    this.#places = places;
+  constructor(slots: Slots, key: string, max: number) {
+    this.#slots = slots;
     this.#key = key;
     this.#max = max;
   }
@@ -25,7 +25,7 @@ export class Seat {
     return this.#leaveQueue !== undefined;
   }
 
-  /** Resolves when the run waits for its place no longer. Undefined: it does not. */
+  /** Resolves when the run waits for its slot no longer. Undefined: it does not. */
   unqueued(): undefined | Promise<void> {
     if (!this.isQueued) return undefined;
     return new Promise((resolve) => {
@@ -33,7 +33,7 @@ export class Seat {
     });
   }
 
-  /** Calls back with the place taken, now or when there is one. */
+  /** Calls back with the slot taken, now or when there is one. */
   take(callback: () => void): void {
     if (this.#isTaken) {
       callback();
@@ -41,7 +41,7 @@ export class Seat {
     }
     this.#waiting.push(callback);
     if (this.isQueued) return;
-    this.#leaveQueue = this.#places.take(this.#key, this.#max, () => {
+    this.#leaveQueue = this.#slots.take(this.#key, this.#max, () => {
       this.#leaveQueue = undefined;
       this.#isTaken = true;
       this.#tellUnqueued();
@@ -49,14 +49,14 @@ export class Seat {
     });
   }
 
-  /** Takes the place, whether it is free or not: the run is at work already. */
+  /** Takes the slot, whether it is free or not: the run is at work already. */
   occupy(): void {
-    this.#places.take(this.#key, Number.POSITIVE_INFINITY, () => {
+    this.#slots.take(this.#key, Number.POSITIVE_INFINITY, () => {
       this.#isTaken = true;
     });
   }
 
-  /** The run waits, and gives its place back. What was to go on goes on beside that, as steps do, and needs none. */
+  /** The run waits, and gives its slot back. What was to go on goes on beside that, as steps do, and needs none. */
   rest(): void {
     const waiting = this.#waiting;
     this.give();
@@ -64,7 +64,7 @@ export class Seat {
     this.#goOn();
   }
 
-  /** Gives the place back, or leaves the queue for it. */
+  /** Gives the slot back, or leaves the queue for it. */
   give(): void {
     this.#waiting = [];
     this.#leaveQueue?.();
@@ -72,7 +72,7 @@ export class Seat {
     this.#tellUnqueued();
     if (!this.#isTaken) return;
     this.#isTaken = false;
-    this.#places.give(this.#key, this.#max);
+    this.#slots.give(this.#key, this.#max);
   }
 
   #tellUnqueued(): void {

@@ -8,16 +8,16 @@ const WIDTH = 100;
 export async function measureParked(name, scale) {
   const count = scale === "quick" ? 100 : 5_000;
   const subject = await openSubject(name);
-  for (let i = 0; i < 200; i++) checkRun(await subject.answer(await subject.park("warm?"), "up"), "up");
+  for (let i = 0; i < 200; i++) checkRun(await subject.answer(await subject.ask("warm?"), "up"), "up");
   const before = await bytesInUse();
-  const parked = new Array(count);
+  const waiting = new Array(count);
   await timeOf(count, WIDTH, async (index) => {
-    parked[index] = await subject.park(`question ${index}`);
+    waiting[index] = await subject.ask(`question ${index}`);
   });
   const after = await bytesInUse();
   const milliseconds = await timeOf(count, WIDTH, async (index) => {
     const text = `answer ${index}`;
-    checkRun(await subject.answer(parked[index], text), text);
+    checkRun(await subject.answer(waiting[index], text), text);
   });
   return { bytes: (after - before) / count, resume: (count * 1000) / milliseconds };
 }

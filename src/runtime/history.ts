@@ -7,7 +7,7 @@ import { subtractUsage } from "../core/usage.ts";
  * What the log holds of an agent that has been at work before, in the order in which the agent meets it again:
  * the results of its operations, and what it showed itself. (What step bodies showed is theirs, and is not shown again.)
  */
-export class Recording {
+export class History {
   /** The results that the agent can have been handed, in log order: none from after it was stopped. */
   readonly results: readonly ResultEntry[];
   /** The operations that the agent has begun, each with the position of its first entry. */

@@ -1,18 +1,17 @@
 import type { Entry } from "../core/log.ts";
-import type { Clock, Store } from "../core/ports.ts";
+import type { Clock, Mismatch, Store } from "../core/ports.ts";
 import { ignore } from "../core/promises.ts";
 import { isFinal } from "../core/state.ts";
 import type { RunStatus } from "../protocol/run.ts";
-import type { RunLog } from "./commit.ts";
 import type { Execution } from "./execution.ts";
-import type { Divergence } from "./rerun.ts";
+import type { RunLog } from "./run-log.ts";
 
 /** What the durable runs of one runtime share. */
-export interface StaySettings {
+export interface ResidencySettings {
   readonly clock: Clock;
   readonly store: Store;
   /** How long a durable run that waits stays in memory, in milliseconds. */
-  readonly sleepAfterMs: number;
+  readonly evictAfterMs: number;
   /** Runs every durable agent again after each commit, for tests. */
   readonly alwaysReplay: boolean;
 }
@@ -21,13 +20,13 @@ export interface StaySettings {
 export type SubRunActivity = "at work" | "sought" | "idle";
 
 /** What the stay of a durable run needs from the run. */
-export interface StayHost {
-  readonly host: StaySettings;
+export interface ResidencyHost {
+  readonly host: ResidencySettings;
   readonly log: RunLog;
   readonly execution: Execution | undefined;
   /** Whether a step is at work. */
   readonly isInStep: boolean;
-  /** Whether somebody here relies on the run: the one that has started it, or those that wait for its place. Then it may not sleep. */
+  /** Whether somebody here relies on the run: the one that has started it, or those that wait for its slot. Then it may not sleep. */
   readonly isNeeded: boolean;
   /** Resolves when the run does not wait for a slot, or no longer. */
   unqueued(): undefined | Promise<void>;
@@ -42,18 +41,18 @@ export interface StayHost {
  * The stay of a durable run in this process: it comes and catches up with its log, keeps an owner only while there is work for
  * it, sleeps when it waits for long, and is let go of when its code does not fit. Other runs have none: they stay where they are.
  */
-export class Stay {
+export class Residency {
   /** How the code differs from the log; undefined: it does not, as far as it has come. */
-  divergence: Divergence | undefined;
+  mismatch: Mismatch | undefined;
   /** Whether the run was taken over so often that it may bring its process down. */
   isSuspect = false;
-  readonly #run: StayHost;
+  readonly #run: ResidencyHost;
   #ready: Promise<void> | undefined;
   #caughtUp: (() => void) | undefined;
-  #parking: Promise<void> | undefined;
+  #leaving: Promise<void> | undefined;
   #tryingAgain: Promise<void> | undefined;
   #clearSleep: (() => void) | undefined;
-  #isAsleep = false;
+  #isEvicted = false;
   readonly #subRuns = new Map<string, SubRunActivity>();
   /** How many times the run looks at what it waits for elsewhere, just now. */
   #looking = 0;
@@ -63,7 +62,7 @@ export class Stay {
   /** How many entries there were when the agent was last run again. */
   #replayedUntil = 0;
 
-  constructor(run: StayHost) {
+  constructor(run: ResidencyHost) {
     this.#run = run;
   }
 
@@ -73,8 +72,8 @@ export class Stay {
   }
 
   /** While the run is let go of since its code does not fit, and after that. */
-  get parking(): Promise<void> | undefined {
-    return this.#parking;
+  get leaving(): Promise<void> | undefined {
+    return this.#leaving;
   }
 
   /** While the run is let go of since other code is there. */
@@ -82,8 +81,8 @@ export class Stay {
     return this.#tryingAgain;
   }
 
-  get isAsleep(): boolean {
-    return this.#isAsleep;
+  get isEvicted(): boolean {
+    return this.#isEvicted;
   }
 
   /** The agent is run again, from now until `caughtUp`. */
@@ -120,20 +119,26 @@ export class Stay {
     this.#caughtUp?.();
   }
 
-  /** Lets go of the run, since its code does not fit: whoever has code that fits may take it over. `again`: it is here, and who answers meanwhile waits for it. */
-  park(again: boolean): Promise<void> {
-    this.#parking ??= this.#letGo(again);
-    if (again) this.#tryingAgain = this.#parking;
-    return this.#parking;
+  /** Releases the run as blocked: a process that has matching code may take it. */
+  block(): Promise<void> {
+    this.#leaving ??= this.#release(this.mismatch ?? null);
+    return this.#leaving;
   }
 
-  async #letGo(again: boolean): Promise<void> {
+  /** Releases the run, which this process loads again with other code at once: answers that come meanwhile wait for that. */
+  leaveForOtherCode(): Promise<void> {
+    this.#leaving ??= this.#release(null);
+    this.#tryingAgain = this.#leaving;
+    return this.#leaving;
+  }
+
+  async #release(blocked: Mismatch | null): Promise<void> {
     const { log, execution } = this.#run;
     execution?.fence();
-    log.setBlocked(again ? null : (this.divergence ?? null));
-    // A run that goes to another process meanwhile is none of this process's any more.
+    log.setBlocked(blocked);
+    // A run that another process has taken meanwhile is none of this process's any more.
     await log.release().catch(ignore);
-    this.#run.leave("The code of the agent does not fit the log of the run.");
+    this.#run.leave("The code of the agent does not match the history of the run.");
   }
 
   /** What a sub-run does, as far as it is known. One that was begun in another process is looked for: until then the run keeps its owner if it has one. */
@@ -176,7 +181,7 @@ export class Stay {
   settleOwner(): void {
     const { log } = this.#run;
     const { head } = log;
-    if (head?.status !== "awaiting" || this.divergence !== undefined) return;
+    if (head?.status !== "awaiting" || this.mismatch !== undefined) return;
     if (head.owner === null && this.#isBusy) log.settleHead();
     else if (head.owner !== null && !this.#isBusy && !this.#isLooking) void this.#giveUpOwner();
   }
@@ -199,11 +204,11 @@ export class Stay {
       this.tellReady();
       return;
     }
-    const { alwaysReplay, sleepAfterMs, clock } = this.#run.host;
+    const { alwaysReplay, evictAfterMs, clock } = this.#run.host;
     if (alwaysReplay) this.#replaySoon();
     if (status === "awaiting") this.settleOwner();
-    if (status !== "awaiting" || sleepAfterMs === Number.POSITIVE_INFINITY) return;
-    this.#clearSleep = clock.setTimeout(() => this.sleep(), sleepAfterMs);
+    if (status !== "awaiting" || evictAfterMs === Number.POSITIVE_INFINITY) return;
+    this.#clearSleep = clock.setTimeout(() => this.sleep(), evictAfterMs);
   }
 
   /** The run leaves memory, if it does nothing but wait. While the store has an owner for it, no other process would wake it. */
@@ -212,13 +217,13 @@ export class Stay {
     const isFree = head?.status === "awaiting" && head.owner === null;
     const isQuiet = isFree && state.position === committed && backlog === 0 && !this.#isBusy && !this.#isLooking;
     if (!isQuiet || this.#run.isNeeded) return;
-    this.#isAsleep = true;
+    this.#isEvicted = true;
     this.#run.leave("The run waits for an answer, and sleeps.");
   }
 
   /** The run that has started this one is not there any more. */
   leaveAlone(): void {
-    if (this.#run.host.sleepAfterMs !== Number.POSITIVE_INFINITY) this.sleep();
+    if (this.#run.host.evictAfterMs !== Number.POSITIVE_INFINITY) this.sleep();
   }
 
   /** The run is not this process's any more. */
@@ -263,7 +268,7 @@ export class Stay {
   /** Whether the agent is not run again any more: it is being stopped, or the run has ended, is blocked or is gone. */
   #isPastReplay(execution: Execution): boolean {
     const { lost, state } = this.#run.log;
-    return execution.isStopped || lost || isFinal(state.status) || this.divergence !== undefined;
+    return execution.isStopped || lost || isFinal(state.status) || this.mismatch !== undefined;
   }
 
   #goOnAsItIs(): void {

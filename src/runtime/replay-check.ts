@@ -2,36 +2,26 @@ import type { Emission } from "../core/decide.ts";
 import { sameJson } from "../core/json.ts";
 import type { EmittedEntry, IntentEntry, ResultEntry } from "../core/log.ts";
 import { isPassedOn } from "../core/log.ts";
-import type { Clock } from "../core/ports.ts";
+import type { Clock, Mismatch } from "../core/ports.ts";
 import type { Usage } from "../core/usage.ts";
-import type { RunLog } from "./commit.ts";
 import { messageOf } from "./failure.ts";
+import type { History } from "./history.ts";
 import type { Missing, Replay } from "./log-order.ts";
 import type { OpenQuestion } from "./questions.ts";
-import type { Recording } from "./recording.ts";
 import type { Results } from "./results.ts";
-
-/** How the code of a durable agent differs from its log. */
-export interface Divergence {
-  /** What the log holds next. */
-  readonly expected: string;
-  /** What the agent did instead. */
-  readonly asked: string;
-  /** At which entry of the log: how many fit. */
-  readonly position: number;
-}
+import type { RunLog } from "./run-log.ts";
 
 /** What the comparison needs from the agent that is run again. */
-export interface RerunHost {
+export interface ReplayCheckHost {
   readonly log: RunLog;
   readonly clock: Clock;
   readonly results: Results;
   /** See {@link Replay.stallMs}. */
   readonly stallMs: number;
   /** What the agent does is not what the log holds. */
-  diverge(divergence: Divergence): void;
+  mismatch(mismatch: Mismatch): void;
   /** As {@link diverge}, but the agent may still come round. Undefined: it has. */
-  onStall(divergence: Divergence | undefined): void;
+  onStall(mismatch: Mismatch | undefined): void;
   /** The agent showed another text than the last time; the log wins. */
   onDifference(): void;
   onCaughtUp(): void;
@@ -41,15 +31,15 @@ export interface RerunHost {
 const MAX_QUOTE = 40;
 
 /** An agent that is run again: what it does is compared with what it did the last time, as the log holds it. */
-export class Rerun {
-  readonly #host: RerunHost;
-  readonly #recording: Recording;
+export class ReplayCheck {
+  readonly #host: ReplayCheckHost;
+  readonly #recording: History;
   /** What the agent showed for the first time before it had caught up. */
   #early: Emission[] = [];
   /** Whether the agent itself has left no message open. */
   #hasClosed = true;
 
-  constructor(host: RerunHost, recording: Recording) {
+  constructor(host: ReplayCheckHost, recording: History) {
     this.#host = host;
     this.#recording = recording;
   }
@@ -62,7 +52,7 @@ export class Rerun {
       begun,
       stallMs: this.#host.stallMs,
       shown: this.#shownToAgent,
-      unshown: () => this.#unshown,
+      notEmitted: () => this.#notEmitted,
       onCaughtUp: () => this.#host.onCaughtUp(),
       onStall: (missing, asked) =>
         this.#host.onStall(
@@ -91,7 +81,7 @@ export class Rerun {
   }
 
   /** Commits what the agent showed for the first time before it had caught up. */
-  showEarly(): void {
+  emitEarly(): void {
     const { log, clock } = this.#host;
     const early = this.#early;
     this.#early = [];
@@ -99,7 +89,7 @@ export class Rerun {
   }
 
   /** Compares what the agent shows with what it showed at this point the last time. False: there was no last time. */
-  showAgain(emission: Emission): boolean {
+  emitAgain(emission: Emission): boolean {
     const next = this.#recording.nextEmission;
     const { results } = this.#host;
     const { isReplaying } = results;
@@ -119,7 +109,7 @@ export class Rerun {
     // There was nothing to close the last time.
     if (emission.kind === "close" && entry.kind !== "close") return true;
     if (entry.kind !== emission.kind) {
-      this.#host.diverge({ expected: describeEmission(entry), asked: describeEmission(emission), position });
+      this.#host.mismatch({ expected: describeEmission(entry), asked: describeEmission(emission), position });
       return true;
     }
     if (!isSameEmission(entry, emission)) this.#host.onDifference();
@@ -137,9 +127,9 @@ export class Rerun {
     const position = this.#positionOf(key);
     const { missing } = this.#host.results;
     if (missing !== undefined && missing.position < position)
-      this.#host.diverge({ expected: missing.what, asked: key, position: missing.position });
+      this.#host.mismatch({ expected: missing.what, asked: key, position: missing.position });
     else
-      this.#host.diverge({
+      this.#host.mismatch({
         expected: `${key} after ${recorded.emitted} values shown`,
         asked: `${key} after ${emitted}`,
         position,
@@ -149,7 +139,7 @@ export class Rerun {
   /** An answer that the log holds is none to the question as it is asked now. */
   onUnfitAnswer(key: string): void {
     const position = this.#positionOf(key);
-    this.#host.diverge({ expected: `an answer to ${key} that fits`, asked: `${key} with another schema`, position });
+    this.#host.mismatch({ expected: `an answer to ${key} that fits`, asked: `${key} with another schema`, position });
   }
 
   /** Whether the agent ends although the log holds more. */
@@ -157,7 +147,7 @@ export class Rerun {
     const { missing } = this.#host.results;
     const next = this.#recording.nextEmission;
     if (missing === undefined && next === undefined) return false;
-    this.#host.diverge({
+    this.#host.mismatch({
       expected: missing?.what ?? (next === undefined ? "" : describeEmission(next.entry)),
       asked: error === null ? "the agent returned" : `the agent threw: ${messageOf(error)}`,
       position: missing?.position ?? next?.position ?? 0,
@@ -169,7 +159,7 @@ export class Rerun {
     return this.#recording.begun.get(key) ?? 0;
   }
 
-  get #unshown(): Missing | undefined {
+  get #notEmitted(): Missing | undefined {
     const next = this.#recording.nextEmission;
     if (next === undefined || next.wasStopped) return undefined;
     return { what: describeEmission(next.entry), position: next.position };

@@ -50,7 +50,7 @@ async function isAnswered(world: World, process: Process, run_id: string): Promi
 
 async function nothingIsParked(world: World, process: Process): Promise<void> {
   const stats = await world.until(process.runtime.stats(), process);
-  expect(stats).toMatchObject({ value: { parked: [] } });
+  expect(stats).toMatchObject({ value: { blocked: [] } });
   expect(world.violations).toEqual([]);
 }
 
@@ -62,7 +62,7 @@ it.each(Array.from({ length: SEEDS }, (_, seed) => seed))(
     const refused = process.runtime.resume({ run_id, await_resume: { ok: true } }).catch((error: unknown) => error);
     if (chance.happens(0.3)) await world.pass(LONG_MS);
     const early = await world.until(refused, process);
-    expect(early).toMatchObject({ value: { code: "run_parked" } });
+    expect(early).toMatchObject({ value: { code: "run_blocked" } });
     for (let steps = chance.below(6); steps > 0; steps--) await world.step();
     registerFitting(process);
     await isAnswered(world, process, run_id);
@@ -81,7 +81,7 @@ it.each(Array.from({ length: SEEDS }, (_, seed) => seed))(
     const outcome = await world.until(answering, process);
     if (outcome !== undefined && "error" in outcome) {
       // It was refused before the other code was there.
-      expect(outcome.error).toMatchObject({ code: "run_parked" });
+      expect(outcome.error).toMatchObject({ code: "run_blocked" });
       await isAnswered(world, process, run_id);
     } else expect(textsOf(outcome?.value ?? expect.fail("The process died."))).toEqual(["RE 5"]);
     await world.pass(LONG_MS);
