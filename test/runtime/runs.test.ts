@@ -823,7 +823,7 @@ describe("close", () => {
     expect(left.map(({ agent_name, status, waits_for }) => `${agent_name}, ${status}: ${waits_for}`).sort()).toEqual([
       "asks, awaiting: the answer to ask#1",
       "busy, in-progress: the agent",
-      "queued, created: a place",
+      "queued, created: a slot",
       "queued, in-progress: the agent",
       "steps, in-progress: the agent",
     ]);
