@@ -25,7 +25,7 @@ import { createdEntry, isOpen } from "./state.ts";
 import { verdict } from "./transitions.ts";
 import type { Usage } from "./usage.ts";
 
-/** What somebody wants of a run, with the time at which they want it. */
+/** What is asked of a run, and when. */
 export type Command =
   | { readonly type: "create"; readonly entry: CreatedEntry }
   | { readonly type: "start"; readonly at: number }
@@ -56,19 +56,19 @@ export interface ResumeCommand {
 export interface EndCommand {
   readonly type: "end";
   readonly at: number;
-  /** Why the run failed; null for success. A run that is cancelling or overdue ends as such, whatever stands here. */
+  /** Why the run failed; null for success. Ignored for a run that is cancelling or past a deadline: it ends as such. */
   readonly failure: ProtocolError | null;
   readonly usage: Usage | null;
 }
 
-/** What an agent shows. */
+/** What an agent emits. */
 export type Emission =
   | { readonly kind: "part"; readonly part: MessagePart; readonly source?: PartSource }
   | { readonly kind: "message"; readonly message: Message; readonly source?: PartSource }
   | { readonly kind: "generic"; readonly generic: { readonly [key: string]: JsonValue }; readonly source?: PartSource }
   | { readonly kind: "close"; readonly source?: PartSource };
 
-/** The entries that carry the command out (none: it is settled already, or absorbed), or why it is refused. */
+/** The entries that carry out the command, or why it is refused. No entries: the command changes nothing. */
 export type Decision = readonly Entry[] | Refusal;
 
 export interface Refusal {
@@ -85,7 +85,7 @@ export function isRefusal(decision: Decision): decision is Refusal {
 
 const nothing: readonly Entry[] = [];
 
-/** Decides a command: the rules of a run's life, all of them. Pure: the state is read, never written. */
+/** Decides a command. Pure: the state is read, never written. */
 export function decide(state: RunState, command: Command): Decision {
   if (command.type === "create") return state.created === null ? [command.entry] : nothing;
   if (command.type === "resume") return decideResume(state, command);
@@ -119,8 +119,8 @@ export function decide(state: RunState, command: Command): Decision {
 }
 
 /**
- * The command that an entry carries out. What was decided on a state that is not the last one any more is decided again from its entries.
- * Total: every entry has one, also those that `decide` adds of its own accord.
+ * The command that an entry carries out. After a conflict of positions the pending entries are decided again from their
+ * commands. Every entry has a command, also those that `decide` adds.
  */
 export function commandOf(entry: Entry): Command {
   const { at } = entry;
@@ -136,7 +136,7 @@ export function commandOf(entry: Entry): Command {
     case "step":
       return { type: "record", entry };
     case "awaited": {
-      // Whether a message is open is decided again with the rest.
+      // `decide` sets `closes` again.
       const { closes: _, ...asked } = entry;
       return { ...asked, type: "ask" };
     }
@@ -195,12 +195,12 @@ function decideEmit(state: RunState, at: number, item: Emission): readonly Emitt
   }
 }
 
-/** Whether a later attempt at the step has shown something already: then an earlier one, left behind, shows nothing more. */
+/** Whether a later attempt at the step has emitted already. What an earlier attempt emits after that is dropped. */
 function isOutdated({ drafts }: RunState, { key, attempt }: PartSource): boolean {
   return attempt < (drafts?.get(key)?.attempt ?? 0);
 }
 
-/** Whether the open message is of an earlier attempt at the same step, which says it again: then it is left out, and not completed. */
+/** Whether the open message belongs to an earlier attempt at the same step. Such a message is left out, not completed. */
 function isTorn({ source, drafts }: RunState, by: PartSource | undefined): boolean {
   if (by === undefined || source?.key !== by.key) return false;
   return (drafts?.get(by.key)?.attempt ?? by.attempt) < by.attempt;
@@ -215,9 +215,9 @@ function sameSource(a: PartSource | null, b: PartSource | undefined): boolean {
   return a?.key === b?.key && a?.attempt === b?.attempt;
 }
 
-/** A question completes the open message: what is said after the answer stands after it, in the output and in the history. */
+/** A question completes the open message: what the agent emits after the answer belongs to a new message. */
 function decideAsk(state: RunState, command: AskCommand): readonly Entry[] {
-  // A run whose time is up is being stopped, and asks nothing more.
+  // A run past its deadline is being stopped and asks no more questions.
   if (state.overdue !== null) return nothing;
   const entry: Growing<AwaitedEntry> = { ...command, type: "awaited" };
   if (isOpen(state)) entry.closes = true;
@@ -225,8 +225,8 @@ function decideAsk(state: RunState, command: AskCommand): readonly Entry[] {
 }
 
 /**
- * An answer belongs to one question. The same answer again, recognised by its `await_id`, by its idempotency key or as a
- * repeat of the last one, changes nothing and is no mistake; another answer to a question that has one is a conflict.
+ * An answer belongs to one question. A repeated answer changes nothing. It is recognised by its `await_id`, by its
+ * idempotency key or as equal to the last answer. A different answer to an answered question is a conflict.
  */
 function decideResume(state: RunState, command: ResumeCommand): Decision {
   const { at, answer, idempotency_key } = command;

@@ -32,13 +32,13 @@ export type CadenzaErrorCode =
   | "lost_ownership"
   | "store_failed";
 
-/** What a `CadenzaError` tells beside its message. */
+/** What a `CadenzaError` holds besides its message. */
 export interface CadenzaErrorDetails {
   readonly agent_name?: string;
   readonly run_id?: string;
   readonly session_id?: string;
   readonly await_id?: string;
-  /** What was wrong and where, for bad input and for answers that do not fit. */
+  /** What was wrong and where, for invalid input and for rejected answers. */
   readonly issues?: readonly Issue[];
   /** The option that names the limit, for `limit_reached`. */
   readonly limit?: string;
@@ -85,8 +85,8 @@ export class CadenzaError extends Error {
 }
 
 /**
- * An error that an agent shows to its caller as it is: throw or yield it. Any other error is shown as
- * `server_error` with a fixed text, since its message may hold what the caller must not see.
+ * An error that a run reports to its caller unchanged: throw or yield it. Any other error is reported as `server_error`
+ * with a fixed text, since its message may hold what the caller must not see.
  */
 export class AgentError extends Error {
   override readonly name = "AgentError";

@@ -7,8 +7,8 @@ import { isoTime } from "./time.ts";
 import { addUsage } from "./usage.ts";
 
 /**
- * Folds one entry into the state and gives the same object back. The log is the truth: no entry is refused here.
- * Work per entry does not grow with the log.
+ * Folds one entry into the state and returns the same object. No entry is refused: the log is the truth. The work per
+ * entry does not grow with the log.
  */
 export function evolve(state: RunState, entry: Entry): RunState {
   state.position += 1;
@@ -71,13 +71,13 @@ export function replay(runId: string, entries: Iterable<Entry>): RunState {
   return state;
 }
 
-/** A list is made with its first item in it: one that is filled later has room for seventeen. */
+/** The list is created with its first message: an empty array that grows reserves memory for seventeen. */
 function addMessage(state: RunState, message: OutputMessage): void {
   if (state.output.length === 0) state.output = [message];
   else state.output.push(message);
 }
 
-/** Takes down the question that is shown, if there is one. */
+/** Ends the question that is shown, if there is one. */
 function takeDown(state: RunState, at: number, resumed?: ResumedEntry): void {
   const { shown } = state;
   if (shown === null) return;
@@ -125,7 +125,7 @@ function emit(state: RunState, entry: EmittedEntry): void {
   }
 }
 
-/** The last message is a step body's, and counts only if this attempt is the last one. */
+/** Notes that the last message belongs to a step body. It counts only if this attempt is the last one. */
 function draft(state: RunState, source: PartSource | null): void {
   const message = state.output.at(-1);
   if (source === null || message === undefined) return;
@@ -135,13 +135,13 @@ function draft(state: RunState, source: PartSource | null): void {
   else before.messages.push(message);
 }
 
-/** A later attempt at a step shows something: what was shown before is left out. */
+/** A later attempt at a step emits: what earlier attempts emitted is left out. */
 function takeBackBefore(state: RunState, { key, attempt }: PartSource): void {
   const before = state.drafts?.get(key);
   if (before !== undefined && before.attempt < attempt) takeBack(state, key);
 }
 
-/** A step body begins, or begins again: what it has shown before is left out. */
+/** A step body begins or is tried again: what it emitted before is left out. */
 function takeBack(state: RunState, key: string): void {
   const before = state.drafts?.get(key);
   if (before === undefined) return;

@@ -1,22 +1,22 @@
 import type { JsonValue } from "../protocol/json.ts";
 import { isJsonObject } from "../protocol/json.ts";
 
-/** Something that JSON would lose, or change. */
+/** A value that JSON would lose or change. */
 export interface Loss {
   /** The keys and indexes that lead to it. */
   readonly path: readonly (string | number)[];
   readonly value: unknown;
-  /** `value`: there is nothing like it in JSON. `cycle`: it is one of the objects that contain it. `depth`: it is nested too deeply to be looked at. */
+  /** `value`: JSON cannot express it. `cycle`: it is one of the objects that contain it. `depth`: it is nested too deeply. */
   readonly reason: "value" | "cycle" | "depth";
 }
 
-/** More than this is nested by mistake; the stack ends at a few thousand. */
+/** Deeper nesting is taken for a mistake. The call stack overflows at a few thousand levels. */
 const MAX_DEPTH = 1_000;
 
 /**
- * A copy of the value as JSON would carry it, which says the same as the value: what JSON would lose or change is refused with the
- * error that `refuse` makes. That is a date, a map, an instance of any class, a function, NaN, undefined in a list, a cycle and the
- * like. Keys whose value is undefined are left out.
+ * An exact copy of the value as JSON carries it. What JSON would lose or change is refused with the error that `refuse`
+ * makes: a date, a map, an instance of any class, a function, NaN, undefined in a list, a cycle and the like. Keys
+ * whose value is undefined are left out.
  */
 export function exactJson(value: unknown, refuse: (loss: Loss) => Error): JsonValue | undefined {
   if (value === undefined || value === null || typeof value === "string" || typeof value === "boolean") return value;
@@ -39,7 +39,7 @@ class Copier {
       case "boolean":
         return value;
       case "number":
-        // JSON has one zero.
+        // JSON has no negative zero.
         return Number.isFinite(value) ? value + 0 : this.#lose(value);
       case "object": {
         if (value === null) return null;
@@ -58,7 +58,7 @@ class Copier {
   #copyList(list: readonly unknown[]): JsonValue {
     const copy: JsonValue[] = [];
     for (const [index, item] of list.entries()) copy.push(this.#copyAt(index, item));
-    // A list may have keys beside its items, as the matches of a regular expression have.
+    // An array may have keys besides its items, for example the matches of a regular expression.
     const further = Object.keys(list)[list.length];
     if (further !== undefined) this.#copyAt(further, undefined);
     return copy;
@@ -86,7 +86,7 @@ class Copier {
   }
 
   #lose(value: unknown, reason: Loss["reason"] = "value"): never {
-    // A way of a thousand keys says nothing.
+    // A path of a thousand keys is left out of the error.
     throw this.#refuse({ path: reason === "depth" ? [] : [...this.#path], value, reason });
   }
 }

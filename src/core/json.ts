@@ -1,6 +1,6 @@
 import type { JsonValue } from "../protocol/json.ts";
 
-/** Whether two JSON values say the same; the order of an object's keys does not matter. */
+/** Whether two JSON values are equal. The order of an object's keys does not matter. */
 export function sameJson(a: unknown, b: unknown): boolean {
   if (a === b) return true;
   if (typeof a !== "object" || typeof b !== "object" || a === null || b === null) return false;
@@ -12,7 +12,7 @@ export function sameJson(a: unknown, b: unknown): boolean {
 
 /**
  * A copy of the value as JSON would carry it: no class instances, no undefined, nothing shared with the original.
- * Undefined where JSON has no word for the value (a function, a symbol). Throws a TypeError for a cycle or a bigint.
+ * Undefined for a value that JSON cannot express (a function, a symbol). Throws a TypeError for a cycle or a bigint.
  */
 export function copyJson(value: unknown): JsonValue | undefined {
   if (value === null || typeof value === "string" || typeof value === "boolean") return value;

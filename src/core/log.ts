@@ -21,10 +21,10 @@ export type Entry =
   | CancelRequestedEntry
   | EndedEntry;
 
-/** An entry, or what becomes one, while it is made. What few of them have is added to those: to spread it into them takes longer than all the rest. */
+/** A writable entry while it is built. Rare properties are assigned, because spreading them in is much slower. */
 export type Growing<T> = { -readonly [Key in keyof T]: T[Key] };
 
-/** The run was accepted. Always the first entry, and there is one. What most runs have no use for is left out of them: many wait, and are kept. */
+/** The run was accepted. Always the first entry. Rare properties are left out, since waiting runs stay in memory. */
 export interface CreatedEntry {
   readonly type: "created";
   readonly at: number;
@@ -39,7 +39,7 @@ export interface CreatedEntry {
   readonly input: readonly Message[];
   /** How long the run may be active, in milliseconds, where its creator set a limit of its own. */
   readonly timeout_ms?: number;
-  /** Who asked for the run, as the embedding application calls them, where it said so. */
+  /** Who asked for the run, as the embedding application names them; absent if it was not given. */
   readonly principal?: JsonValue;
   /** The run and the operation that started this one, if it is a sub-run. */
   readonly parent?: ParentRun;
@@ -49,7 +49,7 @@ export interface CreatedEntry {
 export interface ParentRun {
   readonly run_id: string;
   readonly key: string;
-  /** How many runs are above the sub-run: 1 for one that a root has started. */
+  /** How many runs are above the sub-run: 1 for a sub-run of a root run. */
   readonly depth: number;
 }
 
@@ -59,7 +59,7 @@ export interface StartedEntry {
   readonly at: number;
 }
 
-/** The agent showed something. */
+/** The agent emitted something. */
 export type EmittedEntry = EmittedPart | EmittedMessage | EmittedGeneric | EmittedClose;
 
 /** A part that joins the open message, or opens one. */
@@ -72,7 +72,7 @@ export interface EmittedPart {
   readonly opens?: true;
   /** A message was open and is completed first. */
   readonly closes?: true;
-  /** The step body that emitted the part, and its attempt: a message torn by a crash is recognised by them. Left out for the agent itself. */
+  /** The step body that emitted the part, and its attempt. They identify a message that a crash cut short. Left out for the agent itself. */
   readonly source?: PartSource;
 }
 
@@ -90,7 +90,7 @@ export interface EmittedMessage {
   readonly message: Message;
   /** A message was open and is completed first. */
   readonly closes?: true;
-  /** The step body that showed it; left out for the agent itself. */
+  /** The step body that emitted it; left out for the agent itself. */
   readonly source?: PartSource;
 }
 
@@ -100,7 +100,7 @@ export interface EmittedGeneric {
   readonly kind: "generic";
   readonly at: number;
   readonly generic: { readonly [key: string]: JsonValue };
-  /** The step body that showed it; left out for the agent itself. */
+  /** The step body that emitted it; left out for the agent itself. */
   readonly source?: PartSource;
 }
 
@@ -113,7 +113,7 @@ export interface EmittedClose {
   readonly source?: PartSource;
 }
 
-/** A recorded operation is about to touch the world. */
+/** A recorded operation is about to begin, and with it its side effects. */
 export interface IntentEntry {
   readonly type: "intent";
   readonly at: number;
@@ -124,7 +124,7 @@ export interface IntentEntry {
   readonly run_id: string | null;
 }
 
-/** A recorded operation ended: its result, or its error. */
+/** A recorded operation ended, with a result or an error. */
 export interface StepEntry {
   readonly type: "step";
   readonly at: number;
@@ -153,9 +153,9 @@ export interface AwaitedEntry {
   readonly parts: readonly MessagePart[];
   /** When the question expires, if it does. */
   readonly deadline?: number;
-  /** When somebody else sees to its end: the run that asked, for the question of a sub-run. */
+  /** For the question of a sub-run: when it expires. The sub-run enforces it, not this run. */
   readonly expires_at?: string;
-  /** How many parts, messages and generic events the agent had shown when it asked. */
+  /** How many parts, messages and generic events the agent had emitted when it asked. */
   readonly emitted: number;
   /** A message was open and is completed first. */
   readonly closes?: true;
@@ -168,12 +168,12 @@ export interface ResumedEntry {
   readonly type: "resumed";
   readonly at: number;
   readonly await_id: string;
-  /** The answer as it came, before any schema saw it. */
+  /** The answer as it came, before it is validated. */
   readonly answer: AwaitResume;
   readonly idempotency_key: string | null;
 }
 
-/** The question that was shown is not asked any more. */
+/** The question that was shown is withdrawn. */
 export interface WithdrawnEntry {
   readonly type: "withdrawn";
   readonly at: number;
@@ -189,7 +189,7 @@ export interface TimedOutEntry {
   readonly defaulted: boolean;
 }
 
-/** Somebody asked for the run to stop. */
+/** The cancellation of the run was requested. */
 export interface CancelRequestedEntry {
   readonly type: "cancel-requested";
   readonly at: number;
@@ -211,7 +211,7 @@ export interface EndedEntry {
 /** How a run can end. */
 export type Outcome = "completed" | "failed" | "cancelled";
 
-/** The entries that hand a recorded operation its result. */
+/** The entries that hold the result of a recorded operation. */
 export type ResultEntry = StepEntry | ResumedEntry | TimedOutEntry;
 
 /** The operation whose result the entry is; undefined for every other entry. */
@@ -228,7 +228,7 @@ export function resultKey(entry: Entry): string | undefined {
   }
 }
 
-/** Whether a question was asked by a sub-run, and is passed on by the run that waits for it: `run:refund#1/ask#1`. */
+/** Whether the question of a sub-run is passed on by its parent: `run:refund#1/ask#1`. */
 export function isPassedOn(awaitId: string): boolean {
   return awaitId.startsWith("run:");
 }

@@ -1,13 +1,13 @@
 import type { ProtocolError } from "../protocol/error.ts";
 import { CadenzaError } from "./errors.ts";
 
-/** The error of a run that is out of time: for the answer to a question or, with null, as a whole. Its agent is stopped with it. */
+/** The error that stops the agent of a run past a deadline: that of a question or, with null, that of its active time. */
 export function overdueError(runId: string, awaitId: string | null): CadenzaError {
   const { reason, message } = awaitId === null ? runTimeout : awaitTimeout;
   return new CadenzaError(reason, message, { run_id: runId, ...(awaitId !== null && { await_id: awaitId }) });
 }
 
-/** The same error as the record of the run shows it. */
+/** The same error as the run's record shows it. */
 export function overdueFailure(awaitId: string | null): ProtocolError {
   const { reason, message } = awaitId === null ? runTimeout : awaitTimeout;
   return { code: "server_error", message, data: awaitId === null ? { reason } : { reason, await_id: awaitId } };

@@ -4,10 +4,10 @@ import type { Entry } from "./log.ts";
 import { messageRecord, runRecord } from "./record.ts";
 import type { RunState } from "./state.ts";
 
-/** An event with its number in the run, from 1 on: the `id` that a reader may go on from. */
+/** An event with its number in the run, from 1 on: the `id` from which a reader reconnects. */
 export type StreamedEvent = RunEvent & { readonly id: number };
 
-/** How many of the protocol's events an entry stands for. */
+/** How many protocol events an entry produces. */
 export function eventCount(entry: Entry): number {
   switch (entry.type) {
     case "intent":
@@ -34,7 +34,7 @@ export function eventCount(entry: Entry): number {
 }
 
 /**
- * The `index`-th event (from 0) that the entry stands for, undefined past the last one. `state` is the log folded up to
+ * The `index`-th event (from 0) that the entry produces; undefined past the last one. `state` is the log folded up to
  * and including the entry. Run records inside events are snapshots: later entries do not change them.
  */
 export function project(state: RunState, entry: Entry, index: number): StreamedEvent | undefined {
@@ -53,7 +53,7 @@ export function project(state: RunState, entry: Entry, index: number): StreamedE
       if (entry.closes && index === 0) return { type: "message.completed", message: outputAt(state, 1), id };
       return { type: `run.${entry.outcome}`, run: runRecord(state), id };
     default:
-      // Started, or settled: entries that stand for no event do not come this far.
+      // `started`, or the end of a question. Entries without events do not reach this line.
       return { type: "run.in-progress", run: runRecord(state), id };
   }
 }

@@ -6,7 +6,7 @@ export function isPromise<T>(value: MaybePromise<T>): value is Promise<T> {
   return typeof value === "object" && value !== null && typeof (value as { then?: unknown }).then === "function";
 }
 
-/** Takes an outcome that somebody else is told of. */
+/** Discards an outcome that is handled elsewhere. */
 export function ignore(): void {
-  // Nothing is left to be done.
+  // Handled elsewhere.
 }

@@ -41,8 +41,8 @@ export function messageRecord(message: OutputMessage): Message {
 }
 
 /**
- * What a completed run adds to its session: the input, and the questions, answers and output in the order in which they came. What a caller has
- * said without a time has the time at which it came.
+ * What a completed run adds to its session: the input, questions, answers and output, in order of time. A caller's
+ * message without a time gets the time at which it arrived.
  */
 export function transcript(state: RunState): Message[] {
   const { input, at } = createdEntry(state);
@@ -64,7 +64,7 @@ export function transcript(state: RunState): Message[] {
   return messages;
 }
 
-/** An answer as a message; one that is an object of its own becomes a JSON part. */
+/** An answer as a message. An answer that is an object of its own becomes a JSON part. */
 export function answerMessage(answer: AwaitResume): Message {
   if (isMessageResume(answer)) return answer.message;
   return {

@@ -1,8 +1,8 @@
 import type { Role } from "../protocol/message.ts";
 
 /**
- * The role of what an agent says (ACP 1.0, Message). The last answer is kept, since many messages of one agent follow one
- * another: they share its text.
+ * The role of an agent's messages (ACP 1.0, Message). The last result is cached, so that the messages of one agent
+ * share one string.
  */
 export function agentRole(agentName: string): Role {
   if (agentName !== lastName) {

@@ -11,7 +11,7 @@ export interface RunState {
   readonly run_id: string;
   /** The first entry; null before there is one. */
   created: CreatedEntry | null;
-  /** The entry with which the agent began; null before. */
+  /** The entry with which the agent function began; null before. */
   started: StartedEntry | null;
   status: RunStatus;
   /** How many entries have been folded in. */
@@ -22,7 +22,7 @@ export interface RunState {
   output: OutputMessage[];
   /** Which step body opened the message that is open; null for the agent itself. */
   source: PartSource | null;
-  /** What step bodies without a result have shown, by step; null before the first. */
+  /** What step bodies without a result have emitted, by step; null before the first. */
   drafts: Map<string, Draft> | null;
   /** The question that is shown; null while there is none. */
   shown: AwaitedEntry | null;
@@ -35,7 +35,7 @@ export interface RunState {
   /** The deadline whose passing makes the run fail. */
   overdue: TimedOutEntry | null;
   usage: Usage | null;
-  /** How long the run waited for the answers to these, in milliseconds; null before the first. */
+  /** How long the run waited for the answers to `exchanges`, in milliseconds; null before the first. */
   waiting_ms: number | null;
   /** The last entry; null before the run is over. */
   ended: EndedEntry | null;
@@ -69,7 +69,7 @@ export interface Exchange {
   readonly event: number;
 }
 
-/** A list that nothing is ever added to: the first message makes one of its own. */
+/** An empty list that is never added to: the first message replaces it. */
 const noOutput: OutputMessage[] = [];
 
 /** The state before the first entry. */
@@ -101,7 +101,7 @@ export function createdEntry(state: RunState): CreatedEntry {
   return state.created;
 }
 
-/** How long the agent has worked until now, or until its end, in milliseconds: waiting for answers does not count. */
+/** How long the agent has worked until now, or until its end, in milliseconds. Waiting for answers does not count. */
 export function activeMs({ started, ended, shown, waiting_ms }: RunState, now: number): number {
   if (started === null) return 0;
   return (ended ?? shown ?? { at: now }).at - started.at - (waiting_ms ?? 0);
@@ -117,7 +117,7 @@ export function isFinal(status: RunStatus): boolean {
   return status === "completed" || status === "failed" || status === "cancelled";
 }
 
-/** Whether the run rests: nothing happens until somebody answers, or ever again. */
+/** Whether the run rests: it has ended, or it waits for an answer. */
 export function isAtRest(status: RunStatus): boolean {
   return status === "awaiting" || isFinal(status);
 }

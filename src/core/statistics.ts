@@ -3,14 +3,14 @@ import type { RunState } from "./state.ts";
 import { activeMs } from "./state.ts";
 
 /**
- * What is counted for each agent. A store adds the numbers up, key by key, and need not know what they mean.
- * Times are in milliseconds.
+ * What is counted for each agent. A store adds up the numbers key by key and need not know their meaning. Times are in
+ * milliseconds.
  */
 export interface Counters {
   readonly completed: number;
   readonly failed: number;
   readonly cancelled: number;
-  /** Active time of the completed and failed runs: waiting for answers does not count. */
+  /** Active time of the completed and failed runs. Waiting for answers does not count. */
   readonly active_ms: number;
   /** Time that ended runs waited for answers. */
   readonly waiting_ms: number;
@@ -63,9 +63,9 @@ export function countRun(state: RunState): Counters {
 }
 
 /**
- * The figures that an agent's manifest shows (ACP 1.0), each absent until it has a basis:
- * tokens of the runs that reported any, active seconds of the completed and failed runs, and the share of completed
- * among these, from 0 to 100. Cancelled runs count in none but the tokens.
+ * The figures that an agent's manifest shows (ACP 1.0): the average tokens of the runs that reported any, the average
+ * active seconds of the completed and failed runs, and the share of completed among these, from 0 to 100. A figure is
+ * absent while no run counts towards it. Cancelled runs count towards the tokens only.
  */
 export function agentStatus(counters: Counters): AgentStatus {
   const judged = counters.completed + counters.failed;

@@ -1,6 +1,6 @@
 /**
- * The time as the protocol writes it: ISO 8601 in UTC, ending in `Z`. Every run says several times, and the language's own way
- * to write one takes eight times as long: the texts of a few seconds are kept, and only the milliseconds are written anew.
+ * The time as the protocol writes it: ISO 8601 in UTC, ending in `Z`. Every run needs several, and `toISOString` takes
+ * eight times as long. The texts of a few seconds are therefore cached, and only the milliseconds are formatted.
  */
 export function isoTime(epochMs: number): string {
   if (epochMs === lastMs) return lastIso;
@@ -16,7 +16,7 @@ export function isoTime(epochMs: number): string {
   return lastIso;
 }
 
-/** A power of two. */
+/** How many seconds are cached: a power of two. */
 const SLOTS = 16;
 const seconds: number[] = new Array<number>(SLOTS).fill(Number.NaN);
 const texts: string[] = new Array<string>(SLOTS).fill("");

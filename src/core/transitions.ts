@@ -4,15 +4,18 @@ import type { CadenzaErrorCode } from "./errors.ts";
 /** What can be asked of a run. */
 export type CommandType = keyof typeof table;
 
-/** `accept`: it happens. `drop`: nothing happens, and that is right. Anything else: refused, with this code. */
+/**
+ * `accept`: the command is carried out. `drop`: it changes nothing, which is no error. Otherwise: the code of the
+ * refusal.
+ */
 export type Verdict = "accept" | "drop" | Extract<CadenzaErrorCode, "not_awaiting" | "run_cancelling" | "run_finished">;
 
 const yes = "accept";
 const no = "drop";
 
 /**
- * The transition table: which command a run accepts in which status. It is the only one in the library.
- * A run that is over absorbs whatever its agent still does.
+ * The transition table: which command a run accepts in which status. It is the only one in the library. A run that has
+ * ended drops what its agent still does.
  */
 const table = {
   //           created         in-progress     awaiting  cancelling        completed       failed          cancelled

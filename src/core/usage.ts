@@ -1,6 +1,6 @@
 /**
- * What a run has used, in tokens. `input_tokens` counts every token of the prompt, those read from a cache and those
- * written to one among them; `output_tokens` counts every token of the answer, reasoning among them; `total_tokens` is their sum.
+ * What a run has used, in tokens. `input_tokens` counts every token of the prompt, also those read from a cache or
+ * written to one. `output_tokens` counts every token of the answer, also reasoning. `total_tokens` is their sum.
  */
 export interface Usage {
   readonly input_tokens: number;
@@ -14,7 +14,7 @@ export interface Usage {
   readonly reasoning_tokens: number;
 }
 
-/** The sum of two usages; a missing one counts as nothing. */
+/** The sum of two usages. A missing one counts as zero. */
 export function addUsage(a: Usage | null, b: Usage | null): Usage | null {
   if (a === null) return b;
   if (b === null) return a;
@@ -28,7 +28,7 @@ export function addUsage(a: Usage | null, b: Usage | null): Usage | null {
   };
 }
 
-/** What is left of a usage without a part of it; undefined if it is no part of it. */
+/** A usage minus a part of it; undefined if it does not contain the part. */
 export function subtractUsage(whole: Usage, part: Usage): Usage | undefined {
   const rest = {
     input_tokens: whole.input_tokens - part.input_tokens,

@@ -34,7 +34,7 @@ export function orNull<Schema extends z.ZodType>(schema: Schema) {
   return given(schema.nullish(), "or-null").transform((value): z.output<Schema> | null => value ?? null);
 }
 
-/** Notes of a key that may be absent or null in what is read that the service always gives it. */
+/** Marks a key that clients may leave out or send as null, and that the service always sends. */
 export function given<Schema extends z.ZodType>(schema: Schema, how: "always" | "or-null"): Schema {
   protocolRegistry.add<z.ZodType>(schema, { [GIVEN]: how });
   return schema;

@@ -5,7 +5,7 @@ import { messagePartSchema, messageSchema } from "./message.ts";
 import { deferred, protocolRegistry } from "./registry.ts";
 import { runSchema } from "./run.ts";
 
-/** The types of all events, in the order in which a run may show them first (ACP 1.0, Event). */
+/** The types of all events, in the order in which they first occur in a run (ACP 1.0, Event). */
 export const eventTypes = [
   "run.created",
   "run.in-progress",

@@ -4,15 +4,16 @@ import { isJsonObject } from "./json.ts";
 import { componentRef, GIVEN, protocolRegistry } from "./registry.ts";
 import { runCreateRequestSchema } from "./requests.ts";
 
-/** What clients send, without what is in it. */
+/** The components that clients send. Those inside them are found by reference. */
 const inputs = ["RunCreateRequest", "RunResumeRequest"];
-/** What the service gives, without what is in it. */
+/** The components that the service sends. Those inside them are found by reference. */
 const outputs = ["AgentsListResponse", "RunsListResponse", "RunEventsListResponse", "Session", "Error"];
 
 /**
- * The JSON Schema (2020-12) of all that is sent and given, by component name, made of the schemas that read it. What a client may leave out or
- * send as null is always there in what the service gives, or never null. A component of requests and answers that differs in that is there twice:
- * `Message` is in answers, `MessageInput` in requests.
+ * The JSON Schema (2020-12) of everything that is sent and received, by component name, made from the schemas that read
+ * it. What a client may leave out or send as null is always present, or never null, in what the service sends. A
+ * component that differs in this way between requests and answers exists twice: `Message` is in answers, `MessageInput`
+ * in requests.
  */
 export function componentSchemas(): Readonly<Record<string, JsonObject>> {
   const all = readSchemas();
@@ -30,10 +31,10 @@ type Schemas = ReadonlyMap<string, JsonObject>;
 
 /** All components as they are read, with the keyword `GIVEN`. */
 function readSchemas(): Schemas {
-  // Schemas are built when they are first used; this uses all.
+  // Schemas are built on first use. This uses all of them.
   z.toJSONSchema(runCreateRequestSchema, { io: "input", metadata: protocolRegistry });
   const { schemas } = z.toJSONSchema(protocolRegistry, { io: "input", metadata: protocolRegistry, uri: componentRef });
-  // In OpenAPI a component has its id by its place.
+  // In OpenAPI the place of a component is its id.
   return new Map(Object.entries(schemas).map(([id, { $id: _, $schema: __, ...schema }]) => [id, schema as JsonObject]));
 }
 
@@ -53,7 +54,7 @@ function reachable(all: Schemas, names: readonly string[]): ReadonlySet<string> 
   return found;
 }
 
-/** Whether a component, or something that it refers to, is not the same in requests and in answers. */
+/** Whether a component, or one that it refers to, differs between requests and answers. */
 function differs(all: Schemas, name: string): boolean {
   return [...reachable(all, [name])].some((part) => {
     const schema = schemaOf(all, part);
@@ -87,7 +88,7 @@ function asGiven(schema: JsonObject): JsonObject {
   });
 }
 
-/** The schema of a property without null, unless null means something in what the service gives. */
+/** The schema of a property without null, unless null has a meaning in what the service sends. */
 function withoutNull(property: JsonObject): JsonObject {
   const { type, anyOf, ...rest } = property;
   if (property[GIVEN] === "or-null") return property;

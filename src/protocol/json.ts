@@ -23,7 +23,7 @@ export function isJsonObject(value: unknown): value is JsonObject {
   return prototype === null || Object.getPrototypeOf(prototype) === null;
 }
 
-/** A JSON object with contents of the sender's choice. It is handed on as it came, the very same object, and never walked through. */
+/** A JSON object with contents of the sender's choice. The same object is handed on: its contents are neither copied nor checked. */
 export const jsonObjectSchema = deferred({ type: "object" }, () =>
   z.unknown().transform((value, context): JsonObject => {
     if (isJsonObject(value)) return value;

@@ -40,7 +40,7 @@ const trajectoryObject = deferred(
       .transform(omitAbsent("message", "tool_name", "tool_input", "tool_output")),
 );
 
-/** Metadata of a part that tells of a step of the agent (ACP 1.0, TrajectoryMetadata). Further keys are kept. */
+/** Metadata of a part that describes a step of the agent (ACP 1.0, TrajectoryMetadata). Further keys are kept. */
 export interface TrajectoryMetadata extends Readonly<z.output<typeof trajectoryObject>> {}
 
 /** Metadata of a part, told apart by `kind`. */

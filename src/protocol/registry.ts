@@ -8,8 +8,9 @@ export interface SchemaNote {
 }
 
 /**
- * The keyword of a key that clients may leave out or send as null, and that is there in everything that the service gives: `always` with a value,
- * or `or-null`. Other such keys are left out of what the service gives while they have no value. It is not part of any document.
+ * Marks a key that clients may leave out or send as null, and that is in everything that the service sends: `always`
+ * with a value, or `or-null`. Other such keys are left out of what the service sends while they have no value. The
+ * keyword is removed from every document.
  */
 export const GIVEN = "x-given";
 
@@ -27,8 +28,8 @@ export function componentRef(id: string): string {
 export const protocolRegistry = z.registry<SchemaNote>();
 
 /**
- * Gives a schema its note, and puts off building it until it is first used: to build all of them takes longer than to load
- * the rest of the library. zod asks for it several times, so that it is kept.
+ * Gives a schema its note, and builds it on first use: to build all schemas takes longer than to load the rest of the
+ * library. zod asks for the schema several times, so it is cached.
  */
 export function deferred<Schema extends z.ZodType>(note: SchemaNote, build: () => Schema): z.ZodLazy<Schema> {
   let built: Schema | undefined;

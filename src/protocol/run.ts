@@ -95,7 +95,7 @@ export const awaitResumeSchema: z.ZodType<AwaitResume, JsonObject> = deferred(
       {
         description: "The answer itself.",
         type: "object",
-        // What claimsToBeMessage says.
+        // The condition of `claimsToBeMessage`.
         not: {
           anyOf: [
             { properties: { type: { const: "message" } }, required: ["type"] },

@@ -3,7 +3,7 @@ import { deferred } from "./registry.ts";
 
 const timeAndZone =
   /[Tt]((?:[01]\d|2[0-3]):[0-5]\d)(?::([0-5]\d)(?:[.,](\d+))?)?(?:[Zz]|([+-])([01]\d|2[0-3])(?::?([0-5]\d))?)?/;
-/** The pattern of a date stands alone, between `^` and `$`. */
+/** The pattern of a date without its `^` and `$`. */
 const dateTime = new RegExp(`^(${z.regexes.date.source.slice(1, -1)})${timeAndZone.source}$`);
 
 const EXPECTED = "expected an ISO 8601 date-time such as 2026-01-31T12:00:00Z";
@@ -34,7 +34,7 @@ function utcTime(text: string): string | undefined {
   return /^(?!0000)\d{4}-/.test(minute) ? minute + rest : undefined;
 }
 
-/** A time to the minute so many minutes later. No offset has seconds: what is finer than a minute stays as it was written. */
+/** A time to the minute, shifted by so many minutes. Offsets have no seconds, so seconds and fractions stay as written. */
 function shift(minute: string, minutes: number): string {
   const moved = new Date(Date.parse(`${minute}:00Z`) + 60_000 * minutes);
   return moved.toISOString().slice(0, -":00.000Z".length);

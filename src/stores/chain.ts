@@ -1,10 +1,10 @@
-/** Something that can be in one chain at a time. Only the chain writes these. */
+/** A member of at most one chain at a time. Only the chain writes these properties. */
 export interface Link<T> {
   before: T | null;
   after: T | null;
 }
 
-/** A list whose members join at either end and leave from anywhere, each in constant time and without an allocation. */
+/** A linked list. Members join at either end and leave from anywhere, in constant time and without an allocation. */
 export class Chain<T extends Link<T>> {
   #first: T | null = null;
   #last: T | null = null;

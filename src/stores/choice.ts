@@ -3,17 +3,17 @@ import type { AgentVersion, Slot, TakeRequest } from "../core/ports.ts";
 /** What decides whether `take` may give a run. */
 export interface Candidate {
   readonly takeovers: number;
-  /** The slot of which the run needs a permit; null if it needs none, or has one. */
+  /** The slot of which the run needs a permit; null if it needs none, or holds one. */
   readonly needs: Slot | null;
 }
 
-/** Picks runs for one `take` from those that need work, which are shown to it in order. */
+/** Picks runs for one `take`. The runs that need work are offered to it in order. */
 export class Choice {
   readonly #suspects: { readonly takeovers: number; readonly limit: number };
   readonly #holders: (slot: string) => number;
-  /** How many hold the slots that were asked for, with those that were picked. */
+  /** How many runs hold each requested slot, including the picked ones. */
   readonly #held = new Map<string, number>();
-  /** The slots of which a run has to wait. */
+  /** The slots for which a run has to wait. */
   readonly #waiting = new Set<string>();
   #left: number;
   #suspectsLeft: number;
@@ -31,7 +31,7 @@ export class Choice {
     return this.#left <= 0;
   }
 
-  /** Whether the run is picked. Of one slot the first goes first: once one has to wait, so do all that come after it. */
+  /** Whether the run is picked. Within one slot, once one run has to wait, so do all that come after it. */
   takes({ takeovers, needs }: Candidate): boolean {
     const isSuspect = takeovers >= this.#suspects.takeovers;
     if (this.isOver || (isSuspect && this.#suspectsLeft <= 0)) return false;
@@ -41,7 +41,7 @@ export class Choice {
     return true;
   }
 
-  /** Whether a run has to wait for a permit of the slot, and with it all others that need one. */
+  /** Whether a run has to wait for a permit of the slot. All others that need one wait too. */
   isWaitedFor(slot: string): boolean {
     return this.#waiting.has(slot);
   }
@@ -58,7 +58,7 @@ export class Choice {
   }
 }
 
-/** Each of the agents once. */
+/** The agents, each of them once. */
 export function distinctAgents(agents: readonly AgentVersion[]): readonly AgentVersion[] {
   const seen = new Map<string, AgentVersion>();
   for (const agent of agents) seen.set(JSON.stringify([agent.agent_name, agent.version]), agent);

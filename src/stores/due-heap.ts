@@ -1,13 +1,13 @@
-/** What waits for its time in a heap. Only the heap writes `place`. */
+/** An item of a heap, with the time at which it is due. Only the heap writes `place`. */
 export interface DueEntry<T> {
   readonly item: T;
   readonly due_at: number;
-  /** Of two that are due at the same time the lower one comes first. */
+  /** Of two items that are due at the same time, the one with the lower order comes first. */
   readonly order: number;
   place: number;
 }
 
-/** Entries in the order in which they are due. They join and leave in logarithmic time, from anywhere. */
+/** Entries in the order in which they are due. They join, and leave from anywhere, in logarithmic time. */
 export class DueHeap<T> {
   readonly #entries: DueEntry<T>[] = [];
 

@@ -4,9 +4,9 @@ import type { MemoryRun } from "./memory-tenant.ts";
 
 const NEVER = Number.NEGATIVE_INFINITY;
 
-/** The runs of one agent and version that have no owner and are due some time. */
+/** The runs of one agent and version that have no owner and have a due time. */
 export class DueRuns {
-  /** Those that need a permit of a slot under its key, all others under null. */
+  /** Runs that need a permit, under the key of their slot. All others are under null. */
   readonly queues = new Map<string | null, DueHeap<MemoryRun>>();
 
   add(entry: DueEntry<MemoryRun>, slot: string | null): void {
@@ -27,15 +27,15 @@ export class DueRuns {
 
 /** Runs that need work, in order. */
 export interface Source {
-  /** The slot of which all of them need a permit; null if there is none. */
+  /** The slot of which all of them need a permit; null if they need none. */
   readonly slot: string | null;
   readonly first: MemoryRun | undefined;
   advance(): void;
-  /** No more of it is needed. */
+  /** Ends the use of the source. */
   close(): void;
 }
 
-/** Those that are due, from a heap, which is as before once the source is closed. */
+/** The due runs of a heap. Closing the source restores the heap. */
 export class HeapSource implements Source {
   readonly slot: string | null;
   readonly #heap: DueHeap<MemoryRun>;

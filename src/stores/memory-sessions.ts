@@ -7,7 +7,7 @@ const NEVER = Number.NEGATIVE_INFINITY;
 
 /** The sessions of a memory store. */
 export class MemorySessions {
-  /** In the order of their last change, but for those that `prune` found in use: they come back with their last run. */
+  /** In the order of their last change. Sessions that `prune` found in use are left out until their last run ends. */
   readonly #chain = new Chain<MemorySession>();
   readonly #emptied: (tenant: Tenant) => void;
 
@@ -24,7 +24,7 @@ export class MemorySessions {
     this.#touch(session, at);
   }
 
-  /** Adds messages that were asked for before, and changes the state. */
+  /** Appends the messages that `messagesFor` returned, and changes the state. */
   change(tenant: Tenant, change: SessionChange, messages: readonly Message[]): void {
     const session = this.#open(tenant, change.session_id);
     for (const message of messages) session.history.push(message);
@@ -48,13 +48,13 @@ export class MemorySessions {
     }
     if (tenant.sessions.size === 0) return;
     const session = tenant.sessions.get(session_id);
-    // What `prune` has set aside is older than all that it has left in its place.
+    // `prune` removes sessions from the front, so this one is older than all that are in the chain.
     if (session === undefined || session.inLine) return;
     this.#chain.addFirst(session);
     session.inLine = true;
   }
 
-  /** Forgets sessions that no live run uses and that were last changed before a time. */
+  /** Deletes sessions that no live run uses and that were last changed before a time. */
   prune({ sessionsBefore }: Retention): void {
     for (let session = this.#chain.first; session !== null; session = this.#chain.first) {
       if (session.changed_at >= sessionsBefore) break;
@@ -93,7 +93,7 @@ export class MemorySessions {
   }
 }
 
-/** The messages of a change, asked for before anything is written; undefined if the change is nothing. */
+/** The messages of a change, read before anything is written; undefined if the change has no effect. */
 export function messagesFor(tenant: Tenant, change: SessionChange | undefined): readonly Message[] | undefined {
   if (change === undefined) return undefined;
   if (!change.create && !tenant.sessions.has(change.session_id)) return undefined;

@@ -10,11 +10,11 @@ const SHORT = 16;
 export class Tenant {
   readonly name: string;
   readonly runs = new Map<string, MemoryRun>();
-  /** The run that was created last; the others hang on it. */
+  /** The run that was created last. The others are linked from it. */
   newest: MemoryRun | null = null;
   readonly idempotencyKeys = new Map<string, MemoryRun>();
   readonly sessions = new Map<string, MemorySession>();
-  /** How many live runs use a session that has another id than they. */
+  /** How many live runs use a session whose id differs from theirs. */
   readonly users = new Map<string, number>();
 
   constructor(name: string) {
@@ -45,24 +45,24 @@ export class Tenant {
   }
 }
 
-/** What few runs have. */
+/** Properties that few runs have. */
 export interface RunExtras {
   readonly slot: Slot | null;
   /** How often the run was woken under its present owner. */
   wakes: number;
   /** Whether it may be taken although its slot is full. */
   isForLook: boolean;
-  /** Its place among the runs that are due some time. */
+  /** Its entry among the runs that have a due time. */
   due: DueEntry<MemoryRun> | null;
 }
 
-/** A run, and its place in the chain of the live or of the ended runs. */
+/** A run, and its links in the chain of the live or of the ended runs. */
 export class MemoryRun implements Link<MemoryRun> {
   readonly key: RunKey;
-  /** Runs that were created later have a higher one. */
+  /** Higher for runs that were created later. */
   readonly order: number;
   entries: Entry[];
-  /** Null until there is something to keep in it. */
+  /** Null until it has a value to hold. */
   extras: RunExtras | null;
   readonly idempotency_key: string | null;
   head: RunHead;
@@ -87,19 +87,22 @@ export class MemoryRun implements Link<MemoryRun> {
     return this.entries[0] as CreatedEntry;
   }
 
-  /** What few runs have, made if the run has none yet. */
+  /** The extras, created on first use. */
   get withExtras(): RunExtras {
     this.extras ??= extrasWith(null);
     return this.extras;
   }
 
-  /** The slot of which the run needs a permit to go on; null if it needs none, or has one. */
+  /** The slot of which the run needs a permit to go on; null if it needs none, or holds one. */
   get needs(): Slot | null {
     const { extras, head } = this;
     return extras === null || extras.isForLook || head.holds_slot ? null : extras.slot;
   }
 
-  /** A list that is added to makes room for sixteen more; a short one is made anew, with room for just what it holds. */
+  /**
+   * Appends entries. A growing array reserves memory for sixteen more, so a short one is replaced by one of the exact
+   * length.
+   */
   add(entries: readonly Entry[]): void {
     const { length } = this.entries;
     const total = length + entries.length;
@@ -118,14 +121,14 @@ export class MemoryRun implements Link<MemoryRun> {
   }
 }
 
-/** A session, and its place among the sessions in the order of their last change. */
+/** A session, and its links in the chain of sessions, in the order of their last change. */
 export interface MemorySession extends Link<MemorySession> {
   readonly tenant: Tenant;
   readonly id: string;
   history: Message[];
   state: StoredSession["state"];
   changed_at: number;
-  /** False for a session that `prune` found in use: it comes back with its last run. */
+  /** False for a session that `prune` found in use. It joins the chain again when its last run ends. */
   inLine: boolean;
 }
 

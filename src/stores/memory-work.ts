@@ -9,7 +9,7 @@ import type { MemoryRun } from "./memory-tenant.ts";
 const NEVER = Number.NEGATIVE_INFINITY;
 const EVER = Number.POSITIVE_INFINITY;
 
-/** The live runs of a memory store: who has them, which of them need work, and which hold a slot. */
+/** The live runs of a memory store: who owns them, which of them need work, and which hold a slot. */
 export class MemoryWork {
   /** In the order in which they were created. */
   readonly #live = new Chain<MemoryRun>();
@@ -24,7 +24,7 @@ export class MemoryWork {
     this.#enter(run);
   }
 
-  /** A live run gets another head, and goes on. With `forLook` it may be taken although its slot is full, until it has an owner. */
+  /** Gives a live run another head. With `forLook` it may be taken although its slot is full, until it has an owner. */
   change(run: MemoryRun, head: RunHead, forLook = false): void {
     const before = run.head;
     if (!forLook && isSameWork(before, head)) {
@@ -40,7 +40,7 @@ export class MemoryWork {
     this.#enter(run);
   }
 
-  /** A process has a live run from now on, and looks at all that it waits for. */
+  /** Gives a live run to a process, which then checks everything that the run waits for. */
   give(run: MemoryRun, head: RunHead): void {
     this.change(run, head);
     if (run.extras !== null) run.extras.wakes = 0;
@@ -72,19 +72,19 @@ export class MemoryWork {
     return (this.#owners.get(name)?.until ?? NEVER) > now;
   }
 
-  /** A lease that lasts longer from now on than it was asked for is cut short: the clock was set back. */
+  /** Cuts short a lease that now lasts longer than requested: the clock was set back. */
   shorten(name: string, now: number): void {
     const owner = this.#owners.get(name);
     if (owner !== undefined) owner.until = Math.min(owner.until, now + owner.forMs);
   }
 
-  /** Whether the slot of a run has no permit for it. */
+  /** Whether the slot of a run has no free permit. */
   isFull(run: MemoryRun): boolean {
     const slot = run.extras?.slot ?? null;
     return slot !== null && (this.#holders.get(slot.key) ?? 0) >= slot.max;
   }
 
-  /** The runs that a `take` gives, in order. They stay as they are. */
+  /** The runs that a `take` gives, in order. Changes nothing. */
   choose(request: TakeRequest, now: number): readonly MemoryRun[] {
     for (const name of this.#owners.keys()) this.shorten(name, now);
     const choice = new Choice(request, (slot) => this.#holders.get(slot) ?? 0);
@@ -102,13 +102,13 @@ export class MemoryWork {
     return chosen;
   }
 
-  /** The runs of an owner, those created first. */
+  /** The runs of an owner, oldest first. */
   owned(name: string, limit: number): readonly MemoryRun[] {
     if ((this.#owners.get(name)?.runs ?? 0) === 0) return [];
     return this.#find(limit, ({ head }) => head.owner === name);
   }
 
-  /** The blocked runs of these agents that were created after a run, those created first. */
+  /** The blocked runs of these agents that were created after a run, oldest first. */
   blocked(agents: readonly AgentVersion[] | undefined, after: MemoryRun | undefined, limit: number) {
     return this.#find(limit, (run) => {
       if (run.head.blocked === null || run.head.owner !== null || run.order <= (after?.order ?? NEVER)) return false;
@@ -234,7 +234,7 @@ export class MemoryWork {
     return sources;
   }
 
-  /** Since when a run has needed work; for a run that does not, a time to come. */
+  /** The time since which a run needs work; a time in the future for a run that needs none. */
   #dueSince({ owner, due_at }: RunHead): number {
     return owner === null ? (due_at ?? EVER) : (this.#owners.get(owner)?.until ?? NEVER);
   }
@@ -243,9 +243,9 @@ export class MemoryWork {
 interface Owner {
   /** When the owner's lease expires. */
   until: number;
-  /** For how long it was asked for last. */
+  /** The length that was last requested for the lease. */
   forMs: number;
-  /** How many live runs it has. */
+  /** How many live runs the owner has. */
   runs: number;
 }
 
@@ -260,7 +260,7 @@ function isOf({ created }: MemoryRun, { agent_name, version }: AgentVersion): bo
   return created.agent_name === agent_name && (created.version ?? null) === version;
 }
 
-/** Whether nothing has changed for those who look for work: so it is with most writes of a stream. */
+/** Whether the change of the head is irrelevant to `take`. So it is for most writes of a stream. */
 function isSameWork(before: RunHead, head: RunHead): boolean {
   return (
     head.owner === before.owner &&

@@ -41,7 +41,7 @@ export class MemoryStore implements Store {
   readonly #tenants = new Map<string, Tenant>();
   readonly #counters = new Map<string, Tally>();
   readonly #work = new MemoryWork();
-  /** The runs that have ended, in the order in which they did. */
+  /** The ended runs, in the order in which they ended. */
   readonly #ended = new Chain<MemoryRun>();
   readonly #sessions = new MemorySessions((tenant) => this.#drop(tenant));
   #created = 0;
@@ -222,7 +222,7 @@ export class MemoryStore implements Store {
   }
 
   close(): void {
-    // Nothing is held but memory.
+    // The store holds memory only.
   }
 
   #tenant(name: string): Tenant {
@@ -238,7 +238,7 @@ export class MemoryStore implements Store {
     return this.#tenants.get(key.tenant)?.runs.get(key.run_id);
   }
 
-  /** Why a write that builds on the right state is refused all the same. */
+  /** Why a write with the right epoch and position is refused all the same. */
   #refusal(run: MemoryRun, { wakes = 0 }: Expected, { head }: RunWrite): StoreConflict | undefined {
     const isGivenUp = run.head.owner !== null && head.owner === null && head.finished_at === null;
     const known = run.extras?.wakes ?? 0;
@@ -260,7 +260,7 @@ export class MemoryStore implements Store {
     }
   }
 
-  /** What comes with the entries of a write: the session, the counters and the run that it wakes. */
+  /** Applies what comes with the entries of a write: the session, the counters and the run to wake. */
   #settle(tenant: Tenant, run: MemoryRun, write: RunWrite, messages: readonly Message[] | undefined): void {
     if (write.session !== undefined && messages !== undefined) this.#sessions.change(tenant, write.session, messages);
     if (write.counters !== undefined) this.#count(run.created.agent_name, write.counters);
@@ -307,7 +307,7 @@ function matches({ created, head }: MemoryRun, query: RunQuery): boolean {
   return query.status === undefined || head.status === query.status;
 }
 
-/** Written out, since every run that ends comes by here. */
+/** Written out property by property for speed: it runs at the end of every run. */
 function add(tally: Tally, counters: Counters): void {
   tally.completed += counters.completed;
   tally.failed += counters.failed;

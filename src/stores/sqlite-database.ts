@@ -1,14 +1,14 @@
 import { CadenzaError } from "../core/errors.ts";
 import type { Clock } from "../core/ports.ts";
 
-/** An open database: `node:sqlite`'s `DatabaseSync`, and the `Database` of `better-sqlite3` and of `libsql`, are ones. */
+/** An open database: `DatabaseSync` of `node:sqlite`, or `Database` of `better-sqlite3` or `libsql`. */
 export interface SqliteDatabase {
   exec(sql: string): unknown;
   prepare(sql: string): SqliteStatement;
   close(): unknown;
 }
 
-/** A prepared statement of such a database. It is given strings, numbers and null. */
+/** A prepared statement of such a database. Its parameters are strings, numbers and null. */
 export interface SqliteStatement {
   run(...values: unknown[]): SqliteResult;
   get(...values: unknown[]): unknown;
@@ -24,26 +24,29 @@ export interface SqliteResult {
 /** What the store binds to a `?`. */
 export type SqliteValue = string | number | null;
 
-/** A row as the database gives it. Numbers are bigints where the handle was told so. */
+/** A row as the database returns it. Numbers are bigints if the handle is configured so. */
 export type SqliteRow = Readonly<Record<string, SqliteValue | bigint>>;
 
 /** How a `SqliteStore` uses its database. */
 export interface SqliteStoreOptions {
   /**
-   * When a write counts as written: with `FULL`, the default, once it is on the disk; with `NORMAL` once the operating
-   * system has it, which is several times as fast, and a power loss can take back the last writes that were acknowledged.
+   * When a write counts as written. With `FULL`, the default: once it is on the disk. With `NORMAL`: once the operating
+   * system has it. That is several times as fast, but a power loss can undo the last acknowledged writes.
    */
   readonly synchronous?: "FULL" | "NORMAL" | undefined;
-  /** How long a write waits, about, for other processes that write to the file, in milliseconds. Default 10,000. */
+  /** About how long a write waits for other processes that write to the file, in milliseconds. Default 10,000. */
   readonly busyTimeoutMs?: number | undefined;
-  /** Whether `close()` closes the handle too. Default false: who opens closes. */
+  /** Whether `close()` closes the handle too. Default false: the code that opened the handle closes it. */
   readonly closeDatabase?: boolean | undefined;
-  /** The clock by which leases and due times are measured, the same for all processes that share the file. Default: the machine's. */
+  /**
+   * The clock by which leases and due times are measured. All processes that share the file need the same. Default: the
+   * machine's.
+   */
   readonly clock?: Pick<Clock, "now"> | undefined;
 }
 
 const DEFAULT_BUSY_TIMEOUT_MS = 10_000;
-/** How long SQLite itself waits for a lock: the event loop stands still meanwhile, and gets a turn between two waits. */
+/** How long SQLite itself waits for a lock. The wait blocks the event loop, which gets a turn between two waits. */
 const WAIT_MS = 50;
 const PAUSE_MS = 5;
 const SQLITE_BUSY = 5;
@@ -53,7 +56,7 @@ const SQLITE_CORRUPT = 11;
 export class Connection {
   readonly #db: SqliteDatabase;
   readonly #statements = new Map<string, SqliteStatement>();
-  /** How often what met a lock is tried in all. */
+  /** How often an operation that meets a lock is tried in all. */
   readonly attempts: number;
 
   constructor(db: SqliteDatabase, options: SqliteStoreOptions) {
@@ -65,13 +68,13 @@ export class Connection {
     db.exec(`PRAGMA synchronous = ${synchronous}`);
   }
 
-  /** Whether the database is a file: one in memory goes with the process. */
+  /** Whether the database is a file. One in memory ends with the process. */
   isFile(): boolean {
     const main = this.all("PRAGMA database_list").find((row) => row["name"] === "main");
     return main !== undefined && main["file"] !== "" && main["file"] !== null;
   }
 
-  /** Runs statements without preparing them for the next time. */
+  /** Runs statements without keeping them prepared. */
   exec(sql: string): void {
     this.#db.exec(sql);
   }
@@ -91,7 +94,7 @@ export class Connection {
     return this.#read(sql, (statement) => statement.all(...values)) as readonly SqliteRow[];
   }
 
-  /** Does something again for as long as another process is in its way. */
+  /** Tries again while another process holds the lock. */
   patiently<T>(work: () => T): T {
     for (let attempt = 1; ; attempt++) {
       try {
@@ -104,7 +107,7 @@ export class Connection {
     }
   }
 
-  /** Takes back the transaction that is open, if there is one: some errors have done so already. */
+  /** Rolls back the open transaction, if there is one. Some errors have rolled it back already. */
   rollback(): void {
     try {
       this.#db.exec("ROLLBACK");
@@ -121,7 +124,7 @@ export class Connection {
     try {
       return this.patiently(() => work(this.#prepared(sql)));
     } catch (error) {
-      // In some drivers (`libsql`) a statement that has met a damaged page fails ever after.
+      // In some drivers (`libsql`) a statement that met a damaged page fails on every later use.
       if (isCorrupt(error)) this.#statements.delete(sql);
       throw error;
     }
@@ -147,18 +150,22 @@ export function isCorrupt(error: unknown): boolean {
   return isError(error, SQLITE_CORRUPT, "SQLITE_CORRUPT");
 }
 
-/** Each driver has its own words for it, and each error its details. */
+/** The drivers report codes in different properties. Extended codes are reduced to their primary code. */
 function isError(error: unknown, number: number, name: string): boolean {
   const { code, errcode } = error as { readonly code?: unknown; readonly errcode?: unknown };
   if (typeof errcode === "number") return (errcode & 0xff) === number;
   return typeof code === "string" && code.startsWith(name);
 }
 
-/** The error for a lock that was not given up in time. */
+/** The error for a lock that was not released in time. */
 export function stillBusy(cause: unknown): CadenzaError {
-  return new CadenzaError("store_failed", "Other processes did not leave the database in time (`busyTimeoutMs`).", {
-    cause,
-  });
+  return new CadenzaError(
+    "store_failed",
+    "Other processes held the lock of the database for longer than `busyTimeoutMs`.",
+    {
+      cause,
+    },
+  );
 }
 
 function checked(options: SqliteStoreOptions): { synchronous: "FULL" | "NORMAL"; busyTimeoutMs: number } {
@@ -175,7 +182,7 @@ function checked(options: SqliteStoreOptions): { synchronous: "FULL" | "NORMAL";
   return { synchronous, busyTimeoutMs };
 }
 
-/** Stops the thread: where this is needed, nothing else could be done meanwhile. */
+/** Blocks the thread. Used only by synchronous calls, which cannot give way to other work. */
 function pause(ms: number): void {
   Atomics.wait(new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT)), 0, 0, ms);
 }

@@ -1,10 +1,10 @@
 import type { Retention } from "../core/ports.ts";
 import type { Connection, SqliteRow } from "./sqlite-database.ts";
 
-/** How many runs or sessions are forgotten in one transaction. */
+/** How many runs or sessions are deleted in one transaction. */
 const PRUNE_CHUNK = 100;
 
-/** Forgets some of the runs that may be forgotten, the ones that ended first, and says how many. 0: there are no more. */
+/** Deletes some of the runs that may be deleted, those that ended first, and returns how many. 0: none is left. */
 export function pruneRuns(connection: Connection, { maxRuns, endedBefore }: Retention): number {
   const newestBeyond = Number.isFinite(maxRuns)
     ? connection.get(
@@ -33,7 +33,7 @@ export interface SessionCursor {
   readonly id: number;
 }
 
-/** Looks at some of the sessions from a place on, forgets those that may be forgotten, and says where it has come to. Undefined: it is through. */
+/** Checks some sessions from a cursor on, deletes those that may be deleted, and returns the next cursor. Undefined: all are checked. */
 export function pruneSessions(
   connection: Connection,
   changedBefore: number,

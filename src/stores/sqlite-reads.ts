@@ -34,22 +34,22 @@ import {
 } from "./sqlite-rows.ts";
 
 /*
- * What is read outside of transactions. Each answer about one run comes from one statement, and so from one moment; only where the
- * file is damaged are the first entries of runs read one by one. It is `LIMIT ? + 0` since SQLite plans a statement with a plain
- * `LIMIT ?` anew for each call.
+ * Reads outside of transactions. Each answer about one run comes from one statement, and so from one moment. Only in a
+ * damaged file are the first entries of runs read one by one. `LIMIT ? + 0` keeps SQLite from planning the statement
+ * anew for each call, as it does for `LIMIT ?`.
  */
 
 const storedColumns = `${runColumns}, ${createdColumn}`;
 const joinFirst = "LEFT JOIN cadenza_entries e ON e.run = r.id AND e.position = 0";
 
-/** From the batch that holds the first entry on. A run without a batch in the range still has its row. */
+/** From the batch that holds the first requested entry on. A run without a batch in the range still has its row. */
 const selectEntries = `
   SELECT r.position AS length, e.position, e.lines FROM cadenza_runs r
   LEFT JOIN cadenza_entries e ON e.run = r.id AND e.position < ? AND e.position >=
     (SELECT max(b.position) FROM cadenza_entries b WHERE b.run = r.id AND b.position <= ?)
   WHERE r.tenant = ? AND r.run_id = ? ORDER BY e.position`;
 
-/** Of the runs in a JSON list of tenant, id, epoch and position those that have moved, by their place in it. */
+/** Those runs of a JSON list of tenant, id, epoch and position that have moved, by their index in the list. */
 const selectMoved = `
   SELECT k.key, coalesce(r.epoch, 0) AS epoch, coalesce(r.position, 0) AS position FROM json_each(?) k
   LEFT JOIN cadenza_runs r ON r.tenant = json_extract(k.value, '$[0]') AND r.run_id = json_extract(k.value, '$[1]')
@@ -65,7 +65,7 @@ export function findRunByIdempotencyKey(connection: Connection, tenant: string, 
   return found && undamaged(found);
 }
 
-/** The row of a run that is there, without its first entry. */
+/** The row of an existing run, without its first entry. */
 export function runRow(connection: Connection, id: number): SqliteRow {
   const row = connection.get(`SELECT ${runColumns} FROM cadenza_runs r WHERE r.id = ?`, id);
   if (row === undefined) throw new TypeError(`There is no row ${id}.`);
@@ -86,7 +86,7 @@ export function readEntries(
   for (const { position, lines } of batches) {
     const first = Number(position);
     const at = from + entries.length;
-    // A batch that is missing leaves a gap.
+    // A missing batch leaves a gap.
     if (typeof lines !== "string" || first > at) break;
     try {
       for (const entry of fromLines(lines, at - first, to - first)) entries.push(entry);
@@ -177,7 +177,7 @@ export function readCounters(connection: Connection, agentName: string): Counter
   return row && (Object.fromEntries(counterNames.map((name) => [name, Number(row[name])])) as unknown as Counters);
 }
 
-/** The runs `r` that a condition means. */
+/** The runs `r` that a condition selects. */
 function foundRuns(connection: Connection, where: string, ...values: SqliteValue[]): readonly FoundRun[] {
   try {
     const select = `SELECT ${storedColumns} FROM cadenza_runs r ${joinFirst} WHERE ${where}`;
@@ -189,7 +189,7 @@ function foundRuns(connection: Connection, where: string, ...values: SqliteValue
   }
 }
 
-/** The run of a row that lacks its first entry. */
+/** The run of a row without its first entry. */
 export function withFirst(connection: Connection, row: SqliteRow): FoundRun {
   try {
     const select = `SELECT ${createdColumn} FROM cadenza_entries e WHERE e.run = ? AND e.position = 0`;
@@ -200,11 +200,11 @@ export function withFirst(connection: Connection, row: SqliteRow): FoundRun {
   }
 }
 
-/** The condition on `cadenza_runs` that a query means, with the index that answers it. */
+/** The condition of a query on `cadenza_runs`, with the index to use. */
 function filters(query: RunQuery): { where: string; values: SqliteValue[] } {
   const tenant = toText(query.tenant);
   const isLive = query.status !== undefined && !isFinal(query.status);
-  // With a `+` no index of the column is used: the runs of a session are few, and those of tenant '' are the table itself.
+  // `+` keeps SQLite from using an index on the column: a session has few runs, and tenant '' has no index of its own.
   const isFound = query.session_id !== undefined || (tenant === "" && !isLive);
   const conditions = [isFound ? "+tenant = ?" : tenant === "" ? "tenant = ?" : "tenant = ? AND tenant <> ''"];
   const values: SqliteValue[] = [tenant];

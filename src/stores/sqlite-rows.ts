@@ -6,8 +6,8 @@ import { damaged } from "./damage.ts";
 import type { SqliteRow, SqliteValue } from "./sqlite-database.ts";
 
 /**
- * Text as SQLite keeps it unchanged. It has no word for a lone surrogate, and some drivers stop reading at a NUL; such
- * text becomes a JSON string, and so does text that looks like one.
+ * Text in a form that SQLite keeps unchanged. SQLite cannot hold a lone surrogate, and some drivers stop reading at a
+ * NUL. Such text becomes a JSON string, and so does text that looks like one.
  */
 export function toText(value: string): string {
   const plain = !value.startsWith('"') && !value.includes("\0") && !/\p{Surrogate}/u.test(value);
@@ -19,7 +19,7 @@ export function fromText(text: string): string {
   return text.startsWith('"') ? (JSON.parse(text) as string) : text;
 }
 
-/** A value as JSON; what JSON has no word for is null. */
+/** A value as JSON; null for a value that JSON cannot express. */
 export function toJson(value: unknown): string {
   return JSON.stringify(value) ?? "null";
 }
@@ -31,7 +31,7 @@ export function toLines(entries: readonly Entry[]): string {
   return lines;
 }
 
-/** The entries in the lines from one to another, the first being 0. Throws a `LineError` for a line that is none. */
+/** The entries of the lines in a range; the first line is 0. Throws a `LineError` for a line that holds no entry. */
 export function fromLines(lines: string, from: number, to: number): Entry[] {
   const wanted = lines.split("\n").slice(0, -1).slice(from, to);
   return wanted.map((line, index) => {
@@ -94,12 +94,12 @@ export function toHead(row: SqliteRow): RunHead {
   };
 }
 
-/** What `toFoundRun` needs of the run `r`, but for its first entry. */
+/** The columns that `toFoundRun` needs of the run `r`, without its first entry. */
 export const runColumns = `r.id, r.tenant, r.run_id, r.position, ${headColumns.map((name) => `r.${name}`).join(", ")}`;
-/** The first entry, from the first entries `e`. */
+/** The first entry, from the first batches `e`. */
 export const createdColumn = "substr(e.lines, 1, instr(e.lines, char(10))) AS created";
 
-/** A run as a row of `runColumns` and `createdColumn` tells it. */
+/** The run of a row of `runColumns` and `createdColumn`. */
 export function toFoundRun(row: SqliteRow): FoundRun {
   try {
     const created = JSON.parse(String(row["created"])) as CreatedEntry | null;
@@ -116,7 +116,7 @@ export function toDamagedRun(row: SqliteRow, cause: unknown): DamagedRun {
   return { key, created: null, head: toHead(row), position: Number(row["position"]), error: damaged(key, 0, cause) };
 }
 
-/** Fails for a damaged run. */
+/** The run itself. Throws for a damaged one. */
 export function undamaged(run: FoundRun): StoredRun {
   if (run.created === null) throw run.error;
   return run;
@@ -139,7 +139,7 @@ export function toNumber(value: SqliteRow[string] | undefined): number | null {
   return value === null || value === undefined ? null : Number(value);
 }
 
-/** A number as SQLite counts: its largest whole one stands for more. */
+/** A count that SQLite can bind: unlimited counts become its largest whole number. */
 export function countable(count: number): number {
   return Math.min(count, Number.MAX_SAFE_INTEGER);
 }

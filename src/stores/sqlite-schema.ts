@@ -2,11 +2,11 @@ import { CadenzaError } from "../core/errors.ts";
 import type { Connection } from "./sqlite-database.ts";
 
 /*
- * The row of a run is small, since it is written with each append; what is large lies in rows that are never changed.
- * Each index costs a page in every commit that touches one of its columns, so each leaves out what it can: `session_id <> run_id`
- * is a session that a caller named, and an application without tenants has the tenant `''`, whose runs are found in the table itself.
- * Columns that are null in all of an index are there so that the index answers by itself.
- * `queue` is the slot of which a run needs a permit: those that wait for one are skipped together when it is full.
+ * The row of a run is small, since each append writes it. Large values are in rows that are never changed.
+ * Each index costs a page in every commit that touches one of its columns, so each covers as few rows as possible:
+ * `session_id <> run_id` selects sessions that a caller named, and the runs of tenant `''`, which an application without
+ * tenants uses, are found in the table itself. An index has columns that are always null in it where it then answers a
+ * query alone. `queue` is the slot of which a run needs a permit: the runs of a full slot are skipped together.
  */
 const firstSchema = `
   CREATE TABLE cadenza_runs (
@@ -103,9 +103,9 @@ const firstSchema = `
   ) WITHOUT ROWID;
 `;
 
-/** The schema that the first of these makes. Those before were never released. */
+/** The version of `firstSchema`. Earlier versions were never released. */
 const FIRST_VERSION = 3;
-/** What turns one version of the schema into the next. Only ever added to: files out there have been through them. */
+/** The steps from one version of the schema to the next. Append only: existing files have taken the earlier steps. */
 const migrations: readonly string[] = [firstSchema];
 const LAST_VERSION = FIRST_VERSION + migrations.length - 1;
 
@@ -114,7 +114,7 @@ export function migrate(connection: Connection): void {
   if (schemaVersion(connection) === LAST_VERSION) return;
   connection.patiently(() => connection.exec("BEGIN IMMEDIATE"));
   try {
-    // Another process may have come first.
+    // Another process may have migrated the file first.
     const before = schemaVersion(connection);
     for (const [index, sql] of migrations.entries()) {
       const version = FIRST_VERSION + index;

@@ -14,7 +14,7 @@ const addCounters = `
   INSERT INTO cadenza_counters (agent_name, ${counterNames.join(", ")}) VALUES (?, ${counterNames.map(() => "?").join(", ")})
   ON CONFLICT DO UPDATE SET ${counterNames.map((name) => `${name} = ${name} + excluded.${name}`).join(", ")}`;
 
-/** Makes the session unless it is there, and says whether it did. */
+/** Makes the session, unless it exists, and returns whether it was made. */
 export function addSession(connection: Connection, key: SessionKey, session: StoredSession, at: number): boolean {
   if (findSession(connection, key) !== undefined) return false;
   replaceSession(connection, key, session, at);
@@ -65,7 +65,7 @@ function addMessages(connection: Connection, session: number, from: number, mess
     connection.run(insertMessage, session, from + index, toJson(message));
 }
 
-/** A state that is undefined stays as it is. */
+/** An undefined state leaves the state as it is. */
 function updateSession(connection: Connection, id: number, length: number, state: unknown, at: number): void {
   const update = "UPDATE cadenza_sessions SET length = ?, state = coalesce(?, state), changed_at = ? WHERE id = ?";
   connection.run(update, length, state === undefined ? null : toJson(state), at, id);

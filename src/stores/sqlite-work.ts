@@ -5,15 +5,15 @@ import { runRow } from "./sqlite-reads.ts";
 import { countable, fromText, toNumber, toText, toTextOrNull } from "./sqlite-rows.ts";
 
 /*
- * Leases, and the runs that need work. What is looked for is found in an index that holds nothing else: neither the runs that
- * wait for later nor those of owners that live are read.
+ * Leases, and the runs that need work. They are found in indexes that hold nothing else: neither runs that wait for a later
+ * time nor runs of living owners are read.
  */
 
-/** How many rows are read at first of each kind; each next time it is four times as many. */
+/** How many rows of each kind the first page has. Each next page has four times as many. */
 const FIRST_PAGE = 16;
 const MAX_PAGE = 4_096;
 
-/** The owners of live runs, found by jumping from one to the next, with the end of their leases. */
+/** The owners of live runs, found by jumps in the index from one to the next, with the end of their leases. */
 const selectOwners = `
   WITH RECURSIVE owners (owner) AS (
     SELECT min(owner) FROM cadenza_runs INDEXED BY cadenza_runs_by_owner WHERE finished_at IS NULL AND owner >= ''
@@ -22,7 +22,7 @@ const selectOwners = `
     FROM owners o WHERE o.owner IS NOT NULL
   )
   SELECT o.owner, l.until FROM owners o LEFT JOIN cadenza_leases l ON l.owner = o.owner WHERE o.owner IS NOT NULL`;
-/** The slots of which runs of an agent need a permit, found in the same way. */
+/** The slots of which runs of an agent need a permit, found by the same jumps. */
 const selectQueues = `
   WITH RECURSIVE queues (queue) AS (
     SELECT min(queue) FROM cadenza_runs
@@ -50,7 +50,7 @@ export function renewLease(connection: Connection, owner: string, forMs: number,
   const upsert = `INSERT INTO cadenza_leases (owner, until, for_ms) VALUES (?, ?, ?)
     ON CONFLICT DO UPDATE SET until = excluded.until, for_ms = excluded.for_ms`;
   connection.run(upsert, toText(owner), countable(now + forMs), countable(forMs));
-  // An owner that is gone and has left nothing needs no row any more.
+  // An expired owner without runs needs no row.
   connection.run(
     `DELETE FROM cadenza_leases WHERE until <= ? AND NOT EXISTS
       (SELECT 1 FROM cadenza_runs r WHERE r.finished_at IS NULL AND r.owner = cadenza_leases.owner)`,
@@ -62,7 +62,7 @@ export function releaseLease(connection: Connection, owner: string): void {
   connection.run("DELETE FROM cadenza_leases WHERE owner = ?", toText(owner));
 }
 
-/** When the lease of an owner ends, as it is stored. A lease that lasts longer from now on than it was asked for is cut short: the clock was set back. */
+/** When the lease of an owner ends, as it is stored. Cuts short a lease that now lasts longer than requested: the clock was set back. */
 export function leaseEnd(connection: Connection, owner: string, now: number): number {
   const lease = connection.get("SELECT until, for_ms FROM cadenza_leases WHERE owner = ?", owner);
   if (lease === undefined) return Number.NEGATIVE_INFINITY;
@@ -72,15 +72,15 @@ export function leaseEnd(connection: Connection, owner: string, now: number): nu
   return until;
 }
 
-/** Whether `takeRuns` would have something to do. Writes nothing. */
+/** Whether `takeRuns` would change anything. Writes nothing. */
 export function hasWork(connection: Connection, request: TakeRequest, now: number): boolean {
   const tooLong = "SELECT 1 FROM cadenza_leases WHERE until > ? + for_ms LIMIT 1";
   return connection.get(tooLong, now) !== undefined || choose(connection, request, now).length > 0;
 }
 
 /**
- * Gives runs that need work to an owner, and gives their rows. Their first entries are read after the transaction: a page that
- * turns out to be damaged would break it.
+ * Gives runs that need work to an owner, and returns their rows. Their first entries are read after the transaction,
+ * since a damaged page would make it fail.
  */
 export function takeRuns(connection: Connection, request: TakeRequest, now: number): readonly SqliteRow[] {
   connection.run("UPDATE cadenza_leases SET until = ? + for_ms WHERE until > ? + for_ms", now, now);
@@ -95,7 +95,10 @@ export function slotHolders(connection: Connection, slot: string): number {
   return Number(connection.get(count, slot)?.["holders"]);
 }
 
-/** What has no living owner, by agent and version. Reads the index entries of all live runs without an owner, blocked runs and those of dead owners. */
+/**
+ * The runs without a living owner, by agent and version. Reads only the index entries of live runs without an owner, of
+ * blocked runs and of runs of dead owners.
+ */
 export function readBacklog(connection: Connection, now: number): readonly Backlog[] {
   const counted = new Map<string, Growing>();
   const countsOf = (row: SqliteRow): Growing => {
@@ -225,7 +228,7 @@ function compare(one: Work, other: Work): number {
 
 /** Runs that need work, in order, read in pages. */
 class Source {
-  /** The slot of which all of them need a permit; null if there is none. */
+  /** The slot of which all of them need a permit; null if they need none. */
   readonly slot: string | null;
   readonly #load: (count: number, from: number) => readonly SqliteRow[];
   #rows: readonly Work[] = [];

@@ -3,22 +3,22 @@ import { CadenzaError } from "../core/errors.ts";
 import type { Connection } from "./sqlite-database.ts";
 import { isBusy, stillBusy } from "./sqlite-database.ts";
 
-/** How many writes share a transaction at most: the event loop stands still while they are made. */
+/** How many writes share a transaction at most. The event loop is blocked while they are made. */
 const MAX_GROUP = 128;
 
 interface Write {
-  /** Writes, inside a transaction, and gives what tells the caller once it is committed. */
+  /** Writes inside a transaction, and returns what acknowledges the write after the commit. */
   readonly attempt: () => () => void;
   readonly reject: (error: unknown) => void;
 }
 
 /**
- * Commits together what is written in one turn of the event loop, so that concurrent runs share the wait for the disk.
- * Writes are made in the order in which they came, and each is acknowledged after its transaction has been committed.
+ * Commits the writes of one turn of the event loop together, so that concurrent runs share the wait for the disk.
+ * Writes are made in the order of the calls. Each is acknowledged after its transaction has been committed.
  */
 export class GroupCommit {
   readonly #connection: Connection;
-  /** One transaction each. The last takes what comes. */
+  /** Each group is one transaction. New writes join the last one. */
   readonly #groups: Write[][] = [];
   #scheduled = false;
   #refusals = 0;
@@ -28,7 +28,10 @@ export class GroupCommit {
     this.#connection = connection;
   }
 
-  /** Does some work in a transaction, and resolves with its result after the commit. Work that throws has written nothing. */
+  /**
+   * Does work in a transaction, and resolves with its result after the commit. If the work throws, it has written
+   * nothing.
+   */
   write<T>(work: () => T): Promise<T> {
     if (this.#closed) return Promise.reject(new CadenzaError("store_failed", "The store is closed."));
     return new Promise((resolve, reject) => {
@@ -43,7 +46,7 @@ export class GroupCommit {
     });
   }
 
-  /** Commits at once what waits, and takes no more. */
+  /** Commits the waiting writes at once, and accepts no more. */
   close(): void {
     this.#closed = true;
     while (this.#groups.length > 0) this.#commitNext();
@@ -73,8 +76,8 @@ export class GroupCommit {
   }
 
   /**
-   * A prepared `BEGIN` that met a lock would stay open in some drivers (`libsql`), and until it is run again all reads would be of
-   * the moment of the first one: they would miss what other processes commit.
+   * Uses `exec`, since in some drivers (`libsql`) a prepared `BEGIN` that met a lock stays open. All reads would then
+   * show the moment of the first read, without later commits of other processes, until the statement runs again.
    */
   #transaction(group: readonly Write[]): readonly (() => void)[] {
     this.#connection.exec("BEGIN IMMEDIATE");
@@ -90,13 +93,13 @@ export class GroupCommit {
 
   #failed(group: readonly Write[], error: unknown): void {
     const busy = isBusy(error);
-    // The group stays where it is, and comes again in another turn.
+    // The group stays first in line, and is tried again in another turn.
     if (busy && ++this.#refusals < this.#connection.attempts) return;
     this.#refusals = 0;
     this.#groups.shift();
     if (busy) for (const { reject } of group) reject(stillBusy(error));
     else if (group.length === 1) for (const { reject } of group) reject(error);
-    // One of them failed: each for itself, so that it takes no other down.
+    // One write of the group failed. Each is tried in a transaction of its own, so that the others succeed.
     else this.#groups.unshift(...group.map((write) => [write]));
   }
 }

@@ -15,8 +15,8 @@ import { addToCounters, changeSession } from "./sqlite-sessions.ts";
 import { leaseEnd, slotHolders } from "./sqlite-work.ts";
 
 /*
- * What is written inside a transaction. Each function looks first and writes then: a refusal has written nothing, and
- * there is nothing to take back.
+ * Writes inside a transaction. Each function checks before it writes: a refusal has written nothing, so that nothing has
+ * to be rolled back.
  */
 
 /** The columns of a run that a write may change, in the order of `rowValues`. */
@@ -39,13 +39,16 @@ const insertRun = `
 const insertEntries = "INSERT INTO cadenza_entries (run, position, lines) VALUES (?, ?, ?)";
 const selectRun = `SELECT id, agent_name, slot, slot_max, ${changing.join(", ")} FROM cadenza_runs WHERE tenant = ? AND run_id = ?`;
 
-/** A write whose entries are text already: what JSON cannot carry has failed before it is in a transaction with others. */
+/**
+ * A write with its entries as text. What JSON cannot carry fails here, before it shares a transaction with other
+ * writes.
+ */
 export interface PreparedWrite {
   readonly write: RunWrite;
   readonly lines: string;
 }
 
-/** Puts the entries of a write into words. */
+/** Turns the entries of a write into text. */
 export function prepareWrite(write: RunWrite): PreparedWrite {
   return { write, lines: toLines(write.entries) };
 }
@@ -142,7 +145,7 @@ export function claimRun(
   if (typeof owner === "string" && leaseEnd(connection, owner, now) > now) return { conflict: "owned" };
   const full = missingPermit(connection, run, head);
   if (full !== undefined) return full;
-  // Who claims a run looks at all that it waits for.
+  // The process that claims a run checks everything that the run waits for.
   updateRun(connection, run, rowValues(run, head, expected.position, { wakes: 0 }));
   return undefined;
 }
@@ -173,7 +176,7 @@ function unseenWakeUp(run: SqliteRow, { wakes = 0 }: Expected, head: RunHead): S
   return isGivenUp && known !== wakes ? { conflict: "woken", wakes: known } : undefined;
 }
 
-/** A run whose head says that it holds its slot, and that did not before, needs a permit. */
+/** The conflict of a run whose head newly holds its slot while no permit is free. */
 function missingPermit(connection: Connection, run: SqliteRow, head: RunHead): StoreConflict | undefined {
   const { slot } = run;
   if (typeof slot !== "string" || !head.holds_slot || head.finished_at !== null) return undefined;
@@ -186,7 +189,7 @@ function isFull(connection: Connection, { key, max }: Slot): boolean {
   return slotHolders(connection, toText(key)) >= max;
 }
 
-/** What a row holds once a run has this head. Wake-ups are counted for one owner, and a look is over once there is one. */
+/** The values of a row with this head. A change of owner resets `wakes`; a run with an owner is no longer `for_look`. */
 function rowValues(
   run: SqliteRow,
   head: RunHead,
@@ -203,7 +206,7 @@ function rowValues(
 
 const updates = new Map<number, string>();
 
-/** Writes what is another than before: an index is left alone where none of its columns is written. */
+/** Writes the changed columns only: SQLite updates an index only if one of its columns is written. */
 function updateRun(connection: Connection, run: SqliteRow, values: readonly SqliteValue[]): void {
   const written: SqliteValue[] = [];
   let columns = 0;
@@ -224,7 +227,7 @@ function updateRun(connection: Connection, run: SqliteRow, values: readonly Sqli
   connection.run(update, ...written, Number(run["id"]));
 }
 
-/** What comes with the entries of a write: the session, the counters and the run that it wakes. */
+/** Applies what comes with the entries of a write: the session, the counters and the run to wake. */
 function settle(
   connection: Connection,
   { tenant }: RunKey,

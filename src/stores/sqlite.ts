@@ -36,9 +36,9 @@ import { GroupCommit } from "./sqlite-writer.ts";
 import * as writes from "./sqlite-writes.ts";
 
 /**
- * Keeps runs in a SQLite database, which several processes on one machine may share. What is written in one turn of the
- * event loop is committed together, and acknowledged after the commit; reads answer at once, from what is committed.
- * Give it a handle of its own: it opens transactions, and sets the handle to WAL mode, with short waits for locks.
+ * Keeps runs in a SQLite database, which several processes on one machine may share. The writes of one turn of the
+ * event loop are committed together, and acknowledged after the commit. Reads answer at once, from committed data. Give
+ * the store a handle of its own: it opens transactions, and sets the handle to WAL mode with short waits for locks.
  */
 export class SqliteStore implements Store {
   readonly persistent: boolean;
@@ -76,7 +76,7 @@ export class SqliteStore implements Store {
     return this.#write((connection) => writes.claimRun(connection, key, expected, head, this.#now()));
   }
 
-  /** Where nothing needs work, no lock is asked for. */
+  /** Takes no lock while no run needs work. */
   async take(request: TakeRequest): Promise<readonly FoundRun[]> {
     if (!work.hasWork(this.#connection, request, this.#now())) return [];
     const rows = await this.#write((connection) => work.takeRuns(connection, request, this.#now()));
@@ -139,7 +139,7 @@ export class SqliteStore implements Store {
     return reads.readCounters(this.#connection, agentName);
   }
 
-  /** In small transactions, with turns of the event loop in between. */
+  /** Deletes in small transactions, with turns of the event loop in between. */
   async prune(retention: Retention): Promise<number> {
     let forgotten = 0;
     for (let count = -1; count !== 0; forgotten += Math.max(count, 0)) {
@@ -153,7 +153,7 @@ export class SqliteStore implements Store {
     return forgotten;
   }
 
-  /** Commits what has been handed in, and closes the handle if it was opened for the store. */
+  /** Commits pending writes, and closes the handle if `closeDatabase` is set. */
   close(): void {
     this.#writer.close();
     if (this.#closeDatabase) this.#connection.close();
@@ -165,8 +165,9 @@ export class SqliteStore implements Store {
 }
 
 /**
- * Opens a database file with the SQLite that is built into Node (22.13 and newer), and makes it where there is none.
- * `close()` closes it. Elsewhere open one with `libsql` or `better-sqlite3`, and pass it to `SqliteStore`.
+ * Opens a database file with the SQLite that is built into Node (22.13 and newer), and creates a missing file.
+ * `close()` closes it. On other platforms open the file with `libsql` or `better-sqlite3`, and pass the handle to
+ * `SqliteStore`.
  */
 export function openSqliteStore(path: string, options: SqliteStoreOptions = {}): SqliteStore {
   const sqlite = getBuiltinModule("node:sqlite") as NodeSqlite | undefined;
@@ -186,7 +187,7 @@ export function openSqliteStore(path: string, options: SqliteStoreOptions = {}):
   }
 }
 
-/** The part of `node:sqlite` that is needed. */
+/** The part of `node:sqlite` that the store uses. */
 interface NodeSqlite {
   readonly DatabaseSync: new (path: string) => SqliteDatabase;
 }
