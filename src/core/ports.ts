@@ -150,9 +150,9 @@ export interface RunWrite {
   /**
    * A run of the same store to wake, such as the parent of a sub-run that ends. Without an owner, and unless it is
    * blocked, it is due from the store's now on, or stays due. With an owner, its head stays, since the owner writes it,
-   * and the wake-up is counted. The store refuses a write that takes the owner away without knowing of all wake-ups as
-   * `woken`. The owner then checks what the run waits for, and writes again. A claim, a take and any change of owner
-   * reset the count, since a new owner checks everything. A run that has ended or does not exist is left alone.
+   * and the wake-up is counted. A write that takes the owner away without knowing of all wake-ups is refused as `woken`.
+   * The owner then checks what the run waits for, and writes again. A claim, a take and any change of owner reset the
+   * count, since a new owner checks everything. A run that has ended or does not exist is left alone.
    */
   readonly wake?: RunKey | undefined;
 }

@@ -1,6 +1,6 @@
 /**
- * Whether a client would rather have an event stream than JSON, by its `Accept` header: the one with the greater weight (RFC 9110, section
- * 12.5.1). At the same weight it is the stream where it is named, and JSON where both are meant by `*` only.
+ * Whether a client prefers an event stream to JSON, by its `Accept` header: the type with the greater weight wins (RFC
+ * 9110, section 12.5.1). At equal weight the stream wins if it is named. If only `*` matches both, JSON wins.
  */
 export function prefersEventStream(accept: string | undefined): boolean {
   if (accept === undefined) return false;
@@ -26,7 +26,7 @@ function readRange(text: string): Range {
   return { type: type.trim().toLowerCase(), weight };
 }
 
-/** The weight of a media type: that of the range which names it most exactly. */
+/** The weight of a media type: that of the most specific range that matches it. */
 function weigh(ranges: readonly Range[], type: string): { readonly weight: number; readonly isNamed: boolean } {
   const named = ranges.find((range) => range.type === type);
   const meant = `${type.slice(0, type.indexOf("/"))}/*`;

@@ -20,7 +20,7 @@ export async function getAgent({ caller, parameter }: Call): Promise<WireRespons
   return json(200, await caller.scope.getAgent(parameter));
 }
 
-/** Refuses an agent that does not exist for the caller, in the words that are said of one that does not exist at all. */
+/** Refuses an agent that does not exist for the caller. The error is that of an agent that does not exist at all. */
 export function checkAgent({ sees }: Caller, name: string): void {
   if (sees === undefined || sees(name)) return;
   throw new CadenzaError("agent_not_found", `There is no agent ${JSON.stringify(name)}.`, { agent_name: name });

@@ -1,7 +1,7 @@
 import { WireError } from "./errors.ts";
 import type { WireBody } from "./wire.ts";
 
-/** How large what a body says may be. */
+/** Limits on the structure of a body. */
 export interface TreeLimits {
   readonly maxDepth: number;
   readonly maxNodes: number;
@@ -9,7 +9,7 @@ export interface TreeLimits {
 
 const utf8 = new TextDecoder("utf-8", { fatal: true });
 
-/** Collects the bytes of a body, counts them as they come, and makes text of them. */
+/** Collects the bytes of a body, counts them as they arrive, and decodes them. */
 export class BodyText {
   readonly #maxBytes: number;
   #bytes = 0;
@@ -21,11 +21,11 @@ export class BodyText {
     this.#maxBytes = maxBytes;
   }
 
-  /** Refuses a chunk that is one too many. */
+  /** Adds a chunk. Refuses it if the body becomes too large. */
   add(chunk: Uint8Array): void {
     this.#bytes += chunk.length;
     if (this.#bytes > this.#maxBytes) throw tooLarge(this.#maxBytes);
-    // Most bodies come in one piece.
+    // Most bodies arrive as one chunk.
     if (this.#first === undefined) {
       this.#first = chunk;
       return;
@@ -58,15 +58,15 @@ export function checkContentLength(length: string | undefined, maxBytes: number)
 
 /** The body took too long. */
 export function tooSlow(): WireError {
-  return new WireError(408, "body_timeout", "The body took too long to come.", { headers: { connection: "close" } });
+  return new WireError(408, "body_timeout", "The body did not arrive in time.", { headers: { connection: "close" } });
 }
 
-/** The client went away before its body was there. */
+/** The client disconnected before its body was complete. */
 export function clientLeft(): WireError {
   return new WireError(400, "client_left", "The body ended before it was complete.");
 }
 
-/** Refuses a media type that is not JSON. None at all will do: there are clients that send none. */
+/** Refuses a media type other than JSON. A missing one is accepted, since some clients send none. */
 export function checkContentType(type: string | undefined): void {
   if (type === undefined || type === "" || jsonType.test(type)) return;
   throw new WireError(415, "unsupported_media_type", "The body has to be application/json.");
@@ -82,8 +82,9 @@ export function readJson(body: WireBody, limits: TreeLimits): unknown {
 }
 
 /**
- * Refuses a value that is nested too deeply or holds too many values, before anything walks through it by recursion, and the
- * key `__proto__`, which means something else to whoever copies objects. Goes level by level, so that no depth can hurt it.
+ * Refuses a value that is nested too deeply or holds too many values, before any recursive code reads it. Also refuses
+ * the key `__proto__`, since copying it can change an object's prototype. Goes level by level, so that no depth
+ * overflows the stack.
  */
 export function checkTree(root: unknown, { maxDepth, maxNodes }: TreeLimits): void {
   let nodes = 1;
@@ -115,7 +116,7 @@ function lookAtObject(value: object, queue: object[]): number {
   return count;
 }
 
-/** The value that a JSON text says. Refuses a whole number that would become another one. */
+/** The value of a JSON text. Refuses a whole number that JavaScript would round. */
 export function parseJson(text: string): unknown {
   const value: unknown = JSON.parse(text);
   if (!manyDigits.test(text)) return value;
@@ -132,10 +133,10 @@ export function parseJson(text: string): unknown {
   return value;
 }
 
-/** JavaScript holds each whole number of up to fifteen digits. */
+/** JavaScript represents each whole number of up to fifteen digits exactly. */
 const manyDigits = /\d{16}/;
 
-/** Where the text goes on behind a string that begins at a quote. */
+/** The position after the string that begins at a quote. */
 function endOfString(text: string, quote: number): number {
   for (let end = text.indexOf('"', quote + 1); ; end = text.indexOf('"', end + 1)) {
     let escapes = 0;
@@ -155,7 +156,7 @@ function parse(text: string): unknown {
   }
 }
 
-/** What the host has parsed. It may have left it as text or bytes. */
+/** The value of a body that the host has parsed. The host may have left it as text or bytes. */
 function parsed(value: unknown): unknown {
   if (typeof value === "string") return parse(value);
   if (!(value instanceof Uint8Array)) return value;

@@ -4,14 +4,14 @@ import type { Scope } from "../runtime/scope.ts";
 import { WireError } from "./errors.ts";
 import type { Authorize, AuthorizeRequest, Denial, Grant } from "./options.ts";
 
-/** Who asks, and what there is for them. */
+/** The client of a request, and what exists for it. */
 export interface Caller {
   readonly scope: Scope;
-  /** Whether an agent exists for them; undefined: all do. */
+  /** Whether an agent exists for the client; undefined: all do. */
   readonly sees: ((agentName: string) => boolean) | undefined;
 }
 
-/** Asks the host whether a client is let in. What goes wrong there keeps it out. */
+/** Asks the host whether a client is authorized. An error in the host's function refuses the request. */
 export async function authorizeCaller(
   runtime: AgentRuntime,
   authorize: Authorize,
@@ -28,7 +28,7 @@ export async function authorizeCaller(
   if (typeof answer !== "object" || answer === null) throw denied({ status: 403 });
   if ("status" in answer) throw denied(answer as Denial);
   const { tenant = "", principal = null, agents } = answer as Grant;
-  if (typeof tenant !== "string") throw new TypeError("authorize gave a tenant that is not a string.");
+  if (typeof tenant !== "string") throw new TypeError("authorize returned a tenant that is not a string.");
   return { scope: runtime.scope({ tenant, principal }), sees: seeing(agents) };
 }
 

@@ -5,11 +5,11 @@ import type { ErrorCode } from "../protocol/error.ts";
 import type { WireResponse } from "./wire.ts";
 import { json } from "./wire.ts";
 
-/** How an error of the library looks on the wire. */
+/** The response to an error of the library. */
 interface Row {
   readonly status: number;
   readonly code: ErrorCode;
-  /** Said instead of the error's own message, which is for the host. */
+  /** Sent instead of the error's own message, which is for the host. */
   readonly message?: string;
 }
 
@@ -21,7 +21,7 @@ const busy: Row = { status: 503, code: "server_error" };
 const unavailable: Row = { ...busy, message: "The service cannot answer now." };
 const broken: Row = { status: 500, code: "server_error", message: "The service failed to answer." };
 
-/** The one table from what the library refuses to what a client is told. */
+/** The one table from error codes of the library to responses. */
 const rows: Readonly<Record<CadenzaErrorCode, Row>> = {
   invalid_argument: unfit,
   answer_rejected: unfit,
@@ -39,7 +39,7 @@ const rows: Readonly<Record<CadenzaErrorCode, Row>> = {
   lost_ownership: busy,
   store_failed: unavailable,
   events_lost: unavailable,
-  // What befalls a run is told in its record, and what befalls the host is told to the host: neither refuses a request.
+  // Errors of a run are in its record, and errors of the host are thrown to the host: neither refuses a request.
   agent_exists: broken,
   invalid_yield: broken,
   run_cancelled: broken,
@@ -55,7 +55,7 @@ const rows: Readonly<Record<CadenzaErrorCode, Row>> = {
 /** After how many seconds a client may try again. */
 const RETRY_AFTER_SECONDS = "1";
 
-/** Why a request is refused before the runtime is asked, or instead. */
+/** A request that the HTTP layer refuses, without the runtime. */
 export class WireError extends Error {
   override readonly name = "WireError";
   readonly status: number;
@@ -77,7 +77,7 @@ export class WireError extends Error {
   }
 }
 
-/** A body or a parameter that does not fit, with what was wrong and where. */
+/** The error for an invalid body or parameter, with what was wrong and where. */
 export function unfitError(issues: readonly Issue[]): WireError {
   const message = issues
     .map(({ path, message }) => (path.length === 0 ? message : `${path.join(".")}: ${message}`))
@@ -85,17 +85,17 @@ export function unfitError(issues: readonly Issue[]): WireError {
   return new WireError(422, "invalid_argument", message, { issues });
 }
 
-/** One thing that does not fit. */
+/** The error for one invalid value. */
 export function unfitAt(path: readonly (string | number)[], message: string): WireError {
   return unfitError([{ path, message }]);
 }
 
-/** A limit of the service that is reached. */
+/** The error for a limit of the service that is reached. */
 export function busyError(limit: string, message: string): WireError {
   return new WireError(503, "limit_reached", `${message} (${limit})`);
 }
 
-/** What a client is told of an error. Anything that is not a refusal is told to the host instead. */
+/** The response to an error. An error that is no refusal is logged, and the client gets a fixed text. */
 export function errorResponse(error: unknown, logger: Logger): WireResponse {
   if (error instanceof WireError) {
     const { status, code, message, data, headers } = error;
@@ -116,18 +116,18 @@ export function errorResponse(error: unknown, logger: Logger): WireResponse {
   return respond(row.status, { code: row.code, message: row.message ?? error.message, data });
 }
 
-/** What a reader is told whose events cannot be read on: why, where that is for clients. */
+/** What a reader gets when its events cannot be read further. It says why only if the error is for clients. */
 export function readError(error: unknown): {
   readonly code: ErrorCode;
   readonly message: string;
   readonly data?: object;
 } {
   if (!CadenzaError.is(error) || isForHost(error))
-    return { code: "server_error", message: "The events cannot be read on." };
+    return { code: "server_error", message: "The events cannot be read further." };
   return { code: rows[error.code].code, message: error.message, data: { reason: error.code } };
 }
 
-/** Whether the host is told of an error: a client is told no more than that there was one. What is a refusal needs no alarm. */
+/** Whether an error is logged for the host, and the client learns only that there was one. Refusals are not logged. */
 export function isForHost(error: unknown): boolean {
   return !CadenzaError.is(error) || (rows[error.code] ?? broken).message !== undefined;
 }

@@ -7,7 +7,7 @@ import { readError } from "./errors.ts";
 import { isLong, jsonPieces, PIECE_LENGTH } from "./json-text.ts";
 import type { WireStream } from "./wire.ts";
 
-/** A stream of events that gives what is there at once. */
+/** A stream of events whose `poll` answers at once if an event is there. */
 export interface EventSource {
   poll(): MaybePromise<IteratorResult<StreamedEvent, undefined>>;
   return(): unknown;
@@ -16,30 +16,30 @@ export interface EventSource {
 /** How events are written one after another. */
 export interface EventFormat {
   readonly begin: string;
-  /** What stands before the JSON of an event. */
+  /** The text before the JSON of an event. */
   before(event: StreamedEvent, index: number): string;
-  /** What stands behind it. */
+  /** The text after it. */
   readonly after: string;
   readonly end: string;
-  /** What is written after a silence; undefined: nothing. */
+  /** Written after a silence; undefined: nothing. */
   readonly heartbeat: string | undefined;
-  /** What is written when the events cannot be read on; without it the text breaks off. */
+  /** Written when the events cannot be read further; undefined: the text breaks off. */
   readonly failure: ((error: unknown) => string) | undefined;
 }
 
-/** As server-sent events. The number of an event is its id, so that a client can come back and go on from there. */
+/** Server-sent events. The id of an event is its number, so that a client can reconnect from it. */
 export const eventStreamFormat: EventFormat = {
   begin: "",
   before: ({ id, type }) => (type === "error" ? "event: error\ndata: " : `id: ${id}\nevent: ${type}\ndata: `),
   after: "\n\n",
   end: "",
-  // A comment with no blank line behind it: a blank line makes some clients see an event without data.
+  // A comment without a blank line after it: a blank line makes some clients report an event without data.
   heartbeat: ":\n",
   failure: (error) =>
     `event: error\ndata: ${escapeBreaks(JSON.stringify({ type: "error", error: readError(error) }))}\n\n`,
 };
 
-/** As the one JSON text `{ "events": [ … ] }`. */
+/** One JSON text: `{ "events": [ … ] }`. */
 export const eventListFormat: EventFormat = {
   begin: '{"events":[',
   before: (_, index) => (index === 0 ? "" : ","),
@@ -49,21 +49,21 @@ export const eventListFormat: EventFormat = {
   failure: undefined,
 };
 
-/** What a stream of text needs beside its events. */
+/** What a stream of text needs besides its events. */
 export interface EventTextOptions {
   readonly clock: Clock;
   readonly heartbeatMs: number;
   /** An event that was read from the source already. */
   readonly first?: IteratorResult<StreamedEvent, undefined> | undefined;
-  /** Called once, when the reader is done or has left. `done`: all of it was taken, or all up to where the run rests. */
+  /** Called once, when the reader is done or has left. `done`: it took everything, or everything until the run rests. */
   readonly onClose: (done: boolean) => void;
-  /** Told why the events could not be read on, when the client is told that they could not. */
+  /** Called with the error when the client is told that the events cannot be read further. */
   readonly onFailure: (error: unknown) => void;
 }
 
 /**
- * Events as text, in pieces: each holds all the events that are there when it is taken, up to a size. A long event is written
- * over several pieces, and the text of what is still to come of it does not exist yet.
+ * Events as pieces of text. Each piece holds all events that are there when it is taken, up to a size. A long event
+ * takes several pieces, and the text of each is generated when it is taken.
  */
 export class EventText implements WireStream {
   readonly #source: EventSource;
@@ -71,7 +71,7 @@ export class EventText implements WireStream {
   readonly #options: EventTextOptions;
   #state: "open" | "waiting" | "full" | "failed" | "ended" | "closed" = "open";
   #text: string;
-  /** What is still to be written of a long event. */
+  /** The rest of a long event. */
   #rest: Generator<string, undefined> | undefined;
   /** Whether the last event says that the run rests. */
   #rests = false;
@@ -88,7 +88,7 @@ export class EventText implements WireStream {
   }
 
   async next(): Promise<IteratorResult<string, undefined>> {
-    // A log that is read faster than it is written out would keep everybody else waiting.
+    // Reading a log faster than it is sent would block the event loop for all other requests.
     if (this.#state === "full") {
       await this.#options.clock.turn();
       if (this.#state === "full") this.#state = "open";
@@ -98,7 +98,7 @@ export class EventText implements WireStream {
       if (this.#text !== "") return { done: false, value: this.#take() };
       if (this.#state !== "waiting") break;
       await this.#wait();
-      // What else the agent says in this turn of the event loop goes into the same piece.
+      // What the agent emits later in this turn of the event loop joins the same piece.
       if (this.#isOpen()) await this.#options.clock.turn();
     }
     if (this.#state === "failed") return this.#fail();
@@ -115,12 +115,12 @@ export class EventText implements WireStream {
     return this.#state === "open";
   }
 
-  /** Whether the reader has taken the event that says that the run rests: it may leave without waiting for the end. */
+  /** Whether the reader has taken the event with which the run rests. It may then leave without waiting for the end. */
   #isTold(): boolean {
     return this.#rests && this.#text === "" && this.#rest === undefined;
   }
 
-  /** Takes what is there. */
+  /** Collects the events that are there. */
   #collect(): void {
     while (this.#state === "open") {
       if (this.#rest !== undefined) {
@@ -232,7 +232,7 @@ export class EventText implements WireStream {
 
 const finished: IteratorResult<string, undefined> = { done: true, value: undefined };
 
-/** What an event holds beside its type, under which name. Its number is not a part of it. */
+/** What an event holds besides its type, and the name of that property. The number is not included. */
 function contentOf(event: RunEvent): readonly [name: string, content: object] {
   switch (event.type) {
     case "message.part":
@@ -249,7 +249,7 @@ function contentOf(event: RunEvent): readonly [name: string, content: object] {
   }
 }
 
-/** Some readers of lines break them at these characters too; JSON may write them as escapes. */
+/** Some line readers break lines at these characters too. JSON may write them as escapes. */
 function escapeBreaks(text: string): string {
   return breaks.test(text) ? text.replace(allBreaks, escapeBreak) : text;
 }

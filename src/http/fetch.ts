@@ -12,7 +12,7 @@ import type { BodyLimits, WireBody, WireRequest, WireStream } from "./wire.ts";
 export type Handler = (request: Request) => Promise<Response>;
 
 /**
- * The runs of a runtime over HTTP, for Hono, Next.js, Bun and Deno, and with limits Workers. Throws `invalid_argument` for an option that cannot be.
+ * The runs of a runtime over HTTP, for Hono, Next.js, Bun and Deno, and with limits Workers. Throws `invalid_argument` for an invalid option.
  *
  * @example
  * app.all("/*", (context) => handler(context.req.raw));
@@ -29,7 +29,7 @@ export function createHandler(runtime: AgentRuntime, options: HttpOptions = {}):
   };
 }
 
-/** A stream of text as the bytes of a web stream. A reader that takes nothing for too long is let go. */
+/** A stream of text as the bytes of a web stream. A reader that takes nothing for too long is disconnected. */
 function bytesOf(stream: WireStream, { clock, settings }: Service, signal: AbortSignal): ReadableStream<Uint8Array> {
   const { stallMs } = settings;
   const encoder = new TextEncoder();
@@ -55,7 +55,7 @@ function bytesOf(stream: WireStream, { clock, settings }: Service, signal: Abort
       if (stallMs === Number.POSITIVE_INFINITY) return;
       stop = clock.setTimeout(() => {
         leave();
-        controller.error(new Error("The reader of a stream took nothing for too long."));
+        controller.error(new Error("The reader of the stream took nothing for too long (stallMs)."));
       }, stallMs);
     },
     cancel: leave,
@@ -89,7 +89,7 @@ class FetchWireRequest implements WireRequest {
   async body({ maxBodyBytes, bodyTimeoutMs }: BodyLimits): Promise<WireBody> {
     const { body, bodyUsed } = this.raw;
     if (bodyUsed)
-      throw new WireError(400, "malformed_body", "The body has been read already, and is not there any more.");
+      throw new WireError(400, "malformed_body", "The body was read before the service received the request.");
     checkContentLength(this.header("content-length"), maxBodyBytes);
     if (body === null) return { text: "" };
     const reader = body.getReader();
@@ -131,5 +131,5 @@ class FetchWireRequest implements WireRequest {
 }
 
 function ignore(): void {
-  // The client is gone already.
+  // The client has disconnected.
 }

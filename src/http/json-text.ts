@@ -1,21 +1,21 @@
-/** About how many characters are written at once. What is longer goes out in pieces, so that a slow client holds no more than one of them and each piece that it takes is noticed. */
+/** About how many characters are written at once. Longer texts are sent in pieces: a slow client holds one piece at most, and each piece that it takes shows that it reads. */
 export const PIECE_LENGTH = 32 * 1024;
 
-/** A value with more characters than this is not made into one text. Escapes may make a text six times as long. */
+/** A value with more characters than this is written in pieces. Escapes may make its text six times as long. */
 const LONG = PIECE_LENGTH / 2;
 
 /** Characters of a long string that are escaped at once. */
 const SLICE_LENGTH = LONG / 2;
 
-/** Characters that a number, a truth value or null takes, at most about. */
+/** About how many characters a number, a boolean or null takes at most. */
 const SCALAR_LENGTH = 8;
 
-/** Whether a value of plain data is too long to be made into one text of JSON. Looks no further than it has to. */
+/** Whether a value of plain data is too long for one JSON text. Stops counting once it is. */
 export function isLong(value: unknown): boolean {
   return roomAfter(value, LONG) < 0;
 }
 
-/** The JSON of a value of plain data in pieces. Joined, they are what `JSON.stringify` makes of it. */
+/** The JSON of a value of plain data in pieces. Joined, they equal the output of `JSON.stringify`. */
 export function* jsonPieces(value: unknown): Generator<string, undefined> {
   if (!isLong(value)) yield JSON.stringify(value);
   else if (typeof value === "string") yield* stringPieces(value);
@@ -24,7 +24,7 @@ export function* jsonPieces(value: unknown): Generator<string, undefined> {
   return undefined;
 }
 
-/** A long value as a text of JSON that is made while it is taken. */
+/** The JSON text of a long value, generated while it is taken. */
 export class JsonText {
   readonly #pieces: Generator<string, undefined>;
 
@@ -51,7 +51,7 @@ function* stringPieces(text: string): Generator<string, undefined> {
   yield '"';
   for (let from = 0; from < text.length; ) {
     let to = from + SLICE_LENGTH;
-    // A pair of surrogates stays together: each of them alone would be escaped.
+    // A surrogate pair stays together: each half alone would be escaped.
     if (isHighSurrogate(text.charCodeAt(to - 1))) to += 1;
     yield JSON.stringify(text.slice(from, to)).slice(1, -1);
     from = to;
@@ -66,7 +66,7 @@ function* listPieces(list: readonly unknown[]): Generator<string, undefined> {
   for (const item of list) {
     if (!isFirst) text += ",";
     isFirst = false;
-    // Short items that stand side by side share a piece.
+    // Short items next to each other share a piece.
     const short = shortJson(item);
     if (short !== undefined) text += short;
     if (short !== undefined && text.length < SLICE_LENGTH) continue;
@@ -101,7 +101,7 @@ function shortJson(value: unknown): string | undefined {
   return isLong(value) ? undefined : JSON.stringify(value);
 }
 
-/** How many of `room` characters are left behind a value; negative if they do not suffice. */
+/** How many of `room` characters are left after a value; negative if they do not suffice. */
 function roomAfter(value: unknown, room: number): number {
   if (typeof value === "string") return room - value.length;
   if (typeof value !== "object" || value === null) return room - SCALAR_LENGTH;

@@ -4,7 +4,7 @@ import { BodyText, checkContentLength, clientLeft, tooSlow } from "./body.ts";
 import { WireError } from "./errors.ts";
 import type { BodyLimits, WireBody, WireRequest } from "./wire.ts";
 
-/** What the listener uses of a request of `node:http`, and of what middleware puts on it. */
+/** What the listener uses of a request of `node:http`, and of what middleware adds to it. */
 export interface NodeRequest {
   readonly method?: string | undefined;
   readonly httpVersionMajor?: number | undefined;
@@ -24,7 +24,7 @@ export interface NodeResponse {
   readonly writableFinished: boolean;
   readonly destroyed: boolean;
   writeHead(status: number, headers: Readonly<Record<string, string>>): unknown;
-  /** HTTP/2 sends them at once. */
+  /** HTTP/2 sends headers at once, and lacks it. */
   flushHeaders?(): void;
   write(text: string): boolean;
   end(text: string): unknown;
@@ -33,7 +33,7 @@ export interface NodeResponse {
   removeListener(event: "close" | "drain" | "error", listener: () => void): unknown;
 }
 
-/** A request of `node:http`, behind whatever the host has done with it. */
+/** A request of `node:http`, after the middleware of the host. */
 export class NodeWireRequest implements WireRequest {
   readonly method: string;
   readonly url: string;
@@ -61,10 +61,10 @@ export class NodeWireRequest implements WireRequest {
   body(limits: BodyLimits): MaybePromise<WireBody> {
     const { raw } = this;
     checkContentLength(this.header("content-length"), limits.maxBodyBytes);
-    // Some middleware puts an empty object where it has not read the body.
+    // Some middleware sets an empty object although it has not read the body.
     if ("body" in raw && raw.body !== undefined && raw.readableDidRead !== false) return { value: raw.body };
     if (raw.readableEnded === true)
-      throw new WireError(400, "malformed_body", "The body has been read already, and is not there any more.");
+      throw new WireError(400, "malformed_body", "The body was read before the service received the request.");
     return new Promise((resolve, reject) => this.#read(limits, resolve, reject));
   }
 
@@ -87,7 +87,10 @@ export class NodeWireRequest implements WireRequest {
     return `${isSecure ? "https" : "http"}://${host}`;
   }
 
-  /** Express and Nest say what they have stripped. Connect, Polka and Fastify's middie keep the whole address instead. */
+  /**
+   * Express and Nest report what they have stripped. Connect, Polka and Fastify's middie keep the whole address
+   * instead.
+   */
   mount(): string {
     const { raw } = this;
     if ("baseUrl" in raw && typeof raw.baseUrl === "string") return raw.baseUrl;
@@ -111,7 +114,7 @@ export class NodeWireRequest implements WireRequest {
     const refuse = (error: unknown): void =>
       finish(() => {
         reject(error);
-        // What still comes is thrown away.
+        // The rest of the body is discarded.
         this.raw.resume();
       });
     const stop =
@@ -143,7 +146,7 @@ export class NodeWireRequest implements WireRequest {
   }
 }
 
-/** The path and query of a request, also where the client wrote the whole address. */
+/** The path and query of a request, also if the client sent the whole address. */
 function pathOf(url: string): string {
   if (url.startsWith("/")) return url;
   const slash = url.indexOf("/", url.indexOf("://") + 3);

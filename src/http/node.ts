@@ -12,7 +12,7 @@ import type { WireResponse, WireStream } from "./wire.ts";
 export type NodeListener = (request: NodeRequest, response: NodeResponse) => void;
 
 /**
- * The runs of a runtime over HTTP, for `node:http`, Express, Fastify and Koa. Throws `invalid_argument` for an option that cannot be.
+ * The runs of a runtime over HTTP, for `node:http`, Express, Fastify and Koa. Throws `invalid_argument` for an invalid option.
  *
  * @example
  * createServer(createNodeListener(runtime)).listen(8000);
@@ -25,7 +25,7 @@ export function createNodeListener(runtime: AgentRuntime, options: HttpOptions =
 }
 
 async function serve(service: Service, request: NodeRequest, response: NodeResponse): Promise<void> {
-  // A socket that breaks is reported here; `close` follows, and is what matters.
+  // The error of a broken socket is handled by the `close` that follows it.
   response.on("error", ignore);
   const answer = fitting(request, await answerRequest(service, new NodeWireRequest(request, response, service.clock)));
   const { status, headers, body } = answer;
@@ -43,7 +43,7 @@ async function serve(service: Service, request: NodeRequest, response: NodeRespo
   }
 }
 
-/** Connections of HTTP/2 carry other requests too: what HTTP/1 says of a connection has no place there. */
+/** An HTTP/2 connection carries other requests too, so HTTP/1's `connection` header is removed. */
 function fitting({ httpVersionMajor = 1 }: NodeRequest, answer: WireResponse): WireResponse {
   if (httpVersionMajor < 2 || answer.headers["connection"] === undefined) return answer;
   const { connection: _, ...headers } = answer.headers;
@@ -81,7 +81,7 @@ async function sendStream(
   response.end("");
 }
 
-/** Waits until the client has taken what was written. False: it went away, or took nothing for too long. */
+/** Waits until the client has taken what was written. False: it disconnected, or took nothing for too long. */
 function drained(response: NodeResponse, clock: Clock, stallMs: number): Promise<boolean> {
   if (response.destroyed) return Promise.resolve(false);
   return new Promise((resolve) => {
@@ -100,5 +100,5 @@ function drained(response: NodeResponse, clock: Clock, stallMs: number): Promise
 }
 
 function ignore(): void {
-  // There is nobody to tell.
+  // The `close` event follows and is handled.
 }

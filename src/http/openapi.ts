@@ -3,7 +3,7 @@ import { componentRef } from "../protocol/registry.ts";
 
 type JsonSchema = Readonly<Record<string, unknown>>;
 
-/** What one endpoint takes and gives. */
+/** What one endpoint accepts and returns. */
 interface Operation {
   readonly method: "get" | "post";
   readonly path: string;
@@ -11,19 +11,19 @@ interface Operation {
   readonly tag: "agents" | "runs" | "sessions" | "service";
   readonly summary: string;
   readonly parameters?: readonly JsonSchema[];
-  /** The component that the body is. */
+  /** The component of the body. */
   readonly body?: string;
-  /** What each success status gives. */
+  /** The response of each success status. */
   readonly gives: Readonly<Record<string, Answer>>;
 }
 
 interface Answer {
   readonly description: string;
-  /** Left out where there is no content. */
+  /** Left out if there is no content. */
   readonly schema?: JsonSchema;
-  /** Whether the answer may be a stream of events instead. */
+  /** Whether the response may be a stream of events instead. */
   readonly streams?: true;
-  /** Whether the header `Run-ID` comes with it. */
+  /** Whether the response has the header `Run-ID`. */
   readonly names?: true;
 }
 
@@ -142,8 +142,9 @@ const operations: readonly Operation[] = [
 let text: string | undefined;
 
 /**
- * The description of the interface (OpenAPI 3.1), made of the schemas that read what comes and describe what goes. `url` says where the service
- * lies. Only the part without it is kept, since requests decide how many addresses there are.
+ * The description of the interface (OpenAPI 3.1), made from the schemas that read requests and describe responses.
+ * `url` is the address of the service. The cache holds the part without it, since clients decide how many addresses
+ * there are.
  */
 export function openApiText(url: string): string {
   text ??= JSON.stringify(openApi()).slice(0, -1);

@@ -16,30 +16,33 @@ export type Action =
   | "getSession"
   | "getResource";
 
-/** Who asks for what, before the body is read. */
+/** A request to be authorized, before its body is read. */
 export interface AuthorizeRequest {
   readonly action: Action;
-  /** The agent that the path names. The agent of a new run stands in the body: see `agents` in {@link Grant}. */
+  /** The agent that the path names. The agent of a new run is in the body: see `agents` in {@link Grant}. */
   readonly agent_name?: string;
   /** The run that the path names. */
   readonly run_id?: string;
-  /** By their names in lower case. */
+  /** The headers, by their names in lower case. */
   readonly headers: Readonly<Record<string, string | undefined>>;
-  /** The request as the host knows it: `req` of Node with all that middleware put there, or a `Request`. */
+  /** The request as the host sees it: `req` of Node with all that middleware added, or a `Request`. */
   readonly request: unknown;
 }
 
-/** What a client that is let in may see. */
+/** What an authorized client may see. */
 export interface Grant {
-  /** Whose runs and sessions these are: those of another tenant do not exist. Default: the empty tenant. */
+  /**
+   * The tenant of the client's runs and sessions. Those of other tenants do not exist for it. Default: the empty
+   * tenant.
+   */
   readonly tenant?: string | undefined;
   /** What agents see as `context.principal`. */
   readonly principal?: JsonValue | undefined;
-  /** Which agents exist for this client: the others, and their runs, are missing. Default: all. */
+  /** The agents that exist for this client. Other agents and their runs do not exist for it. Default: all. */
   readonly agents?: readonly string[] | ((name: string) => boolean) | undefined;
 }
 
-/** Why a client is not let in. */
+/** Why a client is refused. */
 export interface Denial {
   /** From 400 to 499, for example 401. */
   readonly status: number;
@@ -48,16 +51,22 @@ export interface Denial {
   readonly headers?: Readonly<Record<string, string>> | undefined;
 }
 
-/** Lets a client in (a {@link Grant}) or not (`false`, a {@link Denial}, or an error that it throws: 403). */
+/** Authorizes a client (a {@link Grant}) or refuses it (`false`, a {@link Denial}, or an error that it throws: 403). */
 export type Authorize = (request: AuthorizeRequest) => Grant | Denial | false | Promise<Grant | Denial | false>;
 
-/** How runs are mounted on HTTP. Every property may be left out. */
+/** How runs are served over HTTP. Every property may be left out. */
 export interface HttpOptions {
-  /** The path below which the service lies, for example `/acp`. It is taken off where it is there. Default: none. */
+  /**
+   * The path below which the service is mounted, for example `/acp`. It is stripped from paths that begin with it.
+   * Default: none.
+   */
   readonly basePath?: string | undefined;
-  /** The address of the service as its clients see it, `basePath` included. The URLs of session contents begin with it. Default: as the request says. */
+  /**
+   * The address of the service as its clients see it, `basePath` included. The URLs of session contents begin with it.
+   * Default: taken from the request.
+   */
   readonly baseUrl?: string | undefined;
-  /** Asked about every request, before its body is read. Default: everybody may do everything. */
+  /** Authorizes every request, before its body is read. Default: all clients may do everything. */
   readonly authorize?: Authorize | undefined;
   /** Other origins whose pages may send requests, for example `https://app.example.com`. Default: none. */
   readonly allowedOrigins?: readonly string[] | undefined;
@@ -65,30 +74,33 @@ export interface HttpOptions {
   readonly allowedHosts?: readonly string[] | undefined;
   /** Sends CORS headers to the allowed origins and answers their preflight requests. Default: false. */
   readonly cors?: boolean | undefined;
-  /** `cancel` stops a run whose sync or streaming client goes away. Default: `continue`. */
+  /** `cancel` stops a run whose sync or streaming client disconnects. Default: `continue`. */
   readonly onDisconnect?: "continue" | "cancel" | undefined;
-  /** After how much silence a stream says that it is still there, in milliseconds. Some servers close what is silent for ten seconds. Default: 8,000. */
+  /**
+   * After how much silence a stream sends an empty comment, in milliseconds. Some servers close connections that
+   * are silent for ten seconds. Default: 8,000.
+   */
   readonly heartbeatMs?: number | undefined;
   /**
-   * After how long a reader that takes nothing is closed, in milliseconds. The buffers of the operating system show what it takes in
-   * steps only, of up to 1.5 MB within one machine. Default: 60,000.
+   * After how long a reader that takes nothing is disconnected, in milliseconds. The buffers of the operating system
+   * report what it takes in steps only, of up to 1.5 MB within one machine. Default: 60,000.
    */
   readonly stallMs?: number | undefined;
-  /** What is refused. */
+  /** Limits beyond which requests are refused. */
   readonly limits?: HttpLimits | undefined;
   /** Sessions that clients bring along from elsewhere. */
   readonly sessions?: SessionOptions | undefined;
 }
 
-/** What is refused. `Infinity` switches a limit off. */
+/** Limits beyond which requests are refused. `Infinity` switches a limit off. */
 export interface HttpLimits {
   /** Bytes in a body. Default: 10 MiB. */
   readonly maxBodyBytes?: number | undefined;
-  /** How long a body may take to come, in milliseconds. Default: 30,000. */
+  /** How long a body may take to arrive, in milliseconds. Default: 30,000. */
   readonly bodyTimeoutMs?: number | undefined;
-  /** Objects and lists in one another. Default: 64. */
+  /** Levels of nested objects and lists. Default: 64. */
   readonly maxDepth?: number | undefined;
-  /** Values in a body, in all. Default: 100,000. */
+  /** Values in a body, in total. Default: 100,000. */
   readonly maxNodes?: number | undefined;
   /** Messages in the input of a run, or in a session that a client brings along. Default: 1,000. */
   readonly maxMessages?: number | undefined;
@@ -102,9 +114,12 @@ export interface HttpLimits {
   readonly maxReadersPerRun?: number | undefined;
 }
 
-/** From where the contents of a session that a client brings along are fetched. Those of the service's own are read from its store. */
+/** From where the contents of a session that a client brings along are fetched. Contents of this service are read from its store. */
 export interface SessionOptions {
-  /** The origins that may be asked, for example `https://other.example.com`. Default: none, no request is ever made. */
+  /**
+   * The origins that may be requested, for example `https://other.example.com`. Default: none, and no request is ever
+   * made.
+   */
   readonly allowOrigins?: readonly string[] | undefined;
   /** How requests are made. Default: the global `fetch`. */
   readonly fetch?: typeof fetch | undefined;
@@ -116,9 +131,9 @@ export interface SessionOptions {
 
 /** The options with their defaults. */
 export interface HttpSettings {
-  /** Empty, or with a slash in front and none behind. */
+  /** Empty, or with a slash in front and none at the end. */
   readonly basePath: string;
-  /** Without a slash behind. */
+  /** Without a slash at the end. */
   readonly baseUrl: string | undefined;
   readonly authorize: Authorize | undefined;
   readonly allowedOrigins: ReadonlySet<string>;
@@ -157,7 +172,7 @@ const names = [
   ...["heartbeatMs", "stallMs", "limits", "sessions"],
 ];
 
-/** Reads the options of a handler. Throws `invalid_argument` for one that cannot be. */
+/** Reads the options of a handler. Throws `invalid_argument` for an invalid one. */
 export function readHttpOptions(options: HttpOptions): HttpSettings {
   checkKeys("options", options, names);
   const { basePath = "", baseUrl, authorize, cors = false, onDisconnect = "continue", sessions = {} } = options;

@@ -1,6 +1,6 @@
 import { busyError } from "./errors.ts";
 
-/** Counts who reads streams, in all and for each run. */
+/** Counts the open streams, in total and for each run. */
 export class Readers {
   readonly #maxReaders: number;
   readonly #maxPerRun: number;
@@ -12,10 +12,9 @@ export class Readers {
     this.#maxPerRun = maxReadersPerRun;
   }
 
-  /** Takes a place, or refuses. */
+  /** Counts another reader, or refuses it. */
   enter(): Reader {
-    if (this.#open >= this.#maxReaders)
-      throw busyError("maxReaders", "As many streams are open as the service allows.");
+    if (this.#open >= this.#maxReaders) throw busyError("maxReaders", "Too many streams are open. Try again later.");
     this.#open += 1;
     let run: string | undefined;
     let left = false;
@@ -23,7 +22,7 @@ export class Readers {
       join: (runId) => {
         const count = this.#perRun.get(runId) ?? 0;
         if (count >= this.#maxPerRun)
-          throw busyError("maxReadersPerRun", "As many streams of this run are open as the service allows.");
+          throw busyError("maxReadersPerRun", "Too many streams of this run are open. Try again later.");
         this.#perRun.set(runId, count + 1);
         run = runId;
       },
@@ -43,10 +42,10 @@ export class Readers {
   }
 }
 
-/** A place among the readers. */
+/** A reader that is counted. */
 export interface Reader {
-  /** Says of which run; refused when that has too many readers. */
+  /** Sets the run that is read. Refused if that run has too many readers. */
   join(runId: string): void;
-  /** Gives the place back. */
+  /** The reader is no longer counted. */
   leave(): void;
 }

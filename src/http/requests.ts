@@ -16,7 +16,7 @@ export function readCreateRequest(body: unknown, limits: HttpSettings["limits"])
   return request;
 }
 
-/** What does not fit in the body that starts a run; nothing if all does. */
+/** Refuses an invalid body that starts a run, with what was wrong and where. */
 export function checkCreateRequest(body: unknown): void {
   readWith(runCreateRequestSchema, body);
 }
@@ -26,15 +26,15 @@ export function readResumeRequest(body: unknown, runId: string, limits: HttpSett
   const request = readWith(runResumeRequestSchema, body);
   const { run_id, await_resume } = request;
   if (run_id !== undefined && run_id.replaceAll("-", "") !== runId.toLowerCase().replaceAll("-", ""))
-    throw new WireError(400, "run_mismatch", `The path names another run than the body, which names ${run_id}.`);
+    throw new WireError(400, "run_mismatch", `run_id: expected ${runId} as in the path, received ${run_id}.`);
   const { type, message } = await_resume;
   if (type === "message") checkMessages(["await_resume", "message"], [message as RunCreateRequest["input"][0]], limits);
   return request;
 }
 
 /**
- * Whether a body is one of those that almost all clients send: nothing in it but messages of plain text parts. It needs no
- * schema then; the runtime reads its messages once more anyway, since it keeps nothing of what it is given.
+ * Whether a body holds only messages of plain text parts, as almost all bodies do. It then needs no schema: the runtime
+ * copies and checks its messages anyway.
  */
 function isPlain(body: unknown): body is RunCreateRequest {
   if (!isJsonObject(body)) return false;
@@ -89,7 +89,7 @@ function checkMessages(path: Issue["path"], messages: RunCreateRequest["input"],
   }
 }
 
-/** The least of a schema. */
+/** The part of a schema that is used. */
 export interface Schema<T> {
   safeParse(value: unknown):
     | { readonly success: true; readonly data: T }
@@ -99,7 +99,7 @@ export interface Schema<T> {
       };
 }
 
-/** Reads a value that stands at `at`. Refuses one that does not fit, with what was wrong and where. */
+/** Reads a value at the path `at`. Refuses an invalid value, with what was wrong and where. */
 export function readWith<T>(schema: Schema<T>, value: unknown, at: Issue["path"] = []): T {
   const reading = schema.safeParse(value);
   if (reading.success) return reading.data;

@@ -4,7 +4,7 @@ import { BodyText, parseJson } from "./body.ts";
 import { unfitAt } from "./errors.ts";
 import type { HttpSettings } from "./options.ts";
 
-/** Fetches what a session consists of from the origins that the host allows, and from nowhere else. One time and one size hold for all of it. */
+/** Fetches the contents of a session, only from origins that the host allows. One time limit and one size limit hold for all of them. */
 export class ResourceFetcher {
   readonly #settings: HttpSettings["sessions"];
   readonly #clock: Clock;
@@ -18,7 +18,7 @@ export class ResourceFetcher {
     this.#bytesLeft = settings.maxBytes;
   }
 
-  /** The JSON value at an address. `path` is where the address stands in the request. */
+  /** The JSON value at an address. `path` is the place of the address in the request. */
   async fetch(url: string, path: Issue["path"]): Promise<unknown> {
     const { origin, username, password } = new URL(url);
     if (!this.#settings.allowOrigins.has(origin) || username !== "" || password !== "")
@@ -27,12 +27,12 @@ export class ResourceFetcher {
       const text = await this.#read(url);
       return parseJson(text);
     } catch {
-      // Why it failed is nothing that a client should learn: the address may be one that only the service can reach.
+      // The client must not learn why it failed: the address may be one that only the service can reach.
       throw unfitAt(path, "the resource could not be read");
     }
   }
 
-  /** Ends what is under way. */
+  /** Cancels pending requests. */
   close(): void {
     this.#stop?.();
     this.#controller?.abort();
@@ -41,7 +41,7 @@ export class ResourceFetcher {
   async #read(url: string): Promise<string> {
     const response = await this.#settings.fetch(url, {
       headers: { accept: "application/json" },
-      // What an allowed origin redirects to is not an allowed origin.
+      // An allowed origin may redirect to one that is not allowed.
       redirect: "error",
       signal: this.#signal(),
     });
@@ -49,7 +49,7 @@ export class ResourceFetcher {
     const text = new BodyText(this.#settings.maxBytes);
     const reader = response.body?.getReader();
     for (let read = await reader?.read(); read?.done === false; read = await reader?.read()) {
-      // Several are read at a time, and share what is left.
+      // Several are read at a time and share the limit.
       this.#bytesLeft -= read.value.length;
       if (this.#bytesLeft < 0) throw new Error("too many bytes");
       text.add(read.value);

@@ -13,13 +13,13 @@ import { json, jsonText } from "./wire.ts";
 
 interface Route {
   readonly method: "GET" | "POST";
-  /** What stands between the slashes; a name in braces stands for anything. */
+  /** The parts of the path between slashes. A name in braces matches any part. */
   readonly segments: readonly string[];
   readonly action: Action;
   readonly handle: (call: Call) => Promise<WireResponse>;
 }
 
-/** Every endpoint. Those that are asked for most come first. */
+/** Every endpoint, the most frequent ones first. */
 const routes: readonly Route[] = [
   route("POST", "runs", "createRun", createRun),
   route("GET", "runs/{run_id}", "getRun", getRun),
@@ -36,7 +36,7 @@ const routes: readonly Route[] = [
   route("GET", "openapi.json", "openapi", async (call) => jsonText(200, openApiText(serverUrl(call)))),
 ];
 
-/** Answers a request. Never rejects: what goes wrong is an answer too. */
+/** Answers a request. Never rejects: an error gets an answer too. */
 export function answerRequest(service: Service, request: WireRequest): Promise<WireResponse> {
   const cors = corsHeaders(request, service.settings);
   const answer = settle(service, request);
@@ -77,7 +77,7 @@ function asked({ action, segments }: Route, parameter: string, request: WireRequ
   };
 }
 
-/** The parts of a path below the base path, and the query. Slashes at the end do not count. */
+/** The parts of a path below the base path, and the query. Slashes at the end are ignored. */
 function splitUrl(url: string, basePath: string): { readonly segments: readonly string[]; readonly query: string } {
   const mark = url.indexOf("?");
   let path = mark === -1 ? url : url.slice(0, mark);
@@ -91,7 +91,7 @@ function splitUrl(url: string, basePath: string): { readonly segments: readonly 
   return { segments: path.slice(path.startsWith("/") ? 1 : 0, end).split("/"), query };
 }
 
-/** The route of a request. Refuses a path that is none, and a method that the path does not know. */
+/** The route of a request. Refuses an unknown path, and a method that the path does not have. */
 function findRoute(method: string, segments: readonly string[]): { readonly found: Route; readonly parameter: string } {
   const wanted = method === "HEAD" ? "GET" : method;
   const others: string[] = [];
@@ -121,7 +121,7 @@ function decode(segment = ""): string {
 }
 
 function noSuchPath(): WireError {
-  return new WireError(404, "path_not_found", "There is nothing at this path.");
+  return new WireError(404, "path_not_found", "There is no endpoint at this path.");
 }
 
 function route(method: Route["method"], path: string, action: Action, handle: Route["handle"]): Route {

@@ -34,7 +34,7 @@ export async function createRun(call: Call): Promise<WireResponse> {
     const options: CreateRunOptions = { idempotencyKey: key, session: brought };
     return await answer(call, mode, (mode) => caller.scope.createRun({ agent_name, input, session_id, mode }, options));
   } catch (error) {
-    // What looked plain was not looked at by the schema, which says more, and says it first.
+    // The schema has not validated a plain body yet. Its error is more precise.
     if (CadenzaError.is(error) && (error.code === "invalid_argument" || error.code === "agent_not_found"))
       checkCreateRequest(body);
     throw error;
@@ -55,7 +55,7 @@ export async function resumeRun(call: Call): Promise<WireResponse> {
   );
 }
 
-/** `POST /runs/{run_id}/cancel`: stops a run. Whatever body comes with it is left alone. */
+/** `POST /runs/{run_id}/cancel`: stops a run. A body is ignored. */
 export async function cancelRun({ caller, parameter }: Call): Promise<WireResponse> {
   await checkRun(caller, parameter);
   return runResponse(202, await caller.scope.cancel(parameter));
@@ -68,7 +68,10 @@ export async function getRun({ caller, parameter }: Call): Promise<WireResponse>
   return runResponse(200, run);
 }
 
-/** `GET /runs/{run_id}/events`: what happened so far as JSON, or, for who accepts an event stream, that and what follows. */
+/**
+ * `GET /runs/{run_id}/events`: the events so far as JSON or, for a client that accepts an event stream, these and what
+ * follows.
+ */
 export async function getEvents(call: Call): Promise<WireResponse> {
   const { caller, parameter } = call;
   await checkRun(caller, parameter);
@@ -89,7 +92,7 @@ export async function listRuns({ caller, query }: Call): Promise<WireResponse> {
   return json(200, { runs: await visibleRuns(caller, { ...filter, limit, offset }) });
 }
 
-/** Gives the answer to a request that sets a run going, in the mode that it asks for. */
+/** Starts or resumes a run, and answers in the mode that the request asks for. */
 function answer(
   call: Call,
   mode: RunMode,
@@ -104,7 +107,7 @@ function answer(
   );
 }
 
-/** Answers with a run at rest, but waits no longer than the client. What is left behind is a callback in a run that goes on. */
+/** Answers with a run at rest, unless the client disconnects first. The run goes on, and only a callback is left in it. */
 function unlessLeft({ request }: Call, rest: Promise<Run>): Promise<WireResponse> {
   return new Promise((resolve, reject) => {
     const stopListening = request.onLeave(() => reject(clientLeft()));
@@ -115,7 +118,7 @@ function unlessLeft({ request }: Call, rest: Promise<Run>): Promise<WireResponse
   });
 }
 
-/** The run when it rests. If the client goes away before that, the run is cancelled; afterwards it is left alone. */
+/** The run when it rests. If the client disconnects before that, the run is cancelled. */
 async function waitOrCancel({ request, caller }: Call, events: EventStream): Promise<Run> {
   const first = await events.next();
   const id = first.done !== true && "run" in first.value ? first.value.run.run_id : "";
@@ -125,7 +128,7 @@ async function waitOrCancel({ request, caller }: Call, events: EventStream): Pro
   });
   try {
     for await (const _ of events) {
-      // Reading to the end is the waiting.
+      // Waits until the run rests.
     }
   } finally {
     stopListening();
@@ -138,7 +141,7 @@ async function broughtSession(call: Call, session: PostedSession): Promise<Creat
   return isEmpty ? undefined : loadSession(call, session);
 }
 
-/** Refuses a run whose agent does not exist for the caller, in the words that are said of a run that does not exist at all. */
+/** Refuses a run whose agent does not exist for the caller. The error is that of a run that does not exist at all. */
 async function checkRun(caller: Caller, runId: string): Promise<void> {
   if (caller.sees !== undefined) checkVisible(caller, await caller.scope.getRun(runId));
 }
@@ -166,12 +169,12 @@ function runResponse(status: number, run: Run): WireResponse {
   return json(status, run, { "run-id": run.run_id });
 }
 
-/** A value in the query that a schema reads. */
+/** A parameter of the query, read by a schema. */
 function readQuery<T>(search: URLSearchParams, name: string, schema: Schema<T>): T | undefined {
   const value = search.get(name);
   return value === null ? undefined : readWith(schema, value, [name]);
 }
 
 function ignore(): void {
-  // The run has ended by itself.
+  // The run has ended already.
 }

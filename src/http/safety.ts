@@ -2,12 +2,15 @@ import { WireError } from "./errors.ts";
 import type { HttpSettings } from "./options.ts";
 import type { WireRequest } from "./wire.ts";
 
-/** Refuses a request that is addressed to a host which is not ours: the sign of a name that was bound to this machine from outside. */
+/**
+ * Refuses a request to a host name that is not allowed: it may come from a name that an attacker bound to this machine
+ * (DNS rebinding).
+ */
 export function checkHost(request: WireRequest, { allowedHosts }: HttpSettings): void {
   if (allowedHosts === undefined) return;
   const host = hostOf(request).toLowerCase();
   if (allowedHosts.has(host) || allowedHosts.has(host.replace(/:\d+$/, ""))) return;
-  throw new WireError(403, "host_not_allowed", "The service is not to be addressed by this host name.");
+  throw new WireError(403, "host_not_allowed", "The service does not answer under this host name.");
 }
 
 /** Refuses a request that a page of another origin has sent, unless that origin is allowed. */
@@ -35,7 +38,7 @@ export function corsHeaders(request: WireRequest, settings: HttpSettings): Recor
   };
 }
 
-/** What is added for the question whether a request may be sent. */
+/** The further headers of the answer to a preflight request. */
 export const preflightHeaders = {
   "access-control-allow-methods": "GET, POST",
   "access-control-allow-headers": "Authorization, Content-Type, Idempotency-Key, Last-Event-ID",

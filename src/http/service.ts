@@ -25,7 +25,7 @@ export class Service {
   }
 }
 
-/** A logger whose own failures harm no request. */
+/** A logger whose own errors fail no request. */
 function contained(logger: Logger): Logger {
   const say =
     (level: keyof Logger) =>
@@ -33,18 +33,18 @@ function contained(logger: Logger): Logger {
       try {
         logger[level](message, fields);
       } catch {
-        // There is nobody left to tell.
+        // The logger itself has failed.
       }
     };
   return { debug: say("debug"), info: say("info"), warn: say("warn"), error: say("error") };
 }
 
-/** One request on its way to its answer. */
+/** One request while it is answered. */
 export interface Call {
   readonly service: Service;
   readonly request: WireRequest;
   readonly caller: Caller;
-  /** What stands in the path where the route has a name in braces; empty where it has none. */
+  /** The part of the path that matches the name in braces; empty if the route has none. */
   readonly parameter: string;
   /** The query, without the question mark. */
   readonly query: string;
@@ -66,7 +66,7 @@ export function idempotencyKey({ request }: Call): string | undefined {
   throw unfitAt(["Idempotency-Key"], `expected 1 to ${MAX_KEY_LENGTH} characters`);
 }
 
-/** A number in the query; undefined if it is not there. */
+/** A number in the query; undefined if it is missing. */
 export function queryNumber(query: URLSearchParams, name: string, least: number, most: number): number | undefined {
   const text = query.get(name);
   if (text === null) return undefined;
@@ -75,7 +75,7 @@ export function queryNumber(query: URLSearchParams, name: string, least: number,
   throw unfitAt([name], `expected a whole number from ${least} to ${most}`);
 }
 
-/** True or false in the query; undefined if it is not there. */
+/** True or false in the query; undefined if it is missing. */
 export function queryFlag(query: URLSearchParams, name: string): boolean | undefined {
   const text = query.get(name);
   if (text === null) return undefined;
@@ -83,20 +83,23 @@ export function queryFlag(query: URLSearchParams, name: string): boolean | undef
   throw unfitAt([name], "expected true or false");
 }
 
-/** Where the service lies, as its clients see it. */
+/** The address of the service, as its clients see it. */
 export function baseUrl(call: Call): string {
   return call.service.settings.baseUrl ?? call.request.origin() + mountPath(call);
 }
 
-/** The same for the OpenAPI document. Without a configured address it is a path, which clients read relative to the document's own address. */
+/**
+ * The address of the service in the OpenAPI document. Without a configured address it is a path, which clients read
+ * relative to the document.
+ */
 export function serverUrl(call: Call): string {
   return call.service.settings.baseUrl ?? (mountPath(call) || "/");
 }
 
-/** The path below which the service lies. */
+/** The path below which the service is mounted. */
 function mountPath({ service, request }: Call): string {
   const { basePath } = service.settings;
   const mount = request.mount();
-  // A host that strips the base path may say so.
+  // A host that strips the base path may report it.
   return mount.endsWith(basePath) ? mount : mount + basePath;
 }

@@ -45,14 +45,17 @@ export async function getResource({ caller, parameter }: Call): Promise<WireResp
   return json(200, found);
 }
 
-/** Refuses to go on with a session that there is, though not for the caller. */
+/** Refuses to continue an existing session that does not exist for the caller. */
 export async function checkSession(caller: Caller, id: string): Promise<void> {
   if (caller.sees === undefined) return;
   const session = await findSession(caller.scope, id);
   if (session !== undefined) await checkVisible(caller, session);
 }
 
-/** Reads a session that a client brings along: what is ours from the store, and the rest from where the host allows it. */
+/**
+ * Reads a session that a client brings along: contents of this service from the store, the others from where the host
+ * allows it.
+ */
 export async function loadSession(call: Call, { history, state }: PostedSession): Promise<SessionContents> {
   const { service, caller } = call;
   const { sessions, limits } = service.settings;
@@ -93,19 +96,19 @@ function readMessage(value: unknown, path: Issue["path"], limits: { maxDepth: nu
   return readWith(messageSchema, value, path);
 }
 
-/** Refuses a session that is missing for the caller, in the words that are said of one that does not exist at all. */
+/** Refuses a session that does not exist for the caller. The error is that of a session that does not exist at all. */
 async function checkVisible(caller: Caller, session: Session): Promise<void> {
   if (await isVisible(caller, session)) return;
   throw new CadenzaError("session_not_found", `There is no session ${session.id}.`, { session_id: session.id });
 }
 
-/** A session in which an agent has a part that does not exist for the caller is as missing as that agent and its runs. */
+/** A session does not exist for the caller if an agent that does not exist for the caller takes part in it. */
 async function isVisible({ scope, sees }: Caller, { id, history }: Session): Promise<boolean> {
   if (sees === undefined) return true;
   const hidden = (await scope.listAgents()).filter(({ name }) => !sees(name));
   const roles = new Set<string>(hidden.map(({ name }) => `agent/${name}`));
   if (history.some(({ role }) => roles.has(role))) return false;
-  // Runs that have not completed are not in the history.
+  // Runs that have not completed are not in the session's history.
   const runs = await scope.listRuns({ session_id: id, limit: RUNS_LOOKED_AT });
   return runs.every(({ agent_name }) => sees(agent_name));
 }
@@ -125,7 +128,7 @@ async function findSession(scope: Caller["scope"], id: string): Promise<Session 
   }
 }
 
-/** The id of a resource is that of its session and, behind a dot, the place in its history, or `state`. */
+/** The id of a resource is that of its session and, after a dot, an index in its history, or `state`. */
 function splitResourceId(id: string): readonly [session: string | undefined, which: string] {
   const match = /^([0-9a-f-]{36})\.(0|[1-9]\d{0,9}|state)$/.exec(id);
   return [match?.[1], match?.[2] ?? ""];

@@ -10,7 +10,7 @@ import { jsonText } from "./wire.ts";
 
 const streamHeaders = {
   "content-type": "text/event-stream",
-  // A proxy or a middleware that compresses or collects would hold events back.
+  // Keeps proxies and middleware from compressing or collecting events, which would delay them.
   "cache-control": "no-cache, no-transform",
   "x-accel-buffering": "no",
   "x-content-type-options": "nosniff",
@@ -18,7 +18,7 @@ const streamHeaders = {
 
 const noContentHeaders = { "cache-control": "no-store", "x-content-type-options": "nosniff" };
 
-/** Answers with the events of a run that is set going, until it rests. */
+/** Starts or resumes a run, and answers with its events until it rests. */
 export async function streamRun(call: Call, start: () => EventStream): Promise<WireResponse> {
   const reader = call.service.readers.enter();
   let events: EventStream | undefined;
@@ -38,8 +38,9 @@ export async function streamRun(call: Call, start: () => EventStream): Promise<W
 }
 
 /**
- * Answers with the events of a run that goes on without this reader: all so far, or, as an event stream, those after the last one known, then
- * live until the run rests or ends. Who knows all events of a run that has ended is told that nothing follows.
+ * Answers with the events of a run that goes on without this reader. As JSON: all so far. As an event stream: those
+ * after the last one known, then live until the run rests or ends. A client that knows all events of a run that has
+ * ended gets 204.
  */
 export async function followRun(call: Call): Promise<WireResponse> {
   const { request, caller, parameter } = call;
@@ -74,10 +75,13 @@ function textOptions({ service, caller }: Call, reader: Reader, runId: string, c
     heartbeatMs: settings.heartbeatMs,
     onClose: (done) => {
       reader.leave();
-      if (cancels && !done) caller.scope.cancel(runId).catch(() => logger.debug("A run ended before its client."));
+      if (cancels && !done)
+        caller.scope
+          .cancel(runId)
+          .catch(() => logger.debug("A run had ended before its client's disconnect could cancel it."));
     },
     onFailure: (error) => {
-      logger[isForHost(error) ? "error" : "debug"]("The events of a run could not be read on.", {
+      logger[isForHost(error) ? "error" : "debug"]("The events of a run could not be read further.", {
         run_id: runId,
         error,
       });

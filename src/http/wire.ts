@@ -1,7 +1,7 @@
 import type { MaybePromise } from "../core/promises.ts";
 import { isLong, JsonText } from "./json-text.ts";
 
-/** A request, whichever way it came in. The two shells make it; nothing behind them knows what a server is. */
+/** A request, independent of the server. The fetch and the Node adapter make it. */
 export interface WireRequest {
   readonly method: string;
   /** Path and query, as they came. */
@@ -12,30 +12,30 @@ export interface WireRequest {
   header(name: string): string | undefined;
   /** All headers, by their names in lower case. */
   headers(): Readonly<Record<string, string | undefined>>;
-  /** Reads the body, once. Refuses one that is too large, too slow or not text. */
+  /** Reads the body, once. Refuses a body that is too large, too slow or not text. */
   body(limits: BodyLimits): MaybePromise<WireBody>;
-  /** Calls back if the client goes away before it has its answer, until the returned function is called. */
+  /** Calls back if the client disconnects before it has its answer, until the returned function is called. */
   onLeave(callback: () => void): () => void;
-  /** Scheme and host as the client sees them, for those who have not configured where the service lies. */
+  /** Scheme and host as the client sees them, for a service without a configured `baseUrl`. */
   origin(): string;
-  /** The path that the host has stripped from the URL, if it says so; else empty. */
+  /** The path that the host has stripped from the URL, if it reports it; else empty. */
   mount(): string;
 }
 
-/** How much of a body is read, and how long. */
+/** Limits on the size of a body, and on the time that it takes. */
 export interface BodyLimits {
   readonly maxBodyBytes: number;
   readonly bodyTimeoutMs: number;
 }
 
-/** A body: its text, or what the host has made of it already. */
+/** A body: its text, or the value that the host has parsed already. */
 export type WireBody = { readonly text: string } | { readonly value: unknown };
 
-/** A response, whichever way it goes out. */
+/** A response, independent of the server. */
 export interface WireResponse {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
-  /** The whole text, or pieces of it as they come. Who stops taking pieces calls `return`. */
+  /** The whole text, or pieces of it as they come. A consumer that stops taking pieces calls `return`. */
   readonly body: string | WireStream;
 }
 
