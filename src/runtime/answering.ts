@@ -7,9 +7,8 @@ import { runRecord } from "../core/record.ts";
 import type { Run } from "../protocol/run.ts";
 import type { Execution } from "./execution.ts";
 import type { Answer, OpenQuestion, PassedOnQuestion } from "./questions.ts";
-import { blockedError, closedError, refusalError, refusedAbove, rejectedError } from "./refusals.ts";
+import { blockedError, closedError, isLost, lostError, refusalError, refusedAbove, rejectedError } from "./refusals.ts";
 import type { RunLog } from "./run-log.ts";
-import { isLost, lostError } from "./run-log.ts";
 import type { Validated } from "./standard-schema.ts";
 
 /** What answering needs from the run that is answered. */

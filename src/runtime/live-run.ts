@@ -21,15 +21,17 @@ import { RunContext } from "./context.ts";
 import type { ExecutionSettings } from "./execution.ts";
 import { Execution } from "./execution.ts";
 import { failureOf, messageOf } from "./failure.ts";
+import { Handover } from "./handover.ts";
 import { History, subRunsBegun } from "./history.ts";
 import type { RunInput } from "./input.ts";
+import type { LogHost, LogRun } from "./log-host.ts";
 import type { OneByOne } from "./one-by-one.ts";
+import { LeasedOwnership, localOwnership } from "./ownership.ts";
 import type { Answer } from "./questions.ts";
-import { blockedError, refusalError } from "./refusals.ts";
+import { blockedError, lostError, refusalError } from "./refusals.ts";
 import type { ResidencyHost, ResidencySettings, SubRunActivity } from "./residency.ts";
 import { Residency } from "./residency.ts";
-import type { LogHost, LogRun } from "./run-log.ts";
-import { lostError, RunLog } from "./run-log.ts";
+import { RunLog } from "./run-log.ts";
 import { RunSlot } from "./run-slot.ts";
 import type { Slots } from "./slots.ts";
 import { Steps } from "./steps.ts";
@@ -79,6 +81,8 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
   /** What the agent threw, for those who are told more than the client. */
   cause: unknown;
   readonly host: LiveRunHost;
+  /** Only runs that may change hands have one. */
+  readonly handover: Handover | undefined;
   /** Makes the signal; until somebody asks for it, why it is aborted, if it is. */
   #abort: AbortController | (() => CadenzaError) | undefined;
   #execution: Execution | undefined;
@@ -96,7 +100,10 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
   constructor(host: LiveRunHost, key: RunKey, agent: Agent) {
     this.host = host;
     this.agent = agent;
-    this.log = new RunLog(key, this);
+    const mayChangeHands = host.store.persistent || agent.options.durable === true;
+    const ownership = mayChangeHands ? new LeasedOwnership(host.owner, () => this.keepsOwner()) : undefined;
+    this.log = new RunLog(key, this, ownership ?? localOwnership);
+    if (ownership !== undefined) this.handover = new Handover(this.log, ownership, host.store);
   }
 
   get clock(): Clock {
@@ -205,7 +212,7 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
   loadUnbegun(slotKey: string | undefined): void {
     this.reserve(slotKey);
     this.begin();
-    if (this.isQueued) this.log.forgetTakeovers();
+    if (this.isQueued) this.handover?.forgetTakeovers();
   }
 
   /** Ends a run that is being cancelled and whose code no process has. */
@@ -380,7 +387,7 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
   async handBack(): Promise<void> {
     this.#execution?.fence();
     // A run whose sub-runs could not be cancelled is ended by its next owner, who cancels them first.
-    if (!this.isEndHeld) await this.log.release();
+    if (!this.isEndHeld) await this.handover?.release();
     this.leave("The runtime was closed.");
   }
 
@@ -424,7 +431,7 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
   onWakeWritten(): void {
     const parent = this.#relations?.parent;
     if (parent === undefined) this.host.onWake();
-    else parent.log.noteWake();
+    else parent.handover?.noteWake();
   }
 
   #clearSuspect(): void {
@@ -473,9 +480,9 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
     this.residency.lookInto(Promise.all(looks));
   }
 
-  /** See {@link RunLog.onTaken}. */
-  onTaken(head: RunHead, position: number): Promise<void> {
-    return this.log.onTaken(head, position);
+  /** See {@link Handover.take}. */
+  async onTaken(head: RunHead, position: number): Promise<void> {
+    if ((await this.handover?.take(head, position)) === true) this.onWoken();
   }
 
   setSubRun(key: string, activity: SubRunActivity): void {
@@ -543,11 +550,11 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
       this.host.loadAgain(this);
       return;
     }
-    this.log.setBlocked(mismatch ?? null);
+    this.handover?.setBlocked(mismatch ?? null);
     this.setBlocked(mismatch && blockedError(this.log.key.run_id, this.agent.name, mismatch));
     if (mismatch !== undefined) {
       this.host.onBlocked(this, mismatch);
-      this.log.forgetTakeovers();
+      this.handover?.forgetTakeovers();
       this.residency.tellReady();
     }
     if (final) void this.residency.block();

@@ -16,9 +16,8 @@ import type { LiveRunHost } from "./live-run.ts";
 import { LiveRun } from "./live-run.ts";
 import { LostAnswers } from "./lost-answers.ts";
 import type { DurabilitySettings } from "./options.ts";
-import { blockedError, closedError, refusalError } from "./refusals.ts";
+import { blockedError, closedError, isLost, lostError, refusalError } from "./refusals.ts";
 import type { Registry } from "./registry.ts";
-import { isLost, lostError } from "./run-log.ts";
 
 /** What recovery needs from the runs of the process. */
 export interface RecoveryHost extends LiveRunHost {

@@ -57,3 +57,16 @@ export function refusedAbove(error: unknown, runId: string, awaitId: string): un
 function isRefused(code: CadenzaError["code"]): code is Refusal["refused"] {
   return code in refusals;
 }
+
+/** The run is not this process's any more. `awaitId`: the question that an answer to it was meant for. */
+export function lostError(runId: string, why = "belongs to another process now", awaitId?: string): CadenzaError {
+  return new CadenzaError("lost_ownership", `Run ${runId} ${why}.`, {
+    run_id: runId,
+    ...(awaitId !== undefined && { await_id: awaitId }),
+  });
+}
+
+/** Whether an error is that of {@link lostError}. */
+export function isLost(error: unknown): error is CadenzaError {
+  return CadenzaError.is(error) && error.code === "lost_ownership";
+}

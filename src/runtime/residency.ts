@@ -4,6 +4,7 @@ import { ignore } from "../core/promises.ts";
 import { isFinal } from "../core/state.ts";
 import type { RunStatus } from "../protocol/run.ts";
 import type { Execution } from "./execution.ts";
+import type { Handover } from "./handover.ts";
 import type { RunLog } from "./run-log.ts";
 
 /** What the durable runs of one runtime share. */
@@ -23,6 +24,7 @@ export type SubRunActivity = "at work" | "sought" | "idle";
 export interface ResidencyHost {
   readonly host: ResidencySettings;
   readonly log: RunLog;
+  readonly handover: Handover | undefined;
   readonly execution: Execution | undefined;
   /** Whether a step is at work. */
   readonly isInStep: boolean;
@@ -111,7 +113,7 @@ export class Residency {
     if (log.head?.takeovers === 0) return;
     await execution?.settled();
     const isAtIt = this.#run.execution === execution && execution?.over === false && !log.lost;
-    if (isAtIt && execution.results.open.length > 0 && !this.#run.isInStep) log.forgetTakeovers();
+    if (isAtIt && execution.results.open.length > 0 && !this.#run.isInStep) this.#run.handover?.forgetTakeovers();
   }
 
   /** Whoever waits for the agent to catch up waits no longer: it has, or does not, or does somewhere else. */
@@ -133,11 +135,11 @@ export class Residency {
   }
 
   async #release(blocked: Mismatch | null): Promise<void> {
-    const { log, execution } = this.#run;
+    const { handover, execution } = this.#run;
     execution?.fence();
-    log.setBlocked(blocked);
+    handover?.setBlocked(blocked);
     // A run that another process has taken meanwhile is none of this process's any more.
-    await log.release().catch(ignore);
+    await handover?.release().catch(ignore);
     this.#run.leave("The code of the agent does not match the history of the run.");
   }
 

@@ -1,81 +1,28 @@
 import type { Command, Decision } from "../core/decide.ts";
-import { commandOf, decide, isRefusal } from "../core/decide.ts";
-import { CadenzaError } from "../core/errors.ts";
-import { evolve } from "../core/evolve.ts";
-import { copyJson, sameJson } from "../core/json.ts";
+import { decide, isRefusal } from "../core/decide.ts";
+import type { CadenzaError } from "../core/errors.ts";
 import type { Entry } from "../core/log.ts";
-import type {
-  Clock,
-  Expected,
-  Logger,
-  Mismatch,
-  RunHead,
-  RunKey,
-  RunPosition,
-  RunWrite,
-  SessionChange,
-  Store,
-  StoreConflict,
-  StoredRun,
-} from "../core/ports.ts";
+import type { RunHead, RunKey, RunPosition, SessionChange, StoredRun } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore, isPromise } from "../core/promises.ts";
 import { runRecord } from "../core/record.ts";
 import type { RunState } from "../core/state.ts";
-import { initialState, isAtRest, isFinal } from "../core/state.ts";
-import { countRun } from "../core/statistics.ts";
+import { initialState, isFinal } from "../core/state.ts";
 import type { Run } from "../protocol/run.ts";
-import type { Follower } from "./follower.ts";
+import { CommitWaiters } from "./commit-waiters.ts";
+import type { Batch } from "./decided-run.ts";
+import { DecidedRun } from "./decided-run.ts";
+import { committedRecord, foldLog, READ_CHUNK } from "./fold-log.ts";
+import type { LogRun } from "./log-host.ts";
+import { LogReaders } from "./log-readers.ts";
+import type { Ownership } from "./ownership.ts";
+import { lostError } from "./refusals.ts";
+import { writeOf } from "./run-write.ts";
+import type { Attempt, Outcome } from "./run-writer.ts";
+import { RunWriter } from "./run-writer.ts";
 
-/** What the logs of one runtime share. */
-export interface LogHost {
-  readonly store: Store;
-  readonly clock: Clock;
-  readonly logger: Logger;
-  /** The name under which this runtime owns runs. */
-  readonly owner: string;
-  /** Called when a log has entries that nobody waits for: they are committed at the end of the turn. */
-  commitSoon(log: RunLog): void;
-  /** Keeps the process from ending until the answer is called. */
-  hold(): () => void;
-  /** The store failed to answer, and may have given this process a run all the same. */
-  onUnknownOutcome(): void;
-  /** Asks the store for runs that other processes may write to. */
-  readonly follower: Follower;
-  /** The store holds less of a run than it had taken: the run is loaded again. */
-  reload(key: RunKey): void;
-}
-
-/** The run that a log belongs to, and what the log reports to it. */
-export interface LogRun {
-  readonly host: LogHost;
-  /** Entries were committed, up to the log's `committed`. */
-  onCommit(): void;
-  /** Another process owns the run now. Nothing that happens here counts any more. */
-  onLost(): void;
-  /** Whether the end of the run is not to be written yet: no process would cancel its sub-runs after that. */
-  readonly isEndHeld: boolean;
-  /** The session change that goes with a write whose last entry is `ended`. */
-  sessionAtEnd(): SessionChange | undefined;
-  /** Somebody else has written to the run, and what they wrote has been taken in. */
-  onReloaded(): void;
-  /** Whether the run keeps its owner although it waits. */
-  keepsOwner(): boolean;
-  /** The run that has something to do once these entries are written: the parent of a sub-run that comes to rest. */
-  wakes(entries: readonly Entry[]): RunKey | undefined;
-  /** Something that the run waits for has happened elsewhere. */
-  onWoken(): void;
-  /** Another run has something to do, since this one was written. */
-  onWakeWritten(): void;
-  /** Why the run does not get on; undefined if it does. */
-  readonly blocked: CadenzaError | undefined;
-}
-
-/** How many entries a reader that is behind is given at a time. */
-const READ_CHUNK = 256;
-const FIRST_RETRY_MS = 50;
-const LAST_RETRY_MS = 5_000;
 const noEntries: readonly Entry[] = [];
+const noBatch: Batch = { entries: noEntries, session: undefined };
 
 /**
  * The log of a live run. It has two positions: `state` is decided and may run ahead; `committed` is what the store has
@@ -85,32 +32,35 @@ const noEntries: readonly Entry[] = [];
 export class RunLog {
   readonly key: RunKey;
   readonly #run: LogRun;
-  #state: RunState;
+  readonly #ownership: Ownership;
+  readonly #writer: RunWriter;
+  readonly #decided: DecidedRun;
   #head: RunHead | undefined;
   #committed = 0;
-  #session: SessionChange | undefined;
-  /** Decided and not yet handed to the store. */
-  #entries: Entry[] | undefined;
-  /** Since the last write that did not fail. */
-  #trouble: Trouble | undefined;
   #writing: Promise<void> | undefined;
   /** Why nothing is written any more. */
   #lost: CadenzaError | undefined;
-  #waiters: Waiter[] | undefined;
-  /** Only of a run that was asked for with a key, or changes hands. */
-  #handover: Handover | undefined;
-  /** Only of a run that somebody reads along with. */
-  #audience: Audience | undefined;
+  #waiters: CommitWaiters | undefined;
+  /** Only of a run that has been read. */
+  #readers: LogReaders | undefined;
+  /** The head is to be written although nothing else is. */
+  #isHeadDue = false;
+  /** A durable run that asks has a turn to begin what it does beside asking. */
+  #isComingToRest = false;
+  /** Goes with the first write. */
+  #idempotencyKey: string | null = null;
 
-  constructor(key: RunKey, run: LogRun) {
+  constructor(key: RunKey, run: LogRun, ownership: Ownership) {
     this.key = key;
     this.#run = run;
-    this.#state = initialState(key.run_id);
+    this.#ownership = ownership;
+    this.#writer = new RunWriter(run.host, key);
+    this.#decided = new DecidedRun(key);
   }
 
   /** What has been decided. */
   get state(): RunState {
-    return this.#state;
+    return this.#decided.state;
   }
 
   /** How many entries the store has. */
@@ -128,7 +78,7 @@ export class RunLog {
     return this.#head;
   }
 
-  /** When the store gave the run to this process, by the store's clock, if it was due then; else 0. In milliseconds since the epoch. */
+  /** When the store gave the run to this process, by the store's clock, if the run was due then; else 0. In milliseconds since the epoch. */
   get takenAt(): number {
     const head = this.#head;
     return head === undefined || head.owner === null ? 0 : (head.due_at ?? 0);
@@ -136,17 +86,8 @@ export class RunLog {
 
   /** The run as it is committed. Work that has been decided and is not committed is left out. */
   record(): MaybePromise<Run> {
-    if (this.#state.position === this.#committed) return runRecord(this.#state);
-    const folded = foldLog(this.#run.host.store, this.key, initialState(this.key.run_id), this.#committed);
-    return isPromise(folded) ? folded.then((state) => this.#recordOf(state)) : this.#recordOf(folded);
-  }
-
-  #recordOf(state: RunState | undefined): Run {
-    if (state === undefined)
-      throw new CadenzaError("run_not_found", `Run ${this.key.run_id} is not in the store any more.`, {
-        run_id: this.key.run_id,
-      });
-    return runRecord(state);
+    if (this.backlog === 0) return runRecord(this.state);
+    return committedRecord(this.#run.host.store, this.key, this.#committed);
   }
 
   /** Whether the run belongs to another process by now. */
@@ -165,51 +106,44 @@ export class RunLog {
     idempotencyKey: string | null,
     session: SessionChange | undefined,
   ): void {
-    if (idempotencyKey !== null) this.#changesHands.idempotencyKey = idempotencyKey;
-    this.#session = session;
+    this.#idempotencyKey = idempotencyKey;
+    if (session !== undefined) this.#decided.changeSession(session);
     this.decide(command);
   }
 
   /** Takes over a run that is in the store: its entries so far, and its head as it is there. */
   adopt(state: RunState, head: RunHead): void {
-    this.#state = state;
+    this.#decided.adopt(state);
     this.#committed = state.position;
     this.#head = head;
-    this.#changesHands.isAdopted = true;
+    this.#ownership.takeOver();
   }
 
-  /** Decides a command on the decided state. What is decided in one turn of the event loop is committed together at its end, unless somebody forces it. */
+  /** Decides a command on the decided state. What is decided in one turn of the event loop is committed together at its end, unless a caller forces it. */
   decide(command: Command): Decision {
     if (this.#lost !== undefined) return noEntries;
-    const decision = decide(this.#state, command);
-    if (isRefusal(decision) || decision.length === 0) return decision;
-    if (this.#entries === undefined) {
-      this.#entries = [];
-      this.#run.host.commitSoon(this);
-    }
-    for (const entry of decision) {
-      evolve(this.#state, entry);
-      this.#entries.push(entry);
-    }
-    if (command.type === "ask" && this.#state.created?.durable === true) this.#comeToRest();
+    const hadEntries = this.#decided.hasEntries;
+    const decision = this.#decided.decide(command);
+    if (!hadEntries && this.#decided.hasEntries) this.#run.host.commitSoon(this);
+    if (command.type === "ask" && !isRefusal(decision) && decision.length > 0 && this.state.created?.durable === true)
+      this.#comeToRest();
     return decision;
   }
 
   /** What deciding the command would lead to; nothing happens. */
   preview(command: Command): Decision {
-    return decide(this.#state, command);
+    return decide(this.state, command);
   }
 
   /** A change of the session that goes with the next write, also if no entry does. */
   changeSession(change: SessionChange): void {
-    const before = this.#session;
-    this.#session = { ...change, create: change.create || (before?.create ?? false), messages: before?.messages };
+    this.#decided.changeSession(change);
     this.#run.host.commitSoon(this);
   }
 
   /** How many entries have been decided, and the store has not said yes to. */
   get backlog(): number {
-    return this.#state.position - this.#committed;
+    return this.state.position - this.#committed;
   }
 
   /**
@@ -217,34 +151,22 @@ export class RunLog {
    * goes to another process, and with `refusable` it rejects when the store fails, else the store is asked again until it works.
    */
   commit(refusable = false): undefined | Promise<void> {
-    const failure = this.#trouble?.failure;
+    const before = this.#writer.failure;
     this.flush();
-    const position = this.#state.position;
-    if (this.#committed >= position && this.#session === undefined) return undefined;
+    const position = this.state.position;
+    if (this.#committed >= position && this.#decided.session === undefined) return undefined;
     if (this.#lost !== undefined) return refusable ? Promise.reject(this.#lost) : new Promise(ignore);
-    // A store that answers at once has failed before anybody could wait.
-    const failed = this.#trouble?.failure;
-    if (refusable && failed !== undefined && failed !== failure) return Promise.reject(failed);
-    return this.#committedTo(position, refusable);
-  }
-
-  #committedTo(position: number, refusable: boolean): Promise<void> {
-    return new Promise((resolve, reject) => {
-      this.#waiters ??= [];
-      this.#waiters.push({ position, session: this.#session, resolve, reject: refusable ? reject : undefined });
-    });
+    // A store that answers at once has failed before a caller could wait.
+    const failure = this.#writer.failure;
+    if (refusable && this.#head !== undefined && failure !== before && failure !== undefined)
+      return Promise.reject(failure);
+    this.#waiters ??= new CommitWaiters();
+    return this.#waiters.add(position, this.#decided.session, refusable);
   }
 
   /** Nothing can be written just now. Those who wait for what has been decided, and can be told, are. */
   refuse(error: CadenzaError): void {
-    const waiters = this.#waiters;
-    this.#waiters = waiters?.filter((waiter) => waiter.reject === undefined);
-    for (const waiter of waiters ?? []) waiter.reject?.(error);
-  }
-
-  /** The turn of the event loop in which something was decided is over. */
-  onTurnsEnd(): void {
-    this.flush();
+    this.#waiters?.refuse(error);
   }
 
   /** While a write is under way, or waits to be tried again. */
@@ -254,67 +176,38 @@ export class RunLog {
 
   /** Whether the store failed to take the last write: it is asked again from time to time. */
   get isRetrying(): boolean {
-    return this.#trouble !== undefined;
+    return this.#writer.failure !== undefined;
   }
 
   /** Hands what has been decided to the store, unless a write is under way: then it goes with the next one. */
   flush(): void {
-    if (this.#writing !== undefined || this.#lost !== undefined || this.#handover?.isComingToRest === true) return;
-    const isOver = isFinal(this.#state.status);
+    if (this.#writing !== undefined || this.#lost !== undefined || this.#isComingToRest) return;
+    const isOver = isFinal(this.state.status);
     if (isOver && this.#run.isEndHeld) return;
-    const isHeadDue = this.#handover?.isHeadDue === true && !isOver;
-    if (this.#entries === undefined && this.#session === undefined && !isHeadDue) return;
+    if (!this.#decided.hasEntries && this.#decided.session === undefined && (isOver || !this.#isHeadDue)) return;
     this.#write();
   }
 
   /** Has the head written that the run should have by now, also if nothing else is to be written. */
   settleHead(): void {
-    this.#changesHands.isHeadDue = true;
+    this.#isHeadDue = true;
     this.flush();
-  }
-
-  /** What brought earlier owners of the run down was not the run: how often it was taken over is counted anew. */
-  forgetTakeovers(): void {
-    if (this.#head === undefined || this.#head.takeovers === 0) return;
-    this.#changesHands.isSound = true;
-    this.settleHead();
-  }
-
-  get #changesHands(): Handover {
-    this.#handover ??= {
-      idempotencyKey: null,
-      isAdopted: false,
-      isSound: false,
-      isReleased: false,
-      isHeadDue: false,
-      isComingToRest: false,
-      wakes: 0,
-      blocked: null,
-    };
-    return this.#handover;
   }
 
   /** A durable run that waits gives its owner up. What its agent does beside asking has a turn to begin, and keeps the owner. */
   #comeToRest(): void {
-    const handover = this.#changesHands;
-    handover.isComingToRest = true;
+    this.#isComingToRest = true;
     void this.#run.host.clock.turn().then(() => {
-      handover.isComingToRest = false;
+      this.#isComingToRest = false;
       this.flush();
     });
-  }
-
-  /** A run that this one waits for was written here, and this run has seen it: it has looked into that wake-up. */
-  noteWake(): void {
-    const { owner } = this.#run.host;
-    if (this.#head?.owner === owner && this.#writing === undefined) this.#changesHands.wakes += 1;
   }
 
   /** The committed entries from a position on, some or all of them; undefined if the store has forgotten the run. */
   read(from: number): MaybePromise<readonly Entry[] | undefined> {
     const behind = this.#committed - from;
     if (behind === 0) return noEntries;
-    const batch = this.#audience?.batch;
+    const batch = this.#readers?.batch;
     if (behind === batch?.length) return batch;
     // The store may hold more already, which it has not said yet.
     return this.#run.host.store.read(this.key, from, Math.min(READ_CHUNK, behind));
@@ -327,15 +220,14 @@ export class RunLog {
 
   /** Calls back once, with the next commit. */
   watch(callback: () => void): void {
-    this.#audience ??= { readers: [], batch: noEntries, unfollow: undefined };
-    this.#audience.readers.push(callback);
+    this.#readers ??= new LogReaders();
+    this.#readers.add(callback);
     this.#settleFollowing();
   }
 
   /** Takes a `watch` back. */
   unwatch(callback: () => void): void {
-    const audience = this.#audience;
-    if (audience !== undefined) audience.readers = audience.readers.filter((reader) => reader !== callback);
+    this.#readers?.remove(callback);
     this.#settleFollowing();
   }
 
@@ -346,57 +238,17 @@ export class RunLog {
 
   /** A run without an owner may be written by another process: for readers here the store is asked. */
   #settleFollowing(): void {
-    const audience = this.#audience;
-    if (audience === undefined) return;
+    const readers = this.#readers;
+    if (readers === undefined) return;
     const { store, follower } = this.#run.host;
     const isOutside = this.#head?.owner === null && this.#lost === undefined && store.persistent;
-    if (isOutside && audience.readers.length > 0 && !isFinal(this.#head?.status ?? "created"))
-      audience.unfollow ??= follower.follow(this);
-    else {
-      audience.unfollow?.();
-      audience.unfollow = undefined;
-    }
+    if (isOutside && !isFinal(this.#head?.status ?? "created")) readers.follow(() => follower.follow(this));
+    else readers.unfollow();
   }
 
-  /** Gives the run back, so that another process may take it over at once. */
-  async release(): Promise<void> {
-    this.#changesHands.isReleased = true;
-    const committed = this.commit(true);
-    if (committed !== undefined) await committed;
-    for (;;) {
-      if (this.#writing !== undefined) await this.#writing;
-      const head = this.#head;
-      if (head === undefined || head.owner === null || this.#lost !== undefined) return;
-      const released = this.#nextHead(noEntries);
-      const write = this.#writeOf(noEntries, released);
-      const conflict = await this.#run.host.store.append(this.key, this.#expected(head), write);
-      if (conflict === undefined) this.#head = released;
-      // The next owner looks at everything that the run waits for.
-      else if (conflict.conflict === "woken") this.#changesHands.wakes = conflict.wakes;
-      else if (conflict.conflict !== "changed" || conflict.epoch !== head.epoch) return;
-      // Another process has asked for the run to stop: it is given back as one that is to be stopped.
-      else await this.catchUp(true);
-    }
-  }
-
-  /** The code does not match the history: the run has no owner, and no process takes it before other code is registered. Null: it matches after all. */
-  setBlocked(mismatch: Mismatch | null): void {
-    if (this.#head === undefined || (mismatch === null && this.#handover?.blocked == null)) return;
-    this.#changesHands.blocked = mismatch;
-    this.settleHead();
-  }
-
-  /** This process was given the run while it was loaded here already. */
-  async onTaken(head: RunHead, position: number): Promise<void> {
-    const { epoch } = this.#head ?? head;
-    if (this.#lost !== undefined) return;
-    if (epoch !== head.epoch - 1 || position !== this.#committed || this.#writing !== undefined) {
-      await this.catchUp(true);
-      return;
-    }
+  /** The head has been replaced in the store, by this process, and nothing else was written. */
+  replaceHead(head: RunHead): void {
     this.#head = head;
-    this.#changesHands.wakes = 0;
-    this.#run.onWoken();
   }
 
   /** Looks whether another process has written to the run, or has taken it over. With `surely` it waits for what this process writes meanwhile. */
@@ -414,14 +266,14 @@ export class RunLog {
     if (stored?.position === this.#committed && stored.head.epoch === this.#head?.epoch) return;
     if (stored !== undefined && stored.position < this.#committed) this.#loseHistory(stored.position);
     else if (stored === undefined || stored.head.epoch !== this.#head?.epoch) this.#giveUp(lostError(this.key.run_id));
-    else this.#decideAgain({ write: { entries: noEntries, head: this.#head }, session: undefined });
+    else this.#decideAgain(noBatch);
   }
 
   /** Gives the run up: nothing is written any more. Readers are told, so that they can look elsewhere. */
   abandon(reason: CadenzaError): void {
     this.#lost = reason;
-    this.#trouble?.clearRetry();
-    this.#entries = undefined;
+    this.#writer.end();
+    this.#decided.drop();
     this.refuse(reason);
     this.#waiters = undefined;
     this.#settleFollowing();
@@ -429,126 +281,70 @@ export class RunLog {
   }
 
   #write(): void {
-    const { store } = this.#run.host;
-    const entries = this.#entries ?? noEntries;
-    const head = this.#nextHead(entries);
-    // The store has it already.
-    if (head === this.#head && head.owner === null && entries.length === 0 && this.#session === undefined) {
-      this.#changesHands.isHeadDue = false;
-      return;
-    }
-    const write = this.#writeOf(entries, head);
-    const attempt: Attempt = { write, session: this.#session };
-    this.#entries = undefined;
-    this.#session = undefined;
-    if (this.#handover !== undefined) this.#handover.isHeadDue = false;
-    let answer: MaybePromise<StoreConflict | undefined>;
-    try {
-      answer =
-        this.#head === undefined
-          ? store.create(this.key, write, this.#handover?.idempotencyKey ?? null)
-          : store.append(this.key, this.#expected(this.#head), write);
-    } catch (error) {
-      this.#failed(error, attempt);
-      return;
-    }
-    if (!isPromise(answer)) {
-      this.#answered(answer, attempt);
-      return;
-    }
-    this.#writing = answer.then(
-      (conflict) => {
-        this.#writing = undefined;
-        this.#answered(conflict, attempt);
-      },
-      (error: unknown) => {
-        this.#writing = undefined;
-        this.#failed(error, attempt);
-      },
-    );
-  }
-
-  #expected({ epoch }: RunHead): Expected {
-    const wakes = this.#handover?.wakes ?? 0;
-    return wakes === 0 ? { epoch, position: this.#committed } : { epoch, position: this.#committed, wakes };
-  }
-
-  #writeOf(entries: readonly Entry[], head: RunHead): RunWrite {
-    // A run that is given back at work, or is to stop, needs work at once. One that waits is due at its deadline.
-    const isAtWork = head.owner === null && !isAtRest(head.status) && head.blocked === null;
-    const wake = this.#run.wakes(entries) ?? (isAtWork ? this.key : undefined);
-    if (entries.at(-1)?.type === "ended")
-      return { entries, head, session: this.#mergedSession(), counters: countRun(this.#state), wake };
-    if (this.#session === undefined && wake === undefined) return { entries, head };
-    return { entries, head, session: this.#session, wake };
-  }
-
-  /** A run may set its session's state, make the session and add to it in one write. */
-  #mergedSession(): SessionChange | undefined {
-    const end = this.#run.sessionAtEnd();
-    const change = this.#session;
-    if (end === undefined || change === undefined) return end ?? change;
-    return {
-      ...end,
-      create: end.create || change.create,
-      state: change.state,
-      messages: () => [...(change.messages?.() ?? []), ...(end.messages?.() ?? [])],
-    };
-  }
-
-  /** Most writes of a stream leave the head as it is. */
-  #nextHead(entries: readonly Entry[]): RunHead {
-    const { status, shown, ended } = this.#state;
-    const blocked = isFinal(status) ? null : (this.#handover?.blocked ?? null);
-    const released =
-      isFinal(status) ||
-      // What has happened is written first, and then the run is given back.
-      (this.#handover?.isReleased === true && entries.length === 0) ||
-      blocked !== null ||
-      (status === "awaiting" && !this.#run.keepsOwner());
-    const owner = released ? null : this.#run.host.owner;
+    const { session } = this.#decided;
+    const batch = this.#decided.take();
+    const { entries } = batch;
     const before = this.#head;
-    const getsOn = this.#handover?.isSound === true || entries.some(isProgress);
-    const takeovers = before === undefined || getsOn ? 0 : before.takeovers;
-    const deadline = status === "awaiting" && blocked === null ? (shown?.deadline ?? null) : null;
-    // With an owner: since when it has the run, if the store has given it.
-    const due_at = owner === null ? deadline : before?.owner === owner ? before.due_at : null;
-    const isSame =
-      before?.status === status &&
-      before.owner === owner &&
-      before.due_at === due_at &&
-      before.blocked === blocked &&
-      before.takeovers === takeovers;
-    // Each change of hands has an epoch of its own, and the end has the last one.
-    // A run without an owner may have been loaded elsewhere too: then it belongs to the first process that writes.
-    const isIdle = before?.owner === null && (entries.length > 0 || !isSame);
-    const handedOver =
-      before !== undefined && (isIdle || (this.#handover?.isAdopted === true && before.owner !== null));
-    // A process that has not seen that the owner is gone may not put it back with what it writes.
-    const isGivenUp = before !== undefined && owner === null && entries.length === 0 && !isSame;
-    const epoch = (before?.epoch ?? 0) + (handedOver || isGivenUp ? 1 : 0) + (entries.at(-1)?.type === "ended" ? 1 : 0);
-    if (isSame && before.epoch === epoch) return before;
-    return { status, epoch, owner, due_at, blocked, holds_slot: false, finished_at: ended?.at ?? null, takeovers };
+    const head = this.#ownership.headFor(this.state, entries, before);
+    this.#isHeadDue = false;
+    // The store has it already.
+    if (head === before && head.owner === null && entries.length === 0 && session === undefined) return;
+    const attempt: Attempt = {
+      write: writeOf(this.key, this.state, entries, head, session, this.#run),
+      batch,
+      expected: before && this.#ownership.expected(before, this.#committed),
+      idempotencyKey: this.#idempotencyKey,
+    };
+    const outcome = this.#writer.write(attempt);
+    if (isPromise(outcome)) this.#writing = outcome.then((later) => this.#onOutcome(later, attempt));
+    else this.#onOutcome(outcome, attempt);
   }
 
-  #answered(conflict: StoreConflict | undefined, attempt: Attempt): void {
-    if (conflict !== undefined) {
-      this.#refused(conflict, attempt);
+  #onOutcome(outcome: Outcome | undefined, attempt: Attempt): void {
+    this.#writing = undefined;
+    if (outcome === undefined) {
+      this.#onWritten(attempt);
       return;
     }
-    const { write } = attempt;
-    this.#trouble = undefined;
-    if (this.#handover !== undefined) {
-      this.#handover.isAdopted = false;
-      if (this.#head?.owner !== write.head.owner) this.#handover.wakes = 0;
+    switch (outcome.is) {
+      case "recognised":
+        this.#onRecognised(outcome.own, attempt);
+        return;
+      case "woken":
+        this.#ownership.lookedInto(outcome.wakes);
+        if (attempt.batch.entries.length === 0) this.#isHeadDue = true;
+        this.#decided.putBack(attempt.batch);
+        this.#run.onWoken();
+        this.flush();
+        return;
+      case "behind":
+        this.#decideAgain(attempt.batch);
+        return;
+      case "truncated":
+        this.#loseHistory(outcome.position);
+        return;
+      case "lost":
+        this.#giveUp(outcome.error);
+        return;
+      case "failed":
+        if (this.#head !== undefined) {
+          this.#onFailed(outcome.failure, attempt.batch);
+          return;
+        }
+        this.#run.host.onUnknownOutcome();
+        this.#writing = this.#confirmCreate(outcome.failure, attempt);
     }
+  }
+
+  #onWritten({ write }: Attempt): void {
+    this.#ownership.onWritten(write.head, this.#head);
     this.#head = write.head;
     this.#settleFollowing();
     if (write.entries.length > 0) {
       this.#committed += write.entries.length;
-      this.#tellBatch(write.entries);
+      this.#keepForReaders(write.entries);
     }
-    this.#tellWaiters();
+    this.#waiters?.committed(this.#committed, this.#decided.session);
     this.tellReaders();
     this.#run.onCommit();
     if (write.wake !== undefined) this.#run.onWakeWritten();
@@ -556,163 +352,71 @@ export class RunLog {
     this.flush();
   }
 
-  #refused(conflict: StoreConflict, attempt: Attempt): void {
-    const own = this.#trouble?.attempts.find(
-      ({ write: { head, entries } }) =>
-        conflict.conflict === "changed" &&
-        conflict.epoch === head.epoch &&
-        conflict.position === this.#committed + entries.length,
-    );
-    if (own !== undefined) {
-      this.#recognise(own, conflict, attempt);
-      return;
-    }
-    if (conflict.conflict === "woken") {
-      this.#changesHands.wakes = conflict.wakes;
-      this.#putBack(attempt);
-      this.#run.onWoken();
-      this.flush();
-      return;
-    }
-    if (conflict.conflict === "changed" && conflict.position < this.#committed) {
-      this.#loseHistory(conflict.position);
-      return;
-    }
-    if (conflict.conflict === "changed" && conflict.epoch === this.#head?.epoch) {
-      this.#decideAgain(attempt);
-      return;
-    }
-    if (conflict.conflict === "key_used")
-      this.#giveUp(
-        new CadenzaError("idempotency_conflict", "The idempotency key was used in the meantime.", {
-          run_id: conflict.run_id,
-        }),
+  /** An earlier attempt was written after all: what the last one adds to it goes next. */
+  #onRecognised(own: Attempt, attempt: Attempt): void {
+    const { entries, session } = attempt.batch;
+    const rest = entries.slice(own.batch.entries.length);
+    this.#decided.putBack({ entries: rest, session: session === own.batch.session ? undefined : session });
+    this.#onWritten(own);
+  }
+
+  /** Another process has added to the log, in the same epoch: what was decided here is decided again on what is there now. */
+  #decideAgain(batch: Batch): void {
+    const { store } = this.#run.host;
+    this.#decided.putBack(batch);
+    const reload = foldLog(store, this.key, initialState(this.key.run_id), Number.POSITIVE_INFINITY);
+    if (!isPromise(reload)) this.#rebase(reload);
+    else
+      this.#writing = reload.then(
+        (state) => this.#rebase(state),
+        (error: unknown) => this.#onFailed(this.#writer.failed(error), noBatch),
       );
-    else this.#giveUp(lostError(this.key.run_id));
   }
 
-  /** The store may have written what it failed to confirm. If the log holds just that, it has, and the rest goes next. */
-  #recognise(own: Attempt, conflict: StoreConflict, attempt: Attempt): void {
-    const written = own.write.entries;
-    const compare = (held: readonly Entry[] | undefined): void => {
-      this.#writing = undefined;
-      if (!sameJson(copyJson(held), copyJson(written))) {
-        if (this.#trouble !== undefined) this.#trouble.attempts = [];
-        this.#refused(conflict, attempt);
-        return;
-      }
-      const rest = attempt.write.entries.slice(written.length);
-      if (rest.length > 0) this.#entries = [...rest, ...(this.#entries ?? [])];
-      if (attempt.session !== own.session) this.#session ??= attempt.session;
-      this.#answered(undefined, own);
-    };
-    const held = this.#run.host.store.read(this.key, this.#committed, written.length);
-    if (!isPromise(held)) compare(held);
-    else this.#writing = held.then(compare, (error: unknown) => this.#failed(error, attempt));
-  }
-
-  /** Somebody else added to the log, in the same epoch: what was decided here is decided again on what is there now. */
-  #decideAgain({ write, session }: Attempt): void {
-    const reload = this.#reload();
-    const again = (state: RunState | undefined): void => {
-      this.#writing = undefined;
-      if (state === undefined) {
-        this.#giveUp(lostError(this.key.run_id, "is not in the store any more"));
-        return;
-      }
-      this.#state = state;
-      this.#committed = state.position;
-      if (this.#audience !== undefined) this.#audience.batch = noEntries;
-      const decided = [...write.entries, ...(this.#entries ?? noEntries)];
-      this.#entries = undefined;
-      this.#session ??= session;
-      for (const entry of decided) this.decide(commandOf(entry));
-      this.tellReaders();
-      this.#run.onCommit();
-      this.#run.onReloaded();
-      this.#tellWaiters();
-      this.flush();
-    };
-    if (!isPromise(reload)) again(reload);
-    else this.#writing = reload.then(again, (error: unknown) => this.#failed(error, { write, session }));
-  }
-
-  #reload(): MaybePromise<RunState | undefined> {
-    return foldLog(this.#run.host.store, this.key, initialState(this.key.run_id), Number.POSITIVE_INFINITY);
-  }
-
-  /** The store failed. Whoever can be told is told; what was decided stays, and is tried again. */
-  #failed(cause: unknown, attempt: Attempt): void {
+  #rebase(state: RunState | undefined): void {
     this.#writing = undefined;
-    const error = new CadenzaError("store_failed", `The store failed to write run ${this.key.run_id}.`, {
-      run_id: this.key.run_id,
-      cause,
-    });
-    if (this.#head === undefined) {
-      this.#run.host.onUnknownOutcome();
-      this.#settleCreate(error, attempt, FIRST_RETRY_MS);
+    if (state === undefined) {
+      this.#giveUp(lostError(this.key.run_id, "is not in the store any more"));
       return;
     }
-    this.#putBack(attempt);
-    this.refuse(error);
-    this.#run.host.logger.error(error.message, { run_id: this.key.run_id, error: cause });
-    const { attempts = [], retryMs: wait = FIRST_RETRY_MS } = this.#trouble ?? {};
-    attempts.push(attempt);
-    this.#writing = new Promise((resolve) => {
-      const clearRetry = this.#later(wait, () => {
-        this.#writing = undefined;
-        resolve();
-        this.flush();
-      });
-      this.#trouble = { failure: error, attempts, retryMs: Math.min(2 * wait, LAST_RETRY_MS), clearRetry };
-    });
+    this.#committed = state.position;
+    if (this.#readers !== undefined) this.#readers.batch = noEntries;
+    this.#decided.rebase(state);
+    if (this.#decided.hasEntries) this.#run.host.commitSoon(this);
+    this.tellReaders();
+    this.#run.onCommit();
+    this.#run.onReloaded();
+    this.#waiters?.committed(this.#committed, this.#decided.session);
+    this.flush();
   }
 
-  /** What was not written is written with what comes next. */
-  #putBack({ write, session }: Attempt): void {
-    if (write.entries.length > 0) this.#entries = [...write.entries, ...(this.#entries ?? [])];
-    else this.#changesHands.isHeadDue = true;
-    this.#session ??= session;
+  /** The store failed. Callers that can be told are told. What was decided stays, and is tried again. */
+  #onFailed(failure: CadenzaError, batch: Batch): void {
+    if (batch.entries.length === 0) this.#isHeadDue = true;
+    this.#decided.putBack(batch);
+    this.refuse(failure);
+    this.#run.host.logger.error(failure.message, { run_id: this.key.run_id, error: failure.cause });
+    this.#writing = this.#writer.pause().then(() => {
+      this.#writing = undefined;
+      this.flush();
+    });
   }
 
   /** The store failed to say whether it has the run. Until it answers, the run is neither given up nor acknowledged. */
-  #settleCreate(error: CadenzaError, attempt: Attempt, retryMs: number): void {
-    const settle = (stored: StoredRun | undefined): void => {
+  async #confirmCreate(failure: CadenzaError, attempt: Attempt): Promise<void> {
+    while (this.#lost === undefined) {
+      const isWritten = await this.#writer.isThere();
+      if (isWritten === undefined) {
+        this.refuse(failure);
+        await this.#writer.pause();
+        continue;
+      }
       this.#writing = undefined;
       if (this.#lost !== undefined) return;
-      if (stored === undefined) this.#giveUp(error);
-      else this.#answered(undefined, attempt);
-    };
-    const again = (): void => {
-      this.#writing = undefined;
-      if (this.#lost !== undefined) return;
-      this.refuse(error);
-      this.#writing = new Promise<void>((resolve) => {
-        this.#later(retryMs, resolve);
-      }).then(() => this.#settleCreate(error, attempt, Math.min(2 * retryMs, LAST_RETRY_MS)));
-    };
-    let found: MaybePromise<StoredRun | undefined>;
-    try {
-      found = this.#run.host.store.find(this.key);
-    } catch {
-      again();
+      if (isWritten) this.#onWritten(attempt);
+      else this.#giveUp(failure);
       return;
     }
-    if (isPromise(found)) this.#writing = found.then(settle, again);
-    else settle(found);
-  }
-
-  /** Does something after a pause that holds the process open: what has been decided and not stored is lost if it ends. The answer takes it back. */
-  #later(waitMs: number, act: () => void): () => void {
-    const letGo = this.#run.host.hold();
-    const clearTimer = this.#run.host.clock.setTimeout(() => {
-      letGo();
-      act();
-    }, waitMs);
-    return () => {
-      letGo();
-      clearTimer();
-    };
   }
 
   /** What the store had acknowledged is not there any more. Nothing is written on top of that: the run is replayed from what is left. */
@@ -731,127 +435,18 @@ export class RunLog {
     this.#run.onLost();
   }
 
-  /** Readers at the live edge need not ask the store; without any, nothing is held for them. */
-  #tellBatch(entries: readonly Entry[]): void {
-    if (this.#audience === undefined) return;
-    if (this.#audience.readers.length === 0) {
-      this.#audience.unfollow?.();
-      this.#audience = undefined;
-    } else this.#audience.batch = entries;
-  }
-
-  #tellWaiters(): void {
-    const waiters = this.#waiters;
-    if (waiters === undefined) return;
-    const isOpen = ({ position, session }: Waiter): boolean =>
-      position > this.#committed || (session !== undefined && session === this.#session);
-    const open = waiters.filter(isOpen);
-    this.#waiters = open.length === 0 ? undefined : open;
-    if (open.length < waiters.length) for (const waiter of waiters) if (!isOpen(waiter)) waiter.resolve();
+  /** Without readers nothing is kept for them. */
+  #keepForReaders(entries: readonly Entry[]): void {
+    const readers = this.#readers;
+    if (readers === undefined) return;
+    readers.batch = entries;
+    if (!readers.isEmpty) return;
+    readers.unfollow();
+    this.#readers = undefined;
   }
 
   /** Wakes those that wait for more entries: there are some, or there is something to learn about the run. */
   tellReaders(): void {
-    const audience = this.#audience;
-    if (audience === undefined) return;
-    const { readers } = audience;
-    audience.readers = [];
-    for (const reader of readers) reader();
+    this.#readers?.tell();
   }
-}
-
-/** Whether an entry shows that a run got on. An attempt at a step, and what it showed, does not: the next one may end in the same way. */
-function isProgress(entry: Entry): boolean {
-  if (entry.type === "emitted") return entry.kind !== "part" || entry.source === undefined;
-  return entry.type !== "intent";
-}
-
-/** The run is not this process's any more. `awaitId`: the question that an answer to it was meant for. */
-export function lostError(runId: string, why = "belongs to another process now", awaitId?: string): CadenzaError {
-  return new CadenzaError("lost_ownership", `Run ${runId} ${why}.`, {
-    run_id: runId,
-    ...(awaitId !== undefined && { await_id: awaitId }),
-  });
-}
-
-/** Whether an error is that of {@link lostError}. */
-export function isLost(error: unknown): error is CadenzaError {
-  return CadenzaError.is(error) && error.code === "lost_ownership";
-}
-
-/** What is known of a store that fails, until it works again. */
-interface Trouble {
-  /** Why the last write failed. */
-  readonly failure: CadenzaError;
-  /** The writes that failed. A store that fails may have written all the same. */
-  attempts: Attempt[];
-  /** How long the next failure waits, in milliseconds. */
-  readonly retryMs: number;
-  readonly clearRetry: () => void;
-}
-
-/** Those who read along with a run. */
-interface Audience {
-  /** Who waits for the next commit. */
-  readers: (() => void)[];
-  /** What was committed last. */
-  batch: readonly Entry[];
-  /** While other processes may write to the run: asks the store no more. */
-  unfollow: (() => void) | undefined;
-}
-
-/** How a run comes into the store and changes hands. */
-interface Handover {
-  /** Goes with the first write. */
-  idempotencyKey: string | null;
-  /** Nothing has been written yet since the run was taken over. */
-  isAdopted: boolean;
-  /** The run has shown that it does not bring its owner down. */
-  isSound: boolean;
-  /** The run is being given back: nothing that is written takes it again. */
-  isReleased: boolean;
-  /** The head is to be written although nothing else is. */
-  isHeadDue: boolean;
-  /** How many wake-ups under the present owner the run has looked into. */
-  wakes: number;
-  /** How the code differs from the history; null for a run that is not blocked. */
-  blocked: Mismatch | null;
-  isComingToRest: boolean;
-}
-
-/** A write that was handed to the store. */
-interface Attempt {
-  readonly write: RunWrite;
-  /** The session change that it carries, without what the end of the run adds to it. */
-  readonly session: SessionChange | undefined;
-}
-
-interface Waiter {
-  readonly position: number;
-  /** The session change that it waits for, if there was one. */
-  readonly session: SessionChange | undefined;
-  readonly resolve: () => void;
-  readonly reject: ((error: CadenzaError) => void) | undefined;
-}
-
-/** Folds what the store has of a log into a state, up to a position; undefined if there is no such run. */
-export function foldLog(store: Store, key: RunKey, state: RunState, until: number): MaybePromise<RunState | undefined> {
-  for (;;) {
-    const entries = store.read(key, state.position, Math.min(READ_CHUNK, until - state.position));
-    if (isPromise(entries))
-      return entries.then((later) =>
-        foldChunk(state, later, until) ? foldLog(store, key, state, until) : stateOrNothing(state, later),
-      );
-    if (!foldChunk(state, entries, until)) return stateOrNothing(state, entries);
-  }
-}
-
-/** Whether there may be more. */
-function foldChunk(state: RunState, entries: readonly Entry[] | undefined, until: number): boolean {
-  for (const entry of entries ?? []) evolve(state, entry);
-  return entries !== undefined && entries.length > 0 && state.position < until;
-}
-
-function stateOrNothing(state: RunState, entries: readonly Entry[] | undefined): RunState | undefined {
-  return entries === undefined ? undefined : state;
 }

@@ -9,6 +9,7 @@ import { createdEntry, initialState, isFinal } from "../core/state.ts";
 import type { Run } from "../protocol/run.ts";
 import type { Agent } from "./agent.ts";
 import type { Execution, ExecutionSettings } from "./execution.ts";
+import { foldLog } from "./fold-log.ts";
 import { Follower } from "./follower.ts";
 import type { RunInput } from "./input.ts";
 import { LiveRun } from "./live-run.ts";
@@ -22,7 +23,6 @@ import { Recovery } from "./recovery.ts";
 import { blockedError, closedError } from "./refusals.ts";
 import type { Registry } from "./registry.ts";
 import type { RunLog } from "./run-log.ts";
-import { foldLog } from "./run-log.ts";
 import { Slots } from "./slots.ts";
 import type { StoredLog, StoredLogHost } from "./stored-log.ts";
 import { SubRuns } from "./sub-runs.ts";
@@ -74,7 +74,7 @@ export class Runs implements RecoveryHost, StoredLogHost {
   readonly #joining = new Map<string, Promise<SessionEntry>>();
   readonly #pacer: Pacer;
   readonly #subRuns: SubRuns;
-  #dirty: RunLog[] = [];
+  #dirty: { flush(): void }[] = [];
   #dropped = 0;
   #hung = 0;
   #differences = 0;
@@ -279,12 +279,12 @@ export class Runs implements RecoveryHost, StoredLogHost {
     return this.#pacer.count(at);
   }
 
-  commitSoon(log: RunLog): void {
+  commitSoon(log: { flush(): void }): void {
     if (this.#dirty.push(log) > 1) return;
     void this.clock.turn().then(() => {
       const dirty = this.#dirty;
       this.#dirty = [];
-      for (const each of dirty) each.onTurnsEnd();
+      for (const each of dirty) each.flush();
     });
   }
 

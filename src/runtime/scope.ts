@@ -15,12 +15,13 @@ import { runStatusSchema } from "../protocol/run.ts";
 import { badArgument, checkCount, checkKeys, checkObject, checkText, read } from "./check.ts";
 import type { LogSource, StreamHost, StreamStart } from "./events.ts";
 import { EventStream } from "./events.ts";
+import { foldLog } from "./fold-log.ts";
 import { readInput } from "./input.ts";
 import type { LiveRun } from "./live-run.ts";
 import type { NewRun } from "./new-run.ts";
 import type { Settings } from "./options.ts";
 import type { Answer } from "./questions.ts";
-import { closedError, refusalError } from "./refusals.ts";
+import { closedError, isLost, refusalError } from "./refusals.ts";
 import type { Registry } from "./registry.ts";
 import { manifestOf } from "./registry.ts";
 import type {
@@ -34,7 +35,6 @@ import type {
   Session,
 } from "./requests.ts";
 import { checkOptions, noOptions, readAnswer, readAwaitId, readId, readMode, readSession } from "./requests.ts";
-import { foldLog, isLost } from "./run-log.ts";
 import type { Runs } from "./runs.ts";
 import { StoredLog } from "./stored-log.ts";
 

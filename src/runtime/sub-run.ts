@@ -12,7 +12,7 @@ import { passedOnParts } from "./ask.ts";
 import type { Execution } from "./execution.ts";
 import type { LiveRun } from "./live-run.ts";
 import type { Answer } from "./questions.ts";
-import { lostError } from "./run-log.ts";
+import { lostError } from "./refusals.ts";
 import { failureOfStep, resultOfStep } from "./steps.ts";
 
 /** What a sub-run needs from the runs of the process. */

@@ -8,6 +8,7 @@ import type { RunState } from "../core/state.ts";
 import { createdEntry, initialState, isFinal } from "../core/state.ts";
 import type { Run } from "../protocol/run.ts";
 import type { Execution } from "./execution.ts";
+import { foldLog } from "./fold-log.ts";
 import type { RunInput } from "./input.ts";
 import { readInput } from "./input.ts";
 import type { LiveRun } from "./live-run.ts";
@@ -16,7 +17,6 @@ import { OneByOne } from "./one-by-one.ts";
 import type { Recovery } from "./recovery.ts";
 import { blockedError } from "./refusals.ts";
 import type { RunLog } from "./run-log.ts";
-import { foldLog } from "./run-log.ts";
 import type { SubRunFound, SubRunHost } from "./sub-run.ts";
 import { SubRun } from "./sub-run.ts";
 

@@ -1,0 +1,43 @@
+import type { CadenzaError } from "../core/errors.ts";
+import type { SessionChange } from "../core/ports.ts";
+
+/** The callers that wait until the store has what was decided when they began to wait. */
+export class CommitWaiters {
+  #waiters: Waiter[] = [];
+
+  /** Waits for a position, and for a session change if there is one. With `refusable` the promise rejects when the store fails. */
+  add(position: number, session: SessionChange | undefined, refusable: boolean): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#waiters.push({ position, session, resolve, reject: refusable ? reject : undefined });
+    });
+  }
+
+  get isEmpty(): boolean {
+    return this.#waiters.length === 0;
+  }
+
+  /** Everything up to a position is committed. `session` is the change that is not. */
+  committed(position: number, session: SessionChange | undefined): void {
+    const isOpen = (waiter: Waiter): boolean =>
+      waiter.position > position || (waiter.session !== undefined && waiter.session === session);
+    const done = this.#waiters.filter((waiter) => !isOpen(waiter));
+    if (done.length === 0) return;
+    this.#waiters = this.#waiters.filter(isOpen);
+    for (const { resolve } of done) resolve();
+  }
+
+  /** Rejects the promises that may be rejected. */
+  refuse(error: CadenzaError): void {
+    const waiters = this.#waiters;
+    this.#waiters = waiters.filter(({ reject }) => reject === undefined);
+    for (const { reject } of waiters) reject?.(error);
+  }
+}
+
+interface Waiter {
+  readonly position: number;
+  /** The session change that it waits for, if there was one. */
+  readonly session: SessionChange | undefined;
+  readonly resolve: () => void;
+  readonly reject: ((error: CadenzaError) => void) | undefined;
+}

@@ -1,0 +1,46 @@
+import { CadenzaError } from "../core/errors.ts";
+import { evolve } from "../core/evolve.ts";
+import type { Entry } from "../core/log.ts";
+import type { RunKey, Store } from "../core/ports.ts";
+import type { MaybePromise } from "../core/promises.ts";
+import { isPromise } from "../core/promises.ts";
+import { runRecord } from "../core/record.ts";
+import type { RunState } from "../core/state.ts";
+import { initialState } from "../core/state.ts";
+import type { Run } from "../protocol/run.ts";
+
+/** How many entries are read from the store at a time. */
+export const READ_CHUNK = 256;
+
+/** Folds what the store holds of a log into a state, up to a position. Undefined: the store has no such run. */
+export function foldLog(store: Store, key: RunKey, state: RunState, until: number): MaybePromise<RunState | undefined> {
+  for (;;) {
+    const entries = store.read(key, state.position, Math.min(READ_CHUNK, until - state.position));
+    if (isPromise(entries))
+      return entries.then((later) =>
+        foldChunk(state, later, until) ? foldLog(store, key, state, until) : stateOrNothing(state, later),
+      );
+    if (!foldChunk(state, entries, until)) return stateOrNothing(state, entries);
+  }
+}
+
+/** The record of a run as the store has it, up to a position. Throws `run_not_found` if the store has forgotten it. */
+export function committedRecord(store: Store, key: RunKey, until: number): MaybePromise<Run> {
+  const folded = foldLog(store, key, initialState(key.run_id), until);
+  return isPromise(folded) ? folded.then((state) => recordOf(key, state)) : recordOf(key, folded);
+}
+
+function recordOf({ run_id }: RunKey, state: RunState | undefined): Run {
+  if (state !== undefined) return runRecord(state);
+  throw new CadenzaError("run_not_found", `Run ${run_id} is not in the store any more.`, { run_id });
+}
+
+/** Whether there may be more. */
+function foldChunk(state: RunState, entries: readonly Entry[] | undefined, until: number): boolean {
+  for (const entry of entries ?? []) evolve(state, entry);
+  return entries !== undefined && entries.length > 0 && state.position < until;
+}
+
+function stateOrNothing(state: RunState, entries: readonly Entry[] | undefined): RunState | undefined {
+  return entries === undefined ? undefined : state;
+}

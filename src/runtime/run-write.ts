@@ -1,0 +1,42 @@
+import type { Entry } from "../core/log.ts";
+import type { RunHead, RunKey, RunWrite, SessionChange } from "../core/ports.ts";
+import type { RunState } from "../core/state.ts";
+import { isAtRest } from "../core/state.ts";
+import { countRun } from "../core/statistics.ts";
+
+/** What a run adds to its writes. */
+export interface WriteSource {
+  /** The session change that goes with a write whose last entry is `ended`. */
+  sessionAtEnd(): SessionChange | undefined;
+  /** The run that is due once these entries are written: the parent of a sub-run that comes to rest. */
+  wakes(entries: readonly Entry[]): RunKey | undefined;
+}
+
+/** Puts a write together. `state` is the run with the entries. */
+export function writeOf(
+  key: RunKey,
+  state: RunState,
+  entries: readonly Entry[],
+  head: RunHead,
+  session: SessionChange | undefined,
+  source: WriteSource,
+): RunWrite {
+  // A run that is released at work, or is to stop, is due at once. One that waits is due at its deadline.
+  const isAtWork = head.owner === null && !isAtRest(head.status) && head.blocked === null;
+  const wake = source.wakes(entries) ?? (isAtWork ? key : undefined);
+  if (entries.at(-1)?.type === "ended")
+    return { entries, head, session: merge(session, source.sessionAtEnd()), counters: countRun(state), wake };
+  if (session === undefined && wake === undefined) return { entries, head };
+  return { entries, head, session, wake };
+}
+
+/** A run may set its session's state, make the session and add to it in one write. */
+function merge(change: SessionChange | undefined, end: SessionChange | undefined): SessionChange | undefined {
+  if (end === undefined || change === undefined) return end ?? change;
+  return {
+    ...end,
+    create: end.create || change.create,
+    state: change.state,
+    messages: () => [...(change.messages?.() ?? []), ...(end.messages?.() ?? [])],
+  };
+}
