@@ -14,9 +14,9 @@ export function poet(model: LanguageModel) {
 
 /** A model's answer, text by text, and its tokens. */
 export async function* answerOf(model: LanguageModel, messages: ModelMessage[], { signal, usage }: AgentContext) {
-  // A run that is cancelled stops the model, too. Errors are thrown below, and need not be printed as well.
+  // A cancel also stops the model. Errors are thrown below, so they are not printed here.
   const answer = streamText({ model, messages, abortSignal: signal, onError: () => undefined });
-  // `textStream` leaves errors out: the run would complete with half an answer.
+  // `textStream` omits errors: with it the run would complete with half an answer.
   for await (const part of answer.fullStream) {
     if (part.type === "error") throw part.error;
     if (part.type === "text-delta") yield part.text;

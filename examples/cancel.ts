@@ -7,10 +7,10 @@ export const crawler = defineAgent("crawler", async function* (_input, { signal 
   try {
     for (let page = 1; ; page++) {
       yield `Read page ${page}.\n`;
-      await sleep(50, undefined, { signal }); // hand the signal to whatever takes time: fetch, a model, a timer
+      await sleep(50, undefined, { signal }); // pass the signal to fetch, a model, a timer
     }
   } finally {
-    // Runs however the run ends. What it shows is kept.
+    // Runs at each end of the run. What it yields is kept.
     yield "Closed the browser.\n";
   }
 });

@@ -8,13 +8,13 @@ import { pretendModel } from "./model.ts";
 import { isReadable, textOf } from "./text.ts";
 
 export function chat(model: LanguageModel) {
-  // Runs of one session take turns, so that each sees what was said before.
+  // Runs of one session take turns, so that each has the messages of those before.
   return defineAgent("chat", { concurrency: { max: 1, per: "session" } }, async function* (input, context) {
     yield* answerOf(model, toModelMessages([...(await context.session.history()), ...input]), context);
   });
 }
 
-/** Messages as models take them: text, and the user's files. A question's schema and an agent's artifacts are not for the model. */
+/** Converts messages to model input: text and the user's files, without schemas of questions and artifacts of agents. */
 export function toModelMessages(messages: readonly Message[]): ModelMessage[] {
   return messages.flatMap((message): ModelMessage[] => {
     const text = textOf([message]);

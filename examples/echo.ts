@@ -1,4 +1,4 @@
-/** The smallest agent: shows what it was given. `npx tsx examples/echo.ts [text]` */
+/** The smallest agent: emits its input. `npx tsx examples/echo.ts [text]` */
 import { AgentRuntime, defineAgent } from "cadenza";
 
 export const echo = defineAgent("echo", async function* (input) {

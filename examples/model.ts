@@ -4,8 +4,8 @@ import { MockLanguageModelV3, simulateReadableStream } from "ai/test";
 type Prompt = Parameters<MockLanguageModelV3["doStream"]>[0]["prompt"];
 
 /**
- * A model that answers without a network, so that the examples run anywhere. With a real one the rest of an example stays as
- * it is: `import { openai } from "@ai-sdk/openai"` and `openai("gpt-5")` in place of `pretendModel(…)`.
+ * A model that answers without a network, so that the examples run anywhere. To use a real model, replace `pretendModel(…)`
+ * by `openai("gpt-5")`, with `import { openai } from "@ai-sdk/openai"`.
  */
 export function pretendModel(answer: (prompt: Prompt) => string): LanguageModel {
   return new MockLanguageModelV3({

@@ -1,4 +1,4 @@
-/** An agent that lets others work in parallel. `npx tsx examples/orchestrator.ts` */
+/** An agent that runs other agents in parallel. `npx tsx examples/orchestrator.ts` */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Run } from "cadenza";
 import { AgentError, AgentRuntime, defineAgent } from "cadenza";
@@ -22,7 +22,7 @@ export const jury = defineAgent("jury", async function* (input, context) {
   for (const run of runs) yield `${run.agent_name}: ${opinionOf(run)}\n`;
 });
 
-/** A sub-run that failed is a run like any other: it is for the parent to say what that means. */
+/** A failed sub-run does not throw: the parent decides what the failure means. */
 function opinionOf({ status, output, error }: Run): string {
   if (status !== "completed") throw new AgentError("server_error", `A juror is missing: ${error?.message ?? status}`);
   return textOf(output);

@@ -9,7 +9,7 @@ import { echo } from "./echo.ts";
 const runtime = new AgentRuntime();
 runtime.register(echo).register(booking);
 
-// Only this machine may ask, and only by this name: a page that a browser shows here cannot get in from elsewhere.
+// Only requests from this machine, under this host name, are allowed. Web pages of other origins are refused.
 const listener = createNodeListener(runtime, { allowedHosts: ["localhost", "127.0.0.1"] });
 const server = createServer(listener);
 server.listen(Number(process.env["PORT"] ?? 8000), "localhost", () => {
@@ -22,7 +22,7 @@ server.listen(Number(process.env["PORT"] ?? 8000), "localhost", () => {
   console.log(run("booking", "sync", "Rome, Friday"));
 });
 
-// Runs come to an end before the process does.
+// Runs end before the process does.
 process.once("SIGTERM", () => {
   server.close();
   void runtime.close();

@@ -19,13 +19,13 @@ if (process.argv[1] === import.meta.filename) {
   for (const input of ["1", "5", "6", "7"]) {
     const { run_id, status } = await runtime.createRun({ agent_name: "dice", input });
     if (status !== "awaiting") continue;
-    await sleep(100); // counts as waiting, not as time at work
+    await sleep(100); // waiting time, which is not active time
     await runtime.resume({ run_id, await_resume: { roll: true } });
   }
   const { run_id } = await runtime.createRun({ agent_name: "dice", input: "2" });
   const cancelled = new Promise((resolve) => runtime.once("run.cancelled", resolve));
-  await runtime.cancel(run_id); // counts neither for nor against
-  await cancelled; // the agent was given time to clean up
+  await runtime.cancel(run_id); // does not count in success_rate
+  await cancelled; // the agent has cleaned up
 
   console.log("after: ", (await runtime.getAgent("dice")).status);
   console.log("in full:", await runtime.stats());

@@ -1,11 +1,11 @@
 import type { Message, MessagePart } from "cadenza";
 
-/** Whether a part is something to read: not the bytes of a file, nor the schema that a question carries for its answer. */
+/** Whether a part is text to read: not the bytes of a file, and not the schema of a question. */
 export function isReadable({ content_type, content_encoding, content }: MessagePart): boolean {
   return content !== undefined && content_encoding === "plain" && content_type !== "application/schema+json";
 }
 
-/** What stands in messages to read. */
+/** The text of messages. */
 export function textOf(messages: readonly Message[]): string {
   return messages.flatMap(({ parts }) => parts.filter(isReadable).map(({ content }) => content)).join("");
 }

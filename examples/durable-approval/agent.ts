@@ -1,4 +1,4 @@
-/** An agent that books a train, and asks before it does. Whatever touches the world is a step. */
+/** An agent that asks, and then books a train. Each side effect is a step. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { defineAgent } from "cadenza";
 import * as z from "zod";

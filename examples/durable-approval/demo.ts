@@ -1,6 +1,6 @@
 /**
- * Starts the booking, kills it while it waits, starts it again, answers, kills it in the middle of the booking, and starts
- * it a third time. `npx tsx examples/durable-approval/demo.ts`
+ * Runs the booking in three processes. The first is killed while the run waits. The second gets the answer, and is killed
+ * during the booking. The third completes the run. `npx tsx examples/durable-approval/demo.ts`
  */
 import type { ChildProcess } from "node:child_process";
 import { spawn } from "node:child_process";
@@ -38,7 +38,7 @@ interface Life {
   kill(): Promise<void>;
 }
 
-/** Lets one process live. */
+/** Runs one process, from its start to its end. */
 async function life(title: string, story: (life: Life) => Promise<void>): Promise<void> {
   console.log(title);
   const child = spawn(process.execPath, ["--import", "tsx", MAIN, join(folder, "booking.db")], {
@@ -62,7 +62,7 @@ async function life(title: string, story: (life: Life) => Promise<void>): Promis
   await Promise.all([gone, ended]);
 }
 
-/** Repeats what a process writes. */
+/** Prints what a process writes. */
 function readLines({ stdout }: ChildProcess): { until: Life["until"]; readonly ended: Promise<unknown> } {
   if (stdout === null) throw new Error("the process writes nowhere");
   const lines = createInterface({ input: stdout });

@@ -1,6 +1,6 @@
 /**
- * A booking that outlives its process. Start it, end it at any moment with `kill -9` or Ctrl-C, start it again, answer:
- * done. `npx tsx examples/durable-approval/main.ts booking.db`
+ * A booking that outlives its process. End the process at any moment with `kill -9` or Ctrl-C, and start it again: the
+ * run continues. `npx tsx examples/durable-approval/main.ts booking.db`
  */
 import { createInterface } from "node:readline";
 import type { Run } from "cadenza";
@@ -11,7 +11,7 @@ import { openStore } from "./store.ts";
 const [path = "booking.db"] = process.argv.slice(2);
 const runtime = new AgentRuntime({
   store: await openStore(path),
-  // So that a new process takes over after a second, and not after ten.
+  // A new process takes the run over after a second, instead of ten.
   durability: { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100 },
 });
 runtime.register(booking);
@@ -33,7 +33,7 @@ for await (const event of runtime.events(run_id, { until: "end" })) {
   if (event.type !== "run.awaiting" || !(await isOpenStill(event.run))) continue;
   console.log(`${event.run.await_request?.message.parts[0]?.content} (y/n)`);
   const line = await lines.next();
-  // Without an answer the run is left to wait: the same command goes on with it.
+  // Without an answer the run goes on waiting. The same command continues it later.
   if (line.done === true) break;
   const { await_id } = event.run.await_request ?? {};
   await runtime.resume({ run_id, await_id, await_resume: { approved: /^y/i.test(line.value) }, mode: "async" });
@@ -41,7 +41,7 @@ for await (const event of runtime.events(run_id, { until: "end" })) {
 terminal.close();
 await runtime.close();
 
-/** Whether a question has no answer yet: those that were asked before the last start are told of again. */
+/** Whether a question is open. The stream also has questions that were answered before this process started. */
 async function isOpenStill({ await_request }: Run): Promise<boolean> {
   const { await_request: now } = await runtime.getRun(run_id);
   return now !== null && now.await_id === await_request?.await_id;

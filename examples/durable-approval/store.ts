@@ -2,7 +2,7 @@ import { getBuiltinModule } from "node:process";
 import type { Store } from "cadenza";
 import { openSqliteStore, SqliteStore } from "cadenza/sqlite";
 
-/** Keeps runs in a file: with Node's own SQLite where there is one, else with the package `libsql`. */
+/** Keeps runs in a file: with Node's own SQLite if this version has it, else with the package `libsql`. */
 export async function openStore(path: string): Promise<Store> {
   if (getBuiltinModule("node:sqlite") !== undefined) return openSqliteStore(path);
   const { default: Database } = await import("libsql");

@@ -10,7 +10,7 @@ runtime.register("echo", async function* (input) {
 
 const app = express();
 app.use((request, _response, next) => {
-  Object.assign(request, { user: { team: "blue" } }); // what your login does
+  Object.assign(request, { user: { team: "blue" } }); // the work of your login
   next();
 });
 app.use(
@@ -21,7 +21,7 @@ app.use(
 );
 const server = app.listen(Number(process.env["PORT"] ?? 8000));
 
-// Runs come to an end before the process does.
+// Runs end before the process does.
 process.once("SIGTERM", () => {
   server.close();
   void runtime.close();

@@ -1,4 +1,4 @@
-/** On Fastify 5. The plugin leaves bodies alone, so that all clients are understood. `npx tsx examples/http/fastify.ts` */
+/** On Fastify 5. The plugin does not parse bodies: the service reads them itself. `npx tsx examples/http/fastify.ts` */
 import { AgentRuntime } from "cadenza";
 import { createNodeListener } from "cadenza/http";
 import fastify from "fastify";
@@ -21,7 +21,7 @@ app.register((acp, _options, done) => {
 });
 await app.listen({ port: Number(process.env["PORT"] ?? 8000) });
 
-// Runs come to an end before the process does.
+// Runs end before the process does.
 process.once("SIGTERM", () => {
   void app.close();
   void runtime.close();

@@ -14,7 +14,7 @@ const app = new Hono();
 app.all("/acp/*", (context) => handler(context.req.raw));
 const server = serve({ fetch: app.fetch, port: Number(process.env["PORT"] ?? 8000) });
 
-// Runs come to an end before the process does.
+// Runs end before the process does.
 process.once("SIGTERM", () => {
   server.close();
   void runtime.close();

@@ -17,7 +17,7 @@ app.use(async (context, next) => {
 });
 const server = app.listen(Number(process.env["PORT"] ?? 8000));
 
-// Runs come to an end before the process does.
+// Runs end before the process does.
 process.once("SIGTERM", () => {
   server.close();
   void runtime.close();

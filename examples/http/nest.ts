@@ -13,11 +13,11 @@ class AppModule {}
 Module({})(AppModule); // what the decorator @Module({}) does
 
 const app = await NestFactory.create(AppModule);
-// Nest adds its body parser in listen(): what is mounted earlier comes before it.
+// Nest adds its body parser in listen(). The service is mounted before that, and reads bodies itself.
 app.use("/acp", createNodeListener(runtime));
 await app.listen(Number(process.env["PORT"] ?? 8000));
 
-// Runs come to an end before the process does.
+// Runs end before the process does.
 process.once("SIGTERM", () => {
   void app.close();
   void runtime.close();

@@ -10,7 +10,7 @@ runtime.register("echo", async function* (input) {
 
 const server = createServer(createNodeListener(runtime)).listen(Number(process.env["PORT"] ?? 8000));
 
-// Runs come to an end before the process does.
+// Runs end before the process does.
 process.once("SIGTERM", () => {
   server.close();
   void runtime.close();

@@ -1,4 +1,4 @@
-/** On Workers. A run lives as long as its request, so that an async one needs `waitUntil`. `npx wrangler dev examples/http/worker.ts` */
+/** On Workers. A run lives as long as its request or its `waitUntil`. `npx wrangler dev examples/http/worker.ts` */
 import { AgentRuntime } from "cadenza";
 import { createHandler } from "cadenza/http";
 

@@ -10,14 +10,14 @@ import { readLockfile, UNKNOWN } from "./lockfile.ts";
 import type { AuditReport, LicenceCount } from "./report.ts";
 import { parseExpression, verdictOn } from "./spdx.ts";
 
-/** How many packages are looked at between two lines of progress. */
+/** The number of packages between two lines of progress. */
 const STRIDE = 100;
 const decisionSchema = z.object({ allow: z.boolean() });
 
 /**
- * Audits the licences of the packages that a `package-lock.json` names. Its input is the path of that file. It asks about each
- * licence that is not on the allow-list, and its last part is the report, as JSON. All that touches the disk is in steps, so that a
- * durable run goes on after a crash where it was.
+ * Audits the licences of the packages in a `package-lock.json`. Its input is the path of that file. It asks about each licence
+ * that is not on the allow-list. Its last part is the report, as JSON. All disk access is in steps, so that a durable run
+ * continues after a crash.
  */
 export const licenceAudit = defineAgent(
   "licence-audit",

@@ -1,4 +1,4 @@
-/** Licences that need no question. Weak copyleft such as MPL-2.0 is left out on purpose: somebody should decide. */
+/** Licences that need no question. Weak copyleft such as MPL-2.0 is left out on purpose: the user decides. */
 export const ALLOWED: readonly string[] = [
   "0BSD",
   "Apache-2.0",

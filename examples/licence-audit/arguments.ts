@@ -9,18 +9,18 @@ It asks about each licence that is not on the list in allow-list.ts.
   --no            refuse whatever it asks about
   --store file    keep the run in this file: after Ctrl-C, or a crash, the same command goes on with it`;
 
-/** What the command line asks for. */
+/** The options of the command line. */
 export interface Arguments {
   /** The lock file; undefined for the project's own. */
   readonly path: string | undefined;
   readonly help: boolean;
-  /** The answer to every question; undefined to ask. */
+  /** The answer to every question; undefined: the user is asked. */
   readonly answer: boolean | undefined;
-  /** The file that keeps the run; undefined for memory. */
+  /** The file of the store; undefined: the run is kept in memory. */
   readonly store: string | undefined;
 }
 
-/** Reads the command line. Throws for what it does not know. */
+/** Reads the command line. Throws for unknown arguments. */
 export function readArguments(args: readonly string[]): Arguments {
   const { values, positionals } = parseArgs({
     args: [...args],

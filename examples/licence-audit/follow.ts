@@ -3,28 +3,28 @@ import { CadenzaError } from "cadenza";
 import { licenceAudit } from "./agent.ts";
 import type { Answers } from "./terminal.ts";
 
-/** A run that has ended, or was left to go on another time, and the statuses that it went through meanwhile. */
+/** A run that was followed to its end, or to an interruption, and the statuses that it had meanwhile. */
 export interface Followed {
   readonly run: Run;
   readonly statuses: readonly RunStatus[];
 }
 
-/** Where a run is shown, and what can end it before its time. */
+/** Prints a run, answers its questions, and may interrupt it. */
 export interface Viewer {
   readonly answers: Answers;
   readonly print: (text: string) => void;
-  /** Cancels the run; one that is kept is left alone instead. */
+  /** Cancels the run. A run in a file is not cancelled: the program only stops following it. */
   readonly signal: AbortSignal;
 }
 
-/** Audits a lock file: starts a run, prints what it says, answers what it asks, and follows it to its end. */
+/** Audits a lock file: starts a run, prints its output, answers its questions, and follows it to its end. */
 export async function audit(runtime: AgentRuntime, file: string, viewer: Viewer): Promise<Followed> {
   const { run_id } = await runtime.createRun({ agent_name: licenceAudit.name, input: file, mode: "async" });
   const cancel = (): void => void runtime.cancel(run_id).catch(ignoreFinished);
   return follow(runtime, run_id, 0, viewer, cancel);
 }
 
-/** As {@link audit}, where runs are kept: goes on with the last one, if it has not ended. */
+/** As {@link audit}, for runs in a file: continues the last run if it has not ended. */
 export async function auditOn(runtime: AgentRuntime, file: string, viewer: Viewer): Promise<Followed> {
   const [latest] = await runtime.listRuns({ agent_name: licenceAudit.name, limit: 1 });
   const isOpen = latest !== undefined && latest.finished_at === null;
@@ -35,7 +35,7 @@ export async function auditOn(runtime: AgentRuntime, file: string, viewer: Viewe
   return follow(runtime, run_id, await lastSeen(runtime, run_id), viewer);
 }
 
-/** The number of the last event of a run so far, without the question that it may show. */
+/** The number of the run's last event. An open question does not count, so that it is asked again. */
 async function lastSeen(runtime: AgentRuntime, run_id: string): Promise<number> {
   let last = 0;
   for await (const event of runtime.events(run_id, { until: "now" }))
@@ -43,7 +43,7 @@ async function lastSeen(runtime: AgentRuntime, run_id: string): Promise<number> 
   return last;
 }
 
-/** Follows a run from an event on. Without `cancel` it is left alone when the viewer is interrupted. */
+/** Follows a run after an event. Without `cancel` an interrupted viewer does not cancel it. */
 async function follow(
   runtime: AgentRuntime,
   run_id: string,
@@ -58,7 +58,7 @@ async function follow(
   try {
     const statuses: RunStatus[] = [];
     for await (const event of events) {
-      // A part with a name is an artifact: here the report, which is shown when the run is over.
+      // A part with a name is an artifact. Here it is the report, which is printed at the end.
       if (event.type === "message.part" && event.part.name === undefined) viewer.print(event.part.content ?? "");
       if (!("run" in event)) continue;
       statuses.push(event.run.status);
@@ -70,7 +70,7 @@ async function follow(
   }
 }
 
-/** Answers what the run asks. An answer that does not fit is refused, and the run goes on waiting for one that does. */
+/** Answers the open question. If the run refuses an answer, the question is asked again. */
 async function answer(runtime: AgentRuntime, { run_id, await_request }: Run, viewer: Viewer): Promise<void> {
   if (await_request === null) return;
   const { message, await_id } = await_request;
@@ -88,7 +88,7 @@ async function answer(runtime: AgentRuntime, { run_id, await_request }: Run, vie
   }
 }
 
-/** A run that ended in the meantime needs no cancelling. */
+/** A run that has ended meanwhile needs no cancel. */
 function ignoreFinished(error: unknown): void {
   if (!(CadenzaError.is(error) && error.code === "run_finished")) throw error;
 }

@@ -2,12 +2,12 @@ import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { LockedPackage } from "./lockfile.ts";
 
-/** What is found on the disk where the lock file says that a package is. */
+/** What the disk has at the place of a package in the lock file. */
 export type Finding = "not installed" | "with licence text" | "without licence text" | "stating another licence";
 
 const LICENCE_TEXT = /^(licen[cs]es?|copying|unlicense)\b/i;
 
-/** Looks at an installed package. One that is not there is no error: npm leaves out what is for other platforms. */
+/** Reads an installed package. A missing package is no error: npm does not install those for other platforms. */
 export async function inspect(folder: string, { path, licence }: LockedPackage): Promise<Finding> {
   let files: readonly string[];
   let manifest: unknown;

@@ -2,23 +2,23 @@ import { readFile } from "node:fs/promises";
 import { AgentError } from "cadenza";
 import * as z from "zod";
 
-/** A package as the lock file records it. */
+/** A package in the lock file. */
 export interface LockedPackage {
-  /** Where it is installed, from the folder of the lock file on. */
+  /** Where it is installed, relative to the folder of the lock file. */
   readonly path: string;
   readonly name: string;
-  /** An SPDX expression, or whatever its author wrote. */
+  /** An SPDX expression, or other text of its author. */
   readonly licence: string;
 }
 
-/** What stands in for a licence that the lock file does not name. */
+/** The name for a licence that the lock file does not have. */
 export const UNKNOWN = "unknown";
 
 const legacyLicence = z.object({ type: z.string() });
 const lockedSchema = z.object({
   name: z.string().optional(),
   license: z.union([z.string(), legacyLicence, z.array(z.union([z.string(), legacyLicence]))]).optional(),
-  /** A link into a workspace; the folder it leads to has an entry of its own. */
+  /** Whether it is a link to a workspace. The linked folder has an entry of its own. */
   link: z.boolean().optional(),
   resolved: z.string().optional(),
 });
@@ -29,7 +29,7 @@ const lockfileSchema = z.object({
   packages: z.record(z.string(), lockedSchema).optional(),
 });
 
-/** Reads a `package-lock.json` of npm 7 or newer. Everything that can be wrong with it is an error that the caller is shown. */
+/** Reads a `package-lock.json` of npm 7 or newer. Throws an `AgentError` for a file that is missing or invalid. */
 export async function readLockfile(path: string): Promise<readonly LockedPackage[]> {
   const { lockfileVersion, packages } = parseLockfile(path, await readText(path));
   if (packages === undefined) {

@@ -56,18 +56,18 @@ async function main(args: readonly string[]): Promise<number> {
   }
 }
 
-/** A runtime whose runs outlive the process. A run whose process was killed is taken over after a second, and not after ten. */
+/** A runtime whose runs outlive the process. A new process takes over a run after a second, instead of ten. */
 async function openRuntime(path: string): Promise<AgentRuntime> {
   const durability = { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100 };
   return new AgentRuntime({ exposeErrors: true, store: await openStore(path), durability });
 }
 
-/** npm runs scripts in the project's folder; INIT_CWD is where the user is. */
+/** npm runs scripts in the project's folder. INIT_CWD is the user's folder. */
 function fromUser(path: string): string {
   return resolve(process.env["INIT_CWD"] ?? process.cwd(), path);
 }
 
-/** The statuses in the order in which they came first, with how often. */
+/** The statuses in the order of their first occurrence, with their counts. */
 function way(statuses: readonly RunStatus[]): string {
   const counts = new Map<RunStatus, number>();
   for (const status of statuses) counts.set(status, (counts.get(status) ?? 0) + 1);

@@ -1,7 +1,7 @@
 import type { AgentManifest, Run } from "cadenza";
 import type { Finding } from "./installed.ts";
 
-/** What the agent found. */
+/** The result of an audit. */
 export interface AuditReport {
   readonly file: string;
   readonly packages: number;
@@ -15,7 +15,7 @@ export interface LicenceCount {
   readonly licence: string;
   readonly packages: number;
   readonly verdict: "allowed" | "refused";
-  /** Whether somebody had to be asked. */
+  /** Whether the agent asked about it. */
   readonly asked: boolean;
 }
 
@@ -23,7 +23,7 @@ const BAR_WIDTH = 36;
 /** Blocks of one to eight eighths. */
 const BLOCKS = "▏▎▍▌▋▊▉█";
 
-/** The report that a completed run has left among its output. */
+/** The report in the output of a completed run. */
 export function reportIn(run: Run): AuditReport | undefined {
   const part = run.output.flatMap(({ parts }) => parts).find(({ name }) => name === "report.json");
   return part?.content === undefined ? undefined : (JSON.parse(part.content) as AuditReport);
@@ -50,13 +50,13 @@ export function renderReport({ packages, licences, findings }: AuditReport): str
   ].join("\n");
 }
 
-/** A bar for a share of 1; what is there at all is seen. */
+/** A bar for a share of 1. Every share above 0 is visible. */
 function bar(share: number): string {
   const eighths = Math.max(1, Math.round(share * BAR_WIDTH * 8));
   return "█".repeat(Math.floor(eighths / 8)) + (BLOCKS[(eighths % 8) - 1] ?? "");
 }
 
-/** What the runtime knows of the agent after its runs. A figure is missing until something has been measured. */
+/** The agent's statistics as text. A figure without a value is missing. */
 export function renderStatistics({ name, status = {} }: AgentManifest): string {
   const { success_rate, avg_run_time_seconds, avg_run_tokens } = status;
   return [

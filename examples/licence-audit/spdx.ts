@@ -3,7 +3,7 @@ export type Expression = string | { readonly operator: "AND" | "OR"; readonly te
 
 /**
  * Reads expressions such as `(MIT OR Apache-2.0) AND GPL-2.0-only WITH Classpath-exception-2.0`. AND binds closer than OR.
- * A text that is no expression ("SEE LICENSE IN …") is one licence of that name.
+ * Other text, such as "SEE LICENSE IN …", is one licence of that name.
  */
 export function parseExpression(text: string): Expression {
   const tokens = text.match(/[()]|[^\s()]+/g) ?? [];
@@ -13,8 +13,8 @@ export function parseExpression(text: string): Expression {
 }
 
 /**
- * Whether an expression is satisfied by the licences that are known to be allowed (true) or refused (false). If that
- * depends on a licence that is not known, its name.
+ * Whether an expression is satisfied, given the licences that are allowed (true) or refused (false). If the result
+ * depends on another licence, the name of that licence.
  */
 export function verdictOn(expression: Expression, known: ReadonlyMap<string, boolean>): boolean | string {
   if (typeof expression === "string") return known.get(expression) ?? expression;
@@ -24,7 +24,7 @@ export function verdictOn(expression: Expression, known: ReadonlyMap<string, boo
   return verdicts.find((verdict) => typeof verdict === "string") ?? !decisive;
 }
 
-/** Reads tokens from left to right. What is not there is undefined. */
+/** Reads tokens from left to right. A missing token is undefined. */
 class Parser {
   readonly #tokens: readonly string[];
   #next = 0;

@@ -2,14 +2,14 @@ import type { Interface } from "node:readline";
 import { createInterface } from "node:readline";
 import type { JsonObject } from "cadenza";
 
-/** Who answers the questions of the run. */
+/** Answers the questions of the run. */
 export interface Answers {
   /** The answer to one question. Rejects when the signal aborts. */
   next(question: string, signal: AbortSignal): Promise<JsonObject>;
   close(): void;
 }
 
-/** How long a pipe may take for a line. Whoever runs this in the background is not left waiting for ever. */
+/** How long to wait for a line from a pipe. Without a limit a process in the background would never end. */
 const PIPE_WAIT_MS = 5_000;
 
 /** Gives the same answer to every question. */
@@ -23,7 +23,7 @@ export function fixedAnswers(allow: boolean, print: (text: string) => void): Ans
   };
 }
 
-/** Asks the person at the terminal, or reads a line for each question from a pipe. When the pipe has no more, the answer is no. */
+/** Asks the user at the terminal, or reads a line per question from a pipe. At the end of the pipe the answer is no. */
 export class TypedAnswers implements Answers {
   readonly #input: NodeJS.ReadStream;
   readonly #print: (text: string) => void;
@@ -41,7 +41,7 @@ export class TypedAnswers implements Answers {
   async next(question: string, signal: AbortSignal): Promise<JsonObject> {
     const line = await this.#read(`${question} [y/n] `, signal);
     this.#isDry = line === undefined;
-    if (line === undefined) this.#print("no (nobody answered)\n");
+    if (line === undefined) this.#print("no (no answer)\n");
     else if (!this.#input.isTTY) this.#print(`${line}\n`);
     return { allow: readAnswer(line) };
   }
@@ -61,7 +61,7 @@ export class TypedAnswers implements Answers {
     return nextLine(lines, Number.POSITIVE_INFINITY, signal);
   }
 
-  /** Begins to read when there is something to ask. From then on lines are kept until they are asked for. */
+  /** Begins to read at the first question. Lines that come later are kept until they are needed. */
   #open(): AsyncIterator<string> {
     if (this.#lines !== undefined) return this.#lines;
     const input = this.#input;
@@ -72,13 +72,13 @@ export class TypedAnswers implements Answers {
   }
 }
 
-/** Yes or no. Anything else goes to the run as it was typed: it is the question's schema that refuses it. */
+/** Reads yes or no. Any other text is sent as it is, and the question's schema refuses it. */
 function readAnswer(line = "no"): boolean | string {
   if (/^no?$/i.test(line.trim())) return false;
   return /^y(es)?$/i.test(line.trim()) || line;
 }
 
-/** The next line; undefined when there is none, or none in time. */
+/** The next line; undefined at the end of the input, or when `waitMs` has passed. */
 async function nextLine(
   lines: AsyncIterator<string>,
   waitMs: number,

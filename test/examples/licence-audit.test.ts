@@ -237,7 +237,7 @@ describe("the demo", { timeout: PROCESS_TIMEOUT_MS }, () => {
     expect(code).toBe(0);
     expect(stdout).toMatch(/Allow MPL-2\.0\? .* perhaps\nThe answer does not fit the question: allow: /);
     expect(stdout).toMatch(/MPL-2\.0 +█+ +1 +allowed by answer/);
-    expect(stdout).toMatch(/Allow Zlib\? .* no \(nobody answered\)/);
+    expect(stdout).toMatch(/Allow Zlib\? .* no \(no answer\)/);
     expect(stdout).toContain("Verdict: refused are X11, Zlib (packages: 2).");
   });
 

@@ -1,12 +1,12 @@
 import type { UIMessage, UIMessageChunk } from "ai";
 import type { MessagePart, Run, RunEvent } from "cadenza";
 
-/** What an agent asks. The next message of the user answers it. */
+/** A question of an agent. The user's next message answers it. */
 export interface Question {
   readonly run_id: string;
   readonly await_id: string;
   readonly text: string;
-  /** How an answer has to look, as JSON Schema; undefined for a question that takes any answer. */
+  /** The JSON Schema of the answer; undefined if the question takes any answer. */
   readonly schema: unknown;
 }
 

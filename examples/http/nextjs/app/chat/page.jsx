@@ -6,7 +6,7 @@ import { agentTransport } from "./transport.ts";
 // biome-ignore lint/style/noDefaultExport: Next.js asks for it.
 export default function Chat() {
   const [text, setText] = useState("");
-  const [id] = useState(() => crypto.randomUUID()); // the chat's id is the session's
+  const [id] = useState(() => crypto.randomUUID()); // the session id too
   const [transport] = useState(() => agentTransport("echo"));
   const { messages, sendMessage, status, error, stop } = useChat({ id, transport });
   const isBusy = status === "submitted" || status === "streaming";
@@ -35,7 +35,7 @@ export default function Chat() {
   );
 }
 
-/** A question with a schema is answered in JSON; a page of your own shows a form for it. */
+/** A question with a schema is answered in JSON here. A real page would show a form. */
 function show(part, index) {
   if (part.type === "text") return part.text;
   if (part.type === "data-question") return <strong key={index}>{part.data.text}</strong>;

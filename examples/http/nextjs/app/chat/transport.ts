@@ -5,9 +5,9 @@ import * as z from "zod";
 import type { AgentMessage, Question } from "./chunks.ts";
 import { Chunks } from "./chunks.ts";
 
-/** Lets `useChat` talk to an agent of the service: the chat's id is the session's, and a message answers the question that is open. */
+/** Connects `useChat` with an agent. The chat's id is the session id. A message answers the open question. */
 export const agentTransport = (agent_name: string, url = "/api/agents"): ChatTransport<AgentMessage> => ({
-  // A page that is loaded again has lost its messages. One that keeps them reads on with GET /runs/{run_id}/events.
+  // A reloaded page has lost its messages. A page that keeps them reconnects with GET /runs/{run_id}/events.
   reconnectToStream: async () => null,
   async sendMessages({ chatId: session_id, messages, abortSignal }) {
     const message = { parts: messages.at(-1)?.parts.flatMap(partsOf) ?? [] };
@@ -17,7 +17,7 @@ export const agentTransport = (agent_name: string, url = "/api/agents"): ChatTra
       answered ?? (await post(`${url}/runs`, { agent_name, session_id, mode: "stream", input: [message] }));
     if (!response.ok || response.body === null) throw await errorOf(response);
     const stop = (): void => void fetch(`${url}/runs/${response.headers.get("run-id")}/cancel`, { method: "POST" });
-    // The signal is not given to fetch: a client that leaves does not stop its run.
+    // The signal is not passed to fetch: a closed connection would not cancel the run.
     if (abortSignal?.aborted === true) stop();
     else abortSignal?.addEventListener("abort", stop, { once: true });
     return parseJsonEventStream({ stream: response.body, schema: z.custom<RunEvent>() }).pipeThrough(new Chunks());
@@ -30,13 +30,13 @@ function partsOf(part: AgentMessage["parts"][number]): MessagePartInput[] {
   return [];
 }
 
-/** What the agent asked last, if it has said nothing since. */
+/** The agent's last question, if no other output follows it. */
 function openQuestion(messages: readonly AgentMessage[]): Question | undefined {
   const last = messages.findLast(({ role }) => role === "assistant")?.parts.at(-1);
   return last?.type === "data-question" ? last.data : undefined;
 }
 
-/** Undefined: the question is not open any more. */
+/** Sends an answer. Undefined: the question is no longer open. */
 async function answer(url: string, { run_id, await_id }: Question, message: object): Promise<Response | undefined> {
   const await_resume = { type: "message", message };
   const response = await post(`${url}/runs/${run_id}`, { run_id, await_id, await_resume, mode: "stream" });
@@ -47,7 +47,7 @@ function post(url: string, body: object): Promise<Response> {
   return fetch(url, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
 }
 
-/** The service says in JSON what is wrong; a proxy says it in its own way. */
+/** The error of a response: the service's JSON message, or the status for the body of a proxy. */
 async function errorOf(response: Response): Promise<Error> {
   const said = (await response.json().catch(() => undefined)) as { readonly message?: string } | undefined;
   return new Error(said?.message ?? `The service answered ${response.status}.`);

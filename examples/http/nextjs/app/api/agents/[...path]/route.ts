@@ -1,4 +1,4 @@
-/** All of the interface as one route of Next.js: `/api/agents/runs`, `/api/agents/agents/echo`, … */
+/** The whole interface as one route of Next.js: `/api/agents/runs`, `/api/agents/agents/echo`, … */
 import { createHandler } from "cadenza/http";
 import { runtime } from "../../../../runtime.ts";
 
