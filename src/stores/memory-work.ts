@@ -9,7 +9,7 @@ import type { MemoryRun } from "./memory-tenant.ts";
 const NEVER = Number.NEGATIVE_INFINITY;
 const EVER = Number.POSITIVE_INFINITY;
 
-/** The live runs of a memory store: who owns them, which of them need work, and which hold a slot. */
+/** The live runs of a memory store: their owners, which of them need work, and which hold a slot. */
 export class MemoryWork {
   /** In the order in which they were created. */
   readonly #live = new Chain<MemoryRun>();

@@ -7,8 +7,8 @@ import { readMessage, textPart, userMessage } from "../runtime/input.ts";
 import { DriveError } from "./drive-error.ts";
 
 /**
- * An answer as it travels: a text and a message as a message, an object as it is, and what else JSON knows (`true`, `42`, a list, null) as a
- * message with a JSON part.
+ * An answer as a client sends it: a text and a message as a message, an object as it is, and any other JSON value
+ * (`true`, `42`, a list, null) as a message with a JSON part.
  */
 export function resumeOf(answer: unknown): AwaitResume {
   if (typeof answer === "string") return { type: "message", message: userMessage([textPart(answer)]) };
@@ -18,7 +18,7 @@ export function resumeOf(answer: unknown): AwaitResume {
   }
   const json = answer === undefined ? undefined : copyJson(answer);
   if (json === undefined)
-    throw new DriveError(`An answer is a text, a message, or a JSON value; ${describe(answer)} is none.`);
+    throw new DriveError(`answer: expected a text, a message or a JSON value, received ${describe(answer)}.`);
   const part: MessagePart = {
     content_type: "application/json",
     content: JSON.stringify(json),

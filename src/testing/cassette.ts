@@ -13,29 +13,29 @@ import { Drive, stageOf } from "./drive.ts";
 import { DriveError } from "./drive-error.ts";
 import type { Operation } from "./operation.ts";
 
-/** A run as plain JSON: keep it in a file, and `replay` it against the agent as it is then. */
+/** A run as plain JSON: keep it in a file, and `replay` it against later versions of the agent. */
 export interface Cassette {
-  /** The version of this form. */
+  /** The version of this format. */
   readonly cassette: 1;
   readonly run_id: string;
   /** The run's log. */
   readonly entries: readonly Entry[];
-  /** What its steps and sub-runs gave. */
+  /** The results of its steps and sub-runs. */
   readonly results: readonly StepEntry[];
-  /** Whether `results` holds them all. A run that was not durable leaves none of its steps in a store. */
+  /** Whether `results` holds all of them. A run that is not durable leaves no steps in a store. */
   readonly complete: boolean;
-  /** What had been said in its session before. */
+  /** The history of its session when it began. */
   readonly history: readonly Message[];
-  /** The session's state when it began, as far as it is known. */
+  /** The session's state when it began, if it is known. */
   readonly state: JsonValue;
 }
 
 const CHUNK = 1_000;
 const PAGE = 100;
 
-/** Records what was driven so far. */
+/** Records the run of a drive so far. */
 export function record(t: Drive): Promise<Cassette>;
-/** Records a run out of the store that its runtime keeps runs in. */
+/** Records a run from the store of its runtime. */
 export function record(
   store: Store,
   run: Run | string,
@@ -47,7 +47,7 @@ export async function record(
   { tenant = "" }: { readonly tenant?: string | undefined } = {},
 ): Promise<Cassette> {
   if (source instanceof Drive) return recordDrive(source);
-  if (run === undefined) throw new DriveError("record(store, run): which run? Give the run, or its id.");
+  if (run === undefined) throw new DriveError("record(store, run): expected a run or its id as the second argument.");
   return recordStored(source, { tenant, run_id: typeof run === "string" ? run : run.run_id });
 }
 
@@ -98,7 +98,7 @@ async function recordStored(store: Store, key: RunKey): Promise<Cassette> {
   return plain({ cassette: 1, run_id: key.run_id, entries, results, complete: durable, history, state });
 }
 
-/** The sub-runs of a run that is not durable are known by their parent. They are younger than it. */
+/** The sub-runs of a run that is not durable are found by their parent. They were created after it. */
 async function subRunsOf(store: Store, parent: StoredRun): Promise<StepEntry[]> {
   const { tenant, run_id } = parent.key;
   const found: StepEntry[] = [];
@@ -108,7 +108,7 @@ async function subRunsOf(store: Store, parent: StoredRun): Promise<StepEntry[]> 
       if (created?.parent?.run_id !== run_id || head.finished_at === null) continue;
       const state = await foldLog(store, key, initialState(key.run_id), position);
       if (state === undefined) continue;
-      // The record is JSON, made by the library itself.
+      // The library makes run records, and they are JSON.
       const result = runRecord(state) as unknown as JsonValue;
       found.push({ type: "step", at: head.finished_at, key: created.parent.key, result, error: null, usage: null });
     }
@@ -117,7 +117,7 @@ async function subRunsOf(store: Store, parent: StoredRun): Promise<StepEntry[]> 
   }
 }
 
-/** A cassette shares nothing with what it was made of, and is what `JSON.parse` would give. */
+/** A copy that shares nothing with the original, as `JSON.parse` would return it. */
 function plain(cassette: Cassette): Cassette {
   return copyJson(cassette) as unknown as Cassette;
 }

@@ -14,48 +14,51 @@ import { newConduct, stageAgent } from "./staged-agent.ts";
 import type { ContextStage, Recorded, StepStandIn } from "./staged-context.ts";
 import { StagedContext } from "./staged-context.ts";
 
-/** What else may be done with the agents on a stage: looking at them closely, and getting in their way. */
+/** Further hooks of a test run: to observe agents closely, and to disturb them. */
 export interface StageHooks {
-  /** Whether to look at what an agent does that goes on after it was stopped. */
+  /** Whether to observe what an agent does after it was stopped. */
   readonly probes?: boolean;
-  /** Gives what calls the code of an agent, each time that one begins. */
+  /** Returns what calls the code of an agent, each time that an agent function begins. */
   readonly tracer?: (context: AgentContext) => Tracer;
-  /** Whether agents are durable. Default: false, since a unit test needs nothing that outlives it. */
+  /** Whether agents are durable. Default: false, since a unit test ends with its process. */
   readonly durable?: boolean;
-  /** The body of a step is through; what it throws, the step throws. */
+  /** Called when the body of a step has ended. If it throws, the step throws. */
   readonly afterStep?: (operation: Operation) => void;
-  /** The body of a step begins, or a sub-run does; what it throws, the step or the sub-agent throws. A promise: a step takes at least as long. */
+  /**
+   * Called when the body of a step or a sub-run begins. If it throws, the step or the sub-agent throws. If it returns a
+   * promise, a step waits for it.
+   */
   readonly onOperation?: (operation: Operation) => undefined | Promise<unknown>;
   /** The id of the first run. */
   readonly firstId?: string;
-  /** What an operation gave another time; undefined to let it happen. */
+  /** The recorded result of an operation; undefined to execute it. */
   readonly recorded?: (operation: Operation) => Recorded | undefined;
-  /** The agent has shown something by `context.emit`; what it throws, `emit` throws. */
+  /** Called when the agent has emitted something with `context.emit`. If it throws, `emit` throws. */
   readonly onEmit?: () => void;
 }
 
 /** Calls the code of an agent. */
 export type Tracer = <T>(callback: () => T) => T;
 
-/** The agent under test and its sub-agents: what they do is held at the gate, written down, and replaced where the test wants it. */
+/** The agent under test and its sub-agents. Holds them at the gate, records what they do, and replaces what the test replaces. */
 export class Cast {
   readonly operations: OpenOperation[] = [];
-  /** The listeners on the signals that agents have taken. */
+  /** The abort listeners on the signals of agents. */
   readonly listeners = new ListenerWatch();
-  /** Errors that the next steps are to throw. */
+  /** Errors for the next steps to throw. */
   readonly failures: { readonly error: unknown }[] = [];
-  /** How the agent under test behaves. */
+  /** How the agent under test has behaved. */
   readonly conduct: Conduct = newConduct();
-  /** What the test does not provide for. */
+  /** A step, sub-agent or question that the test does not provide for. */
   mistake: DriveError | undefined;
-  /** The context of the agent under test, as the runtime made it. */
+  /** The context of the agent under test, made by the runtime. */
   lead: AgentContext | undefined;
   readonly #settings: DriveSettings;
   readonly #gate: Gate;
   readonly #hooks: StageHooks;
   readonly #register: (agent: Agent) => void;
   readonly #registered = new Set<string>();
-  /** Sub-agents of which the next run is to throw. */
+  /** Sub-agents whose next run throws. */
   readonly #failing = new Map<string, unknown>();
 
   constructor(settings: DriveSettings, gate: Gate, hooks: StageHooks, register: (agent: Agent) => void) {
@@ -152,7 +155,7 @@ export class Cast {
     return this.operations.some(({ isPausing }) => isPausing);
   }
 
-  /** Throws what the test does not provide for. */
+  /** Throws an error for what the test does not provide for. */
   check(): void {
     if (this.mistake !== undefined) throw this.mistake;
   }
@@ -166,7 +169,7 @@ export class Cast {
     if (!this.#settings.strict) return;
     const key = quote(isLead ? name : `${agentName}/${name}`);
     throw this.#isMistaken(
-      `Nothing stands in for the step ${key}, and with strict: true something has to. ` +
+      `The step ${key} has no stand-in, and strict: true requires one. ` +
         `Add it: { steps: { ${key}: … } }.${this.#known("steps")}`,
     );
   }
@@ -176,7 +179,7 @@ export class Cast {
     if (this.#registered.has(name)) return standIn !== undefined;
     if (standIn === undefined) {
       throw this.#isMistaken(
-        `The agent runs the sub-agent ${quote(name)}, which is not known here. ` +
+        `The agent runs the sub-agent ${quote(name)}, which the test does not know. ` +
           `Give the agent itself or a stand-in: { agents: { ${quote(name)}: … } }.${this.#known("agents")}`,
       );
     }
@@ -202,7 +205,7 @@ export class Cast {
   }
 }
 
-/** Gives keys as the runtime does: the name, and which of that name it is. */
+/** Makes keys as the runtime does: the name, and the number of its uses. */
 function countKeys(): (name: string) => string {
   const counts = new Map<string, number>();
   return (name) => {

@@ -4,22 +4,23 @@ import type { Tracer } from "./cast.ts";
 /** The largest number below 1. */
 const LARGEST = 1 - Number.EPSILON / 2;
 
-/** What `Math.random()` gives to the agent that is called. */
+/** The source of `Math.random()` for the agent that is called. */
 const drawing = new AsyncLocalStorage<() => number>();
 
-/** How many rehearsals need `Math.random()` to be theirs, and what it was before. */
+/** How many test runs replace `Math.random()`, and the original function. */
 let users = 0;
 let original = Math.random;
 
 /**
- * Draws the numbers that `Math.random()` gives to agents: the same ones in each way that an agent is tried. An agent that is run again in one way draws
- * other ones, the mirror images of the first: a branch on them is taken otherwise then. Left to chance, half of such bugs would not show.
+ * Draws the numbers that `Math.random()` returns to agents: the same ones in each run of an agent. A replay of an agent
+ * within one run draws their mirror images, so that it takes the other side of a branch on them. With independent
+ * numbers, half of such bugs would stay hidden.
  */
 export class Chance {
-  /** The numbers that each run has drawn, in whichever way came so far first. */
+  /** The numbers that each run has drawn, from the first way that reached them. */
   readonly #drawn = new Map<string, number[]>();
 
-  /** Begins another way. What is given calls the code of an agent that begins, for the first time or again. */
+  /** Begins another way. Returns what calls the code of an agent that begins or is replayed. */
   begin(): (runId: string) => Tracer {
     const begun = new Set<string>();
     return (runId) => {
@@ -43,9 +44,9 @@ export class Chance {
     return numbers;
   }
 
-  /** Calls back while the numbers of agents are drawn here. Those of all other code are not. */
+  /** Calls back while the numbers of agents come from here. Other code keeps the original function. */
   static async during<T>(callback: () => Promise<T>): Promise<T> {
-    // A test that has put something in its place knows what it is doing.
+    // A test that has replaced `Math.random` keeps its replacement.
     if (users === 0 && !isNative(Math.random)) return callback();
     if (users === 0) {
       original = Math.random;

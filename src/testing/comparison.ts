@@ -5,13 +5,13 @@ import type { JsonValue } from "../protocol/json.ts";
 import { questionText, quote } from "./drive-event.ts";
 import { diffLines } from "./text-diff.ts";
 
-/** An entry that is compared, and its place in its log, counted from 1. */
+/** An entry that is compared, and its position in its log, counted from 1. */
 export interface Comparable {
   readonly number: number;
   readonly entry: Entry;
 }
 
-/** Where an agent departs from its cassette. */
+/** Where an agent does not match its cassette. */
 export interface Difference {
   /** The number of the first entry of the cassette that differs, counted from 1. */
   readonly entry: number;
@@ -22,8 +22,9 @@ export interface Difference {
 }
 
 /**
- * What of a log is compared: what the agent showed and asked, what came from outside, and the end. Times, ids and usage are left out;
- * results of steps are put in, not compared; and what a step showed before a crash was taken back.
+ * The entries of a log that are compared: what the agent emitted and asked, what came from outside, and the end. Times,
+ * ids and usage are left out. So are the results of steps, which the cassette provides, and what attempts before the
+ * last one emitted.
  */
 export function comparable(entries: readonly Entry[]): Comparable[] {
   const attempts = lastAttempts(entries);
@@ -53,25 +54,25 @@ export function comparable(entries: readonly Entry[]): Comparable[] {
     });
 }
 
-/** The parts that a step showed in its last attempt. */
+/** The parts that a step emitted in its last attempt. */
 export function shownBy(key: string, entries: readonly Entry[]): readonly Entry[] {
   return comparable(entries)
     .map(({ entry }) => entry)
     .filter((entry) => entry.type === "emitted" && entry.kind === "part" && entry.source?.key === key);
 }
 
-/** Whether the two say the same, apart from times and ids. */
+/** Whether two entries are equal, apart from times and ids. */
 export function sameEntry(a: Entry, b: Entry): boolean {
   return sameJson(essence(a), essence(b));
 }
 
-/** What counts of an entry. */
+/** The compared content of an entry. */
 export function essence(entry: Entry): JsonValue {
   switch (entry.type) {
     case "emitted": {
-      if (entry.kind === "part") return json({ shows: "part", ...entry.part });
-      if (entry.kind === "message") return json({ shows: "message", parts: entry.message.parts });
-      return entry.kind === "generic" ? json({ shows: "object", object: entry.generic }) : { shows: "end of message" };
+      if (entry.kind === "part") return json({ emits: "part", ...entry.part });
+      if (entry.kind === "message") return json({ emits: "message", parts: entry.message.parts });
+      return entry.kind === "generic" ? json({ emits: "object", object: entry.generic }) : { emits: "end of message" };
     }
     case "awaited": {
       const { at, await_id, parts, deadline } = entry;
@@ -90,7 +91,7 @@ export function essence(entry: Entry): JsonValue {
   }
 }
 
-/** A difference to be read by people. */
+/** A difference as text. */
 export function describeDifference({ expected, received }: Pick<Difference, "expected" | "received">): string {
   return diffLines(write(expected), write(received))
     .split("\n")

@@ -2,13 +2,13 @@ import type { Entry } from "../core/log.ts";
 import { isPassedOn } from "../core/log.ts";
 import { questionText, quote } from "./drive-event.ts";
 
-/** Where a process dies: when this entry is handed to the store, and is not stored or is the last that is. */
+/** Where a process dies: when this entry is written, either before it is stored or right after. */
 export interface CrashPoint {
   readonly mark: string;
   readonly isStored: boolean;
   /** In words: `in step charge#1, when its work was done and its result was not stored`. */
   readonly where: string;
-  /** Whether the agent may go another way after it: a step that runs at most once fails then. */
+  /** Whether the agent may behave differently after it, since a step that runs at most once fails then. */
   readonly mayDiffer: boolean;
 }
 
@@ -18,14 +18,14 @@ export interface SeenWrite {
   readonly entries: readonly Entry[];
 }
 
-/** A run as it is found again each time that the agent is run. */
+/** A run as it is identified in every execution of the agent. */
 export interface SeenRun {
   /** The keys that lead to it; empty for the run itself. */
   readonly path: string;
   readonly agent_name: string;
 }
 
-/** What identifies an entry each time that the agent is run; undefined for one that is no point to crash at. */
+/** What identifies an entry in every execution of the agent; undefined for an entry at which no process dies. */
 export function markOf({ path }: SeenRun, entry: Entry): string | undefined {
   switch (entry.type) {
     case "created":
@@ -45,7 +45,7 @@ export function markOf({ path }: SeenRun, entry: Entry): string | undefined {
   }
 }
 
-/** Every point at which a process may die that writes this; `runsOnce` tells of a step whether it does. */
+/** Every point at which a process may die that makes this write. `runsOnce` tells whether a step runs at most once. */
 export function crashPointsOf(
   writes: readonly SeenWrite[],
   runsOnce: (path: string, key: string) => boolean,
@@ -62,7 +62,7 @@ export function crashPointsOf(
     return [{ mark, isStored, where, mayDiffer }];
   };
   return writes.flatMap(({ run, entries }) => {
-    // A write is stored as a whole: to die before it is to die before its first entry, and after it, after its last.
+    // A write is stored as a whole: a crash before it is before its first entry, and one after it is after its last.
     const before = entries.flatMap((entry) => pointAt(run, entry, false)).slice(0, 1);
     const after = entries.flatMap((entry) => pointAt(run, entry, true)).slice(-1);
     return [...before, ...after];

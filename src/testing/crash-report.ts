@@ -2,14 +2,14 @@ import type { Way } from "./crash-trial.ts";
 import type { WayResult } from "./report.ts";
 import { Report } from "./report.ts";
 
-/** One crash, and what came of it. */
+/** One crash, and its outcome. */
 export interface CrashResult extends WayResult {
   readonly kind: Way["kind"];
   /** The crash in words: `crashed in step charge#1, when its work was done and its result was not stored`. */
   readonly where: string;
-  /** What differed, in sentences; none if nothing did. */
+  /** The differences, in sentences; none if there are none. */
   readonly problems: readonly string[];
 }
 
-/** What `everyCrash` found. As text it reads well in a failing test. */
+/** The result of `everyCrash`. As text it is the message of a failing test. */
 export class CrashReport extends Report<CrashResult> {}

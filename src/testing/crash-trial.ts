@@ -26,21 +26,21 @@ import { nextExpiry, passTo, waitUntil } from "./until.ts";
 /** One way to run the agent. */
 export type Way =
   | { readonly kind: "none" }
-  /** The process dies there, and another one takes over. */
+  /** The process dies at the point, and another one takes over. */
   | { readonly kind: "crash"; readonly point: CrashPoint }
-  /** The body of a step is through, and throws all the same: what it asked for was done, and the reply was lost. */
+  /** The body of a step ends, and throws all the same: its work was done, and the reply was lost. */
   | { readonly kind: "lost reply"; readonly step: StepPlace }
-  /** The agent is run again after every commit. */
+  /** The agent is replayed after every commit. */
   | { readonly kind: "replay" };
 
-/** A step as it is found again each time that the agent is run. */
+/** A step as it is identified in every execution of the agent. */
 export interface StepPlace {
   readonly path: string;
   readonly key: string;
   readonly where: string;
 }
 
-/** What is run. */
+/** What is executed. */
 export interface CrashPlay {
   readonly agent: Agent;
   readonly input: RunInput;
@@ -49,25 +49,25 @@ export interface CrashPlay {
   readonly chance: Chance;
 }
 
-/** What is left to look at when the agent was run in one way. */
+/** The outcome of one way. */
 export interface CrashOutcome {
   readonly disk: Disk;
-  /** What the agents began in the first process. */
+  /** The operations that agents began in the first process. */
   readonly operations: readonly OpenOperation[];
   readonly blocked: BlockedEvent | undefined;
-  /** Whether the agent came to where something was to happen to it. */
+  /** Whether the agent reached the point of the crash or of the lost reply. */
   readonly isReached: boolean;
-  /** The agent asked what there is no answer to, and was cancelled: it went another way. */
+  /** The agent asked a question without an answer, and was cancelled: it behaved differently. */
   readonly isOffScript: boolean;
   readonly problems: readonly string[];
 }
 
-/** More than an agent may take to ask for what its history holds next. */
+/** Longer than an agent may take in a replay to reach the next operation of its history. */
 const STALL_MS = 5_000;
-/** An agent that does this many things goes on for ever. */
+/** An agent that emits and asks this much never ends. */
 const MAX_THINGS = 1_000;
 
-/** Runs the agent in one way, to its end. */
+/** Executes the agent in one way, to its end. */
 export async function tryWay(play: CrashPlay, way: Way): Promise<CrashOutcome> {
   return new Trial(play, way).run();
 }
@@ -78,13 +78,13 @@ class Trial {
   readonly #machine: Machine;
   readonly #processes: CrashingProcess[] = [];
   readonly #problems: string[] = [];
-  /** The questions that came, in order. */
+  /** The questions that were asked, in order. */
   readonly #asked: string[] = [];
   readonly #answered = new Set<string>();
   #isOffScript = false;
   #hasLostReply = false;
   #hasWaited = false;
-  /** The time, which stands still until it is moved here: to ask the clock for it is a sign of life. */
+  /** The time, which only this class moves. To ask the clock instead would count as activity. */
   #now: number;
 
   constructor(play: CrashPlay, way: Way) {
@@ -118,7 +118,7 @@ class Trial {
     await this.#settled(creating);
     while (await this.#goOn());
     const { blocked } = this.#process;
-    // What a body of a process that died is still at happens in the world outside, too.
+    // The body of a step of a dead process goes on in the world outside, too.
     await this.#until(() => !this.#isAnyAtWork);
     for (const each of this.#processes) each.kill();
     return {
@@ -172,7 +172,7 @@ class Trial {
     this.#processes.push(new CrashingProcess(this.#machine, `process-${this.#processes.length + 1}`, point));
   }
 
-  /** Lets the agent get on to where there is something to do for it. False: it does nothing more. */
+  /** Lets the agent go on until there is something to do for it. False: it does nothing more. */
   async #goOn(): Promise<boolean> {
     const current = this.#process;
     const isDue = (): boolean =>
@@ -196,11 +196,13 @@ class Trial {
     return isThere || this.#waitForStall();
   }
 
-  /** An agent that is run again may wait for what its history does not hold: that shows when its time is over. */
+  /**
+   * A replayed agent may wait for what its history does not hold. Once the stall time is over, the runtime reports it.
+   */
   async #waitForStall(): Promise<boolean> {
     if (this.#hasWaited) {
       const open = this.#process.cast.operations.filter(({ state }) => state === "pending").map(({ key }) => key);
-      const work = open.length === 0 ? "waits for something of its own" : `waits for ${open.join(", ")}`;
+      const work = open.length === 0 ? "waits for something outside the runtime" : `waits for ${open.join(", ")}`;
       this.#problems.push(`It does not come to an end: it is ${this.#state?.status ?? "not created"}, and ${work}.`);
       return false;
     }
@@ -219,7 +221,7 @@ class Trial {
     const resuming = scope.resume({ run_id, await_resume: resumeOf(answer.value), await_id, mode: "async" });
     const current = this.#process;
     const outcome = await this.#settled(resuming.then(() => void this.#answered.add(await_id)));
-    // An agent that is run again may never ask the question: that shows when its time is over.
+    // A replayed agent may never ask the question. Once the stall time is over, the runtime reports it.
     if (outcome === undefined) return current.isDead || this.#waitForStall();
     const { error } = outcome;
     if (error === undefined || current.blocked !== undefined) return true;
@@ -228,7 +230,7 @@ class Trial {
     return this.#stray();
   }
 
-  /** Another way through the agent asks something else: there is no answer to that. */
+  /** The agent behaved differently and asks another question, which has no answer: it is cancelled. */
   async #stray(): Promise<boolean> {
     if (this.#isOffScript) return false;
     this.#isOffScript = true;
@@ -255,7 +257,10 @@ class Trial {
     );
   }
 
-  /** Waits for a call to the process, and gives what it was refused with, if it was. Undefined: it has no answer, as when the process dies. */
+  /**
+   * Waits for a call to the process, and returns the error of its refusal, if there is one. Undefined: no answer,
+   * because the process died.
+   */
   async #settled(call: Promise<unknown>): Promise<{ readonly error: unknown } | undefined> {
     let outcome: { readonly error: unknown } | undefined;
     call.then(
@@ -279,7 +284,7 @@ class Trial {
     throw new InjectedError(`The reply to ${key} was lost.`);
   }
 
-  /** What is due now happens; and time passes for the pauses between two attempts of a step, as long as no question expires by that. */
+  /** Fires due timers. Lets time pass for the pause between two attempts of a step, as long as no question expires by that. */
   #pass(): undefined | Promise<void> {
     const { clock } = this.#machine;
     const until = this.#process.cast.isPausing ? Math.max(nextExpiry(this.#state) - 1, this.#now) : this.#now;
@@ -294,7 +299,7 @@ class Trial {
     return waitUntil(
       goal,
       {
-        get signsOfLife() {
+        get activity() {
           return trial.#processes.reduce((sum, { cast }) => sum + cast.operations.length, clock.uses);
         },
         get isAwaiting() {

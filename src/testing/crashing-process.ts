@@ -14,7 +14,7 @@ import type { DriveSettings } from "./drive-options.ts";
 import type { FakeClock } from "./fake-clock.ts";
 import { Gate } from "./gate.ts";
 
-/** What a process shares with the one that comes after it. */
+/** What a process shares with its successor. */
 export interface Machine {
   readonly agent: Agent;
   readonly settings: DriveSettings;
@@ -25,16 +25,16 @@ export interface Machine {
   readonly alwaysReplay: boolean;
 }
 
-/** No lease ends by itself: a process that dies gives its runs free. */
+/** Leases do not expire by themselves: a process that dies releases its runs. */
 const LEASE_MS = 1e12;
 
-/** A process that runs the agent until it dies: then its store, its clock and its turns never answer again. */
+/** A process that executes the agent until it dies. Then its store, its clock and its turns never answer again. */
 export class CrashingProcess {
   readonly name: string;
   readonly cast: Cast;
   readonly scope: Scope;
   isDead = false;
-  /** What the history holds and what the code did, when they do not match. */
+  /** Where the history and the code disagree, if the run is blocked. */
   blocked: BlockedEvent | undefined;
   readonly #machine: Machine;
   readonly #point: CrashPoint | undefined;
@@ -58,7 +58,7 @@ export class CrashingProcess {
         evictAfterMs: Number.POSITIVE_INFINITY,
       },
       alwaysReplay,
-      // What the agent threw is for the test to know.
+      // The test needs the error that the agent threw.
       exposeErrors: true,
     });
     runtime.on("run.blocked", (event) => {
@@ -71,7 +71,7 @@ export class CrashingProcess {
     this.cast.addLead(agent);
   }
 
-  /** Nothing that this process does has an effect on the store any more, and nothing happens to it. Its runs are free. */
+  /** From now on this process has no effect on the store, and receives no calls. Its runs are released. */
   kill(): void {
     if (this.isDead) return;
     this.isDead = true;

@@ -4,7 +4,7 @@ import type { SeenRun, SeenWrite } from "./crash-point.ts";
 import { RunView } from "./run-view.ts";
 import { WatchedStore } from "./watched-store.ts";
 
-/** What outlives a crash: the store, and what was seen of the writes to it. */
+/** What outlives a crash: the store, and the observed writes to it. */
 export class Disk {
   readonly store: WatchedStore;
   readonly writes: SeenWrite[] = [];

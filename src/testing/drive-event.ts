@@ -10,15 +10,15 @@ import { textOf } from "../runtime/input.ts";
 /** The next thing that an agent did, told apart by `type`. */
 export type DriveEvent = PartDriveEvent | MessageDriveEvent | GenericDriveEvent | AwaitDriveEvent | EndDriveEvent;
 
-/** The agent showed a part: a text, or anything else that has a content. */
+/** The agent emitted a part: a text, or any other content. */
 export interface PartDriveEvent {
   readonly type: "part";
-  /** The content, where it is text; else empty. */
+  /** The content, if it is text; else empty. */
   readonly text: string;
   readonly part: MessagePart;
 }
 
-/** The agent showed a whole message. */
+/** The agent emitted a whole message. */
 export interface MessageDriveEvent {
   readonly type: "message";
   /** The text of all its parts. */
@@ -26,7 +26,7 @@ export interface MessageDriveEvent {
   readonly message: Message;
 }
 
-/** The agent showed an object of its own. */
+/** The agent emitted an object. */
 export interface GenericDriveEvent {
   readonly type: "generic";
   readonly generic: JsonObject;
@@ -40,27 +40,27 @@ export interface AwaitDriveEvent {
   readonly await_id: string;
   /** The question as the client sees it. */
   readonly message: Message;
-  /** What the answer has to fit, as JSON Schema; undefined if anything will do. */
+  /** What the answer has to match, as JSON Schema; undefined if any answer is accepted. */
   readonly schema: JsonValue | undefined;
   /** When the question expires; undefined for never. */
   readonly expires_at: string | undefined;
 }
 
-/** The run is over. */
+/** The run has ended. */
 export interface EndDriveEvent {
   readonly type: "end";
   readonly status: Extract<RunStatus, "completed" | "failed" | "cancelled">;
   /** The run as a client gets it. */
   readonly run: Run;
-  /** Why it failed, as a client is told; else null. */
+  /** Why it failed, as a client sees it; else null. */
   readonly error: ProtocolError | null;
-  /** What the agent threw, which clients are not told. */
+  /** What the agent threw, which clients do not see. */
   readonly cause: unknown;
 }
 
 const SCHEMA_TYPE = "application/schema+json";
 
-/** What an entry shows; undefined for one that shows nothing. `state` is the log up to and including it. */
+/** The drive event of an entry; undefined if it has none. `state` is the log up to and including the entry. */
 export function driveEventOf(entry: Entry, state: RunState, cause: unknown): DriveEvent | undefined {
   switch (entry.type) {
     case "emitted":

@@ -10,19 +10,19 @@ import { StandIns } from "./stand-ins.ts";
 /** How an agent is driven. Every property may be left out. */
 export interface DriveOptions {
   /**
-   * What takes the place of steps, by name; `*` in a name stands for any characters. A function is called instead of the step's own, an
-   * error is thrown, and anything else is the step's result. Steps of sub-agents count too: `plan` of the agent `hotels` is looked
-   * up as `hotels/plan`, then as `plan`.
+   * Stand-ins for steps, by name; `*` in a name stands for any characters. A function is called instead of the step's
+   * own, an error is thrown, and any other value is the step's result. Steps of sub-agents count too: `plan` of the
+   * agent `hotels` is looked up as `hotels/plan`, then as `plan`.
    */
   readonly steps?: Readonly<Record<string, StepStandIn>> | undefined;
   /**
-   * The sub-agents that the agent may run, by name; `*` in a name stands for any characters. An agent or an agent function is run, an error
-   * is thrown by the sub-agent, and anything else is what it shows.
+   * The sub-agents that the agent may run, by name; `*` in a name stands for any characters. An agent or an agent
+   * function is run, an error is thrown by the sub-agent, and any other value is what it emits.
    */
   readonly agents?: Readonly<Record<string, AgentStandIn>> | undefined;
-  /** A step that nothing stands in for is a mistake. Default: false, it runs. */
+  /** Whether a step without a stand-in is an error. Default: false, and the step runs. */
   readonly strict?: boolean | undefined;
-  /** The session as the agent finds it. Default: one of its own, without history and state. */
+  /** The session of the run. Default: one of its own, without history and state. */
   readonly session?: SessionOptions | undefined;
   /** What the agent sees as `context.principal`. Default: null. */
   readonly principal?: JsonValue | undefined;
@@ -30,28 +30,33 @@ export interface DriveOptions {
   readonly now?: Instant | undefined;
   /** How long the run may be active, in milliseconds of the fake clock. Default: as the agent says. */
   readonly timeoutMs?: number | undefined;
-  /** How long a question stands that does not say so itself, in milliseconds of the fake clock. Default: `Infinity`. */
+  /**
+   * How long a question without a deadline of its own is valid, in milliseconds of the fake clock. Default: `Infinity`.
+   */
   readonly awaitTimeoutMs?: number | undefined;
-  /** How long the agent has for its `finally` blocks when it is stopped, in milliseconds of the fake clock. Default: 500. */
+  /**
+   * How long the agent may take for its `finally` blocks when it is stopped, in milliseconds of the fake clock.
+   * Default: 500.
+   */
   readonly cancelGraceMs?: number | undefined;
   /**
-   * How long to wait, in milliseconds of the machine's time, for an agent from which there is no sign of life. An agent that waits for
-   * something real, a file or a server, may need more. Default: 1,000.
+   * How long to wait for an agent without any activity, in milliseconds of the machine's time. An agent that waits for
+   * a file or a server may need more. Default: 1,000.
    */
   readonly patienceMs?: number | undefined;
 }
 
-/** A session as an agent finds it. */
+/** The session of a run as the agent finds it. */
 export interface SessionOptions {
   /** A UUID. Default: one that is the same in every test. */
   readonly id?: string | undefined;
-  /** What has been said before, oldest first: as the input of a run. */
+  /** The earlier messages, oldest first, in the forms that the input of a run may have. */
   readonly history?: RunInput | undefined;
   /** Default: null. */
   readonly state?: JsonValue | undefined;
 }
 
-/** What takes the place of a sub-agent: an agent, an agent function, what it shows, or an error that it throws. */
+/** A stand-in for a sub-agent: an agent, an agent function, what it emits, or an error that it throws. */
 export type AgentStandIn = Agent | AgentFunction | Error | AgentValue;
 
 /** The options with their defaults. */
@@ -81,7 +86,7 @@ const names: readonly (keyof DriveOptions)[] = [
   "patienceMs",
 ];
 
-/** Reads the options of a drive. Throws `invalid_argument` for one that cannot be. */
+/** Reads the options of a drive. Throws `invalid_argument` for an invalid one. */
 export function readDriveOptions(options: DriveOptions): DriveSettings {
   checkObject("options", options);
   checkKeys("options", options, names);
@@ -111,14 +116,14 @@ export function readDriveOptions(options: DriveOptions): DriveSettings {
   };
 }
 
-/** Reads what is to be driven: an agent, or an agent function, which is called `agent`. */
+/** Reads the agent to drive: an agent, or an agent function, which is called `agent`. */
 export function readAgent(agent: unknown): Agent {
   if (typeof agent === "function") return defineAgent("agent", agent as AgentFunction);
   if (isAgent(agent)) return defineAgent(agent.name, agent.options, agent.fn);
   throw badArgument("agent", "an agent made by defineAgent, or an agent function", agent);
 }
 
-/** What stands in for a sub-agent, as an agent of that name. */
+/** The stand-in for a sub-agent, as an agent of that name. */
 export function agentOf(name: string, standIn: AgentStandIn): Agent {
   if (typeof standIn === "function") return defineAgent(name, standIn as AgentFunction);
   if (isAgent(standIn)) return defineAgent(name, standIn.options, standIn.fn);

@@ -19,7 +19,7 @@ import type { Operation } from "./operation.ts";
 import { Stage } from "./stage.ts";
 import { describeLast, describeWaiting } from "./waiting.ts";
 
-/** How to wait for the agent. */
+/** How long to wait for the agent. */
 export interface NextOptions {
   /** How much time may pass on the fake clock while the agent waits for it. Default: none. */
   readonly within?: Duration | undefined;
@@ -32,8 +32,8 @@ export interface AnswerOptions {
 }
 
 /**
- * Runs one agent under the test's hand: nothing happens until it is asked for. There is no HTTP, no model and no sleeping, and time
- * stands still until `t.clock` is moved.
+ * Runs one agent under the control of a test: the agent goes on only when the test asks for something. There is no
+ * HTTP and no model, and time stands still until `t.clock` is moved.
  *
  * @example
  * const t = drive(booking, "Berlin to Paris", { steps: { plan: { train: "ICE 9553" } } });
@@ -46,17 +46,17 @@ export function drive(agent: Agent | AgentFunction, input: RunInput, options: Dr
   return new Drive(new Stage(readAgent(agent), input, readDriveOptions(options)));
 }
 
-/** What is behind a drive; for the other parts of this kit. */
+/** The inside of a drive, for the other parts of this kit. */
 export let stageOf: (t: Drive) => Stage;
 
-/** An agent under the test's hand. Made by {@link drive}. */
+/** An agent under the control of a test. Made by {@link drive}. */
 export class Drive {
   static {
     stageOf = (t) => t.#stage;
   }
 
   readonly #stage: Stage;
-  /** How many of the events have been handed out. */
+  /** How many of the events have been returned. */
   #told = 0;
   #asking: Promise<unknown> = Promise.resolve();
 
@@ -65,15 +65,18 @@ export class Drive {
   }
 
   /**
-   * The next thing that the agent did: a part, a message, an object, a question, or the end. The agent goes on to just there.
-   * Throws a `DriveError` when there is nothing to come: after the end, while a question waits for its answer, or
-   * when there is no sign of life from the agent.
+   * The next thing that the agent does: a part, a message, an object, a question, or the end. The agent goes on exactly
+   * so far. Throws a `DriveError` if nothing can come: after the end, while a question waits for its answer, or when
+   * the agent shows no activity.
    */
   next(options: NextOptions = {}): Promise<DriveEvent> {
     return this.#inTurn(() => this.#next(options));
   }
 
-  /** Goes on to the next thing of one type, and gives it: `await t.until("await")`. Throws a `DriveError` if the run ends before. */
+  /**
+   * Goes on to the next thing of one type, and returns it: `await t.until("await")`. Throws a `DriveError` if the run
+   * ends first.
+   */
   async until<Type extends DriveEvent["type"]>(
     type: Type,
     options: NextOptions = {},
@@ -83,19 +86,23 @@ export class Drive {
       if (isOfType(driveEvent, type)) return driveEvent;
       if (driveEvent.type === "end")
         throw new DriveError(
-          `The run ended before there was one of type ${quote(type)}: ${describeDriveEvent(driveEvent)}.`,
+          `The run ended before an event of type ${quote(type)}: ${describeDriveEvent(driveEvent)}.`,
         );
     }
   }
 
-  /** Lets the agent go on until it rests, completed, failed, cancelled or awaiting, and gives the run. What it did on the way counts as told. */
+  /**
+   * Lets the agent go on until it rests (completed, failed, cancelled or awaiting), and returns the run. `next` skips
+   * what it did until then.
+   */
   finish(options: NextOptions = {}): Promise<Run> {
     return this.#inTurn(() => this.#finish(options));
   }
 
   /**
-   * Answers the question that is shown: with a text, a message, an object, or what else JSON knows. Rejects when nothing is asked, and with
-   * `answer_rejected` when the answer does not fit the question's schema; the question then still stands.
+   * Answers the question that is shown: with a text, a message, an object, or any other JSON value. Rejects when no
+   * question is shown, and with `answer_rejected` when the answer does not match the question's schema. The question
+   * then stays open.
    */
   async answer(answer: unknown, { await_id }: AnswerOptions = {}): Promise<void> {
     await this.#resume("answer", resumeOf(answer), await_id);
@@ -107,8 +114,8 @@ export class Drive {
   }
 
   /**
-   * Cancels the run, waits for the agent to stop, and gives the run. An agent that does not stop leaves it `cancelling` until
-   * `t.clock` has moved past `cancelGraceMs`.
+   * Cancels the run, waits for the agent to stop, and returns the run. An agent that does not stop leaves it
+   * `cancelling` until `t.clock` has moved past `cancelGraceMs`.
    */
   async cancel(): Promise<Run> {
     await this.#stage.cancel();
@@ -122,26 +129,25 @@ export class Drive {
     this.#stage.cast.failures.push({ error: typeof error === "string" ? new Error(error) : error });
   }
 
-  /** The clock that the agent goes by. */
+  /** The clock of the agent's runtime. */
   get clock(): FakeClock {
     return this.#stage.clock;
   }
 
-  /** What the agent has said so far, as text; a line for each message. */
+  /** The text of what the agent has emitted so far; a line for each message. */
   text(): string {
     const output = this.#stage.state?.output ?? [];
     return output.map(({ role, parts }) => textOf({ role, parts })).join("\n");
   }
 
-  /** The run as a client sees it now. Throws a `DriveError` before it has begun. */
+  /** The run as a client sees it now. Throws a `DriveError` before the run has begun. */
   get run(): Run {
     const { run } = this.#stage;
-    if (run === undefined)
-      throw new DriveError("The run has not begun: ask for something first, with t.next() or t.finish().");
+    if (run === undefined) throw new DriveError("The run has not begun: call t.next() or t.finish() first.");
     return run;
   }
 
-  /** `created` before anything was asked for. */
+  /** The status of the run; `created` before it has begun. */
   get status(): RunStatus {
     return this.#stage.state?.status ?? "created";
   }
@@ -156,7 +162,7 @@ export class Drive {
     return this.#stage.view?.entries ?? [];
   }
 
-  /** The steps, questions and sub-runs so far, those of sub-agents among them, and what became of them. */
+  /** The steps, questions and sub-runs so far, also those of sub-agents, with their results. */
   get operations(): readonly Operation[] {
     return this.#stage.cast.operations;
   }
@@ -171,7 +177,7 @@ export class Drive {
     return this.#stage.session();
   }
 
-  /** Everything that the agent does, up to the end and with it. Questions have to be answered inside the loop. */
+  /** Everything that the agent does, including the end. Questions have to be answered inside the loop. */
   async *[Symbol.asyncIterator](): AsyncGenerator<DriveEvent, void> {
     for (;;) {
       const driveEvent = await this.next();
@@ -185,7 +191,7 @@ export class Drive {
     await stage.begin();
     const waiting = this.#driveEvents[this.#told];
     if (waiting !== undefined) return this.#tell(waiting);
-    if (stage.isOver) throw new DriveError(`There is nothing more to come: the run has ended. ${describeLast(stage)}`);
+    if (stage.isOver) throw new DriveError(`Nothing more can come: the run has ended. ${describeLast(stage)}`);
     stage.gate.open();
     await this.#until(() => this.#driveEvents.length > this.#told, within);
     const driveEvent = this.#driveEvents[this.#told];
@@ -196,7 +202,7 @@ export class Drive {
   async #finish({ within }: NextOptions): Promise<Run> {
     const stage = this.#stage;
     await stage.begin();
-    // A question that is shown already leaves whatever else the agent is at: it may still come to its end by itself.
+    // While a question is shown, the agent may go on with other work, and may end by itself.
     const wasAwaiting = stage.state?.status === "awaiting";
     stage.gate.free();
     const rested = await this.#until(() => (wasAwaiting ? stage.isOver : stage.isAtRest), within);
@@ -222,13 +228,13 @@ export class Drive {
     return driveEvent;
   }
 
-  /** An error that was never thrown is a test that does not test what it says. */
+  /** An error that no step threw is reported: the test would not test what it says. */
   #checkFailures(end: EndDriveEvent): void {
     const [unused] = this.#stage.cast.failures;
     if (unused === undefined || end.status === "cancelled") return;
     throw new DriveError(
-      `The agent was to have a step that fails with ${quote(String(unused.error))}, but it ended without another step. ` +
-        "Call t.failNextStep(…) before the agent comes to the step.",
+      `Expected a step to fail with ${quote(String(unused.error))}, but the run ended without another step. ` +
+        "Call t.failNextStep(…) before the agent reaches the step.",
     );
   }
 
@@ -239,9 +245,9 @@ export class Drive {
 
   async #resume(method: string, resume: AwaitResume, awaitId: string | undefined): Promise<void> {
     const { state } = this.#stage;
-    // With an id it may be the repeat of an answer: that is for the runtime to judge.
+    // With an id it may repeat an earlier answer. The runtime decides that.
     if (awaitId === undefined && !state?.shown)
-      throw new DriveError(`t.${method}(…): nothing is asked. ${this.#whyNothingIsAsked()}`);
+      throw new DriveError(`t.${method}(…): no question is shown. ${this.#whyNothingIsAsked()}`);
     await this.#stage.resume(resume, awaitId);
   }
 
@@ -258,7 +264,7 @@ export class Drive {
     return `The run is ${state.status}. ${describeLast(this.#stage)} Call t.next() until the question comes.`;
   }
 
-  /** Requests are served one after the other, also if nobody waits for the first. */
+  /** Requests are served one after another, also if the test does not await the first. */
   #inTurn<T>(request: () => Promise<T>): Promise<T> {
     const result = this.#asking.then(request);
     this.#asking = result.catch(() => undefined);

@@ -10,7 +10,7 @@ export type Instant = Date | number | string;
 
 const millisecondsOf = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
 
-/** The length of time in milliseconds. Throws `invalid_argument` for what is none. */
+/** The length of time in milliseconds. Throws `invalid_argument` for an invalid one. */
 export function readDuration(name: string, duration: unknown): number {
   const expected = 'milliseconds from 0 on, or a text such as "250ms", "90s", "5m", "24h" or "7d"';
   if (typeof duration === "number" && duration >= 0) return duration;
@@ -20,7 +20,7 @@ export function readDuration(name: string, duration: unknown): number {
   return Number(amount) * millisecondsOf[unit as DurationUnit];
 }
 
-/** The point in time in milliseconds since the epoch. Throws `invalid_argument` for what is none. */
+/** The point in time in milliseconds since the epoch. Throws `invalid_argument` for an invalid one. */
 export function readInstant(name: string, instant: unknown): number {
   const time =
     instant instanceof Date ? instant.getTime() : typeof instant === "string" ? Date.parse(instant) : instant;
@@ -28,7 +28,7 @@ export function readInstant(name: string, instant: unknown): number {
   throw badArgument(name, "a valid date, milliseconds since the epoch, or a date as text", instant);
 }
 
-/** A length of time as a person writes it: `24h`, `1.5s`, `20ms`. */
+/** A length of time with its unit: `24h`, `1.5s`, `20ms`. */
 export function writeDuration(milliseconds: number): string {
   const { ms, s, m, h, d } = millisecondsOf;
   const units: readonly (readonly [unit: string, size: number])[] = [

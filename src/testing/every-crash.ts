@@ -16,17 +16,17 @@ import { diffLines } from "./text-diff.ts";
 import type { WayOptions, WaySettings } from "./way-options.ts";
 import { problemsAfter, readWayOptions, sortOut } from "./way-options.ts";
 
-/** How an agent is crashed. `patienceMs` is 250 here, unless it is given. */
+/** How an agent is crashed. `patienceMs` is 250 by default. */
 export interface CrashOptions extends WayOptions {
   /**
-   * What the agent has done to the world outside, as the world has it after a run: the charges that a payment service holds, the mails in an outbox.
-   * It has to be the same whether there was a crash or not. The order of items in lists does not count. Make the world anew in `before`. Default: only the
-   * run is compared.
+   * The agent's effects on the world outside after a run: the charges of a payment service, the mails in an outbox.
+   * They must be the same with and without a crash. The order of items in lists is ignored. Reset the world in
+   * `before`. Default: only the run is compared.
    */
   readonly world?: (() => unknown) | undefined;
 }
 
-/** What is compared of a run. */
+/** The compared outcome of a run. */
 interface Ending {
   readonly status: string;
   readonly reason: string;
@@ -35,11 +35,14 @@ interface Ending {
 }
 
 /**
- * Runs a durable agent again and again, and kills its process at every point there is: before, in and after the body of each step and each sub-run, around
- * each question and answer, and before the end. Another process takes over each time. Beside that, each step fails once when its work was done, as when a reply is
- * lost; and the agent is run again after every commit. Then the run has to end as it does when it is left alone, and the world outside has to be the same.
+ * Executes a durable agent many times, and kills its process at every possible point: before, in and after the body of
+ * each step and each sub-run, around each question and answer, and before the end. Another process takes over each
+ * time. Besides, each step fails once after its work was done, as if its reply were lost, and the agent is replayed
+ * after every commit. Each time the run must end as it does when it is left alone, and the world outside must be the
+ * same.
  *
- * The agent is run as a durable one, also if it is not registered so. `Math.random()` gives other numbers to an agent that is run again.
+ * The agent is made durable, even if it is not registered so. `Math.random()` gives other numbers to an agent in a
+ * replay.
  *
  * @example
  * const report = await everyCrash(order, "Three apples", {
@@ -74,23 +77,23 @@ export async function everyCrash(
     const results = [resultOf(alone, alone, settings)];
     for (const way of hasEnded(alone) ? waysOf(alone.outcome) : []) {
       const tried = await run(way);
-      // An agent that goes by real time may not come there another time: then there is nothing to tell.
+      // An agent that uses real time may not reach that point again. Then there is no result.
       if (tried.outcome.isReached) results.push(resultOf(tried, alone, settings));
     }
     return new CrashReport(play.agent.name, results);
   });
 }
 
-/** One way, and what came of it. */
+/** One way, and its outcome. */
 interface Tried {
   readonly way: Way;
   readonly outcome: CrashOutcome;
   readonly ending: Ending;
-  /** What the user's own check says. */
+  /** What the caller's own check reports. */
   readonly after: readonly string[];
 }
 
-/** Every way to run an agent that does this when it is left alone. */
+/** Every way to execute an agent that does this when it is left alone. */
 function waysOf({ disk, operations }: CrashOutcome): readonly Way[] {
   const steps = operations.filter(({ kind }) => kind === "step");
   const runsOnce = (path: string, key: string): boolean =>
@@ -125,23 +128,23 @@ function whereOf(way: Way): string {
     case "lost reply":
       return way.step.where;
     case "replay":
-      return "run again after every commit";
+      return "replayed after every commit";
   }
 }
 
-/** What is not as it is when the agent is left alone, in sentences. */
+/** The differences from the agent that is left alone, in sentences. */
 function differences({ way, outcome, ending }: Tried, alone: Tried): readonly string[] {
   const { blocked, problems } = outcome;
   if (blocked !== undefined) {
     const { position, expected, asked } = blocked;
     return [
       `It is blocked: its code does not match its history at entry ${position + 1} (history: ${expected}; code: ${asked}). ` +
-        "An agent that is run again has to do the same again: put chance, time and the world into steps.",
+        "A replay must do the same as the first time: put randomness, time and side effects into steps.",
     ];
   }
   if (problems.length > 0) return problems;
   const isSame = ending.status === alone.ending.status && ending.output === alone.ending.output;
-  // An agent may go another way when a step of it fails, and then another world is right.
+  // An agent may behave differently when one of its steps fails. Its effects may then differ, too.
   const mayDiffer = way.kind === "lost reply" || (way.kind === "crash" && way.point.mayDiffer);
   if (mayDiffer && (!isSame || outcome.isOffScript)) return [];
   return [...endingProblems(ending, alone.ending), ...outsideProblems(ending, alone.ending)];

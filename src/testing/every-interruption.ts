@@ -11,17 +11,17 @@ import { rehearse } from "./rehearsal.ts";
 import type { WayOptions, WaySettings } from "./way-options.ts";
 import { problemsAfter, readWayOptions, sortOut } from "./way-options.ts";
 
-/** How an agent is interrupted. `patienceMs` is 250 here, unless it is given. */
+/** How an agent is interrupted. `patienceMs` is 250 by default. */
 export interface InterruptionOptions extends WayOptions {}
 
-/** Of an agent that does not come to an end, no more than the beginning is looked at. */
+/** For an agent that never ends, only this many things are interrupted. */
 const MAX_WITHOUT_END = 10;
 
 /**
- * Runs an agent again and again, and gets in its way at every point there is: cancels it before it begins, after each thing that it does
- * and during each step; lets each step and each sub-agent fail; answers each question twice, as late as possible, and not in time. After each run
- * it looks whether the agent has kept its promises: its `finally` ran, there is one terminal entry and nothing
- * after it, no question, step or sub-run is pending, and no timer or abort listener is left.
+ * Executes an agent many times, and disturbs it at every possible point: cancels it before it begins, after each thing
+ * that it does and during each step; makes each step and each sub-agent fail; answers each question twice, as late as
+ * possible, and not in time. After each run it checks the agent: its `finally` ran, there is one terminal entry and
+ * nothing after it, no question, step or sub-run is pending, and no timer or abort listener is left.
  *
  * @example
  * const report = await everyInterruption(booking, "Berlin to Paris", { answers: [{ ok: true }] });
@@ -61,7 +61,7 @@ export async function everyInterruption(
   return new InterruptionReport(play.agent.name, results);
 }
 
-/** Every interruption that there is for an agent that does this when it is left alone. */
+/** Every possible interruption of an agent that does this when it is left alone. */
 function interruptionsOf({ driveEvents, places, problems }: Outcome): readonly Interruption[] {
   const interruptions: Interruption[] = [{ kind: "cancel", at: 0, during: undefined }];
   const seen =
@@ -80,8 +80,9 @@ function interruptionsOf({ driveEvents, places, problems }: Outcome): readonly I
 }
 
 /**
- * A function cannot be stopped from outside. Whether one went on because it ignores its signal or because it tidied up shows when it fails at the
- * same place. One that has taken its signal may have handed it on, to a stream for example, which still gives what it had read ahead.
+ * A function cannot be stopped from outside. It may go on because it ignores its signal, or because it cleans up. To
+ * tell them apart, the function is also made to fail at the same place. A function that has taken its signal is not
+ * blamed: it may have passed the signal on, for example to a stream that still delivers what it has read ahead.
  */
 function goesOn(outcome: Outcome): boolean {
   const { conduct, listeners } = outcome.stage.cast;
@@ -94,7 +95,7 @@ function indifference(cancelled: Outcome, failed: Outcome): string[] {
   const tidying = failed.driveEvents.length - (cancelled.driveEvents.length - more);
   if (!injected || more <= tidying + 1) return [];
   return [
-    `It went on as if nothing had happened, and showed ${more} more things. Look at context.signal between them.`,
+    `It went on as if nothing had happened, and emitted ${more} more things. Look at context.signal between them.`,
   ];
 }
 

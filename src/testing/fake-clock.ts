@@ -5,33 +5,35 @@ import type { Duration, Instant } from "./duration.ts";
 import { readDuration, readInstant } from "./duration.ts";
 import { realTurn } from "./real-time.ts";
 
-/** How a fake clock is made. */
+/** Options of a fake clock. */
 export interface FakeClockOptions {
   /** The time at which it starts. Default: 2025-01-01T00:00:00Z. */
   readonly now?: Instant | undefined;
 }
 
 /**
- * A clock that stands still until the test moves it. It is a `clock` for `new AgentRuntime({ clock })`, and every drive has
- * one. It needs no fake timers of a test runner, and is not stopped by them.
+ * A clock that stands still until the test moves it. Pass it as `clock` to `new AgentRuntime({ clock })`; every drive
+ * has one. It needs no fake timers of a test runner, and they do not stop it.
  */
 export interface FakeClock extends Clock {
-  /** Lets time pass: whatever falls due on the way is called at its own time, in order, and what follows from it happens. */
+  /** Lets time pass. Each timer that falls due is called at its own time, in order, and what follows from it happens. */
   advance(by: Duration): Promise<void>;
-  /** Lets time pass until then. A clock does not go back. */
+  /** Lets time pass until a point in time, which must not be in the past. */
   set(to: Instant): Promise<void>;
-  /** The timers that have not been called or taken back. */
+  /** The number of timers that have neither been called nor been cancelled. */
   readonly pending: number;
   /** When the first of them falls due, in milliseconds since the epoch; undefined if there is none. */
   readonly nextDue: number | undefined;
-  /** How often anybody has used the clock so far. While it stands still, nobody who goes by this clock is at work. */
+  /**
+   * How often the clock has been used so far. While the number stays the same, no code that uses this clock is at work.
+   */
   readonly uses: number;
 }
 
 const START_MS = Date.UTC(2025, 0, 1);
-/** After this many turns in which nobody used the clock, what follows from a timer has happened. */
+/** After this many turns without a use of the clock, what follows from a timer has happened. */
 const QUIET_TURNS = 3;
-/** An agent that never comes to rest is not waited for any longer. */
+/** After this many turns, an agent that never rests is not waited for. */
 const MAX_TURNS = 1_000;
 
 /** Makes a clock that stands still until the test moves it. */
@@ -84,7 +86,7 @@ class StoppedClock implements FakeClock {
     return realTurn();
   }
 
-  /** Time stands still until the test moves it: a process that waits for nothing else may end. */
+  /** Time stands still until the test moves it, so that the process may end if it waits for nothing else. */
   hold(): () => void {
     return ignore;
   }
@@ -97,15 +99,11 @@ class StoppedClock implements FakeClock {
   async set(to: Instant): Promise<void> {
     const target = readInstant("to", to);
     if (target < this.#now)
-      throw badArgument(
-        "to",
-        `a time from ${new Date(this.#now).toISOString()} on, since a clock does not go back`,
-        to,
-      );
+      throw badArgument("to", `a time from ${new Date(this.#now).toISOString()} on, since time does not go back`, to);
     await this.#move(() => target);
   }
 
-  /** One journey after the other, also if nobody waits for the first. */
+  /** One move after another, also if the test does not await the first. */
   #move(target: () => number): Promise<void> {
     const journey = this.#moving.then(() => this.#travel(target()));
     this.#moving = journey.catch(() => undefined);
@@ -123,7 +121,7 @@ class StoppedClock implements FakeClock {
     this.#now = Math.max(this.#now, target);
   }
 
-  /** Waits until what has begun has happened, as far as this clock can tell. */
+  /** Waits until everything that has begun has happened, as far as this clock can tell. */
   async #settle(): Promise<void> {
     let quiet = 0;
     for (let turns = 0; quiet < QUIET_TURNS && turns < MAX_TURNS; turns++) {

@@ -1,6 +1,6 @@
 /**
- * What holds an agent until the test asks for the next thing. It opens for one thing or for several, and what the agent shows closes
- * it again; whoever comes to a closed gate waits.
+ * Holds an agent until the test asks for the next thing. It opens for one thing or for several. What the agent emits
+ * closes it again. An agent that reaches a closed gate waits.
  */
 export class Gate {
   #isOpen = false;
@@ -12,7 +12,7 @@ export class Gate {
     return this.#isOpen;
   }
 
-  /** Lets the agent go on until it has shown so many things. */
+  /** Lets the agent go on until it has emitted so many things. */
   open(things = 1): void {
     this.#credit = things;
     this.#isOpen = true;
@@ -21,25 +21,25 @@ export class Gate {
     for (const goOn of waiting) goOn();
   }
 
-  /** The agent has shown something. */
+  /** Called when the agent has emitted something. */
   close(): void {
     this.#credit -= 1;
     if (!this.#isFree && this.#credit <= 0) this.#isOpen = false;
   }
 
-  /** Lets the agent go on until it is held again. */
+  /** Lets the agent go on until `hold` is called. */
   free(): void {
     this.#isFree = true;
     this.open();
   }
 
-  /** Holds the agent at the next opportunity. */
+  /** Holds the agent from its next pass on. */
   hold(): void {
     this.#isFree = false;
     this.#isOpen = false;
   }
 
-  /** Undefined: go on. A promise: wait. */
+  /** Undefined: the gate is open. A promise: resolves once it opens. */
   pass(): undefined | Promise<void> {
     if (this.#isOpen) return undefined;
     return new Promise((resolve) => {

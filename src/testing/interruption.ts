@@ -2,21 +2,21 @@ import type { DriveEvent } from "./drive-event.ts";
 import { describeDriveEvent } from "./drive-event.ts";
 import type { Operation } from "./operation.ts";
 
-/** One way to get in an agent's way. `at` is the number of the last thing that the agent had done, counted from 1; 0 for none. */
+/** One way to disturb an agent. `at` is the number of the last thing that the agent had done, counted from 1; 0 for none. */
 export type Interruption =
   | { readonly kind: "none" }
-  /** The run is cancelled after a thing that the agent did, or while one of its operations is at work. */
+  /** The run is cancelled after something that the agent did, or while one of its operations is at work. */
   | { readonly kind: "cancel"; readonly at: number; readonly during: OperationPlace | undefined }
   /** A step, a sub-agent or an `emit` throws. */
   | { readonly kind: "fail"; readonly at: number; readonly during: OperationPlace | undefined }
-  /** A question gets its answer twice, and another one on top. */
+  /** A question gets the same answer twice, and then another answer. */
   | { readonly kind: "answer twice"; readonly at: number }
   /** A question gets its answer only when the agent does nothing more without it. */
   | { readonly kind: "answer late"; readonly at: number }
-  /** The time of a question runs out. */
+  /** A question expires. */
   | { readonly kind: "expire"; readonly at: number };
 
-/** An operation as it is found again when the agent is run again. */
+/** An operation as it is identified in every execution of the agent. */
 export interface OperationPlace {
   readonly id: string;
   readonly label: string;
@@ -24,12 +24,12 @@ export interface OperationPlace {
   readonly at: number;
 }
 
-/** What is thrown where an agent is made to fail. */
+/** The error that an agent is made to fail with. */
 export class InjectedError extends Error {
   override readonly name = "InjectedError";
 }
 
-/** What identifies an operation in every run of the same agent. */
+/** What identifies an operation in every execution of the same agent. */
 export function operationId({ run_id, key }: Operation): string {
   return `${run_id}/${key}`;
 }

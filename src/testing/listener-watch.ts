@@ -1,11 +1,11 @@
 import { getEventListeners } from "node:events";
 
 /**
- * Watches the abort listeners on the signals that agents take. A listener that is added to a signal which has aborted is never called: it is no
- * loose end, and libraries add such when a run is cancelled early.
+ * Watches the abort listeners on the signals of agents. A listener that is added to an aborted signal is never called.
+ * It is not counted as left, since libraries add such listeners when a run is cancelled early.
  */
 export class ListenerWatch {
-  /** For each signal what was listening when it aborted; undefined: it has not. */
+  /** For each signal the listeners at the time of its abort; undefined if it has not aborted. */
   readonly #atAbort = new Map<AbortSignal, ReadonlySet<unknown> | undefined>();
   readonly #own = new WeakMap<AbortSignal, () => void>();
 
@@ -20,7 +20,7 @@ export class ListenerWatch {
     };
     this.#atAbort.set(signal, undefined);
     this.#own.set(signal, note);
-    // The first listener is the first that is called: all others are still there.
+    // The first listener is called first, while all others are still registered.
     signal.addEventListener("abort", note, { once: true });
   }
 

@@ -6,7 +6,7 @@ import { questionText } from "./drive-event.ts";
 import { Report } from "./report.ts";
 import { matches } from "./text-match.ts";
 
-/** What the matchers add to `expect`. `Result` is what an assertion gives: `void` in vitest and jest. */
+/** What the matchers add to `expect`. `Result` is what an assertion returns: `void` in vitest and jest. */
 export interface CadenzaMatchers<Result = void> {
   /** The run has completed. */
   toHaveCompleted(): Result;
@@ -16,13 +16,13 @@ export interface CadenzaMatchers<Result = void> {
   toHaveBeenCancelled(): Result;
   /** The run waits for an answer; with a text or a pattern: to this question. */
   toBeAwaiting(question?: string | RegExp): Result;
-  /** The agent has said this, anywhere in its output. */
+  /** The output of the agent contains this text. */
   toHaveSaid(text: string | RegExp): Result;
-  /** The report of `everyInterruption` or `everyCrash` has nothing to say against the agent. */
+  /** The report of `everyInterruption` or `everyCrash` has no problems. */
   toSurviveInterruptions(): Result;
 }
 
-/** What a matcher tells `expect`. */
+/** What a matcher returns to `expect`. */
 export interface MatcherResult {
   readonly pass: boolean;
   readonly message: () => string;
@@ -103,7 +103,7 @@ function runOf(received: unknown): Run {
   if (received instanceof Drive) return received.run;
   if (typeof received === "object" && received !== null && "run_id" in received && "status" in received)
     return received as Run;
-  throw new TypeError(`expected a run or what drive gave, received ${describe(received)}`);
+  throw new TypeError(`expected a run or a drive, received ${describe(received)}`);
 }
 
 function outputText({ output }: Run): string {

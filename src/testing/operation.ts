@@ -1,6 +1,6 @@
 import { ignore } from "../core/promises.ts";
 
-/** A step, a question or a sub-run of an agent, and what became of it. */
+/** A step, a question or a sub-run of an agent, with its outcome. */
 export interface Operation {
   readonly kind: "step" | "ask" | "run";
   /** The name of the step or of the sub-agent; `ask` for a question. */
@@ -9,14 +9,14 @@ export interface Operation {
   readonly key: string;
   readonly agent_name: string;
   readonly run_id: string;
-  /** Whether something stood in for it. */
+  /** Whether a stand-in replaced it. */
   readonly replaced: boolean;
   readonly state: "pending" | "done" | "failed";
-  /** What it gave. */
+  /** Its result. */
   readonly result: unknown;
-  /** What it threw. */
+  /** The error that it threw. */
   readonly error: unknown;
-  /** Whether the agent ever looked at what it gave. */
+  /** Whether the agent has awaited the result. */
   readonly wasAwaited: boolean;
 }
 
@@ -65,12 +65,12 @@ export class OpenOperation implements Operation {
   }
 }
 
-/** Whether a promise was looked at. */
+/** Whether a promise was awaited. */
 export interface Interest {
   shown: boolean;
 }
 
-/** A promise for the agent that tells whether it is looked at. An agent that drops it does no harm. */
+/** A promise for the agent that tells whether it was awaited. A dropped promise causes no unhandled rejection. */
 export function watched<T>(begin: (interest: Interest) => Promise<T>): Promise<T> {
   const interest: Interest = { shown: false };
   const work = begin(interest);
@@ -90,7 +90,7 @@ class WatchedPromise<T> extends Promise<T> {
     return Promise;
   }
 
-  // biome-ignore lint/suspicious/noThenProperty: it is a promise, and has to have one.
+  // biome-ignore lint/suspicious/noThenProperty: a promise needs it.
   override then<Result1 = T, Result2 = never>(
     onFulfilled?: ((value: T) => Result1 | PromiseLike<Result1>) | null,
     onRejected?: ((reason: unknown) => Result2 | PromiseLike<Result2>) | null,

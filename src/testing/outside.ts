@@ -1,8 +1,8 @@
 import { inspect } from "node:util";
 
 /**
- * The world outside as text, so that two states of it can be compared and shown: a line for each value, properties and entries of maps
- * and sets in order of their names. So are the items of lists: what is done side by side may be done in another order after a crash.
+ * The world outside as text, to compare two states of it. Each value has a line. Properties and entries of maps and
+ * sets are sorted by name. Items of lists are sorted too, since parallel work may end in another order after a crash.
  */
 export function describeOutside(value: unknown): string {
   return linesOf(value, new Set()).join("\n");
@@ -28,7 +28,7 @@ interface Items {
   readonly close: string;
 }
 
-/** What a value holds; undefined for one of a kind of its own, a date for example. */
+/** What a value holds; undefined for a value without items, such as a date. */
 function itemsOf(value: object): Items | undefined {
   if (Array.isArray(value)) return { open: "[", entries: value.map((item) => [undefined, item]), close: "]" };
   if (value instanceof Set) return { open: "Set {", entries: [...value].map((item) => [undefined, item]), close: "}" };

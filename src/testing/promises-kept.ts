@@ -7,7 +7,7 @@ import type { Operation } from "./operation.ts";
 import type { Outcome } from "./rehearsal.ts";
 import type { Stage } from "./stage.ts";
 
-/** What an agent that was interrupted has not kept, in sentences; none if all is well. `uninterrupted` is how it is left alone. */
+/** What an interrupted agent did wrong, in sentences; none if nothing. `uninterrupted` is the agent when it is left alone. */
 export function brokenPromises(outcome: Outcome, uninterrupted: Outcome): string[] {
   return [
     ...outcome.problems,
@@ -20,7 +20,7 @@ export function brokenPromises(outcome: Outcome, uninterrupted: Outcome): string
   ];
 }
 
-/** What the agent showed after it had been told to stop. Only `finally` blocks should. */
+/** What the agent emitted after it was told to stop. Only `finally` blocks should. */
 export function shownAfterStop({ stage }: Outcome): readonly Entry[] {
   const log = stage.view?.entries ?? [];
   const stopped = log.findIndex(stops);
@@ -43,13 +43,11 @@ function stopProblems({ stage, hung, dropped }: Outcome): string[] {
   const problems: string[] = [];
   const grace = writeDuration(stage.settings.cancelGraceMs);
   if (hung)
-    problems.push(
-      `It did not stop within ${grace}, and was left behind${finished ? "" : "; its finally did not run"}.`,
-    );
-  else if (begun && !finished) problems.push("It never came to its end: its finally did not run.");
+    problems.push(`It did not stop within ${grace}, and was abandoned${finished ? "" : "; its finally did not run"}.`);
+  else if (begun && !finished) problems.push("It never ended: its finally did not run.");
   if (dropped > 0)
     problems.push(
-      `It went on after the run had ended: ${things(dropped)} of what it showed ${dropped === 1 ? "was" : "were"} dropped.`,
+      `It went on after the run had ended: ${things(dropped)} of what it emitted ${dropped === 1 ? "was" : "were"} dropped.`,
     );
   if (thrownByFinally !== undefined) problems.push(`Its finally threw ${quote(String(thrownByFinally.error))}.`);
   return problems;
@@ -64,7 +62,7 @@ function operationProblems({ stage }: Outcome): string[] {
 
 function answerProblems({ stage, problems }: Outcome): string[] {
   const asks = stage.cast.operations.filter(({ kind, run_id }) => kind === "ask" && run_id === stage.state?.run_id);
-  // A run that was cut short may have had its answers early.
+  // A run that was cut short may have had its answers before the agent asked.
   const hasCompleted = stage.state?.status === "completed";
   const lost = asks.filter(({ state, wasAwaited }) => hasCompleted && state === "done" && !wasAwaited);
   const ended = problems.length === 0 ? asks.filter((ask) => wasCutOff(ask, stage)) : [];
@@ -74,13 +72,13 @@ function answerProblems({ stage, problems }: Outcome): string[] {
   ];
 }
 
-/** Whether an operation was taken from an agent because the agent had come to its end. */
+/** Whether an operation failed because the agent that began it had ended. */
 function wasCutOff({ error, run_id }: Operation, { state }: Stage): boolean {
   const hasCompleted = state?.status === "completed" && state.run_id === run_id;
   return hasCompleted && CadenzaError.is(error) && error.code === "run_cancelled";
 }
 
-/** Timers and listeners that are left. Where the agent takes them down when it is left alone, it forgets `finally`. */
+/** Timers and listeners that are left. If the agent removes them when it is left alone, it lacks a `finally` block. */
 function looseEnds(outcome: Outcome, uninterrupted: Outcome): string[] {
   const listeners = outcome.stage.cast.listeners.left;
   const hint = (isLeftAnyway: boolean): string =>
@@ -96,8 +94,8 @@ function looseEnds(outcome: Outcome, uninterrupted: Outcome): string[] {
 }
 
 /**
- * An agent that is stopped may finish what it is at, and its `finally` blocks may speak. One that catches the error with which
- * it is stopped and goes on with its work has not understood.
+ * An agent that is stopped may finish its current work, and its `finally` blocks may emit. It must not catch the error
+ * with which it is stopped and go on.
  */
 function stubbornness(outcome: Outcome, uninterrupted: Outcome): string[] {
   const { conduct } = outcome.stage.cast;
@@ -111,10 +109,10 @@ function stubbornness(outcome: Outcome, uninterrupted: Outcome): string[] {
   const next = driveEventAfterStop(outcome);
   if (next === undefined) return [];
   const index = outcome.driveEvents.indexOf(next);
-  // Saying one more thing that an agent left alone does not say, a goodbye, is no offence.
+  // One more thing that the uninterrupted agent does not emit, such as a goodbye, is allowed.
   const asPlanned = uninterrupted.driveEvents.some((other) => describeDriveEvent(other) === describeDriveEvent(next));
   if (more < 1 && !asPlanned) return [];
-  const rest = more > 0 ? `, and would have shown ${things(more)} more` : ", as if it had been answered";
+  const rest = more > 0 ? `, and would have emitted ${things(more)} more` : ", as if it had been answered";
   return [
     `It caught the error with which it was stopped and went on: yield ${index + 1} (${describeDriveEvent(next)})${rest}. ` +
       "Let that error pass.",

@@ -8,21 +8,24 @@ const startImmediate = immediate;
 const startTimeout = timeout;
 const stopTimeout = stop;
 
-/** A turn of the event loop: timers and sockets had theirs. */
+/** A turn of the event loop, after timers and sockets had theirs. */
 export function realTurn(): Promise<void> {
   return new Promise((resolve) => {
     startImmediate(resolve);
   });
 }
 
-/** Real time, for agents that wait for something real. It holds the process open: a test under way is no reason to exit. */
+/**
+ * A pause in real time, for agents that wait for something real. It holds the process open, so that it does not exit
+ * during a test.
+ */
 export function realPause(milliseconds: number): Promise<void> {
   return new Promise((resolve) => {
     startTimeout(resolve, milliseconds);
   });
 }
 
-/** Stops a timer that somebody else has left. */
+/** Stops a timer that other code has left. */
 export function stopRealTimer(timer: object): void {
   stopTimeout(timer as ReturnType<typeof startTimeout>);
 }

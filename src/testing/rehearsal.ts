@@ -12,10 +12,10 @@ import { Stage } from "./stage.ts";
 import { TimerWatch } from "./timer-watch.ts";
 import { describeWaiting } from "./waiting.ts";
 
-/** The answers to the questions of an agent: in the order in which they come, or a function of the question. */
+/** The answers to an agent's questions: a list in the order of the questions, or a function of the question. */
 export type Answers = readonly unknown[] | ((question: AwaitDriveEvent, index: number) => unknown);
 
-/** What is rehearsed. */
+/** What is executed. */
 export interface Play {
   readonly agent: Agent;
   readonly input: RunInput;
@@ -23,7 +23,7 @@ export interface Play {
   readonly answers: Answers;
 }
 
-/** What is left to look at when an agent was run with one interruption. */
+/** The outcome of one run with one interruption. */
 export interface Outcome {
   readonly stage: Stage;
   readonly driveEvents: readonly DriveEvent[];
@@ -31,18 +31,18 @@ export interface Outcome {
   readonly places: readonly OperationPlace[];
   readonly dropped: number;
   readonly hung: boolean;
-  /** The timers that were left, in words. */
+  /** The timers that were left, as text. */
   readonly timers: readonly string[];
-  /** What went wrong on the way. */
+  /** The problems during the run. */
   readonly problems: readonly string[];
 }
 
-/** An agent that does this many things goes on for ever. */
+/** An agent that emits and asks this much never ends. */
 const MAX_THINGS = 1_000;
 /** An agent that is busy for this many turns after it was stopped does not stop. */
 const STOPPING_TURNS = 1_000;
 
-/** Runs an agent once, with one interruption, to its end. */
+/** Executes an agent once, with one interruption, to its end. */
 export async function rehearse(play: Play, interruption: Interruption): Promise<Outcome> {
   return new Rehearsal(play, interruption).run();
 }
@@ -95,7 +95,7 @@ class Rehearsal {
     };
   }
 
-  /** Takes the agent to its next thing, and does what there is to do about it. False: it does nothing more. */
+  /** Takes the agent to its next thing, and interrupts or answers it there. False: it does nothing more. */
   async #goOn(): Promise<boolean> {
     const stage = this.#stage;
     if (!stage.gate.isOpen && stage.view?.driveEvents.length === this.#told) stage.gate.open(this.#untilThere);
@@ -115,13 +115,16 @@ class Rehearsal {
     return true;
   }
 
-  /** How many things the agent may do in one go: up to where it is interrupted there is nothing to look at. */
+  /** How many things the agent may do before it is held: it is not observed before the interruption. */
   get #untilThere(): number {
     const { kind } = this.#interruption;
     return kind === "none" ? 1 : Math.max(this.#interruption.at - this.#told, 1);
   }
 
-  /** There is an end: a run that has none by itself is cancelled, and an agent that does not stop is left behind. */
+  /**
+   * Brings the run to its end: a run that does not end by itself is cancelled, and an agent that does not stop is
+   * abandoned.
+   */
   async #end(): Promise<void> {
     const stage = this.#stage;
     if (!stage.isOver && stage.state?.status !== "cancelling") {
@@ -154,7 +157,7 @@ class Rehearsal {
     else await this.#answer(question);
   }
 
-  /** The agent does nothing more. True: because it waited for an answer that it has now. */
+  /** Gives a late answer to an agent that does nothing more. True: there was one. */
   async #unblock(): Promise<boolean> {
     const late = this.#late;
     this.#late = undefined;
@@ -163,13 +166,11 @@ class Rehearsal {
     return true;
   }
 
-  /** The run has ended, and a question was never answered because the agent went on without it. */
+  /** Reports a late answer that was never given, because the agent ended without it. */
   #checkLate(): void {
     const late = this.#late;
     if (late === undefined) return;
-    this.#problems.push(
-      `It ended while ${late.await_id} was still shown: the answer is lost, and whoever gives it is refused.`,
-    );
+    this.#problems.push(`It ended while ${late.await_id} was still shown: an answer that comes later is refused.`);
   }
 
   async #answer(question: AwaitDriveEvent): Promise<void> {
@@ -185,7 +186,7 @@ class Rehearsal {
       await stage.resume(resume, question.await_id);
     } catch (error) {
       if (!CadenzaError.is(error) || this.#interruption.kind === "none") throw error;
-      // Another way through the agent asks something else: there is no answer to that.
+      // The agent behaves differently and asks another question, which has no answer.
       await this.#cancel();
       return;
     }
@@ -216,7 +217,7 @@ class Rehearsal {
     const isLead = operation.run_id === this.#stage.state?.run_id;
     const name = operation.kind === "step" ? `step ${operation.key}` : operation.key;
     const at = this.#stage.view?.driveEvents.filter(({ type }) => type !== "end").length ?? 0;
-    // An attempt after the first is the same operation.
+    // A later attempt belongs to the same operation.
     if (!this.#places.some((place) => place.id === id))
       this.#places.push({ id, label: isLead ? name : `${name} of ${operation.agent_name}`, at });
     const { kind } = this.#interruption;

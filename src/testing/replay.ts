@@ -14,10 +14,10 @@ import { Stage } from "./stage.ts";
 import type { Recorded } from "./staged-context.ts";
 import { describeWaiting } from "./waiting.ts";
 
-/** How a cassette is replayed. Stand-ins go before what the cassette holds. */
+/** How a cassette is replayed. Stand-ins take precedence over the cassette. */
 export type ReplayOptions = Pick<DriveOptions, "steps" | "agents" | "strict" | "patienceMs">;
 
-/** The agent does not do any more what its cassette says. The message shows the first difference. */
+/** The agent does not match its cassette. The message shows the first difference. */
 export class CassetteMismatch extends Error {
   override readonly name = "CassetteMismatch";
   readonly difference: Difference;
@@ -29,8 +29,9 @@ export class CassetteMismatch extends Error {
 }
 
 /**
- * Runs the agent against a cassette: the same input, the same answers at the same places, and the recorded results for its steps and sub-runs. Gives
- * the run if the agent does what it did then, else throws a {@link CassetteMismatch} with the first difference.
+ * Runs the agent against a cassette: the same input, the same answers at the same places, and the recorded results for
+ * its steps and sub-runs. Returns the run if the agent does the same as in the cassette. Else throws a {@link
+ * CassetteMismatch} with the first difference.
  *
  * @example
  * const cassette = await record(store, run);          // in production
@@ -85,7 +86,7 @@ class Replay {
     return this.#stage.run as Run;
   }
 
-  /** What comes from outside happens again. */
+  /** Repeats an entry that came from outside: an answer, a cancel, or a deadline. */
   async #bringAbout(entry: Entry, number: number): Promise<void> {
     const stage = this.#stage;
     try {
@@ -95,7 +96,7 @@ class Replay {
       } else if (entry.type === "cancel-requested") {
         await stage.cancel();
       } else if (entry.type === "timed-out") {
-        // The agent gets as far as it gets before its time is up.
+        // The agent goes on until its deadline stops it.
         stage.gate.open();
         await stage.until(() => false, { patienceMs: 0 });
         const { nextDue } = stage.clock;
@@ -106,7 +107,10 @@ class Replay {
     }
   }
 
-  /** The next thing that the agent does; undefined if it does nothing more. Where it waits for the clock, as much time passes as did then. */
+  /**
+   * The next thing that the agent does; undefined if it does nothing more. If it waits for the clock, as much time
+   * passes as in the cassette.
+   */
   async #next({ at }: Entry): Promise<Entry | undefined> {
     const stage = this.#stage;
     const there = (): boolean => this.#entries().length > this.#compared || this.#unknown !== undefined;
@@ -117,7 +121,7 @@ class Replay {
     return this.#entries()[this.#compared]?.entry;
   }
 
-  /** The clock goes along with the cassette, as long as nothing expires that did not then. */
+  /** Moves the clock to the time of an entry, as long as nothing expires that did not expire in the cassette. */
   async #keepTime({ at }: Entry): Promise<void> {
     const { clock } = this.#stage;
     if (at > clock.now() && (clock.nextDue === undefined || clock.nextDue > at)) await clock.set(at);
@@ -148,14 +152,14 @@ class Replay {
     const unknown = this.#unknown;
     const before = this.#expected[this.#compared - 1];
     const lines = [
-      `${JSON.stringify(this.#stage.agent.name)} does not do any more what its cassette says. ` +
-        `Entry ${number} of ${this.#cassette.entries.length} is the first that differs: - cassette, + agent`,
+      `${JSON.stringify(this.#stage.agent.name)} does not match its cassette any more. ` +
+        `Entry ${number} of ${this.#cassette.entries.length} is the first mismatch: - cassette, + agent`,
       "",
       describeDifference(difference),
       "",
       before === undefined
-        ? "It is the first thing that is compared."
-        : `Before it, all was the same: ${describeEntry(before.entry)}.`,
+        ? "It is the first entry that is compared."
+        : `The entries before it match, up to: ${describeEntry(before.entry)}.`,
     ];
     if (unknown !== undefined) lines.push(`The agent uses ${unknown.key}, which the cassette does not hold.`);
     else if (received === undefined && !this.#stage.isOver) lines.push(describeWaiting(this.#stage));
@@ -176,13 +180,13 @@ class Replay {
 function readCassette(cassette: unknown): Cassette {
   checkObject("cassette", cassette);
   if ((cassette as Partial<Cassette>).cassette !== 1)
-    throw new DriveError("This is no cassette: it has to be what record(…) gave, or the same read from JSON.");
+    throw new DriveError("cassette: expected the result of record(…), or the same read from JSON.");
   return cassette as Cassette;
 }
 
 function createdOf({ entries: [first] }: Cassette): CreatedEntry {
   if (first?.type !== "created")
-    throw new DriveError("This cassette has no beginning: its first entry is not `created`.");
+    throw new DriveError("cassette: expected `created` as the first entry. Record the run again.");
   return first;
 }
 

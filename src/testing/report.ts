@@ -1,17 +1,17 @@
-/** One way in which an agent was run, and what came of it. */
+/** One way in which an agent was executed, and its outcome. */
 export interface WayResult {
   readonly kind: string;
   /** What happened to the agent, in words. */
   readonly where: string;
   /** How the run ended. */
   readonly status: string;
-  /** What was wrong, in sentences; none if all is well. */
+  /** The problems, in sentences; none if there were none. */
   readonly problems: readonly string[];
-  /** What was wrong and was to be ignored. */
+  /** The problems that the options ignore. */
   readonly ignored: readonly string[];
 }
 
-/** What a tool of this kit found that runs an agent in many ways. As text it reads well in a failing test. */
+/** The result of a tool that executes an agent in many ways. As text it is the message of a failing test. */
 export abstract class Report<Result extends WayResult> {
   readonly agent_name: string;
   readonly results: readonly Result[];
@@ -21,17 +21,17 @@ export abstract class Report<Result extends WayResult> {
     this.results = results;
   }
 
-  /** Whether nothing was wrong with any way. */
+  /** Whether no way had a problem. */
   get ok(): boolean {
     return this.results.every(({ problems }) => problems.length === 0);
   }
 
-  /** Everything that went wrong, a line for each: `expect(report.problems).toEqual([])`. */
+  /** All problems, a line for each: `expect(report.problems).toEqual([])`. */
   get problems(): readonly string[] {
     return this.results.flatMap(({ where, problems }) => problems.map((problem) => lineOf(where, problem)));
   }
 
-  /** Throws an error with the whole report if anything went wrong. */
+  /** Throws an error with the whole report if there are problems. */
   assert(): void {
     if (!this.ok) throw new Error(this.toString());
   }
@@ -56,7 +56,7 @@ export abstract class Report<Result extends WayResult> {
   }
 }
 
-/** A problem as `report.problems` shows it, and as it is ignored. */
+/** A problem as a line of `report.problems`, to which `ignore` applies. */
 export function lineOf(where: string, problem: string): string {
   return `${where}: ${problem}`;
 }

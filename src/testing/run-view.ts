@@ -7,7 +7,7 @@ import { initialState } from "../core/state.ts";
 import type { DriveEvent } from "./drive-event.ts";
 import { driveEventOf } from "./drive-event.ts";
 
-/** One run in all its views, kept up to date entry by entry: the log, the state, the events, and what the agent did. */
+/** All views of one run, updated entry by entry: the log, the state, the events, and what the agent did. */
 export class RunView {
   readonly state: RunState;
   readonly entries: Entry[] = [];
@@ -18,7 +18,7 @@ export class RunView {
     this.state = initialState(runId);
   }
 
-  /** `cause` is what the agent has thrown, if it has. Gives what the entry shows, if it shows anything. */
+  /** Adds an entry, and returns its drive event, if it has one. `cause` is what the agent threw, if it did. */
   add(entry: Entry, cause: unknown): DriveEvent | undefined {
     evolve(this.state, entry);
     this.entries.push(entry);

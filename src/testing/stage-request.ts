@@ -7,7 +7,7 @@ import type { DriveSettings } from "./drive-options.ts";
 
 const SESSION_ID = "00000000-0000-4000-8000-0000005e5510";
 
-/** Puts the session into the store that the agent is to find. */
+/** Puts the session into the store before the run. */
 export function seedSession(store: Pick<MemoryStore, "putSession">, settings: DriveSettings, at: number): void {
   const { session } = settings;
   const session_id = sessionIdOf(settings);
@@ -16,7 +16,7 @@ export function seedSession(store: Pick<MemoryStore, "putSession">, settings: Dr
   store.putSession({ tenant: "", session_id }, { history, state: session.state ?? null }, at);
 }
 
-/** What the run is created with. */
+/** The request that creates the run. */
 export function createRequest(
   agent: Agent,
   input: readonly Message[],

@@ -29,11 +29,15 @@ import { WatchedStore } from "./watched-store.ts";
 export interface Patience extends WaitLimits {
   /** How far the clock may be moved while the agent waits for it, in milliseconds since the epoch. Default: it stands still. */
   readonly until?: number | undefined;
-  /** Whether the clock is moved for the pauses between two attempts of a step, as long as no question expires by that. */
+  /**
+   * Whether the clock is moved over the pauses between two attempts of a step, as long as no question expires by that.
+   */
   readonly passesPauses?: boolean | undefined;
 }
 
-/** One run of one agent, in a runtime of its own: the agent is held at a gate, and all that happens is in view. */
+/**
+ * One run of one agent in a runtime of its own. The agent is held at a gate, and everything that happens is observable.
+ */
 export class Stage {
   readonly clock: FakeClock;
   readonly gate = new Gate();
@@ -87,12 +91,12 @@ export class Stage {
     return this.cast.lead?.usage.total ?? this.state?.usage ?? null;
   }
 
-  /** What the runtime counted beside the log. */
+  /** What the runtime counts outside of the log. */
   async report(): Promise<{ readonly dropped: number; readonly hung: number }> {
     return this.#runtime.stats();
   }
 
-  /** Creates the run. The agent is called as soon as the gate is open. */
+  /** Creates the run. The agent is called once the gate is open. */
   begin(): Promise<unknown> {
     this.#begun ??= this.#create();
     return this.#begun;
@@ -119,7 +123,7 @@ export class Stage {
     return waitUntil(
       goal,
       {
-        get signsOfLife() {
+        get activity() {
           return stage.clock.uses + stage.cast.operations.length;
         },
         get isAwaiting() {
@@ -147,9 +151,9 @@ export class Stage {
     if (this.view === undefined || this.state?.run_id !== run_id) return;
     for (const entry of entries) {
       const driveEvent = this.view.add(entry, this.cast.conduct.thrown?.error);
-      // What is over is held no longer: what it still does is what is looked for.
+      // An agent whose run has ended is not held: what it still does is observed.
       if (driveEvent?.type === "end") this.gate.free();
-      // The agent closes the gate itself; what its sub-agents ask closes it here.
+      // The agent closes the gate itself. A question of its sub-agent closes it here.
       else if (driveEvent?.type === "await" && isPassedOn(driveEvent.await_id)) this.gate.close();
     }
   }

@@ -4,43 +4,43 @@ import type { AwaitResume } from "../protocol/run.ts";
 import type { Generator } from "../runtime/generator.ts";
 import { generatorOf, generatorOfItems, nextOf, unwind } from "../runtime/generator.ts";
 
-/** What an agent on a stage needs from it. */
+/** What a controlled agent needs from its test run. */
 export interface AgentStage {
   /** Undefined: go on. A promise: wait. */
   pass(): undefined | Promise<void>;
   shown(): void;
-  /** The agent is being stopped: nothing holds it any longer. */
+  /** Called when the agent is being stopped: it is held no longer. */
   stopping(): void;
   /** Calls the agent's own code. */
   trace<T>(callback: () => T): T;
-  /** Whether to look at what an agent does that goes on after it was stopped. */
+  /** Whether to observe what an agent does after it was stopped. */
   readonly probes: boolean;
 }
 
-/** How an agent behaved, for those who look at it afterwards. */
+/** How an agent has behaved. */
 export interface Conduct {
-  /** Whether its function was called at all. */
+  /** Whether its function was called. */
   begun: boolean;
-  /** Whether it came to its end, its `finally` blocks run. */
+  /** Whether it has ended, including its `finally` blocks. */
   finished: boolean;
-  /** Generators can be stopped where they yield; functions cannot. */
+  /** A generator can be stopped where it yields; a function cannot. */
   form: "generator" | "function";
   /** What it threw. */
   thrown: { readonly error: unknown } | undefined;
-  /** What its `finally` blocks threw when it was stopped where it had yielded. */
+  /** What its `finally` blocks threw when it was stopped at a `yield`. */
   thrownByFinally: { readonly error: unknown } | undefined;
   stopped: boolean;
-  /** Whether something that it waited for was taken from it because it was stopped. */
+  /** Whether an operation that it awaited failed because it was stopped. */
   interrupted: boolean;
-  /** It caught the error with which it was stopped, and then did this much more. */
+  /** How many more things it did after it caught the error with which it was stopped. */
   swallowed: number | undefined;
 }
 
 const done: IteratorResult<unknown> = { done: true, value: undefined };
-/** An agent that goes on this long after it was stopped goes on for ever. */
+/** An agent that emits this much after it was stopped never ends. */
 const MAX_PROBES = 20;
 
-/** Conduct before anything has happened. */
+/** The conduct before the run. */
 export function newConduct(): Conduct {
   return {
     begun: false,
@@ -54,7 +54,7 @@ export function newConduct(): Conduct {
   };
 }
 
-/** Puts the call of an agent function on a stage: what it gives looks like an async generator to the runtime. */
+/** Puts an agent function under control. To the runtime it looks like an async generator. */
 export function stageAgent(call: () => unknown, stage: AgentStage, conduct: Conduct): StagedGenerator {
   const begin = (): Generator => {
     conduct.begun = true;
@@ -66,7 +66,7 @@ export function stageAgent(call: () => unknown, stage: AgentStage, conduct: Cond
   return new StagedGenerator(begin, stage, conduct, true);
 }
 
-/** A generator that waits at the gate before it goes on, and closes it behind whatever it shows. */
+/** A generator that waits at the gate before it goes on, and closes the gate when it emits. */
 class StagedGenerator implements AsyncGenerator<unknown, unknown, AwaitResume> {
   readonly [Symbol.toStringTag] = "AsyncGenerator";
   readonly #begin: () => Generator;
@@ -111,7 +111,7 @@ class StagedGenerator implements AsyncGenerator<unknown, unknown, AwaitResume> {
     return this.#staged(await this.#take(unwind, true));
   }
 
-  /** The runtime never does; a generator has it. */
+  /** Never called by the runtime. The interface of generators requires it. */
   async throw(error: unknown): Promise<IteratorResult<unknown>> {
     throw error;
   }
@@ -149,8 +149,8 @@ class StagedGenerator implements AsyncGenerator<unknown, unknown, AwaitResume> {
   }
 
   /**
-   * The runtime lets a generator that is stopped while it waits get to its next `yield`, and ends it there. Here it is asked to go
-   * on: if the error with which it was stopped then comes out, all is well; if not, the agent has caught it.
+   * The runtime ends a generator that is stopped while it waits at its next `yield`. Here the generator is asked to go
+   * on. If it throws the error with which it was stopped, it behaves well. If not, it has caught the error.
    */
   async #probe(pending: Promise<IteratorResult<unknown>>, inner: Generator): Promise<void> {
     try {
@@ -165,7 +165,7 @@ class StagedGenerator implements AsyncGenerator<unknown, unknown, AwaitResume> {
       }
       this.#conduct.swallowed = MAX_PROBES;
     } catch {
-      // It comes out, as it should.
+      // The generator lets the error pass, as it should.
     }
   }
 }

@@ -21,49 +21,49 @@ import { resultOfStep } from "../runtime/steps.ts";
 import type { Interest, OpenOperation, Operation } from "./operation.ts";
 import { watched } from "./operation.ts";
 
-/** What a step's stand-in gets: what the step's function gets, and the step itself. */
+/** What a step's stand-in gets: what the step's function gets, and the function itself. */
 export interface StepStandInScope extends StepScope {
   readonly name: string;
   /** Runs the function that the agent gave to the step. */
   readonly original: () => Promise<unknown>;
 }
 
-/** What takes the place of a step: a function, the result itself, or an error that the step throws. */
+/** A stand-in for a step: a function, the result itself, or an error that the step throws. */
 export type StepStandIn = ((step: StepStandInScope) => unknown) | object | string | number | boolean | null | undefined;
 
-/** What an operation gave another time, and gives again. */
+/** The recorded result of an operation. */
 export interface Recorded {
   readonly result: StepEntry;
-  /** What it showed. */
+  /** What it emitted. */
   readonly shows: readonly Entry[];
 }
 
-/** What a context needs from the stage that its agent is on. */
+/** What a controlled context needs from its test run. */
 export interface ContextStage {
   /** Holds the agent until the test asks for the next thing. Undefined: go on. */
   pass(): undefined | Promise<void>;
-  /** The agent has shown something. */
+  /** Called when the agent has emitted or asked something. */
   shown(): void;
-  /** The agent has shown something by `emit`; may throw, and then `emit` does. */
+  /** Called when the agent has emitted something with `emit`. If it throws, `emit` throws. */
   emitted(): void;
-  /** A question has failed. */
+  /** Called when a question has failed. */
   notShown(): void;
   begin(kind: Operation["kind"], name: string, interest: Interest): OpenOperation;
-  /** What the operation gave another time; undefined to let it happen. May throw, and then the operation does. */
+  /** The recorded result of an operation; undefined to execute it. If it throws, the operation throws. */
   recorded(operation: Operation): Recorded | undefined;
-  /** An operation has failed. */
+  /** Called when an operation has failed. */
   failed(operation: Operation): void;
-  /** What the test puts in the place of a step. */
+  /** The test's stand-in for a step. */
   stepStandIn(name: string): { readonly value: StepStandIn } | undefined;
-  /** Throws if something has to stand in for every step. */
+  /** Throws if every step needs a stand-in. */
   checkStrict(name: string): void;
-  /** Whether the test has something in the place of the sub-agent. */
+  /** Whether the test has a stand-in for the sub-agent. */
   hasAgent(name: string): boolean;
-  /** Sees to it that the sub-agent is there; says whether it is a stand-in. Throws if it is not known. */
+  /** Registers the sub-agent if needed, and returns whether it is a stand-in. Throws if it is unknown. */
   prepareAgent(name: string): boolean;
-  /** Called when the body of a step begins; may throw, and then the step does. A promise: the step takes at least as long. */
+  /** Called when the body of a step begins. If it throws, the step throws. If it returns a promise, the step waits for it. */
   onStep(operation: Operation): undefined | Promise<unknown>;
-  /** Called when the body of a step is through; may throw, and then the step does. */
+  /** Called when the body of a step has ended. If it throws, the step throws. */
   afterStep(operation: Operation): void;
   onRun(operation: Operation): void;
   onSignal(signal: AbortSignal): void;
@@ -71,7 +71,7 @@ export interface ContextStage {
   readonly throughJson: boolean;
 }
 
-/** A context that holds the agent where the test wants it, and in which steps and sub-agents can be replaced. */
+/** A context that holds the agent for the test, and in which steps and sub-agents can be replaced. */
 export class StagedContext implements AgentContext {
   readonly #real: AgentContext;
   readonly #stage: ContextStage;
@@ -168,7 +168,7 @@ export class StagedContext implements AgentContext {
       const result = standIn === undefined ? fn(staged) : perform(standIn.value, { ...staged, name, original });
       return meanwhile === undefined ? result : Promise.all([result, meanwhile]).then(([first]) => first);
     };
-    // A stand-in gives what the author of the test says the step does.
+    // The author of the test decides the type of a stand-in's result.
     return this.#settle(operation, this.#real.step(name, body, options)) as Promise<Result>;
   }
 
@@ -179,7 +179,7 @@ export class StagedContext implements AgentContext {
     const recorded = this.#stage.hasAgent(agentName) ? undefined : this.#recorded(operation);
     if (recorded !== undefined) {
       operation.replaced = true;
-      // What was recorded was made from a run's record.
+      // The recorded result was made from a run's record.
       return this.#settle(operation, (async () => resultOfStep(recorded.result) as unknown as Run)());
     }
     operation.replaced = this.#stage.prepareAgent(agentName);
@@ -220,7 +220,7 @@ export class StagedContext implements AgentContext {
   }
 
   async #ask(operation: OpenOperation, question: Question, options?: AskOptions<unknown>): Promise<unknown> {
-    // The overloads of `ask` part with and without a schema; here it is passed on as it came.
+    // `ask` has overloads with and without a schema. Here the options are passed on unchanged.
     const ask = this.#real.ask as (question: Question, options?: AskOptions<unknown>) => Promise<unknown>;
     const answer = ask(question, options);
     this.#stage.shown();
@@ -236,7 +236,7 @@ export class StagedContext implements AgentContext {
     let result: T;
     try {
       result = await work;
-      // What is recorded says the same as what the step gave.
+      // A step of a durable agent returns its result as it is recorded.
       if (operation.kind === "step" && this.#stage.throughJson) result = recordedResult(operation.key, result) as T;
     } catch (error) {
       operation.failed(error);
@@ -264,13 +264,13 @@ export class StagedContext implements AgentContext {
   }
 }
 
-/** An agent that drops the promise does no harm. */
+/** A promise whose rejection may go unhandled, since the agent may drop it. */
 function observed<T>(promise: Promise<T>): Promise<T> {
   promise.catch(ignore);
   return promise;
 }
 
-/** Runs the body of a step once, and notes whether the step then waits for another attempt. */
+/** Executes the body of a step once, and notes whether the step then waits for another attempt. */
 function attempt(
   operation: OpenOperation,
   hasMore: boolean,

@@ -1,5 +1,5 @@
 /**
- * Finds what takes the place of a step or of a sub-agent: by its name, else by the longest pattern that fits. In a pattern
+ * Finds the stand-in of a step or of a sub-agent: by its name, else by the longest pattern that matches. In a pattern
  * `*` stands for any characters.
  */
 export class StandIns<T> {
@@ -15,7 +15,7 @@ export class StandIns<T> {
       .sort((a, b) => b.pattern.length - a.pattern.length);
   }
 
-  /** What stands in for the first of these names that has a stand-in; undefined if none has. */
+  /** The stand-in of the first of these names that has one; undefined if none has. */
   find(...names: readonly string[]): { readonly value: T } | undefined {
     for (const name of names) {
       if (this.#exact.has(name)) return { value: this.#exact.get(name) as T };

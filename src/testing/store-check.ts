@@ -5,38 +5,40 @@ import type { MaybePromise } from "../core/promises.ts";
 /** A store under test, opened twice. */
 export interface OpenedStores {
   readonly first: Store;
-  /** On the same data as `first`. For a store that keeps everything in the instance it is the same object. */
+  /**
+   * An instance on the same data as `first`. For a store that keeps everything in the instance, it is the same object.
+   */
   readonly second: Store;
   /** For a store that persists: closes both and opens the same data again. */
   reopen?(): MaybePromise<OpenedStores>;
-  /** For a store that keeps entries in a form that can break: makes one of a run unreadable, as a fault of the disk would. */
+  /** For a store whose entries can become unreadable: makes one entry of a run unreadable, as a disk fault would. */
   damage?(key: RunKey, position: number): MaybePromise<void>;
-  /** Closes both, and takes the data away. Called once, at the end, also when a check fails. */
+  /** Closes both, and deletes the data. Called once, at the end, also if a check fails. */
   close(): MaybePromise<void>;
 }
 
-/** What a check hands to the stores that it opens. */
+/** What a check passes to the function that opens the stores. */
 export interface OpenStoresOptions {
-  /** The clock by which both have to measure leases and due times. The check sets it. */
+  /** The clock by which both must measure leases and due times. The check sets it. */
   readonly clock: Pick<Clock, "now">;
 }
 
-/** Opens a store under test, on data of its own that is empty. */
+/** Opens a store under test, on empty data of its own. */
 export type OpenStores = (options: OpenStoresOptions) => MaybePromise<OpenedStores>;
 
-/** One sentence of the contract. */
+/** One requirement of the contract. */
 export interface StoreCheck {
   readonly name: string;
-  /** Rejects with an error that says what was expected if the store does not keep it. */
+  /** Rejects if the store does not meet it, with an error that says what was expected. */
   run(open: OpenStores): Promise<void>;
 }
 
-/** What a check has to work with. */
+/** The stores of a check, and their clock. */
 export interface StoresUnderCheck extends OpenedStores {
   readonly clock: CheckClock;
 }
 
-/** What a check needs: it looks at the stores, and throws. */
+/** The body of a check. Throws if the stores do not meet the requirement. */
 export type CheckBody = (stores: StoresUnderCheck) => Promise<void>;
 
 /** A clock that stands still until a check sets it. */
@@ -56,17 +58,17 @@ export class CheckClock {
   }
 }
 
-/** The moment at which each check begins. */
+/** The time at which each check begins. */
 export const NOW = 1_700_000_000_000;
 
-/** Makes a check that opens the stores and closes them whatever happens. */
+/** Makes a check that opens the stores, and always closes them. */
 export function check(name: string, body: CheckBody): StoreCheck {
   return {
     name,
     async run(open) {
       const clock = new CheckClock(NOW);
       const opened = await open({ clock });
-      // A check that opens the data again has closed what it was given.
+      // A check that reopens the data has closed the first instances.
       let current = opened;
       const stores: StoresUnderCheck = {
         ...opened,
@@ -87,30 +89,30 @@ export function check(name: string, body: CheckBody): StoreCheck {
   };
 }
 
-/** Fails unless both are the same JSON. */
+/** Throws unless both are the same JSON. */
 export function expectSame(actual: unknown, expected: unknown, what: string): void {
   if (sameJson(jsonOf(actual), jsonOf(expected))) return;
   throw new Error(`${what}: expected ${print(expected)}, received ${print(actual)}`);
 }
 
-/** Fails unless the answer is that the write was made. */
+/** Throws unless the write was made. */
 export function expectWritten(answer: StoreConflict | undefined, what: string): void {
   if (answer !== undefined) throw new Error(`${what}: expected to be written, was refused with ${print(answer)}`);
 }
 
-/** Fails unless the write was refused in just this way. */
+/** Throws unless the write was refused in exactly this way. */
 export function expectConflict(answer: StoreConflict | undefined, expected: StoreConflict, what: string): void {
   expectSame(answer, expected, what);
 }
 
-/** Fails unless exactly one of several writes was made. */
+/** Throws unless exactly one of several writes was made. */
 export function expectOneWritten(answers: readonly (StoreConflict | undefined)[], what: string): void {
   const written = answers.filter((answer) => answer === undefined).length;
   if (written !== 1)
     throw new Error(`${what}: expected exactly one to be written, were ${written} of ${answers.length}`);
 }
 
-/** Fails unless the call throws or rejects. */
+/** Throws unless the call throws or rejects. */
 export async function expectFailure(call: () => MaybePromise<unknown>, what: string): Promise<void> {
   try {
     await call();

@@ -19,7 +19,7 @@ import {
 const mismatch = { position: 1, expected: "ask#1", asked: "step#1" };
 const agents = [{ agent_name: "echo", version: null }];
 
-/** What one damaged run does to the others: nothing. Only for stores that can be damaged by the check. */
+/** A damaged run does not affect the others. Only for stores that a check can damage. */
 export const damageChecks: readonly StoreCheck[] = [
   damageCheck(
     "a run whose first entry cannot be read is told of as damaged, and the others are given",

@@ -20,7 +20,7 @@ const asFound = { epoch: 1, position: 1 };
 /** The head of a run that another owner takes. */
 const taken = head({ epoch: 2, owner: "owner-2", takeovers: 1 });
 
-/** `claim`, `renew` and `release`: who may have a run. */
+/** `claim`, `renew` and `release`: which process may own a run. */
 export const ownerChecks: readonly StoreCheck[] = [
   check("claim: a run without an owner gets the new head, and keeps its entries", async ({ first }) => {
     const key = await create(first, 1, { head: waiting(55) });

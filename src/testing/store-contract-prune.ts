@@ -27,7 +27,7 @@ import {
 const FOREVER = Number.POSITIVE_INFINITY;
 /** Keeps everything. */
 const keep: Retention = { maxRuns: FOREVER, endedBefore: -FOREVER, sessionsBefore: -FOREVER };
-/** Forgets whatever may be forgotten. */
+/** Deletes whatever may be deleted. */
 const forget: Retention = { maxRuns: 0, endedBefore: FOREVER, sessionsBefore: FOREVER };
 
 /** `prune`, and what two instances and a reopened store see of each other. */
@@ -159,7 +159,7 @@ export const pruneChecks: readonly StoreCheck[] = [
 
   check("prune: never a session that a live run uses", async ({ first }) => {
     const makes = (n: number) => ({ session_id: sessionId(n), create: true, at: 10 });
-    // Made with the run, made before it, made after it, and the session that a run has by itself.
+    // Made with the run, before it and after it, and the session of the run itself.
     await create(first, 1, { created: { session_id: sessionId(1) }, session: makes(1) });
     await first.putSession(sessionKey(2), { history: [], state: null }, 10);
     await create(first, 2, { created: { session_id: sessionId(2) } });

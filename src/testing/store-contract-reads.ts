@@ -37,7 +37,7 @@ const oddValues: readonly JsonValue[] = [
   "'; DROP TABLE runs; --",
 ];
 
-/** `read`, `find`, `list` and the border between tenants. */
+/** `read`, `find`, `list` and the separation of tenants. */
 export const readChecks: readonly StoreCheck[] = [
   check("read: any stretch of the log, also across the borders of the writes", async ({ first }) => {
     const log: Entry[] = [created(1), ...parts(...LETTERS)];
@@ -181,7 +181,7 @@ export const readChecks: readonly StoreCheck[] = [
     await create(first, 2, { created: { agent_name: "ask", ...shared } });
     await create(first, 3, { created: { agent_name: "ask" } });
     await createEnded(first, 4, NOW, { created: { agent_name: "ask", ...shared } });
-    // A run that joins the session that another run has by itself.
+    // A run that joins the own session of another run.
     await create(first, 5, { created: { agent_name: "echo", session_id: runId(3) } });
     for (const [query, expected] of [
       [{ agent_name: "ask" }, [4, 3, 2]],

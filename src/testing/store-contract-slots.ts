@@ -28,7 +28,7 @@ const holding = head({ holds_slot: true });
 const queued: RunHead = head({ status: "created", owner: null, due_at: NOW });
 const full = { conflict: "full" } as const;
 
-/** Slots: limits on runs at work over all processes. */
+/** Slots: limits on executing runs, over all processes. */
 export const slotChecks: readonly StoreCheck[] = [
   check(
     "slots: a run that would be one too many is refused as `full`, and nothing changes",

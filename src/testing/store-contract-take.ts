@@ -23,7 +23,7 @@ const echo: AgentVersion = { agent_name: "echo", version: null };
 /** An owner without a lease. */
 const dead: Partial<RunHead> = { owner: "dead" };
 
-/** `take`: which runs need work, who gets them, and in which order. */
+/** `take`: which runs need work, which owner gets them, and in which order. */
 export const takeChecks: readonly StoreCheck[] = [
   check("take: a run without an owner, from the time at which it is due", async ({ first, clock }) => {
     await create(first, 1, { head: waiting(NOW) });

@@ -23,7 +23,7 @@ import {
   write,
 } from "./store-samples.ts";
 
-/** Everything a write can carry beside its entries: none of it may be left behind by a write that is refused. */
+/** Everything that a write can carry besides its entries. A refused write must leave none of it. */
 const everything = {
   session: { session_id: sessionId(1), create: true, messages: () => [message("joined")], state: { value: 1 }, at: 5 },
   counters: counters({ completed: 1, total_tokens: 7 }),

@@ -11,8 +11,8 @@ import { workChecks } from "./store-contract-work.ts";
 import { writeChecks } from "./store-contract-writes.ts";
 
 /**
- * What every store has to keep, as a list of checks for any test runner. Each opens the store twice on data of its own,
- * and rejects with an error that says what was expected.
+ * The contract of every store, as a list of checks for any test runner. Each check opens the store twice on data of its
+ * own, and rejects with an error that says what was expected.
  *
  * @example
  * for (const { name, run } of storeContract) {

@@ -10,9 +10,9 @@ import { expectWritten, NOW } from "./store-check.ts";
 /** The tenant of the checks that need only one. */
 export const TENANT = "acme";
 export const OWNER = "owner-1";
-/** For how long `OWNER` has its lease where it has one, in milliseconds. */
+/** The length of the lease of `OWNER`, in milliseconds. */
 export const LEASE_MS = 10_000;
-/** When it ends then. */
+/** When that lease ends. */
 export const LEASE_END = NOW + LEASE_MS;
 
 /** The n-th run id. */
@@ -129,10 +129,10 @@ export async function append(store: Store, key: RunKey, position: number, change
   expectWritten(await store.append(key, { epoch, position }, change), `appending at position ${position}`);
 }
 
-/** Who takes runs in the checks. */
+/** The owner that takes runs in the checks. */
 export const TAKER = "owner-2";
 
-/** Has a living owner take runs, by default of `echo`, and gives their ids. */
+/** Lets a living owner take runs, by default of `echo`, and returns their ids. */
 export async function take(
   store: Store,
   { forMs = 1_000_000_000, ...request }: Partial<TakeRequest> & { readonly forMs?: number } = {},
@@ -142,7 +142,7 @@ export async function take(
   return (await store.take(whole)).map(({ key }) => key.run_id);
 }
 
-/** Everything that a store tells of a run, of a session, of `echo` and of what is due. */
+/** Everything that a store returns about a run, a session, `echo` and due runs. */
 export async function look(store: Store, key: RunKey, session: SessionKey, idempotencyKey = "key"): Promise<unknown> {
   return {
     run: await store.find(key),
@@ -157,7 +157,7 @@ export async function look(store: Store, key: RunKey, session: SessionKey, idemp
   };
 }
 
-/** A list whose order says nothing, in one that does. */
+/** A list without a defined order, sorted. */
 export function sorted<T>(list: readonly T[]): readonly T[] {
   const texts = list.map((one) => [JSON.stringify(one), one] as const);
   return texts.toSorted(([one], [other]) => (one < other ? -1 : 1)).map(([, one]) => one);

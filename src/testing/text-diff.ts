@@ -1,4 +1,7 @@
-/** Two texts line by line: what they share stands there once, `-` is only in the first, `+` only in the second. */
+/**
+ * The difference of two texts, line by line. A common line appears once, `-` marks lines of the first, `+` lines of the
+ * second.
+ */
 export function diffLines(before: string, after: string): string {
   const a = before.split("\n");
   const b = after.split("\n");
@@ -22,7 +25,7 @@ export function diffLines(before: string, after: string): string {
   return lines.join("\n");
 }
 
-/** How many lines the two have in common from each pair of places on. */
+/** How many lines the two have in common from each pair of positions on. */
 function commonLengths(a: readonly string[], b: readonly string[]): number[][] {
   const table = Array.from({ length: a.length + 1 }, () => new Array<number>(b.length + 1).fill(0));
   for (let i = a.length - 1; i >= 0; i--) {

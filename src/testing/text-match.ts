@@ -1,4 +1,4 @@
-/** Whether a text holds another, or fits a pattern. A pattern with `g` or `y` would remember where it was. */
+/** Whether a text contains another, or matches a pattern. The `lastIndex` of a `g` or `y` pattern is ignored. */
 export function matches(text: string, pattern: string | RegExp): boolean {
   return typeof pattern === "string"
     ? text.includes(pattern)

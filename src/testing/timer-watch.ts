@@ -2,7 +2,7 @@ import { AsyncLocalStorage, createHook } from "node:async_hooks";
 import { realPause, stopRealTimer } from "./real-time.ts";
 import { callersOf, placeOf } from "./stack.ts";
 
-/** What Node's timers say of themselves. */
+/** The properties that Node's timers have. */
 interface NodeTimer {
   readonly _idleTimeout?: unknown;
   readonly _repeat?: unknown;
@@ -14,16 +14,17 @@ interface WatchedTimer {
   readonly timer: NodeTimer;
   /** The line that set it: `booking.ts:12:5`. */
   readonly at: string | undefined;
-  /** Whether a web stream set it while it read ahead. The agent cannot take such a timer back: it belongs to the stream's source. */
+  /** Whether a web stream set it while it read ahead. The agent cannot cancel such a timer: it belongs to the stream's source. */
   readonly isOfStream: boolean;
 }
 
-/** Whose code it is that runs. There is one for all watches: each one more would slow down everything in the process, for good. */
+/** The watch of the running code. One storage serves all watches, since each further one would slow down the whole process. */
 const watching = new AsyncLocalStorage<TimerWatch>();
 
 /**
- * Watches the timers that certain code sets, and the code that it calls: those of others, which run at the same time, are not seen. Timers that
- * do not hold the process open are no loose ends: HTTP clients, for one, keep such.
+ * Watches the timers that certain code sets, including the code that it calls. Timers of other code that runs at the
+ * same time are not seen. Timers that do not hold the process open are ignored: HTTP clients, for example, keep such
+ * timers.
  */
 export class TimerWatch {
   readonly #set = new Map<number, WatchedTimer>();
@@ -49,7 +50,7 @@ export class TimerWatch {
     return watching.run(this, callback);
   }
 
-  /** Lets timers run out that do so by themselves within this time, in milliseconds of the machine's time. */
+  /** Waits for timers that fire within this time, in milliseconds of the machine's time. */
   async settle(patienceMs: number): Promise<void> {
     for (let waited = 0, pause = 1; waited < patienceMs && this.#runsOutWithin(patienceMs - waited); pause *= 2) {
       await realPause(pause);
@@ -57,7 +58,7 @@ export class TimerWatch {
     }
   }
 
-  /** The timers that are left, each in words: `an interval of 1000 ms, set at booking.ts:12:5`. They are stopped, so that they do not trouble what comes after. */
+  /** The timers that are left, each as text: `an interval of 1000 ms, set at booking.ts:12:5`. They are stopped, so that they do not disturb later tests. */
   end(): readonly string[] {
     this.#hook.disable();
     const left = this.#left;

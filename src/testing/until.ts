@@ -2,35 +2,35 @@ import type { RunState } from "../core/state.ts";
 import type { FakeClock } from "./fake-clock.ts";
 import { realPause, realTurn } from "./real-time.ts";
 
-/** What is waited for: agents that go by a fake clock. */
+/** What is waited for: agents that use a fake clock. */
 export interface Waited {
-  /** Grows with everything that can be seen. While it stays the same, nothing is done that can be seen. */
-  readonly signsOfLife: number;
-  /** Whether only a person's answer gets the agent on. */
+  /** Grows with every observable activity. While it stays the same, no code is observably at work. */
+  readonly activity: number;
+  /** Whether only an answer can make the agent go on. */
   readonly isAwaiting: boolean;
-  /** Moves the clock, where the agent waits for it and it may be moved. */
+  /** Moves the clock, if the agent waits for it and it may be moved. */
   pass(): undefined | Promise<void>;
-  /** Throws what the test does not provide for. */
+  /** Throws an error for what the test does not provide for. */
   check(): void;
 }
 
 /** How long to wait. */
 export interface WaitLimits {
-  /** Of the machine's time, in milliseconds without a sign of life. */
+  /** How long to wait without activity, in milliseconds of the machine's time. */
   readonly patienceMs: number;
   /** How many turns an agent may be busy. Default: 100,000. */
   readonly turns?: number | undefined;
 }
 
-/** After this many turns without a sign of life, an agent waits for something. */
+/** After this many turns without activity, an agent waits for something. */
 const QUIET_TURNS = 10;
-/** An agent that is busy for this many turns without showing anything is not going to. */
+/** After this many busy turns without the expected result, it is not waited for any longer. */
 const MAX_BUSY_TURNS = 100_000;
 const LONGEST_PAUSE_MS = 20;
 
 /**
- * Waits until something is so. False: it does not become so; the agent waits for an answer, for the clock, or for
- * something of which there is no sign. Throws what the test does not provide for.
+ * Waits until the goal is reached. False: it is not reached, because the agent waits for an answer, for the clock or
+ * for something that cannot be observed. Throws an error for what the test does not provide for.
  */
 export async function waitUntil(
   goal: () => boolean,
@@ -39,7 +39,7 @@ export async function waitUntil(
 ): Promise<boolean> {
   let paused = 0;
   let pause = 1;
-  let signs = waited.signsOfLife;
+  let seen = waited.activity;
   let quiet = 0;
   for (let turns = 0; turns < maxTurns; turns++) {
     waited.check();
@@ -55,15 +55,15 @@ export async function waitUntil(
         pause = Math.min(2 * pause, LONGEST_PAUSE_MS);
       }
     }
-    const now = waited.signsOfLife;
-    quiet = now === signs ? quiet + 1 : 0;
-    if (now !== signs) paused = 0;
-    signs = now;
+    const now = waited.activity;
+    quiet = now === seen ? quiet + 1 : 0;
+    if (now !== seen) paused = 0;
+    seen = now;
   }
   return false;
 }
 
-/** Moves the clock to the next thing that falls due, if that is not after a point in time. Undefined: there is none. */
+/** Moves the clock to the next timer, if it falls due until a point in time. Undefined: there is none. */
 export function passTo(clock: FakeClock, until: number | undefined): undefined | Promise<void> {
   const { nextDue } = clock;
   return nextDue !== undefined && until !== undefined && nextDue <= until ? clock.set(nextDue) : undefined;

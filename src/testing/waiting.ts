@@ -2,7 +2,7 @@ import { describeDriveEvent, questionText, quote } from "./drive-event.ts";
 import { writeDuration } from "./duration.ts";
 import type { Stage } from "./stage.ts";
 
-/** Why nothing more comes from an agent, and what a test can do about it. */
+/** Why an agent does nothing more, and what a test can do about it. */
 export function describeWaiting(stage: Stage): string {
   const { state } = stage;
   if (state?.shown) {
@@ -16,7 +16,7 @@ export function describeWaiting(stage: Stage): string {
   }
   const { patienceMs } = stage.settings;
   return (
-    `There has been no sign of life from the agent for ${writeDuration(patienceMs)}: it is ${status(stage)} and ${work(stage)}. ` +
+    `The agent has shown no activity for ${writeDuration(patienceMs)}: it is ${status(stage)} and ${work(stage)}. ` +
     `${timers(stage)}If it waits for something real that takes longer, give drive a larger patienceMs.`
   );
 }
@@ -35,7 +35,7 @@ function work({ cast }: Stage): string {
   const open = cast.operations
     .filter(({ state }) => state === "pending")
     .map(({ kind, key }) => `${names[kind]}${key}`);
-  return open.length === 0 ? "waits for something of its own" : `at work on ${open.join(", ")}`;
+  return open.length === 0 ? "waits for something outside the runtime" : `at work on ${open.join(", ")}`;
 }
 
 const names = { step: "step ", ask: "question ", run: "" } as const;

@@ -2,7 +2,7 @@ import type { Entry } from "../core/log.ts";
 import type { Clock, Expected, RunKey, RunPost, RunWrite, StoreConflict } from "../core/ports.ts";
 import { MemoryStore } from "../stores/memory.ts";
 
-/** A store in memory that tells what is written to it, right when it is. */
+/** A store in memory that reports each write when it is made. */
 export class WatchedStore extends MemoryStore {
   readonly #onWrite: (key: RunKey, entries: readonly Entry[]) => void;
 

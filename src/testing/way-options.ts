@@ -7,20 +7,23 @@ import type { Answers } from "./rehearsal.ts";
 import { lineOf } from "./report.ts";
 import { matches } from "./text-match.ts";
 
-/** How an agent is run in many ways. `patienceMs` is 250 here, unless it is given. */
+/** How an agent is executed in many ways. `patienceMs` is 250 by default. */
 export interface WayOptions extends DriveOptions {
-  /** The answers to the agent's questions, in the order in which they come, or a function of the question. Default: none. */
+  /**
+   * The answers to the agent's questions: a list in the order of the questions, or a function of the question. Default:
+   * none.
+   */
   readonly answers?: Answers | undefined;
-  /** Called before the agent is run, each time: the place to open what it uses. */
+  /** Called before each run of the agent. Open here what it uses. */
   readonly before?: (() => unknown) | undefined;
   /**
-   * Called after the agent was run, each time, with the run as a client sees it then: the place to look whether it has closed what it opened.
-   * What it throws, or a text that it gives, is a problem.
+   * Called after each run of the agent, with the run as a client sees it. Check here whether the agent has closed what
+   * it opened. A text that it returns, or an error that it throws, is a problem.
    */
   readonly after?: ((run: Run) => unknown) | undefined;
   /**
-   * Problems that are none: a text that is in the problem's line, or a pattern for it. The lines are those of `report.problems`; what is ignored
-   * is in `ignored` of its result, and counted in the text of the report.
+   * Problems to ignore: a text that the problem's line contains, or a pattern that it matches. The lines are those of
+   * `report.problems`. Ignored problems are in `ignored` of the result, and the text of the report counts them.
    */
   readonly ignore?: readonly (string | RegExp)[] | undefined;
 }
@@ -36,7 +39,7 @@ export interface WaySettings {
 
 const PATIENCE_MS = 250;
 
-/** Reads the options. Throws `invalid_argument` for one that cannot be. */
+/** Reads the options. Throws `invalid_argument` for an invalid one. */
 export function readWayOptions(options: WayOptions): WaySettings {
   checkObject("options", options);
   const { answers = [], before, after, ignore = [], ...drive } = options;
@@ -48,7 +51,7 @@ export function readWayOptions(options: WayOptions): WaySettings {
   return { drive: readDriveOptions({ patienceMs: PATIENCE_MS, ...drive }), answers, before, after, ignore };
 }
 
-/** What the user's own check finds wrong. `run` is undefined for one that was never created. */
+/** The problems that the caller's own check reports. `run` is undefined if it was never created. */
 export async function problemsAfter({ after }: WaySettings, run: Run | undefined): Promise<readonly string[]> {
   if (after === undefined || run === undefined) return [];
   try {
@@ -59,7 +62,7 @@ export async function problemsAfter({ after }: WaySettings, run: Run | undefined
   }
 }
 
-/** Takes the problems that are to be ignored out of the others. */
+/** Separates the problems to ignore from the others. */
 export function sortOut(
   problems: readonly string[],
   where: string,

@@ -25,7 +25,7 @@ test("time passes under jest's fake timers, too", async () => {
   await t.until("await");
   await t.clock.advance("24h");
   expect(await t.finish()).toHaveFailed("await_timeout");
-  await expect(drive(() => new Promise(() => {}), "x", { patienceMs: 20 }).next()).rejects.toThrow("no sign of life");
+  await expect(drive(() => new Promise(() => {}), "x", { patienceMs: 20 }).next()).rejects.toThrow("no activity");
   jest.useRealTimers();
 });
 

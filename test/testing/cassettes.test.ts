@@ -66,17 +66,17 @@ describe("a cassette of a drive", () => {
     expect(error).toBeInstanceOf(CassetteMismatch);
     expect((error as CassetteMismatch).difference).toMatchObject({ entry: 4, expected: { content: "via Brussels" } });
     expect((error as Error).message).toMatchInlineSnapshot(`
-      ""agent" does not do any more what its cassette says. Entry 4 of 10 is the first that differs: - cassette, + agent
+      ""agent" does not match its cassette any more. Entry 4 of 10 is the first mismatch: - cassette, + agent
 
             {
-              "shows": "part",
+              "emits": "part",
               "content_type": "text/plain",
           -   "content": "via Brussels",
           +   "content": "over Brussels",
               "content_encoding": "plain"
             }
 
-      Before it, all was the same: part "thinking… "."
+      The entries before it match, up to: part "thinking… "."
     `);
   });
 
@@ -85,7 +85,7 @@ describe("a cassette of a drive", () => {
       yield await step("plan", () => "");
       yield await step("sell", () => "");
     };
-    await expect(replay(other, await recordedTrip())).rejects.toThrow(/CassetteMismatch|does not do any more/);
+    await expect(replay(other, await recordedTrip())).rejects.toThrow(/CassetteMismatch|does not match its cassette/);
     const shorter = drive(async (_input, { step }) => void (await step("a", () => 1)), "x");
     await shorter.finish();
     await expect(replay(async () => undefined, await record(shorter))).rejects.toThrow("does not use a#1 any more");
@@ -134,14 +134,14 @@ describe("a difference is shown", () => {
       "of an object",
       shows({ a: 1 }),
       shows({ a: 2 }),
-      /Entry 3 of 4.*- +"a": 1\n +\+ +"a": 2.*It is the first thing that is compared/s,
+      /Entry 3 of 4.*- +"a": 1\n +\+ +"a": 2.*It is the first entry that is compared/s,
     ],
-    ["of a message", shows({ parts: [{ content: "a" }] }), shows("a"), /- +"shows": "message".*\+ +"shows": "part"/s],
+    ["of a message", shows({ parts: [{ content: "a" }] }), shows("a"), /- +"emits": "message".*\+ +"emits": "part"/s],
     [
       "of where a message ends",
       shows("a", null, "b"),
       shows("a", "b"),
-      /"shows": "end of message".*the same: part "a"/s,
+      /"emits": "end of message".*up to: part "a"/s,
     ],
     ["of something more", shows("a"), shows("a", "b"), /- +"ends": "completed".*\+ +"content": "b"/s],
     [
@@ -163,9 +163,9 @@ describe("a difference is shown", () => {
         yield "a";
         await new Promise(() => {});
       },
-      /Entry 4 of 5.*\+ \(nothing\).*no sign of life/s,
+      /Entry 4 of 5.*\+ \(nothing\).*no activity/s,
     ],
-    ["when an object came before", shows({ a: 1 }, "b"), shows({ a: 1 }, "c"), /all was the same: emitted/s],
+    ["when an object came before", shows({ a: 1 }, "b"), shows({ a: 1 }, "c"), /match, up to: emitted/s],
   ])("%s", async (_what, before, after, said) => {
     const t = drive(before, "x");
     await t.finish();
@@ -186,7 +186,7 @@ describe("a difference is shown", () => {
     await t.finish();
     const strict = asking(z.unknown().refine((value) => typeof value === "number", "no number"));
     await expect(replay(strict, await record(t))).rejects.toThrow(
-      /Entry 4 of 5.*- +"answered": "ask#1".*Before it, all was the same: question ask#1 "How many\?".*no number/s,
+      /Entry 4 of 5.*- +"answered": "ask#1".*The entries before it match, up to: question ask#1 "How many\?".*no number/s,
     );
   });
 
@@ -228,7 +228,7 @@ describe("a cassette of a run in production", () => {
 
   test("refuses what is no run and no cassette", async () => {
     await expect(record(new MemoryStore(), "none")).rejects.toThrow("There is no run none in this store.");
-    await expect(replay(trip, JSON.parse("{}"))).rejects.toThrow("This is no cassette");
+    await expect(replay(trip, JSON.parse("{}"))).rejects.toThrow("cassette: expected the result of record");
   });
 });
 

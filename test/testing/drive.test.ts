@@ -117,11 +117,11 @@ describe("next", () => {
       async (_, { ask }) => ask("?", { timeoutMs: 86_400_000 }),
       /let its time pass with t\.clock\.advance\("24h"\)/,
     ],
-    ["after the end", () => "all", /nothing more to come: the run has ended\. The last thing it did: end: completed/],
+    ["after the end", () => "all", /Nothing more can come: the run has ended\. The last thing it did: end: completed/],
     [
       "from an agent that waits for ever",
       () => new Promise(() => {}),
-      /no sign of life from the agent for 20ms: it is in-progress and waits for something of its own/,
+      /no activity for 20ms: it is in-progress and waits for something outside the runtime/,
     ],
     [
       "during a step",
@@ -137,7 +137,7 @@ describe("next", () => {
     await expect(all()).rejects.toMatchObject({ name: "DriveError" });
   });
 
-  test("waits for real work while there is a sign of life", async () => {
+  test("waits for real work while there is activity", async () => {
     const { readFile } = await import("node:fs/promises");
     const t = drive(async (_input, { step }) => {
       const sizes = [1, 2, 3].map((n) =>
@@ -170,7 +170,7 @@ describe("answers", () => {
     await t.until("await");
     await expect(t.answer({ ok: "perhaps" })).rejects.toThrow(/does not fit the question: ok/);
     await expect(t.answer(undefined)).rejects.toThrow(
-      "An answer is a text, a message, or a JSON value; undefined is none.",
+      "answer: expected a text, a message or a JSON value, received undefined.",
     );
     expect(t.status).toBe("awaiting");
     await t.answer({ ok: false });
@@ -179,7 +179,7 @@ describe("answers", () => {
 
   test("to nothing are mistakes that say so", async () => {
     const t = drive(booking, "x");
-    await expect(t.answer("?")).rejects.toThrow("nothing is asked. The run has not begun");
+    await expect(t.answer("?")).rejects.toThrow("no question is shown. The run has not begun");
     await t.next();
     await expect(t.answer("?")).rejects.toThrow(
       /in-progress\. The last thing it did: part "Looking for trains… "\. Call t\.next\(\)/,
@@ -204,7 +204,7 @@ describe("finish, cancel and fail", () => {
     await t.answer("No");
     expect(await t.finish()).toMatchObject({ status: "completed" });
     expect(await t.finish()).toMatchObject({ status: "completed" });
-    await expect(t.next()).rejects.toThrow("nothing more to come");
+    await expect(t.next()).rejects.toThrow("Nothing more can come");
   });
 
   test("cancel before the agent begins leaves it uncalled", async () => {
@@ -243,12 +243,12 @@ describe("finish, cancel and fail", () => {
     second.failNextStep("down");
     expect(await second.next()).toMatchObject({ text: "b" });
     second.failNextStep("never");
-    await expect(second.next()).rejects.toThrow('fails with "Error: never", but it ended without another step');
+    await expect(second.next()).rejects.toThrow('fail with "Error: never", but the run ended without another step');
   });
 
   test("until stops at the end", async () => {
     await expect(drive(() => "x", "x").until("await")).rejects.toThrow(
-      'before there was one of type "await": end: completed',
+      'before an event of type "await": end: completed',
     );
     expect(() => drive(() => "x", "x").run).toThrow("has not begun");
   });
@@ -292,12 +292,12 @@ describe("stand-ins", () => {
 
   test("are missed by name", async () => {
     await expect(drive(shop, "x", { steps: { "fetch:1": 1 }, strict: true }).next()).rejects.toThrow(
-      'Nothing stands in for the step "fetch:2", and with strict: true something has to. Add it: { steps: { "fetch:2": … } }. There are "fetch:1".',
+      'The step "fetch:2" has no stand-in, and strict: true requires one. Add it: { steps: { "fetch:2": … } }. There are "fetch:1".',
     );
     const t = drive(shop, "x");
     await t.next();
     await expect(t.finish()).rejects.toThrow(
-      'runs the sub-agent "web-search", which is not known here. Give the agent itself',
+      'runs the sub-agent "web-search", which the test does not know. Give the agent itself',
     );
   });
 

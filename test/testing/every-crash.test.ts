@@ -43,7 +43,7 @@ describe("an agent is crashed", () => {
       "crash: crashed after the answer to ask#1 was stored",
       "crash: crashed before its end was stored",
       "lost reply: step look#1 failed when its work was done",
-      "replay: run again after every commit",
+      "replay: replayed after every commit",
     ]);
     expect(report.problems).toEqual([]);
     expect(String(report)).toBe(
@@ -311,7 +311,7 @@ test("a question without an answer is a mistake in the test, as is an answer tha
   );
   await expect(everyCrash(agent, "x", { answers: ["perhaps"] })).rejects.toMatchObject({ code: "answer_rejected" });
   await expect(everyCrash(async (_input, { run }) => void (await run("unknown", "x")), "x")).rejects.toThrow(
-    "is not known here",
+    "which the test does not know",
   );
 });
 

@@ -64,7 +64,7 @@ const faulty: Record<string, { agent: AgentFunction; answers?: unknown[]; said: 
       }
     },
     said: [
-      /^cancelled after yield 1 \(part "one"\): It did not stop within 500ms, and was left behind; its finally did not run/,
+      /^cancelled after yield 1 \(part "one"\): It did not stop within 500ms, and was abandoned; its finally did not run/,
     ],
   },
   "says more after the abort, as a function": {
@@ -74,7 +74,7 @@ const faulty: Record<string, { agent: AgentFunction; answers?: unknown[]; said: 
         await emit(word);
       }
     },
-    said: [/^cancelled after yield 1 \(part "one"\): It went on as if nothing had happened, and showed 3 more things/],
+    said: [/^cancelled after yield 1 \(part "one"\): It went on as if nothing had happened, and emitted 3 more things/],
   },
   "goes on after the end of its run": {
     agent: async (_input, { ask, emit }) => {
@@ -133,7 +133,7 @@ const faulty: Record<string, { agent: AgentFunction; answers?: unknown[]; said: 
     },
     answers: ["yes"],
     said: [
-      /^not answered in time at yield 1 \(question ask#1 "Sure\?"\): It caught the error .* yield 2 \(part "Booked\."\), and would have shown 1 thing more/,
+      /^not answered in time at yield 1 \(question ask#1 "Sure\?"\): It caught the error .* yield 2 \(part "Booked\."\), and would have emitted 1 thing more/,
     ],
   },
   "asks again when it was stopped": {
@@ -145,7 +145,7 @@ const faulty: Record<string, { agent: AgentFunction; answers?: unknown[]; said: 
     },
     answers: ["1", "2", "3"],
     said: [
-      /^cancelled after yield 1 .*: It caught the error .* yield 2 \(message "one"\), and would have shown 2 things more/,
+      /^cancelled after yield 1 .*: It caught the error .* yield 2 \(message "one"\), and would have emitted 2 things more/,
     ],
   },
   "leaves two listeners, and a sub-agent at work": {

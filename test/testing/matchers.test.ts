@@ -63,7 +63,7 @@ test("what is wrong is said in full", async () => {
   expect(said(() => expect(t).toBeAwaiting())).toContain(
     'failed.\ninvalid_input: That is no name.\ndata: {"reason":"empty"}',
   );
-  expect(said(() => expect(5).toHaveCompleted())).toContain("expected a run or what drive gave, received 5");
+  expect(said(() => expect(5).toHaveCompleted())).toContain("expected a run or a drive, received 5");
   expect(said(() => expect(t).toSurviveInterruptions())).toContain(
     "expected the report of everyInterruption or everyCrash, received a Drive",
   );

@@ -75,7 +75,7 @@ const found: Record<string, Planted> = {
     said: [
       /^crashed while it waited for the answer to ask#1 "Ship\?": The world outside is not what it is without the crash/,
       /^crashed in step ship#1, when its work was done and its result was not stored: The world outside/,
-      /^run again after every commit: The world outside/,
+      /^replayed after every commit: The world outside/,
     ],
   },
   "a charge in a step without a key": {
@@ -142,7 +142,7 @@ const found: Record<string, Planted> = {
       yield "Paid.";
     },
     said: [
-      /^run again after every commit: It is blocked: its code does not match its history at entry \d+ \(history: /,
+      /^replayed after every commit: It is blocked: its code does not match its history at entry \d+ \(history: /,
     ],
   },
 };
