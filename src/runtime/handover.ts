@@ -1,4 +1,4 @@
-import type { Mismatch, RunHead, Store } from "../core/ports.ts";
+import type { Mismatch, RunHead, RunKey, Store } from "../core/ports.ts";
 import type { LeasedOwnership } from "./ownership.ts";
 import type { RunLog } from "./run-log.ts";
 import { writeOf } from "./run-write.ts";
@@ -18,8 +18,17 @@ export class Handover {
     this.#store = store;
   }
 
-  /** Releases the run, so that another process may take it over at once. */
-  async release(): Promise<void> {
+  /** Releases the run as it is: one that waits is due at its deadline. */
+  release(): Promise<void> {
+    return this.#release(undefined);
+  }
+
+  /** Releases the run, and has another process look at it at once: this one may have taken it for something that it has not looked into. */
+  releaseForALook(): Promise<void> {
+    return this.#release(this.#log.key);
+  }
+
+  async #release(wake: RunKey | undefined): Promise<void> {
     const log = this.#log;
     const ownership = this.#ownership;
     ownership.release();
@@ -30,7 +39,7 @@ export class Handover {
       const { head } = log;
       if (head === undefined || head.owner === null || log.lost) return;
       const released = ownership.headFor(log.state, noEntries, head);
-      const write = writeOf(log.key, log.state, noEntries, released, undefined, noSource);
+      const write = { wake, ...writeOf(log.key, log.state, noEntries, released, undefined, noSource) };
       const conflict = await this.#store.append(log.key, ownership.expected(head, log.committed), write);
       if (conflict === undefined) log.replaceHead(released);
       // The next owner looks at everything that the run waits for.

@@ -64,6 +64,8 @@ export interface LiveRunHost extends LogHost, ResidencySettings {
   readonly telling: OneByOne;
   /** Cancels a sub-run wherever it is, and what it has started itself. Resolves when the store has the cancel, and not before; undefined: it has. */
   cancelSubRun(key: RunKey, parent: RunLog): undefined | Promise<void>;
+  /** The process has lost a run, and not the sub-run that it has started. */
+  onParentLost(child: LiveRun, parent: LiveRun): void;
   /** Resolves when it is certain that this process still owns its runs; undefined: it is. */
   ensureOwner(run: LiveRun): undefined | Promise<void>;
   /** The run is over, and that is committed; or it belongs to another process. */
@@ -387,7 +389,7 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
   async handBack(): Promise<void> {
     this.#execution?.fence();
     // A run whose sub-runs could not be cancelled is ended by its next owner, who cancels them first.
-    if (!this.isEndHeld) await this.handover?.release();
+    if (!this.isEndHeld) await this.handover?.releaseForALook();
     this.leave("The runtime was closed.");
   }
 
@@ -422,7 +424,10 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
     if (this.#residency?.isEvicted !== true) this.abortSignal(() => error);
     this.#slot?.give();
     this.#refuseRest(error);
-    for (const child of this.#relations?.children ?? []) child.#leaveAlone();
+    for (const child of this.#relations?.children ?? []) {
+      child.#leaveAlone();
+      this.host.onParentLost(child, this);
+    }
     this.#tellParent();
     this.host.onGone(this);
   }

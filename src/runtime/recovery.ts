@@ -226,6 +226,16 @@ export class Recovery {
     }
   }
 
+  /** Stops a sub-run if the run that has started it has ended, or is forgotten. */
+  async cancelOrphan(key: RunKey, parent: RunKey): Promise<void> {
+    if (await this.#isOver(parent)) await this.cancelAnywhere(key);
+  }
+
+  async #isOver(key: RunKey): Promise<boolean> {
+    const stored = await this.#host.store.find(key);
+    return stored === undefined || isFinal(stored.head.status);
+  }
+
   /** Why a run that waits for an answer cannot take it here. */
   unavailable(state: RunState, { blocked }: RunHead): CadenzaError {
     const { run_id } = state;
@@ -276,6 +286,9 @@ export class Recovery {
     if (failure !== undefined && entries !== undefined) await this.#cancelSubRuns(key, entries);
     if (entries === undefined || this.#host.isClosed || this.#host.find(key) !== undefined) return this.#host.find(key);
     const state = replay(key.run_id, entries);
+    const { parent } = created;
+    const isOrphan = parent !== undefined && (await this.#isOver({ ...key, run_id: parent.run_id }));
+    if (this.#host.isClosed || this.#host.find(key) !== undefined) return this.#host.find(key);
     const run = this.#admit(key, agent, state, head);
     this.damaged.forget(key.run_id);
     if (failure !== undefined) run.fail(failure);
@@ -286,6 +299,8 @@ export class Recovery {
       }
       if (state.status === "created") run.loadUnbegun(this.#host.slotKeyOf(run));
       else run.load(entries, this.#host.slotKeyOf(run));
+      // It has a turn to come to an end itself, as one that is being cancelled already does.
+      if (isOrphan) void run.cancel().catch(ignore);
     }
     return run;
   }

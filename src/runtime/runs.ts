@@ -320,6 +320,10 @@ export class Runs implements RecoveryHost, StoredLogHost {
     return this.#subRuns.run(parent, execution, agentName, input);
   }
 
+  onParentLost(child: LiveRun, parent: LiveRun): void {
+    if (!this.#closed && this.store.persistent) this.#subRuns.onParentLost(child, parent);
+  }
+
   cancelSubRun(key: RunKey, parent: RunLog): undefined | Promise<void> {
     return this.#subRuns.cancel(key, parent);
   }

@@ -90,6 +90,19 @@ export class SubRuns {
     return this.#host.store.persistent ? this.#cancelSurely(key, parent) : undefined;
   }
 
+  /**
+   * The new owner of a run cancels the sub-runs that it finds, if it ends the run. This one may have reached the store later than that. A run that is not
+   * durable is always ended by its new owner.
+   */
+  onParentLost(child: LiveRun, parent: LiveRun): void {
+    const { recovery, logger } = this.#host;
+    const { key } = child.log;
+    const ending = parent.durable ? recovery.cancelOrphan(key, parent.log.key) : recovery.cancelAnywhere(key);
+    ending.catch((error: unknown) =>
+      logger.error(`Run ${key.run_id} could not be ended with the run that has started it.`, { ...key, error }),
+    );
+  }
+
   /** Tries until the store has the cancel. Those who wait for the parent's end are told of each failure. */
   async #cancelSurely(key: RunKey, parent: RunLog): Promise<void> {
     const { recovery, clock, logger } = this.#host;
