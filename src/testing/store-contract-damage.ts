@@ -22,7 +22,7 @@ const agents = [{ agent_name: "echo", version: null }];
 /** A damaged run does not affect the others. Only for stores that a check can damage. */
 export const damageChecks: readonly StoreCheck[] = [
   damageCheck(
-    "a run whose first entry cannot be read is told of as damaged, and the others are given",
+    "a run whose first entry cannot be read is returned as damaged, and the others as usual",
     async (stores) => {
       const { first } = stores;
       const due = waiting(NOW, { blocked: mismatch });
@@ -48,7 +48,7 @@ export const damageChecks: readonly StoreCheck[] = [
     },
   ),
 
-  damageCheck("take gives a damaged run as such, and it can be put off and ended", async (stores) => {
+  damageCheck("take returns a damaged run as such, and it can be postponed and ended", async (stores) => {
     const { first } = stores;
     for (const n of [1, 2, 3]) await create(first, n, { head: waiting(NOW) });
     await stores.damage(runKey(1), 0);
@@ -76,7 +76,7 @@ export const damageChecks: readonly StoreCheck[] = [
     expectWritten(await first.append(runKey(1), { epoch: 2, position: 2 }, end), "its end");
   }),
 
-  damageCheck("an entry that cannot be read fails the reads that hold it, and no others", async (stores) => {
+  damageCheck("an entry that cannot be read fails the reads that include it, and no others", async (stores) => {
     const { first } = stores;
     for (const n of [1, 2]) {
       const key = await create(first, n);

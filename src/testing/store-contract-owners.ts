@@ -38,10 +38,10 @@ export const ownerChecks: readonly StoreCheck[] = [
     expectConflict(await first.claim(key, asFound, taken), { conflict: "owned" }, "claim");
     clock.set(LEASE_END - 1);
     expectConflict(await first.claim(key, asFound, taken), { conflict: "owned" }, "claim in the last moment");
-    expectSame(await look(first, key, sessionKey(1)), before, "what the store tells afterwards");
+    expectSame(await look(first, key, sessionKey(1)), before, "what the store returns afterwards");
   }),
 
-  check("claim: a run whose owner's lease has expired, or never was, is given", async ({ first, clock }) => {
+  check("claim: a run whose owner's lease has expired or never existed is given", async ({ first, clock }) => {
     await first.renew(OWNER, LEASE_MS);
     const expired = await create(first, 1);
     const never = await create(first, 2, { head: head({ owner: "no owner yet" }) });
@@ -64,7 +64,7 @@ export const ownerChecks: readonly StoreCheck[] = [
       const label = `epoch ${expected.epoch}, position ${expected.position}`;
       expectConflict(await first.claim(key, expected, taken), changed, label);
     }
-    expectSame(await look(first, key, sessionKey(1)), before, "what the store tells afterwards");
+    expectSame(await look(first, key, sessionKey(1)), before, "what the store returns afterwards");
   }),
 
   check("claim: a run that has ended is refused as `ended`, and nothing changes", async ({ first }) => {
@@ -73,10 +73,10 @@ export const ownerChecks: readonly StoreCheck[] = [
     for (const expected of [{ epoch: 2, position: 2 }, asFound]) {
       expectConflict(await first.claim(key, expected, taken), { conflict: "ended" }, "claim");
     }
-    expectSame(await look(first, key, sessionKey(1)), before, "what the store tells afterwards");
+    expectSame(await look(first, key, sessionKey(1)), before, "what the store returns afterwards");
   }),
 
-  check("claim: of several at once, exactly one gets the run", async ({ first, second }) => {
+  check("claim: of several concurrent callers, exactly one gets the run", async ({ first, second }) => {
     const key = await create(first, 1, { head: waiting() });
     await Promise.all(["a", "b", "c", "d"].map((owner) => first.renew(owner, LEASE_MS)));
     const claims = ["a", "b", "c", "d"].map((owner, n) => {
@@ -88,7 +88,7 @@ export const ownerChecks: readonly StoreCheck[] = [
     expectSame((await first.find(key))?.head.owner, ["a", "b", "c", "d"][answers.indexOf(undefined)], "the owner");
   }),
 
-  check("claim: the owner before can write no more", async ({ first }) => {
+  check("claim: the former owner can no longer write", async ({ first }) => {
     const key = await create(first, 1);
     expectWritten(await first.claim(key, asFound, taken), "claim");
     const answer = await first.append(key, asFound, write(parts("late")));
@@ -96,7 +96,7 @@ export const ownerChecks: readonly StoreCheck[] = [
     await append(first, key, 1, write(parts("a"), { head: taken }), 2);
   }),
 
-  check("renew: the lease lasts as long as was asked for last, from then on", async ({ first, clock }) => {
+  check("renew: the lease lasts as long as last requested, from then on", async ({ first, clock }) => {
     const key = await create(first, 1);
     await first.renew(OWNER, LEASE_MS);
     clock.set(NOW + 4_000);
@@ -114,7 +114,7 @@ export const ownerChecks: readonly StoreCheck[] = [
   }),
 
   check(
-    "renew: once another process meets a lease, it lasts no longer than was asked for, also if the clock was set back",
+    "renew: once another process meets a lease, it lasts no longer than requested, also if the clock was set back",
     async ({ first, second, clock }) => {
       await first.renew(OWNER, LEASE_MS);
       const key = await create(first, 1);

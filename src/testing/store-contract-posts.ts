@@ -38,7 +38,7 @@ export const postChecks: readonly StoreCheck[] = [
     expectSame(await first.find(key), { key, created: created(1), head: kept, position: 4 }, "the run");
   }),
 
-  check("post: a run that is not there is refused as `missing`, one that has ended as `ended`", async ({ first }) => {
+  check("post: a missing run is refused as `missing`, and one that has ended as `ended`", async ({ first }) => {
     expectConflict(await first.post(runKey(1), cancel), { conflict: "missing" }, "no such run");
     const key = await createEnded(first, 2, NOW);
     const before = await look(first, key, sessionKey(1));
@@ -48,10 +48,10 @@ export const postChecks: readonly StoreCheck[] = [
       { conflict: "missing" },
       "another tenant's run",
     );
-    expectSame(await look(first, key, sessionKey(1)), before, "what the store tells afterwards");
+    expectSame(await look(first, key, sessionKey(1)), before, "what the store returns afterwards");
   }),
 
-  check("post: what the owner has under way is refused as `changed`, in the same epoch", async ({ first }) => {
+  check("post: a pending write of the owner is refused as `changed`, in the same epoch", async ({ first }) => {
     const key = await create(first, 1);
     const answers = await Promise.all([
       first.append(key, { epoch: 1, position: 1 }, write(parts("a"))),
@@ -63,7 +63,7 @@ export const postChecks: readonly StoreCheck[] = [
     await append(first, key, 3, write(parts("b"), { head: head({ status: "cancelling" }) }));
   }),
 
-  check("post: of many at once all are written", async ({ first, second }) => {
+  check("post: of many concurrent posts, all are written", async ({ first, second }) => {
     const key = await create(first, 1);
     const posts = Array.from({ length: 20 }, (_, n) =>
       (n % 2 === 0 ? first : second).post(key, { entries: [part(`${n}`)] }),
@@ -86,25 +86,22 @@ export const postChecks: readonly StoreCheck[] = [
     }
   }),
 
-  check(
-    "post: a run without an owner is due now where the post says so, or stays due since earlier",
-    async (stores) => {
-      const { first } = stores;
-      for (const [n, due, before, expected] of [
-        [1, undefined, waiting(null), null],
-        [2, undefined, waiting(NOW + 9), NOW + 9],
-        [3, "work", waiting(null), NOW],
-        [4, "work", waiting(NOW + 9), NOW],
-        [5, "look", waiting(NOW - 9), NOW - 9],
-        [6, "look", head({ due_at: 5 }), 5],
-        [7, "work", head({ due_at: null }), null],
-      ] as const) {
-        const key = await create(first, n, { head: before });
-        expectWritten(await first.post(key, { entries: parts("a"), due }), "post");
-        expectSame((await first.find(key))?.head, { ...before, due_at: expected }, `the head of run ${n}`);
-      }
-    },
-  ),
+  check("post: a run without an owner is due now if the post says so, or stays due since earlier", async (stores) => {
+    const { first } = stores;
+    for (const [n, due, before, expected] of [
+      [1, undefined, waiting(null), null],
+      [2, undefined, waiting(NOW + 9), NOW + 9],
+      [3, "work", waiting(null), NOW],
+      [4, "work", waiting(NOW + 9), NOW],
+      [5, "look", waiting(NOW - 9), NOW - 9],
+      [6, "look", head({ due_at: 5 }), 5],
+      [7, "work", head({ due_at: null }), null],
+    ] as const) {
+      const key = await create(first, n, { head: before });
+      expectWritten(await first.post(key, { entries: parts("a"), due }), "post");
+      expectSame((await first.find(key))?.head, { ...before, due_at: expected }, `the head of run ${n}`);
+    }
+  }),
 
   check("post: a blocked run becomes due only if the post unblocks it", async ({ first }) => {
     const key = await create(first, 1, { head: blocked });
@@ -139,7 +136,7 @@ export const postChecks: readonly StoreCheck[] = [
     },
   ),
 
-  check("wake: a run that has ended, is blocked or is not there is left alone", async ({ first }) => {
+  check("wake: a run that has ended, is blocked or is missing is left alone", async ({ first }) => {
     const key = await create(first, 1);
     const still = await create(first, 2, { head: blocked });
     const gone = await createEnded(first, 3, NOW);
@@ -165,7 +162,7 @@ export const postChecks: readonly StoreCheck[] = [
   }),
 
   check(
-    "wake: the head of a run with an owner stays, and its owner cannot give it up without having looked",
+    "wake: the head of a run with an owner stays, and its owner cannot release it without knowing of the wake-up",
     async (stores) => {
       const { first, second } = stores;
       const parent = await create(first, 1, { head: head({ due_at: 3 }) });
@@ -183,7 +180,7 @@ export const postChecks: readonly StoreCheck[] = [
         const answer = await first.append(parent, { epoch: 1, position: 2, wakes }, given);
         expectConflict(answer, { conflict: "woken", wakes: 2 }, `giving the run up, with ${wakes} wake-ups known`);
       }
-      expectSame(await look(first, parent, sessionKey(1)), before, "what the store tells after the refusals");
+      expectSame(await look(first, parent, sessionKey(1)), before, "what the store returns after the refusals");
       expectWritten(await first.append(parent, { epoch: 1, position: 2, wakes: 2 }, given), "with all of them known");
       expectSame((await first.find(parent))?.head, waiting(null, { epoch: 2 }), "the head then");
     },

@@ -50,10 +50,10 @@ export const pruneChecks: readonly StoreCheck[] = [
     ] as const) {
       await append(first, runKey(n), 1, write([ended(at)], { head: over(at) }));
     }
-    expectSame(await first.prune({ ...keep, maxRuns: 4 }), 0, "how many were forgotten when there was room");
-    expectSame(await first.prune({ ...keep, maxRuns: 2 }), 2, "how many were forgotten");
+    expectSame(await first.prune({ ...keep, maxRuns: 4 }), 0, "how many were deleted below the limit");
+    expectSame(await first.prune({ ...keep, maxRuns: 2 }), 2, "how many were deleted");
     expectSame(await known(first), [3, 1].map(runId).sort(), "the runs that are left");
-    expectSame(await first.prune({ ...keep, maxRuns: 0 }), 2, "how many were forgotten when none may stay");
+    expectSame(await first.prune({ ...keep, maxRuns: 0 }), 2, "how many were deleted with the limit 0");
     expectSame(await known(first), [], "the runs that are left then");
   }),
 
@@ -65,30 +65,22 @@ export const pruneChecks: readonly StoreCheck[] = [
     ] as const) {
       await createEnded(first, n, at);
     }
-    expectSame(
-      await first.prune({ ...keep, endedBefore: 10 }),
-      0,
-      "how many were forgotten before the first had ended",
-    );
-    expectSame(await first.prune({ ...keep, endedBefore: 20 }), 1, "how many were forgotten");
+    expectSame(await first.prune({ ...keep, endedBefore: 10 }), 0, "how many were deleted before the first had ended");
+    expectSame(await first.prune({ ...keep, endedBefore: 20 }), 1, "how many were deleted");
     expectSame(await known(first), [2, 3].map(runId), "the runs that are left");
-    expectSame(await first.prune({ ...keep, endedBefore: 21 }), 1, "how many were forgotten a moment later");
+    expectSame(await first.prune({ ...keep, endedBefore: 21 }), 1, "how many were deleted a moment later");
   }),
 
-  check("prune: the number and the time each count for themselves", async ({ first }) => {
+  check("prune: the number and the time apply independently", async ({ first }) => {
     for (let n = 1; n <= 6; n++) await createEnded(first, n, n * 10);
-    expectSame(await first.prune({ ...keep, maxRuns: 5, endedBefore: 30 }), 2, "how many were forgotten for the time");
-    expectSame(
-      await first.prune({ ...keep, maxRuns: 1, endedBefore: 40 }),
-      3,
-      "how many were forgotten for the number",
-    );
+    expectSame(await first.prune({ ...keep, maxRuns: 5, endedBefore: 30 }), 2, "how many were deleted for the time");
+    expectSame(await first.prune({ ...keep, maxRuns: 1, endedBefore: 40 }), 3, "how many were deleted for the number");
     expectSame(await known(first), [runId(6)], "the run that is left");
   }),
 
-  check("prune: a run that is forgotten is gone, with its idempotency key", async ({ first }) => {
+  check("prune: a deleted run does not exist any more, nor does its idempotency key", async ({ first }) => {
     const key = await createEnded(first, 1, 10, { idempotencyKey: "key", created: { session_id: sessionId(1) } });
-    expectSame(await first.prune(forget), 1, "how many were forgotten");
+    expectSame(await first.prune(forget), 1, "how many were deleted");
     expectSame(await first.find(key), undefined, "find");
     expectSame(await first.read(key, 0, 10), undefined, "read");
     expectSame(await first.findByIdempotencyKey(TENANT, "key"), undefined, "findByIdempotencyKey");
@@ -105,7 +97,7 @@ export const pruneChecks: readonly StoreCheck[] = [
     await create(first, 3, { head: head({ status: "cancelling", owner: null }) });
     await createEnded(first, 4, 10);
     await create(first, 5, { head: head({ status: "created" }) });
-    expectSame(await first.prune(forget), 1, "how many were forgotten");
+    expectSame(await first.prune(forget), 1, "how many were deleted");
     expectSame(await known(first), [1, 3, 5].map(runId), "the runs that are left");
     expectSame((await first.find(runKey(2, "other")))?.position, 1, "the waiting run of another tenant");
     expectSame((await first.findByIdempotencyKey(TENANT, "key"))?.key, runKey(1), "the idempotency key of a live run");
@@ -113,18 +105,18 @@ export const pruneChecks: readonly StoreCheck[] = [
     expectSame(await first.prune({ ...keep, maxRuns: 1 }), 0, "live runs do not count towards the number");
   }),
 
-  check("prune: keeps everything if it is told so", async ({ first }) => {
+  check("prune: keeps everything if the retention says so", async ({ first }) => {
     const session = { session_id: sessionId(1), create: true, messages: () => [message("a")], at: 5 };
     const key = await createEnded(first, 1, 10, { idempotencyKey: "key", session });
     const before = await look(first, key, sessionKey(1));
-    expectSame(await first.prune(keep), 0, "how many were forgotten");
-    expectSame(await look(first, key, sessionKey(1)), before, "what the store tells afterwards");
+    expectSame(await first.prune(keep), 0, "how many were deleted");
+    expectSame(await look(first, key, sessionKey(1)), before, "what the store returns afterwards");
   }),
 
   check("prune: a great many runs in one call", async ({ first }) => {
     const numbers = Array.from({ length: 450 }, (_, n) => n);
     await Promise.all(numbers.map((n) => createEnded(first, n, n + 1)));
-    expectSame(await first.prune({ ...keep, maxRuns: 5 }), 445, "how many were forgotten");
+    expectSame(await first.prune({ ...keep, maxRuns: 5 }), 445, "how many were deleted");
     expectSame(await known(first), numbers.slice(-5).map(runId), "the runs that are left");
   }),
 
@@ -133,7 +125,7 @@ export const pruneChecks: readonly StoreCheck[] = [
     await create(first, 1);
     const key = await create(first, 2);
     await append(first, key, 1, write([ended()], { head: over(), counters: counters({ completed: 1 }) }));
-    expectSame(await first.prune(forget), 1, "how many were forgotten");
+    expectSame(await first.prune(forget), 1, "how many were deleted");
     expectSame(await first.counters("echo"), counters({ completed: 1 }), "the counters");
     const answer = await first.claim(runKey(1), { epoch: 1, position: 1 }, head({ epoch: 2, owner: "other" }));
     expectConflict(answer, { conflict: "owned" }, "claim from an owner that lives");
@@ -143,7 +135,7 @@ export const pruneChecks: readonly StoreCheck[] = [
     await first.putSession(sessionKey(1), { history: [message("a")], state: 1 }, 10);
     await first.putSession(sessionKey(2), { history: [message("b")], state: 2 }, 20);
     await first.putSession(sessionKey(1, "other"), { history: [], state: 3 }, 30);
-    expectSame(await first.prune({ ...keep, sessionsBefore: 10 }), 0, "how many runs were forgotten");
+    expectSame(await first.prune({ ...keep, sessionsBefore: 10 }), 0, "how many runs were deleted");
     expectSame((await first.session(sessionKey(1)))?.state, 1, "a session that was changed at the time");
     await first.prune({ ...keep, sessionsBefore: 11 });
     expectSame(await first.session(sessionKey(1)), undefined, "a session that was changed before");
@@ -195,21 +187,25 @@ export const pruneChecks: readonly StoreCheck[] = [
       at: 5,
     };
     const key = await create(first, 1, { idempotencyKey: "key", session });
-    expectSame(await look(second, key, sessionKey(1)), await look(first, key, sessionKey(1)), "what the second tells");
+    expectSame(
+      await look(second, key, sessionKey(1)),
+      await look(first, key, sessionKey(1)),
+      "what the second returns",
+    );
     expectSame((await second.read(key, 0, 10))?.length, 1, "the length of the log in the second");
     const claim = await second.claim(key, { epoch: 1, position: 1 }, head({ epoch: 2, owner: "other" }));
     expectConflict(claim, { conflict: "owned" }, "a claim by the second, from an owner that lives");
     await append(second, key, 1, write([ended()], { head: over(), session, counters: counters({ failed: 1 }) }));
-    expectSame(await look(first, key, sessionKey(1)), await look(second, key, sessionKey(1)), "what the first tells");
+    expectSame(await look(first, key, sessionKey(1)), await look(second, key, sessionKey(1)), "what the first returns");
     expectSame((await first.find(key))?.head, over(), "the head in the first");
     await second.release(OWNER);
     await create(first, 2);
     expectSame(await take(first), [runId(2)], "what the first takes after a release in the second");
-    expectSame(await second.prune(forget), 1, "how many the second forgets");
-    expectSame(await first.find(key), undefined, "the forgotten run in the first");
+    expectSame(await second.prune(forget), 1, "how many the second deletes");
+    expectSame(await first.find(key), undefined, "the deleted run in the first");
   }),
 
-  check("instances: what is written is there when a store that persists is opened again", async (stores) => {
+  check("instances: a persistent store keeps its data when it is opened again", async (stores) => {
     const { first, second } = stores;
     if (stores.reopen === undefined) {
       expectSame(first.persistent, false, "`persistent` of a store that cannot be opened again");
@@ -229,7 +225,7 @@ export const pruneChecks: readonly StoreCheck[] = [
     const before = await look(first, key, sessionKey(1));
     expectSame(first.persistent, true, "`persistent` of a store that can be opened again");
     const again = await stores.reopen();
-    expectSame(await look(again.first, key, sessionKey(1)), before, "what the store tells when it is open again");
+    expectSame(await look(again.first, key, sessionKey(1)), before, "what the store returns when it is open again");
     const claim = await again.first.claim(runKey(2), { epoch: 1, position: 1 }, head({ epoch: 2, owner: "other" }));
     expectConflict(claim, { conflict: "owned" }, "a claim from an owner whose lease lasts");
     expectWritten(

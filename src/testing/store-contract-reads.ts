@@ -39,7 +39,7 @@ const oddValues: readonly JsonValue[] = [
 
 /** `read`, `find`, `list` and the separation of tenants. */
 export const readChecks: readonly StoreCheck[] = [
-  check("read: any stretch of the log, also across the borders of the writes", async ({ first }) => {
+  check("read: any range of the log, also across several writes", async ({ first }) => {
     const log: Entry[] = [created(1), ...parts(...LETTERS)];
     const key = runKey(1);
     expectWritten(await first.create(key, write(log.slice(0, 3)), null), "create");
@@ -58,18 +58,15 @@ export const readChecks: readonly StoreCheck[] = [
     }
   }),
 
-  check(
-    "read: nothing is a list without entries beyond the end, and undefined for a run that is not there",
-    async ({ first }) => {
-      const key = await create(first, 1);
-      expectSame(await first.read(key, 1, 10), [], "beyond the end");
-      expectSame(await first.read(key, 1_000, 10), [], "far beyond the end");
-      expectSame(await first.read(runKey(2), 0, 10), undefined, "a run that is not there");
-      expectSame(await first.find(runKey(2)), undefined, "find of a run that is not there");
-    },
-  ),
+  check("read: an empty list beyond the end, and undefined for a missing run", async ({ first }) => {
+    const key = await create(first, 1);
+    expectSame(await first.read(key, 1, 10), [], "beyond the end");
+    expectSame(await first.read(key, 1_000, 10), [], "far beyond the end");
+    expectSame(await first.read(runKey(2), 0, 10), undefined, "a run that is not there");
+    expectSame(await first.find(runKey(2)), undefined, "find of a run that is not there");
+  }),
 
-  check("read: whatever JSON can carry comes back", async ({ first }) => {
+  check("read: every JSON value is returned unchanged", async ({ first }) => {
     const key = await create(first, 1, { created: { principal: oddValues } });
     const session = { session_id: sessionId(1), create: true, messages: () => oddValues.map(oddMessage), at: NOW };
     const entries = oddValues.map(generic);
@@ -80,7 +77,7 @@ export const readChecks: readonly StoreCheck[] = [
     expectSame(stored, { history: oddValues.map(oddMessage), state: oddValues }, "the session");
   }),
 
-  check("read: what JSON has no word for comes back as JSON has it", async ({ first }) => {
+  check("read: a value that JSON cannot express is returned as JSON writes it", async ({ first }) => {
     const key = await create(first, 1);
     const step = { type: "step", at: NOW, key: "a#1", result: undefined, error: null, usage: null } as const;
     const entries = [step, generic(Number.NaN), generic(Number.POSITIVE_INFINITY)];
@@ -88,7 +85,7 @@ export const readChecks: readonly StoreCheck[] = [
     expectSame(await first.read(key, 1, 10), entries, "the entries");
   }),
 
-  check("read: a text of a mebibyte comes back whole", async ({ first }) => {
+  check("read: a text of a mebibyte is returned whole", async ({ first }) => {
     const key = await create(first, 1);
     const text = "0123456789abcdef".repeat(MEBIBYTE / 16);
     await append(first, key, 1, write(parts(text, "after it")));
@@ -100,7 +97,7 @@ export const readChecks: readonly StoreCheck[] = [
     expectSame(read?.[1], part("after it"), "the entry after it");
   }),
 
-  check("tenants: a run of another tenant is not there", async ({ first }) => {
+  check("tenants: a run of another tenant does not exist", async ({ first }) => {
     const key = await create(first, 1, { idempotencyKey: "key", head: waiting() });
     const foreign = runKey(1, "other");
     expectSame(await first.find(foreign), undefined, "find");

@@ -20,14 +20,14 @@ import {
 
 /** What writes do to sessions and counters. */
 export const sessionChecks: readonly StoreCheck[] = [
-  check("sessions: one that is not there is undefined", async ({ first }) => {
+  check("sessions: a missing session is undefined", async ({ first }) => {
     expectSame(await first.session(sessionKey(1)), undefined, "the session");
     await create(first, 1, { created: { session_id: sessionId(1) } });
     expectSame(await first.session(sessionKey(1)), undefined, "the session that a run only names");
     expectSame(await first.session({ tenant: "acme", session_id: runKey(1).run_id }), undefined, "a run's own session");
   }),
 
-  check("sessions: a change makes the session if it says so", async ({ first }) => {
+  check("sessions: a change with `create` makes the session", async ({ first }) => {
     await create(first, 1, { session: change({ create: true }) });
     expectSame(await first.session(sessionKey(1)), { history: [], state: null }, "the session");
     await create(first, 2, { session: change({ session_id: sessionId(2), create: true, messages: said("a", "b") }) });
@@ -43,7 +43,7 @@ export const sessionChecks: readonly StoreCheck[] = [
   }),
 
   check(
-    "sessions: otherwise a change to one that is not there is nothing, and the messages are not asked for",
+    "sessions: without `create`, a change to a missing session is ignored, and its messages are not requested",
     async ({ first }) => {
       let asked = 0;
       const messages = () => {
@@ -84,7 +84,7 @@ export const sessionChecks: readonly StoreCheck[] = [
     expectSame(await first.session(sessionKey(1)), { history: heard("a", "b", "c", "d"), state: false }, "in the end");
   }),
 
-  check("sessions: putSession makes the session or replaces it whole", async ({ first }) => {
+  check("sessions: putSession makes the session or replaces it as a whole", async ({ first }) => {
     await first.putSession(sessionKey(1), { history: heard("a", "b", "c"), state: { n: 1 } }, NOW);
     expectSame(await first.session(sessionKey(1)), { history: heard("a", "b", "c"), state: { n: 1 } }, "made");
     await first.putSession(sessionKey(1), { history: heard("z"), state: null }, NOW);
@@ -93,26 +93,29 @@ export const sessionChecks: readonly StoreCheck[] = [
     expectSame(await first.session(sessionKey(1)), { history: heard("z", "y"), state: null }, "with a message more");
   }),
 
-  check("sessions: makeSession makes the session, unless it is there, and says so", async ({ first, second }) => {
-    const whole = { history: heard("a", "b"), state: { n: 1 } };
-    expectSame(await first.makeSession(sessionKey(1), whole, NOW), true, "whether it was made");
-    expectSame(await first.session(sessionKey(1)), whole, "the session");
-    const again = await second.makeSession(sessionKey(1), { history: heard("z"), state: 2 }, NOW);
-    expectSame(again, false, "whether it was made a second time");
-    expectSame(await first.session(sessionKey(1)), whole, "the session after the second time");
-    const other = { history: [], state: null };
-    expectSame(
-      await first.makeSession(sessionKey(1, "other"), other, NOW),
-      true,
-      "whether it was made for another tenant",
-    );
-    const made = change({ session_id: sessionId(2), create: true, messages: said("c") });
-    await create(first, 1, { session: made });
-    expectSame(await first.makeSession(sessionKey(2), whole, NOW), false, "whether it was made beside a run's");
-    expectSame((await first.session(sessionKey(2)))?.history, heard("c"), "the history that the run made");
-  }),
+  check(
+    "sessions: makeSession makes the session, unless it exists, and answers whether it did",
+    async ({ first, second }) => {
+      const whole = { history: heard("a", "b"), state: { n: 1 } };
+      expectSame(await first.makeSession(sessionKey(1), whole, NOW), true, "whether it was made");
+      expectSame(await first.session(sessionKey(1)), whole, "the session");
+      const again = await second.makeSession(sessionKey(1), { history: heard("z"), state: 2 }, NOW);
+      expectSame(again, false, "whether it was made a second time");
+      expectSame(await first.session(sessionKey(1)), whole, "the session after the second time");
+      const other = { history: [], state: null };
+      expectSame(
+        await first.makeSession(sessionKey(1, "other"), other, NOW),
+        true,
+        "whether it was made for another tenant",
+      );
+      const made = change({ session_id: sessionId(2), create: true, messages: said("c") });
+      await create(first, 1, { session: made });
+      expectSame(await first.makeSession(sessionKey(2), whole, NOW), false, "whether it was made beside a run's");
+      expectSame((await first.session(sessionKey(2)))?.history, heard("c"), "the history that the run made");
+    },
+  ),
 
-  check("sessions: of several makeSession at once, exactly one makes it, and no message is lost", async (stores) => {
+  check("sessions: of several concurrent makeSession, exactly one makes it, and no message is lost", async (stores) => {
     const { first, second } = stores;
     const made = await Promise.all(
       [first, second, first, second].map((store, n) =>
@@ -127,7 +130,7 @@ export const sessionChecks: readonly StoreCheck[] = [
     expectSame(history, heard(`${made.indexOf(true)}`, "first"), "the history");
   }),
 
-  check("sessions: runs that end at once lose none of their messages", async ({ first, second }) => {
+  check("sessions: runs that end concurrently lose none of their messages", async ({ first, second }) => {
     await first.putSession(sessionKey(1), { history: heard("start"), state: null }, NOW);
     const numbers = Array.from({ length: 12 }, (_, n) => n);
     const keys = await Promise.all(numbers.map((n) => create(n % 2 === 0 ? first : second, n)));
@@ -147,7 +150,7 @@ export const sessionChecks: readonly StoreCheck[] = [
     );
   }),
 
-  check("sessions: a list that is handed in or read may be changed afterwards", async ({ first }) => {
+  check("sessions: a list that is passed in or returned may be changed afterwards", async ({ first }) => {
     const history = heard("a");
     await first.putSession(sessionKey(1), { history, state: null }, NOW);
     history.push(message("slipped in"));
@@ -179,7 +182,7 @@ export const sessionChecks: readonly StoreCheck[] = [
     expectSame(await first.counters("none"), undefined, "the counters of an agent that never ran");
   }),
 
-  check("counters: runs that end at once are all counted", async ({ first, second }) => {
+  check("counters: runs that end concurrently are all counted", async ({ first, second }) => {
     const added = { head: over(), counters: counters({ completed: 1, active_ms: 10 }) };
     const runs = Array.from({ length: 20 }, (_, n) => n);
     await Promise.all(

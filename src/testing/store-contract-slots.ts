@@ -30,35 +30,29 @@ const full = { conflict: "full" } as const;
 
 /** Slots: limits on executing runs, over all processes. */
 export const slotChecks: readonly StoreCheck[] = [
-  check(
-    "slots: a run that would be one too many is refused as `full`, and nothing changes",
-    async ({ first, second }) => {
-      await create(first, 1, { slot: two, head: holding });
-      await create(second, 2, { slot: two, head: holding, tenant: "other" });
-      const third = await create(first, 3, { slot: two, head: queued, idempotencyKey: "key" });
-      const before = await look(first, third, sessionKey(1));
-      expectConflict(await tryCreate(second, 4, { slot: two, head: holding, idempotencyKey: "other" }), full, "create");
-      const claimed = { ...holding, epoch: 2 };
-      expectConflict(await first.claim(third, { epoch: 1, position: 1 }, claimed), full, "claim");
-      const answer = await first.append(third, { epoch: 1, position: 1 }, write(parts("a"), { head: holding }));
-      expectConflict(answer, full, "append");
-      expectSame(await look(first, third, sessionKey(1)), before, "what the store tells afterwards");
-      expectSame(await first.find(runKey(4)), undefined, "the run that was refused");
-      expectSame(await first.findByIdempotencyKey("acme", "other"), undefined, "its idempotency key");
-    },
-  ),
+  check("slots: a run beyond the limit is refused as `full`, and nothing changes", async ({ first, second }) => {
+    await create(first, 1, { slot: two, head: holding });
+    await create(second, 2, { slot: two, head: holding, tenant: "other" });
+    const third = await create(first, 3, { slot: two, head: queued, idempotencyKey: "key" });
+    const before = await look(first, third, sessionKey(1));
+    expectConflict(await tryCreate(second, 4, { slot: two, head: holding, idempotencyKey: "other" }), full, "create");
+    const claimed = { ...holding, epoch: 2 };
+    expectConflict(await first.claim(third, { epoch: 1, position: 1 }, claimed), full, "claim");
+    const answer = await first.append(third, { epoch: 1, position: 1 }, write(parts("a"), { head: holding }));
+    expectConflict(answer, full, "append");
+    expectSame(await look(first, third, sessionKey(1)), before, "what the store returns afterwards");
+    expectSame(await first.find(runKey(4)), undefined, "the run that was refused");
+    expectSame(await first.findByIdempotencyKey("acme", "other"), undefined, "its idempotency key");
+  }),
 
-  check(
-    "slots: a run that is there, or whose key is used, is refused as that also if its slot is full",
-    async ({ first }) => {
-      await create(first, 1, { slot: one, head: holding, idempotencyKey: "key" });
-      expectConflict(await tryCreate(first, 1, { slot: one, head: holding }), { conflict: "exists" }, "the same id");
-      const sameKey = await tryCreate(first, 2, { slot: one, head: holding, idempotencyKey: "key" });
-      expectConflict(sameKey, { conflict: "key_used", run_id: runId(1) }, "the same idempotency key");
-    },
-  ),
+  check("slots: a used id or idempotency key is refused as such, also if the slot is full", async ({ first }) => {
+    await create(first, 1, { slot: one, head: holding, idempotencyKey: "key" });
+    expectConflict(await tryCreate(first, 1, { slot: one, head: holding }), { conflict: "exists" }, "the same id");
+    const sameKey = await tryCreate(first, 2, { slot: one, head: holding, idempotencyKey: "key" });
+    expectConflict(sameKey, { conflict: "key_used", run_id: runId(1) }, "the same idempotency key");
+  }),
 
-  check("slots: a permit is free again once its run gives it up, or ends", async ({ first }) => {
+  check("slots: a permit is free again once its run releases it, or ends", async ({ first }) => {
     const a = await create(first, 1, { slot: two, head: holding });
     const b = await create(first, 2, { slot: two, head: holding });
     await append(first, a, 1, write(parts("waits"), { head: waiting() }));
@@ -86,7 +80,7 @@ export const slotChecks: readonly StoreCheck[] = [
     await create(first, 7, { slot: { ...one, max: 2 }, head: holding });
   }),
 
-  check("slots: of several at once no more get in than there are permits", async ({ first, second }) => {
+  check("slots: concurrent creates get no more permits than there are", async ({ first, second }) => {
     const stores = [first, second, first, second, first, second];
     const answers = await Promise.all(stores.map((store, n) => tryCreate(store, n, { slot: two, head: holding })));
     expectSame(answers.filter((answer) => answer === undefined).length, 2, "how many were created");
@@ -122,7 +116,7 @@ export const slotChecks: readonly StoreCheck[] = [
   ),
 
   check(
-    "take: of a dead owner too, a run that holds its slot keeps it, and one that does not needs a permit",
+    "take: a run of a dead owner keeps the slot that it holds, and needs a permit if it holds none",
     async ({ first }) => {
       await create(first, 1, { slot: one, head: head({ owner: "dead", holds_slot: true }) });
       await create(first, 2, { slot: one, head: head({ owner: "dead" }) });
@@ -137,7 +131,7 @@ export const slotChecks: readonly StoreCheck[] = [
   ),
 
   check(
-    "take: a run that was posted to for a look is given although its slot is full, without holding it",
+    "take: a run that was posted to with `look` is taken although its slot is full, without holding it",
     async ({ first }) => {
       await first.renew(OWNER, LEASE_MS);
       await first.renew("owner-2", LEASE_MS);
@@ -154,7 +148,7 @@ export const slotChecks: readonly StoreCheck[] = [
     },
   ),
 
-  check("take: of several at once no more get in than there are permits", async ({ first, second }) => {
+  check("take: concurrent takes get no more permits than there are", async ({ first, second }) => {
     for (let n = 0; n < 8; n++) await create(first, n, { slot: two, head: queued });
     const owners = ["a", "b", "c", "d"];
     await Promise.all(owners.map((owner) => first.renew(owner, LEASE_MS)));

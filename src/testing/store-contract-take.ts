@@ -40,7 +40,7 @@ export const takeChecks: readonly StoreCheck[] = [
     expectSame(await take(first), [], "taken when nothing is due");
   }),
 
-  check("take: a run whose owner's lease has expired, or never was, whatever its status", async ({ first, clock }) => {
+  check("take: a run whose owner's lease has expired or never existed, in any status", async ({ first, clock }) => {
     await first.renew(OWNER, LEASE_MS);
     await create(first, 1);
     await create(first, 2, { head: head({ status: "awaiting" }) });
@@ -56,7 +56,7 @@ export const takeChecks: readonly StoreCheck[] = [
   }),
 
   check(
-    "take: the taker is the owner, in a higher epoch, and the run is told as it is then",
+    "take: the caller becomes the owner in a higher epoch, and the run is returned as it is then",
     async ({ first, second, clock }) => {
       const key = await create(first, 1, { head: waiting(NOW - 5, { epoch: 7, takeovers: 1 }) });
       await append(first, key, 1, write(parts("a"), { head: waiting(NOW - 5, { epoch: 7, takeovers: 1 }) }), 7);
@@ -125,7 +125,7 @@ export const takeChecks: readonly StoreCheck[] = [
   }),
 
   check(
-    "take: of all tenants, those due first, then those created first, and no more than asked for",
+    "take: of all tenants, those due first, then those created first, and no more than requested",
     async ({ first }) => {
       await create(first, 5, { head: waiting(NOW - 1) });
       await create(first, 3, { head: head({ ...dead, due_at: NOW - 5 }), tenant: "other" });
@@ -153,7 +153,7 @@ export const takeChecks: readonly StoreCheck[] = [
     expectSame(taken, ids(...numbers), "taken");
   }),
 
-  check("take: of several callers at once each gets others", async ({ first, second }) => {
+  check("take: concurrent callers get different runs", async ({ first, second }) => {
     const numbers = Array.from({ length: 12 }, (_, n) => n);
     for (const n of numbers) await create(first, n, { head: n % 2 === 0 ? waiting(NOW) : head(dead) });
     await Promise.all(["a", "b", "c", "d"].map((owner) => first.renew(owner, LEASE_MS)));
@@ -200,7 +200,7 @@ export const takeChecks: readonly StoreCheck[] = [
   }),
 
   check(
-    "take: a lease that another process meets lasts no longer than was asked for, also if the clock was set back",
+    "take: a lease that another process meets lasts no longer than requested, also if the clock was set back",
     async (stores) => {
       const { first, second, clock } = stores;
       await first.renew(OWNER, LEASE_MS);
@@ -214,7 +214,7 @@ export const takeChecks: readonly StoreCheck[] = [
     },
   ),
 
-  check("take: of suspects no more than asked for, and the others as ever", async ({ first }) => {
+  check("take: no more suspects than requested, and the other runs as usual", async ({ first }) => {
     const suspect = { ...dead, takeovers: 2 };
     for (const n of [1, 2, 3]) await create(first, n, { head: head({ ...suspect, due_at: n }) });
     await create(first, 4, { head: head({ ...dead, due_at: 4, takeovers: 1 }) });

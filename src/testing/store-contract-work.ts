@@ -47,7 +47,7 @@ export const workChecks: readonly StoreCheck[] = [
   }),
 
   check(
-    "moved: a run that is not there has position and epoch 0, and one that has lost entries has moved",
+    "moved: a missing run has position and epoch 0, and a run that has lost entries has moved",
     async ({ first }) => {
       const key = await create(first, 1);
       const known = [
@@ -145,7 +145,7 @@ export const workChecks: readonly StoreCheck[] = [
     expectSame((await first.blocked({ limit: 1 }))[0]?.key, runKey(1, "other"), "the first once one is claimed");
   }),
 
-  check("backlog: what has no living owner, by agent and version", async ({ first, clock }) => {
+  check("backlog: the runs without a living owner, by agent and version", async ({ first, clock }) => {
     await first.renew(OWNER, LEASE_MS);
     await first.renew("expires", 5);
     expectSame(await first.backlog(), [], "the backlog of an empty store");
@@ -173,7 +173,7 @@ export const workChecks: readonly StoreCheck[] = [
   }),
 
   check(
-    "watch: a store that has it takes any number of callbacks, and calls none of them once it is taken off",
+    "watch: a store that has it takes any number of callbacks, and calls none of them once it is removed",
     async (stores) => {
       const { first, second } = stores;
       if (first.watch === undefined) return;

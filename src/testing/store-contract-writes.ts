@@ -31,7 +31,7 @@ const everything = {
 
 /** `create` and `append`: what they write, when they refuse, and that a refusal changes nothing. */
 export const writeChecks: readonly StoreCheck[] = [
-  check("create: the run is there, with its head, its entries and its length", async ({ first }) => {
+  check("create: the run exists, with its head, its entries and its length", async ({ first }) => {
     const key = runKey(1);
     const entries = [created(1), ...parts("a", "b")];
     expectWritten(await first.create(key, write(entries, { head: waiting(50, { takeovers: 3 }) }), null), "create");
@@ -49,12 +49,12 @@ export const writeChecks: readonly StoreCheck[] = [
     expectSame(await first.session(sessionKey(1)), { history: [message("joined")], state: 1 }, "the session");
   }),
 
-  check("create: an id that is taken is refused as `exists`, and nothing changes", async ({ first }) => {
+  check("create: a used id is refused as `exists`, and nothing changes", async ({ first }) => {
     const key = await create(first, 1, { idempotencyKey: "key" });
     const before = await look(first, key, sessionKey(1));
     const again = { ...everything, head: over(), created: { agent_name: "other" }, idempotencyKey: "other" };
     expectConflict(await tryCreate(first, 1, again), { conflict: "exists" }, "the same id again");
-    expectSame(await look(first, key, sessionKey(1)), before, "what the store tells afterwards");
+    expectSame(await look(first, key, sessionKey(1)), before, "what the store returns afterwards");
     expectSame(await first.findByIdempotencyKey(TENANT, "other"), undefined, "the idempotency key of the refused run");
     expectSame(await first.counters("other"), undefined, "the counters of the refused run");
   }),
@@ -66,44 +66,44 @@ export const writeChecks: readonly StoreCheck[] = [
       const before = await look(first, key, sessionKey(1));
       const answer = await tryCreate(first, 2, { ...everything, idempotencyKey: "key" });
       expectConflict(answer, { conflict: "key_used", run_id: runId(1) }, "the same key again");
-      expectSame(await look(first, key, sessionKey(1)), before, "what the store tells afterwards");
+      expectSame(await look(first, key, sessionKey(1)), before, "what the store returns afterwards");
       expectSame(await first.find(runKey(2)), undefined, "the refused run");
       expectSame(await first.read(runKey(2), 0, 10), undefined, "the entries of the refused run");
     },
   ),
 
-  check(
-    "create: an idempotency key finds its run; runs without one do not get in each other's way",
-    async ({ first }) => {
-      await create(first, 1);
-      await create(first, 2, { idempotencyKey: "key" });
-      await create(first, 3);
-      expectSame((await first.findByIdempotencyKey(TENANT, "key"))?.key, runKey(2), "the run of the key");
-      expectSame(await first.findByIdempotencyKey(TENANT, "Key"), undefined, "a key in other letters");
-      expectSame(await first.findByIdempotencyKey(TENANT, ""), undefined, "an empty key that no run was created with");
-      await create(first, 4, { idempotencyKey: "" });
-      expectSame((await first.findByIdempotencyKey(TENANT, ""))?.key, runKey(4), "the run of the empty key");
-    },
-  ),
+  check("create: an idempotency key finds its run; runs without a key do not conflict", async ({ first }) => {
+    await create(first, 1);
+    await create(first, 2, { idempotencyKey: "key" });
+    await create(first, 3);
+    expectSame((await first.findByIdempotencyKey(TENANT, "key"))?.key, runKey(2), "the run of the key");
+    expectSame(await first.findByIdempotencyKey(TENANT, "Key"), undefined, "a key in other letters");
+    expectSame(await first.findByIdempotencyKey(TENANT, ""), undefined, "an empty key that no run was created with");
+    await create(first, 4, { idempotencyKey: "" });
+    expectSame((await first.findByIdempotencyKey(TENANT, ""))?.key, runKey(4), "the run of the empty key");
+  }),
 
-  check("create: of several at once with one id, exactly one is written", async ({ first, second }) => {
+  check("create: of several concurrent runs with one id, exactly one is written", async ({ first, second }) => {
     const answers = await Promise.all([first, second, first, second].map((store) => tryCreate(store, 1)));
     expectOneWritten(answers, "four runs with one id");
     const refused = answers.filter((answer) => answer !== undefined);
     expectSame(refused, [{ conflict: "exists" }, { conflict: "exists" }, { conflict: "exists" }], "the refusals");
   }),
 
-  check("create: of several at once with one idempotency key, exactly one is written", async ({ first, second }) => {
-    const stores = [first, second, first, second];
-    const answers = await Promise.all(stores.map((store, n) => tryCreate(store, n, { idempotencyKey: "key" })));
-    expectOneWritten(answers, "four runs with one idempotency key");
-    const winner = runId(answers.indexOf(undefined));
-    for (const answer of answers) {
-      if (answer !== undefined) expectConflict(answer, { conflict: "key_used", run_id: winner }, "a refused run");
-    }
-  }),
+  check(
+    "create: of several concurrent runs with one idempotency key, exactly one is written",
+    async ({ first, second }) => {
+      const stores = [first, second, first, second];
+      const answers = await Promise.all(stores.map((store, n) => tryCreate(store, n, { idempotencyKey: "key" })));
+      expectOneWritten(answers, "four runs with one idempotency key");
+      const winner = runId(answers.indexOf(undefined));
+      for (const answer of answers) {
+        if (answer !== undefined) expectConflict(answer, { conflict: "key_used", run_id: winner }, "a refused run");
+      }
+    },
+  ),
 
-  check("append: the entries join the log, and the head is replaced whole", async ({ first }) => {
+  check("append: the entries are added to the log, and the head is replaced as a whole", async ({ first }) => {
     const key = await create(first, 1, { head: head({ takeovers: 2 }) });
     await append(first, key, 1, write(parts("a", "b"), { head: waiting(99) }));
     expectSame((await first.find(key))?.head, waiting(99), "the head after the first append");
@@ -122,7 +122,7 @@ export const writeChecks: readonly StoreCheck[] = [
     expectSame(await first.read(key, 0, 10), [created(1), part("a")], "the log");
   }),
 
-  check("append: a run that is not there is refused as `missing`", async ({ first }) => {
+  check("append: a missing run is refused as `missing`", async ({ first }) => {
     const answer = await first.append(runKey(1), { epoch: 1, position: 1 }, write(parts("a"), everything));
     expectConflict(answer, { conflict: "missing" }, "append");
     expectSame(await first.find(runKey(1)), undefined, "the run");
@@ -141,7 +141,7 @@ export const writeChecks: readonly StoreCheck[] = [
     { epoch: 0, position: 2 },
   ]),
 
-  check("append: of several at once at one position, exactly one is written", async ({ first, second }) => {
+  check("append: of several concurrent writes at one position, exactly one is made", async ({ first, second }) => {
     const key = await create(first, 1);
     const stores = [first, second, first, second, first, second];
     const answers = await Promise.all(
@@ -151,7 +151,7 @@ export const writeChecks: readonly StoreCheck[] = [
     expectSame(await first.read(key, 0, 10), [created(1), part(`${answers.indexOf(undefined)}`)], "the log");
   }),
 
-  check("append: what is handed in without waiting is written in that order", async ({ first }) => {
+  check("append: writes that do not wait for each other are made in the order of the calls", async ({ first }) => {
     const key = runKey(1);
     const answers: (StoreConflict | undefined | Promise<StoreConflict | undefined>)[] = [
       first.create(key, write([created(1)]), null),
@@ -164,7 +164,7 @@ export const writeChecks: readonly StoreCheck[] = [
     expectSame(await first.read(key, 1, 100), parts(...texts), "the log");
   }),
 
-  check("a write that fails changes nothing, and neither do its neighbours suffer", async ({ first }) => {
+  check("a write that fails changes nothing, and the writes before and after it succeed", async ({ first }) => {
     const key = await create(first, 1, { idempotencyKey: "key" });
     const before = await look(first, key, sessionKey(1));
     const broken = () => {
@@ -177,7 +177,7 @@ export const writeChecks: readonly StoreCheck[] = [
       () => first.create(runKey(2), { ...failing, entries: [created(2)] }, "other"),
       "a create that fails",
     );
-    expectSame(await look(first, key, sessionKey(1)), before, "what the store tells afterwards");
+    expectSame(await look(first, key, sessionKey(1)), before, "what the store returns afterwards");
     expectSame(await first.findByIdempotencyKey(TENANT, "other"), undefined, "the idempotency key of the failed run");
     const settled = await Promise.allSettled([
       tryCreate(first, 3),
@@ -189,7 +189,7 @@ export const writeChecks: readonly StoreCheck[] = [
     expectSame((await first.find(runKey(4)))?.position, 1, "the run created after the failing write");
   }),
 
-  check("a list that is handed in may be changed afterwards, and one that is read as well", async ({ first }) => {
+  check("a list that is passed in or returned may be changed afterwards", async ({ first }) => {
     const key = runKey(1);
     const entries = [created(1), part("a")];
     expectWritten(await first.create(key, write(entries), null), "create");
@@ -214,7 +214,7 @@ function refusedAppend(what: string, expectations: readonly { epoch: number; pos
         const label = `epoch ${expected.epoch}, position ${expected.position}`;
         const answer = await first.append(key, expected, write([part("b"), ended()], { ...everything, head: over() }));
         expectConflict(answer, { conflict: "changed", epoch: 3, position: 2 }, label);
-        expectSame(await look(first, key, sessionKey(1)), before, `what the store tells after ${label}`);
+        expectSame(await look(first, key, sessionKey(1)), before, `what the store returns after ${label}`);
       }
     }),
   ];

@@ -137,12 +137,7 @@ describe("a difference is shown", () => {
       /Entry 3 of 4.*- +"a": 1\n +\+ +"a": 2.*It is the first entry that is compared/s,
     ],
     ["of a message", shows({ parts: [{ content: "a" }] }), shows("a"), /- +"emits": "message".*\+ +"emits": "part"/s],
-    [
-      "of where a message ends",
-      shows("a", null, "b"),
-      shows("a", "b"),
-      /"emits": "end of message".*up to: part "a"/s,
-    ],
+    ["of where a message ends", shows("a", null, "b"), shows("a", "b"), /"emits": "end of message".*up to: part "a"/s],
     ["of something more", shows("a"), shows("a", "b"), /- +"ends": "completed".*\+ +"content": "b"/s],
     [
       "of an artifact",

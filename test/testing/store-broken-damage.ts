@@ -4,9 +4,9 @@ import type { MemoryStoreOptions } from "../../src/stores/memory.ts";
 import { DamageableStore, damageable } from "./damageable-store.ts";
 import type { BrokenStore } from "./store-broken.ts";
 
-const told = "damage: a run whose first entry cannot be read is told of as damaged, and the others are given";
-const taken = "damage: take gives a damaged run as such, and it can be put off and ended";
-const read = "damage: an entry that cannot be read fails the reads that hold it, and no others";
+const told = "damage: a run whose first entry cannot be read is returned as damaged, and the others as usual";
+const taken = "damage: take returns a damaged run as such, and it can be postponed and ended";
+const read = "damage: an entry that cannot be read fails the reads that include it, and no others";
 
 /** Faults in what a store does about damage. */
 export const damageFaults: readonly BrokenStore[] = [

@@ -17,7 +17,7 @@ export const ownersFaults: readonly BrokenStore[] = [
   ),
   broken(
     "a lease lasts a moment too long",
-    "claim: a run whose owner's lease has expired, or never was, is given",
+    "claim: a run whose owner's lease has expired or never existed is given",
     class extends MemoryStore {
       override renew(owner: string, forMs: number): void {
         super.renew(owner, forMs + 1);
@@ -26,7 +26,7 @@ export const ownersFaults: readonly BrokenStore[] = [
   ),
   broken(
     "claim does not look at the epoch",
-    "claim: of several at once, exactly one gets the run",
+    "claim: of several concurrent callers, exactly one gets the run",
     class extends MemoryStore {
       override claim(key: RunKey, { position }: Expected, head: RunHead): Conflict {
         const before = this.find(key)?.head;
@@ -37,7 +37,7 @@ export const ownersFaults: readonly BrokenStore[] = [
   ),
   broken(
     "claim keeps the epoch",
-    "claim: the owner before can write no more",
+    "claim: the former owner can no longer write",
     class extends MemoryStore {
       override claim(key: RunKey, expected: Expected, head: RunHead): Conflict {
         return super.claim(key, expected, { ...head, epoch: expected.epoch });
@@ -58,7 +58,7 @@ export const ownersFaults: readonly BrokenStore[] = [
   ),
   broken(
     "renew only makes a lease that is not there",
-    "renew: the lease lasts as long as was asked for last, from then on",
+    "renew: the lease lasts as long as last requested, from then on",
     class extends MemoryStore {
       readonly #known = new Set<string>();
       override renew(owner: string, forMs: number): void {
@@ -69,7 +69,7 @@ export const ownersFaults: readonly BrokenStore[] = [
   ),
   broken(
     "renew does not make a lease shorter",
-    "renew: the lease lasts as long as was asked for last, from then on",
+    "renew: the lease lasts as long as last requested, from then on",
     class extends OpenStore {
       readonly #ends = new Map<string, number>();
       override renew(owner: string, forMs: number): void {
@@ -81,7 +81,7 @@ export const ownersFaults: readonly BrokenStore[] = [
   ),
   broken(
     "a lease is as long as the clock makes it, also when the clock was set back",
-    "renew: once another process meets a lease, it lasts no longer than was asked for, also if the clock was set back",
+    "renew: once another process meets a lease, it lasts no longer than requested, also if the clock was set back",
     StubbornClockStore,
   ),
   broken(

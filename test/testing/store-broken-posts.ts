@@ -5,15 +5,16 @@ import type { BrokenStore, Conflict } from "./store-broken.ts";
 import { broken, OpenStore } from "./store-broken.ts";
 
 const stay = "post: the entries go to the end of the log, and the head stays";
-const dueNow = "post: a run without an owner is due now where the post says so, or stays due since earlier";
+const dueNow = "post: a run without an owner is due now if the post says so, or stays due since earlier";
 const blocked = "post: a blocked run becomes due only if the post unblocks it";
-const owned = "wake: the head of a run with an owner stays, and its owner cannot give it up without having looked";
+const owned =
+  "wake: the head of a run with an owner stays, and its owner cannot release it without knowing of the wake-up";
 
 /** Faults in `post`, and in writes that wake another run. */
 export const postsFaults: readonly BrokenStore[] = [
   broken(
     "a post looks for the end before it waits, and writes after it",
-    "post: of many at once all are written",
+    "post: of many concurrent posts, all are written",
     class extends MemoryStore {
       // @ts-expect-error The memory store answers at once, this one later.
       override async post(key: RunKey, post: RunPost): Promise<Conflict> {
@@ -30,12 +31,12 @@ export const postsFaults: readonly BrokenStore[] = [
   afterPost("a post counts as a take-over", stay, (head) => ({ ...head, takeovers: head.takeovers + 1 })),
   afterPost(
     "a post raises the epoch",
-    "post: what the owner has under way is refused as `changed`, in the same epoch",
+    "post: a pending write of the owner is refused as `changed`, in the same epoch",
     (head) => ({ ...head, epoch: head.epoch + 1 }),
   ),
   broken(
     "a post goes into a run that has ended",
-    "post: a run that is not there is refused as `missing`, one that has ended as `ended`",
+    "post: a missing run is refused as `missing`, and one that has ended as `ended`",
     class extends OpenStore {
       override post(key: RunKey, post: RunPost): Conflict {
         const answer = super.post(key, post);
@@ -79,7 +80,7 @@ export const postsFaults: readonly BrokenStore[] = [
   ),
   withWake(
     "a wake-up makes a blocked run due",
-    "wake: a run that has ended, is blocked or is not there is left alone",
+    "wake: a run that has ended, is blocked or is missing is left alone",
     (store, key) => {
       store.post(key, { entries: [], unblocks: true });
       return key;
@@ -87,7 +88,7 @@ export const postsFaults: readonly BrokenStore[] = [
   ),
   withWake(
     "a wake-up touches a run that has ended",
-    "wake: a run that has ended, is blocked or is not there is left alone",
+    "wake: a run that has ended, is blocked or is missing is left alone",
     (store, key) => {
       if (store.find(key)?.head.finished_at !== null) store.setHead(key, (head) => ({ ...head, due_at: 1 }));
       return key;

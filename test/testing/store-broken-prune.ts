@@ -55,7 +55,7 @@ export const pruneFaults: readonly BrokenStore[] = [
   ),
   broken(
     "prune takes a run only if both the number and the time say so",
-    "prune: the number and the time each count for themselves",
+    "prune: the number and the time apply independently",
     class extends MemoryStore {
       override prune(retention: Retention): number {
         const { maxRuns, endedBefore } = retention;
@@ -68,7 +68,7 @@ export const pruneFaults: readonly BrokenStore[] = [
   ),
   broken(
     "prune leaves the idempotency key",
-    "prune: a run that is forgotten is gone, with its idempotency key",
+    "prune: a deleted run does not exist any more, nor does its idempotency key",
     class extends MemoryStore {
       readonly #keys = new Map<string, StoredRun>();
       override create(key: RunKey, write: RunWrite, idempotencyKey: string | null): Conflict {
@@ -187,7 +187,7 @@ export const pruneFaults: readonly BrokenStore[] = [
   },
   broken(
     "a store in memory says that it persists",
-    "instances: what is written is there when a store that persists is opened again",
+    "instances: a persistent store keeps its data when it is opened again",
     class extends MemoryStore {
       // @ts-expect-error The memory store knows better.
       override readonly persistent = true;

@@ -16,7 +16,7 @@ import { broken } from "./store-broken.ts";
 export const readsFaults: readonly BrokenStore[] = [
   broken(
     "read gives one entry too many",
-    "read: any stretch of the log, also across the borders of the writes",
+    "read: any range of the log, also across several writes",
     class extends MemoryStore {
       override read(key: RunKey, from: number, limit: number): readonly Entry[] | undefined {
         return super.read(key, from, limit + 1);
@@ -25,7 +25,7 @@ export const readsFaults: readonly BrokenStore[] = [
   ),
   broken(
     "read takes whole writes",
-    "read: any stretch of the log, also across the borders of the writes",
+    "read: any range of the log, also across several writes",
     class extends MemoryStore {
       override read(key: RunKey, from: number, limit: number): readonly Entry[] | undefined {
         return super.read(key, from - (from % 3), limit);
@@ -34,7 +34,7 @@ export const readsFaults: readonly BrokenStore[] = [
   ),
   broken(
     "read gives an empty list for a run that is not there",
-    "read: nothing is a list without entries beyond the end, and undefined for a run that is not there",
+    "read: an empty list beyond the end, and undefined for a missing run",
     class extends MemoryStore {
       override read(key: RunKey, from: number, limit: number): readonly Entry[] {
         return super.read(key, from, limit) ?? [];
@@ -43,7 +43,7 @@ export const readsFaults: readonly BrokenStore[] = [
   ),
   broken(
     "read gives undefined beyond the end",
-    "read: nothing is a list without entries beyond the end, and undefined for a run that is not there",
+    "read: an empty list beyond the end, and undefined for a missing run",
     class extends MemoryStore {
       override read(key: RunKey, from: number, limit: number): readonly Entry[] | undefined {
         const entries = super.read(key, from, limit);
@@ -53,7 +53,7 @@ export const readsFaults: readonly BrokenStore[] = [
   ),
   broken(
     "text goes through UTF-8, which has no lone surrogates",
-    "read: whatever JSON can carry comes back",
+    "read: every JSON value is returned unchanged",
     class extends MemoryStore {
       override read(key: RunKey, from: number, limit: number): readonly Entry[] | undefined {
         return super
@@ -64,7 +64,7 @@ export const readsFaults: readonly BrokenStore[] = [
   ),
   broken(
     "objects are copied by assignment, which loses a key `__proto__`",
-    "read: whatever JSON can carry comes back",
+    "read: every JSON value is returned unchanged",
     class extends MemoryStore {
       override read(key: RunKey, from: number, limit: number): readonly Entry[] | undefined {
         return super.read(key, from, limit)?.map((entry) => assigned(entry) as Entry);
@@ -73,7 +73,7 @@ export const readsFaults: readonly BrokenStore[] = [
   ),
   broken(
     "a text column holds 65,535 characters",
-    "read: a text of a mebibyte comes back whole",
+    "read: a text of a mebibyte is returned whole",
     class extends MemoryStore {
       override read(key: RunKey, from: number, limit: number): readonly Entry[] | undefined {
         return super.read(key, from, limit)?.map((entry) => {
@@ -85,7 +85,7 @@ export const readsFaults: readonly BrokenStore[] = [
   ),
   broken(
     "find does not look at the tenant",
-    "tenants: a run of another tenant is not there",
+    "tenants: a run of another tenant does not exist",
     class extends MemoryStore {
       override find(key: RunKey): StoredRun | undefined {
         return super.find(key) ?? super.find({ ...key, tenant: "acme" });
@@ -94,7 +94,7 @@ export const readsFaults: readonly BrokenStore[] = [
   ),
   broken(
     "append does not look at the tenant",
-    "tenants: a run of another tenant is not there",
+    "tenants: a run of another tenant does not exist",
     class extends MemoryStore {
       override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
         return super.append({ ...key, tenant: "acme" }, expected, write);

@@ -17,12 +17,12 @@ import { broken } from "./store-broken.ts";
 export const sessionsFaults: readonly BrokenStore[] = [
   broken(
     "every change makes the session",
-    "sessions: otherwise a change to one that is not there is nothing, and the messages are not asked for",
+    "sessions: without `create`, a change to a missing session is ignored, and its messages are not requested",
     withSession((change) => ({ ...change, create: true })),
   ),
   broken(
     "the messages of a change are always asked for",
-    "sessions: otherwise a change to one that is not there is nothing, and the messages are not asked for",
+    "sessions: without `create`, a change to a missing session is ignored, and its messages are not requested",
     withSession((change) => {
       const messages = change.messages?.();
       return messages === undefined ? change : { ...change, messages: () => messages };
@@ -40,7 +40,7 @@ export const sessionsFaults: readonly BrokenStore[] = [
   ),
   broken(
     "putSession adds to the history",
-    "sessions: putSession makes the session or replaces it whole",
+    "sessions: putSession makes the session or replaces it as a whole",
     class extends MemoryStore {
       override putSession(key: SessionKey, { history, state }: StoredSession, at: number): void {
         super.putSession(key, { history: [...(this.session(key)?.history ?? []), ...history], state }, at);
@@ -49,7 +49,7 @@ export const sessionsFaults: readonly BrokenStore[] = [
   ),
   broken(
     "a session is read, changed and written back",
-    "sessions: runs that end at once lose none of their messages",
+    "sessions: runs that end concurrently lose none of their messages",
     class extends MemoryStore {
       // @ts-expect-error The memory store answers at once, this one later.
       override async append(key: RunKey, expected: Expected, { session, ...write }: RunWrite): Promise<Conflict> {
@@ -67,7 +67,7 @@ export const sessionsFaults: readonly BrokenStore[] = [
   ),
   broken(
     "the history that is read is the stored one",
-    "sessions: a list that is handed in or read may be changed afterwards",
+    "sessions: a list that is passed in or returned may be changed afterwards",
     class extends MemoryStore {
       readonly #read = new Map<string, StoredSession>();
       override session(key: SessionKey): StoredSession | undefined {

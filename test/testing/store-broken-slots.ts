@@ -4,9 +4,9 @@ import { MemoryStore } from "../../src/stores/memory.ts";
 import type { BrokenStore, Conflict } from "./store-broken.ts";
 import { broken } from "./store-broken.ts";
 
-const tooMany = "slots: a run that would be one too many is refused as `full`, and nothing changes";
+const tooMany = "slots: a run beyond the limit is refused as `full`, and nothing changes";
 const keeps = "slots: a run that waits may keep its permit";
-const forALook = "take: a run that was posted to for a look is given although its slot is full, without holding it";
+const forALook = "take: a run that was posted to with `look` is taken although its slot is full, without holding it";
 
 /** Faults in slots. */
 export const slotsFaults: readonly BrokenStore[] = [
@@ -17,7 +17,7 @@ export const slotsFaults: readonly BrokenStore[] = [
   ),
   broken(
     "a full slot is told before an id that is taken",
-    "slots: a run that is there, or whose key is used, is refused as that also if its slot is full",
+    "slots: a used id or idempotency key is refused as such, also if the slot is full",
     class extends MemoryStore {
       override create(key: RunKey, write: RunWrite, idempotencyKey: string | null): Conflict {
         const answer = super.create(key, write, idempotencyKey);
@@ -27,7 +27,7 @@ export const slotsFaults: readonly BrokenStore[] = [
   ),
   broken(
     "a permit is never free again",
-    "slots: a permit is free again once its run gives it up, or ends",
+    "slots: a permit is free again once its run releases it, or ends",
     class extends MemoryStore {
       #given = 0;
       override create(key: RunKey, write: RunWrite, idempotencyKey: string | null): Conflict {
@@ -55,7 +55,7 @@ export const slotsFaults: readonly BrokenStore[] = [
   })),
   broken(
     "create looks for a permit before it waits, and writes after it",
-    "slots: of several at once no more get in than there are permits",
+    "slots: concurrent creates get no more permits than there are",
     class extends MemoryStore {
       // @ts-expect-error The memory store answers at once, this one later.
       override async create(
@@ -84,7 +84,7 @@ export const slotsFaults: readonly BrokenStore[] = [
   ),
   withSlot(
     "a dead owner's run needs no permit",
-    "take: of a dead owner too, a run that holds its slot keeps it, and one that does not needs a permit",
+    "take: a run of a dead owner keeps the slot that it holds, and needs a permit if it holds none",
     (slot, { owner, holds_slot }) => (owner === "dead" && !holds_slot ? undefined : slot),
   ),
   broken(

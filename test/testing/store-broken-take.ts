@@ -5,8 +5,8 @@ import { MemoryStore } from "../../src/stores/memory.ts";
 import type { BrokenStore } from "./store-broken.ts";
 import { broken, OpenStore, StubbornClockStore } from "./store-broken.ts";
 
-const inOrder = "take: of all tenants, those due first, then those created first, and no more than asked for";
-const asItIs = "take: the taker is the owner, in a higher epoch, and the run is told as it is then";
+const inOrder = "take: of all tenants, those due first, then those created first, and no more than requested";
+const asItIs = "take: the caller becomes the owner in a higher epoch, and the run is returned as it is then";
 const cancelled =
   "take: with cancelledForMs, cancelling runs of other agents, once no process has taken them for so long";
 const follows = "take: follows what is written, posted and woken";
@@ -33,14 +33,14 @@ export const takeFaults: readonly BrokenStore[] = [
   ),
   prepared(
     "take leaves out runs whose owner is gone",
-    "take: a run whose owner's lease has expired, or never was, whatever its status",
+    "take: a run whose owner's lease has expired or never existed, in any status",
     (store) => {
       for (const { head } of store.all()) if (head.owner !== null) store.renew(head.owner, 1);
     },
   ),
   prepared(
     "take gives runs whose owner lives",
-    "take: a run whose owner's lease has expired, or never was, whatever its status",
+    "take: a run whose owner's lease has expired or never existed, in any status",
     (store) => store.release("owner-1"),
   ),
   afterwards("take keeps the epoch", asItIs, (head) => ({ ...head, epoch: head.epoch - 1 })),
@@ -123,7 +123,7 @@ export const takeFaults: readonly BrokenStore[] = [
   ),
   broken(
     "take gives several callers the same runs",
-    "take: of several callers at once each gets others",
+    "take: concurrent callers get different runs",
     class extends MemoryStore {
       #taken: readonly StoredRun[] | undefined;
       override take(request: TakeRequest): readonly StoredRun[] {
@@ -159,12 +159,12 @@ export const takeFaults: readonly BrokenStore[] = [
   ),
   broken(
     "take goes by leases that are too long for the clock",
-    "take: a lease that another process meets lasts no longer than was asked for, also if the clock was set back",
+    "take: a lease that another process meets lasts no longer than requested, also if the clock was set back",
     StubbornClockStore,
   ),
   asked(
     "take does not know suspects",
-    "take: of suspects no more than asked for, and the others as ever",
+    "take: no more suspects than requested, and the other runs as usual",
     (request) => ({
       ...request,
       suspects: undefined,
@@ -172,7 +172,7 @@ export const takeFaults: readonly BrokenStore[] = [
   ),
   asked(
     "take gives one suspect more",
-    "take: of suspects no more than asked for, and the others as ever",
+    "take: no more suspects than requested, and the other runs as usual",
     (request) => ({
       ...request,
       suspects: request.suspects && { ...request.suspects, limit: request.suspects.limit + 1 },

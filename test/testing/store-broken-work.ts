@@ -15,11 +15,11 @@ import type { BrokenStore } from "./store-broken.ts";
 import { broken, OpenStore } from "./store-broken.ts";
 
 const moved = "moved: those with more entries or another epoch, as they are now";
-const gone = "moved: a run that is not there has position and epoch 0, and one that has lost entries has moved";
+const gone = "moved: a missing run has position and epoch 0, and a run that has lost entries has moved";
 const owned = "owned: the runs of an owner that have not ended, of all tenants, those created first";
 const blocked = "blocked: runs without an owner that are blocked, of all tenants, those created first";
-const backlog = "backlog: what has no living owner, by agent and version";
-const made = "sessions: makeSession makes the session, unless it is there, and says so";
+const backlog = "backlog: the runs without a living owner, by agent and version";
+const made = "sessions: makeSession makes the session, unless it exists, and answers whether it did";
 
 /** Faults in `moved`, `owned`, `blocked`, `backlog`, `watch` and `makeSession`. */
 export const workFaults: readonly BrokenStore[] = [
@@ -123,7 +123,7 @@ export const workFaults: readonly BrokenStore[] = [
   ),
   broken(
     "makeSession looks before it waits, and writes after it",
-    "sessions: of several makeSession at once, exactly one makes it, and no message is lost",
+    "sessions: of several concurrent makeSession, exactly one makes it, and no message is lost",
     class extends MemoryStore {
       // @ts-expect-error The memory store answers at once, this one later.
       override async makeSession(key: SessionKey, session: StoredSession, at: number): Promise<boolean> {
@@ -136,7 +136,7 @@ export const workFaults: readonly BrokenStore[] = [
   ),
   broken(
     "watch cannot be stopped",
-    "watch: a store that has it takes any number of callbacks, and calls none of them once it is taken off",
+    "watch: a store that has it takes any number of callbacks, and calls none of them once it is removed",
     class extends HintingStore {
       override watch(callback: (hint: StoreHint) => void): () => void {
         super.watch(callback);
@@ -146,7 +146,7 @@ export const workFaults: readonly BrokenStore[] = [
   ),
   broken(
     "a callback of watch that fails stops a write",
-    "watch: a store that has it takes any number of callbacks, and calls none of them once it is taken off",
+    "watch: a store that has it takes any number of callbacks, and calls none of them once it is removed",
     class extends HintingStore {
       protected override call(callback: (hint: StoreHint) => void, hint: StoreHint): void {
         callback(hint);

@@ -12,7 +12,7 @@ const emptySession: StoredSession = { history: [], state: null };
 export const writesFaults: readonly BrokenStore[] = [
   broken(
     "create replaces a run that is there",
-    "create: an id that is taken is refused as `exists`, and nothing changes",
+    "create: a used id is refused as `exists`, and nothing changes",
     class extends MemoryStore {
       override create(key: RunKey, write: RunWrite, idempotencyKey: string | null): Conflict {
         if (this.find(key) === undefined) return super.create(key, write, idempotencyKey);
@@ -23,7 +23,7 @@ export const writesFaults: readonly BrokenStore[] = [
   ),
   broken(
     "create looks before it waits, and writes after it",
-    "create: of several at once with one id, exactly one is written",
+    "create: of several concurrent runs with one id, exactly one is written",
     class extends MemoryStore {
       readonly #seen = new Map<string, RunWrite>();
       // @ts-expect-error The memory store answers at once, this one later.
@@ -47,7 +47,7 @@ export const writesFaults: readonly BrokenStore[] = [
   ),
   broken(
     "an empty idempotency key counts as none",
-    "create: an idempotency key finds its run; runs without one do not get in each other's way",
+    "create: an idempotency key finds its run; runs without a key do not conflict",
     class extends MemoryStore {
       override create(key: RunKey, write: RunWrite, idempotencyKey: string | null): Conflict {
         return super.create(key, write, idempotencyKey || null);
@@ -56,7 +56,7 @@ export const writesFaults: readonly BrokenStore[] = [
   ),
   broken(
     "no idempotency key is one like any other",
-    "create: an idempotency key finds its run; runs without one do not get in each other's way",
+    "create: an idempotency key finds its run; runs without a key do not conflict",
     class extends MemoryStore {
       override create(key: RunKey, write: RunWrite, idempotencyKey: string | null): Conflict {
         return super.create(key, write, String(idempotencyKey));
@@ -65,7 +65,7 @@ export const writesFaults: readonly BrokenStore[] = [
   ),
   broken(
     "idempotency keys are compared without regard to case",
-    "create: an idempotency key finds its run; runs without one do not get in each other's way",
+    "create: an idempotency key finds its run; runs without a key do not conflict",
     class extends MemoryStore {
       override create(key: RunKey, write: RunWrite, idempotencyKey: string | null): Conflict {
         return super.create(key, write, idempotencyKey?.toLowerCase() ?? null);
@@ -87,7 +87,7 @@ export const writesFaults: readonly BrokenStore[] = [
   ),
   broken(
     "a refused create has changed the session already",
-    "create: an id that is taken is refused as `exists`, and nothing changes",
+    "create: a used id is refused as `exists`, and nothing changes",
     class extends MemoryStore {
       override create(key: RunKey, write: RunWrite, idempotencyKey: string | null): Conflict {
         const { session, ...rest } = write;
@@ -172,7 +172,7 @@ export const writesFaults: readonly BrokenStore[] = [
   ),
   broken(
     "the head is merged, not replaced",
-    "append: the entries join the log, and the head is replaced whole",
+    "append: the entries are added to the log, and the head is replaced as a whole",
     class extends MemoryStore {
       override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
         const takeovers = Math.max(write.head.takeovers, this.find(key)?.head.takeovers ?? 0);
@@ -191,7 +191,7 @@ export const writesFaults: readonly BrokenStore[] = [
   ),
   broken(
     "append looks before it waits, and writes after it",
-    "append: of several at once at one position, exactly one is written",
+    "append: of several concurrent writes at one position, exactly one is made",
     class extends MemoryStore {
       // @ts-expect-error The memory store answers at once, this one later.
       override async append(key: RunKey, expected: Expected, write: RunWrite): Promise<Conflict> {
@@ -206,7 +206,7 @@ export const writesFaults: readonly BrokenStore[] = [
   ),
   broken(
     "writes overtake each other",
-    "append: what is handed in without waiting is written in that order",
+    "append: writes that do not wait for each other are made in the order of the calls",
     class extends MemoryStore {
       // @ts-expect-error The memory store answers at once, this one later.
       override async append(key: RunKey, expected: Expected, write: RunWrite): Promise<Conflict> {
@@ -218,7 +218,7 @@ export const writesFaults: readonly BrokenStore[] = [
   ),
   broken(
     "a write that fails has written its entries",
-    "a write that fails changes nothing, and neither do its neighbours suffer",
+    "a write that fails changes nothing, and the writes before and after it succeed",
     class extends MemoryStore {
       override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
         const { session, ...first } = write;
@@ -232,7 +232,7 @@ export const writesFaults: readonly BrokenStore[] = [
   ),
   broken(
     "the caller's list of entries is kept",
-    "a list that is handed in may be changed afterwards, and one that is read as well",
+    "a list that is passed in or returned may be changed afterwards",
     class extends MemoryStore {
       readonly #lists = new Map<string, readonly Entry[]>();
       override create(key: RunKey, write: RunWrite, idempotencyKey: string | null): Conflict {
