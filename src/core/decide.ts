@@ -206,9 +206,9 @@ function isTorn({ source, drafts }: RunState, by: PartSource | undefined): boole
   return (drafts?.get(by.key)?.attempt ?? by.attempt) < by.attempt;
 }
 
-function withSource<T extends EmittedEntry | Emission>(shown: Growing<T>, source: PartSource | undefined): T {
-  if (source !== undefined) shown.source = source;
-  return shown;
+function withSource<T extends EmittedEntry | Emission>(emitted: Growing<T>, source: PartSource | undefined): T {
+  if (source !== undefined) emitted.source = source;
+  return emitted;
 }
 
 function sameSource(a: PartSource | null, b: PartSource | undefined): boolean {

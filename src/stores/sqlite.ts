@@ -141,8 +141,8 @@ export class SqliteStore implements Store {
 
   /** Deletes in small transactions, with turns of the event loop in between. */
   async prune(retention: Retention): Promise<number> {
-    let forgotten = 0;
-    for (let count = -1; count !== 0; forgotten += Math.max(count, 0)) {
+    let deleted = 0;
+    for (let count = -1; count !== 0; deleted += Math.max(count, 0)) {
       count = await this.#write((connection) => pruneRuns(connection, retention));
     }
     let cursor: SessionCursor | undefined = { changed_at: Number.NEGATIVE_INFINITY, id: 0 };
@@ -150,7 +150,7 @@ export class SqliteStore implements Store {
       const from: SessionCursor = cursor;
       cursor = await this.#write((connection) => pruneSessions(connection, retention.sessionsBefore, from));
     }
-    return forgotten;
+    return deleted;
   }
 
   /** Commits pending writes, and closes the handle if `closeDatabase` is set. */

@@ -55,7 +55,7 @@ export function comparable(entries: readonly Entry[]): Comparable[] {
 }
 
 /** The parts that a step emitted in its last attempt. */
-export function shownBy(key: string, entries: readonly Entry[]): readonly Entry[] {
+export function emittedBy(key: string, entries: readonly Entry[]): readonly Entry[] {
   return comparable(entries)
     .map(({ entry }) => entry)
     .filter((entry) => entry.type === "emitted" && entry.kind === "part" && entry.source?.key === key);

@@ -5,7 +5,7 @@ import type { Interruption } from "./interruption.ts";
 import { describeInterruption } from "./interruption.ts";
 import type { InterruptionResult } from "./interruption-report.ts";
 import { InterruptionReport } from "./interruption-report.ts";
-import { brokenPromises, shownAfterStop } from "./promises-kept.ts";
+import { brokenPromises, emittedAfterStop } from "./promises-kept.ts";
 import type { Outcome, Play } from "./rehearsal.ts";
 import { rehearse } from "./rehearsal.ts";
 import type { WayOptions, WaySettings } from "./way-options.ts";
@@ -86,12 +86,14 @@ function interruptionsOf({ driveEvents, places, problems }: Outcome): readonly I
  */
 function goesOn(outcome: Outcome): boolean {
   const { conduct, listeners } = outcome.stage.cast;
-  return conduct.form === "function" && !conduct.interrupted && !listeners.isUsed && shownAfterStop(outcome).length > 1;
+  return (
+    conduct.form === "function" && !conduct.interrupted && !listeners.isUsed && emittedAfterStop(outcome).length > 1
+  );
 }
 
 function indifference(cancelled: Outcome, failed: Outcome): string[] {
   const injected = failed.stage.cast.conduct.thrown !== undefined;
-  const more = shownAfterStop(cancelled).length;
+  const more = emittedAfterStop(cancelled).length;
   const tidying = failed.driveEvents.length - (cancelled.driveEvents.length - more);
   if (!injected || more <= tidying + 1) return [];
   return [

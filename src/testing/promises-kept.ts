@@ -21,7 +21,7 @@ export function brokenPromises(outcome: Outcome, uninterrupted: Outcome): string
 }
 
 /** What the agent emitted after it was told to stop. Only `finally` blocks should. */
-export function shownAfterStop({ stage }: Outcome): readonly Entry[] {
+export function emittedAfterStop({ stage }: Outcome): readonly Entry[] {
   const log = stage.view?.entries ?? [];
   const stopped = log.findIndex(stops);
   return stopped < 0 ? [] : log.slice(stopped).filter((entry) => entry.type === "emitted" && entry.kind !== "close");
@@ -99,7 +99,7 @@ function looseEnds(outcome: Outcome, uninterrupted: Outcome): string[] {
  */
 function stubbornness(outcome: Outcome, uninterrupted: Outcome): string[] {
   const { conduct } = outcome.stage.cast;
-  const shown = shownAfterStop(outcome);
+  const shown = emittedAfterStop(outcome);
   const hasSwallowed =
     conduct.form === "generator"
       ? conduct.swallowed !== undefined

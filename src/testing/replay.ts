@@ -5,7 +5,7 @@ import { checkObject } from "../runtime/check.ts";
 import { messageOf } from "../runtime/failure.ts";
 import type { Cassette } from "./cassette.ts";
 import type { Comparable, Difference } from "./comparison.ts";
-import { comparable, describeDifference, describeEntry, essence, sameEntry, shownBy } from "./comparison.ts";
+import { comparable, describeDifference, describeEntry, emittedBy, essence, sameEntry } from "./comparison.ts";
 import { DriveError } from "./drive-error.ts";
 import type { DriveOptions } from "./drive-options.ts";
 import { readAgent, readDriveOptions } from "./drive-options.ts";
@@ -140,7 +140,7 @@ class Replay {
       throw new DriveError(`The cassette does not hold ${operation.key}.`);
     }
     this.#results.delete(operation.key);
-    return { result, shows: shownBy(operation.key, this.#cassette.entries) };
+    return { result, emitted: emittedBy(operation.key, this.#cassette.entries) };
   }
 
   #mismatch(number: number, entry: Entry, received: Entry | undefined, reason?: string): CassetteMismatch {

@@ -35,7 +35,7 @@ export type StepStandIn = ((step: StepStandInScope) => unknown) | object | strin
 export interface Recorded {
   readonly result: StepEntry;
   /** What it emitted. */
-  readonly shows: readonly Entry[];
+  readonly emitted: readonly Entry[];
 }
 
 /** What a controlled context needs from its test run. */
@@ -194,7 +194,7 @@ export class StagedContext implements AgentContext {
       return undefined;
     }
     const value = async (step: StepStandInScope): Promise<unknown> => {
-      for (const entry of recorded.shows)
+      for (const entry of recorded.emitted)
         if (entry.type === "emitted" && entry.kind === "part") await step.emit(entry.part);
       return resultOfStep(recorded.result);
     };
