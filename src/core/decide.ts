@@ -200,7 +200,9 @@ function isOutdated({ drafts }: RunState, { key, attempt }: PartSource): boolean
   return attempt < (drafts?.get(key)?.attempt ?? 0);
 }
 
-/** Whether the open message belongs to an earlier attempt at the same step. Such a message is left out, not completed. */
+/**
+ * Whether the open message belongs to an earlier attempt at the same step. Such a message is left out, not completed.
+ */
 function isTorn({ source, drafts }: RunState, by: PartSource | undefined): boolean {
   if (by === undefined || source?.key !== by.key) return false;
   return (drafts?.get(by.key)?.attempt ?? by.attempt) < by.attempt;

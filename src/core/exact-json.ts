@@ -6,7 +6,10 @@ export interface Loss {
   /** The keys and indexes that lead to it. */
   readonly path: readonly (string | number)[];
   readonly value: unknown;
-  /** `value`: JSON cannot express it. `cycle`: it is one of the objects that contain it. `depth`: it is nested too deeply. */
+  /**
+   * `value`: JSON cannot express it. `cycle`: it is one of the objects that contain it. `depth`: it is nested too
+   * deeply.
+   */
   readonly reason: "value" | "cycle" | "depth";
 }
 

@@ -72,7 +72,10 @@ export interface EmittedPart {
   readonly opens?: true;
   /** A message was open and is completed first. */
   readonly closes?: true;
-  /** The step body that emitted the part, and its attempt. They identify a message that a crash cut short. Left out for the agent itself. */
+  /**
+   * The step body that emitted the part, and its attempt. They identify a message that a crash cut short. Left out for
+   * the agent itself.
+   */
   readonly source?: PartSource;
 }
 

@@ -1,7 +1,9 @@
 import type { ProtocolError } from "../protocol/error.ts";
 import { CadenzaError } from "./errors.ts";
 
-/** The error that stops the agent of a run past a deadline: that of a question or, with null, that of its active time. */
+/**
+ * The error that stops the agent of a run past a deadline: that of a question or, with null, that of its active time.
+ */
 export function overdueError(runId: string, awaitId: string | null): CadenzaError {
   const { reason, message } = awaitId === null ? runTimeout : awaitTimeout;
   return new CadenzaError(reason, message, { run_id: runId, ...(awaitId !== null && { await_id: awaitId }) });

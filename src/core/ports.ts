@@ -150,9 +150,9 @@ export interface RunWrite {
   /**
    * A run of the same store to wake, such as the parent of a sub-run that ends. Without an owner, and unless it is
    * blocked, it is due from the store's now on, or stays due. With an owner, its head stays, since the owner writes it,
-   * and the wake-up is counted. A write that takes the owner away without knowing of all wake-ups is refused as `woken`.
-   * The owner then checks what the run waits for, and writes again. A claim, a take and any change of owner reset the
-   * count, since a new owner checks everything. A run that has ended or does not exist is left alone.
+   * and the wake-up is counted. A write that takes the owner away without knowing of all wake-ups is refused as
+   * `woken`. The owner then checks what the run waits for, and writes again. A claim, a take and any change of owner
+   * reset the count, since a new owner checks everything. A run that has ended or does not exist is left alone.
    */
   readonly wake?: RunKey | undefined;
 }
@@ -184,7 +184,10 @@ export interface TakeRequest {
   readonly agents: readonly AgentVersion[];
   /** How many runs at most. */
   readonly limit: number;
-  /** Of the runs with at least so many `takeovers`, at most `limit`: each of them may crash its process. Left out: no such limit. */
+  /**
+   * Of the runs with at least so many `takeovers`, at most `limit`: each of them may crash its process. Left out: no
+   * such limit.
+   */
   readonly suspects?: { readonly takeovers: number; readonly limit: number } | undefined;
   /**
    * Takes also `cancelling` runs of other agents, whose code no process may have. They must have been due, or had a
@@ -197,7 +200,9 @@ export interface TakeRequest {
 export interface Backlog extends AgentVersion {
   /** How many need work now, whether or not a slot is free for them. */
   readonly due: number;
-  /** Since when the first of these needs it, in milliseconds since the epoch; null if there is none, or it is unknown. */
+  /**
+   * Since when the first of these needs it, in milliseconds since the epoch; null if there is none, or it is unknown.
+   */
   readonly since: number | null;
   /** How many wait for a time or an outside event. */
   readonly waiting: number;
@@ -227,7 +232,10 @@ export interface SessionChange {
   readonly session_id: string;
   /** Whether to make a session that does not exist. With false, the change of a missing session is ignored. */
   readonly create: boolean;
-  /** The messages to append to the session. Called only if the session exists or is made, and again if the write is tried again. */
+  /**
+   * The messages to append to the session. Called only if the session exists or is made, and again if the write is
+   * tried again.
+   */
   readonly messages?: (() => readonly Message[]) | undefined;
   /** The new state, if it changes. */
   readonly state?: { readonly value: JsonValue } | undefined;
@@ -295,9 +303,15 @@ export interface Store {
    * the slot, `full`. The idempotency key is unique within the tenant, and is deleted with the run.
    */
   create(key: RunKey, write: RunWrite, idempotencyKey: string | null): MaybePromise<StoreConflict | undefined>;
-  /** Adds entries and replaces the head. Undefined when written, else `missing`, `changed`, `woken` or, if the run did not hold its slot and would, `full`. */
+  /**
+   * Adds entries and replaces the head. Undefined when written, else `missing`, `changed`, `woken` or, if the run did
+   * not hold its slot and would, `full`.
+   */
   append(key: RunKey, expected: Expected, write: RunWrite): MaybePromise<StoreConflict | undefined>;
-  /** Appends entries, whatever the run's epoch and length, and changes only what the post says of the head. Undefined when written, else `missing` or `ended`. */
+  /**
+   * Appends entries, whatever the run's epoch and length, and changes only what the post says of the head. Undefined
+   * when written, else `missing` or `ended`.
+   */
   post(key: RunKey, post: RunPost): MaybePromise<StoreConflict | undefined>;
   /**
    * Replaces the head alone, if the run has no owner or its owner's lease has expired. Undefined when done, else
@@ -324,13 +338,19 @@ export interface Store {
   release(owner: string): MaybePromise<void>;
   /** The run; undefined if it does not exist. Fails for a damaged one. */
   find(key: RunKey): MaybePromise<StoredRun | undefined>;
-  /** At most `limit` entries from position `from` on (0 for the first); undefined if there is no such run. Fails if one of them is damaged. */
+  /**
+   * At most `limit` entries from position `from` on (0 for the first); undefined if there is no such run. Fails if one
+   * of them is damaged.
+   */
   read(key: RunKey, from: number, limit: number): MaybePromise<readonly Entry[] | undefined>;
   /** The run that was created with an idempotency key; undefined if there is none. Fails for a damaged one. */
   findByIdempotencyKey(tenant: string, idempotencyKey: string): MaybePromise<StoredRun | undefined>;
   /** A page of runs. */
   list(query: RunQuery): MaybePromise<readonly FoundRun[]>;
-  /** Those of the given runs whose epoch or length is another, as they are now; both 0 for a run that does not exist. In no particular order. */
+  /**
+   * Those of the given runs whose epoch or length is another, as they are now; both 0 for a run that does not exist. In
+   * no particular order.
+   */
   moved(known: readonly RunPosition[]): MaybePromise<readonly RunPosition[]>;
   /** At most `limit` runs of an owner that have not ended, oldest first. None for an owner without runs. */
   owned(owner: string, limit: number): MaybePromise<readonly RunKey[]>;

@@ -55,7 +55,9 @@ export interface EventTextOptions {
   readonly heartbeatMs: number;
   /** An event that was read from the source already. */
   readonly first?: IteratorResult<StreamedEvent, undefined> | undefined;
-  /** Called once, when the reader is done or has left. `done`: it took everything, or everything until the run rests. */
+  /**
+   * Called once, when the reader is done or has left. `done`: it took everything, or everything until the run rests.
+   */
   readonly onClose: (done: boolean) => void;
   /** Called with the error when the client is told that the events cannot be read further. */
   readonly onFailure: (error: unknown) => void;

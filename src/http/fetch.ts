@@ -12,7 +12,8 @@ import type { BodyLimits, WireBody, WireRequest, WireStream } from "./wire.ts";
 export type Handler = (request: Request) => Promise<Response>;
 
 /**
- * The runs of a runtime over HTTP, for Hono, Next.js, Bun and Deno, and with limits Workers. Throws `invalid_argument` for an invalid option.
+ * The runs of a runtime over HTTP, for Hono, Next.js, Bun and Deno, and with limits Workers. Throws `invalid_argument`
+ * for an invalid option.
  *
  * @example
  * app.all("/*", (context) => handler(context.req.raw));

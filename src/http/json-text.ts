@@ -1,4 +1,7 @@
-/** About how many characters are written at once. Longer texts are sent in pieces: a slow client holds one piece at most, and each piece that it takes shows that it reads. */
+/**
+ * About how many characters are written at once. Longer texts are sent in pieces: a slow client holds one piece at
+ * most, and each piece that it takes shows that it reads.
+ */
 export const PIECE_LENGTH = 32 * 1024;
 
 /** A value with more characters than this is written in pieces. Escapes may make its text six times as long. */

@@ -12,7 +12,8 @@ import type { WireResponse, WireStream } from "./wire.ts";
 export type NodeListener = (request: NodeRequest, response: NodeResponse) => void;
 
 /**
- * The runs of a runtime over HTTP, for `node:http`, Express, Fastify and Koa. Throws `invalid_argument` for an invalid option.
+ * The runs of a runtime over HTTP, for `node:http`, Express, Fastify and Koa. Throws `invalid_argument` for an invalid
+ * option.
  *
  * @example
  * createServer(createNodeListener(runtime)).listen(8000);

@@ -70,7 +70,10 @@ export interface HttpOptions {
   readonly authorize?: Authorize | undefined;
   /** Other origins whose pages may send requests, for example `https://app.example.com`. Default: none. */
   readonly allowedOrigins?: readonly string[] | undefined;
-  /** Host names under which the service may be addressed, for example `localhost`; with a port, only under that. Default: any. */
+  /**
+   * Host names under which the service may be addressed, for example `localhost`; with a port, only under that.
+   * Default: any.
+   */
   readonly allowedHosts?: readonly string[] | undefined;
   /** Sends CORS headers to the allowed origins and answers their preflight requests. Default: false. */
   readonly cors?: boolean | undefined;
@@ -114,7 +117,10 @@ export interface HttpLimits {
   readonly maxReadersPerRun?: number | undefined;
 }
 
-/** From where the contents of a session that a client brings along are fetched. Contents of this service are read from its store. */
+/**
+ * From where the contents of a session that a client brings along are fetched. Contents of this service are read from
+ * its store.
+ */
 export interface SessionOptions {
   /**
    * The origins that may be requested, for example `https://other.example.com`. Default: none, and no request is ever

@@ -4,7 +4,10 @@ import { BodyText, parseJson } from "./body.ts";
 import { unfitAt } from "./errors.ts";
 import type { HttpSettings } from "./options.ts";
 
-/** Fetches the contents of a session, only from origins that the host allows. One time limit and one size limit hold for all of them. */
+/**
+ * Fetches the contents of a session, only from origins that the host allows. One time limit and one size limit hold for
+ * all of them.
+ */
 export class ResourceFetcher {
   readonly #settings: HttpSettings["sessions"];
   readonly #clock: Clock;

@@ -107,7 +107,9 @@ function answer(
   );
 }
 
-/** Answers with a run at rest, unless the client disconnects first. The run goes on, and only a callback is left in it. */
+/**
+ * Answers with a run at rest, unless the client disconnects first. The run goes on, and only a callback is left in it.
+ */
 function unlessLeft({ request }: Call, rest: Promise<Run>): Promise<WireResponse> {
   return new Promise((resolve, reject) => {
     const stopListening = request.onLeave(() => reject(clientLeft()));

@@ -2,8 +2,8 @@ import type * as z from "zod";
 import { GIVEN, protocolRegistry } from "./registry.ts";
 
 /*
- * Clients write `null` where they mean "not there". A known key whose value is null therefore counts as absent: it takes
- * the default if there is one, and otherwise the key is missing from what was read.
+ * Clients write `null` where they mean "not there". A known key whose value is null therefore counts as absent: it
+ * takes the default if there is one, and otherwise the key is missing from what was read.
  */
 
 /** `T` without null and undefined at the given keys, which stay optional. */

@@ -114,7 +114,9 @@ type MetadataField = keyof ReturnType<typeof metadataShape>;
 /** What an agent says of itself (ACP 1.0). All fields are optional. */
 export interface Metadata extends Readonly<OmitAbsent<z.output<MetadataObject>, MetadataField>> {}
 
-/** Reads {@link Metadata}. Further keys are kept. The type does not name them, so that the compiler finds misspelt keys. */
+/**
+ * Reads {@link Metadata}. Further keys are kept. The type does not name them, so that the compiler finds misspelt keys.
+ */
 export const metadataSchema: z.ZodType<Metadata, z.input<MetadataObject>> = deferred(
   { id: "Metadata", description: "What an agent says of itself." },
   () => {

@@ -3,7 +3,10 @@ import { deferred } from "./registry.ts";
 
 const uuidPattern = /^(?:[0-9A-Fa-f]{32}|[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})$/;
 
-/** Identifier of a run (ACP 1.0): a UUID of any version, in upper or lower case, with or without dashes. It is read as lower case with dashes. */
+/**
+ * Identifier of a run (ACP 1.0): a UUID of any version, in upper or lower case, with or without dashes. It is read as
+ * lower case with dashes.
+ */
 export const runIdSchema: z.ZodType<string, string> = deferred(
   { id: "RunId", description: "Identifier of a run.", format: "uuid" },
   uuidSchema,

@@ -16,14 +16,20 @@ export type DeepReadonly<T> = T extends (...parameters: never) => unknown
     ? { readonly [Key in keyof T]: DeepReadonly<T[Key]> }
     : T;
 
-/** Whether a value is a plain object, that is neither null nor an array nor an instance of a class. Looks at the surface only. */
+/**
+ * Whether a value is a plain object, that is neither null nor an array nor an instance of a class. Looks at the surface
+ * only.
+ */
 export function isJsonObject(value: unknown): value is JsonObject {
   if (typeof value !== "object" || value === null) return false;
   const prototype = Object.getPrototypeOf(value);
   return prototype === null || Object.getPrototypeOf(prototype) === null;
 }
 
-/** A JSON object with contents of the sender's choice. The same object is handed on: its contents are neither copied nor checked. */
+/**
+ * A JSON object with contents of the sender's choice. The same object is handed on: its contents are neither copied nor
+ * checked.
+ */
 export const jsonObjectSchema = deferred({ type: "object" }, () =>
   z.unknown().transform((value, context): JsonObject => {
     if (isJsonObject(value)) return value;

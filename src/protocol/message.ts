@@ -120,5 +120,8 @@ export interface Message extends Readonly<z.output<typeof messageObject>> {}
 /** A message as it may be written: the role may be missing, and null counts as absent. */
 export interface MessageInput extends Readonly<z.input<typeof messageObject>> {}
 
-/** Reads a {@link Message}. A missing role is `user`; timestamps may be missing and stay the strings that came; unknown keys are dropped. */
+/**
+ * Reads a {@link Message}. A missing role is `user`; timestamps may be missing and stay the strings that came; unknown
+ * keys are dropped.
+ */
 export const messageSchema: z.ZodType<Message, MessageInput> = messageObject;

@@ -1,6 +1,9 @@
 import * as z from "zod";
 
-/** What a schema of this folder tells the generator of JSON Schema about itself: its component name, a sentence, and further keywords. */
+/**
+ * What a schema of this folder tells the generator of JSON Schema about itself: its component name, a sentence, and
+ * further keywords.
+ */
 export interface SchemaNote {
   readonly id?: string;
   readonly description?: string;

@@ -83,8 +83,8 @@ export function isMessageResume(resume: AwaitResume): resume is MessageResume {
 }
 
 /**
- * Reads an {@link AwaitResume}. With `type: "message"`, or without a type but with a list `message.parts`, it has to be a
- * message. Any other object is handed on as it came, with its nulls.
+ * Reads an {@link AwaitResume}. With `type: "message"`, or without a type but with a list `message.parts`, it has to be
+ * a message. Any other object is handed on as it came, with its nulls.
  */
 export const awaitResumeSchema: z.ZodType<AwaitResume, JsonObject> = deferred(
   {

@@ -9,8 +9,9 @@ const dateTime = new RegExp(`^(${z.regexes.date.source.slice(1, -1)})${timeAndZo
 const EXPECTED = "expected an ISO 8601 date-time such as 2026-01-31T12:00:00Z";
 
 /**
- * A point in time: RFC 3339 in UTC, ending in `Z`, the only form that every client of ACP 1.0 reads. It is read from any ISO 8601 date-time of
- * the years 1 to 9999: an offset is converted, a missing zone is UTC, and all digits of a fraction are kept.
+ * A point in time: RFC 3339 in UTC, ending in `Z`, the only form that every client of ACP 1.0 reads. It is read from
+ * any ISO 8601 date-time of the years 1 to 9999: an offset is converted, a missing zone is UTC, and all digits of a
+ * fraction are kept.
  */
 export const timestampSchema: z.ZodType<string, string> = deferred(
   { id: "Timestamp", description: "A point in time.", format: "date-time", pattern: dateTime.source },
@@ -34,7 +35,9 @@ function utcTime(text: string): string | undefined {
   return /^(?!0000)\d{4}-/.test(minute) ? minute + rest : undefined;
 }
 
-/** A time to the minute, shifted by so many minutes. Offsets have no seconds, so seconds and fractions stay as written. */
+/**
+ * A time to the minute, shifted by so many minutes. Offsets have no seconds, so seconds and fractions stay as written.
+ */
 function shift(minute: string, minutes: number): string {
   const moved = new Date(Date.parse(`${minute}:00Z`) + 60_000 * minutes);
   return moved.toISOString().slice(0, -":00.000Z".length);

@@ -161,7 +161,7 @@ function isError(error: unknown, number: number, name: string): boolean {
 export function stillBusy(cause: unknown): CadenzaError {
   return new CadenzaError(
     "store_failed",
-    "Other processes held the lock of the database for longer than `busyTimeoutMs`.",
+    "Other processes held the lock of the database for longer than `busyTimeoutMs`. Try again, or raise it.",
     {
       cause,
     },

@@ -33,7 +33,10 @@ export interface SessionCursor {
   readonly id: number;
 }
 
-/** Checks some sessions from a cursor on, deletes those that may be deleted, and returns the next cursor. Undefined: all are checked. */
+/**
+ * Checks some sessions from a cursor on, deletes those that may be deleted, and returns the next cursor. Undefined: all
+ * are checked.
+ */
 export function pruneSessions(
   connection: Connection,
   changedBefore: number,

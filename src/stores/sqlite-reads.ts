@@ -204,7 +204,7 @@ export function withFirst(connection: Connection, row: SqliteRow): FoundRun {
 function filters(query: RunQuery): { where: string; values: SqliteValue[] } {
   const tenant = toText(query.tenant);
   const isLive = query.status !== undefined && !isFinal(query.status);
-  // `+` keeps SQLite from using an index on the column: a session has few runs, and tenant '' has no index of its own.
+  // `+` keeps SQLite from using an index on the column: a session has few runs, and tenant '' is read from the table.
   const isFound = query.session_id !== undefined || (tenant === "" && !isLive);
   const conditions = [isFound ? "+tenant = ?" : tenant === "" ? "tenant = ?" : "tenant = ? AND tenant <> ''"];
   const values: SqliteValue[] = [tenant];

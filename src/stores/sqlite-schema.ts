@@ -3,10 +3,10 @@ import type { Connection } from "./sqlite-database.ts";
 
 /*
  * The row of a run is small, since each append writes it. Large values are in rows that are never changed.
- * Each index costs a page in every commit that touches one of its columns, so each covers as few rows as possible:
- * `session_id <> run_id` selects sessions that a caller named, and the runs of tenant `''`, which an application without
- * tenants uses, are found in the table itself. An index has columns that are always null in it where it then answers a
- * query alone. `queue` is the slot of which a run needs a permit: the runs of a full slot are skipped together.
+ * Each index costs a page in every commit that touches one of its columns, so each covers as few rows as possible.
+ * `session_id <> run_id` selects sessions that a caller named. An application without tenants has the tenant `''`, and
+ * its runs are found in the table itself. Some indexes include columns that are always null in them, so that the index
+ * alone answers a query. `queue` is the slot of which a run needs a permit: the runs of a full slot are skipped together.
  */
 const firstSchema = `
   CREATE TABLE cadenza_runs (

@@ -5,8 +5,8 @@ import { runRow } from "./sqlite-reads.ts";
 import { countable, fromText, toNumber, toText, toTextOrNull } from "./sqlite-rows.ts";
 
 /*
- * Leases, and the runs that need work. They are found in indexes that hold nothing else: neither runs that wait for a later
- * time nor runs of living owners are read.
+ * Leases, and the runs that need work. They are found in indexes that hold nothing else: neither runs that wait for a
+ * later time nor runs of living owners are read.
  */
 
 /** How many rows of each kind the first page has. Each next page has four times as many. */
@@ -62,7 +62,10 @@ export function releaseLease(connection: Connection, owner: string): void {
   connection.run("DELETE FROM cadenza_leases WHERE owner = ?", toText(owner));
 }
 
-/** When the lease of an owner ends, as it is stored. Cuts short a lease that now lasts longer than requested: the clock was set back. */
+/**
+ * When the lease of an owner ends, as it is stored. Cuts short a lease that now lasts longer than requested: the clock
+ * was set back.
+ */
 export function leaseEnd(connection: Connection, owner: string, now: number): number {
   const lease = connection.get("SELECT until, for_ms FROM cadenza_leases WHERE owner = ?", owner);
   if (lease === undefined) return Number.NEGATIVE_INFINITY;

@@ -15,8 +15,8 @@ import { addToCounters, changeSession } from "./sqlite-sessions.ts";
 import { leaseEnd, slotHolders } from "./sqlite-work.ts";
 
 /*
- * Writes inside a transaction. Each function checks before it writes: a refusal has written nothing, so that nothing has
- * to be rolled back.
+ * Writes inside a transaction. Each function checks before it writes: a refusal has written nothing, so that nothing
+ * has to be rolled back.
  */
 
 /** The columns of a run that a write may change, in the order of `rowValues`. */
@@ -189,7 +189,9 @@ function isFull(connection: Connection, { key, max }: Slot): boolean {
   return slotHolders(connection, toText(key)) >= max;
 }
 
-/** The values of a row with this head. A change of owner resets `wakes`; a run with an owner is no longer `for_look`. */
+/**
+ * The values of a row with this head. A change of owner resets `wakes`; a run with an owner is no longer `for_look`.
+ */
 function rowValues(
   run: SqliteRow,
   head: RunHead,

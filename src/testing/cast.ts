@@ -40,7 +40,10 @@ export interface StageHooks {
 /** Calls the code of an agent. */
 export type Tracer = <T>(callback: () => T) => T;
 
-/** The agent under test and its sub-agents. Holds them at the gate, records what they do, and replaces what the test replaces. */
+/**
+ * The agent under test and its sub-agents. Holds them at the gate, records what they do, and replaces what the test
+ * replaces.
+ */
 export class Cast {
   readonly operations: OpenOperation[] = [];
   /** The abort listeners on the signals of agents. */

@@ -284,7 +284,10 @@ class Trial {
     throw new InjectedError(`The reply to ${key} was lost.`);
   }
 
-  /** Fires due timers. Lets time pass for the pause between two attempts of a step, as long as no question expires by that. */
+  /**
+   * Fires due timers. Lets time pass for the pause between two attempts of a step, as long as no question expires by
+   * that.
+   */
   #pass(): undefined | Promise<void> {
     const { clock } = this.#machine;
     const until = this.#process.cast.isPausing ? Math.max(nextExpiry(this.#state) - 1, this.#now) : this.#now;

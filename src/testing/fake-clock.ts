@@ -16,7 +16,9 @@ export interface FakeClockOptions {
  * has one. It needs no fake timers of a test runner, and they do not stop it.
  */
 export interface FakeClock extends Clock {
-  /** Lets time pass. Each timer that falls due is called at its own time, in order, and what follows from it happens. */
+  /**
+   * Lets time pass. Each timer that falls due is called at its own time, in order, and what follows from it happens.
+   */
   advance(by: Duration): Promise<void>;
   /** Lets time pass until a point in time, which must not be in the past. */
   set(to: Instant): Promise<void>;

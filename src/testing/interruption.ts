@@ -2,7 +2,10 @@ import type { DriveEvent } from "./drive-event.ts";
 import { describeDriveEvent } from "./drive-event.ts";
 import type { Operation } from "./operation.ts";
 
-/** One way to disturb an agent. `at` is the number of the last thing that the agent had done, counted from 1; 0 for none. */
+/**
+ * One way to disturb an agent. `at` is the number of the last thing that the agent had done, counted from 1; 0 for
+ * none.
+ */
 export type Interruption =
   | { readonly kind: "none" }
   /** The run is cancelled after something that the agent did, or while one of its operations is at work. */

@@ -29,7 +29,8 @@ export interface MatcherResult {
 }
 
 /**
- * Matchers for the `expect` of vitest and jest: `expect.extend(matchers)`. They take a drive, or a run as the runtime gives it.
+ * Matchers for the `expect` of vitest and jest: `expect.extend(matchers)`. They take a drive, or a run as the runtime
+ * gives it.
  *
  * @example
  * expect.extend(matchers);

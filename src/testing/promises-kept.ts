@@ -7,7 +7,10 @@ import type { Operation } from "./operation.ts";
 import type { Outcome } from "./rehearsal.ts";
 import type { Stage } from "./stage.ts";
 
-/** What an interrupted agent did wrong, in sentences; none if nothing. `uninterrupted` is the agent when it is left alone. */
+/**
+ * What an interrupted agent did wrong, in sentences; none if nothing. `uninterrupted` is the agent when it is left
+ * alone.
+ */
 export function brokenPromises(outcome: Outcome, uninterrupted: Outcome): string[] {
   return [
     ...outcome.problems,
@@ -62,7 +65,7 @@ function operationProblems({ stage }: Outcome): string[] {
 
 function answerProblems({ stage, problems }: Outcome): string[] {
   const asks = stage.cast.operations.filter(({ kind, run_id }) => kind === "ask" && run_id === stage.state?.run_id);
-  // A run that was cut short may have had its answers before the agent asked.
+  // A run that was cut short may have ended before the agent awaited its answers.
   const hasCompleted = stage.state?.status === "completed";
   const lost = asks.filter(({ state, wasAwaited }) => hasCompleted && state === "done" && !wasAwaited);
   const ended = problems.length === 0 ? asks.filter((ask) => wasCutOff(ask, stage)) : [];

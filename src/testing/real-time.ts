@@ -1,8 +1,8 @@
 import { setImmediate as immediate, clearTimeout as stop, setTimeout as timeout } from "node:timers";
 
 /*
- * The machine's own time. A test runner that fakes timers replaces the global functions: these are taken from Node itself, and
- * once, so that they go on.
+ * The machine's own time. A test runner that fakes timers replaces the global functions. These come from Node itself,
+ * and are read once, so that they stay real.
  */
 const startImmediate = immediate;
 const startTimeout = timeout;

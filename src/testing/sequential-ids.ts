@@ -1,6 +1,9 @@
 import type { Ids } from "../core/ports.ts";
 
-/** Identifiers that are the same in every test: `00000000-0000-4000-8000-000000000001` and so on. `first` sets the first one. */
+/**
+ * Identifiers that are the same in every test: `00000000-0000-4000-8000-000000000001` and so on. `first` sets the first
+ * one.
+ */
 export function sequentialIds(first?: string): Ids {
   let last = 0;
   let lastToken = 0;

@@ -1,7 +1,10 @@
 /** Enough frames for a timer that a library sets on behalf of the agent. */
 const FRAMES = 50;
 
-/** The lines of the stack below a running function, the innermost caller first. Does not rely on file names: a bundler changes them. */
+/**
+ * The lines of the stack below a running function, the innermost caller first. Does not rely on file names: a bundler
+ * changes them.
+ */
 export function callersOf(callee: (...parameters: never[]) => unknown): readonly string[] {
   const holder: { stack?: unknown } = {};
   const limit = Error.stackTraceLimit;

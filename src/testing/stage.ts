@@ -27,7 +27,10 @@ import { WatchedStore } from "./watched-store.ts";
 
 /** How long to wait for an agent. */
 export interface Patience extends WaitLimits {
-  /** How far the clock may be moved while the agent waits for it, in milliseconds since the epoch. Default: it stands still. */
+  /**
+   * How far the clock may be moved while the agent waits for it, in milliseconds since the epoch. Default: it stands
+   * still.
+   */
   readonly until?: number | undefined;
   /**
    * Whether the clock is moved over the pauses between two attempts of a step, as long as no question expires by that.

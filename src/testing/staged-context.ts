@@ -61,7 +61,10 @@ export interface ContextStage {
   hasAgent(name: string): boolean;
   /** Registers the sub-agent if needed, and returns whether it is a stand-in. Throws if it is unknown. */
   prepareAgent(name: string): boolean;
-  /** Called when the body of a step begins. If it throws, the step throws. If it returns a promise, the step waits for it. */
+  /**
+   * Called when the body of a step begins. If it throws, the step throws. If it returns a promise, the step waits for
+   * it.
+   */
   onStep(operation: Operation): undefined | Promise<unknown>;
   /** Called when the body of a step has ended. If it throws, the step throws. */
   afterStep(operation: Operation): void;

@@ -14,11 +14,17 @@ interface WatchedTimer {
   readonly timer: NodeTimer;
   /** The line that set it: `booking.ts:12:5`. */
   readonly at: string | undefined;
-  /** Whether a web stream set it while it read ahead. The agent cannot cancel such a timer: it belongs to the stream's source. */
+  /**
+   * Whether a web stream set it while it read ahead. The agent cannot cancel such a timer: it belongs to the stream's
+   * source.
+   */
   readonly isOfStream: boolean;
 }
 
-/** The watch of the running code. One storage serves all watches, since each further one would slow down the whole process. */
+/**
+ * The watch of the running code. One storage serves all watches, since each further one would slow down the whole
+ * process.
+ */
 const watching = new AsyncLocalStorage<TimerWatch>();
 
 /**
@@ -58,7 +64,10 @@ export class TimerWatch {
     }
   }
 
-  /** The timers that are left, each as text: `an interval of 1000 ms, set at booking.ts:12:5`. They are stopped, so that they do not disturb later tests. */
+  /**
+   * The timers that are left, each as text: `an interval of 1000 ms, set at booking.ts:12:5`. They are stopped, so that
+   * they do not disturb later tests.
+   */
   end(): readonly string[] {
     this.#hook.disable();
     const left = this.#left;
