@@ -74,7 +74,7 @@ export { AgentRuntime, type CloseReport, type LeftRun, type RuntimeStats } from 
 export type { AnnouncedType, BlockedEvent, EventListener, EventOf, EventOrigin } from "./runtime/announcer.ts";
 export type { InputItem, RunInput } from "./runtime/input.ts";
 export type { DurabilityOptions, LimitOptions, RetentionOptions, RuntimeOptions } from "./runtime/options.ts";
-export type { BlockedRun } from "./runtime/recovery.ts";
+export type { BlockedRun } from "./runtime/recovery-report.ts";
 export type {
   CreateRunOptions,
   CreateRunRequest,

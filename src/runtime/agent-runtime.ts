@@ -14,7 +14,7 @@ import type { LiveRun } from "./live-run.ts";
 import type { RuntimeOptions, Settings } from "./options.ts";
 import { readOptions } from "./options.ts";
 import { recordedValue } from "./recorded.ts";
-import type { RecoveryReport } from "./recovery.ts";
+import type { RecoveryReport } from "./recovery-report.ts";
 import { Registry } from "./registry.ts";
 import type { RunsReport } from "./runs.ts";
 import { Runs } from "./runs.ts";

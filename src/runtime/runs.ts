@@ -22,6 +22,7 @@ import type { RecoveryHost } from "./recovery.ts";
 import { Recovery } from "./recovery.ts";
 import { blockedError, closedError } from "./refusals.ts";
 import type { Registry } from "./registry.ts";
+import { RunLoader } from "./run-loader.ts";
 import type { RunLog } from "./run-log.ts";
 import { Slots } from "./slots.ts";
 import type { StoredLog, StoredLogHost } from "./stored-log.ts";
@@ -62,6 +63,7 @@ export class Runs implements RecoveryHost, StoredLogHost {
   readonly slots = new Slots();
   readonly telling = new OneByOne();
   readonly recovery: Recovery;
+  readonly loader: RunLoader;
   readonly followed = new Set<StoredLog>();
   readonly follower: Follower;
   readonly #options: Settings;
@@ -93,7 +95,8 @@ export class Runs implements RecoveryHost, StoredLogHost {
     this.#listener = listener;
     this.#pacer = new Pacer(options.clock);
     this.follower = new Follower(options.store, options.clock, options.logger);
-    this.recovery = new Recovery(this, registry, options.durability);
+    this.loader = new RunLoader(this, registry, options.durability.maxTakeovers);
+    this.recovery = new Recovery(this, registry, this.loader, options.durability);
     const { timeoutMs, awaitTimeoutMs, cancelGraceMs, limits } = options;
     const { maxLogEntries, maxPartBytes, maxBacklog } = limits;
     const stallMs = options.alwaysReplay ? TEST_STALL_MS : STALL_MS;
@@ -237,7 +240,7 @@ export class Runs implements RecoveryHost, StoredLogHost {
   }
 
   loadAgain(run: LiveRun): void {
-    this.recovery.loadAgain(run);
+    this.loader.loadAgain(run);
   }
 
   onBlocked(run: LiveRun, mismatch: Mismatch): void {
@@ -256,7 +259,7 @@ export class Runs implements RecoveryHost, StoredLogHost {
   }
 
   reload(key: RunKey): void {
-    this.recovery
+    this.loader
       .load(key)
       .catch((error: unknown) =>
         this.logger.error(`Run ${key.run_id} could not be loaded again.`, { run_id: key.run_id, error }),

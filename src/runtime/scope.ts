@@ -123,12 +123,12 @@ export class Scope {
 
   /** Stops a run that is not at work here: it sleeps, is executed elsewhere, or has ended. */
   async #cancelStored(key: RunKey): Promise<Run> {
-    const { recovery } = this.#parts.runs;
+    const { loader } = this.#parts.runs;
     const stored = await this.#stored(key);
     if (stored.head.status === "cancelled") return this.#record(stored);
     if (isFinal(stored.head.status)) throw refusalError({ refused: "run_finished" }, key.run_id);
-    const run = await recovery.load(key);
-    return run === undefined ? runRecord(await recovery.cancel(key)) : run.cancel();
+    const run = await loader.load(key);
+    return run === undefined ? runRecord(await loader.cancel(key)) : run.cancel();
   }
 
   /** The run as it is now. Refused with `run_not_found`. */
@@ -403,13 +403,13 @@ export class Scope {
   }
 
   async #answerRun(key: RunKey, answer: Answer): Promise<Answered> {
-    const run = this.#parts.runs.find(key) ?? (await this.#parts.runs.recovery.load(key));
+    const run = this.#parts.runs.find(key) ?? (await this.#parts.runs.loader.load(key));
     if (run === undefined) {
       const state = await foldLog(this.#parts.settings.store, key, initialState(key.run_id), Number.POSITIVE_INFINITY);
       if (state === undefined) throw notFound(key);
       const decision = decide(state, { ...answer, type: "resume", at: this.#parts.settings.clock.now() });
       if (isRefusal(decision)) throw refusalError(decision, key.run_id, answer.await_id);
-      if (decision.length > 0) throw this.#parts.runs.recovery.unavailable(state, (await this.#stored(key)).head);
+      if (decision.length > 0) throw this.#parts.runs.loader.unavailable(state, (await this.#stored(key)).head);
       return { run: undefined, key, record: undefined, after: askedAt(state, answer) };
     }
     return this.#answerLive(run, key, answer);
@@ -468,7 +468,7 @@ export class Scope {
     const { runs } = this.#parts;
     if (stored === undefined) return undefined;
     // Whether a run is still blocked shows when the code that was registered last has been tried.
-    const trying = stored.head.blocked === null ? undefined : runs.recovery.tried(stored.created.agent_name);
+    const trying = stored.head.blocked === null ? undefined : runs.loader.tried(stored.created.agent_name);
     return trying === undefined ? new StoredLog(runs, stored) : trying.then(() => this.#find(stored.key));
   }
 

@@ -14,8 +14,8 @@ import { readInput } from "./input.ts";
 import type { LiveRun } from "./live-run.ts";
 import type { NewRun } from "./new-run.ts";
 import { OneByOne } from "./one-by-one.ts";
-import type { Recovery } from "./recovery.ts";
 import { blockedError } from "./refusals.ts";
+import type { RunLoader } from "./run-loader.ts";
 import type { RunLog } from "./run-log.ts";
 import type { SubRunFound, SubRunHost } from "./sub-run.ts";
 import { SubRun } from "./sub-run.ts";
@@ -25,7 +25,7 @@ export interface SubRunsHost {
   readonly store: Store;
   readonly clock: Clock;
   readonly logger: Logger;
-  readonly recovery: Recovery;
+  readonly loader: RunLoader;
   /** The run, if this process executes it. */
   find(key: RunKey): LiveRun | undefined;
   newRunId(): string;
@@ -95,9 +95,9 @@ export class SubRuns {
    * durable is always ended by its new owner.
    */
   onParentLost(child: LiveRun, parent: LiveRun): void {
-    const { recovery, logger } = this.#host;
+    const { loader, logger } = this.#host;
     const { key } = child.log;
-    const ending = parent.durable ? recovery.cancelOrphan(key, parent.log.key) : recovery.cancelAnywhere(key);
+    const ending = parent.durable ? loader.cancelOrphan(key, parent.log.key) : loader.cancelAnywhere(key);
     ending.catch((error: unknown) =>
       logger.error(`Run ${key.run_id} could not be ended with the run that has started it.`, { ...key, error }),
     );
@@ -105,10 +105,10 @@ export class SubRuns {
 
   /** Tries until the store has the cancel. Those who wait for the parent's end are told of each failure. */
   async #cancelSurely(key: RunKey, parent: RunLog): Promise<void> {
-    const { recovery, clock, logger } = this.#host;
+    const { loader, clock, logger } = this.#host;
     for (let wait = FIRST_RETRY_MS; !parent.lost; wait = Math.min(2 * wait, LAST_RETRY_MS)) {
       try {
-        await recovery.cancelAnywhere(key);
+        await loader.cancelAnywhere(key);
         return;
       } catch (error) {
         const ids = { run_id: parent.key.run_id, sub_run_id: key.run_id };
@@ -127,8 +127,8 @@ export class SubRuns {
   }
 
   async #find(key: RunKey): Promise<SubRunFound> {
-    const { store, recovery } = this.#host;
-    const run = this.#host.find(key) ?? (await recovery.load(key));
+    const { store, loader } = this.#host;
+    const run = this.#host.find(key) ?? (await loader.load(key));
     if (run !== undefined) return run;
     const stored = await store.find(key);
     if (stored === undefined) return undefined;

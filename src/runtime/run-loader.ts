@@ -1,0 +1,290 @@
+import { CadenzaError } from "../core/errors.ts";
+import { replay } from "../core/evolve.ts";
+import type { CreatedEntry, Entry } from "../core/log.ts";
+import type { AgentVersion, FoundRun, RunHead, RunKey, StoredRun } from "../core/ports.ts";
+import { ignore } from "../core/promises.ts";
+import type { RunState } from "../core/state.ts";
+import { createdEntry, isFinal } from "../core/state.ts";
+import type { Agent } from "./agent.ts";
+import { DamagedRuns } from "./damaged-runs.ts";
+import { DetachedLogs } from "./detached-logs.ts";
+import { subRunsBegun } from "./history.ts";
+import type { LiveRunHost } from "./live-run.ts";
+import { LiveRun } from "./live-run.ts";
+import { blockedError, closedError, isLost, lostError } from "./refusals.ts";
+import type { Registry } from "./registry.ts";
+
+/** What loading runs needs from the runs of the process. */
+export interface RunLoaderHost extends LiveRunHost {
+  find(key: RunKey): LiveRun | undefined;
+  /** The live runs of this process. */
+  [Symbol.iterator](): Iterator<LiveRun>;
+  /** Takes a run in that was in the store. */
+  add(run: LiveRun): void;
+  /** Under which slot the run works. */
+  slotKeyOf(run: LiveRun): string | undefined;
+}
+
+/** From so many take-overs without a result on, a run is suspected to bring its process down. */
+export const SUSPECT_TAKEOVERS = 2;
+/** How many blocked runs are read at once. */
+const PAGE = 32;
+
+/** Loads runs of the store into this process: those that it was given, those that are answered or cancelled here, and blocked ones when code is registered. */
+export class RunLoader {
+  readonly damaged: DamagedRuns;
+  /** The runs at work here that may bring this process down. */
+  readonly suspects = new Set<LiveRun>();
+  readonly #host: RunLoaderHost;
+  readonly #registry: Registry;
+  readonly #logs: DetachedLogs;
+  readonly #maxTakeovers: number;
+  readonly #loading = new Map<string, Promise<LiveRun | undefined>>();
+  /** The agents whose blocked runs are being tried. */
+  readonly #trying = new Map<string, Promise<void>>();
+
+  constructor(host: RunLoaderHost, registry: Registry, maxTakeovers: number) {
+    this.#host = host;
+    this.#registry = registry;
+    this.#maxTakeovers = maxTakeovers;
+    this.#logs = new DetachedLogs(host.store, host.clock);
+    this.damaged = new DamagedRuns(host);
+  }
+
+  /** Whether a run is loaded here, or about to be. */
+  isKnown(key: RunKey): boolean {
+    return this.#host.find(key) !== undefined || this.#loading.has(key.run_id);
+  }
+
+  /**
+   * The run, loaded in this process. Undefined: it has ended, it is blocked, another process executes it, there is no code for it here, or this
+   * runtime has been closed.
+   */
+  async load(key: RunKey): Promise<LiveRun | undefined> {
+    if (this.#host.isClosed) return this.#host.find(key);
+    let loading = this.#loading.get(key.run_id);
+    if (loading === undefined) {
+      loading = this.#load(key).finally(() => this.#loading.delete(key.run_id));
+      this.#loading.set(key.run_id, loading);
+    }
+    return loading;
+  }
+
+  /** Begins work on a run that this process has just become the owner of. */
+  async begin(found: FoundRun): Promise<void> {
+    if (found.created === null) throw found.error;
+    const { key, created, head } = found;
+    // A load that is under way may have read the run before this process became its owner.
+    await this.#loading.get(key.run_id)?.catch(ignore);
+    const live = this.#host.find(key);
+    if (live !== undefined) {
+      await live.onTaken(head, found.position);
+      // The run was taken from this process meanwhile, and has come back: what is loaded is of an earlier epoch.
+      if (!live.log.lost) return;
+    }
+    const agent = this.#registry.find(created.agent_name, created.version);
+    if (agent !== undefined) await this.#revive(found, agent, head);
+    else await this.#endWithoutCode(found);
+  }
+
+  /** Code was registered: the blocked runs of the agent are tried once with it. */
+  tryBlocked({ name, options: { version } }: Agent): void {
+    for (const run of this.#host) if (run.agent.name === name && run.isBlockedItself) this.loadAgain(run);
+    const trying = this.#tryBlocked({ agent_name: name, version: version ?? null })
+      .catch((error: unknown) =>
+        this.#host.logger.error(`The store failed while the blocked runs of ${name} were looked for.`, { error }),
+      )
+      .finally(() => {
+        if (this.#trying.get(name) === trying) this.#trying.delete(name);
+      });
+    this.#trying.set(name, trying);
+  }
+
+  /** Resolves when the blocked runs of an agent have been tried with the code that was registered last. Undefined: they have. */
+  tried(agentName: string): undefined | Promise<void> {
+    return this.#trying.get(agentName);
+  }
+
+  /** Lets go of a run whose code does not match its history, and loads it with the code that is registered now. */
+  loadAgain(run: LiveRun): void {
+    const { key } = run.log;
+    run.setBlocked(undefined);
+    const loading = this.#loadAgain(run, key).finally(() => {
+      if (this.#loading.get(key.run_id) === loading) this.#loading.delete(key.run_id);
+    });
+    this.#loading.set(key.run_id, loading);
+    loading.catch((error: unknown) =>
+      this.#host.logger.error(`Run ${key.run_id} could not be loaded again.`, { run_id: key.run_id, error }),
+    );
+  }
+
+  /** Stops a run that is not loaded here, wherever it is. Gives its state as the cancel leaves it. */
+  async cancel(key: RunKey): Promise<RunState> {
+    const state = await this.#logs.cancel(key);
+    this.#host.onWake();
+    return state;
+  }
+
+  /** Stops a run, and is content if it has ended. */
+  async cancelAnywhere(key: RunKey): Promise<void> {
+    try {
+      const run = await this.load(key);
+      const isCancelled = run !== undefined && (await isStillHere(run.cancel()));
+      if (!isCancelled) await this.cancel(key);
+    } catch (error) {
+      const isOver = CadenzaError.is(error) && (error.code === "run_finished" || error.code === "run_not_found");
+      if (!isOver) throw error;
+    }
+  }
+
+  /** Stops a sub-run if the run that has started it has ended, or is forgotten. */
+  async cancelOrphan(key: RunKey, parent: RunKey): Promise<void> {
+    if (await this.#logs.isOver(parent)) await this.cancelAnywhere(key);
+  }
+
+  /** Why a run that waits for an answer cannot take it here. */
+  unavailable(state: RunState, { blocked }: RunHead): CadenzaError {
+    const { run_id } = state;
+    const { agent_name, version } = createdEntry(state);
+    if (blocked !== null) return blockedError(run_id, agent_name, blocked);
+    if (this.#host.isClosed) return closedError();
+    if (this.#registry.find(agent_name, version) !== undefined) return lostError(run_id);
+    const message = `Run ${run_id} needs version ${version ?? "(none)"} of agent ${agent_name}, which is not registered here.`;
+    return new CadenzaError("agent_not_found", message, { run_id, agent_name });
+  }
+
+  async #loadAgain(run: LiveRun, key: RunKey): Promise<LiveRun | undefined> {
+    await run.residency.leaveForOtherCode();
+    const stored = await this.#host.store.find(key);
+    return stored === undefined || stored.head.blocked === null ? this.#load(key) : this.#tryAgain(stored);
+  }
+
+  async #load(key: RunKey): Promise<LiveRun | undefined> {
+    const live = this.#host.find(key);
+    if (live !== undefined) return live;
+    const stored = await this.#host.store.find(key);
+    if (stored === undefined || isFinal(stored.head.status)) return undefined;
+    if (stored.head.blocked !== null) {
+      await this.tried(stored.created.agent_name);
+      return this.#host.find(key);
+    }
+    const agent = this.#registry.find(stored.created.agent_name, stored.created.version);
+    if (agent === undefined) return undefined;
+    const { head } = stored;
+    // A run that only waits is loaded without a claim: it belongs to the first process that writes to it.
+    const isFree = head.owner === this.#host.owner || (head.owner === null && head.status === "awaiting");
+    const claimed = isFree ? head : await this.#claim(stored);
+    return claimed && this.#revive(stored, agent, claimed);
+  }
+
+  /** Claims a run that has no owner, or a dead one. Undefined: another process has it. */
+  async #claim({ key, head, position }: StoredRun): Promise<RunHead | undefined> {
+    const { store, owner } = this.#host;
+    const takeovers = head.takeovers + (head.owner === null ? 0 : 1);
+    const claimed: RunHead = { ...head, owner, epoch: head.epoch + 1, due_at: null, takeovers, blocked: null };
+    const conflict = await store.claim(key, { epoch: head.epoch, position }, claimed);
+    return conflict === undefined ? claimed : undefined;
+  }
+
+  async #revive({ key, position, created }: StoredRun, agent: Agent, head: RunHead): Promise<LiveRun | undefined> {
+    const entries = await this.#logs.read(key, position);
+    const failure = this.#failureAtOnce(key, created, head);
+    if (failure !== undefined && entries !== undefined) await this.#cancelSubRuns(key, entries);
+    if (entries === undefined || this.#host.isClosed || this.#host.find(key) !== undefined) return this.#host.find(key);
+    const state = replay(key.run_id, entries);
+    const { parent } = created;
+    const isOrphan = parent !== undefined && (await this.#logs.isOver({ ...key, run_id: parent.run_id }));
+    if (this.#host.isClosed || this.#host.find(key) !== undefined) return this.#host.find(key);
+    const run = this.#admit(key, agent, state, head);
+    this.damaged.forget(key.run_id);
+    if (failure !== undefined) run.fail(failure);
+    else {
+      if (head.takeovers >= SUSPECT_TAKEOVERS) {
+        run.residency.isSuspect = true;
+        this.suspects.add(run);
+      }
+      if (state.status === "created") run.loadUnbegun(this.#host.slotKeyOf(run));
+      else run.load(entries, this.#host.slotKeyOf(run));
+      // It has a turn to come to an end itself, as one that is being cancelled already does.
+      if (isOrphan) void run.cancel().catch(ignore);
+    }
+    return run;
+  }
+
+  /** Why a run that was taken ends instead of going on. */
+  #failureAtOnce({ run_id }: RunKey, { durable }: CreatedEntry, { takeovers }: RunHead): CadenzaError | undefined {
+    if (durable !== true) return interruptedError(run_id);
+    return takeovers > this.#maxTakeovers ? crashLoopError(run_id, takeovers - 1) : undefined;
+  }
+
+  /** Stops what a run has started that is about to end: first them, since no process looks after them when it has ended. */
+  async #cancelSubRuns({ tenant }: RunKey, entries: readonly Entry[]): Promise<void> {
+    for (const run_id of subRunsBegun(entries)) await this.cancelAnywhere({ tenant, run_id });
+  }
+
+  #admit(key: RunKey, agent: Agent, state: RunState, head: RunHead): LiveRun {
+    const run = new LiveRun(this.#host, key, agent);
+    run.log.adopt(state, head);
+    this.#host.add(run);
+    return run;
+  }
+
+  /** No process had the code of a cancelled run for a whole lease: it ends without its `finally` blocks. */
+  async #endWithoutCode({ key, created, head, position }: StoredRun): Promise<void> {
+    const entries = await this.#logs.read(key, position);
+    if (entries !== undefined) await this.#cancelSubRuns(key, entries);
+    if (entries === undefined || this.#host.isClosed) return;
+    const agent: Agent = { name: created.agent_name, options: {}, fn: () => undefined };
+    const run = this.#admit(key, agent, replay(key.run_id, entries), head);
+    run.endWithoutCode();
+  }
+
+  /** Claims the blocked runs of an agent once: the code that was registered may match their history. */
+  async #tryBlocked(version: AgentVersion): Promise<void> {
+    const { store } = this.#host;
+    let after: RunKey | undefined;
+    for (;;) {
+      const page = await store.blocked({ agents: [version], limit: PAGE, after });
+      for (const found of page) {
+        if (this.#host.isClosed) return;
+        if (found.created !== null) await this.#tryAgain(found);
+      }
+      after = page.at(-1)?.key;
+      if (page.length < PAGE) return;
+    }
+  }
+
+  async #tryAgain(stored: StoredRun): Promise<LiveRun | undefined> {
+    const agent = this.#registry.find(stored.created.agent_name, stored.created.version);
+    const claimed = agent && (await this.#claim(stored));
+    if (agent === undefined || claimed === undefined) return undefined;
+    try {
+      return await this.#revive(stored, agent, claimed);
+    } catch (error) {
+      this.damaged.put(stored, error);
+      return undefined;
+    }
+  }
+}
+
+/** False: the run has gone to another process meanwhile. */
+async function isStillHere(act: Promise<unknown>): Promise<boolean> {
+  try {
+    await act;
+    return true;
+  } catch (error) {
+    if (isLost(error)) return false;
+    throw error;
+  }
+}
+
+function interruptedError(runId: string): CadenzaError {
+  return new CadenzaError("interrupted", "The process that executed the run ended before the run did.", {
+    run_id: runId,
+  });
+}
+
+function crashLoopError(runId: string, takeovers: number): CadenzaError {
+  const message = `The run was taken over ${takeovers} times without getting any further.`;
+  return new CadenzaError("crash_loop", message, { run_id: runId });
+}
