@@ -32,7 +32,7 @@ const system = ["test/**/*.system.test.ts"];
  */
 const alone = [
   "test/durable/planted-faults.test.ts",
-  "test/durable/sleepers.test.ts",
+  "test/durable/evicted-runs.test.ts",
   "test/http/event-stream.test.ts",
   "test/http/stalled-readers.test.ts",
   "test/protocol/json-schema.test.ts",

@@ -1,7 +1,7 @@
 /**
- * Answers that come just when something else happens, at length: 1,000 of each kind to the question of a sub-run at its deadline, in a
- * world where nothing takes time and with the machine's clock, each within 10 ms; and 200 times two different answers at once to two
- * runtimes on one file. `npm run test:answers -- --seed 7 --count 100 --duels 20` tries fewer, with the numbers of seed 7.
+ * Races answers against deadlines and against each other. First: 1,000 answers of each kind to the question of a sub-run, within 10 ms of
+ * its deadline, in the simulated world and with the machine's clock. Then: 200 times two different answers at once to two runtimes on one
+ * file. `npm run test:answers -- --seed 7 --count 100 --duels 20` tries fewer, with the numbers of seed 7.
  */
 import { join } from "node:path";
 import { parseArgs } from "node:util";
@@ -28,7 +28,7 @@ console.log(`seed ${seed}`);
 const folder = temporaryFolder();
 const wrong: string[] = [];
 for (const kind of answerKinds) {
-  tell(kind, "in a world where nothing takes time", await inWorld(kind));
+  tell(kind, "in the simulated world", await inWorld(kind));
   tell(kind, "with the machine's clock", await inTime(kind));
 }
 for (let n = 0; n < duels; n++) wrong.push(...(await duel(join(folder.path, `duel-${n}.db`), seed + n)));

@@ -3,7 +3,7 @@ import ts from "typescript";
 
 /** What the files of one place under `src/` may import, besides files of the same place. */
 interface Rule {
-  /** The folder, or the beginning of the path of a group of files. The first rule that fits a file counts. */
+  /** The folder, or the beginning of the path of a group of files. The first rule that matches a file applies. */
   readonly place: string;
   /** Places (`core`, or `core/errors` for one file) whose values and types may be imported. */
   readonly imports: readonly string[];
@@ -13,7 +13,7 @@ interface Rule {
   readonly node?: true;
 }
 
-/** The house, from the ground up. Entries are the files that lie in `src/` itself. */
+/** The layers of `src/`, from the lowest up. Entries are the files that lie in `src/` itself. */
 const RULES: readonly Rule[] = [
   { place: "protocol/", imports: [], packages: ["zod"] },
   { place: "core/", imports: ["protocol/"] },
@@ -28,10 +28,10 @@ const RULES: readonly Rule[] = [
   { place: "sqlite.ts", imports: ["stores/sqlite"], node: true },
 ];
 
-/** The one file that may ask the machine for the time, a timer or chance. */
+/** The one file that may use the machine's time, timers and random numbers. */
 const SYSTEM = "runtime/system.ts";
 
-/** The one file that puts something in the place of `Math.random`, for agents under test. */
+/** The one file that replaces `Math.random`, for agents under test. */
 const CHANCE = "testing/chance.ts";
 
 const CLOCK_AND_CHANCE = new Set([
@@ -46,7 +46,7 @@ const CLOCK_AND_CHANCE = new Set([
   "clearImmediate",
 ]);
 const FORBIDDEN_EVERYWHERE = new Set(["process", "console", "global", "require", "eval"]);
-/** Members of harmless globals that read the clock or roll the dice. */
+/** Members of pure globals that read the clock or give random numbers. */
 const IMPURE_MEMBERS = new Set(["Math.random", "AbortSignal.timeout"]);
 const PURE_DATE_MEMBERS = new Set(["parse", "UTC"]);
 
@@ -56,7 +56,7 @@ interface Import {
 }
 
 /**
- * Checks a set of source files against the house rules and gives one sentence for each violation.
+ * Checks a set of source files against the import rules and gives one sentence for each violation.
  *
  * @param files path relative to `src/`, with forward slashes → text
  */
@@ -138,7 +138,7 @@ function resolve(from: string, specifier: string): string | undefined {
   return specifier.startsWith(".") ? posix.join(posix.dirname(from), specifier) : undefined;
 }
 
-/** Uses of the clock, chance, the process and the console. Types and property names are not uses. */
+/** Uses of the clock, random numbers, the process and the console. Types and property names are not uses. */
 function globalsOf(path: string, source: ts.SourceFile): string[] {
   const reasons: string[] = [];
   const forbidden = (name: string): boolean =>
@@ -150,7 +150,7 @@ function globalsOf(path: string, source: ts.SourceFile): string[] {
       // `Math` taken apart or with a computed member may be `Math.random`.
       const impure = `${node.text}.${memberOf(node) ?? (node.text === "Math" ? "random" : "")}`;
       if (node.text === "globalThis") {
-        // Passed along or taken apart, it can no longer be followed.
+        // Where it is passed along or destructured, its members cannot be checked.
         const member = memberOf(node);
         if (member === undefined || forbidden(member)) reasons.push(`uses globalThis.${member ?? "(anything)"}`);
       } else if (forbidden(node.text) && !(node.text === "Date" && isPureDate(node))) {

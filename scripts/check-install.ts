@@ -3,11 +3,11 @@ import { measureInstalled } from "../test/bench/installed.ts";
 import { takeTurns } from "../test/bench/turns.ts";
 
 /*
- * What a user pays before the first run: packages and megabytes, and the time to import the library, which is mostly that of
- * zod. The fastest imports are compared, since a machine that is busy makes imports slower and never faster.
+ * Limits what an installation costs: packages, megabytes, and the time to import the library, which is mostly that of zod.
+ * The fastest imports are compared, since a busy machine makes imports slower and never faster.
  */
 const MAX_PACKAGES = 4;
-/** More than 6 are those of zod; documentation and examples are 0.3. */
+/** Of these, zod takes more than 6; documentation and examples take 0.3. */
 const MAX_MEGABYTES = 8.5;
 const MAX_IMPORT = 1.5;
 

@@ -14,7 +14,7 @@ export class ClosingLineReporter implements Reporter {
       for (const suite of module.children.allSuites()) counts.failed += suite.errors().length;
       for (const test of module.children.allTests()) {
         const { state } = test.result();
-        // A test that was never reached proves nothing.
+        // A test that was never reached counts as failed.
         counts[state === "pending" ? "failed" : state] += 1;
       }
     }

@@ -1,7 +1,7 @@
 /**
- * Durable runs, at length: crashes at every call of the store, and two of them one after the other; 100,000 runs that wait, asleep;
- * 100,000 programs made by chance. `npm run test:durable -- --seed 7 --programs 1000` tries 1,000 programs from seed 7 on, and
- * `npm run test:durable -- --seed 7 --trouble crashes` is one of them alone. `--part crashes`, `sleepers` or `programs` leaves the rest out.
+ * The long tests of durable runs: crashes at every call of the store, and two of them one after the other; 100,000 evicted runs;
+ * 100,000 random programs. `npm run test:durable -- --seed 7 --programs 1000` tries 1,000 programs from seed 7 on, and
+ * `npm run test:durable -- --seed 7 --trouble crashes` tries one program alone. `--part crashes`, `evictions` or `programs` runs one part.
  */
 import type { ChildProcess } from "node:child_process";
 import { fork } from "node:child_process";
@@ -9,13 +9,13 @@ import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { crashedOtherwise, crashPoints } from "../test/durable/crash-points.ts";
-import { sleepAndWake } from "../test/durable/evicted-runs.ts";
+import { evictAndAnswer } from "../test/durable/evicted-runs.ts";
 import { play } from "../test/durable/play.ts";
 import { scenarios } from "../test/durable/scenarios.ts";
 import type { Findings } from "../test/durable/trials.ts";
 import { again, noFindings, sumOf, trial, troubles, tryAll } from "../test/durable/trials.ts";
 
-const SLEEPERS = 100_000;
+const RUNS = 100_000;
 /** How many programs a process tries before it says how far it has come. */
 const CHUNK = 500;
 
@@ -38,13 +38,13 @@ if (process.send !== undefined) {
 } else {
   for (const [part, isWrong] of Object.entries({
     crashes: crashEverywhere,
-    sleepers: sleepALot,
+    evictions: evictMany,
     programs: tryPrograms,
   }))
     if ((values.part ?? part) === part && (await isWrong())) process.exitCode = 1;
 }
 
-/** Whether anything went wrong, as with all that follow. */
+/** Tries one program. Like the other parts, it answers whether anything went wrong. */
 async function tryOne(name: string): Promise<boolean> {
   const trouble = troubles.find((one) => one === name);
   if (trouble === undefined) throw new Error(`There is no trouble ${name}: it is one of ${troubles.join(", ")}.`);
@@ -74,13 +74,13 @@ async function crashEverywhere(): Promise<boolean> {
   return wrong.length > 0;
 }
 
-async function sleepALot(): Promise<boolean> {
-  const { heapBefore, heapAsleep, awake, completed } = await sleepAndWake(SLEEPERS);
+async function evictMany(): Promise<boolean> {
+  const { heapBefore, heapEvicted, loaded, completed } = await evictAndAnswer(RUNS);
   const mib = (bytes: number): string => `${(bytes / 2 ** 20).toFixed(1)} MiB`;
   console.log(
-    `${SLEEPERS} runs wait asleep: the heap holds ${mib(heapAsleep)}, and ${mib(heapBefore)} before; ${awake} in memory; ${completed} completed.`,
+    `${RUNS} evicted runs: the heap holds ${mib(heapEvicted)}, and ${mib(heapBefore)} before; ${loaded} in memory; ${completed} completed.`,
   );
-  return heapAsleep > 1.1 * heapBefore || awake > 0 || completed < SLEEPERS;
+  return heapEvicted > 1.1 * heapBefore || loaded > 0 || completed < RUNS;
 }
 
 async function tryPrograms(): Promise<boolean> {

@@ -1,5 +1,5 @@
 /**
- * Processes on one file, to which everything happens that happens to processes, and a client that does everything that clients do.
+ * Runs processes on one file and a client of them, and injects faults: kills, freezes, restarts, failing stores.
  * `npm run test:faults -- --runs 5000 --faults 500 --processes 4 --seed mine --driver libsql --synchronous mixed --keep`
  */
 import { parseArgs } from "node:util";
@@ -50,5 +50,5 @@ const { figures, anomalies, said, folder } = await underFaults({
 for (const [line, times] of said) console.log(`${times} × ${line}`);
 for (const anomaly of anomalies.slice(0, Number(values.shown))) console.error(`\n${describe(anomaly, seed)}`);
 console.log(`\n${seconds()} s: ${JSON.stringify({ ...figures, anomalies: kindsOf(anomalies) })}`);
-if (keep) console.log(`The store and the world lie in ${folder}.`);
+if (keep) console.log(`The store and the record of the steps' effects lie in ${folder}.`);
 process.exitCode = anomalies.length === 0 ? 0 : 1;

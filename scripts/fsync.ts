@@ -1,6 +1,6 @@
 /**
- * Looks with `strace` whether all that is acknowledged has been handed to the disk before: between the last write to SQLite's log
- * and each acknowledgement there has to be an `fsync`. `npm run test:fsync`
+ * Checks with `strace` that a write is on the disk before it is acknowledged: between the last write to SQLite's log and each
+ * acknowledgement there has to be an `fsync`. `npm run test:fsync`
  */
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeSync } from "node:fs";
@@ -14,7 +14,7 @@ import { SqliteStore } from "cadenza/sqlite";
 import { openDatabase } from "../test/stores/sqlite-files.ts";
 
 const ACKNOWLEDGEMENTS = 1_000;
-/** How many are enough to see that without `fsync` it would be noticed. */
+/** How many acknowledgements with `NORMAL` show that a missing `fsync` is found. */
 const FEW = 20;
 const MARK = "acknowledged:";
 
@@ -23,10 +23,10 @@ const { values } = parseArgs({
 });
 
 if (values.acknowledge !== undefined) await acknowledge(values.acknowledge, Number(values.count), values.setting);
-else if (spawnSync("strace", ["-V"]).error !== undefined) console.log("Skipped: there is no strace here.");
+else if (spawnSync("strace", ["-V"]).error !== undefined) console.log("Skipped: strace is not installed.");
 else process.exitCode = look() ? 0 : 1;
 
-/** Whether all is as it should be. */
+/** Whether each acknowledgement came after its `fsync`. */
 function look(): boolean {
   const full = trace(ACKNOWLEDGEMENTS);
   console.log(`by default: ${full.marks} acknowledgements, ${full.syncs} times fsync, ${full.wrong.length} wrong`);
@@ -44,7 +44,7 @@ interface Findings {
   readonly wrong: readonly string[];
 }
 
-/** Has another process acknowledge, and looks at its calls of the system. */
+/** Traces the system calls of another process while it acknowledges. */
 function trace(count: number, setting?: "NORMAL"): Findings {
   const folder = mkdtempSync(join(tmpdir(), "cadenza-fsync-"));
   const calls = join(folder, "calls");
@@ -76,7 +76,7 @@ function trace(count: number, setting?: "NORMAL"): Findings {
   }
 }
 
-/** What is wrong with calls of the system, one a line. */
+/** What is wrong with system calls, which come one a line. */
 function judge(calls: readonly string[]): Findings {
   const wrong: string[] = [];
   let marks = 0;

@@ -1,13 +1,13 @@
 /**
- * Writes the logs that every later version has to understand: `npx tsx scripts/golden-logs.ts`. A log that is there is
- * kept; `--replace <name>` writes it anew, which says that logs like it are not understood any more.
+ * Writes the logs that every later version has to read: `npx tsx scripts/golden-logs.ts`. A log that exists is kept.
+ * `--replace <name>` writes it again, which declares that later versions need not read the old one.
  */
 import { existsSync, writeFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { agents } from "../test/golden/agents.ts";
 import { record } from "../test/golden/play.ts";
 
-// The library itself holds the process open with nothing.
+// The library does not keep the process alive.
 const alive = setInterval(() => undefined, 1_000);
 const { values } = parseArgs({ options: { replace: { type: "string", multiple: true, default: [] } } });
 for (const name of Object.keys(agents)) {

@@ -6,7 +6,7 @@ import type { Findings } from "../test/runtime/model-run.ts";
 import { explain, playAll } from "../test/runtime/model-run.ts";
 
 /*
- * Plays 200,000 schedules against the runtime, in as many processes as there are processors: half of them over a store that answers at once,
+ * Plays 200,000 random schedules against the runtime, in one process per processor: half of them over a store that answers at once,
  * the others over one that answers late, and over one that also fails. `npm run test:model -- 7 1000` plays 1,000, from seed 7 on.
  */
 const stores = ["at once", "late", "at once", "failing"] as const;

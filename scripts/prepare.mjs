@@ -9,19 +9,19 @@ import { fileURLToPath } from "node:url";
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
 const TSUP = `${ROOT}node_modules/tsup/dist/cli-default.js`;
 
-/** The command that npm was called with. Other package managers say nothing. */
+/** The command that npm was called with. Other package managers do not set it. */
 const command = process.env["npm_command"];
 const isPacked = command === "pack" || command === "publish";
 if (isPacked || (command !== "ci" && !existsSync(`${ROOT}dist`))) prepare();
 
 function prepare() {
-  // A clone that was just made has nothing to build with.
+  // A fresh clone has no build tools yet.
   if (isPacked && !existsSync(TSUP)) run(process.execPath, [process.env["npm_execpath"], "ci"]);
-  // Without development dependencies there is no build; the library is used from a package then.
+  // Without development dependencies there is no build: the library is used from a package.
   if (existsSync(TSUP)) run(process.execPath, [TSUP]);
 }
 
-/** Runs a program. What it says goes to stderr: stdout belongs to the npm that called this script. */
+/** Runs a program. Its output goes to stderr: stdout belongs to the npm that called this script. */
 function run(program, args) {
   const { status, error } = spawnSync(program, args, { cwd: ROOT, stdio: ["ignore", 2, 2] });
   if (error !== undefined || status !== 0) {

@@ -1,7 +1,8 @@
 /**
- * How fast a process works through what another one has left on a file, beside how fast it completes runs of its own:
- * `npm run test:rates -- --runs 5000 --questions 10000 --tries 10`. Ends with 1 if a rate is below the half, the event loop stood still for more
- * than 50 ms at the 99th percentile, a reader elsewhere saw an event later than 250 ms, or a living process lost its lease.
+ * Compares how fast a process takes over and completes the runs of another process with how fast it completes its own:
+ * `npm run test:rates -- --runs 5000 --questions 10000 --tries 10`. Exits with 1 if a rate is below half of the own rate, if the event loop
+ * was blocked for more than 50 ms at the 99th percentile, if a reader in another process saw an event later than 250 ms, or if a living
+ * process lost its lease.
  */
 import type { ChildProcess } from "node:child_process";
 import { fork } from "node:child_process";
@@ -80,11 +81,11 @@ function judged(what: string, { perSecond, p99Ms }: Rate, completing: number): r
   const wrong: string[] = [];
   if (share < LEAST_SHARE) wrong.push(`${what}: slower than ${LEAST_SHARE} of the rate of own runs`);
   if (p99Ms > MAX_P99_MS)
-    wrong.push(`${what}: the event loop stood still for ${p99Ms.toFixed(1)} ms at the 99th percentile`);
+    wrong.push(`${what}: the event loop was blocked for ${p99Ms.toFixed(1)} ms at the 99th percentile`);
   return wrong;
 }
 
-/** Runs a second that a process creates and completes, so many at once. */
+/** Runs a second that a process creates and completes, `AT_ONCE` at a time. */
 async function ownRate(count: number): Promise<number> {
   return inFolder(async (file) => {
     const { runtime, seen, close } = open(file, "works");
@@ -111,7 +112,7 @@ async function takeOver(count: number): Promise<Rate> {
   });
 }
 
-/** Questions a second that have their default, once their common deadline has passed. */
+/** Questions a second that get their default, once their common deadline has passed. */
 async function deadlines(count: number, isRestarted: boolean): Promise<Rate> {
   return inFolder(async (file) => {
     const until = Date.now() + 3_000 + count;
@@ -149,7 +150,7 @@ async function untilCompleted(seen: Seen, count: number, from?: number): Promise
   return { perSecond: count / seconds, p99Ms: delays.percentile(99) / 1e6 };
 }
 
-/** How late a reader in the process that created a run sees what another one has done to it, and how old its record is. */
+/** How late a reader in the process that created a run sees the events of another process, and how old its record is. */
 async function readElsewhere(): Promise<readonly string[]> {
   return inFolder(async (file) => {
     const first = open(file, "works");
@@ -159,18 +160,20 @@ async function readElsewhere(): Promise<readonly string[]> {
     for (let read = 0; read < 2 * READS; read++) {
       const { run_id } = await first.runtime.createRun({ agent_name: "asks", input: "" });
       const seen = nextEvents(first.runtime, run_id);
-      // Readers look at any time between two looks of their process.
+      // Readers begin at different times between two scans of their process.
       await new Promise((resolve) => setTimeout(resolve, 17 * (read % 12)));
       await second.runtime.resume({ run_id, await_resume: { ok: true } });
       const acknowledgedAt = performance.now();
-      // A look at the record would bring the events along.
+      // Reading the record would bring the events along.
       if (read % 2 === 0) delays.push((await seen) - acknowledgedAt);
       else if ((await first.runtime.getRun(run_id)).status !== "completed") outdated += 1;
     }
     await first.close();
     await second.close();
     const p99 = delays.toSorted((a, b) => a - b)[Math.ceil(0.99 * READS) - 1] ?? 0;
-    console.log(`events caused elsewhere: p99 of ${READS} ${p99.toFixed(0)} ms; records that were older: ${outdated}`);
+    console.log(
+      `events of another process: p99 of ${READS} ${p99.toFixed(0)} ms; records that were older: ${outdated}`,
+    );
     return p99 > MAX_DELAY_MS || outdated > 0 ? ["reads are too old"] : [];
   });
 }
@@ -206,7 +209,7 @@ async function slowCommits(tries: number): Promise<readonly string[]> {
   return wrong;
 }
 
-/** A process that has left its runs where they are to be found. */
+/** Starts a process that creates so many runs and leaves them unfinished. */
 async function left(what: string, file: string, count: number, until: number): Promise<ChildProcess> {
   const parameters = ["--left", what, "--file", file, "--count", `${count}`, "--until", `${until}`];
   const child = fork(fileURLToPath(import.meta.url), parameters);
@@ -233,7 +236,7 @@ async function createMany(runtime: AgentRuntime, agent_name: string, count: numb
       while (left-- > 0) await runtime.createRun({ agent_name, input, mode: "async" });
     }),
   );
-  // What was accepted begins, up to where it stands still.
+  // The accepted runs begin, and go on until they wait.
   await new Promise((resolve) => setTimeout(resolve, 500));
 }
 
@@ -270,7 +273,7 @@ function open(file: string, mode: "works" | "hangs", durability: object = shortL
   return { runtime, seen, close };
 }
 
-/** The same store, each of whose writes takes so much longer. */
+/** The same store, with each write delayed by `ms`. */
 function slower(store: Store, ms: number): Store {
   const later = <T>(call: () => T | Promise<T>): Promise<T> =>
     new Promise((resolve, reject) => setTimeout(() => void Promise.resolve(call()).then(resolve, reject), ms));

@@ -9,7 +9,7 @@ import { createNodeListener } from "cadenza/http";
 
 /*
  * Slow readers of long events, in real time and over sockets: one of frames of 8 MB with a `stallMs` of 2 s, and 200 at once of a run of
- * 2.2 MB. All have to come to the end, and the server has to stay small. `npm run test:readers`, `npm run test:readers -- 1` for one case.
+ * 2.2 MB. All have to read to the end, and the server's memory has a limit. `npm run test:readers`, `npm run test:readers -- 1` for one case.
  */
 const MB = 1_000_000;
 const MIB = 1024 * 1024;
@@ -23,7 +23,7 @@ interface Case {
   readonly stallMs?: number;
   readonly parts: number;
   readonly partLength: number;
-  /** Bytes that a reader takes at a time. */
+  /** Bytes that a reader reads at a time. */
   readonly gulp: number;
 }
 
@@ -49,7 +49,7 @@ else {
   process.exitCode = failed ? 1 : 0;
 }
 
-/** The server, in a process of its own. It says how much memory it has when it is asked. */
+/** The server, in a process of its own. It reports its memory on request. */
 async function serve({ stallMs, parts, partLength }: Case): Promise<void> {
   const runtime = new AgentRuntime();
   runtime.register("long", async function* () {
@@ -88,7 +88,7 @@ async function measure(index: number, { name, readers, gulp }: Case): Promise<bo
   return holds;
 }
 
-/** Takes a little, and the next a little later. */
+/** Reads `gulp` bytes at a time, with pauses between. */
 function readSlowly(port: number, path: string, gulp: number): Promise<{ isComplete: boolean; bytes: number }> {
   return new Promise((resolve) => {
     let bytes = 0;

@@ -1,6 +1,6 @@
 /**
  * Packs the package from a clean copy of the repository, installs it into an empty project as a user would, and uses it there: from an
- * ES module, from CommonJS, and from TypeScript under both module resolutions. Its links have to lead to files that it holds.
+ * ES module, from CommonJS, and from TypeScript under both module resolutions. Links in its pages have to lead to files in the package.
  */
 import { execFileSync } from "node:child_process";
 import {
@@ -41,14 +41,14 @@ try {
   run(process.execPath, ["leaky.mjs"]);
   run(process.execPath, ["leaky.cjs"]);
   checkTypes();
-  // Neither packs again: what they look at is what is installed.
+  // Both tools check the installed package, and pack nothing.
   run(process.execPath, [tool("publint/src/cli.js"), installed, "--strict", "--pack", "false"]);
   console.log(`The packed package works: ${entryNames.join(", ")}; ES module, CommonJS and types.`);
 } finally {
   rmSync(workspace, { recursive: true, force: true });
 }
 
-/** A copy of the repository without anything that was built, and with its dependencies. */
+/** A copy of the repository with its dependencies, and without built files. */
 function copyRepository(): string {
   const ignored = new Set([
     ".git",
@@ -148,7 +148,7 @@ function checkTypes(): void {
       exactOptionalPropertyTypes: true,
       noEmit: true,
     };
-    // CommonJS files make no sense to a bundler that is told to emit ES modules.
+    // A bundler that is told to emit ES modules takes no CommonJS files.
     const files = moduleResolution === "bundler" ? ["*.mts"] : ["*.mts", "*.cts"];
     writeFileSync(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions, include: files }));
     run(process.execPath, [tool("typescript/bin/tsc"), "-p", folder]);

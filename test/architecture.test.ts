@@ -6,19 +6,19 @@ import { checkArchitecture } from "../scripts/architecture.ts";
 
 const SOURCE = fileURLToPath(new URL("../src/", import.meta.url));
 
-test("src keeps the house rules", () => {
+test("src keeps the import rules", () => {
   const files = readSources();
 
   expect(files.size).toBeGreaterThan(10);
   expect(checkArchitecture(files)).toEqual([]);
 });
 
-describe("a small house that keeps every rule", () => {
+describe("a small set of sources that keeps every rule", () => {
   test("passes", () => {
     expect(checkArchitecture(new Map(Object.entries(HOUSE)))).toEqual([]);
   });
 
-  // A check that cannot fail is worth nothing: each row plants one violation and names what must be said about it.
+  // Each row plants one violation and names the expected message.
   test.each<[file: string, text: string, said: string]>([
     // the arrows
     ["protocol/a.ts", `import type { C } from "../core/log.ts";`, "protocol/ may not import core/log.ts"],
@@ -66,7 +66,7 @@ describe("a small house that keeps every rule", () => {
     ["http.ts", `export { R } from "./runtime/agent.ts";`, "http.ts may not import runtime/agent.ts"],
     ["other.ts", `export { C } from "./core/log.ts";`, "no rule covers this file"],
 
-    // the clock, chance, the process
+    // the clock, random numbers, the process
     ["core/a.ts", `export const now = Date.now();`, "uses Date"],
     ["core/a.ts", `export const now = new Date();`, "uses Date"],
     ["core/a.ts", `export const clock = Date;`, "uses Date"],

@@ -3,7 +3,7 @@ import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
-/** What changes modules for every file that is run in the same process later. */
+/** Calls that change modules for every later file in the same process. */
 const CHANGES_MODULES = /\bvi\.(?:mock|doMock|resetModules)\(/;
 
 test("a file that replaces or reloads modules is run alone", () => {

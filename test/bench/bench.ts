@@ -10,7 +10,7 @@ import { fullTable } from "./table.ts";
 import { takeTurns } from "./turns.ts";
 
 /*
- * `npm run bench`, `bench:peers` and `bench:growth`; `bench:pages` puts what was kept into the pages. Options:
+ * `npm run bench`, `bench:peers` and `bench:growth` measure; `bench:pages` writes the kept figures into the pages. Options:
  *   --json <file>     keeps the figures of every round
  *   --rounds <count>  3 by default
  *   --cases <a,b>     only these
@@ -35,7 +35,7 @@ if (command === "pages") {
   console.log(fullTable(await measure(command)));
 }
 
-/** Measures what a plan says, and keeps it if told to. */
+/** Measures what a plan says, and writes the figures to the `--json` file. */
 async function measure(name: string): Promise<Figures> {
   const plan = plans[name]?.filter((turn) => options.cases?.split(",").includes(turn.case) ?? true);
   if (plan === undefined) throw new Error(`There is no plan ${name}; there are ${Object.keys(plans).join(", ")}.`);
@@ -59,7 +59,7 @@ async function measure(name: string): Promise<Figures> {
   return figures;
 }
 
-/** Six digits say more than enough. */
+/** Rounds the values to six digits. */
 function rounded<Result extends { readonly values: readonly number[] }>(result: Result): Result {
   return { ...result, values: result.values.map((value) => Number(value.toPrecision(6))) };
 }

@@ -1,12 +1,12 @@
-/** What one command has measured, as it is kept. */
+/** The figures of one command, as they are kept. */
 export interface Figures {
   /** The name of the plan. */
   readonly plan: string;
   readonly date: string;
   readonly machine: Machine;
-  /** The Node that ran what was measured. */
+  /** The version of Node that ran the measurements. */
   readonly node: string;
-  /** The packages that took part, and their versions. */
+  /** The measured packages, and their versions. */
   readonly packages: Readonly<Record<string, string>>;
   /** The commit of the library, with a `+` where the tree held changes. */
   readonly commit: string;
@@ -48,7 +48,7 @@ export function medianOf(figures: Figures, name: string, subject: string, figure
   return values === undefined ? undefined : median(values);
 }
 
-/** The value in the middle; of an even number the mean of the two. */
+/** The middle value; for an even count, the mean of the two middle values. */
 export function median(values: readonly number[]): number {
   const sorted = values.toSorted((a, b) => a - b);
   const middle = (sorted.length - 1) / 2;

@@ -19,7 +19,7 @@ export function describeMachine(): Machine {
   };
 }
 
-/** What was measured: the day, the Node that ran it, the commit, and the versions of the packages that took part. */
+/** What was measured: the day, the version of Node, the commit, and the versions of the packages. */
 export function describeCode(node: string, withPeers: boolean): Pick<Figures, "date" | "node" | "commit" | "packages"> {
   const { version, dependencies } = readManifest("package.json");
   const peers = withPeers ? Object.keys(readManifest("test/bench/package.json").dependencies) : [];
@@ -47,7 +47,7 @@ function readManifest(path: string): Manifest {
   return JSON.parse(readFileSync(ROOT + path, "utf8")) as Manifest;
 }
 
-/** What a command says; empty where it cannot be had. */
+/** The output of a command; empty if it cannot be run. */
 function say(command: string, ...parameters: readonly string[]): string {
   try {
     return execFileSync(command, parameters, {

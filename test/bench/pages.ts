@@ -10,10 +10,10 @@ const CHART = "docs/performance.svg";
 /** The figures that the chart shows. */
 const CHARTED = "peers-node-20";
 
-/** A place in a page for what was measured: the name of a file in `figures/`, and whether it is shown in short. */
+/** Marks where a page shows figures: the name of a file in `figures/`, and whether the table is the short one. */
 const place = /(<!-- figures: ([\w-]+)(, in short)? -->\n)[\s\S]*?(<!-- end of figures -->)/g;
 
-/** The files that show figures, with the ones that are kept. */
+/** The files that show figures, rendered with the kept ones. */
 export function renderFiles(): ReadonlyMap<string, string> {
   const files = new Map(PAGES.map((path) => [path, fillPlaces(readFileSync(ROOT + path, "utf8"))]));
   return files.set(CHART, chart(readFigures(CHARTED)));
@@ -26,13 +26,13 @@ function fillPlaces(page: string): string {
   });
 }
 
-/** What `bench --json` has kept under a name. */
+/** The figures that `bench --json` has written under a name. */
 function readFigures(name: string): Figures {
   const path = `${ROOT}test/bench/figures/${name}.json`;
   return JSON.parse(readFileSync(path, "utf8")) as Figures;
 }
 
-/** Puts the figures that are kept where they are shown. */
+/** Writes the kept figures into the files that show them, and gives the paths of those that changed. */
 export function writeFiles(): readonly string[] {
   const changed = [...renderFiles()].filter(
     ([path, text]) => !existsSync(ROOT + path) || readFileSync(ROOT + path, "utf8") !== text,

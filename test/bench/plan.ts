@@ -8,7 +8,7 @@ export interface Measure {
   readonly lessIsBetter?: boolean;
 }
 
-/** One case, and who takes part. */
+/** One case, and its subjects. */
 export interface Turn {
   readonly case: string;
   readonly subjects: readonly string[];

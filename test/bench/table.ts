@@ -3,7 +3,7 @@ import { median, medianOf, valuesOf } from "./figures.ts";
 import type { Measure } from "./plan.ts";
 import { measures, PEERS } from "./plan.ts";
 
-/** What ratios are taken of. */
+/** The subjects that ratios refer to. */
 const REFERENCES = ["bare-duties", "zod"];
 const names: Readonly<Record<string, string>> = {
   "bare-duties": "`bare-duties`",
@@ -18,7 +18,7 @@ const names: Readonly<Record<string, string>> = {
   xstate: "XState",
 };
 
-/** Everything that was measured, and where, in Markdown. */
+/** All figures and their conditions, in Markdown. */
 export function fullTable(figures: Figures): string {
   const lines = figures.plan === "growth" ? growthTable(figures) : measureTable(figures);
   return `${conditions(figures)}\n\n${lines.join("\n")}`;
@@ -83,7 +83,7 @@ function rowsOf(figures: Figures, measure: Measure): string[] {
   });
 }
 
-/** What a subject's ratio is taken of: a variant's of the library as it is by default, everybody else's of what is there of the references. */
+/** What a subject's ratio refers to: for a variant of the library its default, for all others the first reference with a figure. */
 function referenceOf(subject: string, results: readonly Result[]): string {
   if (subject.startsWith("cadenza, ")) return "cadenza";
   return REFERENCES.find((name) => results.some((result) => result.subject === name)) ?? "cadenza";
@@ -99,7 +99,7 @@ const curves: readonly (readonly [name: string, prefix: string, title: string])[
   ["growth-parts", "", "A part, in a stream of so many"],
 ];
 
-/** What each curve costs the library and the floor, in microseconds, and how that grows. */
+/** The costs of each curve for the library and the floor, in microseconds, and their growth. */
 function growthTable(figures: Figures): string[] {
   const rows = curves.flatMap(([name, prefix, title]) => {
     const counts = figures.results
@@ -138,7 +138,7 @@ function row(cells: readonly string[]): string {
   return `| ${cells.join(" | ")} |`.replaceAll(/\| {2}(?=\|)/g, "| ");
 }
 
-/** Three digits that count, or all of a large number. */
+/** Three significant digits, or all digits of a large number. */
 export function format(value: number): string {
   if (value >= 100 || Number.isInteger(value)) return Math.round(value).toLocaleString("en");
   return Number(value.toPrecision(3)).toString();

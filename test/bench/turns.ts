@@ -7,29 +7,29 @@ import type { Turn } from "./plan.ts";
 const WORKER = fileURLToPath(new URL("measure/worker.mjs", import.meta.url));
 const LIMIT_MS = 300_000;
 const HEAP_MB = 12_288;
-/** Importing takes a blink, and varies more than the rest. */
+/** Importing takes little time, and varies more than the rest. */
 const MORE_OFTEN: Readonly<Record<string, number>> = { imports: 3 };
-/** What is on the disk is the same each time. */
+/** The size of an installation is the same each time. */
 const ONCE: readonly string[] = ["installed"];
 
 /** How to measure. */
 export interface TurnOptions {
   readonly rounds: number;
-  /** Tiny counts, to see that all works. Default: false. */
+  /** Tiny counts, for a test of the benchmark itself. Default: false. */
   readonly quick?: boolean;
-  /** The Node that runs what is measured. Default: this one. */
+  /** The Node that runs the measurements. Default: this one. */
   readonly node?: string | undefined;
   /** The path or URL of the module to measure as the library. Default: `dist/index.js`. */
   readonly library?: string | undefined;
-  /** Told after each measurement. */
+  /** Called after each measurement. */
   readonly onMeasured?: (turn: string) => void;
 }
 
 type Measured = Readonly<Record<string, number>>;
 
 /**
- * Measures each case with its subjects in turn (A B C, A B C, …), every time in a fresh process, so that a noisy minute hits all
- * of them. Throws if a subject gives a wrong answer.
+ * Measures each case with its subjects in turn (A B C, A B C, …), every time in a fresh process, so that a busy minute of the
+ * machine affects all of them. Throws if a subject gives a wrong answer.
  */
 export async function takeTurns(plan: readonly Turn[], options: TurnOptions): Promise<Result[]> {
   const results = new Map<string, Result & { readonly values: number[] }>();

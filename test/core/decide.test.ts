@@ -12,7 +12,7 @@ function text(content: string, source?: PartSource): Emission {
   return { kind: "part", part: part(content), ...(source !== undefined && { source }) };
 }
 
-/** What is emitted, said in short: `+` opens a message, `-` completes one first. */
+/** The emitted entries in short: `+` opens a message, `-` completes one first. */
 function emitted(...items: readonly Emission[]): string[] {
   const state = fold(...beginning);
   return items.flatMap((item) =>
@@ -24,7 +24,7 @@ function emitted(...items: readonly Emission[]): string[] {
   );
 }
 
-describe("what an agent shows", () => {
+describe("what an agent emits", () => {
   const a1 = { key: "a#1", attempt: 1 };
   const a2 = { key: "a#1", attempt: 2 };
   const b1 = { key: "b#1", attempt: 1 };
@@ -52,7 +52,7 @@ describe("what an agent shows", () => {
     ],
     ["another step's parts are in another message", [text("a", a1), text("b", b1)], ["+part", "-+part"]],
     [
-      "another attempt of the same step replaces what the last one tore",
+      "another attempt of the same step replaces the incomplete message of the last one",
       [text("a", a1), text("b", a2)],
       ["+part", "+part"],
     ],
@@ -60,7 +60,7 @@ describe("what an agent shows", () => {
     expect(emitted(...items)).toEqual(entries);
   });
 
-  it("a whole message speaks in the agent's name, and keeps its own times", () => {
+  it("a whole message has the agent's role, and keeps its own times", () => {
     const times = { created_at: "2020-01-01T00:00:00.123456Z", completed_at: "2020-01-01T00:00:01+02:00" };
     const item: Emission = { kind: "message", message: { ...message("m"), ...times } };
 
@@ -68,7 +68,7 @@ describe("what an agent shows", () => {
     expect(entry).toMatchObject({ message: { ...times, role: "agent/echo", parts: [part("m")] } });
   });
 
-  it("the part that a torn message held is left out of the output", () => {
+  it("the part of an incomplete message that is replaced is left out of the output", () => {
     const state = fold(...beginning);
     for (const item of [text("half", a1), text("whole", a2)]) carryOut(state, { type: "emit", at: AT, item });
     expect(state.output.map(({ parts }) => parts)).toEqual([[part("whole")]]);
@@ -88,11 +88,11 @@ describe("a question", () => {
     expect(state.events).toBe(6);
   });
 
-  it("says nothing of a message where none is open", () => {
+  it("completes no message where none is open", () => {
     expect(decide(fold(...beginning), ask)).toEqual([{ ...ask, type: "awaited" }]);
   });
 
-  it("is decided again by what is open then", () => {
+  it("is decided again without its decision on the open message", () => {
     const again = commandOf({ ...ask, type: "awaited", closes: true } as Entry);
     expect(again).toEqual(ask);
   });
@@ -112,7 +112,7 @@ describe("a step that is begun again", () => {
     );
   }
 
-  it("takes back what it had shown, complete or not, and nothing else", () => {
+  it("takes back what it had emitted, complete or not, and nothing else", () => {
     const whole: Emission = { kind: "message", message: message("whole"), source: first };
     const items = [
       text("before"),
@@ -129,7 +129,7 @@ describe("a step that is begun again", () => {
     ]);
   });
 
-  it("takes back nothing that was recorded with its result", () => {
+  it("takes back nothing of an attempt that has a result", () => {
     const done: Command = {
       type: "record",
       entry: { type: "step", at: AT, key: "a#1", result: 1, error: null, usage: null },
@@ -138,12 +138,12 @@ describe("a step that is begun again", () => {
     expect(outputAfter([text("said", other)], again)).toEqual(["said …"]);
   });
 
-  it("takes back what was completed by others meanwhile", () => {
+  it("takes back a message that a question has completed meanwhile", () => {
     const ask: Command = { type: "ask", at: AT, ...question("ask#1"), emitted: 0 };
     expect(outputAfter([text("torn", first)], ask, again)).toEqual([]);
   });
 
-  it("takes back what an earlier attempt had shown as soon as it shows something, also where its beginning is not in the log", () => {
+  it("takes back what an earlier attempt had emitted with its first emission, also where its intent is not in the log", () => {
     const second = { ...first, attempt: 2 };
     const whole: Emission = { kind: "message", message: message("whole"), source: second };
     for (const next of [text("again", second), whole, { kind: "generic", generic: {}, source: second } as const])
@@ -154,7 +154,7 @@ describe("a step that is begun again", () => {
     ]);
   });
 
-  it("is left alone by what an earlier attempt still shows", () => {
+  it("is not affected by what an earlier attempt still emits", () => {
     const items = [
       text("again", { ...first, attempt: 2 }),
       text("late", first),
@@ -163,12 +163,12 @@ describe("a step that is begun again", () => {
     expect(outputAfter(items)).toEqual(["again …"]);
   });
 
-  it("takes back what a later attempt has replaced already", () => {
+  it("takes back what the last attempt has emitted, also where that replaced an earlier one", () => {
     const items = [text("before"), text("torn", first), text("again", { ...first, attempt: 2 })];
     expect(outputAfter(items, again)).toEqual(["before"]);
   });
 
-  it("leaves the questions where they were asked", () => {
+  it("keeps the positions of the questions", () => {
     const state = fold(...beginning);
     const ask = (id: string): Command => ({
       type: "ask",
@@ -187,7 +187,7 @@ describe("a step that is begun again", () => {
     expect(state.exchanges?.map(({ after }) => after)).toEqual([0, 0, 0]);
   });
 
-  it("is told by the source of all that it shows", () => {
+  it("is named as the source of everything that it emits", () => {
     const items: readonly Emission[] = [
       text("a", first),
       { kind: "generic", generic: {}, source: first },
@@ -214,7 +214,7 @@ describe("deadlines", () => {
     expect(decide(fold(...waiting), { type: "withdraw", at: AT, await_id: "ask#0" })).toEqual([]);
   });
 
-  it("the time of a run is up once", () => {
+  it("a run's timeout is written once", () => {
     const state = fold(...beginning);
     expect(carryOut(state, { type: "overrun", at: AT })).toHaveLength(1);
     expect(carryOut(state, { type: "overrun", at: AT })).toHaveLength(0);
@@ -227,7 +227,7 @@ describe("deadlines", () => {
       { type: "timed-out", at: AT, await_id: "ask#1", defaulted: false },
       { reason: "await_timeout", await_id: "ask#1" },
     ],
-  ])("a run %s fails, whatever its agent says at the end", (_title, entry, data) => {
+  ])("a run %s fails, whatever its agent ends with", (_title, entry, data) => {
     const log = entry.type === "timed-out" && entry.await_id === null ? beginning : waiting;
     for (const failure of [null, { code: "not_found", message: "Something else." } as const]) {
       const [end] = decide(fold(...log, entry), { type: "end", at: AT, failure, usage: null }) as Entry[];
@@ -235,7 +235,7 @@ describe("deadlines", () => {
     }
   });
 
-  it("a run that is cancelled after its time was up is cancelled", () => {
+  it("a run that is cancelled after its timeout is cancelled", () => {
     const state = fold(...beginning, { type: "timed-out", at: AT, await_id: null, defaulted: false });
     carryOut(state, { type: "cancel", at: AT });
     carryOut(state, { type: "end", at: AT, failure: null, usage: null });
@@ -250,7 +250,7 @@ describe("deadlines", () => {
     expect(commandOf({ type: "timed-out", at: AT, await_id, defaulted: true })).toEqual(command);
   });
 
-  it("a run whose time is up asks nothing more", () => {
+  it("a run asks nothing more after its timeout", () => {
     const state = fold(...beginning, { type: "timed-out", at: AT, await_id: null, defaulted: false });
     expect(decide(state, { type: "ask", at: AT, ...question("ask#1"), emitted: 0 })).toEqual([]);
   });
@@ -284,7 +284,7 @@ describe("the end of a run", () => {
     expect(state.output[0]?.completed_at === null).toBe(!closes);
   });
 
-  it("carries the usage that nobody has recorded yet", () => {
+  it("carries the usage that no other entry holds", () => {
     const usage = {
       input_tokens: 1,
       output_tokens: 2,

@@ -26,7 +26,7 @@ function lossOf(value: unknown): Loss {
   throw new Error("nothing was refused");
 }
 
-test("what JSON carries is copied as it is, sharing nothing", () => {
+test("a JSON value is copied as it is, sharing nothing", () => {
   fc.assert(
     fc.property(fc.jsonValue({ noUnicodeString: false }), (value) => {
       const copy = copyOf(value);
@@ -36,7 +36,7 @@ test("what JSON carries is copied as it is, sharing nothing", () => {
   );
 });
 
-test("whatever is copied says the same as JSON would, and everything else is refused", () => {
+test("a copy equals what JSON would give, and any other value is refused", () => {
   const odd = fc.anything({ withDate: true, withMap: true, withSet: true, withBigInt: true, withTypedArray: true });
   fc.assert(
     fc.property(odd, (value) => {
@@ -53,19 +53,19 @@ test("whatever is copied says the same as JSON would, and everything else is ref
   );
 });
 
-test("keys without a value are left out, and a value without one is none", () => {
+test("keys with the value undefined are left out, and the copy of undefined is undefined", () => {
   expect(copyOf({ a: 1, gone: undefined })).toStrictEqual({ a: 1 });
   expect(copyOf(undefined)).toBeUndefined();
 });
 
-test("a key like any other is kept that names the prototype", () => {
+test("the key `__proto__` is kept like any other", () => {
   const value: unknown = JSON.parse('{"__proto__":{"admin":true}}');
   const copy = copyOf(value) as object;
   expect(JSON.stringify(copy)).toBe('{"__proto__":{"admin":true}}');
   expect("admin" in copy).toBe(false);
 });
 
-test("there is one zero, and the same object may be there twice", () => {
+test("a negative zero becomes zero, and the same object may occur twice", () => {
   expect(Object.is(copyOf(-0), 0)).toBe(true);
   const twice = { n: 1 };
   const copy = copyOf([twice, twice]) as object[];
@@ -100,7 +100,7 @@ test.each<[title: string, value: unknown, path: readonly (string | number)[]]>([
   ["a symbol", { kind: Symbol("a") }, ["kind"]],
   ["a key that is a symbol", { [Symbol("a")]: 1 }, ["Symbol(a)"]],
   ["a bigint", { n: 5n }, ["n"]],
-])("%s is refused, with the way to it", (_title, value, path) => {
+])("%s is refused, with its path", (_title, value, path) => {
   expect(lossOf(value)).toMatchObject({ path, reason: "value" });
 });
 
@@ -108,7 +108,7 @@ test("a cycle is refused where it closes", () => {
   expect(lossOf({ loop })).toMatchObject({ path: ["loop", "inner", "loop"], reason: "cycle" });
 });
 
-test("what is nested too deeply is refused before the stack ends", () => {
+test("a value that is nested too deeply is refused before the stack overflows", () => {
   let deep: unknown = 1;
   for (let depth = 0; depth < 1_000; depth++) deep = [deep];
   expect(JSON.stringify(copyOf(deep))).toBe(JSON.stringify(deep));

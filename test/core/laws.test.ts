@@ -13,7 +13,7 @@ import type { Message, MessagePart } from "../../src/protocol/message.ts";
 import { runSchema } from "../../src/protocol/run.ts";
 import { created, message, part, RUN_ID, T0 } from "../helpers/logs.ts";
 
-/* What holds for every log that commands can make, whatever they are and in whatever order they come. */
+/* Laws that hold for every log that commands can make, in any order. */
 
 const key = fc.constantFrom("a#1", "b#1");
 const awaitId = fc.constantFrom("ask#1", "ask#2");
@@ -93,7 +93,7 @@ const commands = fc
   .array(fc.nat(20), { minLength: 1, maxLength: 40 })
   .chain((gaps) => fc.tuple(...gaps.map((gap, index) => command(T0 + 10 * index + gap))));
 
-/** As `fc.record`, of objects like any other. */
+/** As `fc.record`, but its objects have the usual prototype. */
 function record<T extends object>(model: { [Key in keyof T]: fc.Arbitrary<T[Key]> }): fc.Arbitrary<T> {
   return fc.record<T>(model, { noNullPrototype: true });
 }
@@ -133,7 +133,7 @@ function eventsOf(log: readonly Entry[]): StreamedEvent[] {
   return events;
 }
 
-/** The output as a reader puts it together from the events alone, but for what steps had shown that were begun again. */
+/** The output as a reader builds it from the events alone, without what repeated attempts at a step have replaced. */
 function outputOf(log: readonly Entry[]): Message[] {
   let output: { message: Message; parts: MessagePart[]; by: PartSource | undefined }[] = [];
   const state = initialState(RUN_ID);
@@ -142,7 +142,7 @@ function outputOf(log: readonly Entry[]): Message[] {
     if (entry.type === "intent") output = output.filter(({ by }) => by?.key !== entry.key);
     if (entry.type === "step") for (const shown of output) if (shown.by?.key === entry.key) shown.by = undefined;
     const source = entry.type === "emitted" ? entry.source : undefined;
-    // A later attempt at a step says again what an earlier one has said.
+    // A later attempt at a step emits again what an earlier one has emitted.
     if (source !== undefined)
       output = output.filter(({ by }) => by?.key !== source.key || by.attempt === source.attempt);
     for (let index = 0; index < eventCount(entry); index++) {
@@ -171,7 +171,7 @@ function itHolds(title: string, law: (log: readonly Entry[]) => void): void {
 }
 
 describe("every log that commands can make", () => {
-  itHolds("has events numbered without a gap, as many as its entries stand for", (log) => {
+  itHolds("has events numbered without a gap, as many as its entries give", (log) => {
     const events = eventsOf(log);
     expect(events.map(({ id }) => id)).toEqual(events.map((_, index) => index + 1));
     expect(replay(RUN_ID, log).events).toBe(events.length);
@@ -193,7 +193,7 @@ describe("every log that commands can make", () => {
     expect(isFinal(replay(RUN_ID, log).status)).toBe(end !== -1);
   });
 
-  itHolds("is decided again from its own entries as it was", (log) => {
+  itHolds("is the same when its commands are read from its entries and decided again", (log) => {
     const [, ...rest] = log.map(commandOf);
     expect(logOf(rest)).toEqual(log);
   });
@@ -235,7 +235,7 @@ describe("every log that commands can make", () => {
     expect(activeMs(state, 0) + (state.waiting_ms ?? 0)).toBe(state.ended.at - start.at);
   });
 
-  itHolds("tells its session of every message, question and answer once", (log) => {
+  itHolds("adds every message, question and answer to its session once", (log) => {
     const state = replay(RUN_ID, log);
     const answers = state.exchanges?.filter((one) => one.answer !== null).length ?? 0;
     expect(transcript(state)).toHaveLength(1 + (state.exchanges?.length ?? 0) + answers + state.output.length);

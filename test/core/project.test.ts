@@ -32,7 +32,7 @@ function emittedPart(text: string, changes: Partial<EmittedPart> = {}): Entry {
   };
 }
 
-/** All events of a log, each as it was when its entry was the last. */
+/** All events of a log, each projected when its entry was the last. */
 function eventsOf(entries: readonly Entry[]): RunEvent[] {
   const state = initialState("run");
   const events: RunEvent[] = [];
@@ -194,7 +194,7 @@ describe("the events of a log", () => {
     expect(event).toMatchObject({ message: { created_at: isoTime(AT), completed_at: isoTime(AT) } });
   });
 
-  it("a record inside an event is not changed by what comes later", () => {
+  it("a record inside an event is not changed by later entries", () => {
     const log = [...logs["in-progress"], open, asked("ask#1", AT), resumed("ask#1"), emittedPart("b"), ended("failed")];
     const events = eventsOf(log);
     const awaiting = events.find(({ type }) => type === "run.awaiting");
@@ -218,14 +218,14 @@ describe("the events of a log", () => {
     expect(project(state, created(), 1)).toBeUndefined();
   });
 
-  it("a log that completes what it never opened is found out", () => {
+  it("a log that completes a message which it never opened is refused", () => {
     const close: Entry = { type: "emitted", kind: "close", at: AT };
     expect(() => project(fold(...logs["in-progress"], close), close, 0)).toThrow(/never opened/);
   });
 });
 
 describe("the state", () => {
-  it("has no first entry before there is one", () => {
+  it("has no first entry while its log is empty", () => {
     expect(() => createdEntry(initialState("run-1"))).toThrow("run-1 has no entries");
   });
 

@@ -81,12 +81,12 @@ describe("what a run adds to its session", () => {
     ]);
   });
 
-  it("holds a question without an answer, where nobody answered", () => {
+  it("holds a question without an answer where none was given", () => {
     const log = [...logs.awaiting, { type: "timed-out", at: T0, await_id: "ask#1", defaulted: true } as const];
     expect(transcript(fold(...log)).map(({ role }) => role)).toEqual(["user", "agent/echo"]);
   });
 
-  it("places a question asked in the middle of a message behind that message's beginning", () => {
+  it("holds a question that was asked in the middle of a message after that message", () => {
     const state = fold(...logs["in-progress"]);
     carryOut(state, { type: "emit", at: T0, item: { kind: "part", part: part("Looking …") } });
     carryOut(state, { type: "ask", at: T0, ...question("ask#1"), emitted: 1 });
@@ -106,13 +106,13 @@ describe("what a run adds to its session", () => {
     expect(answerMessage({ type: "message", message: message("yes") })).toEqual(message("yes"));
   });
 
-  it("the time for which an agent has worked goes on while it works, and stands while it waits", () => {
+  it("the active time grows while the agent works, and not while the run waits", () => {
     expect(activeMs(fold(created()), T0 + 1_000)).toBe(0);
     expect(activeMs(fold(created(), started), started.at + 1_000)).toBe(1_000);
     expect(activeMs(fold(created(), started, asked("ask#1", T0 + 110)), T0 + 1_000)).toBe(T0 + 110 - started.at);
   });
 
-  it("a run whose question is shown keeps waiting time apart from working time", () => {
+  it("a run whose question is shown counts waiting time apart from active time", () => {
     const state = fold(created(), started, asked("ask#1", T0 + 110), resumed("ask#1", T0 + 1_110));
     carryOut(state, { type: "cancel", at: T0 + 1_115 });
     carryOut(state, { type: "end", at: T0 + 1_120, failure: null, usage: null });

@@ -7,7 +7,7 @@ import { asked, cancelRequested, created, ended, fold, resumed, started, T0 } fr
 
 const AT = T0 + 100;
 
-/** An answer as `resumed` in the log helper writes it down. */
+/** An answer as the log helper's `resumed` holds it. */
 function answer(changes: { await_id?: string; idempotency_key?: string; answer?: AwaitResume } = {}): Command {
   return {
     type: "resume",
@@ -65,7 +65,7 @@ const rows: readonly [title: string, log: readonly Entry[], command: Command, ou
   ["with no question shown, a repeat of the last answer is accepted", answered, answer(), "repeat"],
   ["with no question shown, another answer is refused", answered, answer({ answer: other }), "!not_awaiting"],
   [
-    "with no question shown, the last answer is the one that counts",
+    "with no question shown, only the last answer is compared",
     [...second, resumed("ask#2", T0 + 50)],
     answer(),
     "!not_awaiting",
@@ -97,13 +97,13 @@ const rows: readonly [title: string, log: readonly Entry[], command: Command, ou
     "!run_cancelling",
   ],
   [
-    "a repeat is recognised when the run is over",
+    "a repeat is recognised when the run has ended",
     [...answered, ended("completed")],
     answer({ await_id: "ask#1" }),
     "repeat",
   ],
   [
-    "an answer is refused when the run is over",
+    "an answer is refused when the run has ended",
     [...answered, ended("completed")],
     answer({ answer: other }),
     "!not_awaiting",
@@ -122,7 +122,7 @@ describe("an answer", () => {
     }
   });
 
-  it("is recorded as it came, with its idempotency key", () => {
+  it("is in the log as it came, with its idempotency key", () => {
     expect(decide(fold(...first), answer({ idempotency_key: "key-7", answer: other }))).toEqual([
       { type: "resumed", at: AT, await_id: "ask#1", answer: other, idempotency_key: "key-7" },
     ]);

@@ -27,8 +27,8 @@ const commands: Readonly<Record<CommandType | "create", Command>> = {
 const statuses = ["created", "in-progress", "awaiting", "cancelling", "completed", "failed", "cancelled"] as const;
 
 /*
- * What each command leads to in each status: the entries it makes and the status it leaves, `-` where nothing happens, or
- * the code it is refused with after `!`. Written down from the description of a run's life, not from the code.
+ * What each command leads to in each status: the entries it makes and the new status, `-` where nothing happens, or
+ * the code of the refusal after `!`. The table follows the description of a run's life, not the code.
  */
 const expected: Readonly<Record<keyof typeof commands, readonly string[]>> = {
   create: ["-", "-", "-", "-", "-", "-", "-"],
@@ -92,18 +92,21 @@ describe("the table of all commands in all statuses", () => {
     expect(`${decision.map(({ type }) => type).join(" ")} > ${state.status}`).toBe(outcome);
   });
 
-  it.each(statuses)("a run that is %s fails when it ends with an error, unless it is cancelling or over", (status) => {
-    const state = fold(...logs[status]);
-    const failure = { code: "server_error", message: "It broke." } as const;
-    const decision = decide(state, { type: "end", at: AT, failure, usage: null });
+  it.each(statuses)(
+    "a run that is %s fails when it ends with an error, unless it is cancelling or has ended",
+    (status) => {
+      const state = fold(...logs[status]);
+      const failure = { code: "server_error", message: "It broke." } as const;
+      const decision = decide(state, { type: "end", at: AT, failure, usage: null });
 
-    for (const entry of isRefusal(decision) ? [] : decision) evolve(state, entry);
-    const stays = ["completed", "failed", "cancelled"].includes(status);
-    expect(state.status).toBe(stays ? status : status === "cancelling" ? "cancelled" : "failed");
-    expect(state.ended?.error?.message ?? null).toBe(state.status === "failed" ? "It broke." : null);
-  });
+      for (const entry of isRefusal(decision) ? [] : decision) evolve(state, entry);
+      const stays = ["completed", "failed", "cancelled"].includes(status);
+      expect(state.status).toBe(stays ? status : status === "cancelling" ? "cancelled" : "failed");
+      expect(state.ended?.error?.message ?? null).toBe(state.status === "failed" ? "It broke." : null);
+    },
+  );
 
-  it("the first command makes the run", () => {
+  it("the first command creates the run", () => {
     expect(decide(fold(), { type: "create", entry: created() })).toEqual([created()]);
   });
 });

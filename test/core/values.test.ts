@@ -35,12 +35,12 @@ describe("JSON values", () => {
     [{ a: 1 }, { a: 1, b: 2 }, false],
     [{ a: undefined }, { b: undefined }, false],
     [{ a: { b: 1 } }, { a: { b: 2 } }, false],
-  ])("%j and %j say the same: %s", (a, b, same) => {
+  ])("%j and %j are equal: %s", (a, b, same) => {
     expect(sameJson(a, b)).toBe(same);
     expect(sameJson(b, a)).toBe(same);
   });
 
-  it("a copy says the same and shares nothing", () => {
+  it("a copy is equal and shares nothing", () => {
     fc.assert(
       fc.property(fc.jsonValue(), (value) => {
         const copy = copyJson(value);
@@ -50,7 +50,7 @@ describe("JSON values", () => {
     );
   });
 
-  it("a copy holds what JSON would carry, and nothing where JSON has no word", () => {
+  it("a copy holds what JSON would hold, and nothing else", () => {
     expect(copyJson({ at: new Date(0), gone: undefined, nan: Number.NaN })).toEqual({
       at: "1970-01-01T00:00:00.000Z",
       nan: null,
@@ -102,7 +102,7 @@ describe("errors", () => {
     expect(AgentError.is(new CadenzaError("store_failed", ""))).toBe(false);
   });
 
-  it("the brand does not show when an error is printed or copied", () => {
+  it("the brand is not visible when an error is printed or copied", () => {
     expect(Object.keys(new AgentError("any", ""))).not.toContain("Symbol(cadenza.agent-error)");
     expect(Symbol.for("cadenza.error") in { ...new CadenzaError("store_failed", "") }).toBe(false);
   });
@@ -124,7 +124,7 @@ describe("usage", () => {
   });
 });
 
-describe("what is left of a usage", () => {
+describe("the rest of a usage", () => {
   it("is the difference, figure by figure, if it holds the part", () => {
     expect(subtractUsage(addUsage(usage, usage) ?? usage, usage)).toEqual(usage);
     expect(subtractUsage(usage, { ...usage, reasoning_tokens: 2 })).toBeUndefined();
@@ -172,7 +172,7 @@ describe("statistics", () => {
 });
 
 describe("time", () => {
-  it("is written as ISO 8601 in UTC, whatever was asked before", () => {
+  it("is written as ISO 8601 in UTC, whatever time was written before", () => {
     fc.assert(
       fc.property(fc.array(fc.integer({ min: 0, max: 4e12 }), { minLength: 1 }), (times) => {
         for (const at of [...times, ...times]) expect(isoTime(at)).toBe(new Date(at).toISOString());
@@ -182,7 +182,7 @@ describe("time", () => {
 });
 
 describe("promises", () => {
-  it("are told from values by their method then", () => {
+  it("are recognised by their method `then`", () => {
     expect(isPromise(Promise.resolve())).toBe(true);
     for (const value of [null, undefined, 1, "then", {}, JSON.parse('{ "then": 1 }')])
       expect(isPromise(value)).toBe(false);

@@ -4,17 +4,17 @@ import { Ledger } from "./ledger.ts";
 import type { Order, Report } from "./messages.ts";
 import type { Random } from "./random.ts";
 
-/** Hands an order to a worker, and gives its name; undefined if there is none. */
+/** Hands an order to a worker, and gives the worker's name; undefined if there is no worker. */
 type Send = (order: Order) => string | undefined;
 
 /** Refusals of an answer to a question that the run does not ask any more. */
 const LATE_ANSWER = ["not_awaiting", "run_cancelling", "run_finished"];
-/** How long it waits before it asks again, in milliseconds. */
+/** How long it waits before it repeats an order, in milliseconds. */
 const AGAIN_MS = 20;
-/** How long it thinks before it answers or cancels at most, in milliseconds. */
+/** How long it waits at most before it answers or cancels, in milliseconds. */
 const MAX_THOUGHT_MS = 20;
 
-/** Creates runs, follows them, answers what they ask and cancels some; and asks again for what nobody said yes to. */
+/** Creates runs, follows them, answers their questions and cancels some. Repeats the orders that no worker has acknowledged. */
 export class Client {
   readonly ledger = new Ledger();
   readonly #random: Random;
@@ -27,7 +27,7 @@ export class Client {
     this.#send = send;
   }
 
-  /** Takes what a worker says, and does what follows from it. */
+  /** Takes a worker's report, and sends the orders that follow from it. */
   hear(worker: string, report: Report): void {
     const isNews = this.ledger.hear(worker, report);
     if (report.is === "created") {
@@ -39,7 +39,7 @@ export class Client {
     } else if (report.is === "refused") this.#refused(report.order, report.code, report.message);
   }
 
-  /** Sees to it that so many runs are under way, and no more than `total` in all. */
+  /** Keeps `atOnce` runs open, and creates no more than `total` in all. */
   fill(atOnce: number, total = Number.POSITIVE_INFINITY): void {
     const random = this.#random;
     for (let open = this.ledger.open; open < atOnce && this.ledger.runs.size < total; open++) {
@@ -49,7 +49,7 @@ export class Client {
     }
   }
 
-  /** A worker is gone, and with it whatever it was told. */
+  /** A worker is gone, and with it the orders that it has not carried out. */
   lost(worker: string): void {
     this.ledger.died(worker);
     for (const run of this.ledger.openRuns()) {
@@ -58,7 +58,7 @@ export class Client {
     }
   }
 
-  /** Asks for everything that the run still needs and that nobody has said yes to. */
+  /** Sends each order that the run still needs and that no worker has acknowledged. */
   #takeUp(run: RunRecord): void {
     const { input, session_id, stream, run_id } = run;
     if (run_id === undefined) {
@@ -94,7 +94,7 @@ export class Client {
   #refused(order: Order, code: string, message: string): void {
     const isLate = order.do === "answer" ? LATE_ANSWER : order.do === "cancel" ? ["run_finished"] : [];
     if (isLate.includes(code) || code === "runtime_closed") return;
-    // The process that executes the run is dead, and its lease has not run out yet.
+    // The process that executes the run is dead, and its lease has not expired yet.
     if (code === "lost_ownership") setTimeout(() => this.#send(order), AGAIN_MS);
     else this.ledger.wrong.push(`${JSON.stringify(order)} was refused: ${message}`);
   }

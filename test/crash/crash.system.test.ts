@@ -3,7 +3,7 @@ import { crash } from "./crash.ts";
 
 const seed = process.env["CRASH_SEED"] ?? `${Date.now()}`;
 
-test(`a process that is killed at random moments loses nothing, repeats no finished step and comes to the same end (CRASH_SEED=${seed})`, {
+test(`a process that is killed at random moments loses nothing, repeats no finished step and gives the same output (CRASH_SEED=${seed})`, {
   timeout: 120_000,
 }, async () => {
   const { kills, runs, wrong, said } = await crash({ seed, kills: 12, runs: 150 });

@@ -9,7 +9,7 @@ import { Random } from "./random.ts";
 import type { BuiltProgram } from "./worker-process.ts";
 import { buildProgram, WorkerProcess } from "./worker-process.ts";
 
-/** How much is to be done. */
+/** The size of a trial. */
 export interface CrashOptions {
   readonly seed: string;
   readonly kills: number;
@@ -17,32 +17,32 @@ export interface CrashOptions {
   readonly onProgress?: ((figures: CrashFigures) => void) | undefined;
 }
 
-/** What was done. */
+/** What happened in a trial. */
 export interface CrashFigures extends Figures {
   readonly kills: number;
 }
 
 export interface CrashReport extends CrashFigures {
-  /** What was wrong, in words; empty if all is well. */
+  /** What was wrong, one sentence each; empty if nothing was. */
   readonly wrong: readonly string[];
-  /** What the library had to say to its logger. */
+  /** What the library told its logger. */
   readonly said: readonly string[];
 }
 
-/** How many runs are under way at once. */
+/** How many runs are open at once. */
 const AT_ONCE = 30;
 const LEASE_MS = 150;
 /**
- * After this many short lives comes one in which every run gets somewhere: one that never does is given up as a crash
- * loop, as it should be.
+ * After this many short lives of the worker comes one in which every run makes progress: the library fails a run that never
+ * does as a crash loop.
  */
 const SHORT_LIVES = 2;
-/** How long that may take. */
+/** How long such a life may take. */
 const LONG_LIFE_MS = 60_000;
-/** Runs that do nothing for so long have been forgotten. */
+/** Runs that do nothing for so long are stuck. */
 const STUCK_MS = 60_000;
 
-/** Lets a worker process run random programs, kills it at random moments, starts it again, and looks at what has come of it. */
+/** Lets a worker process run random programs, kills it at random moments, starts it again, and checks the logs. */
 export async function crash(options: CrashOptions): Promise<CrashReport> {
   const folder = temporaryFolder();
   const program = await buildProgram("worker");
@@ -66,7 +66,7 @@ class Driver {
   #worker: Worker | undefined;
   #lives = 0;
   #kills = 0;
-  /** The runs that have to get somewhere before the worker is killed, and what happens then. */
+  /** The runs that have to make progress before the worker is killed, and what is called then. */
   #behind = new Set<string>();
   #onAhead: () => void = () => undefined;
   #onProgress: () => void = () => undefined;
@@ -97,7 +97,7 @@ class Driver {
     return { kills: this.#kills, ...this.#client.ledger.figures };
   }
 
-  /** One life of the worker, up to its violent end; the last one goes on until all runs have ended. */
+  /** One life of the worker, until it is killed; the last one goes on until all runs have ended. */
   async #live(life: Life): Promise<void> {
     const random = this.#random;
     const worker = new WorkerProcess<WorkerSettings, Order, Report>(
@@ -129,7 +129,7 @@ class Driver {
     this.#onProgress();
     if (report.is === "ready") {
       if (life !== "last") this.#killLater(worker, life);
-      // What the last worker was told went with it.
+      // The orders of the last worker are lost.
       client.lost("");
     } else if (report.is === "event") {
       this.#behind.delete(client.ledger.find(report.run_id)?.input ?? "");
@@ -165,7 +165,7 @@ class Driver {
     if (this.#behind.size === 0) this.#onAhead();
   }
 
-  /** Ends a worker whose runs do not get anywhere any more. Gives what takes this back. */
+  /** Ends a worker whose runs make no progress any more. Gives the function that stops the watch. */
   #watch(worker: Worker): () => void {
     let timer: NodeJS.Timeout | undefined;
     this.#onProgress = () => {

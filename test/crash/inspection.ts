@@ -24,7 +24,7 @@ export async function inspect(file: string, ledger: Ledger): Promise<string[]> {
 
 class Inspection {
   readonly wrong: string[] = [];
-  /** What was reported of each step, by run. */
+  /** The reports of each step, by run. */
   readonly #steps = new Map<string, (readonly [key: string, step: StepRecord])[]>();
   readonly #store: SqliteStore;
   readonly #runtime: AgentRuntime;
@@ -40,7 +40,7 @@ class Inspection {
       this.#steps.set(run_id, steps);
     }
     this.#store = new SqliteStore(openDatabase(file), { closeDatabase: true });
-    // No agent is registered: nothing is begun, and nothing taken over.
+    // No agent is registered, so no run begins or is taken over.
     this.#runtime = new AgentRuntime({ store: this.#store });
   }
 
@@ -99,7 +99,7 @@ class Inspection {
 
   #lookAtEvents(record: RunRecord, events: readonly StreamedEvent[]): void {
     for (const [index, { id }] of events.entries())
-      if (id !== index + 1) this.#complain(record, `has event ${id} in place ${index + 1}`);
+      if (id !== index + 1) this.#complain(record, `has event ${id} at position ${index + 1}`);
     for (const seen of record.seen) {
       const event = events[seen.id - 1];
       if (JSON.stringify(event) !== JSON.stringify(seen))
@@ -143,8 +143,7 @@ class Inspection {
     }
     for (const [key, { began, got }] of this.#steps.get(run_id) ?? []) {
       const attempts = intents.get(key)?.attempt ?? 0;
-      for (const { attempt } of began)
-        if (attempt > attempts) this.#complain(record, `ran ${key} without saying so before`);
+      for (const { attempt } of began) if (attempt > attempts) this.#complain(record, `ran ${key} without an intent`);
       if (got && began.length > 0 && !results.has(key)) this.#complain(record, `has lost the result of ${key}`);
     }
   }
@@ -164,7 +163,7 @@ class Inspection {
   }
 }
 
-/** A log in short, for people. */
+/** A log in short, for a message. */
 function wordsOf(log: readonly Entry[]): string {
   const detail = (entry: Entry): string => {
     switch (entry.type) {

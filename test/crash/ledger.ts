@@ -15,7 +15,7 @@ export interface RunRecord {
   readonly answered: Set<string>;
   cancel: "no" | "asked" | "accepted";
   ended: boolean;
-  /** Who was told of the run last. */
+  /** The worker that was last given an order for the run. */
   worker: string | undefined;
 }
 
@@ -32,11 +32,11 @@ export interface Figures {
 export interface StepRecord {
   readonly began: BodyReport[];
   got: boolean;
-  /** Who has said so. What another process has said before may be heard later. */
+  /** The workers that have reported so. An earlier report of another process may arrive later. */
   readonly gotBy: Set<string>;
 }
 
-/** Everything that worker processes have reported, and what was wrong already when it came. */
+/** Everything that worker processes have reported, and what was wrong with the reports themselves. */
 export class Ledger {
   readonly runs = new Map<string, RunRecord>();
   readonly steps = new Map<string, StepRecord>();
@@ -44,7 +44,7 @@ export class Ledger {
   readonly said: string[] = [];
   readonly #open = new Set<RunRecord>();
   readonly #byId = new Map<string, RunRecord>();
-  /** The bodies that are at work, by run: in which process. */
+  /** The bodies that are being executed, by run, with their process. */
   readonly #working = new Map<string, Map<string, string>>();
 
   add(input: string, session_id: string | null, stream: boolean): RunRecord {
@@ -69,7 +69,7 @@ export class Ledger {
     return this.#byId.get(run_id);
   }
 
-  /** How many runs have not ended as far as anybody has seen. */
+  /** How many runs have not ended, as far as the reports tell. */
   get open(): number {
     return this.#open.size;
   }
@@ -89,7 +89,7 @@ export class Ledger {
     };
   }
 
-  /** Takes what a worker says; `worker` is its name. Gives whether a reader was shown something new. */
+  /** Takes a report of the worker with this name. Answers whether a reader has got a new event. */
   hear(worker: string, report: Report): boolean {
     if (report.is === "event") return this.#event(report.run_id, report.event);
     this.#note(worker, report);
@@ -130,7 +130,7 @@ export class Ledger {
     }
   }
 
-  /** A worker is dead: nothing of it is at work any more. */
+  /** A worker is dead: it executes nothing any more. */
   died(worker: string): void {
     for (const bodies of this.#working.values())
       for (const body of [...bodies.keys()]) if (body.startsWith(`${worker} `)) bodies.delete(body);
@@ -154,7 +154,7 @@ export class Ledger {
     // Another reader may be ahead of this one.
     if (event.type === "error" || event.id !== last + 1) return false;
     run.seen.push(event);
-    // A run may show more while it waits.
+    // A run may emit more while it waits.
     if (event.type.startsWith("run.")) run.question = undefined;
     if (event.type === "run.awaiting" && event.run.await_request !== null) {
       const { await_id, message } = event.run.await_request;
@@ -178,7 +178,7 @@ export class Ledger {
     const bodies = this.#working.get(body.run_id) ?? new Map<string, string>();
     this.#working.set(body.run_id, bodies);
     for (const [other, otherWorker] of bodies)
-      if (otherWorker !== worker) this.wrong.push(`${worker} ran ${name} while ${other} was at work`);
+      if (otherWorker !== worker) this.wrong.push(`${worker} ran ${name} while ${other} was running it`);
     bodies.set(`${worker} ${body.key} ${body.attempt}`, worker);
   }
 

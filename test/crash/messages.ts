@@ -1,11 +1,11 @@
 import type { StreamedEvent } from "cadenza";
 
-/* What the driver and its worker processes say to each other. */
+/* The messages between the driver and its worker processes. */
 
 /** How a worker is started. */
 export interface WorkerSettings {
   readonly file: string;
-  /** The name under which its runtime owns runs begins with it. */
+  /** The prefix of the owner's name in the leases of its runtime. */
   readonly name: string;
   readonly synchronous: "FULL" | "NORMAL";
   readonly leaseMs: number;
@@ -15,7 +15,7 @@ export interface WorkerSettings {
   readonly maxTakeovers: number;
 }
 
-/** What a worker is told to do. */
+/** What a worker has to do. */
 export type Order =
   | { readonly do: "create"; readonly input: string; readonly session_id: string | null; readonly stream: boolean }
   | { readonly do: "answer"; readonly run_id: string; readonly await_id: string; readonly answer: Answer }
@@ -30,7 +30,7 @@ export type Answer =
       readonly message: { readonly role: "user"; readonly parts: readonly [{ readonly content: string }] };
     };
 
-/** What a worker says has happened. */
+/** What has happened in a worker. */
 export type Report =
   | { readonly is: "ready" }
   | { readonly is: "created"; readonly input: string; readonly run_id: string }
@@ -44,13 +44,13 @@ export type Report =
   | { readonly is: "blocked"; readonly run_id: string; readonly expected: string; readonly asked: string }
   | { readonly is: "closed"; readonly left: number };
 
-/** A step's body has begun or is through. */
+/** A step's body has begun or ended. */
 export interface BodyReport {
   readonly is: "began" | "ended";
   readonly run_id: string;
   readonly key: string;
   readonly attempt: number;
-  /** As the store has it when the body begins. */
+  /** The run's epoch in the store when the body begins. */
   readonly epoch: number;
   readonly owner: string | null;
 }

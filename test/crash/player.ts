@@ -6,7 +6,7 @@ import type { Statement } from "./programs.ts";
 import { programOf } from "./programs.ts";
 import { hashOf } from "./random.ts";
 
-/** The world that the steps of a program touch, and who watches it. */
+/** What the steps of a program act on, and what observes the agent. */
 export interface World {
   /** A step's body does its work; it may take a while. */
   work(work: Work): Promise<void>;
@@ -58,7 +58,7 @@ class Game {
   readonly #context: AgentContext;
   readonly #world: World;
   readonly #occurrences = new Map<string, number>();
-  /** What everything so far has come to: it shows in which order things came. */
+  /** A value that all results so far have changed: it depends on their order. */
   total = 1;
 
   constructor(input: string, context: AgentContext, world: World) {
@@ -86,7 +86,7 @@ class Game {
         const { name, ms, failures } = statement;
         const options = failures === 0 ? {} : { retry: { attempts: 1_000 } };
         return this.#step(name, ms, options, async ({ attempt }) => {
-          // After a crash an attempt counts on, so that the one that fails may be the one that was interrupted.
+          // Attempts are counted across crashes: the attempt that should fail may be the one that was interrupted.
           if (attempt <= failures) throw new Error("not yet");
         });
       }
@@ -245,7 +245,7 @@ class Game {
 /** The name of the agent that sub-runs are of. */
 export const CHILD = "child";
 /** A question with this text is left to its deadline. */
-export const NO_ANSWER = "Is anybody there?";
+export const NO_ANSWER = "Is there an answer?";
 
 export function textOf(messages: readonly Message[]): string {
   return messages.flatMap(({ parts }) => parts.map(({ content }) => content ?? "")).join("");

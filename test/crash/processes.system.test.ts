@@ -3,7 +3,7 @@ import { manyProcesses } from "./processes.ts";
 
 const seed = process.env["CRASH_SEED"] ?? `${Date.now()}`;
 
-test(`processes on one file that are killed in turn lose no run, and none is run by two of them at once (CRASH_SEED=${seed})`, {
+test(`processes on one file that are killed in turn lose no run, and no two of them execute a run at once (CRASH_SEED=${seed})`, {
   timeout: 120_000,
 }, async () => {
   const { runs, kills, wrong, said } = await manyProcesses({

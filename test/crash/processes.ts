@@ -9,7 +9,7 @@ import { Random } from "./random.ts";
 import type { BuiltProgram } from "./worker-process.ts";
 import { buildProgram, WorkerProcess } from "./worker-process.ts";
 
-/** How much is to be done. */
+/** The size of a trial. */
 export interface ProcessesOptions {
   readonly seed: string;
   readonly processes: number;
@@ -21,29 +21,29 @@ export interface ProcessesOptions {
   readonly onProgress?: ((figures: ProcessesFigures) => void) | undefined;
 }
 
-/** What was done. */
+/** What happened in a trial. */
 export interface ProcessesFigures extends Figures {
   readonly kills: number;
 }
 
 export interface ProcessesReport extends ProcessesFigures {
-  /** What was wrong, in words; empty if all is well. */
+  /** What was wrong, one sentence each; empty if nothing was. */
   readonly wrong: readonly string[];
-  /** What the library had to say to its logger. */
+  /** What the library told its logger. */
   readonly said: readonly string[];
 }
 
-/** How many runs are under way at once. */
+/** How many runs are open at once. */
 const AT_ONCE = 100;
 const LEASE_MS = 3_000;
 /**
- * No run brings its process down here, and none is given up for that: where a process is killed every second, one with a long log may
- * be taken over again and again on its way through it.
+ * No run fails as a crash loop here: where a process is killed every second, a run with a long log may be taken over many times
+ * before its replay ends.
  */
 const MAX_TAKEOVERS = 1_000;
-/** So many processes that do something are left when one of them is killed. */
+/** When a process is killed, this many others are ready. */
 const MIN_LEFT = 1;
-/** Runs that do nothing for so long have been forgotten. */
+/** Runs that do nothing for so long are stuck. */
 const STUCK_MS = 60_000;
 
 /** Lets several processes run random programs on one file, and kills one of them now and then. Each order goes to any of them. */
@@ -132,7 +132,7 @@ class Driver {
       (report) => {
         if (report.is === "ready") this.#ready.set(name, worker);
         this.#client.hear(name, report);
-        // What was asked for while nobody was there.
+        // Orders that came while no process was ready are sent again.
         if (report.is === "ready") this.#client.lost("");
         this.#goOn();
       },
@@ -157,7 +157,7 @@ class Driver {
     const workers = [...this.#ready.values()];
     const worker = workers[this.#random.below(workers.length)];
     if (worker === undefined || workers.length <= MIN_LEFT) return;
-    // It is told nothing more; what it has said still comes.
+    // It gets no more orders; its earlier reports still arrive.
     this.#ready.delete(worker.name);
     worker.kill();
     this.#kills += 1;

@@ -21,7 +21,7 @@ export type Statement =
   /** A step that is run at most once; whether it was interrupted is not shown. */
   | { readonly is: "once"; readonly name: string; readonly ms: number }
   | { readonly is: "ask"; readonly schema: boolean }
-  /** A question that nobody answers in time. */
+  /** A question that is not answered in time. */
   | { readonly is: "unanswered"; readonly ms: number }
   /** A question that is asked by `yield`: at the top of a program only. */
   | { readonly is: "await" }
@@ -37,12 +37,12 @@ export type Statement =
 
 interface Place {
   readonly depth: number;
-  /** Where statements run side by side, what they show must not depend on how long their bodies take. */
+  /** Whether statements run side by side. What they emit must not depend on how long their bodies take. */
   readonly parallel: boolean;
   readonly top: boolean;
   /**
-   * Whether there are races. What is left to itself goes on at its own pace, so that such programs stream nothing from
-   * steps and await no deadline: what comes first would be a matter of time.
+   * Whether there are races. The losers of a race go on at their own pace, so that such programs emit nothing in steps and await no
+   * deadline: the order of their entries would depend on time.
    */
   readonly races: boolean;
   /** The programs of sub-runs do one thing after the other, and start none themselves. */
@@ -102,7 +102,7 @@ function statement(random: Random, place: Place): Statement {
 }
 
 /**
- * Whether it is a matter of time where a question falls, and with it where the message ends that it completes: it is asked beside
+ * Whether the position of a question, and with it the end of the message that it completes, depends on time: it is asked beside
  * other branches, or beside one that has lost a race and goes on; or a sub-run asks it, with a deadline that may pass
  * before its parent has heard of it.
  */

@@ -1,4 +1,4 @@
-/** A random sequence that is the same for the same seed, so that whatever goes wrong can be had again. */
+/** A random sequence that is the same for the same seed, so that a failure can be repeated. */
 export class Random {
   #state: number;
 

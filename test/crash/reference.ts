@@ -7,13 +7,13 @@ import { answerTo } from "./answers.ts";
 import type { World } from "./player.ts";
 import { CHILD, NO_ANSWER, player, textOf } from "./player.ts";
 
-/** A log that makes no sense leads nowhere; then the program is stopped after so many looks, so far apart. */
+/** With an inconsistent log the program may wait for ever. It is stopped after so many checks without progress. */
 const PATIENCE = 50;
 const LOOK_MS = 100;
 
 /**
- * Plays programs in this process, in memory and without a crash: what comes out is what ought to come out. Where work is
- * done side by side, it is done in the order in which a log says that it was.
+ * Plays programs in this process, in memory and without a crash: their output is the expected one. Operations side by side
+ * end in the order that a log holds.
  */
 export class Reference {
   readonly #runtime = new AgentRuntime({ exposeErrors: true, store: new MemoryStore() });
@@ -69,7 +69,7 @@ export function inputOf([created]: readonly Entry[]): string {
   return created?.type === "created" ? textOf(created.input) : "";
 }
 
-/** Looks are counted, and not time: a machine that stands still for a while is no reason. Gives what takes it back. */
+/** Counts checks and not time, since the machine may pause. Gives the function that stops the watch. */
 function stopIfStuck(stop: () => void): () => void {
   let looks = 0;
   const looking = setInterval(() => {
@@ -89,13 +89,13 @@ class Script {
     this.#order = log.flatMap((entry) => resultKey(entry) ?? []).filter((key) => !/^run:.*\//.test(key));
   }
 
-  /** Resolves when it is this operation's turn. What never had a result waits for ever. */
+  /** Resolves when it is this operation's turn. An operation without a result waits for ever. */
   turn(key: string): Promise<void> {
     if (this.#order[this.#next] === key) return Promise.resolve();
     return new Promise((resolve) => this.#waiting.set(key, resolve));
   }
 
-  /** The operation has its result; the next one follows when the agent has done what it does with it. */
+  /** The operation has its result; the next one follows when the agent has handled it. */
   done(key: string): void {
     if (this.#order[this.#next] !== key) return;
     inNextTurn(() => {

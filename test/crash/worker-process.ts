@@ -10,7 +10,7 @@ const HERE = fileURLToPath(new URL("./", import.meta.url));
 /** Under `node_modules`, so that the built worker finds its packages. */
 const CACHE = fileURLToPath(new URL("../../node_modules/.cache/", import.meta.url));
 
-/** A program that has been made one JavaScript file: it starts several times as fast. */
+/** A program that has been bundled into one JavaScript file, which starts several times as fast. */
 export interface BuiltProgram {
   readonly path: string;
   remove(): void;
@@ -38,13 +38,13 @@ export async function buildProgram(name: string, from = HERE): Promise<BuiltProg
 }
 
 /**
- * A worker in a process of its own, which is started with its settings, told to do things by orders, and answers with reports. What it
- * reports is heard until nothing more can come.
+ * A worker in a process of its own. It is started with its settings, takes orders, and sends reports. Reports are read until the
+ * process and its channel are gone.
  */
 export class WorkerProcess<Settings extends { readonly name: string }, Order extends object, Report> {
   readonly name: string;
   readonly #process: ChildProcess;
-  /** Resolves when the process is gone and everything that it said has been heard. */
+  /** Resolves when the process is gone and all its reports have been read. */
   readonly gone: Promise<unknown>;
 
   constructor(program: BuiltProgram, settings: Settings, hear: (report: Report) => void) {
@@ -54,12 +54,12 @@ export class WorkerProcess<Settings extends { readonly name: string }, Order ext
     this.gone = Promise.all([once(this.#process, "exit"), once(this.#process, "disconnect")]);
   }
 
-  /** Tells it to do something. One that is gone does nothing. */
+  /** Sends it an order. A process that is gone ignores it. */
   order(order: Order): void {
     if (this.#process.connected) this.#process.send(order, () => undefined);
   }
 
-  /** Ends it at once, whatever it is doing. */
+  /** Ends it at once (SIGKILL). */
   kill(): void {
     this.#process.kill("SIGKILL");
   }
@@ -69,7 +69,7 @@ export class WorkerProcess<Settings extends { readonly name: string }, Order ext
     this.#process.kill("SIGTERM");
   }
 
-  /** It stands still until it is thawed, and does not know. */
+  /** Stops it (SIGSTOP) until it is thawed. */
   freeze(): void {
     this.#process.kill("SIGSTOP");
   }

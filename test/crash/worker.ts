@@ -1,6 +1,6 @@
 /*
- * A process that runs random programs on a file, and may be killed at any moment. It is told what to do, and says what
- * has happened, by messages to its parent. Its one parameter holds its settings.
+ * A process that runs random programs on a file, and may be killed at any moment. It exchanges orders and reports with its
+ * parent. Its one parameter holds its settings.
  */
 import type { Store } from "cadenza";
 import { AgentRuntime, CadenzaError } from "cadenza";
@@ -62,7 +62,7 @@ async function carryOut(order: Order): Promise<void> {
       if (stream) {
         for await (const event of runtime.createRun({ ...request, mode: "stream" }, options)) {
           if (event.type === "run.created") say({ is: "created", input, run_id: event.run.run_id });
-          // The driver follows the run by itself from here on.
+          // The driver sends a follow order for the run.
           break;
         }
         return;
@@ -101,7 +101,7 @@ function headOf(run_id: string): { readonly epoch: number; readonly owner: strin
 }
 
 function say(report: Report): void {
-  // Whoever is not heard any more has nobody to say it to.
+  // Without a parent there is no reader of the report.
   if (process.connected) process.send?.(report);
 }
 

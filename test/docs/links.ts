@@ -17,7 +17,7 @@ function isThere(folder: string, from: string, target: string): boolean {
   return existsSync(join(folder, path)) && (anchor === undefined || anchorsOf(read(folder, path)).includes(anchor));
 }
 
-/** The anchors of a page's headings, as they are made from their texts. */
+/** The anchors that a page's headings get. */
 function anchorsOf(text: string): readonly string[] {
   return [...text.matchAll(/^#+ (.*)$/gm)].map(([, heading = ""]) =>
     heading

@@ -24,7 +24,7 @@ export function readPage(path: string): Page {
 /** A fenced block of code. */
 export interface Block {
   readonly language: string;
-  /** What stands behind the language. */
+  /** The text after the language. */
   readonly note: string;
   readonly code: string;
   /** The line of its first line of code, from 1 on. */

@@ -6,7 +6,7 @@ const cwd = inject("projectFolder");
 const programs = programsFor(process.version).map((program) => [program.name, program] as const);
 
 it.concurrent.each(programs)(
-  "%s, saved in a file, prints what it says and ends",
+  "%s, saved in a file, prints what its comments say and ends",
   {
     timeout: PROCESS_TIMEOUT_MS,
   },

@@ -22,7 +22,7 @@ export function programsFor(nodeVersion: string): readonly Program[] {
     .flatMap((snippet) => programOf(snippet, nodeVersion) ?? []);
 }
 
-/** Saves a program in a file of the project, runs it, and says what is wrong with how it went; undefined: nothing. */
+/** Saves a program in a file of the project and runs it. Answers with what went wrong, or undefined. */
 export async function tryPage(
   { name, code, promised, isTest }: Program,
   project: { readonly cwd: string; readonly node?: string },
@@ -33,11 +33,11 @@ export async function tryPage(
   const said = onOneLine(ended.stdout);
   return (
     faultOf(ended) ??
-    (promised === "" || said === promised ? undefined : `${promised}\nis what it should say:\n${said}`)
+    (promised === "" || said === promised ? undefined : `${promised}\nis the expected output:\n${said}`)
   );
 }
 
-/** Undefined: there is nothing to run. */
+/** The program of a snippet; undefined if there is nothing to run. */
 function programOf({ name, blocks }: Snippet, nodeVersion: string): Program | undefined {
   const run = blocks.filter(({ note }) => isRun(note, nodeVersion));
   if (run.length === 0) return undefined;
@@ -57,7 +57,7 @@ function compareVersions(one: string, other: string): number {
   return (a?.[0] ?? 0) - (b?.[0] ?? 0) || (a?.[1] ?? 0) - (b?.[1] ?? 0);
 }
 
-/** Pages break lines as they like. */
+/** Joins lines, since the lines of a page may be broken anywhere. */
 function onOneLine(text: string): string {
   return text.replace(/\s+/g, " ").trim();
 }

@@ -81,7 +81,7 @@ function isMember(node: ts.Identifier): boolean {
   );
 }
 
-/** Compiles all snippets in one go, as strictly as the library itself, and gives what is wrong with each. */
+/** Compiles all snippets at once, as strictly as the library itself, and gives the errors of each. */
 export function compile(snippets: readonly Snippet[]): ReadonlyMap<string, readonly string[]> {
   const read = ts.readConfigFile(`${ROOT}tsconfig.json`, ts.sys.readFile);
   const { options } = ts.parseJsonConfigFileContent(read.config, ts.sys, ROOT);
@@ -89,7 +89,7 @@ export function compile(snippets: readonly Snippet[]): ReadonlyMap<string, reado
   const compilerOptions: ts.CompilerOptions = {
     ...options,
     declaration: false,
-    // A page declares things only to show how, and reads process.env.KEY as its readers do.
+    // A page may declare names without using them, and reads process.env.KEY as its readers do.
     noUnusedLocals: false,
     noUnusedParameters: false,
     noPropertyAccessFromIndexSignature: false,
@@ -112,7 +112,7 @@ export function compile(snippets: readonly Snippet[]): ReadonlyMap<string, reado
   );
 }
 
-/** What is wrong, and on which line of the page. */
+/** The error, and its line on the page. */
 function describe({ messageText, file, start = 0 }: ts.Diagnostic, { blocks }: Snippet): string {
   let line = file === undefined ? 0 : file.getLineAndCharacterOfPosition(start).line;
   for (const block of blocks) {

@@ -11,7 +11,7 @@ describe("docs/errors.md", () => {
   const union = /export type CadenzaErrorCode =([^;]*);/.exec(source)?.[1] ?? "";
   const codes = [...union.matchAll(/"(\w+)"/g)].map(([, code = ""]) => code);
 
-  it("has a line for every code, and for nothing else", () => {
+  it("has a row for every code, and for nothing else", () => {
     expect(codes.length).toBeGreaterThan(20);
     expect([...new Set(documented)].sort()).toEqual(codes.sort());
   });
@@ -23,12 +23,12 @@ describe("docs/limits.md", () => {
   const store = Object.assign(new MemoryStore(), { persistent: true });
   const persistent = flat(readOptions({ store }));
 
-  it("has a line for every option, and for nothing else", () => {
+  it("has a row for every option, and for nothing else", () => {
     expect(rows.map(([name]) => name).sort()).toEqual([...inMemory.keys()].sort());
   });
 
   it.each(rows.filter(([name]) => typeof inMemory.get(name) === "number"))(
-    "says the default of %s",
+    "gives the default of %s",
     (name, shown, other) => {
       expect(amount(shown)).toBe(inMemory.get(name));
       if (name.startsWith("retention.")) expect(amount(other)).toBe(persistent.get(name));
@@ -37,7 +37,7 @@ describe("docs/limits.md", () => {
 });
 
 describe("docs/stores.md", () => {
-  it("has a line for every member of a store, and for nothing else", () => {
+  it("has a row for every member of a store, and for nothing else", () => {
     const [, own = ""] = readPage("docs/stores.md").text.split("## A store of your own");
     const [port = ""] = own.split("### The contract");
     const documented = rowsOf({ path: "docs/stores.md", text: port }).flatMap(([names]) => names);
@@ -51,7 +51,7 @@ describe("docs/stores.md", () => {
 });
 
 describe("docs/statistics.md", () => {
-  it("has a line for every figure of stats() and of an agent's status, and for nothing else", async () => {
+  it("has a row for every figure of stats() and of an agent's status, and for nothing else", async () => {
     const runtime = new AgentRuntime().register("counted", (_, { usage }) => {
       usage.add({ inputTokens: 1, outputTokens: 1 });
       return null;

@@ -3,7 +3,7 @@ import { AgentRuntime, MemoryStore } from "cadenza";
 import { expect, it } from "vitest";
 import { nextTurn, textsOf } from "../helpers/runtimes.ts";
 
-/* With `alwaysReplay` no result, answer or event reaches the agent that was there before the last commit. */
+/* With `alwaysReplay` the agent is replayed after each commit, before it is handed a result, an answer or an event. */
 
 /** A store that answers each call in a later turn of the event loop. */
 function lateStore(): Store {
@@ -22,7 +22,7 @@ function lateStore(): Store {
 const stores = { "at once": () => new MemoryStore(), later: lateStore };
 
 it.each(Object.entries(stores))(
-  "an answer that is given at once reaches an agent that was run again (the store answers %s)",
+  "an answer that is given at once reaches a replayed agent (the store answers %s)",
   async (_name, store) => {
     const runtime = new AgentRuntime({ alwaysReplay: true, store: store() });
     let charged = 0;
@@ -40,7 +40,7 @@ it.each(Object.entries(stores))(
 );
 
 it.each(Object.entries(stores))(
-  "after each commit the agent begins again, before it is handed anything (the store answers %s)",
+  "after each commit the agent is replayed, before it is handed anything (the store answers %s)",
   async (_name, store) => {
     const runtime = new AgentRuntime({ alwaysReplay: true, store: store() });
     const calls: string[][] = [];
@@ -55,7 +55,7 @@ it.each(Object.entries(stores))(
     });
     const { run_id } = await runtime.createRun({ agent_name: "order", input: "" });
     await runtime.resume({ run_id, await_resume: { ok: true } });
-    // Each result is the last that an agent gets before the commit of what it does with it: the next agent gets one more.
+    // An agent gets one result, and the commit that follows ends it: the next agent gets one more.
     const lengths = calls.map((seen) => seen.length);
     expect(lengths.at(-1)).toBe(4);
     for (const [index, length] of lengths.entries()) expect(length - (lengths[index - 1] ?? 0)).toBeLessThanOrEqual(1);
@@ -64,7 +64,7 @@ it.each(Object.entries(stores))(
 );
 
 it.each(Object.entries(stores))(
-  "what comes from outside right after a commit finds an agent that was run again (the store answers %s)",
+  "an event from outside right after a commit reaches a replayed agent (the store answers %s)",
   async (_name, store) => {
     const runtime = new AgentRuntime({ alwaysReplay: true, store: store(), cancelGraceMs: 5_000 });
     let calls = 0;
@@ -88,7 +88,7 @@ it.each(Object.entries(stores))(
   },
 );
 
-it("an agent that goes on by itself is run again as soon as all that it did is stored", async () => {
+it("an agent that goes on by itself is replayed as soon as all that it did is stored", async () => {
   const runtime = new AgentRuntime({ alwaysReplay: true });
   let charged = 0;
   runtime.register("chatty", { durable: true }, async function* (_input, { step }) {
@@ -102,7 +102,7 @@ it("an agent that goes on by itself is run again as soon as all that it did is s
   expect(charged).toBeGreaterThan(1);
 });
 
-it("an agent that is run again while its run waits for a slot goes on when there is one", async () => {
+it("an agent that is replayed while its run waits for a slot goes on when there is one", async () => {
   const runtime = new AgentRuntime({ alwaysReplay: true });
   const atWork = new Set<string>();
   let most = 0;

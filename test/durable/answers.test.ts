@@ -7,11 +7,11 @@ import { inMemory } from "./replicas.ts";
 import type { Outcome, Process } from "./world.ts";
 import { World } from "./world.ts";
 
-/* Answers that come just when something else happens to the run. */
+/* Answers that come at the same time as another event of the run. */
 
-/** After so many steps of the world nothing happens any more before the answer comes. */
+/** The answer comes after at most this many steps of the world. Nothing happens after them. */
 const MAX_STEPS = 40;
-/** How many orders are tried in which things may happen. */
+/** How many random orders are tried. */
 const MAX_SEEDS = 300;
 
 async function createIn(world: World, process: Process): Promise<string> {
@@ -64,7 +64,7 @@ it.each([
   { late: true, mode: "sync", await_id: undefined },
   { late: true, mode: "async", await_id: "ask#1" },
 ] as const)(
-  "an answer is refused that was read while the run went to another process, whether it names its question or not (late: $late, $mode, $await_id)",
+  "an answer is refused if another process took the run over while it was read, whether it names its question or not (late: $late, $mode, $await_id)",
   async ({ late, mode, await_id }) => {
     let goOn: () => void = () => {};
     const isRead = new Promise<void>((resolve) => {
@@ -92,7 +92,7 @@ it.each([
     const second = world.start();
     const resuming = second.runtime.resume({ run_id, await_id: "ask#1", await_resume: { is: "fast" } });
     expect(given(await world.until(resuming, second)).await_request?.await_id).toBe("ask#2");
-    // The first process learns that the run is not its own any more.
+    // The first process learns that it has lost the run.
     await world.pass(2_000);
     goOn();
     expect(await world.until(refused, first)).toMatchObject({ error: { code: "answer_conflict" } });
@@ -126,7 +126,7 @@ it("an answer to the question of a sub-run is in the log of both runs, or of nei
 });
 
 it.each([false, true])(
-  "a cancel is given to a run that has gone to another process meanwhile (late: %s)",
+  "a cancel reaches a run that another process has taken over meanwhile (late: %s)",
   async (late) => {
     const world = new World({
       late,
@@ -142,7 +142,7 @@ it.each([false, true])(
     const second = world.start();
     const resuming = second.runtime.resume({ run_id, await_id: "ask#1", await_resume: { is: "said" } });
     expect(given(await world.until(resuming, second)).await_request?.await_id).toBe("ask#2");
-    // The first process has not learned yet that the run is not its own any more.
+    // The first process has not learned yet that it has lost the run.
     expect(["cancelling", "cancelled"]).toContain(given(await world.until(first.runtime.cancel(run_id), first)).status);
     await world.pass(2_000);
     expect((await world.stateOf(run_id)).status).toBe("cancelled");
@@ -180,7 +180,7 @@ it.each([false, true])(
 );
 
 it.each([{ mode: "sync" }, { mode: "async" }] as const)(
-  "of two answers at once to two processes one counts, and no line after `ask` has seen the other ($mode)",
+  "of two answers at once to two processes one is taken, and no line after `ask` sees the other ($mode)",
   async ({ mode }) => {
     for (let seed = 0; seed < MAX_SEEDS; seed++) {
       const seen: string[] = [];
@@ -230,7 +230,7 @@ it.each([{ mode: "sync" }, { mode: "async" }] as const)(
   },
 );
 
-it("a cancel from elsewhere stops a run that gives its owner up just then", async () => {
+it("a cancel by another process stops a run whose owner releases it at the same time", async () => {
   for (let seed = 0; seed < MAX_SEEDS; seed++) {
     const chance = new Chance(seed);
     const world = new World({
@@ -253,10 +253,10 @@ it("a cancel from elsewhere stops a run that gives its owner up just then", asyn
   }
 });
 
-it("a run that is taken while it is loaded for an answer is cancelled, although the load has read it as it was before", async () => {
+it("a run that is claimed while it is loaded for an answer is cancelled, although the load has read the older state", async () => {
   const replicas = inMemory();
   const { clock } = replicas;
-  // The load takes longer than the look for work that begins after it.
+  // The load takes longer than the scan that begins after it.
   const delays = [150, 80];
   const [first, second, third] = [
     replicas.start(),
@@ -270,7 +270,7 @@ it("a run that is taken while it is loaded for an answer is cancelled, although 
     runtime.register("agent", { durable: true }, async (_input, { ask }) => void (await ask("Well?")));
   const { run_id } = await first.runtime.createRun({ agent_name: "agent", input: "" });
   first.kill();
-  // Just before the next look for work, and not before a heartbeat.
+  // Just before the next scan, and not before a heartbeat.
   await clock.advance(4_910);
   const refused = second.runtime.resume({ run_id, await_id: "another", await_resume: { ok: true } }).catch(() => {});
   await clock.advance(10);

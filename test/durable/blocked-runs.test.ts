@@ -4,7 +4,7 @@ import { create, createMany, given, statuses } from "./calls.ts";
 import type { Process } from "./world.ts";
 import { World } from "./world.ts";
 
-/* Runs that no process can execute: their code is missing, or does not match their history. They cost nothing, and harm no other. */
+/* Runs that no process can execute: their code is missing, or does not match their history. They cost nothing, and affect no other run. */
 
 const durability = { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100 } as const;
 const MANY = 50;
@@ -14,7 +14,7 @@ async function statsOf(world: World, process: Process): Promise<RuntimeStats> {
   return given(await world.until(process.runtime.stats(), process));
 }
 
-/** How many runs wait for code that is not registered, by whichever name the figure goes. */
+/** How many runs wait for code that is not registered, from `stats()`. */
 async function unregistered(world: World, process: Process): Promise<unknown> {
   const stats: object = await statsOf(world, process);
   return Reflect.get(stats, "unregistered") ?? Reflect.get(stats, "unregistered");
@@ -49,7 +49,7 @@ describe("stats() counts each run whose version is not registered", () => {
     const second = world.start();
     await world.pass(3 * durability.leaseMs);
     expect(await unregistered(world, second)).toBe(3);
-    // And none any more, when the code is there and they have ended.
+    // None is left when the code is registered and the runs have ended.
     second.runtime.register("agent", { durable: true, version: "1" }, async (_input, { ask, step }) => {
       if (does === "is in a step") await step("work", () => 1);
       else if (does === "waits with a deadline") await ask("Well?", { timeoutMs: LONG_MS });
@@ -60,7 +60,7 @@ describe("stats() counts each run whose version is not registered", () => {
   });
 });
 
-/** Processes: the first has code that fits, the others code that does something else, until they are given the right one. */
+/** The first process has matching code, the others have other code, until they register the matching one. */
 function divided() {
   const replayed: string[] = [];
   const fitting = (process: Process, replace: boolean): void =>
@@ -101,7 +101,7 @@ describe("a run whose code does not match its history", () => {
     await world.pass(LONG_MS);
     expect(replayed).toHaveLength(MANY);
     expect(new Set(replayed)).toEqual(new Set(ids));
-    // A process that starts later, with the same code, has registered an agent: it may look once.
+    // A process that starts later registers the same code: it may replay the run once.
     world.start();
     await world.pass(LONG_MS);
     expect(replayed.length).toBeLessThanOrEqual(2 * MANY);
@@ -136,7 +136,7 @@ describe("a run whose code does not match its history", () => {
     expect((await world.stateOf(run_id)).status).toBe("awaiting");
   });
 
-  it("goes on in whichever process is given code that matches, once", async () => {
+  it("goes on in the process that registers matching code, once", async () => {
     const { world, fitting } = divided();
     const first = world.start();
     const ids = await createMany(world, first, MANY);
@@ -151,12 +151,12 @@ describe("a run whose code does not match its history", () => {
     for (const process of world.living) expect(JSON.stringify(await statsOf(world, process))).not.toContain(ids[0]);
   });
 
-  it("leaves a run that is sound alone", async () => {
+  it("does not affect a run with matching code", async () => {
     const { world } = divided();
     const first = world.start();
     const blocked = await createMany(world, first, 400);
     const missing = await createMany(world, first, 400, "missing");
-    // The youngest, and so the last to be looked at.
+    // The youngest run is the last of the scan.
     const sound = await createMany(world, first, MANY, "sound");
     await world.pass(200);
     first.kill();
@@ -175,13 +175,13 @@ describe("a run whose code does not match its history", () => {
     const [, third] = [world.start(), world.start()];
     await world.pass(10_000);
     given(await world.until(third.runtime.cancel(run_id), third));
-    // It is replayed up to where it does not match, to run the `finally` blocks if it does.
+    // It is replayed once more, since matching code would run its `finally` blocks.
     await world.pass(10_000);
     expect((await world.stateOf(run_id)).status).toBe("cancelled");
   });
 });
 
-describe("a replay that stands still since its process does", () => {
+describe("a replay that makes no progress since its process is frozen", () => {
   it("is no mismatch", async () => {
     const STEPS = 100;
     const world = new World({
@@ -206,7 +206,7 @@ describe("a replay that stands still since its process does", () => {
     second.freeze();
     world.now += 60_000;
     second.thaw();
-    // As in a real event loop: first come the timers that are due.
+    // As in a real event loop, the timers that are due come first.
     for (const timer of timers.filter(({ at }) => at <= world.now)) {
       second.timers.delete(timer);
       timer.callback();

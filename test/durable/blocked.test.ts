@@ -6,18 +6,18 @@ import { drain, nextTurn, refusal, typesOf } from "../helpers/runtimes.ts";
 import { World } from "./world.ts";
 
 /*
- * A run whose code does not match its history waits for matching code. Each caller that waits for such a run is told so as soon as
- * that is known, and each that comes later at once.
+ * A run whose code does not match its history waits for matching code. Each caller that waits for such a run is told so as soon
+ * as the mismatch is found, and each later caller at once.
  */
 
-/** Longer than an agent has for asking for what its history holds next. */
+/** Longer than the time that a replay may make no progress. */
 const LONG_MS = 8_000;
 
-/** Ends where its history holds a question: that shows at once. */
+/** Ends where its history holds a question: the mismatch is found at once. */
 const endsEarly: AgentFunction = (_input, { step }) => step("find a train", () => "RE 5");
-/** Waits for a step that its history does not hold: that shows when its time is over. */
+/** Waits for a step that its history does not hold: the mismatch is found after a time without progress. */
 const asksForOther: AgentFunction = (_input, { step }) => step("walk", () => "away");
-const unfit = { "ends early": endsEarly, "asks for something else": asksForOther };
+const mismatching = { "ends early": endsEarly, "asks for something else": asksForOther };
 
 const trip: AgentFunction = async (_input, { step, ask }) => {
   const train = await step("find a train", () => "RE 5");
@@ -48,7 +48,7 @@ function sentence(run_id: string, position: number, history: string, code: strin
   );
 }
 
-describe.each(Object.entries(unfit))("a run whose code %s", (_name, agent) => {
+describe.each(Object.entries(mismatching))("a run whose code %s", (_name, agent) => {
   const [position, history, code] =
     agent === endsEarly
       ? ([5, "wait#1", "the agent returned"] as const)
@@ -64,7 +64,7 @@ describe.each(Object.entries(unfit))("a run whose code %s", (_name, agent) => {
       refusal(lastOf(runtime.events(run_id, { until: "end" }))),
     ];
     await world.pass(LONG_MS);
-    // These come when it is known.
+    // These calls come when the mismatch is known.
     told.push(
       refusal(runtime.createRun(request, { idempotencyKey: "order 7" })),
       refusal(lastOf(runtime.createRun({ ...request, mode: "stream" }, { idempotencyKey: "order 7" }))),
@@ -79,7 +79,7 @@ describe.each(Object.entries(unfit))("a run whose code %s", (_name, agent) => {
     }
   });
 
-  it("still shows what is in its log, and can be cancelled", async () => {
+  it("can still be read and cancelled", async () => {
     const { world, next, run_id } = await restart(agent);
     const { runtime } = next;
     await world.pass(LONG_MS);
@@ -96,7 +96,7 @@ describe.each(Object.entries(unfit))("a run whose code %s", (_name, agent) => {
     expect(await world.until(runtime.getRun(run_id), next)).toMatchObject({ value: { status: "cancelled" } });
   });
 
-  it("is waited for again when matching code is there", async () => {
+  it("can be waited for again when matching code is registered", async () => {
     const { world, next, request } = await restart(agent);
     const { runtime } = next;
     await world.pass(LONG_MS);
@@ -131,7 +131,7 @@ describe("with alwaysReplay", () => {
   };
 
   it.each(Object.entries(branches))(
-    "%s that is taken by chance is told to the caller in each mode",
+    "%s by a random choice is a mismatch, and told to the caller in each mode",
     async (_name, agent) => {
       const clock = new FakeClock();
       const runtime = new AgentRuntime({ alwaysReplay: true, clock });
@@ -142,7 +142,7 @@ describe("with alwaysReplay", () => {
       let calls = 0;
       const sync = refusal(
         runtime.createRun({ agent_name: "agent", input: "" }).then(async (run) => {
-          // One that waits already waits for an answer.
+          // A run that is awaiting already needs an answer.
           return run.status === "awaiting" ? runtime.resume({ run_id: run.run_id, await_resume: { ok: true } }) : run;
         }),
       );

@@ -1,8 +1,8 @@
 import type { Outcome, Process, World } from "./world.ts";
 
-/* What tests of several processes ask of them, and what they are given. */
+/* Calls of tests to their processes, and the outcomes. */
 
-/** What a call gave. Throws what the call was refused with, or if its process died meanwhile. */
+/** The result of a call. Throws the error of the call, or if its process died meanwhile. */
 export function given<T>(outcome: Outcome<T> | undefined): T {
   if (outcome === undefined) throw new Error("The process died.");
   if ("error" in outcome) throw outcome.error;

@@ -3,7 +3,7 @@ import { given } from "./calls.ts";
 import type { Process } from "./world.ts";
 import { World } from "./world.ts";
 
-/* A rolling deployment: a process has the code that a run needs, and the cancel comes to another that does not. */
+/* A rolling deployment: one process has the code that a run needs, and another one without it gets the cancel. */
 
 const durability = { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100 } as const;
 
@@ -49,7 +49,7 @@ describe("while a process that has the code lives, a cancel through one that doe
     { does: "is in a step", late: false, evictAfterMs: 60_000 },
     { does: "waits beside a step", late: false, evictAfterMs: 60_000 },
   ] as const)(
-    "runs the finally blocks there (the run $does, late: $late, asleep after $evictAfterMs ms)",
+    "runs the finally blocks there (the run $does, late: $late, evicted after $evictAfterMs ms)",
     async (how) => {
       const { world, cleanedUp } = deployment(how);
       const first = world.start();
@@ -67,7 +67,7 @@ describe("while a process that has the code lives, a cancel through one that doe
 });
 
 describe("while no process has the code, a cancel", () => {
-  it("ends the run after a lease, without its finally blocks, and one process counts that", async () => {
+  it("ends the run when the lease has expired, without its finally blocks, and one process counts that", async () => {
     const { world, cleanedUp } = deployment({ does: "waits", late: false, evictAfterMs: 60_000 });
     const first = world.start();
     const run_id = await createIn(world, first);
@@ -90,12 +90,12 @@ describe("while no process has the code, a cancel", () => {
     expect(counts.reduce((sum, count) => sum + count, 0)).toBe(1);
   });
 
-  it("is carried out with its finally blocks, if a process with the code comes in time", async () => {
+  it("is carried out with its finally blocks, if a process with the code starts in time", async () => {
     const { world, cleanedUp } = deployment({ does: "waits", late: false, evictAfterMs: 60_000 });
     const first = world.start();
     const second = world.start();
     const run_id = await createIn(world, first);
-    // Frozen for less than its lease: it lives.
+    // Frozen for less than its lease: it keeps the run.
     first.freeze();
     first.wakesAt = world.now + 0.5 * durability.leaseMs;
     given(await world.until(second.runtime.cancel(run_id), second));

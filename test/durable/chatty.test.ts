@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { textsOf } from "../helpers/runtimes.ts";
 import { World } from "./world.ts";
 
-it("an agent that shows more and more without a break is taken over where it was, and can be stopped", async () => {
+it("an agent that emits without a pause is taken over where it was, and can be stopped", async () => {
   const world = new World({
     register: ({ runtime }) => {
       runtime.register("agent", { durable: true }, async function* () {
@@ -18,7 +18,7 @@ it("an agent that shows more and more without a break is taken over where it was
   first.kill();
   const second = world.start();
   for (let steps = 0; (await world.log(run_id)).length < 1_000; steps++) {
-    if (steps > 5_000) expect.fail("The run does not get on.");
+    if (steps > 5_000) expect.fail("The run makes no progress.");
     await world.step();
   }
   const cancelled = await world.until(second.runtime.cancel(run_id), second);

@@ -11,7 +11,7 @@ function register({ runtime }: Replica): void {
   });
 }
 
-/** A clock that shows another time, and runs as fast. */
+/** A clock that shows another time, and runs at the same rate. */
 function shifted(base: Clock, byMs: number): Clock {
   return {
     now: () => base.now() + byMs,
@@ -22,7 +22,7 @@ function shifted(base: Clock, byMs: number): Clock {
 }
 
 describe.each([-600_000, -1_000, 600_000])("a process whose clock is off by %s ms", (offMs) => {
-  it("takes a question to its deadline that another process has asked", async () => {
+  it("expires a question that another process has asked", async () => {
     const replicas = inMemory();
     const first = replicas.start();
     register(first);
@@ -34,14 +34,14 @@ describe.each([-600_000, -1_000, 600_000])("a process whose clock is off by %s m
     expect((await second.runtime.getRun(run_id)).status).toBe("completed");
   });
 
-  it("takes a question to its deadline that is in its memory already", async () => {
+  it("expires a question of a run that it has loaded", async () => {
     const replicas = inMemory();
     const first = replicas.start();
     register(first);
     const { run_id } = await first.runtime.createRun({ agent_name: "agent", input: "" });
     const second = replicas.start({ clock: shifted(replicas.clock, offMs) });
     register(second);
-    // An answer that is refused brings the run into memory.
+    // An answer that is refused loads the run.
     await expect(second.runtime.resume({ run_id, await_id: "ask#2", await_resume: {} })).rejects.toThrow();
     first.kill();
     await replicas.clock.advance(QUESTION_MS + 2_000);

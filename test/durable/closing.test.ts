@@ -3,8 +3,8 @@ import { setUp, textsOf } from "../helpers/runtimes.ts";
 import { create, given } from "./calls.ts";
 import { lastingStore, World } from "./world.ts";
 
-/** Two runtimes on one store, one after the other, and what the agent has done in each. */
-async function closedWithSleeper() {
+/** Two runtimes on one store, one after the other. `begun` holds which of them has called the agent. */
+async function closedWithEvictedRun() {
   const store = lastingStore();
   const begun: string[] = [];
   const open = (name: string) => {
@@ -25,8 +25,8 @@ async function closedWithSleeper() {
   return { store, first, begun, run_id, again: () => open("second") };
 }
 
-it("a runtime that has been closed brings no run back to answer it, and says so", async () => {
-  const { first, begun, run_id, again } = await closedWithSleeper();
+it("a runtime that has been closed loads no run to answer it, and refuses the answer", async () => {
+  const { first, begun, run_id, again } = await closedWithEvictedRun();
   const answering = first.runtime.resume({ run_id, await_resume: { ok: true } });
   await expect(answering).rejects.toMatchObject({ code: "runtime_closed" });
   expect(begun).toEqual(["first"]);
@@ -38,8 +38,8 @@ it("a runtime that has been closed brings no run back to answer it, and says so"
   expect(begun).toEqual(["first", "second"]);
 });
 
-it("a cancel that comes to a closed runtime is written down, and carried out by the next", async () => {
-  const { first, begun, run_id, again } = await closedWithSleeper();
+it("a cancel that comes to a closed runtime is posted, and carried out by the next one", async () => {
+  const { first, begun, run_id, again } = await closedWithEvictedRun();
   expect((await first.runtime.cancel(run_id)).status).toBe("cancelling");
   expect(begun).toEqual(["first"]);
 
@@ -49,8 +49,8 @@ it("a cancel that comes to a closed runtime is written down, and carried out by 
   expect(begun).toEqual(["first", "second"]);
 });
 
-it("a closed runtime that has no code for a run does not end it either", async () => {
-  const { store, run_id } = await closedWithSleeper();
+it("a closed runtime without the code of a cancelled run does not end the run either", async () => {
+  const { store, run_id } = await closedWithEvictedRun();
   const { runtime, clock } = setUp({ store });
   await runtime.close();
   await runtime.cancel(run_id);
@@ -58,8 +58,8 @@ it("a closed runtime that has no code for a run does not end it either", async (
   expect((await runtime.getRun(run_id)).status).toBe("cancelling");
 });
 
-it("a runtime that has been closed owns nothing again when an agent is registered", async () => {
-  const { first } = await closedWithSleeper();
+it("a runtime that has been closed claims nothing when an agent is registered", async () => {
+  const { first } = await closedWithEvictedRun();
   first.runtime.register("late", { durable: true }, () => undefined);
   await first.clock.advance(60_000);
   expect((await first.runtime.stats()).live).toEqual({});
@@ -67,7 +67,7 @@ it("a runtime that has been closed owns nothing again when an agent is registere
 });
 
 it.each([0, 5, 10, 15, 20, 25])(
-  "a run that is closed with something to write is taken over at once (%i ms)",
+  "a run whose runtime closes while it has something to write is taken over at once (%i ms)",
   async (ms) => {
     const world = new World({
       late: true,

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import type { Outcome, Process } from "./world.ts";
 import { World } from "./world.ts";
 
-/* Runs whose processes die again and again, by the fault of the run or of somebody else. */
+/* Runs whose processes die again and again, because of the run or for another reason. */
 
 type AgentBody = (process: Process, context: AgentContext) => Promise<unknown>;
 
@@ -30,7 +30,7 @@ async function createIn(world: World, process: Process): Promise<string> {
   return outcome.value.run_id;
 }
 
-/** One process after the other takes the run over, and is killed after a while. */
+/** One process after the other takes the run over, and is killed after `ms`. */
 async function live(world: World, run_id: string, ms: number, lives = LIVES): Promise<void> {
   for (let life = 0; life < lives; life++) {
     world.living.at(-1)?.kill();
@@ -75,7 +75,7 @@ describe("fails as a crash loop", () => {
       await world.pass(100);
       await live(world, run_id, 3_000);
       expect(await endOf(world, run_id)).toBe("crash_loop");
-      // The first one, and five that took it over.
+      // The first process, and those that took the run over.
       expect(world.processes).toHaveLength(7);
     },
   );
@@ -91,7 +91,7 @@ describe("fails as a crash loop", () => {
 });
 
 describe("does not fail as a crash loop", () => {
-  it("a run that waits for a sub-run, which gets on", async () => {
+  it("a run that waits for a sub-run that makes progress", async () => {
     const world = worldOf(async (_process, { run }) => (await run("child", "")).status);
     const run_id = await createIn(world, world.start());
     await world.pass(100);
@@ -108,7 +108,7 @@ describe("does not fail as a crash loop", () => {
     expect(await endOf(world, run_id)).toBe("awaiting");
   });
 
-  it("a run that waits for a place", async () => {
+  it("a run that waits for a slot", async () => {
     const world = new World({
       register: ({ runtime }) => {
         runtime.register("agent", { durable: true, concurrency: { max: 1 } }, (_input, { step }) =>
@@ -124,7 +124,7 @@ describe("does not fail as a crash loop", () => {
     expect((await world.find(last))?.head).toMatchObject({ status: "created", owner: "process-2", takeovers: 0 });
   });
 
-  it("a run whose code does not fit", async () => {
+  it("a run whose code does not match its history", async () => {
     const world = worldOf(async (process, { ask }) => {
       if (process.name === "process-1") await ask("Well?", { timeoutMs: 50, default: {} });
       await new Promise(() => {});
@@ -136,7 +136,7 @@ describe("does not fail as a crash loop", () => {
     expect(await world.living.at(-1)?.runtime.stats()).toMatchObject({ blocked: [{ run_id }] });
   });
 
-  it("a run that is taken over as often as it likes, where nobody counts", async () => {
+  it("a run without a limit of take-overs", async () => {
     const world = worldOf((process, { step }) => step("explode", async () => process.kill()), {
       maxTakeovers: Number.POSITIVE_INFINITY,
     });

@@ -4,7 +4,7 @@ import { crashedOtherwise, crashPoints } from "./crash-points.ts";
 import { play } from "./play.ts";
 import { scenarios } from "./scenarios.ts";
 
-/** Of the crashes on a store that answers later, this share is made here, and all of them by `npm run test:durable`. */
+/** One of so many crashes on a store that answers later is tried here; `npm run test:durable` tries all. */
 const LATE_SHARE = 4;
 
 describe.each([

@@ -4,11 +4,11 @@ import type { Scenario } from "./scenarios.ts";
 import type { Crash, Method } from "./world.ts";
 
 const writes: ReadonlySet<Method> = new Set(["create", "append", "post", "claim", "putSession", "makeSession"]);
-/** What a process does again and again while it waits: to die at it for the third time tells nothing new. */
+/** Calls that a process repeats while it waits. Only the first two crashes at each of them are tried. */
 const habits: ReadonlySet<Method> = new Set(["take", "moved", "renew", "find"]);
 const MAX_HABITS = 3;
 
-/** Where a process may die that calls its store like this: before and after each write, and at everything else. */
+/** The crashes of a process with these calls to its store: before and after each write, and at each other call. */
 export function crashPoints(calls: readonly Method[]): Crash[] {
   const points: Crash[] = [];
   let habit = 0;
@@ -21,7 +21,7 @@ export function crashPoints(calls: readonly Method[]): Crash[] {
   return points;
 }
 
-/** What is wrong with a play in which the first process died there, compared with one in which none did. */
+/** What is wrong with a play in which the first process died at this crash, compared with one without a crash. */
 export async function crashedOtherwise(
   scenario: Scenario,
   crashes: readonly Crash[],

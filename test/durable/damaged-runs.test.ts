@@ -6,7 +6,7 @@ import { openDatabase } from "../stores/sqlite-files.ts";
 import type { Replica } from "./replicas.ts";
 import { inMemory, onFile } from "./replicas.ts";
 
-/* Runs whose log cannot be read any more. Each is reported with its id, and harms no other. */
+/* Runs whose log cannot be read any more. Each is reported with its id, and affects no other run. */
 
 const SOUND = 5;
 
@@ -25,7 +25,7 @@ async function create({ runtime }: Replica, input: string): Promise<string> {
   return (await runtime.createRun({ agent_name: "agent", input, mode: "async" })).run_id;
 }
 
-/** Wherever the file holds this text, it is JSON no more. Gives in how many places that was. */
+/** Breaks the JSON of each row that holds this text. Gives how many rows that were. */
 function damage(path: string, text: string): number {
   const db = openDatabase(path);
   let damaged = 0;
@@ -39,7 +39,7 @@ function damage(path: string, text: string): number {
   return damaged;
 }
 
-/** A process has died with some runs at work, the oldest of which has been damaged since. */
+/** A process has died with some runs in progress. The oldest of them has been damaged since. */
 async function damaged(where: "the first entry" | "a later entry") {
   const replicas = onFile();
   const first = replicas.start();
@@ -56,7 +56,7 @@ async function damaged(where: "the first entry" | "a later entry") {
   return { ...second, bad, sound };
 }
 
-/** Reads all events of a run. Throws what a reader is told who cannot read on. */
+/** Reads all events of a run. Throws the error of the stream. */
 async function read(runtime: AgentRuntime, run_id: string): Promise<void> {
   const last = (await drain(runtime.events(run_id, { until: "now" }))).at(-1);
   if (last?.type === "error") throw new CadenzaError("store_failed", last.error.message, { run_id });
@@ -68,7 +68,7 @@ describe.each(["the first entry", "a later entry"] as const)("a run of whose log
     for (const run_id of sound) expect((await runtime.getRun(run_id)).status).toBe("completed");
   });
 
-  it("is reported with its id, and not again and again", async () => {
+  it("is reported with its id, a limited number of times", async () => {
     const { said, bad, clock } = await damaged(where);
     const reports = () =>
       said.filter(({ level, fields, message }) => {
@@ -81,7 +81,7 @@ describe.each(["the first entry", "a later entry"] as const)("a run of whose log
     expect(reports().length).toBeLessThan(60);
   });
 
-  it("is left out of lists, or shown as far as it can be read", async () => {
+  it("is left out of lists, or listed as far as it can be read", async () => {
     const { runtime, sound } = await damaged(where);
     const listed = (await runtime.listRuns()).map(({ run_id }) => run_id);
     expect(listed).toEqual(expect.arrayContaining(sound));
@@ -99,7 +99,7 @@ describe.each(["the first entry", "a later entry"] as const)("a run of whose log
   });
 });
 
-it("a run that is damaged belongs to no process: one that can read it may take it", async () => {
+it("a damaged run has no owner: a process that can read it may claim it", async () => {
   const { store, bad } = await damaged("a later entry");
   expect((await store.find({ tenant: "", run_id: bad }))?.head.owner).toBeNull();
 });
@@ -125,7 +125,7 @@ it("a run that the store fails to read, again and again, keeps no other from bei
   );
 });
 
-it("a run that is damaged while it is read in another process keeps no other reader there from its events", async () => {
+it("a run that is damaged while another process reads it keeps no other reader there from its events", async () => {
   const replicas = onFile();
   const { clock } = replicas;
   const first = replicas.start();
@@ -148,7 +148,7 @@ it("a run that is damaged while it is read in another process keeps no other rea
   expect(ended).toContain(ids[1]);
 });
 
-it("a run that cannot be read any more while it is at work keeps no other from being cancelled by another process", async () => {
+it("a run in progress that cannot be read any more keeps no other from being cancelled by another process", async () => {
   const replicas = inMemory();
   let bad: string | undefined;
   const first = replicas.start({}, (call, method, [key]) => {

@@ -6,35 +6,35 @@ import { openDatabase } from "../stores/sqlite-files.ts";
 import { Chance } from "./chance.ts";
 import { World } from "./world.ts";
 
-/* Answers to the question of a sub-run that come just when its time is up: each one that is acknowledged is what the agent gets. */
+/* Answers to the question of a sub-run that come at its deadline: the agent gets each answer that is acknowledged. */
 
 /** A kind of answer. */
 export interface AnswerKind {
   readonly durable: boolean;
-  readonly answer: "without a schema" | "that fits" | "that does not fit";
+  readonly answer: "without a schema" | "that matches" | "that does not match";
 }
 
 export const answerKinds: readonly AnswerKind[] = [false, true].flatMap((durable) =>
-  (["without a schema", "that fits", "that does not fit"] as const).map((answer) => ({ durable, answer })),
+  (["without a schema", "that matches", "that does not match"] as const).map((answer) => ({ durable, answer })),
 );
 
-/** What became of some answers. */
+/** The outcomes of some answers. */
 export interface Verdicts {
   /** How many were taken, and how many were refused with each code. */
   readonly outcomes: Readonly<Record<string, number>>;
   readonly wrong: readonly string[];
 }
 
-/** How long the question stands, in milliseconds. */
+/** The timeout of the question, in milliseconds. */
 const TIME_MS = 60;
-/** How far from its end an answer comes at most, in milliseconds. */
+/** How far from the deadline an answer comes at most, in milliseconds. */
 const WITHIN_MS = 10;
-/** More than anything has to do when the time is up, in steps of the world. */
+/** More steps of the world than a deadline takes. */
 const MAX_STEPS = 12;
-/** What an answer is refused with that comes too late. */
+/** The codes with which an answer is refused that comes too late. */
 const TOO_LATE = ["not_awaiting", "answer_conflict"];
 
-/** In a world where nothing takes time: the answer comes at any moment of what happens when the time of its question is up. */
+/** In a simulated world: the answer comes between any two steps that happen at the deadline of its question. */
 export async function answerInWorld(kind: AnswerKind, seed: number): Promise<Verdicts> {
   const chance = new Chance(seed);
   const got: Got = new Map();
@@ -50,9 +50,9 @@ export async function answerInWorld(kind: AnswerKind, seed: number): Promise<Ver
   let { run_id } = created.value;
   while ((await world.stateOf(run_id)).shown === null) await world.step();
   await world.pass(TIME_MS - 1);
-  // With the first step the time is up.
+  // The first step reaches the deadline.
   if (chance.happens(0.6)) for (let steps = chance.below(MAX_STEPS); steps > 0; steps--) await world.step();
-  // Some answer the sub-run itself.
+  // Some answers go to the sub-run itself.
   if (chance.happens(0.2)) run_id = await subRunOf(world, run_id);
   const mode = chance.pick(["sync", "async"] as const);
   const answering = process.runtime.resume({ run_id, await_resume: answerOf(kind), mode });
@@ -66,7 +66,7 @@ export async function answerInWorld(kind: AnswerKind, seed: number): Promise<Ver
   );
 }
 
-/** With the machine's clock: many at once, each within 10 ms of the end of its question. Durable runs are kept in the file. */
+/** With the machine's clock: many at once, each within 10 ms of the deadline of its question. Durable runs are kept in the file. */
 export async function answerInTime(kind: AnswerKind, count: number, seed: number, file: string): Promise<Verdicts> {
   const chance = new Chance(seed);
   const got: Got = new Map();
@@ -110,7 +110,7 @@ function register(runtime: AgentRuntime, { durable, answer }: AnswerKind, got: G
         : await ask("n?", { schema: slowly(runtime, number), timeoutMs: TIME_MS, default: byDefault });
     const name = input[0]?.parts[0]?.content ?? "";
     const text = JSON.stringify(given);
-    // An agent that is run again is given the same again.
+    // A replayed agent gets the same again.
     got.set(name, (got.get(name) ?? text) === text ? text : `${got.get(name)} and ${text}`);
   });
   runtime.register("parent", { durable }, async (input: readonly Message[], { run }: AgentContext) => {
@@ -120,7 +120,7 @@ function register(runtime: AgentRuntime, { durable, answer }: AnswerKind, got: G
 
 const number = z.object({ n: z.number() });
 
-/** To read an answer takes some turns, in which its time may run out. */
+/** Makes the validation of an answer take some turns, in which the deadline may pass. */
 function slowly<Output>(runtime: AgentRuntime, schema: StandardSchema<Output>): StandardSchema<Output> {
   const { validate, ...standard } = schema["~standard"];
   return {
@@ -135,7 +135,7 @@ function slowly<Output>(runtime: AgentRuntime, schema: StandardSchema<Output>): 
 }
 
 function answerOf({ answer }: AnswerKind): AwaitResume {
-  return { n: answer === "that does not fit" ? "many" : 7 };
+  return { n: answer === "that does not match" ? "many" : 7 };
 }
 
 function judge(kind: AnswerKind, which: string, outcome: string, got = "nothing"): Verdicts {
@@ -144,8 +144,8 @@ function judge(kind: AnswerKind, which: string, outcome: string, got = "nothing"
   if (got !== expected) wrong.push(`${which}: ${outcome}, and the agent got ${got}`);
   const isFounded =
     outcome === "taken"
-      ? kind.answer !== "that does not fit"
-      : TOO_LATE.includes(outcome) || (outcome === "answer_rejected" && kind.answer === "that does not fit");
+      ? kind.answer !== "that does not match"
+      : TOO_LATE.includes(outcome) || (outcome === "answer_rejected" && kind.answer === "that does not match");
   if (!isFounded) wrong.push(`${which}: ${outcome}`);
   return {
     outcomes: { [outcome]: 1 },

@@ -4,8 +4,8 @@ import { openDatabase } from "../stores/sqlite-files.ts";
 import { Chance } from "./chance.ts";
 
 /**
- * Two runtimes share a file, as two processes do, and are given different answers to one question at once. Says what went wrong: one
- * answer counts, the other is refused, and no line after `ask` sees the refused one.
+ * Two runtimes share a file, as two processes do, and get different answers to one question at once. Gives what went wrong: one
+ * answer has to be taken, the other refused, and no line after `ask` may see the refused one.
  */
 export async function duel(file: string, seed: number): Promise<readonly string[]> {
   const chance = new Chance(seed);
@@ -14,7 +14,7 @@ export async function duel(file: string, seed: number): Promise<readonly string[
   const { run_id } = await runtimes[0].createRun({ agent_name: "agent", input: "" });
   const mode = chance.pick(["sync", "async"] as const);
   const isInBoth = chance.happens(0.5);
-  // A refused answer to another question brings the run into the memory of the second runtime.
+  // A refused answer to another question loads the run into the second runtime.
   if (isInBoth) await runtimes[1].resume({ run_id, await_id: "ask#9", await_resume: {} }).catch(() => undefined);
   const outcomes = await Promise.all(
     runtimes.map(async (runtime, n) => {
@@ -27,7 +27,7 @@ export async function duel(file: string, seed: number): Promise<readonly string[
   );
   const winner = outcomes.indexOf("taken");
   let answers: readonly string[] = [];
-  // The step after the answer is done by then, wherever the run is.
+  // The step after the answer has ended when the run has.
   for (let { status } = await runtimes[0].getRun(run_id); status !== "completed"; ) {
     await runtimes[0].clock.turn();
     status = (await runtimes[0].getRun(run_id)).status;

@@ -12,39 +12,39 @@ import { numberFor, play } from "./play.ts";
 import type { Process } from "./world.ts";
 import { keyOf, World } from "./world.ts";
 
-/** Of the positions in the log, every so many are tried with each edit. */
+/** Each edit is tried with one of so many positions in the log. */
 const EVERY = 2;
-/** Longer than an agent may take to ask for what the log holds next. */
+/** Longer than the time that a replay may make no progress. */
 const LONG_MS = 8_000;
 
 const uncrashed = await play({ register: (process) => register(process, original, false), answer: numberFor });
 const allEdits = edits();
 const positions = uncrashed.log.map((_, index) => index).filter((index) => index >= 2 && index % EVERY === 0);
 
-it("there are enough edits to speak of", () => {
+it("there are at least 240 trials", () => {
   expect(uncrashed.world.violations).toEqual([]);
   expect(allEdits.length * positions.length).toBeGreaterThanOrEqual(240);
 });
 
 describe.each(allEdits)("code with $name", (edit) => {
-  it.each(positions)("fits a log of %i entries, or leaves it alone", async (length) => {
+  it.each(positions)("matches a log of %i entries, or blocks the run and writes nothing", async (length) => {
     const log = uncrashed.log.slice(0, length);
     const position = misfit(log, edit.code);
     const world = await worldWith(log);
-    if (position === undefined) await fits(world, edit);
-    else await isParked(world, edit, position, length % 3);
+    if (position === undefined) await isCompleted(world, edit);
+    else await isBlocked(world, edit, position, length % 3);
     expect(world.violations).toEqual([]);
   });
 });
 
-async function fits(world: World, { code }: Edit): Promise<void> {
+async function isCompleted(world: World, { code }: Edit): Promise<void> {
   const process = world.start();
   register(process, code, false);
   expect(await toTheEnd(world, process)).toBe("completed");
   expect((await process.runtime.stats()).blocked).toEqual([]);
 }
 
-async function isParked(world: World, { code }: Edit, position: number, way: number): Promise<void> {
+async function isBlocked(world: World, { code }: Edit, position: number, way: number): Promise<void> {
   const process = world.start();
   const announced: unknown[] = [];
   process.runtime.on("run.blocked", (event) => announced.push(event));
@@ -81,7 +81,7 @@ async function isParked(world: World, { code }: Edit, position: number, way: num
   expect((await process.runtime.stats()).blocked).toEqual([]);
 }
 
-/** The old code ends the run as if it had never been away. */
+/** The original code completes the run with the original output. */
 async function bringsBack(world: World, process: Process): Promise<void> {
   expect(await toTheEnd(world, process)).toBe("completed");
   const run = await settled(world, process, process.runtime.getRun(uncrashed.run_id));
@@ -97,7 +97,7 @@ async function isCancelled(world: World, process: Process): Promise<void> {
   expect((await process.runtime.stats()).withoutFinally).toBe(1);
 }
 
-/** What a report must say of the entry that the code does not come to. */
+/** What the report of a mismatch must say of the entry that was expected. */
 function expectation(entry: Entry | undefined): unknown {
   if (entry?.type === "intent") return expect.stringContaining(entry.key);
   if (entry?.type === "awaited") return expect.stringContaining(entry.await_id);
@@ -105,7 +105,7 @@ function expectation(entry: Entry | undefined): unknown {
   return expect.any(String);
 }
 
-/** A store that holds the beginning of the run, whose process has died. */
+/** A world whose store holds the beginning of the run; the process of the run has died. */
 async function worldWith(log: readonly Entry[]): Promise<World> {
   const world = new World({ register: () => {} });
   const { status, shown } = replay(uncrashed.run_id, log);

@@ -7,7 +7,7 @@ import type { Process } from "./world.ts";
 
 export type Line =
   | { readonly does: "step"; readonly name: string }
-  | { readonly does: "says" | "shows"; readonly text: string }
+  | { readonly does: "says" | "emits"; readonly text: string }
   | { readonly does: "asks" | "awaits" };
 
 export interface Edit {
@@ -23,13 +23,13 @@ export const original: readonly Line[] = [
   { does: "asks" },
   { does: "says", text: "answered" },
   { does: "step", name: "pay" },
-  { does: "shows", text: "receipt" },
+  { does: "emits", text: "receipt" },
   { does: "awaits" },
   { does: "step", name: "book" },
   { does: "says", text: "booked" },
 ];
 
-/** Every way in which somebody may change the code by one line. */
+/** The ways to change one line of the code. */
 export function edits(): Edit[] {
   return original.flatMap((line, at) => {
     const before = original.slice(0, at);
@@ -51,8 +51,8 @@ export function edits(): Edit[] {
             : []),
         ];
       case "says":
-        return [replaced("as an object", { does: "shows", text: "object" }), inserted];
-      case "shows":
+        return [replaced("as an object", { does: "emits", text: "object" }), inserted];
+      case "emits":
         return [replaced("as a text", { does: "says", text: "text" }), inserted];
       case "asks":
         return [
@@ -72,14 +72,14 @@ export function edits(): Edit[] {
   });
 }
 
-/** Registers the code as the agent, with a `finally` block that says so. */
+/** Registers the code as the agent, with a `finally` block that emits a text. */
 export function register(process: Process, code: readonly Line[], replace: boolean): void {
   process.runtime.register("agent", { durable: true, version: "1", replace }, async function* (_input, context) {
     try {
       for (const line of code) {
         if (line.does === "step") await context.step(line.name, (s) => body(process, context, s, line.name));
         else if (line.does === "says") yield line.text;
-        else if (line.does === "shows") yield { shown: line.text };
+        else if (line.does === "emits") yield { emitted: line.text };
         else if (line.does === "asks") await context.ask("Well?");
         else yield awaitMessage("And?");
       }
@@ -89,7 +89,7 @@ export function register(process: Process, code: readonly Line[], replace: boole
   });
 }
 
-/** At which entry of a log the code does something else; undefined: it does all that the log holds. */
+/** The entry of a log at which the code does not match it; undefined if the code matches all entries. */
 export function misfit(log: readonly Entry[], code: readonly Line[]): number | undefined {
   const does = marksOf(code);
   const index = log.findIndex((entry, position) => position >= 2 && markOf(entry) !== does[position - 2]);
@@ -120,7 +120,7 @@ function marksOf(code: readonly Line[]): string[] {
   };
   return code.flatMap((line) => {
     if (line.does === "says") return ["part"];
-    if (line.does === "shows") return ["generic"];
+    if (line.does === "emits") return ["generic"];
     const key = keyOf(line.does === "step" ? line.name : line.does === "asks" ? "ask" : "await");
     return line.does === "step" ? [`intent ${key}`, `step ${key}`] : [`awaited ${key}`, `resumed ${key}`];
   });

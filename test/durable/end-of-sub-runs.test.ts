@@ -4,10 +4,10 @@ import type { Replica } from "./replicas.ts";
 import { inMemory } from "./replicas.ts";
 import { World } from "./world.ts";
 
-/** How long the child works after its answer, in milliseconds: longer than any of these tests looks. */
+/** How long the child works after its answer, in milliseconds: longer than each of these tests takes. */
 const WORK_MS = 10_000_000;
 
-/** Two agents: the child asks and works, the parent waits for it, or leaves it behind. */
+/** Two agents: the child asks and works; the parent waits for it, or ends before it. */
 function register(runtime: AgentRuntime, work: (ms: number) => Promise<void>, leaves: boolean): void {
   runtime.register("child", { durable: true }, async (_input, { ask, step }) => {
     await ask("Well?");
@@ -26,7 +26,7 @@ function registerIn({ runtime, clock }: Replica): void {
 
 describe("the end of a run whose sub-run another process executes", () => {
   it.each([1, 2, 5, 50])(
-    "is written when its sub-run is cancelled, which the store refuses %s times",
+    "is written when the cancel of its sub-run is in the store, which fails %s times",
     async (times) => {
       const replicas = inMemory();
       let refusals = 0;
@@ -84,7 +84,7 @@ describe("the end of a run whose sub-run another process executes", () => {
     { late: false, after: true },
     { late: true, after: false },
     { late: true, after: true },
-  ])("leaves no sub-run behind when its process is killed at any call of the store: %s", ({ late, after }) => {
+  ])("cancels its sub-run also if its process is killed at any call of the store: %s", ({ late, after }) => {
     it.each([{ leaves: false }, { leaves: true }])("%s", async ({ leaves }) => {
       const orphans: unknown[] = [];
       for (let call = 1; call <= 30; call++) {

@@ -7,18 +7,18 @@ import { AgentRuntime } from "cadenza";
 import { SqliteStore } from "../../src/stores/sqlite.ts";
 import { openDatabase, temporaryFolder } from "../stores/sqlite-files.ts";
 
-export interface Sleepers {
-  /** Bytes on the heap when a hundred runs have been through, and when all others are asleep. */
+export interface Eviction {
+  /** Bytes on the heap after the first hundred runs have ended, and after all others have been evicted. */
   readonly heapBefore: number;
-  readonly heapAsleep: number;
+  readonly heapEvicted: number;
   /** How many were left in memory. */
-  readonly awake: number;
+  readonly loaded: number;
   readonly completed: number;
 }
 
 const BATCH = 200;
 const WARM_UP = 100;
-/** Time stands still here, and what is to happen at once happens in the next turn. */
+/** A clock whose time stands still. Timers without a delay fire in the next turn. */
 const clock: Clock = {
   now: () => Date.UTC(2031, 0, 1),
   setTimeout: (callback, delayMs) => {
@@ -31,8 +31,8 @@ const clock: Clock = {
   turn: () => new Promise((resolve) => inNextTurn(resolve)),
 };
 
-/** Has many runs ask something and fall asleep, and answers them all. */
-export async function sleepAndWake(count: number): Promise<Sleepers> {
+/** Creates many runs that ask, waits until they are evicted, and answers them all. */
+export async function evictAndAnswer(count: number): Promise<Eviction> {
   const folder = temporaryFolder();
   const db = openDatabase(join(folder.path, "runs.db"));
   const store = new SqliteStore(db, { synchronous: "NORMAL", closeDatabase: true });
@@ -47,19 +47,19 @@ export async function sleepAndWake(count: number): Promise<Sleepers> {
     const heapBefore = await heap();
     const ids = await ask(runtime, count);
     await turns(20);
-    const heapAsleep = await heap();
+    const heapEvicted = await heap();
     const { live } = await runtime.stats();
-    const awake = Object.values(live).reduce((sum, each) => sum + each, 0);
+    const loaded = Object.values(live).reduce((sum, each) => sum + each, 0);
     await answer(runtime, ids);
     const { agents } = await runtime.stats();
-    return { heapBefore, heapAsleep, awake, completed: (agents["asks"]?.completed ?? 0) - WARM_UP };
+    return { heapBefore, heapEvicted, loaded, completed: (agents["asks"]?.completed ?? 0) - WARM_UP };
   } finally {
     await runtime.close({ drainMs: 0 });
     folder.remove();
   }
 }
 
-/** The ids of the new runs, off the heap. */
+/** Creates runs and gives their ids in a buffer, which is off the heap. */
 async function ask(runtime: AgentRuntime, count: number): Promise<Buffer> {
   const ids = Buffer.alloc(count * 36);
   for (let done = 0; done < count; done += BATCH) {

@@ -4,7 +4,7 @@ import { setUp, textsOf } from "../helpers/runtimes.ts";
 import { inMemory } from "./replicas.ts";
 import { lastingStore } from "./world.ts";
 
-it("a run that goes to sleep is not stopped: its signal does not abort, and its `finally` blocks wait for its end", async () => {
+it("a run that is evicted is not stopped: its signal does not abort, and its `finally` blocks wait for its end", async () => {
   const { runtime, clock } = setUp({ store: lastingStore(), durability: { evictAfterMs: 50 } });
   const happened: string[] = [];
   runtime.register("agent", { durable: true }, async function* (_input, { ask, signal }) {
@@ -26,7 +26,7 @@ it("a run that goes to sleep is not stopped: its signal does not abort, and its 
   expect(happened.filter((what) => what === "finally")).toHaveLength(1);
 });
 
-it("a run that is cancelled in its sleep is run again, and learns it from its signal", async () => {
+it("an evicted run that is cancelled is replayed, and its signal aborts", async () => {
   const { runtime, clock } = setUp({ store: lastingStore(), durability: { evictAfterMs: 50 } });
   const happened: string[] = [];
   runtime.register("agent", { durable: true }, async (_input, { ask, signal }) => {
@@ -43,7 +43,7 @@ it("a run that is cancelled in its sleep is run again, and learns it from its si
   expect(happened).toEqual(["aborted"]);
 });
 
-it("a run that keeps its session's place does not sleep: the next of the session waits for its end", async () => {
+it("a run that holds the slot of its session keeps it when evicted: the next run of the session waits for its end", async () => {
   const { runtime, clock } = setUp({ store: lastingStore(), durability: { evictAfterMs: 50 } });
   const concurrency = { max: 1, per: "session" } as const;
   const begun: string[] = [];
@@ -64,7 +64,7 @@ it("a run that keeps its session's place does not sleep: the next of the session
   expect(begun).toEqual(["first", "second"]);
 });
 
-it("a run that the store did not let go of stays, and goes on when the time of its question is up", async () => {
+it("a run whose eviction the store refuses stays loaded, and goes on at the deadline of its question", async () => {
   const replicas = inMemory();
   const { clock } = replicas;
   let isDown = false;

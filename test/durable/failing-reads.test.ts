@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { setUp, textsOf } from "../helpers/runtimes.ts";
 import { failingStore } from "../helpers/stores.ts";
 
-it.each([false, true])("a run that cannot be read to be run again goes on as it is (late: %s)", async (late) => {
+it.each([false, true])("a run that cannot be read for a replay goes on without one (late: %s)", async (late) => {
   const { store, failing } = failingStore({ late });
   const { runtime } = setUp({ store, alwaysReplay: true });
   runtime.register("agent", { durable: true }, async function* (_input, { step }) {

@@ -3,7 +3,7 @@ import { create, createMany, given } from "./calls.ts";
 import type { Process } from "./world.ts";
 import { World } from "./world.ts";
 
-/* A process that lives keeps what it executes, whatever else it does; and looks at its lease before it begins anything. */
+/* A living process keeps the lease of the runs that it executes, whatever else it does. It checks its lease before each body. */
 
 const durability = { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100 } as const;
 
@@ -33,16 +33,16 @@ describe("a process that takes runs over", () => {
     await world.pass(1_000);
     dying.kill();
     await world.pass(2 * durability.leaseMs);
-    // It looks for work at once, and would find what belongs to a process whose lease has run out.
+    // It scans at once, and would find the runs of a process whose lease has expired.
     world.start();
     await world.pass(20_000);
     expect(own.map((run_id) => begun.get(run_id)).filter((processes) => processes?.length !== 1)).toEqual([]);
-    // Once in the process that was killed, and once in one of the others.
+    // A body runs once in the killed process, and once in one of the others.
     expect([...begun.values()].filter(({ length }) => length > 2)).toEqual([]);
   });
 });
 
-describe("a process whose event loop stands still for longer than its lease", () => {
+describe("a process whose event loop is blocked for longer than its lease", () => {
   it.each([2, 4])("renews its lease before it begins the next of %i parallel bodies", async (count) => {
     const seen: { readonly body: number; readonly renewals: number }[] = [];
     const world = new World({
@@ -87,7 +87,7 @@ describe("a clock that goes back", () => {
     expect((await world.stateOf(run_id)).status).toBe("cancelled");
   });
 
-  it.each([60_000, 3_600_000])("by %i ms does not put a take-over off", async (ms) => {
+  it.each([60_000, 3_600_000])("by %i ms does not delay a take-over", async (ms) => {
     const world = new World({
       runtime: { durability },
       register: (process) =>
@@ -106,7 +106,7 @@ describe("a clock that goes back", () => {
   });
 });
 
-it("a clock that goes forward by an hour costs a step at most one more attempt, and is no second result", async () => {
+it("a clock that goes forward by an hour costs a step at most one more attempt, and gives no second result", async () => {
   let bodies = 0;
   const world = new World({
     runtime: { durability },

@@ -3,7 +3,7 @@ import { deferred, textOf } from "../helpers/runtimes.ts";
 import { isRead } from "../helpers/stores.ts";
 import { inMemory } from "./replicas.ts";
 
-/* The session of a run that named none is made when another run joins it; two processes may do that at once. */
+/* The session of a run that named none is created when another run joins it. Two processes may create it at once. */
 
 /** Two processes. The second one's writes can be held back. */
 function open() {
@@ -33,7 +33,7 @@ function open() {
   };
 }
 
-/** The second process has looked for the session, and found none, when the first one makes it and adds to it. */
+/** The second process has found no session when the first one creates it and adds to it. */
 async function joinedAtOnce(agent_name: string) {
   const { clock, first, second, hold } = open();
   const { run_id: session_id } = await first.createRun({ agent_name: "agent", input: "one" });
@@ -48,7 +48,7 @@ async function joinedAtOnce(agent_name: string) {
   return { first, session_id };
 }
 
-it("keeps what both have said", async () => {
+it("keeps the messages of both", async () => {
   const { first, session_id } = await joinedAtOnce("agent");
 
   const { history } = await first.getSession(session_id);

@@ -1,9 +1,9 @@
 import { expect, it } from "vitest";
 import type { EmittedPart, Entry } from "../../src/core/log.ts";
-import { isAsShown, judge, shownIn } from "./judge.ts";
+import { emittedIn, isAsEmitted, judge } from "./judge.ts";
 import type { Node } from "./programs.ts";
 
-/** One branch closes a message, the other one shows what is in it: in which order is a matter of the runtime. */
+/** One branch closes a message, the other one emits its content. The runtime may choose the order. */
 const node: Node = { does: "all", nodes: [{ does: "closes" }, { does: "says", text: "text" }] };
 const text: EmittedPart = {
   type: "emitted",
@@ -16,10 +16,10 @@ const last: Entry = { ...text, part: { ...text.part, content: "all 0,1" } };
 const close: Entry = { type: "emitted", kind: "close", at: 0 };
 
 it.each([
-  { what: "closed after what another branch has shown", log: [text, close, last], isRight: true },
+  { what: "closed after another branch has emitted", log: [text, close, last], isRight: true },
   { what: "not closed, since nothing was open", log: [text, last], isRight: true },
   { what: "closed twice", log: [text, close, close, last], isRight: false },
   { what: "closed without anything in it", log: [close, last], isRight: false },
 ])("a message of branches side by side is judged that was $what", async ({ log, isRight }) => {
-  expect(isAsShown(await judge(node, "", log), shownIn(log))).toBe(isRight);
+  expect(isAsEmitted(await judge(node, "", log), emittedIn(log))).toBe(isRight);
 });

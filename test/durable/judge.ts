@@ -8,42 +8,42 @@ import type { Node, Player } from "./programs.ts";
 import { perform } from "./programs.ts";
 
 /*
- * Says what an agent must have shown, given the results that its log holds: a replay of its own, as plain as can be, that
- * shares no line with the one of the runtime.
+ * Computes what an agent must have emitted, given the results that its log holds. It is a plain replay of its own that shares
+ * no code with the one of the runtime.
  */
 
-/** What the agent shows and how it ends if it is handed these results, one at a time and in this order. */
+/** What the agent emits and how it ends if it gets these results, one at a time and in this order. */
 export interface Verdict {
-  readonly shown: readonly string[];
-  /** How much had been shown each time before the next result was handed over. */
+  readonly emitted: readonly string[];
+  /** How much had been emitted each time before the next result was handed over. */
   readonly pauses: readonly number[];
-  /** The keys of the operations that it asked for and had no result of. */
+  /** The keys of the operations without a result. */
   readonly open: readonly string[];
   readonly ending: "completed" | "failed" | "open";
   readonly tokens: number;
 }
 
-/** `promises`: how many of them lie between the agent and the history that it asks for. */
+/** `promises`: how many promises lie between the agent and its session's history. */
 export async function judge(node: Node, runId: string, log: readonly Entry[], promises = 0): Promise<Verdict> {
   return new Judge(node, runId, log, promises).verdict();
 }
 
 /**
- * Whether what was shown is what had to be. What an agent shows side by side without anything happening to it has an order that
- * depends on how many promises lie between, which is a matter of the runtime; it is the same each time that the agent is run.
+ * Whether the emitted values are the expected ones. Branches that emit side by side, between two results, do so in an order that
+ * depends on the number of promises in the runtime. That order is the same in each replay.
  */
-export function isAsShown({ shown, pauses }: Verdict, was: readonly string[], isBeginning = false): boolean {
-  if (isBeginning ? was.length > shown.length : was.length !== shown.length) return false;
-  return [...pauses, shown.length].every((end, index) => {
+export function isAsEmitted({ emitted, pauses }: Verdict, was: readonly string[], isBeginning = false): boolean {
+  if (isBeginning ? was.length > emitted.length : was.length !== emitted.length) return false;
+  return [...pauses, emitted.length].every((end, index) => {
     const start = pauses[index - 1] ?? 0;
-    const [is, must] = [was.slice(start, end), shown.slice(start, end)];
+    const [is, must] = [was.slice(start, end), emitted.slice(start, end)];
     if (is.length < must.length) return is.every((text) => must.includes(text));
     return is.sort().join("|") === must.sort().join("|");
   });
 }
 
-/** What the agent itself has shown, as its log tells it. */
-export function shownIn(log: readonly Entry[]): string[] {
+/** What the agent itself has emitted, by its log. */
+export function emittedIn(log: readonly Entry[]): string[] {
   const own = log.filter((entry) => entry.type === "emitted" && entry.source === undefined);
   return own.map((entry) =>
     entry.type !== "emitted" ? "" : entry.kind === "part" ? `${entry.part.content}` : entry.kind,
@@ -57,10 +57,10 @@ class Judge {
   readonly #promises: number;
   readonly #counts = new Map<string, number>();
   readonly #waiting = new Map<string, { resolve: (value: unknown) => void; reject: (error: unknown) => void }>();
-  readonly #shown: string[] = [];
-  /** How often the agent has closed what may not have been open, since the last result. */
+  readonly #emitted: string[] = [];
+  /** How often the agent has closed a message that may not have been open, since the last result. */
   #closings = 0;
-  /** What the log says that was shown, and how much of it belongs to what has been judged. */
+  /** What was emitted by the log, and how much of it has been judged. */
   readonly #logged: readonly string[];
   #passed = 0;
   #now = 0;
@@ -72,7 +72,7 @@ class Judge {
     this.#node = node;
     this.#runId = runId;
     this.#log = log;
-    this.#logged = shownIn(log);
+    this.#logged = emittedIn(log);
   }
 
   async verdict(): Promise<Verdict> {
@@ -86,12 +86,12 @@ class Judge {
     this.#close();
     const pauses: number[] = [];
     for (const entry of results) {
-      pauses.push(this.#shown.length);
+      pauses.push(this.#emitted.length);
       const key = resultKey(entry) ?? "";
       const waiting = this.#waiting.get(key);
       if (waiting === undefined) {
         if (this.#ending === "open" && !key.includes("/"))
-          throw new Error(`The log holds ${key}, which nobody asked for.`);
+          throw new Error(`The log holds ${key}, which the agent did not begin.`);
         continue;
       }
       this.#waiting.delete(key);
@@ -100,12 +100,18 @@ class Judge {
       await flush();
       this.#close();
     }
-    return { shown: this.#shown, pauses, open: [...this.#waiting.keys()], ending: this.#ending, tokens: this.#tokens };
+    return {
+      emitted: this.#emitted,
+      pauses,
+      open: [...this.#waiting.keys()],
+      ending: this.#ending,
+      tokens: this.#tokens,
+    };
   }
 
   async #drive(): Promise<void> {
     const context = this.#context();
-    // Nothing is made here: the bodies of steps are never called.
+    // The bodies of steps are never called here.
     const player: Player = { body: () => new Promise(() => {}), pause: () => new Promise(() => {}) };
     const agent = perform(this.#node, context, player);
     try {
@@ -115,7 +121,7 @@ class Judge {
         sent = undefined;
         if (done === true) break;
         if (typeof value === "object" && value !== null && "type" in value) sent = await this.#operation("await");
-        else this.#show(value);
+        else this.#emit(value);
       }
       this.#ending = "completed";
     } catch {
@@ -123,28 +129,28 @@ class Judge {
     }
   }
 
-  #show(value: unknown): void {
+  #emit(value: unknown): void {
     if (this.#ending !== "open") return;
     if (value === null) this.#closings += 1;
-    else this.#shown.push(typeof value === "string" ? value : "generic");
+    else this.#emitted.push(typeof value === "string" ? value : "generic");
   }
 
   /**
-   * Closing what is not open shows nothing; whether something is open may depend on step bodies, and on what other branches have
-   * shown before, which the log knows: as many of the closings count as it holds among what was shown together.
+   * A close without an open message emits nothing. Whether one is open may depend on step bodies and on other branches. Hence as
+   * many closes count as the log holds between these two results.
    */
   #close(): void {
-    let others = this.#shown.length - this.#passed;
+    let others = this.#emitted.length - this.#passed;
     for (; this.#closings > 0 || others > 0; this.#passed += 1) {
       const isClosing = this.#logged[this.#passed] === "close";
       if (isClosing ? this.#closings === 0 : others === 0) break;
       if (isClosing) {
         this.#closings -= 1;
-        this.#shown.push("close");
+        this.#emitted.push("close");
       } else others -= 1;
     }
     this.#closings = 0;
-    this.#passed = this.#shown.length;
+    this.#passed = this.#emitted.length;
   }
 
   #operation(name: string): Promise<unknown> {
@@ -162,7 +168,7 @@ class Judge {
       step: (name: string) => this.#operation(name),
       ask: () => this.#operation("ask"),
       run: (name: string) => this.#operation(`run:${name}`),
-      emit: async (value: unknown) => this.#show(value),
+      emit: async (value: unknown) => this.#emit(value),
       usage: {
         add: (usage: { input_tokens: number; output_tokens: number }) => {
           this.#tokens += usage.input_tokens + usage.output_tokens;

@@ -4,28 +4,31 @@ import { World } from "./world.ts";
 const LEASE_MS = 1_000;
 
 it.each([
-  { after: 0.8 * LEASE_MS, looks: false },
-  { after: 0.95 * LEASE_MS, looks: true },
-  { after: 1.05 * LEASE_MS, looks: true },
-])("a step that begins $after ms after the last sign of life gives one first: $looks", async ({ after, looks }) => {
-  let before = 0;
-  let begun = 0;
-  const world = new World({
-    // Nothing gives a sign of life by itself.
-    runtime: { durability: { leaseMs: LEASE_MS, heartbeatMs: 100_000, scanMs: 100_000 } },
-    register: (process) => {
-      const renewals = (): number => process.storeCalls.filter((method) => method === "renew").length;
-      process.runtime.register("agent", { durable: true }, async (_input, { step }) => {
-        await step("before", () => process.wait(after));
-        before = renewals();
-        await step("pay", () => {
-          begun = renewals();
+  { after: 0.8 * LEASE_MS, renews: false },
+  { after: 0.95 * LEASE_MS, renews: true },
+  { after: 1.05 * LEASE_MS, renews: true },
+])(
+  "a step that begins $after ms after the last heartbeat renews the lease first: $renews",
+  async ({ after, renews }) => {
+    let before = 0;
+    let begun = 0;
+    const world = new World({
+      // No heartbeat happens by itself.
+      runtime: { durability: { leaseMs: LEASE_MS, heartbeatMs: 100_000, scanMs: 100_000 } },
+      register: (process) => {
+        const renewals = (): number => process.storeCalls.filter((method) => method === "renew").length;
+        process.runtime.register("agent", { durable: true }, async (_input, { step }) => {
+          await step("before", () => process.wait(after));
+          before = renewals();
+          await step("pay", () => {
+            begun = renewals();
+          });
         });
-      });
-    },
-  });
-  const process = world.start();
-  const outcome = await world.until(process.runtime.createRun({ agent_name: "agent", input: "" }), process);
-  expect(outcome).toMatchObject({ value: { status: "completed" } });
-  expect(begun - before).toBe(looks ? 1 : 0);
-});
+      },
+    });
+    const process = world.start();
+    const outcome = await world.until(process.runtime.createRun({ agent_name: "agent", input: "" }), process);
+    expect(outcome).toMatchObject({ value: { status: "completed" } });
+    expect(begun - before).toBe(renews ? 1 : 0);
+  },
+);

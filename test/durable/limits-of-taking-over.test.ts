@@ -5,7 +5,7 @@ import { inMemory } from "./replicas.ts";
 import type { Process } from "./world.ts";
 import { World } from "./world.ts";
 
-/* A process takes over no more runs than its limits allow; the others are taken as there is room. */
+/* A process takes over no more runs than its limits allow, and the others when some have ended. */
 
 const LIMIT = 10;
 const MANY = 60;
@@ -32,7 +32,7 @@ function begin(stepMs: number) {
   return { world, most };
 }
 
-/** As many runs as there are processes for, all of them killed afterwards. */
+/** Creates runs in several processes, and kills these. */
 async function leaveBehind(world: World): Promise<string[]> {
   const ids: string[] = [];
   const dying: Process[] = [];
@@ -64,7 +64,7 @@ it.each([1, 2])("a process has no more of them than maxLiveRuns at a time (%i pr
   for (const process of living) expect(most.get(process.name)).toBeLessThanOrEqual(LIMIT);
 });
 
-it("takes the next ones without a pause longer than a look", async () => {
+it("takes the next ones without a pause longer than a scan", async () => {
   const { world } = begin(1_000);
   const ids = await leaveBehind(world);
   world.start();
@@ -72,7 +72,7 @@ it("takes the next ones without a pause longer than a look", async () => {
   expect(await statuses(world, ids)).toEqual({ completed: MANY });
 });
 
-it("counts those that it has taken and is still reading", async () => {
+it("counts those that it has claimed and is still loading", async () => {
   const replicas = inMemory();
   const { clock } = replicas;
   const wait = (ms: number): Promise<void> => new Promise((resolve) => clock.setTimeout(resolve, ms));

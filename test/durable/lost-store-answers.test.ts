@@ -7,16 +7,16 @@ import { isRead } from "../helpers/stores.ts";
 import { openDatabase, temporaryFolder } from "../stores/sqlite-files.ts";
 import { inMemory, openFile, Replicas } from "./replicas.ts";
 
-/* A store that does what it is told and whose answer does not arrive, as when a connection breaks; and one that has forgotten its last commits. */
+/* A store whose answers are lost, as when a connection breaks; and a store that has lost its last commits. */
 
 const LONG_MS = 20_000;
-/** More writes than a run here makes, with the renewals of the lease in between. */
+/** More writes than a run here makes, heartbeats included. */
 const MAX_WRITES = 40;
 
-/** When a write that is not answered takes effect: never, before its caller learns of the failure, or later. */
+/** When a write without an answer takes effect: never, before its caller learns of the failure, or later. */
 type Fate = "not written" | "written" | "written later";
 
-/** The n-th write, of all or of those of one name, meets a fate. */
+/** A hook that gives the n-th write, of all or of one method, this fate. */
 function breaking(nth: number, fate: Fate, clock: Clock, name?: string): Hook {
   let writes = 0;
   return (call, method) => {
@@ -29,7 +29,7 @@ function breaking(nth: number, fate: Fate, clock: Clock, name?: string): Hook {
   };
 }
 
-/** A process on such a store, with an agent that does all kinds of things, and what the world outside has seen of it. */
+/** A process on such a store, with an agent that uses all kinds of operations, and the record of its effects. */
 function begin(nth: number, fate: Fate, name?: string) {
   const bodies: string[] = [];
   const got: string[] = [];
@@ -69,20 +69,20 @@ describe("a create whose answer is lost", () => {
     { mode: "stream", fate: "written" },
     { mode: "sync", fate: "written later" },
     { mode: "async", fate: "written later" },
-  ] as const)("leaves no run that nothing looks after ($fate, $mode)", async ({ mode, fate }) => {
+  ] as const)("leaves no run without an owner ($fate, $mode)", async ({ mode, fate }) => {
     const { runtime, store, clock } = begin(1, fate, "create");
     const creating =
       mode === "stream"
         ? drain(runtime.createRun({ agent_name: "agent", input: "", mode }))
         : runtime.createRun({ agent_name: "agent", input: "", mode });
-    // The caller may be told of the failure: what became of the run it cannot know.
+    // The caller may get an error: it cannot know whether the run was created.
     creating.catch(() => {});
     await clock.advance(LONG_MS);
-    // The process lives, and goes on renewing its lease.
+    // The process lives, and its heartbeat goes on.
     expect(await stored(store)).toEqual({ agent: "completed", child: "completed" });
   });
 
-  it.each(["sync", "async"] as const)("is found by the caller who repeats it with its key (%s)", async (mode) => {
+  it.each(["sync", "async"] as const)("is found by the caller that repeats it with its key (%s)", async (mode) => {
     const { runtime, store, clock } = begin(1, "written", "create");
     const request = { agent_name: "agent", input: "", mode } as const;
     const first = runtime.createRun(request, { idempotencyKey: "one" });
@@ -103,7 +103,7 @@ describe("a create whose answer is lost", () => {
   });
 });
 
-describe("whichever write it is whose answer is lost, the run comes to the same end", () => {
+describe("whichever write loses its answer, the run has the same output", () => {
   it.each(["not written", "written"] as const)("(%s)", async (fate) => {
     for (let nth = 1; nth <= MAX_WRITES; nth++) {
       const { runtime, store, clock, bodies } = begin(nth, fate);
@@ -128,7 +128,7 @@ describe("whichever write it is whose answer is lost, the run comes to the same 
   });
 });
 
-/** A process on a file, and a copy of the file that was behind when the file was lost. */
+/** A process on a file, and an older copy of the file that replaces it. */
 function failover() {
   const folder = temporaryFolder();
   const [path, copy] = [join(folder.path, "runs.db"), join(folder.path, "copy.db")];
@@ -150,20 +150,20 @@ function failover() {
   );
   return {
     replica: replicas.start(),
-    /** The copy is as the file is now. */
+    /** Makes the copy. */
     backUp() {
       const db = openDatabase(path);
       db.exec(`VACUUM INTO '${copy}'`);
       db.close();
     },
-    /** From now on the copy is the file. */
+    /** Replaces the file by the copy. */
     fail() {
       opened.push(openFile(copy));
     },
   };
 }
 
-/** A process has died with two runs at work. `agent`: what the next one does with them. */
+/** A process has died with two runs in progress. */
 async function leaveTwo() {
   const replicas = inMemory();
   const first = replicas.start();
@@ -175,7 +175,7 @@ async function leaveTwo() {
   return { replicas, ids };
 }
 
-/** The first answer that gives runs is lost: they are this process's all the same. */
+/** Loses the first answer of `take` that gives runs: this process owns them all the same. */
 function losingTaken(hook: Hook = (call) => call()): Hook {
   let isLost = false;
   return (call, method, parameters) => {
@@ -187,7 +187,7 @@ function losingTaken(hook: Hook = (call) => call()): Hook {
 }
 
 describe("runs that were given to a process whose store", () => {
-  it("did not say so are found also beside one that cannot be read", async () => {
+  it("lost the answer are found also beside one that cannot be read", async () => {
     const { replicas, ids } = await leaveTwo();
     const [bad, good] = ids;
     const unreadable: Hook = (call, method, [key]) => {
@@ -200,7 +200,7 @@ describe("runs that were given to a process whose store", () => {
     expect((await runtime.getRun(good)).status).toBe("completed");
   });
 
-  it("did not say so end if they are cancelled and no process has their code", async () => {
+  it("lost the answer end if they are cancelled and no process has their code", async () => {
     const { replicas, ids } = await leaveTwo();
     const { runtime, clock, store } = replicas.start({}, losingTaken());
     runtime.register("other", { durable: true }, () => "done");
@@ -209,7 +209,7 @@ describe("runs that were given to a process whose store", () => {
     for (const run_id of ids) expect((await store.find({ tenant: "", run_id }))?.head.status).toBe("cancelled");
   });
 
-  it("then failed for a moment, so that they can neither be read nor given back, are found again", async () => {
+  it("then failed for a moment, so that they can neither be read nor released, are found again", async () => {
     const { replicas, ids } = await leaveTwo();
     const { clock } = replicas;
     let isDown = false;
@@ -233,7 +233,7 @@ describe("runs that were given to a process whose store", () => {
 describe("a store that has lost its last commits", () => {
   const STEPS = 6;
 
-  /** A run that stands still in its fourth step, after the copy was made in its second one. */
+  /** A run that waits in its fourth step, after the copy was made in its second one. */
   async function lose() {
     const { replica: set, backUp, fail } = failover();
     const [second, fourth] = [deferred(), deferred()];
@@ -272,23 +272,23 @@ describe("a store that has lost its last commits", () => {
     return { ...set, run_id, seen, reading, bodies };
   }
 
-  it("runs the run again from what is there: it ends, and its log has no hole", async () => {
+  it("replays the run from the entries that are left: it ends, and its log has no gap", async () => {
     const { runtime, run_id, said } = await lose();
     const run = await runtime.getRun(run_id);
     expect(run.status).toBe("completed");
     expect(run.output.map(({ parts }) => parts.map(({ content }) => content).join(""))).toEqual(["1 2 3 4 5 6 "]);
     const events = await drain(runtime.events(run_id));
     expect(events.map(({ id }) => id)).toEqual(events.map((_, index) => index + 1));
-    // An operator is told.
+    // The logger is told.
     expect(said.filter(({ level, fields }) => level === "warn" && fields["run_id"] === run_id)).not.toEqual([]);
   });
 
-  it("a reader that has seen more than is there now is told so", async () => {
+  it("a reader that has seen more events than are left is told so", async () => {
     const { seen, reading } = await lose();
     await reading;
     const last = seen.at(-1);
     expect(last?.type).toBe("error");
-    // What it was shown before had no gap.
+    // The events before the error have no gap.
     const ids = seen.slice(0, -1).map(({ id }) => id);
     expect(ids).toEqual(ids.map((_, index) => index + 1));
   });

@@ -4,12 +4,12 @@ import { Chance } from "./chance.ts";
 import type { Process } from "./world.ts";
 import { World } from "./world.ts";
 
-/* Code that fits may be registered at any moment: while the code that does not is being run, while its run is let go of, and afterwards. */
+/* Matching code may be registered at any moment: while other code is replayed, while the run is released, and afterwards. */
 
 const SEEDS = 60;
 const LONG_MS = 8_000;
 
-function registerFitting({ runtime }: Process): void {
+function registerMatching({ runtime }: Process): void {
   runtime.register("trip", { durable: true, replace: true }, async (_input, { step, ask }) => {
     const train = await step("find a train", () => "RE 5");
     await ask(`Take ${train}?`);
@@ -17,8 +17,8 @@ function registerFitting({ runtime }: Process): void {
   });
 }
 
-/** Ends without having asked, or waits for what is not in the log. */
-const unfitting: readonly ((process: Process) => void)[] = [
+/** Other code: it ends without having asked, or waits for an operation that is not in the log. */
+const unmatching: readonly ((process: Process) => void)[] = [
   ({ runtime }) =>
     void runtime.register("trip", { durable: true, replace: true }, (_input, { step }) =>
       step("find a train", () => "RE 5"),
@@ -32,12 +32,12 @@ async function begin(seed: number): Promise<{ world: World; process: Process; ru
   const chance = new Chance(seed);
   const world = new World({ chance, late: chance.happens(0.7), register: () => {} });
   const before = world.start();
-  registerFitting(before);
+  registerMatching(before);
   const created = await world.until(before.runtime.createRun({ agent_name: "trip", input: "" }), before);
   if (created === undefined || "error" in created) throw new Error("The run was not created.");
   before.kill();
   const process = world.start();
-  chance.pick(unfitting)(process);
+  chance.pick(unmatching)(process);
   return { world, process, run_id: created.value.run_id };
 }
 
@@ -45,17 +45,17 @@ async function isAnswered(world: World, process: Process, run_id: string): Promi
   const outcome = await world.until(process.runtime.resume({ run_id, await_resume: { ok: true } }), process);
   if (outcome === undefined || "error" in outcome) throw outcome?.error;
   expect(textsOf(outcome.value)).toEqual(["RE 5"]);
-  await nothingIsParked(world, process);
+  await nothingIsBlocked(world, process);
 }
 
-async function nothingIsParked(world: World, process: Process): Promise<void> {
+async function nothingIsBlocked(world: World, process: Process): Promise<void> {
   const stats = await world.until(process.runtime.stats(), process);
   expect(stats).toMatchObject({ value: { blocked: [] } });
   expect(world.violations).toEqual([]);
 }
 
 it.each(Array.from({ length: SEEDS }, (_, seed) => seed))(
-  "an answer is taken as soon as fitting code is there (seed %i)",
+  "an answer is taken as soon as matching code is registered (seed %i)",
   async (seed) => {
     const { world, process, run_id } = await begin(seed);
     const chance = new Chance(seed + 1_000);
@@ -64,27 +64,27 @@ it.each(Array.from({ length: SEEDS }, (_, seed) => seed))(
     const early = await world.until(refused, process);
     expect(early).toMatchObject({ value: { code: "run_blocked" } });
     for (let steps = chance.below(6); steps > 0; steps--) await world.step();
-    registerFitting(process);
+    registerMatching(process);
     await isAnswered(world, process, run_id);
   },
 );
 
 it.each(Array.from({ length: SEEDS }, (_, seed) => seed))(
-  "fitting code counts that comes while the other is being run (seed %i)",
+  "matching code is used if it is registered while other code is replayed (seed %i)",
   async (seed) => {
     const { world, process, run_id } = await begin(seed);
     const chance = new Chance(seed + 1_000);
     const answering = process.runtime.resume({ run_id, await_resume: { ok: true } });
     answering.catch(() => {});
     for (let steps = chance.below(12); steps > 0; steps--) await world.step();
-    registerFitting(process);
+    registerMatching(process);
     const outcome = await world.until(answering, process);
     if (outcome !== undefined && "error" in outcome) {
-      // It was refused before the other code was there.
+      // The answer was refused before the matching code was registered.
       expect(outcome.error).toMatchObject({ code: "run_blocked" });
       await isAnswered(world, process, run_id);
     } else expect(textsOf(outcome?.value ?? expect.fail("The process died."))).toEqual(["RE 5"]);
     await world.pass(LONG_MS);
-    await nothingIsParked(world, process);
+    await nothingIsBlocked(world, process);
   },
 );

@@ -3,7 +3,7 @@ import { describe, expect, expectTypeOf, it } from "vitest";
 import { deferred, questionOf, setUp, textsOf } from "../helpers/runtimes.ts";
 import { World } from "./world.ts";
 
-/* What an agent begins in the body of a step is refused: a body whose result is in the log is not run again. */
+/* An operation in the body of a step is refused: a body whose result is in the log is not called in a replay. */
 
 type Operation = (context: AgentContext) => Promise<unknown>;
 
@@ -19,7 +19,7 @@ const durableOperations: Readonly<Record<string, Operation>> = {
   "session.setState": ({ session }) => session.setState(1),
 };
 
-/** An agent that calls one in the body of its step, at once or after a wait of the body's own. */
+/** An agent that begins an operation in the body of its step, at once or after a wait. */
 async function nestedRun(
   durable: boolean,
   operation: Operation,
@@ -72,7 +72,7 @@ it.each(Object.entries(durableOperations))(
   },
 );
 
-it("a refused operation takes no key: an agent that catches that goes on as if it had not been", async () => {
+it("a refused operation takes no key: an agent that catches the error goes on with the same keys", async () => {
   const { runtime } = setUp();
   runtime.register("agent", { durable: true }, async (_input, { step, ask }) => {
     const refused = await step("tool", async () =>
@@ -89,7 +89,7 @@ it("a refused operation takes no key: an agent that catches that goes on as if i
   expect(textsOf(run)).toEqual(['nested_operation|{"ok":true}']);
 });
 
-it("beside a body, what comes after a bare wait is refused in a durable agent", async () => {
+it("beside a body, an operation after a bare wait is refused in a durable agent", async () => {
   const { runtime, clock } = setUp();
   const work = deferred();
   runtime.register("agent", { durable: true }, async (_input, { step }) => {
@@ -106,8 +106,8 @@ it("beside a body, what comes after a bare wait is refused in a durable agent", 
   expect(textsOf(await creating)).toEqual(["rejected"]);
 });
 
-describe("beside a body that is at work, a durable agent may begin what comes", () => {
-  /** Runs an agent with a step that is at work until the rest of it is done. */
+describe("beside a body that has not ended, a durable agent may begin an operation", () => {
+  /** Runs an agent with a step whose body ends after `rest`. */
   async function besideWork(rest: (context: AgentContext) => Promise<unknown>, answers = 0) {
     const { runtime, clock } = setUp();
     const work = deferred();
@@ -144,9 +144,9 @@ describe("beside a body that is at work, a durable agent may begin what comes", 
       "after a step that failed",
       async ({ step }) => step("a", () => Promise.reject(new Error("no"))).catch(() => step("b", () => 2)),
     ],
-    ["after something that was shown", async ({ step, emit }) => emit("a").then(() => step("b", () => 2))],
+    ["after something that was emitted", async ({ step, emit }) => emit("a").then(() => step("b", () => 2))],
     [
-      "after very much that was shown",
+      "after very much that was emitted",
       async ({ step, emit }) => {
         for (let n = 0; n < 200; n++) await emit("a");
         await step("b", () => 2);
@@ -170,7 +170,7 @@ describe("beside a body that is at work, a durable agent may begin what comes", 
     expect(await besideWork(rest, answers)).toBe("through");
   });
 
-  it("after what it has yielded, and by other steps from one result", async () => {
+  it("after a yield, and in several steps after one result", async () => {
     const { runtime } = setUp();
     runtime.register("agent", { durable: true }, async function* (_input, { step }) {
       const work = deferred();
@@ -207,6 +207,6 @@ it.each([false, true])(
   },
 );
 
-it("a body is handed nothing that it could begin an operation with", () => {
+it("the context of a body has no operations", () => {
   expectTypeOf<keyof StepScope & keyof Pick<AgentContext, "ask" | "run" | "step">>().toEqualTypeOf<never>();
 });

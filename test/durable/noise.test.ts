@@ -7,7 +7,7 @@ import { isRead } from "../helpers/stores.ts";
 import { openDatabase } from "../stores/sqlite-files.ts";
 import { inMemory, onFile } from "./replicas.ts";
 
-/* What a process says to its logger, and leaves in its store, when nothing is wrong; and what it can do when the disk is full. */
+/* What a process logs and keeps in its store when nothing is wrong, and what it can do when the disk is full. */
 
 function wait(clock: Clock, ms: number): Promise<void> {
   return new Promise((resolve) => clock.setTimeout(resolve, ms));
@@ -44,7 +44,7 @@ describe("an answer over HTTP that another process has to take", () => {
   });
 });
 
-it("processes that were killed leave no row of theirs in the file, once their runs have been taken over", async () => {
+it("killed processes leave no row in the file once their runs have been taken over", async () => {
   const replicas = onFile();
   const { clock, path } = replicas;
   const start = (name: string, stepMs: number) => {
@@ -67,7 +67,7 @@ it("processes that were killed leave no row of theirs in the file, once their ru
   expect(tablesWith(path, "killed-")).toEqual([]);
 });
 
-/** The tables that have a row with a text that begins like this, whatever they are called. */
+/** The tables that have a row with a text that begins like this. */
 function tablesWith(path: string, text: string): string[] {
   const db = openDatabase(path);
   const tables = db.prepare("SELECT name FROM sqlite_master WHERE type = 'table'").all() as { readonly name: string }[];
@@ -108,7 +108,7 @@ describe.each([false, true])("while the disk is full (late: %s)", (late) => {
       fill(full: boolean) {
         isFull = full;
       },
-      /** What a call comes to in that time. */
+      /** The outcome of a call within that time. */
       async outcome(call: Promise<Run>, ms: number): Promise<string> {
         let outcome = "no answer";
         call.then(
@@ -125,12 +125,12 @@ describe.each([false, true])("while the disk is full (late: %s)", (late) => {
     };
   }
 
-  it.each([0, 1_000])("a run that is at work can be read (%i ms later)", async (ms) => {
+  it.each([0, 1_000])("a run in progress can be read (%i ms later)", async (ms) => {
     const { runtime, clock, fill, outcome } = begin();
     const { run_id } = await runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
     await clock.advance(500);
     fill(true);
-    // Its step may have a result by now that cannot be written.
+    // By now its step may have a result that cannot be written.
     await clock.advance(ms);
     expect(await outcome(runtime.getRun(run_id), 100)).toBe("in-progress");
     const [listed] = await runtime.listRuns();
@@ -140,7 +140,7 @@ describe.each([false, true])("while the disk is full (late: %s)", (late) => {
     expect((await runtime.getRun(run_id)).status).toBe("completed");
   });
 
-  it.each([0, 1_000])("a cancel is refused, and not left without an answer (%i ms later)", async (ms) => {
+  it.each([0, 1_000])("a cancel is refused, and its call settles (%i ms later)", async (ms) => {
     const { runtime, clock, fill, outcome } = begin();
     const { run_id } = await runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
     await clock.advance(500);

@@ -8,7 +8,7 @@ import { deferred, questionOf, refusal, textsOf } from "../helpers/runtimes.ts";
 import { openDatabase, temporaryFolder } from "../stores/sqlite-files.ts";
 import { duel } from "./duels.ts";
 
-/* Answers where two runtimes share one SQLite file, as two processes do. */
+/* Answers to two runtimes that share one SQLite file, as two processes do. */
 
 let folder: ReturnType<typeof temporaryFolder>;
 let runtimes: AgentRuntime[];
@@ -24,8 +24,8 @@ afterEach(async () => {
 });
 
 it.each([
-  { answer: "fits", n: 3 },
-  { answer: "does not fit", n: "many" },
+  { answer: "matches", n: 3 },
+  { answer: "does not match", n: "many" },
 ])("an answer that $answer changes nothing in a process that does not have the sub-run that asks", async ({ n }) => {
   const work = deferred();
   const first = open(work);
@@ -33,7 +33,7 @@ it.each([
   const events = await first.events(run_id).next();
   expect(events.done).toBe(false);
 
-  // The sub-run is at work in the first process, so that the second one cannot read the answer.
+  // The first process executes the sub-run, so that the second one cannot validate the answer.
   const second = open(work);
   const refused = refusal(second.resume({ run_id, await_resume: { n } }));
   expect((await refused).code).toBe("lost_ownership");

@@ -4,8 +4,8 @@ import type { Process } from "./world.ts";
 import { World } from "./world.ts";
 
 /*
- * A run that is durable waits for one that is not. The sub-run cannot leave its process, and the run can: whichever process is asked, they stay together,
- * and the question of the one can be answered.
+ * A durable run waits for a sub-run that is not durable and so cannot change its process. The run stays in that process too, and
+ * the question of the sub-run can be answered.
  */
 
 const durability = { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100 } as const;
@@ -22,7 +22,7 @@ function register(process: Process): void {
   });
 }
 
-/** What a call comes to within a second. */
+/** The outcome of a call within a second. */
 async function answer(world: World, process: Process, run_id: string, await_id: string): Promise<string> {
   let outcome = "no answer";
   process.runtime.resume({ run_id, await_id, await_resume: { ok: true }, mode: "async" }).then(
@@ -54,7 +54,7 @@ it.each([
   await world.pass(2_000);
   const order = first === "another process" ? [other, own] : [own, other];
   const outcomes: string[] = [];
-  // As a client does behind a load balancer: it answers what is shown, and tries again elsewhere.
+  // A client behind a load balancer answers the question that is shown, and tries again at another process.
   for (let attempt = 0; attempt < 12; attempt++) {
     const state = await world.stateOf(run_id);
     if (state.ended !== null) break;
@@ -65,7 +65,7 @@ it.each([
   await world.pass(5_000);
   expect(outcomes).not.toContain("no answer");
   expect((await world.stateOf(run_id)).status).toBe("completed");
-  // The sub-run has come to its end as well, and was run once.
+  // The sub-run has ended as well, and was run once.
   const runs = await world.store.list({ tenant: "", limit: 100, offset: 0 });
   expect(runs.map(({ head }) => head.status)).toEqual(runs.map(() => "completed"));
   expect(world.violations).toEqual([]);

@@ -12,7 +12,7 @@ import type { Trouble } from "./trials.ts";
 import { trial } from "./trials.ts";
 import { keyOf, World } from "./world.ts";
 
-/* Each of the things that durable runs rest on is taken away once, and what the other tests here look at must show it. */
+/* Each mechanism that durable runs rest on is broken once, and the checks of the other tests here must find it. */
 
 const planted = vi.hoisted(() => ({ isUnordered: false }));
 
@@ -47,7 +47,7 @@ describe("results that are not handed over in the order of the log", () => {
   });
 });
 
-describe("an owner that does not look at its own lease", () => {
+describe("an owner that does not check its own lease", () => {
   it("is noticed", async () => {
     expect(await tried("freezes", 60)).toEqual([]);
     vi.spyOn(Lease.prototype, "ensure").mockReturnValue(undefined);
@@ -71,26 +71,26 @@ describe("an acknowledgement before the commit", () => {
   });
 });
 
-describe("a sweep that adopts what the process has just created", () => {
+describe("a scan that claims a run which the process has just created", () => {
   it("is noticed", async () => {
     expect(await begunTwice()).toEqual([]);
     const { find, add } = Runs.prototype;
-    let isSweeping = false;
+    let isScanning = false;
     vi.spyOn(Runs.prototype, "find").mockImplementation(function (this: Runs, key) {
-      return isSweeping ? undefined : find.call(this, key);
+      return isScanning ? undefined : find.call(this, key);
     });
     vi.spyOn(Runs.prototype, "add").mockImplementation(function (this: Runs, run) {
-      isSweeping = false;
+      isScanning = false;
       add.call(this, run);
     });
-    const whenSwept = (store: Store): Store =>
+    const whenScanned = (store: Store): Store =>
       changed(store, {
         take: (...parameters) => {
-          isSweeping = true;
+          isScanning = true;
           return store.take(...parameters);
         },
       });
-    expect(await begunTwice(whenSwept)).toContain("attempt 2 at long#1 began while attempt 1 was at work");
+    expect(await begunTwice(whenScanned)).toContain("attempt 2 at long#1 began while attempt 1 was running");
   });
 });
 
@@ -101,7 +101,7 @@ describe("an end that does not fence", () => {
   });
 });
 
-/** What goes wrong with the first programs. It ends with the first that does. */
+/** What goes wrong with the first programs, up to the first that fails. */
 async function tried(trouble: Trouble, programs: number, plant?: (store: Store) => Store): Promise<readonly string[]> {
   for (let seed = 1; seed <= programs; seed++) {
     const { wrong } = await trial(seed, trouble, plant);
@@ -122,8 +122,8 @@ async function crashed(name: string): Promise<readonly string[]> {
 }
 
 /**
- * What goes wrong when a process whose clock stands still, and that does not know that its lease has run out, has a result to
- * write just when another one has taken its run over and has written nothing yet.
+ * What goes wrong when a process with a stopped clock, which does not know that its lease has expired, writes a result
+ * after another one has taken its run over and before that one has written anything.
  */
 async function writtenAfterTakeOver(plant: (store: Store) => Store = same): Promise<readonly string[]> {
   let finish = (): void => {};
@@ -163,7 +163,7 @@ function withoutEpochs(store: Store): Store {
   });
 }
 
-/** What a process does twice at once that is all alone, and of whose lease the store knows nothing. */
+/** Which attempts of a step overlap in a single process whose lease is never written to the store. */
 async function begunTwice(plant: (store: Store) => Store = same): Promise<readonly string[]> {
   const begun: number[] = [];
   const world = new World({
@@ -182,10 +182,10 @@ async function begunTwice(plant: (store: Store) => Store = same): Promise<readon
   await world.pass(250);
   return begun
     .slice(1)
-    .map((attempt, index) => `attempt ${attempt} at long#1 began while attempt ${begun[index]} was at work`);
+    .map((attempt, index) => `attempt ${attempt} at long#1 began while attempt ${begun[index]} was running`);
 }
 
-/** Whether whoever had the run before its end may still write. */
+/** Whether the last owner of a run may write after its end. */
 async function writtenAfterTheEnd(plant: (store: Store) => Store = same): Promise<readonly string[]> {
   const [scenario] = scenarios;
   if (scenario === undefined) throw new Error("There are no scenarios.");

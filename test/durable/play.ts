@@ -10,34 +10,34 @@ import { hash } from "./chance.ts";
 import type { Crash, Outcome, Process, WorldOptions } from "./world.ts";
 import { keyOf, World } from "./world.ts";
 
-/** What a client does with a run, and the agents that it meets. */
+/** The agents, and what a client does with a run of them. */
 export interface Script {
   /** Registers the agents; `agent` is the one that is run. */
   readonly register: (process: Process) => void;
   readonly input?: string;
   readonly session?: { readonly id: string; readonly history: readonly string[] };
   readonly timeoutMs?: number;
-  /** Undefined: the question is left alone. Default: every question is answered with a number that belongs to it. */
+  /** Undefined: the question is not answered. Default: every question is answered with a number that belongs to it. */
   readonly answer?: (request: AwaitRequest, log: readonly Entry[]) => AwaitResume | undefined;
-  /** The client asks for the run to stop as soon as this holds. */
+  /** The client cancels the run as soon as this holds. */
   readonly cancelWhen?: (state: RunState, log: readonly Entry[]) => boolean;
 }
 
 export interface PlayOptions extends Omit<WorldOptions, "register"> {
   /** When the first process dies, the second one, and so on. */
   readonly crashes?: readonly Crash[];
-  /** Called between any two things that happen. */
+  /** Called between any two steps of the world. */
   readonly disturb?: (world: World) => void;
 }
 
-/** How it all ended, and what was seen on the way. */
+/** How the run ended, and what the client saw. */
 export interface Played {
   readonly world: World;
   readonly run_id: string;
   readonly run: Run;
   readonly state: RunState;
   readonly log: readonly Entry[];
-  /** What can be compared with another play: times and ids are left out. */
+  /** The ending without times and ids, to compare it with that of another play. */
   readonly ending: Ending;
 }
 
@@ -46,14 +46,14 @@ export interface Ending {
   readonly error: unknown;
   readonly output: readonly string[];
   readonly usage: unknown;
-  /** What the session holds, and its state. */
+  /** The session's messages, and its state. */
   readonly history: readonly string[];
   readonly session: unknown;
   readonly counted: unknown;
 }
 
 const TENANT = "";
-/** Somebody who has given an answer, and is told what has come of it. */
+/** A call that has given an answer, and waits for its outcome. */
 interface Answering {
   readonly process: Process;
   readonly await_id: string;
@@ -61,7 +61,7 @@ interface Answering {
   outcome: Outcome<unknown> | undefined;
 }
 
-/** What a client is told that has to ask again. */
+/** The refusals after which a client tries again. */
 const passing: readonly string[] = ["lost_ownership", "not_awaiting", "run_cancelling"];
 
 /** Plays a script to its end, whatever happens to the processes meanwhile. */
@@ -76,11 +76,11 @@ class Play {
   readonly #answered = new Map<string, AwaitResume>();
   readonly #followed = new Set<Process>();
   readonly #seen: StreamedEvent[] = [];
-  /** An answer whose giver waits until the run rests. */
+  /** An answer whose caller waits until the run rests. */
   #answering: Answering | undefined;
   #cancelled = false;
   #runId = "";
-  /** Nothing happens to processes any more. */
+  /** Whether no process is disturbed any more. */
   #isOver = false;
 
   constructor(script: Script, options: PlayOptions) {
@@ -116,7 +116,7 @@ class Play {
     return this.#ended();
   }
 
-  /** Does what there is to do. False: nothing. */
+  /** Does what the run needs. False: it needs nothing. */
   async #act(process: Process, state: RunState, log: readonly Entry[]): Promise<boolean> {
     const request = state.shown === null ? null : awaitRequest(state, state.shown);
     if (!this.#cancelled && this.#script.cancelWhen?.(state, log) === true) {
@@ -143,7 +143,7 @@ class Play {
     return true;
   }
 
-  /** Whether somebody waits for what comes of an answer, in a process that is at work. */
+  /** Whether a call waits for the outcome of an answer, in a living process. */
   async #isAnswering(): Promise<boolean> {
     const answering = this.#answering;
     if (answering === undefined) return false;
@@ -155,7 +155,7 @@ class Play {
     return false;
   }
 
-  /** What is acknowledged is in the store already: in the log of the run that asks, from which those that pass the question on can tell. */
+  /** Checks that an acknowledged answer is in the store: in the log of the run, or in that of the sub-run that asks. */
   async #onAnswered(awaitId: string, answer: AwaitResume): Promise<void> {
     let log = await this.#world.log(this.#runId);
     let isWritten = isResumed(log, awaitId);
@@ -196,7 +196,7 @@ class Play {
     }
   }
 
-  /** A process that can be asked; one more is started where none is left. */
+  /** A living process. If there is none, one more is started. */
   #process(): Process {
     const { chance } = this.#options;
     const { working } = this.#world;
@@ -213,7 +213,7 @@ class Play {
     return this.#world.start(this.#isOver ? undefined : this.#options.crashes?.[this.#world.processes.length]);
   }
 
-  /** A client that reads along, in each process. */
+  /** A client that reads the events of the run from a process. */
   #follow(process: Process): void {
     if (this.#followed.has(process)) return;
     this.#followed.add(process);
@@ -223,7 +223,7 @@ class Play {
     reading().catch((error: unknown) => this.#world.violations.push(`a reader failed: ${String(error)}`));
   }
 
-  /** What the run has started ends too. */
+  /** Waits until the sub-runs have ended too. */
   async #othersEnd(): Promise<void> {
     const world = this.#world;
     const until = world.now + 60_000;
@@ -250,7 +250,7 @@ class Play {
       each.thaw();
       each.startClock();
     }
-    // What happens in one process is seen in the others after a while.
+    // The other processes see the end after a while.
     await world.pass(1_000);
     const process = this.#process();
     const log = await world.log(runId);
@@ -334,16 +334,16 @@ export async function body<T>(
   if (isPromise(log) || isPromise(stored)) throw new Error("The store of the world answers late.");
   const say = (what: string): void =>
     void world.violations.push(`${process.name}, ${key}, attempt ${attempt}: ${what}`);
-  if (log?.some((entry) => entry.type === "step" && entry.key === key)) say("was finished, and is run again");
+  if (log?.some((entry) => entry.type === "step" && entry.key === key)) say("has a result, and runs again");
   if (!log?.some((entry) => entry.type === "intent" && entry.key === key && entry.attempt === attempt))
-    say("is run, and the log knows nothing of it");
-  if (stored?.head.owner !== process.name) say(`is run, and the run belongs to ${stored?.head.owner}`);
-  if (stored !== undefined && isFinal(stored.head.status)) say("is run, and the run is over");
+    say("runs without an intent in the log");
+  if (stored?.head.owner !== process.name) say(`runs, and the run belongs to ${stored?.head.owner}`);
+  if (stored !== undefined && isFinal(stored.head.status)) say("runs, and the run has ended");
   if (ms > 0) await process.wait(ms);
   return value;
 }
 
-/** The answer that belongs to a question, whoever gives it. */
+/** The answer that belongs to a question. */
 export function numberFor({ await_id }: AwaitRequest): AwaitResume {
   return { number: await_id.length % 7 };
 }
@@ -358,7 +358,7 @@ function textOf({ role, parts }: Run["output"][number]): string {
   return `${role}: ${parts.map(({ content, content_url, name }) => `${name ?? ""}${content ?? content_url}`).join("|")}`;
 }
 
-/** Without what is another each time. */
+/** The value without times and ids. */
 function neutral(value: unknown): unknown {
   const text = JSON.stringify(value)
     .replaceAll(/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g, "an id")

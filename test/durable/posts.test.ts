@@ -4,9 +4,9 @@ import { play } from "./play.ts";
 import { scenarios } from "./scenarios.ts";
 import type { World } from "./world.ts";
 
-/* Any process may add some entries to the end of a log, whoever executes the run: here between any two entries. */
+/* A process that does not execute a run may post some entries to the end of its log: here between any two entries. */
 
-/** Asks a run to stop, as a process does that has neither the run nor its code, as soon as its log has that many entries. */
+/** Posts a cancel as soon as the log has that many entries, from a process that has neither the run nor its code. */
 function cancelAt(position: number): { readonly disturb: (world: World) => void; readonly isPosted: () => boolean } {
   let isPosted = false;
   const post = async (world: World): Promise<void> => {
@@ -34,7 +34,7 @@ describe.each([
         if (!isPosted()) continue;
         posted += 1;
         expect({ position, violations: played.world.violations }).toEqual({ position, violations: [] });
-        // The end that was being written when the post came is as good as the cancel.
+        // An end that was being written when the post came may win.
         expect(["cancelled", "failed"]).toContain(played.run.status);
         expect(played.log.filter(({ type }) => type === "cancel-requested")).toHaveLength(1);
       }

@@ -6,13 +6,13 @@ import { body } from "./play.ts";
 import type { Process } from "./world.ts";
 
 /*
- * Agents made by chance. A program is a tree of what an agent can do; the same interpreter runs it as an agent of a runtime and,
+ * Random agents. A program is a tree of what an agent can do. The same interpreter runs it as an agent of a runtime and,
  * for the judge, against a log.
  */
 
 export type Node =
   | { readonly does: "says"; readonly text: string }
-  | { readonly does: "shows" }
+  | { readonly does: "emits" }
   | { readonly does: "closes" }
   | { readonly does: "step"; readonly name: string; readonly ms: number; readonly once?: boolean }
   | { readonly does: "fails"; readonly name: string; readonly attempts: number; readonly succeedsAt: number }
@@ -35,7 +35,7 @@ export type Node =
 export interface Program {
   readonly seed: number;
   readonly node: Node;
-  /** Whether it shows the same whatever order its operations end in. */
+  /** Whether it emits the same for any order in which its operations end. */
   readonly isOrderly: boolean;
 }
 
@@ -48,7 +48,7 @@ const leaves: readonly Node["does"][] = [
   "step",
   "step",
   "step",
-  "shows",
+  "emits",
   "closes",
   "fails",
   "streams",
@@ -68,7 +68,7 @@ export function makeProgram(seed: number): Program {
   return { seed, isOrderly, node: new Maker(chance, isOrderly).sequence(MAX_DEPTH, "top") };
 }
 
-/** Where a node stands: at the top, where it may yield, or in a branch beside others. */
+/** Where a node is: at the top, where it may yield, or in a branch beside others. */
 type Place = "top" | "branch";
 
 class Maker {
@@ -89,7 +89,7 @@ class Maker {
   #node(depth: number, place: Place): Node {
     const does = this.#chance.pick(depth > 0 && this.#chance.happens(0.45) ? inner : leaves);
     const isBeside = place === "branch";
-    // What several branches do in no fixed order is nothing that an orderly program does.
+    // An orderly program has no branches that emit in no fixed order.
     if (this.#isOrderly && isBeside && !["step", "fails", "sequence", "branches", "repeats"].includes(does))
       return this.#step();
     switch (does) {
@@ -152,7 +152,7 @@ class Maker {
   }
 }
 
-/** What a program needs of whoever runs it. */
+/** What a program needs of its interpreter's caller. */
 export interface Player {
   /** The value of an operation's key is the same each time. */
   body<T>(step: { readonly key: string; readonly attempt: number }, value: T, ms: number): Promise<T>;
@@ -166,8 +166,8 @@ export async function* perform(node: Node, context: AgentContext, player: Player
     case "says":
       yield node.text;
       return 1;
-    case "shows":
-      yield { shown: node.does };
+    case "emits":
+      yield { emitted: node.does };
       return 0;
     case "closes":
       yield null;
@@ -188,7 +188,7 @@ export async function* perform(node: Node, context: AgentContext, player: Player
         return await context.step(
           name,
           async (s) => {
-            // The number of attempts that crashes have cost is none of the agent's business.
+            // The output must not depend on the number of attempts, which crashes change.
             await player.body(s, 0, 3);
             if (succeedsAt > attempts) throw new AgentError("unlucky", `${s.key} failed`);
             return hash(s.key) % 89;
@@ -282,7 +282,7 @@ export async function* perform(node: Node, context: AgentContext, player: Player
   }
 }
 
-/** A branch shows what it has to show by itself. */
+/** Emits what a branch yields. */
 async function drained(branch: AsyncGenerator<unknown, number>, context: AgentContext): Promise<number> {
   for (;;) {
     const { done, value } = await branch.next();
@@ -291,7 +291,7 @@ async function drained(branch: AsyncGenerator<unknown, number>, context: AgentCo
   }
 }
 
-/** A program and its client. Some questions are left alone, and some runs are cancelled. */
+/** A program and its client. Some questions are not answered, and some runs are cancelled. */
 export function scriptOf({ seed, node }: Program): Script {
   const cancelAt = hash(`${seed}`) % 10 === 0 ? 3 + (hash(`at ${seed}`) % 12) : Number.POSITIVE_INFINITY;
   return {

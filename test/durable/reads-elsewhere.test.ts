@@ -4,11 +4,11 @@ import { create, createMany, given } from "./calls.ts";
 import type { Outcome, Process } from "./world.ts";
 import { World } from "./world.ts";
 
-/* What a process shows of runs that others move: how old it is, and what it costs. All durations of the runtime are the defaults. */
+/* Reads of runs that other processes execute: how old they are, and what they cost. All durations of the runtime are the defaults. */
 
 /** How old an event may be when a reader sees it, in milliseconds. */
 const EVENT_MS = 250;
-/** How old a run may be that is read. */
+/** How old a record may be when it is read, in milliseconds. */
 const RUN_MS = 200;
 
 function worldOf(evictAfterMs: number): World {
@@ -25,7 +25,7 @@ function worldOf(evictAfterMs: number): World {
   });
 }
 
-/** The types of the events that a process is shown of a run, with the time. */
+/** The types of the events that a reader in this process gets, with the time. */
 function follow(world: World, { runtime }: Process, run_id: string): { readonly type: string; readonly at: number }[] {
   const seen: { type: string; at: number }[] = [];
   void (async () => {
@@ -43,7 +43,7 @@ describe.each([
   { where: "in memory", evictAfterMs: 60_000 },
   { where: "out of memory", evictAfterMs: 50 },
 ])("in the process that created a run, which waits there $where", ({ evictAfterMs }) => {
-  // The answer comes at any time after the last look of the process at the store.
+  // The answer comes at different times after the last scan of the process.
   it.each([100, 900, 1_700, 2_500])(
     "a reader sees what another process did, and getRun shows it (%i ms)",
     async (ms) => {
@@ -81,7 +81,7 @@ describe.each([
   });
 });
 
-it("getRun is no older where nothing follows the run", async () => {
+it("getRun is no older without a reader of the run", async () => {
   const world = worldOf(60_000);
   const first = world.start();
   const second = world.start();
@@ -113,11 +113,11 @@ describe("a process that follows runs of another", () => {
     for (let reader = 0; reader < readers; reader++) follow(world, second, ids[reader % runs] ?? "");
     await world.pass(1_000);
     const followed = await calls(world, second, 5_000);
-    // Five looks a second, and a call or two for each.
+    // Five polls a second, with one or two calls each.
     expect(followed - unread).toBeLessThanOrEqual(2 * 5 * 5);
   });
 
-  it("asks nothing any more when its last reader has gone", async () => {
+  it("makes no more calls when its last reader has gone", async () => {
     const world = worldOf(60_000);
     const first = world.start();
     const second = world.start();
@@ -129,7 +129,7 @@ describe("a process that follows runs of another", () => {
     await world.pass(1_000);
     await events.return?.();
     await world.pass(1_000);
-    // A look for work more or less.
+    // One scan more or less.
     expect(await calls(world, second, 5_000)).toBeLessThanOrEqual(unread + 2);
   });
 });

@@ -11,16 +11,16 @@ import { openDatabase, temporaryFolder } from "../stores/sqlite-files.ts";
 import { lastingStore } from "./world.ts";
 
 /*
- * Processes on one store, with one clock that moves when it is told to. Unlike those of a `World` they take real turns of the event
- * loop, as a file needs; and each may reach the store in a way of its own.
+ * Processes on one store, with one fake clock. Unlike those of a `World` they take real turns of the event loop, as a file needs.
+ * Each may have a hook around its calls of the store.
  */
 
 const durability = { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100 } as const;
 const never = new Promise<never>(() => {});
 
-/** A process: a runtime, and what it has told its logger. */
+/** A process: a runtime, and what it has logged. */
 export interface Replica extends Setup {
-  /** Nothing that it does has an effect from now on. */
+  /** The process dies: its actions have no effect from now on. */
   kill(): void;
 }
 
@@ -34,7 +34,7 @@ export class Replicas {
     this.#open = () => open(this.clock);
   }
 
-  /** Starts a process, which may reach the store through a hook. */
+  /** Starts a process, with a hook around its calls of the store. */
   start(options: RuntimeOptions = {}, hook: Hook = (call) => call()): Replica {
     let isDead = false;
     const { clock } = this;

@@ -5,13 +5,13 @@ import type { Script } from "./play.ts";
 import { body } from "./play.ts";
 import type { Process } from "./world.ts";
 
-/* Agents that use one thing each, as they come in real life, and what a client does with them. */
+/* Agents that use one feature each, and what a client does with them. */
 
 export interface Scenario extends Script {
   readonly name: string;
-  /** How the run ends: its status and what it has put out. */
+  /** How the run ends: its status and output. */
   readonly ends: string;
-  /** Its questions come in no particular order. */
+  /** Whether its questions come in no particular order. */
   readonly isUnordered?: true;
 }
 
@@ -100,7 +100,7 @@ export const scenarios: readonly Scenario[] = [
     name: "a step that runs at most once",
     ends: "completed: paid or unsure|end",
     register: agents(async function* ({ work }) {
-      // Whether it was interrupted is for the agent to find out: both end the same way here.
+      // The step may have been interrupted: the agent ends the same way in both cases.
       yield await work("pay", "paid or unsure", 20, { once: true }).catch(() => "paid or unsure");
       yield "end";
     }),
@@ -122,7 +122,7 @@ export const scenarios: readonly Scenario[] = [
     }),
   },
   {
-    name: "a step that shows a message and an object",
+    name: "a step that emits a message and an object",
     ends: "completed: whole # part|end",
     register: agents(async function* ({ context, process, work }) {
       await context.step("shows", async (s) => {
@@ -207,7 +207,7 @@ export const scenarios: readonly Scenario[] = [
     answer: () => undefined,
   },
   {
-    name: "a cancel while a step is at work",
+    name: "a cancel while a step runs",
     ends: "cancelled: begun|stopped run_cancelled|finally",
     register: agents(async function* ({ work }) {
       yield "begun";
@@ -317,7 +317,7 @@ export const scenarios: readonly Scenario[] = [
     answer: ({ message }) => (message.parts[0]?.content === "Now?" ? undefined : { number: 5 }),
   },
   {
-    name: "a cancel while a sub-run is at work",
+    name: "a cancel while a sub-run is in progress",
     ends: "cancelled: finally",
     register: agents(
       async function* ({ context }) {
@@ -447,7 +447,7 @@ export const scenarios: readonly Scenario[] = [
     }),
   },
   {
-    name: "steps that nobody waits for",
+    name: "steps that the agent does not wait for",
     ends: "completed: end",
     register: agents(async function* ({ work }) {
       void work("aside", 1, 3);

@@ -4,7 +4,7 @@ import { World } from "./world.ts";
 
 const SESSION = "00000000-0000-4000-8000-00000000feed";
 
-it.each(["agent", "session"] as const)("a run that is taken over has its place among those of its %s", async (per) => {
+it.each(["agent", "session"] as const)("a run that is taken over keeps its slot of its %s", async (per) => {
   const began: string[] = [];
   const world = new World({
     register: (process) =>

@@ -4,13 +4,13 @@ import { create } from "./calls.ts";
 import type { Process } from "./world.ts";
 import { World } from "./world.ts";
 
-/* Runs that others have started, after the process of both has died: none is left behind, and none is run twice by surprise. */
+/* Sub-runs whose process has died, with that of their parent: each ends, and none is run twice. */
 
-/** More than a process does with its store until all is over. */
+/** More calls than a process makes of its store in one of these tests. */
 const MAX_CALLS = 30;
 const LONG_MS = 10_000;
 
-/** The sub-runs that have come into the store, by the runs that their agents were given. */
+/** The sub-runs that are in the store, by the calls of their agents. */
 function begun(
   world: World,
   calls: readonly { readonly run_id: string }[],
@@ -63,7 +63,7 @@ describe("a durable sub-run of a run that is not durable ends with it", () => {
     expect(steps).toBe(0);
   });
 
-  it.each([false, true])("at whichever call of the store the process dies (late: %s)", async (late) => {
+  it.each([false, true])("at any call of the store at which the process dies (late: %s)", async (late) => {
     for (let call = 1; call <= MAX_CALLS; call++) {
       const calls: { run_id: string }[] = [];
       const world = new World({
@@ -83,7 +83,7 @@ describe("a durable sub-run of a run that is not durable ends with it", () => {
       first.kill();
       world.start();
       await world.pass(LONG_MS);
-      // One that never came into the store is not there.
+      // A sub-run that was never stored has no status.
       const stored = (await begun(world, calls)).filter(
         ({ run_id }) => world.store.find({ tenant: "", run_id }) !== undefined,
       );
@@ -92,47 +92,50 @@ describe("a durable sub-run of a run that is not durable ends with it", () => {
   });
 });
 
-describe("a sub-run that is not durable, of a run that is", () => {
+describe("a sub-run that is not durable, of a durable run", () => {
   it.each([
     { late: false, after: false },
     { late: false, after: true },
     { late: true, after: false },
     { late: true, after: true },
-  ])("is run once, at whichever call of the store the process dies (late: $late, after: $after)", async (options) => {
-    const { late, after } = options;
-    for (let call = 1; call <= MAX_CALLS; call++) {
-      const calls: string[] = [];
-      const bodies: string[] = [];
-      const world = new World({
-        late,
-        register: (process) => {
-          const { runtime } = process;
-          runtime.register("child", async (_input, { step, run_id }) => {
-            calls.push(run_id);
-            await step("pay", () => void bodies.push(run_id));
-            await step("rest", () => process.wait(10));
-          });
-          runtime.register("agent", { durable: true }, async (_input, { run }) => (await run("child", "")).status);
-        },
-      });
-      const first = world.start({ call, after });
-      const creating = first.runtime.createRun({ agent_name: "agent", input: "" }, { idempotencyKey: "one" });
-      creating.catch(() => {});
-      await world.pass(1_000);
-      first.kill();
-      const second = world.start();
-      const again = second.runtime.createRun({ agent_name: "agent", input: "" }, { idempotencyKey: "one" });
-      again.catch(() => {});
-      await world.pass(LONG_MS);
-      expect({ call, calls: calls.length, bodies: bodies.length }).toEqual({
-        call,
-        calls: new Set(calls).size,
-        bodies: new Set(bodies).size,
-      });
-      const { run_id } = await again;
-      const log = await world.log(run_id);
-      expect({ call, status: (await world.stateOf(run_id)).status }).toEqual({ call, status: "completed" });
-      expect(log.filter((entry) => resultKey(entry) === "run:child#1")).toHaveLength(1);
-    }
-  });
+  ])(
+    "is run once, at any call of the store at which the process dies (late: $late, after: $after)",
+    async (options) => {
+      const { late, after } = options;
+      for (let call = 1; call <= MAX_CALLS; call++) {
+        const calls: string[] = [];
+        const bodies: string[] = [];
+        const world = new World({
+          late,
+          register: (process) => {
+            const { runtime } = process;
+            runtime.register("child", async (_input, { step, run_id }) => {
+              calls.push(run_id);
+              await step("pay", () => void bodies.push(run_id));
+              await step("rest", () => process.wait(10));
+            });
+            runtime.register("agent", { durable: true }, async (_input, { run }) => (await run("child", "")).status);
+          },
+        });
+        const first = world.start({ call, after });
+        const creating = first.runtime.createRun({ agent_name: "agent", input: "" }, { idempotencyKey: "one" });
+        creating.catch(() => {});
+        await world.pass(1_000);
+        first.kill();
+        const second = world.start();
+        const again = second.runtime.createRun({ agent_name: "agent", input: "" }, { idempotencyKey: "one" });
+        again.catch(() => {});
+        await world.pass(LONG_MS);
+        expect({ call, calls: calls.length, bodies: bodies.length }).toEqual({
+          call,
+          calls: new Set(calls).size,
+          bodies: new Set(bodies).size,
+        });
+        const { run_id } = await again;
+        const log = await world.log(run_id);
+        expect({ call, status: (await world.stateOf(run_id)).status }).toEqual({ call, status: "completed" });
+        expect(log.filter((entry) => resultKey(entry) === "run:child#1")).toHaveLength(1);
+      }
+    },
+  );
 });

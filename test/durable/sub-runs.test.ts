@@ -4,14 +4,14 @@ import { persistent } from "../helpers/always-replay.ts";
 import type { Process } from "./world.ts";
 import { World } from "./world.ts";
 
-/* A run that shows the question of a sub-run, in no process; the sub-run goes on by itself when its time is up. */
+/* An evicted run that shows the question of a sub-run. The sub-run goes on by itself at the deadline of the question. */
 
-/** More than a process does with its store until all is over. */
+/** More calls than a process makes of its store in one of these tests. */
 const MAX_CALLS = 40;
 
 function register({ runtime }: Process): void {
   runtime.register("child", { durable: true }, async (_input, { ask }) =>
-    JSON.stringify(await ask("Anybody?", { timeoutMs: 2_000, default: { nobody: true } })),
+    JSON.stringify(await ask("Well?", { timeoutMs: 2_000, default: { late: true } })),
   );
   runtime.register("parent", { durable: true }, async (_input, { run }) => (await run("child", "")).output);
 }
@@ -21,25 +21,28 @@ it.each([
   { late: true, does: "goes on" },
   { late: false, does: "is cancelled" },
   { late: true, does: "is cancelled" },
-])("whenever the process dies in which a sub-run $does, its parent learns it (late: $late)", async ({ late, does }) => {
-  for (let call = 1; call <= MAX_CALLS; call++) {
-    const world = new World({ late, register });
-    const first = world.start();
-    const created = await world.until(first.runtime.createRun({ agent_name: "parent", input: "" }), first);
-    if (created === undefined || "error" in created) throw new Error("The run was not created.");
-    const { run_id } = created.value;
-    first.kill();
+])(
+  "at any call at which the process dies in which a sub-run $does, its parent learns it (late: $late)",
+  async ({ late, does }) => {
+    for (let call = 1; call <= MAX_CALLS; call++) {
+      const world = new World({ late, register });
+      const first = world.start();
+      const created = await world.until(first.runtime.createRun({ agent_name: "parent", input: "" }), first);
+      if (created === undefined || "error" in created) throw new Error("The run was not created.");
+      const { run_id } = created.value;
+      first.kill();
 
-    const second = world.start({ call, after: true });
-    if (does === "is cancelled") await cancelChildOf(world, second, run_id);
-    await world.pass(5_000);
-    second.kill();
-    world.start();
-    await world.pass(10_000);
-    expect({ call, status: (await world.stateOf(run_id)).status }).toEqual({ call, status: "completed" });
-    expect(world.violations).toEqual([]);
-  }
-});
+      const second = world.start({ call, after: true });
+      if (does === "is cancelled") await cancelChildOf(world, second, run_id);
+      await world.pass(5_000);
+      second.kill();
+      world.start();
+      await world.pass(10_000);
+      expect({ call, status: (await world.stateOf(run_id)).status }).toEqual({ call, status: "completed" });
+      expect(world.violations).toEqual([]);
+    }
+  },
+);
 
 async function cancelChildOf(world: World, process: Process, run_id: string): Promise<void> {
   const intent = (await world.log(run_id)).find((entry) => entry.type === "intent");
@@ -52,12 +55,12 @@ async function cancelChildOf(world: World, process: Process, run_id: string): Pr
 it.each([
   { late: false, has: "no code" },
   { late: true, has: "no code" },
-  { late: false, has: "code that does not fit" },
-  { late: true, has: "code that does not fit" },
+  { late: false, has: "code that does not match" },
+  { late: true, has: "code that does not match" },
   { late: false, has: "code that waits for something else" },
   { late: true, has: "code that waits for something else" },
 ])(
-  "a parent for which there is $has where its sub-run ends learns it where there is (late: $late)",
+  "a parent whose process has $has learns the end of its sub-run in a process with matching code (late: $late)",
   async ({ late, has }) => {
     for (let call = 1; call <= MAX_CALLS; call++) {
       const world = new World({
@@ -67,9 +70,9 @@ it.each([
           else {
             const { runtime } = process;
             runtime.register("child", { durable: true }, async (_input, { ask }) =>
-              JSON.stringify(await ask("Anybody?", { timeoutMs: 2_000, default: { nobody: true } })),
+              JSON.stringify(await ask("Well?", { timeoutMs: 2_000, default: { late: true } })),
             );
-            if (has === "code that does not fit") runtime.register("parent", { durable: true }, () => "nothing");
+            if (has === "code that does not match") runtime.register("parent", { durable: true }, () => "nothing");
             if (has === "code that waits for something else")
               runtime.register("parent", { durable: true }, () => new Promise(() => {}));
           }
@@ -92,12 +95,12 @@ it.each([
   },
 );
 
-it("a parent that was marked as due sleeps again when it has looked after its sub-run", async () => {
+it("a parent that was marked as due is evicted again when it has read its sub-run", async () => {
   const world = new World({
     runtime: { durability: { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100, evictAfterMs: 50 } },
     register: ({ runtime, name }) => {
       runtime.register("child", { durable: true }, async (_input, { ask }) => [
-        JSON.stringify(await ask("Anybody?", { timeoutMs: 2_000, default: { nobody: true } })),
+        JSON.stringify(await ask("Well?", { timeoutMs: 2_000, default: { late: true } })),
         JSON.stringify(await ask("And now?")),
       ]);
       if (name !== "process-2")
@@ -121,7 +124,7 @@ it("a parent that was marked as due sleeps again when it has looked after its su
   expect(parent).toMatchObject({ value: { await_request: { message: { parts: [{ content: "And now?" }] } } } });
 });
 
-it("a sub-run that is refused since it is too deep is refused again after a restart, whatever the limit is by then", async () => {
+it("a sub-run that is refused since it is too deep is refused again after a restart with another limit", async () => {
   const store = persistent(new MemoryStore());
   const open = (maxDepth: number): AgentRuntime => {
     const runtime = new AgentRuntime({ store, limits: { maxDepth } });
@@ -147,7 +150,7 @@ it("a sub-run that is refused since it is too deep is refused again after a rest
   await second.close();
 });
 
-it("a run knows after a restart how deep it is", async () => {
+it("a run keeps its depth after a restart", async () => {
   const store = persistent(new MemoryStore());
   const open = (): AgentRuntime => {
     const runtime = new AgentRuntime({ store, limits: { maxDepth: 3 } });

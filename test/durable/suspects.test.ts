@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { createMany, statuses } from "./calls.ts";
 import { World } from "./world.ts";
 
-/* One run brings down whichever process executes it. The runs beside it have nothing to do with that, and lose nothing by it. */
+/* One run crashes each process that executes it. The runs beside it do not fail and lose nothing. */
 
 const SOUND = 20;
 /** How long a step of a sound run takes: longer than a process lives beside the culprit. */
@@ -29,7 +29,7 @@ function worldOf(finished: string[]): World {
   });
 }
 
-/** As a supervisor does: a process that has died is started again. */
+/** Starts a process again when one has died, as a supervisor does. */
 async function superviseUntil(world: World, processes: number, isOver: () => Promise<boolean>): Promise<void> {
   for (const until = world.now + HOUR_MS; world.now < until && !(await isOver()); ) {
     while (world.living.length < processes) world.start();
@@ -65,11 +65,11 @@ it.each([
   expect(finished).toHaveLength(sound.length);
 });
 
-it("a run that has lost its process by no fault of its own, again and again, is none", async () => {
+it("a run whose process was killed from outside, again and again, is no crash loop", async () => {
   const finished: string[] = [];
   const world = worldOf(finished);
   const sound = await createMany(world, world.start(), SOUND, "sound");
-  // Killed from outside, ten times, before any step is through.
+  // Killed from outside, ten times, before any step has ended.
   for (let life = 0; life < 10; life++) {
     await world.pass(1_500);
     world.living.at(-1)?.kill();

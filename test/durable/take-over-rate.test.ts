@@ -2,11 +2,11 @@ import { expect, it } from "vitest";
 import { createMany, statuses } from "./calls.ts";
 import { World } from "./world.ts";
 
-/* How long it takes until many runs have been taken over, or many deadlines have taken effect. The store answers at once. */
+/* How long it takes to take over many runs, and to expire many questions. The store answers at once. */
 
 const durability = { leaseMs: 2_000, heartbeatMs: 500, scanMs: 1_000, evictAfterMs: 60_000 } as const;
 const MANY = 1_000;
-/** When the next look comes at the latest: looks may be spread. */
+/** The longest time between two scans: they have a jitter. */
 const LOOK_MS = 1.5 * durability.scanMs;
 
 it.each([
@@ -14,7 +14,7 @@ it.each([
   // One write after the other would take 12.5 s.
   { count: 500, writeMs: 25, moreMs: 3_000 },
 ])(
-  "$count runs of a process that was killed are taken over by the first look after its lease, where a write takes $writeMs ms",
+  "$count runs of a process that was killed are taken over by the first scan after its lease has expired, where a write takes $writeMs ms",
   async (situation) => {
     const { count, writeMs, moreMs } = situation;
     const begun = new Set<string>();
@@ -44,8 +44,8 @@ const DEADLINE_MS = 10_000;
 it.each([
   { where: "in memory", evictAfterMs: 60_000, restarts: false },
   { where: "out of memory", evictAfterMs: 50, restarts: false },
-  { where: "behind by a restart", evictAfterMs: 60_000, restarts: true },
-])(`${MANY} questions with one deadline have their default by the first look after it ($where)`, async (situation) => {
+  { where: "unfinished by a restart", evictAfterMs: 60_000, restarts: true },
+])(`${MANY} questions with one deadline have their default by the first scan after it ($where)`, async (situation) => {
   const { evictAfterMs, restarts } = situation;
   const world = new World({
     runtime: { durability: { ...durability, evictAfterMs } },

@@ -5,7 +5,7 @@ import { again, trial, tryAll } from "./trials.ts";
 const PROGRAMS = 240;
 const seed = Number(process.env["DURABLE_SEED"] ?? Math.floor(Math.random() * 2 ** 31));
 
-it(`programs made by chance live through whatever happens to their processes (DURABLE_SEED=${seed})`, async () => {
+it(`random programs survive crashes, take-overs, freezes and stopped clocks of their processes (DURABLE_SEED=${seed})`, async () => {
   const { programs, troubles, wrong } = await tryAll(seed, PROGRAMS);
   expect(wrong.map((one) => `${again(one)}\n${one.wrong.join("\n")}`)).toEqual([]);
   expect(programs).toBe(PROGRAMS);
@@ -25,6 +25,6 @@ it.each([
   { seed: 7_201, trouble: "take-overs" },
   { seed: 102_535, trouble: "stopped clocks" },
   { seed: 5_054_240, trouble: "always replay" },
-] as const)("the program of seed $seed lives through $trouble", async ({ seed, trouble }) => {
+] as const)("the program of seed $seed survives $trouble", async ({ seed, trouble }) => {
   expect((await trial(seed, trouble)).wrong).toEqual([]);
 });

@@ -2,20 +2,20 @@ import type { Store } from "cadenza";
 import type { Entry } from "../../src/core/log.ts";
 import { Chance } from "./chance.ts";
 import type { Verdict } from "./judge.ts";
-import { isAsShown, judge, shownIn } from "./judge.ts";
+import { emittedIn, isAsEmitted, judge } from "./judge.ts";
 import type { Played } from "./play.ts";
 import { play } from "./play.ts";
 import type { Program } from "./programs.ts";
 import { makeProgram, scriptOf } from "./programs.ts";
 import type { World } from "./world.ts";
 
-/** What happens to the processes that run a program: nothing, or one of the things that they have to live through. */
+/** What happens to the processes that run a program. */
 export const troubles = ["none", "always replay", "crashes", "take-overs", "freezes", "stopped clocks"] as const;
 export type Trouble = (typeof troubles)[number];
 
-/** What every program lives through one of, in turn. */
+/** Each program is tried with one of these, in turn. */
 const harms = ["crashes", "take-overs", "freezes", "stopped clocks"] as const satisfies readonly Trouble[];
-/** So many programs apart, one is also run with nothing happening to it, and one again after every entry. */
+/** One of so many programs is also run undisturbed, and with a replay after every entry. */
 const CALM_EVERY = 20;
 
 export interface Trial {
@@ -27,7 +27,7 @@ export interface Trial {
   readonly wrong: readonly string[];
 }
 
-/** Runs a program with one kind of trouble, and judges what came of it. */
+/** Runs a program with one kind of trouble, and judges its log. */
 export async function trial(seed: number, trouble: Trouble, plant?: (store: Store) => Store): Promise<Trial> {
   const program = makeProgram(seed);
   const chance = new Chance(seed ^ 0x5eed);
@@ -54,7 +54,7 @@ function durabilityIn(chance: Chance): { leaseMs: number; heartbeatMs: number; s
   return { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100, evictAfterMs: chance.pick([0, 50, 60_000]) };
 }
 
-/** Every now and then something happens to a process, as long as nobody has had too much of it. */
+/** Disturbs a process at random, up to a limit. */
 function disturb(world: World, trouble: Trouble, chance: Chance, counted: { crashes: number }): void {
   const { working } = world;
   if (trouble === "none" || trouble === "always replay" || !chance.happens(0.03)) return;
@@ -86,10 +86,10 @@ function disturb(world: World, trouble: Trouble, chance: Chance, counted: { cras
   }
 }
 
-/** Compares what was shown with what the judge says must have been. */
+/** Compares the output with that of the judge. */
 async function misjudged(program: Program, played: Played): Promise<string[]> {
   let wrong: string[] = [];
-  // Which of two questions that are asked side by side comes first depends on how many promises lie before each.
+  // The order of two questions that are asked side by side depends on the number of promises before each.
   for (const promises of [0, 1, 3, 8]) {
     wrong = misjudgedBy(await judge(program.node, played.run_id, played.log, promises), played);
     if (wrong.length === 0) break;
@@ -98,21 +98,22 @@ async function misjudged(program: Program, played: Played): Promise<string[]> {
 }
 
 function misjudgedBy(verdict: Verdict, { run, log, state }: Played): string[] {
-  const { shown, ending, tokens, open } = verdict;
-  const was = shownIn(log);
+  const { emitted, ending, tokens, open } = verdict;
+  const was = emittedIn(log);
   const wrong: string[] = [];
   const say = (what: string): void => void wrong.push(`${what}\n${describe(log)}`);
   if (run.status === "cancelled") {
-    const before = shownIn(
+    const before = emittedIn(
       log.slice(
         0,
         log.findIndex(({ type }) => type === "cancel-requested"),
       ),
     );
-    if (!isAsShown(verdict, before, true)) say(`had shown ${before.join("|")}, and must have shown ${shown.join("|")}`);
+    if (!isAsEmitted(verdict, before, true))
+      say(`had emitted ${before.join("|")}, and must have emitted ${emitted.join("|")}`);
     return wrong;
   }
-  if (!isAsShown(verdict, was)) say(`shows ${was.join("|")}, and must show ${shown.join("|")}`);
+  if (!isAsEmitted(verdict, was)) say(`emits ${was.join("|")}, and must emit ${emitted.join("|")}`);
   if (run.status !== ending) say(`is ${run.status}, and must be ${ending}; waits for ${open.join()}`);
   const fromChildren = log.filter((entry) => entry.type === "step" && entry.key.startsWith("run:child")).length * 4;
   if ((state.usage?.total_tokens ?? 0) !== tokens + fromChildren)
@@ -131,11 +132,11 @@ function describe(log: readonly Entry[]): string {
   return log.map((entry, index) => `  ${index} ${JSON.stringify(entry)}`).join("\n");
 }
 
-/** What came of many trials. */
+/** The sums of many trials. */
 export interface Findings {
   readonly programs: number;
   readonly trials: number;
-  /** How often something happened to a process. */
+  /** How often a process was disturbed. */
   readonly troubles: number;
   readonly wrong: readonly Trial[];
 }

@@ -11,38 +11,38 @@ import { isRead } from "../helpers/stores.ts";
 import type { Chance } from "./chance.ts";
 
 /*
- * Several processes on one store, in one process: each has a runtime, a clock and a view of the store of its own, and can be
- * killed or frozen between any two things that it does. Nothing here takes time: the world moves when it is told to.
+ * Simulates several processes on one store. Each has a runtime, a clock and a view of the store of its own, and can be
+ * killed or frozen between any two of its actions. Time passes only when a test lets it.
  */
 
 const START = Date.UTC(2031, 0, 1);
-/** More than anything here needs: a world that takes more steps is stuck. */
+/** A world that takes more steps is stuck. */
 const MAX_STEPS = 300_000;
 const never = new Promise<never>(() => {});
 
 export type Method = Exclude<keyof Store, "persistent">;
 
-/** At which of its calls to the store a process dies: the call is made or not, and is never answered. */
+/** The call to the store at which a process dies. It takes effect or not, and is never answered. */
 export interface Crash {
   readonly call: number;
   readonly after: boolean;
 }
 
 export interface WorldOptions {
-  /** Without it everything happens in the order in which it was asked for. */
+  /** The order of events. Default: first in, first out. */
   readonly chance?: Chance;
   /** The store answers in a later turn. */
   readonly late?: boolean;
   /** How long a write takes, in milliseconds, as on a slow disk. Default: none. */
   readonly writeMs?: number;
-  /** Makes something else of the store, which is in memory and outlives its processes. */
+  /** Replaces the store, which is in memory and outlives its processes. */
   readonly plant?: ((store: Store) => Store) | undefined;
   readonly runtime?: RuntimeOptions;
   /** Called with each runtime when its process starts: registers the agents. */
   readonly register: (process: Process) => void;
 }
 
-/** A memory store that outlives its runtimes, and keeps what JSON would carry. */
+/** A memory store that outlives its runtimes, and keeps JSON copies. */
 export function lastingStore(clock?: Pick<Clock, "now">): Store {
   return new Proxy<Store>(new MemoryStore({ clock }), {
     get(target, name) {
@@ -58,11 +58,11 @@ export class World {
   readonly store: Store;
   readonly options: WorldOptions;
   readonly processes: Process[] = [];
-  /** What must never happen and did. */
+  /** The broken rules. */
   readonly violations: string[] = [];
   now = START;
   steps = 0;
-  /** By how much the clock on the wall is ahead of the time that has passed. Timers do not see it. */
+  /** By how much the wall clock is ahead of the time that has passed. Timers do not depend on it. */
   clockOffset = 0;
   #serial = 0;
 
@@ -72,7 +72,7 @@ export class World {
     this.store = options.plant?.(store) ?? store;
   }
 
-  /** The time that a clock shows. */
+  /** The time of the wall clock. */
   get time(): number {
     return this.now + this.clockOffset;
   }
@@ -82,7 +82,7 @@ export class World {
     return this.processes.filter(({ state }) => state !== "dead");
   }
 
-  /** Those that do anything. */
+  /** The processes that are neither dead nor frozen. */
   get working(): readonly Process[] {
     return this.processes.filter(({ state }) => state === "alive");
   }
@@ -98,7 +98,7 @@ export class World {
     return ++this.#serial;
   }
 
-  /** Lets one thing happen. */
+  /** Lets one event happen. */
   async step(): Promise<void> {
     if (++this.steps > MAX_STEPS) throw new Error(`The world does not come to rest.\n${await this.#describe()}`);
     const { chance } = this.options;
@@ -115,13 +115,13 @@ export class World {
     await flush();
   }
 
-  /** Lets everything happen that needs no time. */
+  /** Lets all events happen that are due now. */
   async settle(): Promise<void> {
     await flush();
     while (this.working.some(({ turns, calls }) => turns.length + calls.length > 0)) await this.step();
   }
 
-  /** Lets time pass, and whatever happens in it. */
+  /** Lets time pass, with the events in it. */
   async pass(ms: number): Promise<void> {
     const until = this.now + ms;
     await this.settle();
@@ -132,7 +132,7 @@ export class World {
     this.now = Math.max(this.now, until);
   }
 
-  /** Lets things happen until a promise is settled. Undefined: the process that should settle it has died. */
+  /** Lets events happen until a promise is settled. Undefined: the process that should settle it has died. */
   async until<T>(promise: Promise<T>, process: Process): Promise<Outcome<T> | undefined> {
     let outcome: Outcome<T> | undefined;
     promise.then(
@@ -148,7 +148,7 @@ export class World {
     return outcome;
   }
 
-  /** What the store has of a run. */
+  /** A run in the store. */
   async find(run_id: string, tenant = ""): Promise<StoredRun | undefined> {
     return this.store.find({ tenant, run_id });
   }
@@ -213,7 +213,7 @@ interface Task {
   readonly begin: () => void;
 }
 
-/** A process: what dies with it is its runtime, its clock and its way to the store. */
+/** A process with a runtime, a clock and a view of the store, which die with it. */
 export class Process {
   readonly world: World;
   readonly name: string;
@@ -221,14 +221,14 @@ export class Process {
   readonly turns: Task[] = [];
   readonly calls: Task[] = [];
   readonly timers = new Set<Timer>();
-  /** What the runtime has told its logger. */
+  /** What the runtime has logged. */
   readonly said: string[] = [];
   state: "alive" | "frozen" | "dead" = "alive";
-  /** When it is thawed, or its clock goes on, by itself. */
+  /** When it is thawed, or its clock is started. */
   wakesAt = Number.POSITIVE_INFINITY;
-  /** Whether its clock stands still although it goes on. */
+  /** Whether its clock is stopped while it goes on. */
   clockStands = false;
-  /** What it has called of the store, in order. */
+  /** Its calls of the store, in order. */
   readonly storeCalls: Method[] = [];
   crash: Crash | undefined;
   #stoppedAt = 0;
@@ -250,7 +250,7 @@ export class Process {
     });
   }
 
-  /** The process dies: nothing of what it does has an effect from now on. */
+  /** The process dies: its actions have no effect from now on. */
   kill(): void {
     this.state = "dead";
     this.turns.length = 0;
@@ -267,7 +267,7 @@ export class Process {
     this.wakesAt = Number.POSITIVE_INFINITY;
   }
 
-  /** Its clock stands still, and it does not know. */
+  /** Stops its clock. */
   stopClock(): void {
     this.#stoppedAt = this.world.time;
     this.clockStands = true;
@@ -288,7 +288,7 @@ export class Process {
       now: () => (this.clockStands ? this.#stoppedAt : this.world.time),
       setTimeout: (callback, delayMs) => this.#setTimeout(callback, delayMs),
       turn: () => new Promise((resolve) => this.#enqueue(this.turns, resolve)),
-      // A process that is killed lets go of nothing, and the real one must end all the same.
+      // A simulated process that is killed releases no hold, and the process of the tests must exit all the same.
       hold: () => () => {},
     };
   }
@@ -312,7 +312,7 @@ export class Process {
     };
   }
 
-  /** The store as this process reaches it. */
+  /** The store as this process sees it. */
   #view(): Store {
     return new Proxy(this.world.store, {
       get: (target, name) => {
@@ -327,7 +327,7 @@ export class Process {
     });
   }
 
-  /** Only its owner writes to a run; whoever else does leaves it to its owner, as somebody who asks for it to stop. */
+  /** Checks that another process than the owner writes only posts, which leave the owner as it is. */
   #append([key, , { head }]: Appending, call: () => MaybePromise<unknown>): MaybePromise<unknown> {
     const before = this.world.store.find(key);
     if (isPromise(before)) throw new Error("The store of the world answers late.");
@@ -380,9 +380,9 @@ function oldest(queues: readonly Task[][]): Task[] {
   return queues.reduce((a, b) => ((a[0]?.serial ?? 0) <= (b[0]?.serial ?? 0) ? a : b), first);
 }
 
-/** Everything that follows at once has happened. */
+/** Resolves when all promise reactions have run. */
 function flush(): Promise<void> {
-  // What was due at once comes before that, all of it; and it is ten times as fast as a turn of the event loop.
+  // `nextTick` comes after all promise reactions that are due, and is ten times as fast as a turn of the event loop.
   return new Promise((resolve) => nextTick(resolve));
 }
 

@@ -20,7 +20,7 @@ const text = (messages: readonly Message[]): string =>
 const contents = ({ output }: Run): string => text(output);
 
 describe("echo", () => {
-  it("shows what it was given, message by message", async () => {
+  it("emits its input, message by message", async () => {
     const runtime = new AgentRuntime().register(echo);
     const input = [
       { parts: [{ content: "one" }] },
@@ -40,7 +40,7 @@ describe("approval", () => {
     return { runtime, run_id };
   };
 
-  it("books as many seats as the answer says", async () => {
+  it("books as many seats as the answer names", async () => {
     const { runtime, run_id } = await start();
     const run = await runtime.resume({ run_id, await_resume: { approved: true, seats: 3 } });
     expect(contents(run)).toBe("Found a train for: Rome.\nBooked 3 seat(s).\n");
@@ -55,7 +55,7 @@ describe("approval", () => {
     expect(contents(yes)).toContain("Booked 1 seat(s).");
   });
 
-  it("goes on waiting after an answer that does not fit", async () => {
+  it("goes on waiting after an answer that does not match its schema", async () => {
     const { runtime, run_id } = await start();
     const refusal = runtime.resume({ run_id, await_resume: { approved: true, seats: 0 } });
     await expect(refusal).rejects.toMatchObject({ code: "answer_rejected", issues: [{ path: ["seats"] }] });
@@ -96,7 +96,7 @@ describe("the AI SDK", () => {
     expect(contents(run)).toBe(when === "half way" ? "half" : "");
   });
 
-  it("gives the model the words of its input, and not the bytes of a picture", async () => {
+  it("gives the model the text of its input, and not the bytes of a picture", async () => {
     const prompts: unknown[] = [];
     const model = pretendModel((prompt) => `${prompts.push(prompt[0]?.content)}`);
     const runtime = new AgentRuntime().register(poet(model));
@@ -107,7 +107,7 @@ describe("the AI SDK", () => {
 });
 
 describe("chat", () => {
-  it("gives the model what was said before in the session", async () => {
+  it("gives the model the earlier messages of the session", async () => {
     const prompts: number[] = [];
     const model = pretendModel((prompt) => `answer ${prompts.push(prompt.length)}`);
     const runtime = new AgentRuntime().register(chat(model));
@@ -137,7 +137,7 @@ describe("chat", () => {
     ]);
   });
 
-  it("gives the model a user's files as files, and what is no text of an agent not at all", async () => {
+  it("gives the model a user's files as files, and of an agent's messages only the text", async () => {
     const runtime = new AgentRuntime().register("painter", async function* () {
       yield { name: "dot.png", content_type: "image/png", content_encoding: "base64", content: "aGk=" };
     });
@@ -162,7 +162,7 @@ describe("chat", () => {
 });
 
 describe("orchestrator", () => {
-  it("hears its jurors in order and adds their tokens to its own", async () => {
+  it("runs its jurors in order and adds their tokens to its own", async () => {
     const runtime = new AgentRuntime().register(critic).register(fan).register(jury);
     const run = await runtime.createRun({ agent_name: "jury", input: "La Mer" });
     expect(contents(run)).toBe(
@@ -183,7 +183,7 @@ describe("orchestrator", () => {
 });
 
 describe("cancel", () => {
-  it("closes what it opened, and what it shows then is kept", async () => {
+  it("closes what it opened, and keeps what it emits then", async () => {
     const runtime = new AgentRuntime().register(crawler);
     const { run_id } = await runtime.createRun({ agent_name: "crawler", input: "Go", mode: "async" });
     for await (const event of runtime.events(run_id)) {

@@ -9,7 +9,7 @@ import { expect, test } from "vitest";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 
-/** Starts the demo on a file. What it has said so far is in `said`; `says` waits for it. */
+/** Starts the demo on a file. Its output so far is in `said`; `says` waits for a text. */
 function start(folder: string) {
   const args = [
     "examples/licence-audit/main.ts",

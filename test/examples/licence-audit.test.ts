@@ -93,7 +93,7 @@ describe("licence expressions", () => {
 });
 
 describe("the agent", () => {
-  it("asks once about each licence that is not on the list, and not when another one will do", async () => {
+  it("asks once about each licence that is not on the list, and not if an alternative is on it", async () => {
     const file = writeLockfile("mixed.json", {
       a: "MIT",
       b: "(GPL-3.0-only OR MIT)",
@@ -156,7 +156,7 @@ describe("the agent", () => {
     expect(renderReport(reportIn(run) as AuditReport)).toContain("Packages: 0");
   });
 
-  it("looks at what is installed", async () => {
+  it("looks at the installed packages", async () => {
     const { run } = await auditWith(OWN_LOCKFILE, {});
     const { packages, findings } = reportIn(run) as AuditReport;
     expect(packages).toBe(ownPackages);
@@ -164,7 +164,7 @@ describe("the agent", () => {
     expect(Object.values(findings).reduce((sum, count) => sum + count, 0)).toBe(packages);
   });
 
-  it("does the same again when it is run again from its log, as a durable run is after a crash", async () => {
+  it("gives the same output when it is replayed, as after a crash", async () => {
     const file = writeLockfile("durable.json", { a: "MIT", b: "MPL-2.0", c: "Zlib AND X11", d: undefined });
     const live = await auditWith(file, { "MPL-2.0": true, Zlib: true, X11: true });
     const replayed = await auditWith(file, { "MPL-2.0": true, Zlib: true, X11: true }, { durable: true });

@@ -16,7 +16,7 @@ it.concurrent.each(Object.entries(examplePrograms))(
   },
 );
 
-it("every example that has a main is among them, or is tested with its own topic", () => {
+it("every example with a main is among them, or has a test of its own", () => {
   const testedElsewhere = ["model.ts", "serve.ts", "text.ts"];
   const folder = fileURLToPath(new URL("../../examples/", import.meta.url));
   const files = readdirSync(folder).filter((file) => file.endsWith(".ts") && !testedElsewhere.includes(file));

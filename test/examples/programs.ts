@@ -3,7 +3,7 @@ import { faultOf, runProgram } from "../helpers/processes.ts";
 /** An example that is a program which ends by itself. */
 export interface ExampleProgram {
   readonly args?: readonly string[];
-  /** What is typed. */
+  /** The text for its stdin. */
   readonly input?: string;
   /** What it prints, in this order. */
   readonly prints: readonly RegExp[];
@@ -34,7 +34,7 @@ export const examplePrograms: Readonly<Record<string, ExampleProgram>> = {
   },
 };
 
-/** Runs an example of the project, and says what is wrong with how it went; undefined: nothing. */
+/** Runs an example of the project. Answers with what went wrong, or undefined. */
 export async function tryExample(
   file: string,
   { args = [], input, prints }: ExampleProgram,

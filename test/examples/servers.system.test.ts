@@ -35,7 +35,7 @@ describe.concurrent("the examples of mounting", { timeout: PROCESS_TIMEOUT_MS },
 
   test("are all tried, and are short", () => {
     const files = readdirSync(FOLDER).filter((file) => file.endsWith(".ts"));
-    // Workers have no process: that example is tried by itself.
+    // The example for Workers has no process, and a test of its own.
     expect(files.sort()).toEqual([...mounts.map(([name]) => `${name}.ts`), "worker.ts"].sort());
     for (const file of files) {
       const lines = readFileSync(join(FOLDER, file), "utf8").trimEnd().split("\n");
@@ -83,7 +83,7 @@ async function serving(file: string, use: (server: Served) => Promise<void>): Pr
   }
 }
 
-/** A server that has been started does not listen at once. */
+/** Repeats a request until the server listens. */
 async function patientFetch(request: Request): Promise<Response> {
   for (;;) {
     try {

@@ -59,7 +59,7 @@ it("the route serves agents and runs", async () => {
 });
 
 describe("useChat is told", () => {
-  it("that a run failed, and does not take half a text for all of it", async () => {
+  it("that a run failed, and does not take a partial text as complete", async () => {
     const chat = new Chat(async function* () {
       yield "Half a";
       throw new AgentError("server_error", "The kitchen is on fire.");
@@ -141,7 +141,7 @@ describe("A question", () => {
     expect(chat.parts).toEqual([{ type: "text", text: "Booked.", state: "done" }]);
   });
 
-  it("goes on waiting after an answer that does not fit, and takes the next one", async () => {
+  it("goes on waiting after an answer that does not match its schema, and takes the next one", async () => {
     const chat = new Chat(booking);
     await chat.sendMessage({ text: "Rome" });
     await chat.sendMessage({ text: "perhaps" });
@@ -151,7 +151,7 @@ describe("A question", () => {
     expect(chat.parts).toEqual([{ type: "text", text: "Not booked.", state: "done" }]);
   });
 
-  it("that was answered elsewhere takes no answer: the message begins a run of its own", async () => {
+  it("that another client has answered takes no answer: the message begins a run of its own", async () => {
     const chat = new Chat(booking);
     await chat.sendMessage({ text: "Rome" });
     const [, question] = chat.parts;

@@ -2,29 +2,29 @@ import type { RunMode, StreamedEvent } from "cadenza";
 import type { QuestionText } from "./agents.ts";
 import type { Plan } from "./plans.ts";
 
-/* What the harness, as a client, has asked for, and what it was told. */
+/* The requests of the harness, as a client, and the outcomes. */
 
-/** A run that was asked for. */
+/** A run that the client has created. */
 export interface RunRecord {
   readonly plan: Plan;
   readonly agent: string;
   readonly session_id: string | null;
-  /** Without a key, a run whose creation was not acknowledged may be there or not. */
+  /** Without a key, a run whose creation was not acknowledged may exist or not. */
   readonly key: string | null;
   readonly mode: RunMode;
   run_id: string | undefined;
-  /** The events that a reader was shown, in the order of their numbers. */
+  /** The events that readers have got, in the order of their numbers. */
   readonly seen: StreamedEvent[];
   /** The question that is shown and not answered yet. */
   question: OpenQuestion | undefined;
   readonly answers: AnswerRecord[];
   readonly cancels: CancelRecord[];
-  /** What else was refused, in the order in which it came. */
+  /** The other refusals, in the order in which they came. */
   readonly refusals: string[];
   ended: boolean;
-  /** When a reader was last shown something of it. */
+  /** When a reader last got an event of it. */
   newsAt: number;
-  /** Which process tells of its events. */
+  /** The process that reads its events. */
   reader: string | undefined;
 }
 
@@ -34,7 +34,7 @@ export interface OpenQuestion {
   readonly expires_at: number | undefined;
 }
 
-/** An answer that was given, to which question, and what was said to it: as often as it was sent. */
+/** An answer, its question, and the outcome of each time that it was sent. */
 export interface AnswerRecord {
   readonly nonce: string;
   readonly fits: boolean;
@@ -49,14 +49,14 @@ export interface CancelRecord {
   outcome: string;
 }
 
-/** What an outcome says of an order that was acknowledged, and of one of which nothing is known. */
+/** The outcomes of an order that was acknowledged, and of one without an answer. */
 export const ACKNOWLEDGED = "acknowledged";
 export const UNKNOWN = "unknown";
 
-/** Everything that was asked for. */
+/** All requests. */
 export class Acknowledged {
   readonly runs: RunRecord[] = [];
-  /** What was wrong already when it came. */
+  /** What was wrong with the outcomes themselves. */
   readonly wrong: { readonly run: RunRecord; readonly what: string }[] = [];
   readonly #byId = new Map<string, RunRecord>();
 
@@ -88,7 +88,7 @@ export class Acknowledged {
     this.#byId.set(run_id, run);
   }
 
-  /** Takes an event that a reader was shown. Gives whether it is news. */
+  /** Takes an event that a reader has got. Answers whether it is a new one. */
   take(run: RunRecord, event: StreamedEvent): boolean {
     const last = run.seen.at(-1)?.id ?? 0;
     if (event.type === "error") {

@@ -5,18 +5,18 @@ import { textOf } from "../crash/player.ts";
 import type { Act, AskAct, Plan, StepAct } from "./plans.ts";
 import type { ByAgent } from "./witness.ts";
 
-/* An agent that does what the plan in its input says, and has everything witnessed that it does to the world outside. */
+/* An agent that follows the plan in its input, and notes each of its effects with the witness. */
 
-/** Where an agent's doings are written down. */
+/** Takes an agent's notes. */
 export interface Outside {
   note(noted: ByAgent): void;
-  /** A name that no other has. */
+  /** A unique name. */
   name(): string;
-  /** When the runtime looked at the clock for the last time, and how many bodies have begun since then. This is one more. */
+  /** When the runtime last read the clock, and how many bodies have begun since then. Counts one more body. */
   look(): { readonly lookedMs: number; readonly begunSince: number };
 }
 
-/** What a question says of itself, so that who answers knows whose it is and what will do. */
+/** The text of a question. It tells the client which run asks, and which answers match. */
 export interface QuestionText extends Omit<AskAct, "do"> {
   /** The run that asks, and under which key. */
   readonly run: string;
@@ -24,7 +24,7 @@ export interface QuestionText extends Omit<AskAct, "do"> {
 }
 
 const answerSchema = z.object({ value: z.number(), nonce: z.string() });
-/** The name of the answer that a question has when its time is up. */
+/** The name of the answer that a question gets at its deadline. */
 export const DEFAULT = "default";
 
 export function agentOf(outside: Outside, durable: boolean): AgentFunction {
@@ -83,7 +83,7 @@ class Game {
         const key = this.#keyOf(`run:${act.agent}`);
         const ended = await run(act.agent, JSON.stringify(act.plan));
         this.note({ is: "child", key, child: ended.run_id });
-        return this.#show(key, ended.status);
+        return this.#emit(key, ended.status);
       }
     }
   }
@@ -102,7 +102,7 @@ class Game {
     } finally {
       this.note({ is: "finally", key, nonce });
     }
-    await this.#show(key, nonce);
+    await this.#emit(key, nonce);
   }
 
   async #ask(act: AskAct): Promise<void> {
@@ -118,7 +118,7 @@ class Game {
     } finally {
       this.note({ is: "finally", key, nonce });
     }
-    await this.#show(key, nonce);
+    await this.#emit(key, nonce);
   }
 
   #answer(act: AskAct, key: string): Promise<unknown> {
@@ -144,7 +144,7 @@ class Game {
       try {
         for (let token = 0; token < tokens; token++) await step.emit(`<${key}:${step.attempt}:${token}>`);
         await pause(ms, heeds ? step.signal : undefined);
-        // After a crash an attempt counts on, so that the one that fails may be the one that was interrupted.
+        // Attempts are counted across crashes: the attempt that should fail may be the one that was interrupted.
         if (step.attempt <= failures) throw new Error("not yet");
       } finally {
         this.note({ is: "ended", key, body: id });
@@ -153,11 +153,11 @@ class Game {
     };
     const result = await this.#context.step(name, body, failures === 0 ? {} : { retry: { attempts: 1_000 } });
     this.note({ is: "got", key, body: result });
-    await this.#show(key, result);
+    await this.#emit(key, result);
   }
 
-  /** Shows what an operation came to. */
-  #show(key: string, result: string): Promise<void> {
+  /** Emits the result of an operation. */
+  #emit(key: string, result: string): Promise<void> {
     return this.#context.emit(`[${key}=${result}]`);
   }
 
@@ -184,7 +184,7 @@ function threw(error: unknown): string {
   return `threw ${CadenzaError.is(error) ? error.code : String(error)}`;
 }
 
-/** Lets nothing else happen in this process for a while. */
+/** Blocks the event loop of this process for a while. */
 function hold(ms: number): void {
   for (const until = Date.now() + ms; Date.now() < until; );
 }

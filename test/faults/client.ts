@@ -9,11 +9,11 @@ import type { GivenAnswer } from "./messages.ts";
 import { randomPlan } from "./plans.ts";
 
 /*
- * The client: it creates runs, follows them, answers what they ask in every way that clients do, and cancels some. What was not
- * acknowledged is asked for again, at another process.
+ * The client: it creates runs, follows them, answers their questions in each mode, and cancels some. A request that was not
+ * acknowledged is repeated at another process.
  */
 
-/** Refusals after which the same is tried again elsewhere: the process could not tell, or is not the right one. */
+/** Refusals after which a request is repeated at another process: this one could not tell, or is not the right one. */
 const AGAIN = [
   "lost_ownership",
   "runtime_closed",
@@ -26,11 +26,11 @@ const AGAIN = [
 const PAUSE_MS = 100;
 /** A question that is still shown so long after its answer was refused is answered once more. */
 const STILL_SHOWN_MS = 1_000;
-/** How long the client thinks before it answers, at most. */
+/** How long the client waits before it answers, at most. */
 const THOUGHT_MS = 300;
 /** Around its deadline a question is answered within so many milliseconds. */
 const AROUND_MS = 15;
-/** A run gets somewhere if something of it was shown within so many milliseconds. */
+/** A run makes progress if a reader got an event of it within so many milliseconds. */
 const MOVING_MS = 15_000;
 /** Sessions that runs share. */
 const SESSIONS = 10;
@@ -50,10 +50,10 @@ export class Client {
     this.#onEnded = onEnded;
   }
 
-  /** Sees to it that so many runs are under way, and no more than `total` in all. */
+  /** Keeps `atOnce` runs open, and creates no more than `total` in all. */
   fill(atOnce: number, total: number): void {
     const { runs, open } = this.acknowledged;
-    // One that gets nowhere takes no room from the others.
+    // A run without progress is not counted.
     const moving = open.filter(({ newsAt }) => Date.now() - newsAt < MOVING_MS);
     for (let count = moving.length; count < atOnce && runs.length < total; ) {
       const joined = this.#random.chance(0.04) ? this.#finished() : undefined;
@@ -64,12 +64,12 @@ export class Client {
     }
   }
 
-  /** A process can be reached again: it tells of the runs that no process tells of. */
+  /** A process can be reached again: it reads the runs that no process reads. */
   followAll(): void {
     for (const run of this.acknowledged.open) if (run.reader === undefined) this.#follow(run);
   }
 
-  /** Nothing comes from a process any more, or not for a while. */
+  /** A process is gone, or frozen. */
   lost(name: string): void {
     for (const run of this.acknowledged.open) {
       if (run.reader !== name) continue;
@@ -81,7 +81,7 @@ export class Client {
   hear(run_id: string, event: StreamedEvent): void {
     const run = this.acknowledged.find(run_id);
     if (run === undefined || !this.acknowledged.take(run, event)) return;
-    // A run may show more while it waits.
+    // A run may emit more while it waits.
     if (event.type.startsWith("run.")) run.question = undefined;
     if (event.type === "run.awaiting") this.#asked(run, event.run.await_request);
     run.ended = event.type === "run.completed" || event.type === "run.failed" || event.type === "run.cancelled";
@@ -113,7 +113,7 @@ export class Client {
       });
       if (typeof outcome === "object" && "done" in outcome) this.acknowledged.created(run, outcome.done);
       else if (key === null && !isRefusal(outcome, ["runtime_closed", "agent_not_found"])) {
-        // It may have been created or not, and which one it is cannot be known.
+        // It may have been created or not, and its id is unknown.
         run.ended = true;
         return this.#onEnded(run);
       } else {
@@ -127,7 +127,7 @@ export class Client {
   #follow(run: RunRecord): void {
     if (run.run_id === undefined || run.ended) return;
     const reader = this.#fleet.follow(run.run_id, run.seen.length, () => {
-      // It was refused, or came to an end before the run did.
+      // The read was refused, or ended before the run did.
       if (run.reader !== reader || run.ended) return;
       run.reader = undefined;
       setTimeout(() => {
@@ -142,7 +142,7 @@ export class Client {
     request: { await_id: string; message: Parameters<typeof textOf>[0][number]; expires_at?: string } | null,
   ): void {
     if (request === null) return;
-    // A schema travels as a part of its own, behind the question.
+    // A schema is a part of its own, after the question.
     const [part] = request.message.parts;
     const text = JSON.parse(part?.content ?? "{}") as QuestionText;
     const { await_id, expires_at } = request;
@@ -183,18 +183,18 @@ export class Client {
   async #answerTwice(run: RunRecord, question: OpenQuestion, thoughtMs: number): Promise<void> {
     await pause(thoughtMs);
     const [first, second] = [this.#newAnswer(run, question, true), this.#newAnswer(run, question, true)];
-    const [one, other] = this.#fleet.anyTwo();
+    const [one, other] = this.#fleet.pickTwo();
     await Promise.all([this.#send(run, first, 5, one), this.#send(run, second, 5, other)]);
     await this.#answer(run, question, STILL_SHOWN_MS);
   }
 
-  /** Answers, and again if the question is still there after a while. */
+  /** Answers, and again if the question is still shown after a while. */
   async #answer(run: RunRecord, question: OpenQuestion, thoughtMs: number): Promise<void> {
     await pause(thoughtMs);
     for (;;) {
       if (run.question !== question || run.ended || this.#fleet.isOver) return;
       await this.#send(run, this.#newAnswer(run, question, true), 100);
-      // One with a deadline comes to an end by itself.
+      // A question with a deadline expires by itself.
       if (question.expires_at !== undefined) return;
       await pause(STILL_SHOWN_MS);
     }
@@ -227,7 +227,7 @@ export class Client {
 
   async #cancel(run: RunRecord): Promise<void> {
     while (!run.ended && !this.#fleet.isOver) {
-      const to = this.#fleet.anyOne();
+      const to = this.#fleet.pick();
       if (run.run_id !== undefined && to !== undefined) {
         const record = { to, at: Date.now(), outcome: UNKNOWN };
         run.cancels.push(record);

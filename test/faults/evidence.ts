@@ -6,26 +6,26 @@ import { openDatabase } from "../stores/sqlite-files.ts";
 import type { Line } from "./witness.ts";
 import { readWitness } from "./witness.ts";
 
-/* What is known at the end: the log of each run, what the world outside has seen of it, and how the processes have fared. */
+/* The evidence at the end: the log of each run, the lines of its agents, and the history of each process. */
 
 /** How many runs are listed at a time. */
 const PAGE = 500;
 
-/** A line, and its place among all. */
+/** A line, and its position among all lines. */
 export type Seen<L extends Line = Line> = L & { readonly place: number };
 
-/** What is known of a run. */
+/** The evidence of a run. */
 export interface RunEvidence {
   readonly run_id: string;
   readonly log: readonly Entry[];
-  /** The run that has started it; undefined for one that was created by the client. */
+  /** Its parent run; undefined for a run that the client created. */
   readonly parent: string | undefined;
   readonly durable: boolean;
-  /** What the world outside has seen of it. */
+  /** The lines of its agents. */
   readonly lines: readonly Seen[];
 }
 
-/** What judges need to know beside the run that they look at. */
+/** What judges need beside the run that they judge. */
 export interface Known {
   readonly runs: ReadonlyMap<string, RunEvidence>;
   process(name: string): ProcessHistory;
@@ -40,12 +40,12 @@ export class Evidence implements Known {
 
   constructor(file: string, witness: string) {
     this.#store = new SqliteStore(openDatabase(file), { closeDatabase: true });
-    // No agent is registered: nothing is begun, and nothing taken over.
+    // No agent is registered, so no run begins or is taken over.
     this.#runtime = new AgentRuntime({ store: this.#store });
     for (const [place, line] of readWitness(witness).entries()) this.#take({ ...line, place });
   }
 
-  /** Reads the log of a run and those of the runs that it has started. */
+  /** Reads the log of a run and those of its sub-runs. */
   read(run_id: string): void {
     if (this.runs.has(run_id)) return;
     const log = this.#store.read({ tenant: "", run_id }, 0, Number.MAX_SAFE_INTEGER);
@@ -63,7 +63,7 @@ export class Evidence implements Known {
     for (const entry of log) if (entry.type === "intent" && entry.run_id !== null) this.read(entry.run_id);
   }
 
-  /** Reads all runs that are in the store or that agents were called for, also those that were never acknowledged. */
+  /** Reads all runs that are in the store or have lines, also those that were never acknowledged. */
   async readAll(): Promise<void> {
     for (let offset = 0, page = PAGE; page === PAGE; offset += page) {
       const runs = await this.#runtime.listRuns({ limit: PAGE, offset });
@@ -73,7 +73,7 @@ export class Evidence implements Known {
     for (const run_id of this.#lines.keys()) this.read(run_id);
   }
 
-  /** The events of a run as a reader is shown them now. */
+  /** The events of a run as a reader gets them now. */
   async events(run_id: string): Promise<StreamedEvent[]> {
     const events: StreamedEvent[] = [];
     for await (const event of this.#runtime.events(run_id, { until: "now" })) events.push(event);
@@ -147,7 +147,7 @@ export interface ProcessEvent {
   readonly ms?: number;
 }
 
-/** How a process has fared. */
+/** What happened to a process. */
 export class ProcessHistory {
   readonly events: ProcessEvent[];
 
@@ -163,7 +163,7 @@ export class ProcessHistory {
     return end?.at ?? Number.POSITIVE_INFINITY;
   }
 
-  /** Whether it did its work from one time to another without standing still for longer than `stallMs`, and with a store that answered. */
+  /** Whether it worked from one time to another without a stall of more than `stallMs`, and with a store that answered. */
   isSound(from: number, until: number, stallMs: number): boolean {
     if (this.endsAt <= until) return false;
     let frozenAt: number | undefined;
@@ -178,7 +178,7 @@ export class ProcessHistory {
     return frozenAt === undefined || frozenAt > until;
   }
 
-  /** Whether anything has happened to it that may cost it its runs, up to a time. */
+  /** Whether anything has happened to it up to a time that may make it lose its runs. */
   hadTrouble(until: number, stallMs: number): boolean {
     return !this.isSound(0, until, stallMs);
   }

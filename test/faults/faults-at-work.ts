@@ -1,7 +1,7 @@
 import type { Random } from "../crash/random.ts";
 import type { Fleet } from "./fleet.ts";
 
-/* The faults: every now and then something happens to one of the processes, or to two. */
+/* The faults: at random times, one or two of the processes are killed, frozen or closed. */
 
 export interface FaultsOptions {
   readonly fleet: Fleet;
@@ -14,10 +14,10 @@ export interface FaultsOptions {
   onFault(count: number): void;
 }
 
-/** How long it waits when there is no process that something may happen to. */
+/** How long it waits when there is no process for a fault. */
 const AGAIN_MS = 100;
 
-/** Makes faults until there have been enough. */
+/** Injects faults until there have been `count`. */
 export class Faults {
   readonly #options: FaultsOptions;
   readonly counts: Record<string, number> = {};
@@ -52,13 +52,13 @@ export class Faults {
     clearTimeout(this.#timer);
   }
 
-  /** Makes a fault; not if too few processes are left that do anything. */
+  /** Injects a fault, unless too few processes are working. */
   #next(): boolean {
     const { fleet, random, leaseMs } = this.#options;
     const ready = [...fleet.ready];
     const victim = ready.splice(random.below(ready.length), 1)[0];
     const other = ready.splice(random.below(ready.length), 1)[0];
-    // At least one process that does something is left.
+    // At least one working process is left.
     if (victim === undefined || other === undefined) return false;
     const [name, act] = random.weighted<readonly [string, () => void]>([
       [8, ["kill", () => fleet.kill(victim)]],

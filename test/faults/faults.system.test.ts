@@ -3,11 +3,11 @@ import { drivers } from "../stores/sqlite-files.ts";
 import { underFaults } from "./faults.ts";
 import { describe as inWords } from "./report.ts";
 
-/** More of them tell no more. */
+/** How many findings are printed. */
 const SHOWN = 10;
 const seed = process.env["FAULTS_SEED"] ?? `${Date.now()}`;
 
-test(`processes that are killed, frozen and closed, with slow disks and answers that are lost, keep what they have said (FAULTS_SEED=${seed})`, {
+test(`processes that are killed, frozen and closed, with slow disks and lost answers, keep what they have acknowledged (FAULTS_SEED=${seed})`, {
   timeout: 180_000,
 }, async () => {
   const { figures, anomalies } = await underFaults({

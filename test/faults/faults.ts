@@ -1,19 +1,18 @@
 /*
- * A black box under faults.
+ * A black-box test under faults.
  *
- * - **The world** is one file, to which every process appends what its agents do to the world outside: each body of a step that begins or
- *   ends, each line after a question, each `finally`, each call of an agent function. A line that was written stays, whatever becomes of its
- *   process (`witness.ts`).
+ * - **The world** is one file, to which every process appends the effects of its agents: each body of a step that begins or ends,
+ *   each line after a question, each `finally`, each call of an agent function. The lines outlive their process (`witness.ts`).
  * - **The workers** are processes on one SQLite file, each with a runtime and the same agents, which follow random plans (`plans.ts`,
- *   `agents.ts`, `worker.ts`). They are killed, frozen for longer than their lease, told to close under load, their disk is slow, and answers
- *   of their store are lost (`faults-at-work.ts`, `unreliable-store.ts`).
- * - **The client** creates runs, follows them, and answers what they ask: fitting and not, twice at once at two processes, just around the
- *   deadline, in every mode; it cancels some, also through a process that lacks their code. What was not acknowledged it asks for again
- *   (`client.ts`, `acknowledged.ts`).
- * - **The judge** looks at the end at what the client was told, what the logs hold, and what the world has seen: nothing may be lost, doubled,
- *   changed, stuck, orphaned, or have been done with an answer that was refused (`judge*.ts`, `evidence.ts`).
+ *   `agents.ts`, `worker.ts`). They are killed, frozen for longer than their lease, and told to close under load. Their disk is slow, and
+ *   answers of their store are lost (`faults-at-work.ts`, `unreliable-store.ts`).
+ * - **The client** creates runs, follows them, and answers their questions: with valid and invalid answers, twice at once at two
+ *   processes, close to the deadline, in every mode. It cancels some, also through a process that lacks their code. It repeats requests
+ *   that were not acknowledged (`client.ts`, `acknowledged.ts`).
+ * - **The judge** compares at the end what the client was told, the logs, and the lines of the world. Nothing may be lost, doubled,
+ *   changed, stuck or orphaned, and a refused answer may have no effect (`judge*.ts`, `evidence.ts`).
  *
- * Everything is driven through the public surface. All choices follow from the seed; what happens in between is a matter of the machine.
+ * The test uses the public API only. All choices follow from the seed; the timing depends on the machine.
  */
 import { rmSync } from "node:fs";
 import { join } from "node:path";
@@ -38,17 +37,17 @@ export interface FaultOptions {
   readonly processes: number;
   /** The SQLite driver of the store. */
   readonly driver: string;
-  /** When a write counts as written; `mixed`: another in each process. */
+  /** The store's `synchronous` setting; `mixed`: another one in each process. */
   readonly synchronous: "FULL" | "NORMAL" | "mixed";
   /** How much time passes between two faults, on average. */
   readonly everyMs: number;
   readonly leaseMs: number;
-  /** How many runs are under way at once. */
+  /** How many runs are open at once. */
   readonly atOnce: number;
-  /** After that there are no more runs and no more faults. */
+  /** After this time there are no more runs and no more faults. */
   readonly atMostMs: number;
   readonly onProgress?: ((figures: FaultFigures) => void) | undefined;
-  /** Keeps the folder with the store and the world, for a look. */
+  /** Keeps the folder with the store and the world. */
   readonly keep?: boolean | undefined;
 }
 
@@ -68,12 +67,12 @@ export interface FaultFigures {
 export interface FaultReport {
   readonly figures: FaultFigures;
   readonly anomalies: readonly Anomaly[];
-  /** What the library has told its loggers, and how often. */
+  /** What the library has logged, and how often. */
   readonly said: ReadonlyMap<string, number>;
   readonly folder: string;
 }
 
-/** Runs do nothing for so long only if they have been forgotten. */
+/** Runs that do nothing for so long are stuck. */
 const STUCK_MS = 30_000;
 const UUID = /[0-9a-f]{8}-[0-9a-f-]{27}/g;
 
@@ -145,7 +144,7 @@ class Harness {
       this.#client.fill(this.#options.atOnce, this.#allowed);
       await pause(20);
     }
-    // What ends with a run that has just ended has some time for it.
+    // The sub-runs of a run that has just ended have some time to end.
     await pause(4 * leaseMs);
     const figures = this.#figures;
     await this.#fleet.end();
@@ -160,7 +159,7 @@ class Harness {
     return { figures, anomalies, said: this.#said, folder: this.#folder };
   }
 
-  /** Runs come as faults do, so that there are some throughout. */
+  /** How many runs may exist by now: runs are created in proportion to the faults. */
   get #allowed(): number {
     const { runs, faults } = this.#options;
     const share = faults === 0 || this.#areFaultsOver ? 1 : (this.#faults.done + 1) / faults;
@@ -196,7 +195,7 @@ class Harness {
     const { leaseMs, driver, synchronous, faults } = this.#options;
     const isSpared = faults === 0 || this.#areFaultsOver;
     const random = this.#random;
-    // There are processes of both kinds throughout.
+    // There are always processes of both kinds.
     const isNew = place % 2 === 0;
     if (isNew) this.#newProcesses.add(name);
     return {

@@ -4,11 +4,11 @@ import { WorkerProcess } from "../crash/worker-process.ts";
 import type { Order, Report, Task, WorkerSettings } from "./messages.ts";
 import type { Witness } from "./witness.ts";
 
-/* The worker processes: each has a place, in which one is started again when it has gone. */
+/* The worker processes. When one is gone, another is started in its place. */
 
 export type Worker = WorkerProcess<WorkerSettings, Order, Report>;
 
-/** What became of an order. `unknown`: its process died, or did not answer in time. */
+/** The outcome of an order. `unknown`: its process died, or did not answer in time. */
 export type Outcome = { readonly done: string } | { readonly refused: string; readonly message: string } | "unknown";
 
 export interface FleetOptions {
@@ -18,19 +18,19 @@ export interface FleetOptions {
   readonly places: number;
   /** The settings of the next process in a place. */
   settings(name: string, place: number): WorkerSettings;
-  /** A process can be reached; or it is gone or stands still, and nothing more comes from it for now. */
+  /** Called when a process can be reached, and when it is gone or frozen. */
   onReady(name: string): void;
   onSilent(name: string): void;
   onReport(name: string, report: Report): void;
 }
 
-/** How long it waits before it looks again for a process that can be reached. */
+/** How long it waits before it looks for a process again. */
 const AGAIN_MS = 50;
 /** How long an order may take until its sender stops waiting, in milliseconds. */
 const PATIENCE_MS = 5_000;
 /** How long a process may take to close, in milliseconds. Then it is killed, and counted. */
 const CLOSE_MS = 20_000;
-/** How long a process is left as it is that waits for an answer of the store which never comes. */
+/** How long a process goes on that waits for a lost answer of the store. */
 const LEFT_ALONE_MS = 3_000;
 
 interface Member {
@@ -66,12 +66,12 @@ export class Fleet {
     return this.#names("frozen");
   }
 
-  /** Tells one of the processes to do something, and waits for what comes of it. `to`: which one; else any, as soon as there is one. */
+  /** Sends a task to a process, and waits for the outcome. `to`: which process; by default any, as soon as there is one. */
   async call(task: Task, to?: string): Promise<Outcome> {
     let member = this.#members.get(to ?? "");
     while (member === undefined) {
       if (this.#isOver) return "unknown";
-      member = this.#members.get(this.anyOne() ?? "");
+      member = this.#members.get(this.pick() ?? "");
       if (member === undefined) await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
     }
     return this.#order(member, task);
@@ -91,7 +91,7 @@ export class Fleet {
     });
   }
 
-  /** Has a process tell of the events of a run, from some point on. Gives which one that is; `onOver` is called when it tells no more. */
+  /** Lets a process read the events of a run after one. Gives its name; `onOver` is called when it stops reading. */
   follow(run_id: string, after: number, onOver: () => void): string | undefined {
     const [name] = this.#shuffled(this.ready);
     const member = name === undefined ? undefined : this.#members.get(name);
@@ -106,15 +106,15 @@ export class Fleet {
     return name;
   }
 
-  /** One of the processes; now and then one that stands still, or is closing. */
-  anyOne(): string | undefined {
+  /** One of the processes; now and then one that is frozen or closing. */
+  pick(): string | undefined {
     const { random } = this.#options;
     const others = random.chance(0.05) ? [...this.frozen, ...this.#names("closing")] : [];
     return this.#shuffled(others.length > 0 ? others : this.ready)[0];
   }
 
   /** Two of the processes that can be reached, as far as there are two. */
-  anyTwo(): readonly string[] {
+  pickTwo(): readonly string[] {
     return this.#shuffled(this.ready).slice(0, 2);
   }
 

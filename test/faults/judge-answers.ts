@@ -6,11 +6,11 @@ import type { Known, RunEvidence } from "./evidence.ts";
 import type { Complain } from "./judge-bodies.ts";
 
 /*
- * Answers: one that was acknowledged is the one with which the agent goes on; one that was refused changes nothing; and no line behind a
- * question, nor the `finally` around it, ever runs with another than the one in the log.
+ * Rules for answers: the agent goes on with the answer that was acknowledged; one that was refused changes nothing; and no line
+ * after a question, nor the `finally` around it, runs with another answer than the one in the log.
  */
 
-/** Refusals after which the answer is certainly not in the log. What fails on the way to the store may be there. */
+/** Refusals after which the answer is certainly not in the log. After other failures it may be there. */
 const CERTAIN = new Set([
   "not_awaiting",
   "run_cancelling",
@@ -47,15 +47,15 @@ function judgeAnswer({ nonce, fits, question, outcomes }: AnswerRecord, known: K
   const isAcknowledged = outcomes.includes(ACKNOWLEDGED);
   const answer = `answer ${nonce} to ${key} of ${run}`;
   if (!fits) {
-    if (isAcknowledged) complain("unfit", `${answer} does not fit and was acknowledged`);
+    if (isAcknowledged) complain("invalid", `${answer} is invalid and was acknowledged`);
     if (asking !== undefined && [...settled(asking.log).values()].includes(nonce))
-      complain("unfit", `${answer} does not fit and is in the log`);
+      complain("invalid", `${answer} is invalid and is in the log`);
     return;
   }
   if (outcomes.includes("answer_rejected"))
-    complain("lost", `${answer} fits and was rejected (${outcomes.join(", ")})`);
+    complain("lost", `${answer} is valid and was rejected (${outcomes.join(", ")})`);
   if (asking === undefined) {
-    if (isAcknowledged) complain("lost", `${answer} was acknowledged, and the run is not there`);
+    if (isAcknowledged) complain("lost", `${answer} was acknowledged, and the run is not in the store`);
     return;
   }
   const taken = settled(asking.log).get(key);
@@ -89,7 +89,7 @@ export function judgeGoingOn(run: RunEvidence, complain: Complain): void {
   }
 }
 
-/** A run that was cancelled has run the `finally` around each question that it has come to. */
+/** A cancelled run has run the `finally` around each question that it has asked. */
 export function judgeFinally(run: RunEvidence, complain: Complain): void {
   const ended = run.log.at(-1);
   if (ended?.type !== "ended" || ended.outcome !== "cancelled") return;

@@ -2,22 +2,22 @@ import type { Known, RunEvidence, Seen } from "./evidence.ts";
 import type { BodyBegan } from "./witness.ts";
 
 /*
- * Nothing is done twice: the bodies of steps, and agents that are not durable. What the documentation does not promise is no fault, and
- * nothing more than that:
+ * Rules against repetition: of the bodies of steps, and of agents that are not durable. Only the cases that the documentation names
+ * are allowed:
  *
  * - A body that was interrupted runs again, as another attempt. (durable.md, rule 2)
  * - A body goes on in a process that has frozen in it, or is closing, while the next owner of the run begins it again. ("Bodies that run
  *   once" under "What is not promised")
- * - A process that freezes in the moment between its look at the lease and the first line of the body begins that body when it is thawed.
- *   It is recognised by the time since its last look at the clock, with no other body begun since.
+ * - A process that freezes between the check of its lease and the first line of the body begins that body when it is thawed.
+ *   It is recognised by the time since it last read the clock, with no other body begun since.
  */
 
 type Began = Seen & BodyBegan & { readonly run: string; readonly incarnation: string };
 
-/** What is wrong, in words; and the place of the line that shows it. */
+/** What is wrong, and the position of the line that proves it. */
 export type Complain = (kind: string, what: string, place?: number) => void;
 
-/** Longer than any look takes that is made directly before a body. */
+/** Longer than the time between the check of the lease and the body. */
 const LOOK_MS = 100;
 
 export function judgeBodies(run: RunEvidence, known: Known, leaseMs: number, complain: Complain): void {
@@ -45,7 +45,7 @@ function beginsOnce(began: readonly Began[], complain: Complain): void {
   }
 }
 
-/** A step of which the agent has been handed the result is not begun again, nor is anything after the end of the run was seen. */
+/** A step whose result the agent has got does not begin again, and no step begins after the end of the run was seen. */
 function beginsNothingFinished({ lines }: RunEvidence, complain: Complain): void {
   const finished = new Set<string>();
   let isOver = false;
@@ -61,7 +61,7 @@ function beginsNothingFinished({ lines }: RunEvidence, complain: Complain): void
   }
 }
 
-/** When the next owner of a run has begun a body, its former one begins none. */
+/** When the next owner of a run has begun a body, its former owner begins none. */
 function leavesItToTheNext(began: readonly Began[], complain: Complain): void {
   const former = new Set<string>();
   let current: string | undefined;
@@ -81,7 +81,7 @@ function leavesItToTheNext(began: readonly Began[], complain: Complain): void {
   }
 }
 
-/** A process that lives, and stands still for less than its lease, keeps the runs in which a body is at work. */
+/** A living process whose stalls are shorter than its lease keeps the runs whose bodies it executes. */
 function keepsWhatItHas(
   { lines }: RunEvidence,
   began: readonly Began[],
@@ -101,7 +101,7 @@ function keepsWhatItHas(
     if (known.process(open.by).isSound(from, next.at, leaseMs / 4))
       complain(
         "doubled",
-        `attempt ${next.attempt} at ${next.key} began in ${next.by} while ${open.key} was at work in ${open.by}, which was sound`,
+        `attempt ${next.attempt} at ${next.key} began in ${next.by} while ${open.key} was running in ${open.by}, which was sound`,
         next.place,
       );
   }

@@ -7,19 +7,19 @@ import { DEFAULT, nonceOf } from "./agents.ts";
 import type { Evidence, Known, RunEvidence } from "./evidence.ts";
 import type { Complain } from "./judge-bodies.ts";
 
-/* Runs come to an end that something explains, with everything that was shown, and with what they put out once. */
+/* Rules for runs: each end has a reason, the events stay the same, and each output occurs once. */
 
-/** What a run is meant to do, and what was asked of it. */
+/** The expected end of a run. */
 export interface Expected {
   /** Its plan ends by throwing. */
   readonly fails: boolean;
-  /** The client has asked for it to stop. */
+  /** The client has cancelled it. */
   readonly isCancelled: boolean;
-  /** The client knows of it, and answers what it asks. */
+  /** The client knows of it, and answers its questions. */
   readonly isAnswered: boolean;
 }
 
-/** Looks at what is promised of each run by itself: its log, its end, and what it hands to its agent. */
+/** Judges a run by itself: its log, its end, and the results that its agent got. */
 export function judgeRun(run: RunEvidence, known: Known, expected: Expected, complain: Complain): void {
   const { log, lines } = run;
   const types = log.map(({ type }) => type);
@@ -69,7 +69,7 @@ function isOpen(log: readonly Entry[]): boolean {
   return open.size > 0;
 }
 
-/** Why the end of a run is none that it should have come to. */
+/** Why the end of a run is not an expected one. */
 function unexplained(
   run: RunEvidence,
   { outcome, error, at }: EndedEntry,
@@ -83,12 +83,12 @@ function unexplained(
   if (outcome === "cancelled")
     return expected.isCancelled || (isStopped && expected.parentHasEnded)
       ? undefined
-      : "was cancelled, and no caller has asked for that";
+      : "was cancelled without a request";
   if (reason === "await_timeout" && isLate) return undefined;
   if (reason === "agent_failed" && (expected.fails || isLate)) return undefined;
   if (reason === "interrupted" && !run.durable) {
     const called = run.lines.find(({ is }) => is === "called");
-    // One that was created and never began may have lost its process before.
+    // A run that never began may have lost its process before.
     if (called === undefined || known.process(called.by).hadTrouble(at, 0)) return undefined;
     return "was interrupted, although its process was sound";
   }
@@ -120,7 +120,7 @@ export function judgeEvents(
   complain: Complain,
 ): void {
   for (const [index, { id }] of events.entries())
-    if (id !== index + 1) complain("changed", `has event ${id} in place ${index + 1}`);
+    if (id !== index + 1) complain("changed", `has event ${id} at position ${index + 1}`);
   for (const event of seen) {
     const now = events[event.id - 1];
     if (JSON.stringify(now) !== JSON.stringify(event))
@@ -128,24 +128,24 @@ export function judgeEvents(
   }
 }
 
-/** Each result of a completed run is shown once, as it is in the log. */
+/** A completed run emits each result once, as it is in the log. */
 export function judgeOutput(run: RunEvidence, text: string, complain: Complain): void {
   const shown = new Map<string, string>();
   for (const [, key = "", value = ""] of text.matchAll(/\[([^=\]]+)=([^\]]*)\]/g)) {
-    if (shown.has(key)) complain("changed", `shows the result of ${key} twice`);
+    if (shown.has(key)) complain("changed", `emits the result of ${key} twice`);
     shown.set(key, value);
   }
   for (const entry of run.durable ? run.log : []) {
     const key = resultKey(entry);
-    // Those of sub-runs are shown by them.
+    // Sub-runs emit their own results.
     if (key === undefined || key.startsWith("session.") || key.includes("/")) continue;
     const value = shown.get(key);
     const expected = shownValue(entry);
-    if (value !== expected) complain("changed", `shows ${value} for ${key}; the log has ${expected}`);
+    if (value !== expected) complain("changed", `emits ${value} for ${key}; the log has ${expected}`);
   }
   const tokens = [...text.matchAll(/<[^>]*>/g)].map(([token]) => token);
   for (const [index, token] of tokens.entries())
-    if (tokens.indexOf(token) !== index) complain("changed", `shows ${token} twice`);
+    if (tokens.indexOf(token) !== index) complain("changed", `emits ${token} twice`);
 }
 
 function shownValue(entry: Entry): string {

@@ -10,14 +10,14 @@ import { judgeBodies } from "./judge-bodies.ts";
 import { judgeEvents, judgeOutput, judgeRun } from "./judge-runs.ts";
 import type { Line } from "./witness.ts";
 
-/* The judge finds what is wrong, and blames nothing that the documentation does not promise. Each case is written by hand. */
+/* The judge finds what breaks a promise of the documentation, and nothing else. Each case is written by hand. */
 
 const LEASE_MS = 2_000;
 const RUN = "run";
 
 type Doing = { readonly is: Line["is"] } & Record<string, unknown>;
 
-/** What a process did, in an incarnation that is named after it; a tenth of a second later than the line before. */
+/** Lines of processes, each in an incarnation that is named after its process, and 100 ms after the line before. */
 function lines(...doings: readonly (readonly [incarnation: string, doing: Doing])[]): Seen[] {
   return doings.map(([incarnation, doing], place) => {
     const by = incarnation.split("/", 1)[0];
@@ -49,7 +49,7 @@ function knownOf(of: Case, ...others: readonly RunEvidence[]): Known {
   return { runs: new Map(runs), process: (name) => new ProcessHistory(of.processes?.[name]) };
 }
 
-/** What the judge has to say, kind by kind. */
+/** The kinds of the judge's complaints. */
 function complaints(judge: (complain: (kind: string, what: string) => void) => void): string[] {
   const kinds: string[] = [];
   judge((kind) => kinds.push(kind));
@@ -63,16 +63,16 @@ function bodies(of: Case): string[] {
 describe("of the bodies of steps", () => {
   it.each<readonly [string, Case]>([
     [
-      "a step that has its result",
+      "a step that has a result",
       { lines: lines(["a/1", began("s#1", "x")], ["a/1", got("s#1", "x")], ["b/1", began("s#1", "y", 2)]) },
     ],
     ["an attempt that was begun before", { lines: lines(["a/1", began("s#1", "x")], ["b/1", began("s#1", "y")]) }],
     [
-      "anything in a process whose run has gone to another",
+      "a body in a process that has lost the run",
       { lines: lines(["a/1", began("s#1", "x")], ["b/1", began("s#1", "y", 2)], ["a/1", began("t#1", "z")]) },
     ],
     [
-      "the second of parallel bodies, after one look at the lease for both",
+      "the second of parallel bodies, after one check of the lease for both",
       {
         lines: lines(
           ["a/1", began("s#1", "x")],
@@ -82,7 +82,7 @@ describe("of the bodies of steps", () => {
       },
     ],
     [
-      "a step that is at work in another process, which is sound",
+      "a step that runs in another process, which is sound",
       {
         lines: lines(["a/1", began("s#1", "x")], ["b/1", began("s#1", "y", 2)]),
         processes: { a: [{ is: "started", at: T0 - 10_000 }] },
@@ -128,7 +128,7 @@ describe("of the bodies of steps", () => {
       },
     ],
     [
-      "a body whose process froze between its look at the lease and the first line",
+      "a body whose process froze between the check of the lease and the first line",
       {
         lines: lines(
           ["a/1", began("s#1", "x")],
@@ -139,7 +139,7 @@ describe("of the bodies of steps", () => {
       },
     ],
     [
-      "a step that was through in the other process",
+      "a step that had ended in the other process",
       { lines: lines(["a/1", began("s#1", "x")], ["a/1", bodyEnded("s#1", "x")], ["b/1", began("t#1", "y")]) },
     ],
   ])("does not blame %s", (_what, of) => {
@@ -185,9 +185,9 @@ describe("of answers", () => {
     expect(told("n2", ["answer_conflict"])).toEqual([]);
   });
 
-  it("blames one that does not fit and was acknowledged, or is in the log; and one that fits and was rejected", () => {
-    expect(told("n2", [ACKNOWLEDGED], false)).toEqual(["unfit"]);
-    expect(told("n1", ["answer_rejected"], false)).toEqual(["unfit"]);
+  it("blames one that is invalid and was acknowledged, or is in the log; and one that is valid and was rejected", () => {
+    expect(told("n2", [ACKNOWLEDGED], false)).toEqual(["invalid"]);
+    expect(told("n1", ["answer_rejected"], false)).toEqual(["invalid"]);
     expect(told("n2", ["answer_rejected"], false)).toEqual([]);
     expect(told("n2", ["answer_rejected"])).toEqual(["lost"]);
   });
@@ -196,7 +196,7 @@ describe("of answers", () => {
     return complaints((complain) => judgeGoingOn(evidenceOf(of), complain));
   }
 
-  it.each(["after", "finally"] as const)("blames a line that runs with another (%s)", (is) => {
+  it.each(["after", "finally"] as const)("blames a line that runs with another answer (%s)", (is) => {
     const line = (nonce: string) => lines(["a/1", { is, key: "ask#1", nonce }]);
     expect(goingOn({ log, lines: line("n1") })).toEqual([]);
     expect(goingOn({ log, lines: line("n2") })).toEqual(["refused"]);
@@ -210,7 +210,7 @@ describe("of answers", () => {
     expect(goingOn({ log: cancelled, lines: seen })).toEqual([]);
   });
 
-  it("blames a finally that is left out when the run is cancelled", () => {
+  it("blames a finally that does not run when the run is cancelled", () => {
     const cancelled = [...log.slice(0, 3), ended("cancelled")];
     const seen = lines(
       ["a/1", { is: "asking", key: "ask#1" }],
@@ -232,7 +232,7 @@ describe("of runs", () => {
     return complaints((complain) => judgeRun(evidenceOf(of), known, { ...expected, ...more }, complain));
   }
 
-  it("blames one that does not end, and one that is left behind", () => {
+  it("blames one that does not end, and one that outlives its parent", () => {
     expect(judged({ log: [created(), started] })).toEqual(["stuck"]);
     const parent: RunEvidence = { ...evidenceOf({ log: [created(), ended("failed")] }), run_id: "parent" };
     expect(judged({ log: [created(), started], parent: "parent" }, {}, parent)).toEqual(["orphaned"]);
@@ -243,7 +243,7 @@ describe("of runs", () => {
     expect(judged({ log: [created(), started] }, { isAnswered: false })).toEqual(["stuck"]);
   });
 
-  it("blames a result that is lost, or another than the agent was handed", () => {
+  it("blames a result that is lost, or differs from the one that the agent got", () => {
     const seen = lines(["a/1", got("s#1", "x")]);
     expect(judged({ log: [created(), step("x"), ended("completed")], lines: seen })).toEqual([]);
     expect(judged({ log: [created(), step("y"), ended("completed")], lines: seen })).toEqual(["changed"]);
@@ -251,7 +251,7 @@ describe("of runs", () => {
     expect(judged({ log: [created(), step("x"), step("x"), ended("completed")], lines: seen })).toEqual(["doubled"]);
   });
 
-  it("blames an end that nothing explains", () => {
+  it("blames an end without a reason", () => {
     expect(judged({ log: [created(), ended("cancelled")] })).toEqual(["unexplained"]);
     expect(judged({ log: [created(), ended("cancelled")] }, { isCancelled: true })).toEqual([]);
     expect(judged({ log: [created(), ended("failed")] })).toEqual(["unexplained"]);
@@ -275,7 +275,7 @@ describe("of runs", () => {
     expect(judgedEvents([], [event(2, "b")])).toEqual(["changed"]);
   });
 
-  it("blames output that is not what the log holds", () => {
+  it("blames output that differs from the log", () => {
     const run = evidenceOf({ log: [created(), step("x"), ended("completed")] });
     const judgedOutput = (text: string) => complaints((complain) => judgeOutput(run, text, complain));
     expect(judgedOutput("look up [s#1=x]<t:1:0>")).toEqual([]);

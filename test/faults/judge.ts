@@ -8,22 +8,22 @@ import { judgeBodies } from "./judge-bodies.ts";
 import { judgeRecord, judgeRun } from "./judge-runs.ts";
 import type { Plan } from "./plans.ts";
 
-/* The judge: compares what the client was told, what the logs hold and what the world outside has seen. */
+/* The judge: compares what the client was told with the logs and with the lines of the agents. */
 
-/** Something that must not be, with what is known of it. */
+/** A broken rule, with its evidence. */
 export interface Anomaly {
-  /** lost, doubled, changed, stuck, orphaned, refused, unfit, left out or unexplained. */
+  /** lost, doubled, changed, stuck, orphaned, refused, invalid, left out or unexplained. */
   readonly kind: string;
   readonly what: string;
   readonly run_id: string;
   readonly plan: string;
   readonly log: readonly object[];
   readonly lines: readonly Seen[];
-  /** The place of the line that shows it. */
+  /** The position of the line that proves it. */
   readonly place: number | undefined;
-  /** The run that has started it, and those that it has started. */
+  /** Its parent and its sub-runs. */
   readonly relatives: readonly { readonly run_id: string; readonly log: readonly object[] }[];
-  /** What the client knows of the run, or of the one that started it. */
+  /** What the client knows of the run, or of its parent. */
   readonly told: string;
 }
 
@@ -81,7 +81,7 @@ class Judge {
     return this.#anomalies;
   }
 
-  /** Where the code is missing a cancel ends a run without it, if no process with the code has come within a lease. */
+  /** A cancel ends a run without its `finally` blocks if no process with the code has claimed it within a lease. */
   #mustRunFinally(run: RunEvidence): boolean {
     const [created] = run.log;
     const ended = run.log.at(-1);
@@ -99,7 +99,7 @@ class Judge {
     });
   }
 
-  /** Each completed run has added what it was told to its session, once. */
+  /** Each completed run has added its messages to its session, once. */
   async #judgeSessions(): Promise<void> {
     const { acknowledged } = this.#judged;
     const sessions = new Map<string, RunRecord[]>();
@@ -142,7 +142,7 @@ class Judge {
     );
   }
 
-  /** Whether a run is another, or was started by it or by one that it has started. */
+  /** Whether a run is `ancestor` itself or descends from it. */
   #isWithin(run_id: string | undefined, ancestor: string): boolean {
     if (run_id === undefined || run_id === ancestor) return run_id === ancestor;
     return this.#isWithin(this.#evidence.runs.get(run_id)?.parent, ancestor);
@@ -172,7 +172,7 @@ class Judge {
 function toldOf({ plan, agent, key, mode, session_id, run_id, answers, cancels, refusals, seen }: RunRecord): string {
   const answered = answers.map(({ nonce, fits, question, outcomes }) => {
     const { key: asked, run } = question.text;
-    return `${nonce}${fits ? "" : " (unfit)"} to ${asked} of ${run}: ${outcomes.join(", ")}`;
+    return `${nonce}${fits ? "" : " (invalid)"} to ${asked} of ${run}: ${outcomes.join(", ")}`;
   });
   return JSON.stringify({
     root: run_id,

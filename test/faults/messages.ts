@@ -2,15 +2,15 @@ import type { RunMode, StreamedEvent } from "cadenza";
 import type { Answer } from "../crash/messages.ts";
 import type { Loss } from "./unreliable-store.ts";
 
-/* What the harness and its worker processes say to each other. */
+/* The messages between the harness and its worker processes. */
 
 /** How a worker is started. */
 export interface WorkerSettings {
-  /** The name under which its runtime owns runs begins with it. */
+  /** The prefix of the owner's name in the leases of its runtime. */
   readonly name: string;
   /** The store, as a file. */
   readonly file: string;
-  /** Where everything is written down that its agents do to the world outside. */
+  /** The file of the lines that its agents write. */
   readonly witness: string;
   readonly driver: string;
   readonly synchronous: "FULL" | "NORMAL";
@@ -22,15 +22,15 @@ export interface WorkerSettings {
   readonly drainMs: number;
   /** Whether it has the new version of the agent that is being deployed, beside the old one. */
   readonly isNew: boolean;
-  /** How much longer each write takes. */
+  /** The delay of each write. */
   readonly writeMs: number;
-  /** Of how many writes the answer of one is lost; 0 for none. */
+  /** The answer of one in so many writes is lost; 0 for none. */
   readonly loseOneIn: number;
-  /** Makes the choice of those. */
+  /** The seed that chooses these writes. */
   readonly seed: string;
 }
 
-/** What a worker is told to do. Each order is answered by a `done` or a `refused` with its number, if the worker lives. */
+/** What a worker has to do. A living worker answers each order with a `done` or a `refused` and the order's number. */
 export type Order = Task & { readonly id: number };
 
 export type Task =
@@ -53,12 +53,12 @@ export type Task =
   | { readonly do: "cancel"; readonly run_id: string }
   | { readonly do: "follow"; readonly run_id: string; readonly after: number };
 
-/** An answer, with a name that no other has, in its text if it is a message. One whose value is a text fits no schema. */
+/** An answer with a unique name, in its text if it is a message. An answer whose value is a text matches no schema. */
 export type GivenAnswer =
   | { readonly value: number | string; readonly nonce: string }
   | Extract<Answer, { readonly type: "message" }>;
 
-/** What a worker says has happened. */
+/** What has happened in a worker. */
 export type Report =
   | { readonly is: "ready" }
   | { readonly is: "done"; readonly id: number; readonly run_id: string }

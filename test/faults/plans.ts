@@ -1,9 +1,9 @@
 import type { Random } from "../crash/random.ts";
 
-/* What an agent is to do: a small program, which is its input. It depends on nothing else but the results of its own operations. */
+/* What an agent does: a small program in its input. It depends on this input and on the results of its own operations only. */
 
 export interface Plan {
-  /** No other has it. That of a sub-run begins with that of its parent. */
+  /** Unique. The id of a sub-run begins with that of its parent. */
   readonly id: string;
   readonly acts: readonly Act[];
   /** Whether it ends by throwing. */
@@ -26,11 +26,11 @@ export interface StepAct {
   readonly name: string;
   /** How long its body takes. */
   readonly ms: number;
-  /** For how long of that it keeps the processor to itself, as code does that computes much. */
+  /** How much of that time it blocks the event loop, as a long computation does. */
   readonly holdMs: number;
   /** How many of its attempts fail. */
   readonly failures: number;
-  /** How many texts its body shows. */
+  /** How many texts its body emits. */
   readonly tokens: number;
   /** Whether the body stops when its signal aborts. */
   readonly heeds: boolean;
@@ -41,18 +41,18 @@ export interface AskAct {
   /** By `context.ask`, or by a `yield`, which has no schema and no deadline. */
   readonly by: "ask" | "yield";
   readonly schema: boolean;
-  /** How long it may be answered; null for ever. */
+  /** Its timeout; null for none. */
   readonly timeoutMs: number | null;
-  /** Whether it has a default; otherwise the run fails when its time is up. */
+  /** Whether it has a default; otherwise the run fails at the deadline. */
   readonly defaults: boolean;
 }
 
 interface Place {
   readonly id: string;
   readonly depth: number;
-  /** Beside other acts. */
+  /** Whether the act runs beside others. */
   readonly isBeside: boolean;
-  /** Whether the run is durable: then sub-runs of every kind are started. */
+  /** Whether the run is durable: it may then start sub-runs of every kind. */
   readonly durable: boolean;
 }
 

@@ -1,9 +1,9 @@
 import type { Anomaly } from "./judge.ts";
 
-/* An anomaly in words, with everything that is needed to find out how it came about. */
+/* The text of an anomaly, with the evidence that explains it. */
 
 const MAX_LINES = 60;
-/** Of other runs so many entries are shown. */
+/** How many entries of other runs are printed. */
 const MAX_OF_RELATIVE = 6;
 const MAX_WIDTH = 260;
 
@@ -17,7 +17,7 @@ export function describe(anomaly: Anomaly, seed: string): string {
     `  the client ${told}`,
     "  log:",
     ...around(log.map(short), undefined).map((line) => `    ${line}`),
-    "  the world outside:",
+    "  the lines of its agents:",
     ...around(
       shown,
       shown.findIndex((line) => line.startsWith("→")),

@@ -2,25 +2,24 @@ import type { Store } from "cadenza";
 import { Random } from "../crash/random.ts";
 import { hookedStore, isRead } from "../helpers/stores.ts";
 
-/* A store that is slow, and some of whose answers are lost: the write is carried out, and its caller does not learn of it. */
+/* A slow store that loses some answers: the write takes effect, and its caller does not learn of it. */
 
 export interface Unreliability {
-  /** How much longer each write takes. */
+  /** The delay of each write. */
   readonly writeMs: number;
-  /** Of how many writes the answer of one is lost; 0 for none. */
+  /** The answer of one in so many writes is lost; 0 for none. */
   readonly loseOneIn: number;
-  /** Makes the choice of those. */
+  /** The seed that chooses these writes. */
   readonly seed: string;
   onSwallowed(method: string, how: Loss): void;
 }
 
 /**
- * How an answer is lost: the write fails at once, or when the store has waited for its answer for as long as it does; or its caller is never told
- * anything.
+ * How an answer is lost: the call fails at once, or after the time for which the store waits for an answer; or it never settles.
  */
 export type Loss = "fails at once" | "fails late" | "is left alone";
 
-/** As long as a store waits for an answer before it gives up: less than half a lease. */
+/** How long a store waits for an answer before it fails: less than half a lease. */
 const LATE_MS = 400;
 const never = new Promise<never>(() => {});
 

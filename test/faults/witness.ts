@@ -1,11 +1,11 @@
 import { closeSync, openSync, readFileSync, writeSync } from "node:fs";
 
 /*
- * The world outside: one file, to which all processes append what happens to it, a line at a time. A line that was written is there,
- * whatever becomes of its process; and the lines are in the order in which things happened.
+ * The world outside of the processes: one file, to which all of them append the effects of their agents, a line at a time. The lines
+ * outlive their process, and are in the order in which they were written.
  */
 
-/** Something that happened to the world outside, or that the harness did or saw. */
+/** An effect of an agent, or something that the harness did or saw. */
 export type Happening =
   | ByAgent
   /** A process found that its event loop had stood still for so long. */
@@ -18,7 +18,7 @@ export type Happening =
   /** A reader was shown the end of a run. */
   | { readonly is: "seen to end"; readonly run: string };
 
-/** What an agent does. `incarnation`: which of the calls of the agent function it belongs to. */
+/** An effect of an agent. `incarnation`: the call of the agent function. */
 export type ByAgent = { readonly run: string; readonly incarnation: string } & (
   | { readonly is: "called"; readonly plan: string; readonly durable: boolean }
   | BodyBegan
@@ -38,7 +38,7 @@ export interface BodyBegan {
   readonly key: string;
   readonly attempt: number;
   readonly body: string;
-  /** How long before that the runtime looked at the clock for the last time, and how many bodies it has begun since then. */
+  /** How long ago the runtime last read the clock, and how many bodies it has begun since then. */
   readonly lookedMs: number;
   readonly begunSince: number;
 }

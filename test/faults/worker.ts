@@ -1,6 +1,6 @@
 /*
- * A process that executes plans on the store, and may be killed, frozen or told to close at any moment. It is driven as an application
- * would drive the library: create, resume, cancel, events. Its one parameter holds its settings.
+ * A process that executes plans on the store, and may be killed, frozen or told to close at any moment. It uses the library as
+ * an application would: create, resume, cancel, events. Its one parameter holds its settings.
  */
 import { performance } from "node:perf_hooks";
 import type { Clock, Logger } from "cadenza";
@@ -16,7 +16,7 @@ import { Witness } from "./witness.ts";
 
 const settings = JSON.parse(process.argv[2] ?? "") as WorkerSettings;
 const { name, file, driver, synchronous, leaseMs, heartbeatMs, scanMs, evictAfterMs, drainMs } = settings;
-/** How often it looks whether its event loop has stood still. */
+/** How often it checks whether its event loop was blocked. */
 const PULSE_MS = 50;
 
 const witness = new Witness(settings.witness, name);
@@ -32,7 +32,7 @@ const store = unreliableStore(new SqliteStore(database, { synchronous, closeData
 
 let lookedAt = 0;
 let begunSince = 0;
-/** The machine's clock. It is seen when the runtime looks at it. */
+/** The machine's clock. It notes when the runtime reads it. */
 const clock: Clock = new Proxy(systemClock, {
   get(target, member) {
     const value: unknown = Reflect.get(target, member, target);
@@ -62,7 +62,7 @@ const runtime = new AgentRuntime({
   logger,
   exposeErrors: true,
   retention: { maxRuns: Number.POSITIVE_INFINITY },
-  // No run brings its process down here: none is given up for that.
+  // No run crashes its process here, so none may fail as a crash loop.
   durability: { leaseMs, heartbeatMs, scanMs, evictAfterMs, maxTakeovers: 1_000 },
   ids: { uuid: () => crypto.randomUUID(), token: () => `${name}/${crypto.randomUUID()}` },
 });
@@ -98,7 +98,7 @@ process.on("message", (order: Order) => {
     },
   );
 });
-// No process is left behind by a harness that has gone.
+// The process exits when its harness is gone.
 process.once("disconnect", () => process.exit());
 say({ is: "ready" });
 
@@ -134,7 +134,7 @@ async function carryOut(order: Order): Promise<string> {
 }
 
 function say(report: Report): void {
-  // A harness that has gone hears nothing, and is no error here.
+  // A harness that is gone reads no report, which is no error here.
   if (process.connected) process.send?.(report, undefined, undefined, () => undefined);
 }
 

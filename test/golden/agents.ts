@@ -3,15 +3,15 @@ import { AgentError, awaitMessage } from "cadenza";
 import * as z from "zod";
 
 /*
- * The agents whose logs are kept here. They are never changed: their logs are there, and have to be understood for ever.
- * What is new gets an agent of its own.
+ * The agents whose logs are kept here. They must not change, since every later version has to read their logs.
+ * A new feature gets an agent of its own.
  */
 
 export interface GoldenAgent {
   readonly fn: AgentFunction;
-  /** What a client does about each question. */
+  /** What a client does with each question. */
   readonly answers?: Readonly<Record<string, AwaitResume | "cancel" | "nothing">>;
-  /** The run is in a session that holds something already. */
+  /** The session of the run has earlier messages. */
   readonly inSession?: true;
 }
 
@@ -112,7 +112,7 @@ export const agents: Readonly<Record<string, GoldenAgent>> = {
   },
   "a-question-that-expires": {
     async *fn(_input, context) {
-      yield JSON.stringify(await context.ask("Anybody?", { timeoutMs: 1, default: { nobody: true } }));
+      yield JSON.stringify(await context.ask("In time?", { timeoutMs: 1, default: { in_time: false } }));
     },
     answers: { "ask#1": "nothing" },
   },

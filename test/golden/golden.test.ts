@@ -13,13 +13,13 @@ test("there is a log of every agent", () => {
   expect(new Set(logs.map(([, { agent_name }]) => agent_name))).toEqual(new Set(Object.keys(agents)));
 });
 
-test.each(logs)("%s still means what it meant", async (_, golden) => {
+test.each(logs)("%s still gives the same record and events", async (_, golden) => {
   const { run, events } = await goOn(golden, golden.writes.length);
   expect(json(run)).toEqual(golden.run);
   expect(json(events)).toEqual(golden.events);
 });
 
-test.each(logs)("%s goes on to the same end after whichever write it breaks off", async (_, golden) => {
+test.each(logs)("%s goes on to the same end from each of its writes", async (_, golden) => {
   for (let count = 1; count < golden.writes.length; count++) {
     const { run, events, blocked, differences } = await goOn(golden, count);
     expect({ count, blocked, differences, end: endOf(run) }).toEqual({
@@ -32,7 +32,7 @@ test.each(logs)("%s goes on to the same end after whichever write it breaks off"
   }
 });
 
-/** What does not depend on when it happened. */
+/** The end of a run without times. */
 function endOf({ status, error, output }: GoldenLog["run"]): unknown {
   return { status, error, output: output.map(({ role, parts }) => ({ role, parts })) };
 }

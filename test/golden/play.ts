@@ -4,37 +4,37 @@ import type { Entry } from "../../src/core/log.ts";
 import { isFinal } from "../../src/core/state.ts";
 import { agents, helper, wait } from "./agents.ts";
 
-/** How a store came to hold a run, write by write, and what the run meant in the end. */
+/** The writes of a run to its store, and the record and events at the end. */
 export interface GoldenLog {
   readonly agent_name: string;
   readonly run_id: string;
-  /** What the session held before. */
+  /** The earlier messages of the session. */
   readonly history: readonly Message[];
   readonly writes: readonly Write[];
   readonly run: Run;
   readonly events: readonly StreamedEvent[];
 }
 
-/** One write, to the run or to one that it has started. */
+/** One write to the run or to a sub-run. */
 export interface Write {
   readonly run_id: string;
   readonly entries: readonly Entry[];
   readonly head: RunHead;
-  /** What it makes the state of the session. */
+  /** The session's new state. */
   readonly state?: JsonValue;
 }
 
-/** How a log went on. */
+/** What a continued log led to. */
 export interface Continued extends Pick<GoldenLog, "run" | "events"> {
   readonly blocked: number;
   readonly differences: number;
 }
 
 const SESSION = "00000000-0000-4000-8000-00000000000a";
-/** How often a run is looked at, in milliseconds. */
+/** How often a run is read, in milliseconds. */
 const LOOK_MS = 2;
 
-/** Runs an agent and keeps what its store was given. */
+/** Runs an agent and keeps the writes to its store. */
 export async function record(agent_name: string): Promise<GoldenLog> {
   const writes: Write[] = [];
   const store = openStore(writes);
@@ -51,7 +51,7 @@ export async function record(agent_name: string): Promise<GoldenLog> {
   return golden;
 }
 
-/** Takes a run over whose process died after so many writes, and goes on to the end. */
+/** Takes over a run whose process died after so many writes, and goes on to the end. */
 export async function goOn(golden: GoldenLog, count: number): Promise<Continued> {
   const { agent_name, run_id } = golden;
   const store = openStore();
@@ -64,7 +64,7 @@ export async function goOn(golden: GoldenLog, count: number): Promise<Continued>
   return found;
 }
 
-/** A store in memory that says it outlives the process: for the test it does. It keeps what is written to runs in `writes`. */
+/** A store in memory that counts as persistent: it outlives the runtimes of a test. It keeps the writes to runs in `writes`. */
 function openStore(writes: Write[] = []): Store {
   return new Proxy<Store>(new MemoryStore(), {
     get(target, name) {
@@ -86,7 +86,7 @@ function writeOf(run_id: string, { entries, head, session }: Parameters<Store["a
   return { run_id, entries, head, ...(state !== undefined && { state: state.value }) };
 }
 
-/** Has a store hold what it held after so many writes. */
+/** Applies the first writes of a log to a store. */
 async function fill(store: Store, { writes, history }: GoldenLog, count: number): Promise<void> {
   const session = { tenant: "", session_id: SESSION };
   if (history.length > 0) await store.putSession(session, { history, state: null }, 0);
@@ -124,7 +124,7 @@ async function follow(runtime: AgentRuntime, agent_name: string, run_id: string)
   while (!isFinal(run.status)) {
     const question = run.await_request;
     const answer = question === null ? "nothing" : agents[agent_name]?.answers?.[question.await_id];
-    if (answer === undefined) throw new Error(`nobody knows what to answer to ${question?.await_id}`);
+    if (answer === undefined) throw new Error(`there is no answer to ${question?.await_id}`);
     if (answer === "cancel") await runtime.cancel(run_id);
     else if (question !== null && answer !== "nothing") {
       const answering = runtime.resume({ run_id, await_id: question.await_id, await_resume: answer });
@@ -134,7 +134,7 @@ async function follow(runtime: AgentRuntime, agent_name: string, run_id: string)
   }
 }
 
-/** The question of a sub-run that has had its answer is taken down again. */
+/** Ignores the refusal of an answer to a question that was withdrawn meanwhile. */
 function unlessTakenDown(error: unknown): void {
   if (!CadenzaError.is(error) || error.code !== "not_awaiting") throw error;
 }

@@ -7,8 +7,8 @@ import { SqliteStore } from "../../src/stores/sqlite.ts";
 import { openDatabase, temporaryFolder } from "../stores/sqlite-files.ts";
 
 /*
- * The tests of the runtime are run a second time with every agent durable, and run again from its log after each commit:
- * nothing that is seen may be another for it. `CADENZA_REPLAY` says in which store, `memory` or `sqlite`.
+ * The tests of the runtime run a second time with every agent durable, and replayed after each commit: the results have to be the
+ * same. `CADENZA_REPLAY` names the store, `memory` or `sqlite`.
  */
 
 const mode = process.env["CADENZA_REPLAY"];
@@ -16,7 +16,7 @@ const mode = process.env["CADENZA_REPLAY"];
 /** Whether this is the second time. */
 export const replays = mode !== undefined;
 
-/** How many turns of the event loop an agent needs at most that is run again so often. */
+/** How many turns of the event loop an agent needs at most that is replayed so often. */
 export const REPLAY_TURNS = 150;
 
 export function openStore(clock: Clock): Store {
@@ -34,7 +34,7 @@ export function openStore(clock: Clock): Store {
   return store;
 }
 
-/** A store that says it outlives the process: for the test it does. */
+/** A store in memory that counts as persistent: it outlives the runtimes of a test. */
 export function persistent(store: Store): Store {
   return new Proxy(store, {
     get(target, name) {
@@ -45,7 +45,7 @@ export function persistent(store: Store): Store {
   });
 }
 
-/** Has a runtime register every agent as durable. */
+/** Makes a runtime register every agent as durable. */
 export function makeDurable(runtime: AgentRuntime): AgentRuntime {
   const register = runtime.register.bind(runtime);
   return Object.assign(runtime, {

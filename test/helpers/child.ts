@@ -1,12 +1,12 @@
 import { AgentError, AgentRuntime } from "../../src/index.ts";
 
 /*
- * What has to be tried in a process of its own, since it may end it: run with the name of a scenario.
+ * Scenarios for a process of their own, since they may end it. The parameter is the name of a scenario.
  */
 
 const never = (): Promise<never> => new Promise(() => {});
 
-/** Agents that leave every promise which the library gives them alone, and end or are ended in every way. */
+/** Agents that handle no promise of the library, and end or are ended in every way. */
 async function hostile(): Promise<void> {
   let unhandled = 0;
   process.on("unhandledRejection", (error) => {
@@ -46,7 +46,7 @@ async function hostile(): Promise<void> {
     runtime.createRun({ agent_name, input: [] }),
     runtime.createRun({ agent_name, input: [] }, { signal: AbortSignal.timeout(1) }).catch(() => undefined),
   ]);
-  // Nobody reads these.
+  // These streams have no reader.
   for (const agent_name of names) runtime.createRun({ agent_name, input: "x", mode: "stream" });
   runtime.createRun({ agent_name: "missing", input: "x", mode: "stream" });
   for (const { run_id } of await runtime.listRuns()) runtime.cancel(run_id).catch(() => undefined);
@@ -58,7 +58,7 @@ async function hostile(): Promise<void> {
   );
 }
 
-/** An agent whose own code leaves a rejection alone. */
+/** An agent whose own code does not handle a rejection. */
 async function floating(): Promise<void> {
   const runtime = new AgentRuntime();
   runtime.register("agent", async () => {

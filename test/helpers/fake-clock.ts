@@ -2,10 +2,10 @@ import { setImmediate as inNextTurn } from "node:timers";
 import type { Clock } from "cadenza";
 import { T0 } from "./logs.ts";
 
-/** How many turns of the event loop a runtime is given to come to rest: more than any test here needs. */
+/** After how many turns of the event loop a runtime has nothing more to do: more than any test here needs. */
 const TURNS = 25;
 
-/** A clock that stands still until it is told how much time has passed. Turns of the event loop are real. */
+/** A clock whose time passes only with `advance` and `skip`. Turns of the event loop are real. */
 export class FakeClock implements Clock {
   readonly #turns: number;
   #now = T0;
@@ -13,7 +13,7 @@ export class FakeClock implements Clock {
   #serial = 0;
   #holds = 0;
 
-  /** `turns`: how many turns of the event loop it takes until nothing happens any more. */
+  /** `turns`: after how many turns of the event loop nothing happens any more. */
   constructor(turns = TURNS) {
     this.#turns = turns;
   }
@@ -53,12 +53,12 @@ export class FakeClock implements Clock {
     return this.#timers.length;
   }
 
-  /** Lets everything happen that needs no time. */
+  /** Lets all events happen that are due now. */
   async settle(): Promise<void> {
     for (let turn = 0; turn < this.#turns; turn++) await this.turn();
   }
 
-  /** Lets time pass: timers go off in their order, and what follows from one is over before the next. */
+  /** Lets time pass. Timers fire in their order, and the consequences of one have happened before the next fires. */
   async advance(ms: number): Promise<void> {
     const until = this.#now + ms;
     await this.settle();
@@ -72,7 +72,7 @@ export class FakeClock implements Clock {
     this.#now = until;
   }
 
-  /** Lets time pass at once, as for an agent that keeps the processor busy: timers go off later. */
+  /** Lets time pass at once, as for an agent that blocks the event loop: timers fire later. */
   skip(ms: number): void {
     this.#now += ms;
   }

@@ -8,7 +8,7 @@ declare module "vitest" {
   }
 }
 
-/** Makes the project before the first test, and gives back what takes it away after the last. */
+/** Makes the project before the first test. Returns the function that removes it after the last. */
 export async function setup({ provide }: TestProject): Promise<() => void> {
   const { folder, remove } = await makeProject();
   provide("projectFolder", folder);

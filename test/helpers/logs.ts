@@ -6,7 +6,7 @@ import type { RunState } from "../../src/core/state.ts";
 import type { Message, MessagePart } from "../../src/protocol/message.ts";
 import type { RunStatus } from "../../src/protocol/run.ts";
 
-/* Logs written by hand, one for each situation that a rule of the core speaks of. */
+/* Logs written by hand, one for each situation that a rule of the core names. */
 
 export const RUN_ID = "00000000-0000-4000-8000-000000000001";
 export const T0 = Date.UTC(2026, 0, 1);
@@ -65,7 +65,7 @@ export function fold(...entries: readonly Entry[]): RunState {
   return replay(RUN_ID, entries);
 }
 
-/** Decides and folds; the entries that came of it, which must not be a refusal. */
+/** Decides and folds. Gives the entries; a refusal throws. */
 export function carryOut(state: RunState, command: Command): readonly Entry[] {
   const decision = decide(state, command);
   if (isRefusal(decision)) throw new Error(`${command.type} was refused: ${decision.refused}`);

@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 
-/** What a program said, and how it ended. */
+/** The output of a program, and how it ended. */
 export interface Ended {
   readonly code: number | null;
   readonly stdout: string;
@@ -12,14 +12,14 @@ export interface RunOptions {
   readonly cwd: string;
   /** Default: the Node that runs the tests. */
   readonly node?: string | undefined;
-  /** What is typed. Without it stdin is closed. */
+  /** The text for its stdin. Without it stdin is closed. */
   readonly input?: string | undefined;
 }
 
-/** Starting a process takes a while on a machine that is busy. */
+/** Starting a process takes a while on a busy machine. */
 export const PROCESS_TIMEOUT_MS = 60_000;
 
-/** Runs a program in a process of its own, to its end. One that goes on for too long is killed. */
+/** Runs a program in a process of its own, to its end. It is killed when its time is over. */
 export function runProgram(
   args: readonly string[],
   { cwd, node = process.execPath, input }: RunOptions,
@@ -44,7 +44,7 @@ export function runProgram(
   });
 }
 
-/** What is wrong with how a program ended; undefined: nothing. A driver that Node calls experimental is no fault of the program. */
+/** Why a program counts as failed; undefined if it does not. Node's warning about an experimental driver does not count. */
 export function faultOf({ code, stderr }: Ended): string | undefined {
   const complaints = stderr
     .split("\n")

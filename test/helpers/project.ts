@@ -18,7 +18,7 @@ import config from "../../tsup.config.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 
-/** A project of a user: the built library is installed in it, with everything that the repository has installed, and so are the examples, as plain JavaScript. */
+/** A project of a user. It holds the built library, the packages of the repository, and the examples as plain JavaScript. */
 export interface Project {
   readonly folder: string;
   remove(): void;
@@ -34,7 +34,7 @@ export async function makeProject(): Promise<Project> {
   for (const name of readdirSync(join(ROOT, "node_modules")).filter((name) => !name.startsWith(".")))
     symlinkSync(join(ROOT, "node_modules", name), join(folder, "node_modules", name));
   writeFileSync(join(folder, "package.json"), JSON.stringify({ name: "project", private: true, type: "module" }));
-  // The licence audit looks at the lock file that lies beside it.
+  // The licence audit reads the lock file in its folder.
   cpSync(join(ROOT, "package-lock.json"), join(folder, "package-lock.json"));
   const files = readdirSync(join(ROOT, "examples"), { recursive: true, encoding: "utf8" });
   for (const file of files.filter((file) => file.endsWith(".ts")))

@@ -4,7 +4,7 @@ import { promisify } from "node:util";
 
 const script = fileURLToPath(new URL("./child.ts", import.meta.url));
 
-/** Runs a scenario of `child.ts` in a process of its own, and gives all that it wrote and its exit code. */
+/** Runs a scenario of `child.ts` in a process of its own, and gives its output and exit code. */
 export async function runChild(scenario: string, timeout = 15_000): Promise<{ code: number; out: string }> {
   try {
     const { stdout, stderr } = await promisify(execFile)(process.execPath, ["--import", "tsx", script, scenario], {

@@ -21,7 +21,7 @@ export interface Setup {
   readonly runtime: AgentRuntime;
   readonly clock: FakeClock;
   readonly store: Store;
-  /** What the library has said to its logger. */
+  /** What the library has logged. */
   readonly said: LogLine[];
 }
 
@@ -45,7 +45,7 @@ export function setUp(options: RuntimeOptions = {}, turns?: number): Setup {
   return { runtime: replays ? makeDurable(runtime) : runtime, clock, store, said };
 }
 
-/** A promise that the test settles when it likes. */
+/** A promise that the test settles. */
 export interface Deferred<T> {
   readonly promise: Promise<T>;
   readonly resolve: (value: T) => void;
@@ -83,12 +83,12 @@ export function typesOf(events: readonly StreamedEvent[]): string[] {
   return events.map(({ type }) => type);
 }
 
-/** The whole log of a run that rests, as its events tell it. */
+/** All events of a run that rests. */
 export async function eventsOf(runtime: Pick<AgentRuntime, "events">, run_id: string): Promise<StreamedEvent[]> {
   return drain(runtime.events(run_id));
 }
 
-/** What a run has put out, message by message, each as the texts of its parts joined by `|`. */
+/** The output of a run, message by message, each as the texts of its parts joined by `|`. */
 export function textsOf({ output }: Run): string[] {
   return output.map(textOf);
 }
@@ -97,7 +97,7 @@ export function textOf({ parts }: Pick<Message, "parts">): string {
   return parts.map(({ content, content_url }) => content ?? content_url ?? "").join("|");
 }
 
-/** The question that a run shows, which has to be there. */
+/** The question that a run shows. Throws if it shows none. */
 export function questionOf({ await_request }: Run): AwaitRequest {
   if (await_request === null) throw new Error("The run shows no question.");
   return await_request;
@@ -108,7 +108,7 @@ export function reply(text: string) {
   return { type: "message", message: { role: "user", parts: [{ content: text }] } } as const;
 }
 
-/** What a call is refused with; a call that is not refused fails the test. */
+/** The error of a call that is refused; a call that is not refused fails the test. */
 export async function refusal(call: Promise<unknown> | AsyncIterator<unknown>): Promise<CadenzaError> {
   const outcome = "next" in call ? call.next() : call;
   const error = await outcome.then(
@@ -129,7 +129,7 @@ export function runAgent(
   return runtime.createRun({ agent_name: "agent", input });
 }
 
-/** All that can be seen of a runtime, to compare before with after. */
+/** The visible state of a runtime, to compare before with after. */
 export async function snapshot(runtime: AgentRuntime): Promise<{ stats: RuntimeStats; runs: readonly Run[] }> {
   return structuredClone({ stats: await runtime.stats(), runs: await runtime.listRuns() });
 }

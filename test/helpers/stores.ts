@@ -4,7 +4,7 @@ import { nextTurn } from "./runtimes.ts";
 
 type Method = Exclude<keyof Store, "persistent">;
 
-/** The methods of a store that change nothing in it. A name that the port does not have does no harm. */
+/** The methods of a store that change nothing in it. */
 const reads: ReadonlySet<string> = new Set([
   "find",
   "read",
@@ -24,7 +24,7 @@ export function isRead(method: string): boolean {
   return reads.has(method);
 }
 
-/** Called in place of a method of the store behind; it may pass the call on. */
+/** Called in place of a method of the store; it may pass the call on. */
 export type Hook = (call: () => unknown, method: Method, parameters: readonly unknown[]) => unknown;
 
 /** The same store, each of whose calls goes through a hook. */
@@ -39,7 +39,7 @@ export function hookedStore(hook: Hook, store: Store = new MemoryStore()): Store
   });
 }
 
-/** A store that is far away: every call is done and answered in a later turn of the event loop. */
+/** A store as over a network: every call takes effect and is answered in a later turn of the event loop. */
 export function lateStore(store?: Store): Store {
   return hookedStore(async (call) => {
     await nextTurn();
@@ -47,12 +47,12 @@ export function lateStore(store?: Store): Store {
   }, store);
 }
 
-/** A store that fails when it is told to. */
+/** A store whose calls a test lets fail. */
 export interface FailingStore {
   readonly store: Store;
   /** How many more calls of each method fail. */
   readonly failing: Partial<Record<Method, number>>;
-  /** How many more calls of each method are carried out and then answered with a failure, as when a connection breaks. */
+  /** How many more calls of each method take effect and then fail, as when a connection breaks. */
   readonly losing: Partial<Record<Method, number>>;
 }
 
@@ -79,7 +79,7 @@ export function failingStore({ late = false }: { late?: boolean } = {}): Failing
   return { store: hookedStore(hook), failing, losing };
 }
 
-/** Counts the calls of a store, and the entries that it was given and has given out. */
+/** Counts the calls of a store, and the entries that are written and read. */
 export interface CountingStore {
   readonly store: Store;
   readonly calls: Partial<Record<Method, number>>;

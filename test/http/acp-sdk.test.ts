@@ -18,7 +18,7 @@ const answer = {
 
 describe("the official TypeScript client", () => {
   const clock = new FakeClock();
-  // Agents are given as long to stop as by default.
+  // Agents have the default time to stop.
   const runtime = makeWorld({ clock, cancelGraceMs: undefined });
   let finish: () => void = () => {};
   runtime.register("patient", async function* () {
@@ -50,7 +50,7 @@ describe("the official TypeScript client", () => {
     expect(await client.agent("echo")).toMatchObject({ name: "echo", description: "Says it again." });
   });
 
-  test("reads all that an agent says of itself", async () => {
+  test("reads the whole manifest of an agent", async () => {
     const { metadata, input_content_types } = await client.agent("described");
     expect(input_content_types).toEqual(["text/plain"]);
     expect(metadata).toMatchObject({
@@ -62,8 +62,8 @@ describe("the official TypeScript client", () => {
     });
   });
 
-  test("is told of an agent that does not exist", async () => {
-    await expect(client.agent("nobody")).rejects.toMatchObject({ name: "ACPError", error: { code: "not_found" } });
+  test("is told that an agent does not exist", async () => {
+    await expect(client.agent("missing")).rejects.toMatchObject({ name: "ACPError", error: { code: "not_found" } });
   });
 
   test("runs an agent and waits", async () => {
@@ -71,7 +71,7 @@ describe("the official TypeScript client", () => {
     expect(run).toMatchObject({ status: "completed", output: [{ parts: [{ content: "hi" }] }] });
   });
 
-  test("runs an agent without waiting, and asks after it", async () => {
+  test("runs an agent without waiting, and reads the run later", async () => {
     const { run_id, status } = await client.runAsync("echo", input);
     expect(status).toBe("created");
     await settled(run_id);
@@ -86,7 +86,7 @@ describe("the official TypeScript client", () => {
     ]);
   });
 
-  test("leaves a stream, and the run goes on to its end", async () => {
+  test("disconnects from a stream, and the run goes on to its end", async () => {
     const controller = new AbortController();
     const stream = client.runStream("patient", input, controller.signal);
     const runId = await untilPart(stream, controller);
@@ -99,7 +99,7 @@ describe("the official TypeScript client", () => {
     });
   });
 
-  test("leaves the stream of an answer, and the run goes on", async () => {
+  test("disconnects from the stream of an answer, and the run goes on", async () => {
     const { run_id } = await client.runSync("asker", input);
     const controller = new AbortController();
     await untilPart(client.runResumeStream(run_id, answer, controller.signal), controller);
@@ -107,7 +107,7 @@ describe("the official TypeScript client", () => {
     expect(await client.runResumeSync(run_id, answer)).toMatchObject({ status: "completed" });
   });
 
-  test("is not disturbed by signs of life", async () => {
+  test("ignores keep-alive comments in a stream", async () => {
     const types: string[] = [];
     for await (const event of client.runStream("patient", input)) {
       types.push(event.type);
@@ -129,7 +129,7 @@ describe("the official TypeScript client", () => {
     expect(events.at(-1)?.type).toBe("run.completed");
   });
 
-  test("cancels a run that hears nothing, within a second", async () => {
+  test("cancels a run that ignores its signal, within a second", async () => {
     const { run_id } = await client.runAsync("stubborn", input);
     expect(await client.runCancel(run_id)).toMatchObject({ status: "cancelling" });
     await clock.advance(999);
@@ -137,7 +137,7 @@ describe("the official TypeScript client", () => {
     await client.runCancel(run_id);
   });
 
-  test("cancels a run during its stream, and the stream ends with that", async () => {
+  test("cancels a run during its stream, and the stream ends with the cancelled run", async () => {
     const types: string[] = [];
     for await (const event of client.runStream("waiter", input)) {
       types.push(event.type);
@@ -190,8 +190,8 @@ describe("the official TypeScript client", () => {
     const { run_id } = await client.runSync("echo", input);
     await expect(client.runCancel(run_id)).rejects.toMatchObject({ error: { code: "invalid_input" } });
     await expect(client.runResumeSync(run_id, answer)).rejects.toMatchObject({ error: { code: "invalid_input" } });
-    const nobody = client.runStream("nobody", input);
-    await expect(nobody.next()).rejects.toMatchObject({ error: { code: "not_found" } });
+    const missing = client.runStream("missing", input);
+    await expect(missing.next()).rejects.toMatchObject({ error: { code: "not_found" } });
     const types: string[] = [];
     for await (const event of client.runStream("failing", input)) types.push(event.type);
     expect(types.at(-1)).toBe("run.failed");
@@ -208,7 +208,7 @@ describe("the official TypeScript client", () => {
     });
   });
 
-  /** Reads a stream up to its first part, and leaves it then. */
+  /** Reads a stream up to its first part, and disconnects. */
   async function untilPart(stream: ReturnType<typeof client.runStream>, controller: AbortController): Promise<string> {
     let runId = "";
     const reading = (async () => {

@@ -9,8 +9,8 @@ import { openApi } from "./openapi-check.ts";
 import { makeWorld } from "./world.ts";
 
 /*
- * What the OpenAPI document allows in a request, the service takes, and what it does not allow, the service refuses with 422. The document cannot
- * say all: how much a host allows, that two ids have to be the same, and that an absolute URL can be parsed.
+ * The service takes each request that the OpenAPI document allows, and refuses any other with 422. The document cannot express
+ * the limits of a host, that two ids have to be equal, and that an absolute URL can be parsed.
  */
 
 interface Parameter {
@@ -80,13 +80,13 @@ const answers: readonly (readonly [title: string, isAllowed: boolean, body: unkn
   ["any other object", true, { await_resume: { ok: true } }],
   ["an empty object", true, { await_resume: {} }],
   ["an object of another type with a message", true, { await_resume: { type: "x", message: { parts: [7] } } }],
-  ["something that is called message but is none", true, { await_resume: { message: "hi" } }],
+  ["a key `message` whose value is no message", true, { await_resume: { message: "hi" } }],
   ["no answer", false, {}],
   ["null", false, { await_resume: null }],
   ["text", false, { await_resume: "yes" }],
   ["the type of a message alone", false, { await_resume: { type: "message" } }],
-  ["a message that does not fit", false, { await_resume: { type: "message", message: { parts: [7] } } }],
-  ["a message without a type that does not fit", false, { await_resume: { message: { parts: [7] } } }],
+  ["an invalid message", false, { await_resume: { type: "message", message: { parts: [7] } } }],
+  ["an invalid message without a type", false, { await_resume: { message: { parts: [7] } } }],
   ["the id of a question", true, { await_id: "ask#1", await_resume: { ok: true } }],
   ["null as the id of a question", true, { await_id: null, await_resume: { ok: true } }],
   ["an empty id of a question", false, { await_id: "", await_resume: { ok: true } }],
@@ -119,7 +119,7 @@ function bad(...texts: readonly string[]) {
   return texts.map((text) => [text, false] as const);
 }
 
-/** The bodies are the same each time. Others are tried with AGREEMENT_SEED. */
+/** The bodies are the same each time. AGREEMENT_SEED gives others. */
 const SEED = Number(process.env["AGREEMENT_SEED"] ?? 1);
 
 describe("the OpenAPI document and the service agree on", () => {
@@ -164,7 +164,7 @@ describe("the OpenAPI document and the service agree on", () => {
     expect(isTaken(await client.get(`/runs/${asked.json["run_id"]}/events`, headers))).toBe(isAllowed);
   });
 
-  test("bodies that start a run and have something odd in them", async () => {
+  test("bodies that start a run and have one random fault", async () => {
     const request = runCreateRequest.map((body) => ({
       ...body,
       ...("session" in body && { session: ownSession(body["session"]) }),
@@ -178,7 +178,7 @@ describe("the OpenAPI document and the service agree on", () => {
     );
   });
 
-  test("bodies that answer a run and have something odd in them", async () => {
+  test("bodies that answer a run and have one random fault", async () => {
     await fc.assert(
       fc.asyncProperty(withOddity(runResumeRequest), async (body) => {
         const { json } = await client.run("asker", "x");
@@ -201,13 +201,13 @@ function parameter(path: string, where: string, name: string): Parameter {
   return found;
 }
 
-/** What a text in a query stands for. */
+/** The value of a text in a query. */
 function queryValue(text: string): unknown {
   if (text === "true" || text === "false") return text === "true";
   return /^-?\d+(\.\d+)?$/.test(text) ? Number(text) : text;
 }
 
-/** A session without URLs: those of other servers are not fetched, whatever the document says. */
+/** A session without URLs: the service does not fetch those of other servers. */
 function ownSession(session: unknown): unknown {
   return session && { ...session, history: [], state: null };
 }
@@ -227,7 +227,7 @@ const oddities = fc.constantFrom<unknown>(
   ],
 );
 
-/** A value with one thing in it, at any depth, that is gone or another. */
+/** A value with one element, at any depth, removed or replaced. */
 function withOddity(value: fc.Arbitrary<unknown>): fc.Arbitrary<unknown> {
   return fc.tuple(value, fc.nat(), oddities).map(([original, at, oddity]) => {
     const copy: unknown = JSON.parse(JSON.stringify(original));

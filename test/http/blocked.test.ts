@@ -3,7 +3,7 @@ import { createHandler } from "cadenza/http";
 import { expect, it } from "vitest";
 import { FakeClock } from "../helpers/fake-clock.ts";
 
-/* A client that waits for a run which is blocked is told so: with an error in a stream, and with 503 where it asked for the run. */
+/* A client that waits for a blocked run gets an error in a stream, and 503 in mode sync. */
 
 const post = (path: string, body: object): Request =>
   new Request(`http://localhost${path}`, {
@@ -12,7 +12,7 @@ const post = (path: string, body: object): Request =>
     body: JSON.stringify(body),
   });
 
-/** A runtime with an agent that does another step each time that it is run. */
+/** A runtime with an agent whose step has another key in each replay. */
 function setUp() {
   const clock = new FakeClock();
   const runtime = new AgentRuntime({ alwaysReplay: true, clock });

@@ -2,14 +2,14 @@ import { createParser } from "eventsource-parser";
 import { checkResponse } from "./openapi-check.ts";
 import { checkWithSdk } from "./sdk-check.ts";
 
-/** A place where the service runs, and how to reach it. */
+/** Where the service runs, and how to reach it. */
 export interface Place {
-  /** Where the service lies, without a slash at the end. */
+  /** The base URL of the service, without a slash at the end. */
   readonly base: string;
   readonly fetch: (request: Request) => Promise<Response>;
 }
 
-/** What a request is made of, beside its method and path. */
+/** The parts of a request beside its method and path. */
 export interface Sending {
   readonly headers?: Readonly<Record<string, string>>;
   /** A string or bytes are sent as they are, anything else as JSON. */
@@ -40,7 +40,7 @@ export interface SentEvent {
 
 export const JSON_TYPE = { "content-type": "application/json" };
 
-/** Sends requests to a place, and checks every answer against the description of the interface and with the official client. */
+/** Sends requests to a service, and checks every answer against the OpenAPI document and with the official client. */
 export class Client {
   readonly #place: Place;
   readonly #headers: Readonly<Record<string, string>>;
@@ -54,7 +54,7 @@ export class Client {
     return this.#place.base;
   }
 
-  /** The same place, with further headers. */
+  /** A client of the same service, with further headers. */
   with(headers: Readonly<Record<string, string>>): Client {
     return new Client(this.#place, { ...this.#headers, ...headers });
   }
@@ -63,12 +63,12 @@ export class Client {
     return this.send("GET", path, { headers });
   }
 
-  /** Posts JSON, and says so. */
+  /** Posts JSON with its content type. */
   post(path: string, body: unknown, headers: Readonly<Record<string, string>> = {}): Promise<Reply> {
     return this.send("POST", path, { body, headers: { ...JSON_TYPE, ...headers } });
   }
 
-  /** Posts JSON as the official Python client does: without a word on what it is. */
+  /** Posts JSON as the official Python client does: without a content type. */
   postUntyped(path: string, body: unknown): Promise<Reply> {
     return this.send("POST", path, { body });
   }
@@ -79,7 +79,7 @@ export class Client {
     return this.post("/runs", { agent_name, input: messages, ...more });
   }
 
-  /** The events of a run until it rests: the way to wait for it. */
+  /** Waits until a run rests, and gives its events. */
   async follow(runId: unknown): Promise<readonly SentEvent[]> {
     return (await this.get(`/runs/${runId}/events`, { accept: "text/event-stream" })).events;
   }
@@ -98,7 +98,7 @@ export class Client {
     return { status, headers, text, json, events };
   }
 
-  /** Sends a request and leaves the answer to be read. */
+  /** Sends a request, and does not read the body of the answer. */
   open(method: string, path: string, { headers, body, signal }: Sending = {}): Promise<Response> {
     const bytes = body === undefined ? undefined : bytesOf(body);
     return this.#place.fetch(
@@ -113,7 +113,7 @@ export class Client {
   }
 }
 
-/** Reads a stream of events with a parser that is not ours. */
+/** Reads a stream of events with the parser of another package. */
 export function parseEvents(text: string): SentEvent[] {
   const events: SentEvent[] = [];
   const parser = createParser({
@@ -128,6 +128,6 @@ export function parseEvents(text: string): SentEvent[] {
 
 function bytesOf(body: unknown): Uint8Array<ArrayBuffer> {
   if (body instanceof Uint8Array) return new Uint8Array(body);
-  // Of bytes no content type is made up.
+  // `fetch` adds no content type for bytes.
   return new TextEncoder().encode(typeof body === "string" ? body : JSON.stringify(body));
 }

@@ -9,7 +9,7 @@ import type { OpenPlace } from "./mounts.ts";
 import { mounts } from "./mounts.ts";
 import { makeWorld } from "./world.ts";
 
-/** What every way to mount the service has to do. */
+/** The facts that hold for every mount of the service. */
 const facts = [...endpointFacts, ...refusalFacts, ...requestFacts, ...answerFacts, ...eventFacts];
 
 describe.each(mounts)("$name", ({ open, keeps }) => {

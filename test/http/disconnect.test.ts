@@ -7,8 +7,8 @@ import { Client } from "./client.ts";
 import { inProcess, listen, nodeHttp } from "./mounts.ts";
 import { makeWorld } from "./world.ts";
 
-describe("a client that leaves", () => {
-  test("does not take its run with it", async () => {
+describe("a client that disconnects", () => {
+  test("does not cancel its run", async () => {
     const runtime = makeWorld();
     const place = await nodeHttp.open(runtime);
     const client = new Client(place);
@@ -41,14 +41,14 @@ describe("a client that leaves", () => {
     await runtime.cancel(id);
   });
 
-  test("takes its run with it where the host wants that", async () => {
+  test("cancels its run if the host has set that", async () => {
     const runtime = makeWorld();
     const place = await nodeHttp.open(runtime, { onDisconnect: "cancel" });
     const client = new Client(place);
     expect((await client.run("echo", "x")).json["status"]).toBe("completed");
     const asked = await client.run("asker", "x");
     expect(asked.json["status"]).toBe("awaiting");
-    // The answer has gone out, and with it its response: the client has not left.
+    // The response is complete: the client has not disconnected.
     expect((await client.get(`/runs/${asked.json["run_id"]}`)).json["status"]).toBe("awaiting");
     for (const mode of ["sync", "stream"]) {
       const controller = new AbortController();
@@ -64,7 +64,7 @@ describe("a client that leaves", () => {
     await place.close();
   });
 
-  test.each(["sync", "stream"])("and has had its answer (%s) takes nothing with it", async (mode) => {
+  test.each(["sync", "stream"])("after its answer (%s) cancels nothing", async (mode) => {
     const clock = new FakeClock();
     const runtime = makeWorld({ clock });
     const client = new Client(await inProcess.open(runtime, { onDisconnect: "cancel" }));
@@ -72,7 +72,7 @@ describe("a client that leaves", () => {
     const body = { agent_name: "asker", input: [], mode };
     const response = await client.open("POST", "/runs", { body, signal: controller.signal });
     expect(await response.text()).toContain("awaiting");
-    // As Deno does after each answer, and as a signal with a time-out does.
+    // Deno aborts the signal after each answer, and so does a signal with a timeout.
     controller.abort();
     await clock.settle();
     const id = response.headers.get("run-id") ?? "";
@@ -80,7 +80,7 @@ describe("a client that leaves", () => {
     await runtime.resume({ run_id: id, await_resume: { message: { parts: [] } } });
   });
 
-  test("as soon as it has read the question, and does not wait for the end of the stream, takes nothing with it", async () => {
+  test("after it has read the question, and before the end of the stream, cancels nothing", async () => {
     const clock = new FakeClock();
     const runtime = new AgentRuntime({ clock });
     runtime.register("asker", async function* (input) {
@@ -88,7 +88,7 @@ describe("a client that leaves", () => {
       yield awaitMessage("Go on?");
     });
     const client = new Client(await inProcess.open(runtime, { onDisconnect: "cancel" }));
-    // The question may end a piece of text or not.
+    // The question may be at the end of a chunk or not.
     for (let length = 9_000; length < 17_000; length += 50) {
       const input = [{ parts: [{ content: String(length) }] }];
       const response = await client.open("POST", "/runs", { body: { agent_name: "asker", input, mode: "stream" } });
@@ -103,7 +103,7 @@ describe("a client that leaves", () => {
     }
   });
 
-  test("leaves no listener behind on its signal", async () => {
+  test("leaves no listener on its signal", async () => {
     const runtime = makeWorld();
     const { signal } = new AbortController();
     let listeners = 0;
@@ -132,7 +132,7 @@ describe("a client that leaves", () => {
     }
   });
 
-  test("leaves no listener behind on its response, but for the one of errors", async () => {
+  test("leaves no listener on its response, but for the one for errors", async () => {
     const left: unknown[] = [];
     for (const onDisconnect of ["continue", "cancel"] as const) {
       const listener = createNodeListener(makeWorld(), { onDisconnect });

@@ -50,14 +50,14 @@ describe("the documentation of the HTTP part", () => {
     }
   });
 
-  test("shows records that are what the description of the interface says", () => {
+  test("shows records that match the OpenAPI document", () => {
     const records = [...page("interface").matchAll(/^```json (\w*)\n([\s\S]*?)^```$/gm)];
     expect(records).toHaveLength(7);
     for (const [, name, json = ""] of records)
       checkSchema({ $ref: `#/components/schemas/${name}`, unevaluatedProperties: false }, JSON.parse(json), json);
   });
 
-  test("has every reason that an error of the library may give, with its status", () => {
+  test("has every reason of the library's errors, with its status", () => {
     const told = rowsOf(page("interface")).filter(([status = ""]) => /^\d{3}/.test(status));
     const codes: readonly CadenzaErrorCode[] = [
       ...(["invalid_argument", "agent_not_found", "run_not_found", "session_not_found", "not_awaiting"] as const),

@@ -13,12 +13,12 @@ const STREAM = { accept: "text/event-stream" };
 
 describe("a stream of events", () => {
   test(
-    "that is cut anywhere goes on without a gap and without repetition",
+    "that is cut at any position goes on without a gap and without repetition",
     async () => {
       const random = new Random();
       random.tell();
       const runtime = makeWorld({ retention: { maxRuns: 100 } });
-      // Silences of a paced agent are filled at times.
+      // Pauses of a paced agent may contain keep-alive comments.
       const [direct, socket] = [
         await inProcess.open(runtime, { heartbeatMs: 1 }),
         await nodeHttp.open(runtime, { heartbeatMs: 1 }),
@@ -51,7 +51,7 @@ describe("a stream of events", () => {
   );
 
   test(
-    "has one frame for each event, whatever the text says",
+    "has one frame for each event, whatever the text contains",
     async () => {
       const random = new Random();
       random.tell();
@@ -69,7 +69,7 @@ describe("a stream of events", () => {
         expect(parts.map((part) => part?.["content"])).toEqual(known);
         expect(parts.map((part) => part?.["name"])).toEqual(known);
         expect(events.find(({ event }) => event === "generic")?.data["generic"]).toEqual({ contents: known });
-        // A reader that takes every line break of Unicode for one sees the same lines.
+        // A reader that splits at every line break of Unicode gets the same lines.
         const lines = text.split(/\r\n|[\n\r\v\f\u0085\u2028\u2029]/);
         expect(lines).toEqual(text.split("\n"));
         expect(lines.filter((line) => line !== "" && !/^(id: \d+|event: [a-z.-]+|data: \{.*\})$/.test(line))).toEqual(
@@ -81,7 +81,7 @@ describe("a stream of events", () => {
     LONG_MS,
   );
 
-  test("says in silence that it is still there, with a line that no client takes for an event", async () => {
+  test("sends keep-alive comments in a pause, which no client takes for an event", async () => {
     const clock = new FakeClock();
     const runtime = makeWorld({ clock });
     const response = await createHandler(runtime, { heartbeatMs: 1_000 })(
@@ -115,7 +115,7 @@ describe("a stream of events", () => {
     await reader?.cancel();
   });
 
-  test("that nobody reads does not keep its run from completing", async () => {
+  test("without a reader does not keep its run from completing", async () => {
     const runtime = makeWorld();
     const response = await createHandler(runtime)(
       post("/runs", JSON.stringify({ agent_name: "words", mode: "stream", input: [{ parts: [{ content: "50" }] }] })),
@@ -125,11 +125,11 @@ describe("a stream of events", () => {
       // Reading to the end is the waiting.
     }
     expect(await runtime.getRun(id)).toMatchObject({ status: "completed" });
-    // It is all still there for a reader who comes late.
+    // A late reader gets all of it.
     expect(parseEvents(await response.text()).at(-1)?.event).toBe("run.completed");
   });
 
-  test("that starts late has the whole of a resumed run, and ends", async () => {
+  test("that is read late has all events of a resumed run, and ends", async () => {
     const runtime = makeWorld();
     const client = new Client(await inProcess.open(runtime));
     const { json } = await client.run("asker", "x");
@@ -144,7 +144,7 @@ describe("a stream of events", () => {
     ]);
   });
 
-  test("reaches every one of several readers to its end, however slow one is", async () => {
+  test("reaches each of several readers to its end, however slow one is", async () => {
     const runtime = makeWorld();
     const client = new Client(await inProcess.open(runtime));
     const slow = await client.open("POST", "/runs", {
@@ -156,7 +156,7 @@ describe("a stream of events", () => {
     expect(parseEvents(await slow.text())).toEqual(fast[0]);
   });
 
-  test("tells a reader whose events have been forgotten that there is a gap", async () => {
+  test("tells a reader whose events have been removed that there is a gap", async () => {
     const runtime = makeWorld({ retention: { maxRuns: 0 } });
     const client = new Client(await inProcess.open(runtime));
     const stream = await client.open("POST", "/runs", {
@@ -187,7 +187,7 @@ describe("a stream of events", () => {
     };
     await time(2_000);
     const [short, long] = [await time(2_000), await time(20_000)];
-    // Ten times as much: quadratic cost would make it a hundred.
+    // The stream is ten times as long: with a quadratic cost the ratio would be a hundred.
     expect(long / Math.max(short, 1_000)).toBeLessThan(40);
   });
 
@@ -213,7 +213,7 @@ function post(path: string, body: string): Request {
   });
 }
 
-/** The events that are whole in the first so many bytes; then the reader hangs up. */
+/** The complete events in the first bytes; then the reader disconnects. */
 async function readUpTo(response: Response, bytes: number): Promise<ReturnType<typeof parseEvents>> {
   const reader = response.body?.getReader();
   const decoder = new TextDecoder();

@@ -5,7 +5,7 @@ import { FakeClock } from "../helpers/fake-clock.ts";
 test.each([
   ["at once", () => raise()],
   ["later", () => Promise.resolve().then(raise)],
-])("a source that fails %s is told to the reader and to the host, and is closed", async (_, poll) => {
+])("the failure of a source %s is told to the reader and to the host, and the source is closed", async (_, poll) => {
   const told: unknown[] = [];
   const source = { poll, return: () => told.push("returned") };
   const text = new EventText(source, eventStreamFormat, {

@@ -1,6 +1,6 @@
 import type { Random } from "./random.ts";
 
-/** A request that somebody might send who means no good, or does not know better. */
+/** A request of a malicious or faulty client. */
 export interface FuzzRequest {
   readonly method: string;
   readonly path: string;
@@ -20,7 +20,7 @@ const agents = [
   "leaky",
   "odd",
   "memory",
-  "nobody",
+  "missing",
 ] as const;
 const texts = [
   ...["", "hi", "\u0000", "\ud800", "\u2028\u2029\u0085", "__proto__", "constructor", "a\r\nb: c\n\n", "💥".repeat(9)],
@@ -50,13 +50,13 @@ const keys = [
   ],
 ] as const satisfies readonly string[];
 
-/** Makes up a request; `ids` are those of runs and sessions that are there. */
+/** A random request; `ids` are those of existing runs and sessions. */
 export function fuzzRequest(random: Random, ids: readonly string[]): FuzzRequest {
   const [method, path] = random.chance(0.8) ? operation(random, ids) : [random.pick(methods), fuzzPath(random, ids)];
   return { method, path, headers: fuzzHeaders(random), body: fuzzBody(random, ids, path) };
 }
 
-/** Something that the service does; how often each is asked for is about how much there is to go wrong. */
+/** A random operation of the service. Operations with more input are chosen more often. */
 function operation(random: Random, ids: readonly string[]): readonly [method: string, path: string] {
   const id = fuzzId(random, ids);
   const path = random.pick([
@@ -113,14 +113,14 @@ function fuzzBody(random: Random, ids: readonly string[], path: string): FuzzReq
   const text = JSON.stringify(dice < 70 ? plausible(random, ids, path) : fuzzValue(random, 0));
   if (dice < 90) return text;
   if (dice < 92) return `${"[".repeat(random.below(3_000))}${text}`;
-  // A text that was damaged on its way.
+  // A text with one random fault.
   const at = random.below(text.length + 1);
   return random.chance(0.5)
     ? text.slice(0, at)
     : text.slice(0, at) + random.pick(texts) + text.slice(at + random.below(3));
 }
 
-/** A body that may be right. */
+/** A body that may be valid. */
 function plausible(random: Random, ids: readonly string[], path: string): unknown {
   const message = (): unknown => ({
     ...(random.chance(0.8) && { role: random.pick(["user", "agent", "agent/x", "assistant"]) }),
@@ -158,6 +158,6 @@ function fuzzValue(random: Random, depth: number): unknown {
     keys[random.below(keys.length)],
     fuzzValue(random, depth + 1),
   ]);
-  // `__proto__` becomes a key of its own here, as JSON.parse would have it.
+  // `__proto__` becomes an own key here, as with JSON.parse.
   return Object.fromEntries(entries);
 }

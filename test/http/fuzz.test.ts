@@ -15,13 +15,13 @@ import { makeWorld } from "./world.ts";
 
 const KNOWN_IDS = 200;
 const AT_ONCE = 100;
-/** For requests that are never complete. */
+/** How long the test waits for an answer to an incomplete request. */
 const PATIENCE_MS = 500;
 const options = { limits: { maxBodyBytes: 20_000, bodyTimeoutMs: 200 } };
 
-describe("whatever is sent", () => {
+describe("any request", () => {
   test(
-    "gets an answer that is no accident, in process",
+    "gets an answer that the OpenAPI document allows, in process",
     async () => {
       const random = new Random();
       random.tell();
@@ -41,7 +41,7 @@ describe("whatever is sent", () => {
         statuses.set(response.status, (statuses.get(response.status) ?? 0) + 1);
         if (i % 500 === 0) await clear(runtime);
       }
-      // The test reaches behind the door.
+      // The requests reach each kind of answer.
       for (const status of [200, 202, 400, 403, 404, 405, 415, 422]) expect(statuses.get(status)).toBeGreaterThan(0);
       await runtime.close({ drainMs: 0 });
     },
@@ -49,7 +49,7 @@ describe("whatever is sent", () => {
   );
 
   test(
-    "gets an answer that is no accident, over sockets",
+    "gets an answer that the OpenAPI document allows, over sockets",
     async () => {
       const random = new Random();
       random.tell();
@@ -65,7 +65,7 @@ describe("whatever is sent", () => {
         const status = Number(/^HTTP\/1\.1 (\d{3})/.exec(text)?.[1] ?? 0);
         if (status > 0) answered += 1;
         expect(status === 503 || status < 500, text).toBe(true);
-        // What is not HTTP at all is answered by the server, which says nothing but the status.
+        // Bytes that are not HTTP are answered by Node's server, with a status and no body.
         const { head, body } = splitAnswer(text);
         if (/^content-type: /im.test(head) && body !== "") check(status, body, request.method, request.path);
         remember(ids, /run-id: ([0-9a-f-]{36})/i.exec(text)?.[1] ?? null, random);
@@ -91,7 +91,7 @@ function check(status: number, text: string, method: string, path: string): void
   if (!isError || typeof error.message !== "string") throw new Error(`${method} ${path}: ${status} ${text}`);
 }
 
-/** What is said is what the description of the interface says, and can be read by the official client. */
+/** Checks an answer against the OpenAPI document, and with the official client. */
 function checkAnswer(method: string, path: string, { status, headers }: Response, text: string): void {
   const isStream = headers.get("content-type")?.startsWith("text/event-stream") ?? false;
   const json = isStream ? undefined : (JSON.parse(text) as Json);
@@ -100,7 +100,7 @@ function checkAnswer(method: string, path: string, { status, headers }: Response
   checkWithSdk(method, path, status, json, events);
 }
 
-/** Sends bytes, and reads what comes back until there is an answer; some leave before. */
+/** Sends bytes, and reads until there is an answer; at times it disconnects before. */
 async function sendRaw(port: string, bytes: Uint8Array, random: Random): Promise<string> {
   const socket = connect(Number(port), "127.0.0.1");
   socket.on("error", () => {});
@@ -120,13 +120,13 @@ async function sendRaw(port: string, bytes: Uint8Array, random: Random): Promise
   return text;
 }
 
-/** A stream that goes on, or a connection that is kept open, has nothing more to say. */
+/** Whether the bytes hold an answer: of a stream its head, else head and body. */
 function isAnswer(text: string, hasBody: boolean): boolean {
   const { head, body } = splitAnswer(text);
   return text.length > head.length && (!hasBody || Buffer.byteLength(body) >= lengthIn(head));
 }
 
-/** The first answer; more may follow to what was more than one request. */
+/** The first answer; more may follow if the bytes were several requests. */
 function splitAnswer(text: string): { readonly head: string; readonly body: string } {
   const [head = ""] = text.split("\r\n\r\n", 1);
   const body = Buffer.from(text.slice(head.length + 4)).subarray(0, lengthIn(head));
@@ -137,7 +137,7 @@ function lengthIn(head: string): number {
   return Number(/^content-length: (\d+)\r?$/im.exec(head)?.[1] ?? 0);
 }
 
-/** Nothing that is sent here keeps the service waiting, but for runs that ask. */
+/** Waits for an answer. It fails after 10 seconds, since no request here takes that long. */
 async function within(answer: Promise<Response>, request: Request): Promise<Response> {
   let stop: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
@@ -164,13 +164,13 @@ function remember(ids: string[], id: string | null, random: Random): void {
   else ids[random.below(KNOWN_IDS)] = id;
 }
 
-/** Ends the runs that wait for an answer which nobody is going to give. */
+/** Cancels the runs that wait for an answer. */
 async function clear(runtime: AgentRuntime): Promise<void> {
   for (const { run_id } of await runtime.listRuns({ status: "awaiting" }))
     await runtime.cancel(run_id).catch(() => undefined);
 }
 
-/** The request as bytes, at times not quite what HTTP asks for. */
+/** The request as bytes, at times with a fault of its HTTP. */
 function toBytes({ method, path, headers, body }: FuzzRequest, random: Random): Uint8Array {
   const content = body === undefined ? Buffer.alloc(0) : Buffer.from(body as string);
   const lines = [`${method} ${path} HTTP/1.${random.chance(0.95) ? 1 : 0}`, "Host: 127.0.0.1"];

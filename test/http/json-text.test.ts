@@ -11,7 +11,7 @@ const tree = fc.letrec((tie) => ({
   object: fc.dictionary(fc.string(), fc.oneof(tie("value"), fc.constant(undefined)), { noNullPrototype: true }),
 })).value;
 
-test("the pieces of a value are what JSON makes of it as a whole", async () => {
+test("the chunks of a value add up to its JSON", async () => {
   await fc.assert(
     fc.asyncProperty(tree, async (value) => {
       const whole = JSON.stringify(value ?? null);
@@ -25,7 +25,7 @@ test("the pieces of a value are what JSON makes of it as a whole", async () => {
   );
 });
 
-test("no piece is long, whatever is long in the value", () => {
+test("no chunk is long, whatever is long in the value", () => {
   const values = [
     "x".repeat(1_000_000),
     "\u0000".repeat(1_000_000),
@@ -41,14 +41,14 @@ test("no piece is long, whatever is long in the value", () => {
   }
 });
 
-test("a surrogate pair is never torn, and a lone surrogate is escaped as by JSON", () => {
+test("a surrogate pair is never split, and a lone surrogate is escaped as by JSON", () => {
   for (const before of ["", "x"]) {
     const text = `${before}${"💥".repeat(50_000)}\ud83d`;
     expect([...jsonPieces(text)].join("")).toBe(JSON.stringify(text));
   }
 });
 
-test("what is given up is not made any more", async () => {
+test("no chunk is made after the reader has stopped", async () => {
   const stream = new JsonText(Array.from({ length: 100_000 }, (_, index) => `item ${index}`));
   await stream.next();
   stream.return();

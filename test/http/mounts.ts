@@ -15,12 +15,12 @@ import { Hono } from "hono";
 import Koa from "koa";
 import type { Place } from "./client.ts";
 
-/** A place that is open. */
+/** A running service. */
 export interface OpenPlace extends Place {
   close(): Promise<void>;
 }
 
-/** Requests that some hosts do not hand on. */
+/** Requests that some hosts do not pass on. */
 export type Kept =
   | "malformed bodies"
   | "long numbers"
@@ -34,7 +34,7 @@ export type Kept =
 /** A way to mount the service. */
 export interface Mount {
   readonly name: string;
-  /** What the host answers by itself, so that it never comes to the service. */
+  /** The requests that the host answers by itself. */
   readonly keeps: readonly Kept[];
   readonly open: (runtime: AgentRuntime, options?: HttpOptions) => Promise<OpenPlace>;
 }
@@ -57,7 +57,7 @@ export const nodeHttp: Mount = {
   open: (runtime, options) => listen(createServer(createNodeListener(runtime, options))),
 };
 
-/** Every mount that is promised to work. */
+/** Every supported mount. */
 export const mounts: readonly Mount[] = [
   inProcess,
   nodeHttp,
@@ -107,7 +107,7 @@ export const mounts: readonly Mount[] = [
     },
   },
   {
-    name: "Fastify, bodies left alone, below a base path",
+    name: "Fastify, bodies not parsed, below a base path",
     keeps: ["odd paths"],
     open: async (runtime, options) => {
       const listener = createNodeListener(runtime, { ...options, basePath: "/acp" });

@@ -13,14 +13,14 @@ type Responses = Readonly<Record<string, { readonly content?: Readonly<Record<st
 
 const response = await createHandler(new AgentRuntime())(new Request("http://service/openapi.json"));
 
-/** The description of the interface, as the service gives it. */
+/** The OpenAPI document, as the service gives it. */
 export const openApi = (await response.json()) as OpenApi;
 
 const ajv = new Ajv2020({ strict: false, validateFormats: false });
 ajv.addSchema({ $id: "service", components: closed(openApi.components) });
 const compiled = new Map<string, ValidateFunction>();
 
-/** The same schemas, with no more keys than they name, unless they say themselves that there are more. */
+/** The same schemas without additional keys, unless a schema allows them itself. */
 function closed<T>(schema: T): T {
   if (typeof schema !== "object" || schema === null) return schema;
   if (Array.isArray(schema)) return schema.map(closed) as T;
@@ -29,7 +29,7 @@ function closed<T>(schema: T): T {
   return { ...(Object.fromEntries(inner) as T), ...(isOpen ? {} : { additionalProperties: false }) };
 }
 
-/** Checks that the description of the interface knows this answer. */
+/** Checks that the OpenAPI document has this answer. */
 export function checkResponse(
   method: string,
   path: string,
@@ -70,7 +70,7 @@ function responsesOf(method: string, path: string): Responses | undefined {
   return undefined;
 }
 
-/** Checks a value against a schema that may refer to components of the description. */
+/** Checks a value against a schema that may refer to components of the document. */
 export function checkSchema(schema: object, value: unknown, text: string): void {
   const key = JSON.stringify(schema);
   let validate = compiled.get(key);

@@ -41,8 +41,8 @@ const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
   Object.entries(methods).map(([method, operation]) => ({ path, method, operation })),
 );
 
-describe("the description of the interface", () => {
-  test("is an OpenAPI 3.1 document with the fields that one has to have", () => {
+describe("the OpenAPI document", () => {
+  test("has the required fields of OpenAPI 3.1", () => {
     expect(document.openapi).toMatch(/^3\.1\.\d$/);
     expect(document.info).toMatchObject({ title: expect.any(String), version: expect.any(String) });
     expect(new Set(operations.map(({ operation }) => operation.operationId)).size).toBe(operations.length);
@@ -62,7 +62,7 @@ describe("the description of the interface", () => {
     }
   });
 
-  test("refers to nothing that is not there", () => {
+  test("has no broken references", () => {
     const references = [...JSON.stringify(document).matchAll(/"\$ref":"([^"]+)"/g)].map(
       ([, reference]) => reference ?? "",
     );
@@ -81,7 +81,7 @@ describe("the description of the interface", () => {
     }
   });
 
-  test("says what is always there, and null only where the service gives null", () => {
+  test("has every key that is always present as required, and null only where the service gives null", () => {
     const { Run, AgentManifest, Message, MessagePart } = document.components.schemas as Record<string, Component>;
     expect(Object.keys(Run?.properties ?? {}).sort()).toEqual([...(Run?.required ?? [])].sort());
     expect(nullable(Run)).toEqual(["await_request", "error", "finished_at"]);
@@ -93,7 +93,7 @@ describe("the description of the interface", () => {
     expect(nullable(MessagePart)).toEqual([]);
   });
 
-  test("lets clients leave out what has a default, and send null for it", () => {
+  test("lets clients leave out keys with a default, and send null for them", () => {
     const { RunCreateRequest, MessageInput, MessagePartInput } = document.components.schemas as Record<
       string,
       Component
@@ -112,10 +112,10 @@ describe("the description of the interface", () => {
     expect(JSON.stringify(document)).not.toContain("x-given");
   });
 
-  test("names every endpoint that the service has, and none that it has not", async () => {
+  test("has every endpoint of the service, and no other", async () => {
     const client = new Client(await inProcess.open(makeWorld()));
     for (const { path, method } of operations) {
-      const real = path.replace("{name}", "nobody").replace(/\{\w+\}/, "11111111-1111-4111-8111-111111111111");
+      const real = path.replace("{name}", "missing").replace(/\{\w+\}/, "11111111-1111-4111-8111-111111111111");
       const reply = await client.send(method.toUpperCase(), real, {
         headers: { "content-type": "application/json" },
         body: method === "post" ? {} : undefined,
@@ -125,7 +125,7 @@ describe("the description of the interface", () => {
     expect(operations).toHaveLength(13);
   });
 
-  test("says where the service lies", async () => {
+  test("has the URL of the service", async () => {
     const servers = async (options: object) =>
       (await new Client(await inProcess.open(makeWorld(), options)).get("/openapi.json")).json["servers"];
     expect(await servers({})).toEqual([{ url: "/" }]);

@@ -1,4 +1,4 @@
-/** A small generator of random numbers that says again what it said for the same seed (mulberry32). */
+/** A small generator of random numbers, which are the same for the same seed (mulberry32). */
 export class Random {
   readonly seed: number;
   #state: number;
@@ -17,7 +17,7 @@ export class Random {
     return Math.floor((((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296) * below);
   }
 
-  /** Says which seed does it again: CADENZA_SEED=… */
+  /** Prints the seed that repeats the test: CADENZA_SEED=… */
   tell(): void {
     process.stdout.write(`CADENZA_SEED=${this.seed}\n`);
   }
@@ -31,12 +31,12 @@ export class Random {
   }
 }
 
-/** How much of a long test is done: all of it when asked for, else a share. The seed may be given too. */
+/** The size of a long test: `all` with CADENZA_FUZZ=full, else `share`. */
 export function amount(all: number, share: number): number {
   return process.env["CADENZA_FUZZ"] === "full" ? all : share;
 }
 
-/** Whether the long tests are done whole. */
+/** Whether the long tests have their full size. */
 const isFull = process.env["CADENZA_FUZZ"] === "full";
 
 /** How long one of the long tests may take, in milliseconds. */

@@ -23,7 +23,7 @@ async function clientOf(options: HttpOptions = {}): Promise<Client> {
 }
 
 describe("a page of another origin", () => {
-  test("is refused by what the browser says of it, or else by its origin", async () => {
+  test("is refused by its Sec-Fetch-Site header, or else by its Origin header", async () => {
     const client = await clientOf();
     for (const site of ["cross-site", "same-site"])
       refused(await client.with({ "sec-fetch-site": site }).get("/ping"), 403, "invalid_input", "cross_site");
@@ -34,14 +34,14 @@ describe("a page of another origin", () => {
     expect((await client.with({ origin: client.base }).get("/ping")).status).toBe(200);
   });
 
-  test("is let in when its origin is allowed, or is that of the configured address", async () => {
+  test("is allowed if its origin is in the list, or is that of the configured address", async () => {
     const client = await clientOf({ allowedOrigins: [origin], baseUrl: "https://public.example.com/acp" });
     expect((await client.with({ origin, "sec-fetch-site": "cross-site" }).run("echo", "x")).status).toBe(200);
     expect((await client.with({ origin: "https://public.example.com" }).get("/ping")).status).toBe(200);
     refused(await client.with({ origin: "https://app.example.com.evil.example" }).get("/ping"), 403, "invalid_input");
   });
 
-  test("gets CORS headers only when asked for, and only if it is allowed", async () => {
+  test("gets CORS headers only if they are configured and its origin is allowed", async () => {
     const silent = await clientOf({ allowedOrigins: [origin] });
     expect((await silent.with({ origin }).get("/ping")).headers.has("access-control-allow-origin")).toBe(false);
     refused(await silent.send("OPTIONS", "/runs", { headers: { origin } }), 405, "invalid_input");
@@ -61,7 +61,7 @@ describe("a page of another origin", () => {
   });
 });
 
-describe("a host name that is not ours", () => {
+describe("a foreign host name", () => {
   test("is refused, with and without its port", async () => {
     const place = await nodeHttp.open(makeWorld(), { allowedHosts: ["localhost", "127.0.0.1:1"] });
     const { port } = new URL(place.base);
@@ -82,7 +82,7 @@ describe("a host name that is not ours", () => {
 });
 
 describe("authorize", () => {
-  test("is asked before the body is read, with what the path says", async () => {
+  test("is called before the body is read, with the parts of the path", async () => {
     const asked: unknown[] = [];
     const handler = createHandler(makeWorld(), {
       authorize: ({ action, agent_name, run_id, headers, request }) => {
@@ -109,7 +109,7 @@ describe("authorize", () => {
     ]);
   });
 
-  test("refuses with false, with a status of its own, or by throwing; and lets nobody in by mistake", async () => {
+  test("refuses with false, with a status of its own, by throwing, and with any value that is no grant", async () => {
     const answers: readonly (readonly [answer: () => unknown, status: number])[] = [
       [() => false, 403],
       [() => ({ status: 401, message: "Who are you?", headers: { "www-authenticate": "Bearer" } }), 401],
@@ -133,7 +133,7 @@ describe("authorize", () => {
     }
   });
 
-  test("says who the principal is, and which agents there are", async () => {
+  test("names the principal, and the visible agents", async () => {
     const runtime = makeWorld();
     runtime.register("who", (_, { principal }) => JSON.stringify(principal));
     const authorize: HttpOptions["authorize"] = () => ({ principal: { user: 7 }, agents: ["who"] });
@@ -144,7 +144,7 @@ describe("authorize", () => {
 });
 
 describe("limits", () => {
-  test("on messages, parts, metadata, nesting and values are refused with what they are", async () => {
+  test("on messages, parts, metadata, nesting and values are named in the refusal", async () => {
     const client = await clientOf({
       limits: { maxMessages: 2, maxParts: 3, maxMetadataLength: 50, maxNodes: 60, maxDepth: 8 },
     });
@@ -163,7 +163,7 @@ describe("limits", () => {
     refused(await client.run("echo", [[[[[[[[]]]]]]]]), 422, "invalid_input", "too_deep");
   });
 
-  test("of the runtime are 503, and say when to come back", async () => {
+  test("of the runtime are 503 with Retry-After", async () => {
     const client = new Client(await inProcess.open(makeWorld({ limits: { maxLiveRuns: 1 } })));
     await client.run("asker", "x");
     const reply = await client.run("asker", "x");
@@ -171,7 +171,7 @@ describe("limits", () => {
     expect(reply.headers.get("retry-after")).toMatch(/^\d+$/);
   });
 
-  test("on readers are 503, per run and in all, and count who leaves", async () => {
+  test("on readers are 503, per run and in all, and readers that disconnect count no more", async () => {
     const client = await clientOf({ limits: { maxReaders: 3, maxReadersPerRun: 2 } });
     const { json } = await client.run("waiter", "x", { mode: "async" });
     const attach = () =>
@@ -187,7 +187,7 @@ describe("limits", () => {
     await Promise.all([second, third, stream].map(({ body }) => body?.cancel()));
   });
 
-  test("on time: a body that does not come is 408, also over a socket", async () => {
+  test("on time: a body that does not arrive is 408, also over a socket", async () => {
     const clock = new FakeClock();
     const runtime = makeWorld({ clock });
     const body = new ReadableStream({ start: (controller) => controller.enqueue(new TextEncoder().encode("{")) });
@@ -212,7 +212,7 @@ describe("limits", () => {
     await place.close();
   });
 
-  test("a body that says it is too large is refused before it comes, one that lies while it comes", async () => {
+  test("a body whose Content-Length is too large is refused before it is read, and one without it while it is read", async () => {
     const place = await nodeHttp.open(makeWorld(), { limits: { maxBodyBytes: 1_000 } });
     const client = new Client(place);
     refused(await client.post("/runs", "x".repeat(1_001)), 413, "invalid_input", "body_too_large");
@@ -229,13 +229,13 @@ describe("limits", () => {
   });
 });
 
-describe("a client that takes nothing", () => {
-  test("of a long answer is closed after a while, and one that takes it gets all of it", async () => {
+describe("a client that stops reading", () => {
+  test("a long answer is disconnected after a while, and one that goes on reading gets all of it", async () => {
     const clock = new FakeClock();
     const runtime = makeWorld({ clock });
     const place = await nodeHttp.open(runtime, { stallMs: 5_000 });
     const client = new Client(place);
-    // More than sockets hold, in characters of which no half may be lost.
+    // More than the buffers of sockets hold, in surrogate pairs, which must not be split.
     const content = "\u{1F4A5}x".repeat(50_000);
     const parts = Array.from({ length: 60 }, () => ({ content }));
     const { run_id } = await runtime.createRun({ agent_name: "echo", input: { role: "user", parts } });
@@ -254,7 +254,7 @@ describe("a client that takes nothing", () => {
   });
 });
 
-describe.each([inProcess, nodeHttp])("a place among the readers, $name", (mount) => {
+describe.each([inProcess, nodeHttp])("the limit on readers, $name", (mount) => {
   const stream = { headers: { accept: "text/event-stream" } };
 
   async function open(options: HttpOptions, clock = new FakeClock()) {
@@ -267,7 +267,7 @@ describe.each([inProcess, nodeHttp])("a place among the readers, $name", (mount)
     return { runtime, client, place, run_id, attach, clock };
   }
 
-  /** A client that has left is gone a little later, over a socket. */
+  /** Waits until a reader may attach: over a socket, the service learns of a disconnect a little later. */
   async function untilFree(attach: () => Promise<Response>): Promise<void> {
     for (let response = await attach(); ; response = await attach()) {
       const { status } = response;
@@ -277,7 +277,7 @@ describe.each([inProcess, nodeHttp])("a place among the readers, $name", (mount)
     }
   }
 
-  test("is given back by who goes away", async () => {
+  test("does not count readers that have disconnected", async () => {
     const { place, attach } = await open({});
     const controller = new AbortController();
     const response = await attach(controller.signal);
@@ -288,10 +288,10 @@ describe.each([inProcess, nodeHttp])("a place among the readers, $name", (mount)
     await place.close();
   });
 
-  test("is not taken by who is refused", async () => {
+  test("does not count readers that were refused", async () => {
     const { client, place, attach, clock } = await open({ limits: { maxReaders: 2, maxReadersPerRun: 1 } });
     for (let times = 0; times < 3; times++)
-      expect((await client.run("nobody", "x", { mode: "stream" })).status).toBe(404);
+      expect((await client.run("missing", "x", { mode: "stream" })).status).toBe(404);
     const first = await attach();
     for (let times = 0; times < 3; times++) expect((await attach()).status).toBe(503);
     expect((await client.run("echo", "x", { mode: "stream" })).status).toBe(200);
@@ -300,7 +300,7 @@ describe.each([inProcess, nodeHttp])("a place among the readers, $name", (mount)
     await place.close();
   });
 
-  test("is not taken by who asks for the head only", async () => {
+  test("does not count HEAD requests", async () => {
     const { client, place, run_id, attach } = await open({});
     for (let times = 0; times < 3; times++)
       expect((await client.send("HEAD", `/runs/${run_id}/events`, stream)).status).toBe(200);
@@ -309,8 +309,8 @@ describe.each([inProcess, nodeHttp])("a place among the readers, $name", (mount)
   });
 });
 
-describe("a reader of the handler that takes nothing", () => {
-  test("is let go after a while, and its place is free", async () => {
+describe("a reader of the handler that stops reading", () => {
+  test("is disconnected after a while, and counts no more", async () => {
     const clock = new FakeClock();
     const runtime = makeWorld({ clock });
     const options = { stallMs: 5_000, limits: { maxReaders: 1 } };
@@ -328,7 +328,7 @@ describe("a reader of the handler that takes nothing", () => {
   });
 });
 
-describe("a host that has a hand in the body", () => {
+describe("a host that sets the body of a request", () => {
   const serve = (prepare: (request: IncomingMessage) => unknown): Promise<OpenPlace> => {
     const listener = createNodeListener(makeWorld());
     return listen(
@@ -339,13 +339,13 @@ describe("a host that has a hand in the body", () => {
     );
   };
 
-  test("is not believed if it has not read it", async () => {
+  test("is ignored if it has not read the stream", async () => {
     const place = await serve((request) => Object.assign(request, { body: {} }));
     expect((await new Client(place).run("echo", "x")).status).toBe(200);
     await place.close();
   });
 
-  test("is understood if it has left it as text or bytes", async () => {
+  test("may pass it on as text or bytes", async () => {
     const text = JSON.stringify({ agent_name: "plain", input: [] });
     for (const body of [text, Buffer.from(text)]) {
       const place = await serve(async (request) => {
@@ -357,14 +357,14 @@ describe("a host that has a hand in the body", () => {
     }
   });
 
-  test("is told so if it keeps what it has read", async () => {
+  test("is told so if it does not pass on what it has read", async () => {
     const place = await serve(textOf);
     refused(await new Client(place).run("echo", "x"), 400, "invalid_input", "malformed_body");
     await place.close();
   });
 });
 
-describe("what goes wrong inside", () => {
+describe("an internal error", () => {
   test("is told to the host, and not to the client", async () => {
     const told: unknown[] = [];
     const logger = {
@@ -386,7 +386,7 @@ describe("what goes wrong inside", () => {
     expect(told).toHaveLength(2);
   });
 
-  test("is an answer also when the host's logger fails", async () => {
+  test("is answered also when the host's logger fails", async () => {
     const fail = (): void => {
       throw new Error("the log is full");
     };
@@ -397,7 +397,7 @@ describe("what goes wrong inside", () => {
     await place.close();
   });
 
-  test("leaves a server standing that meets garbage", async () => {
+  test("does not follow from bytes that are not HTTP: the server goes on", async () => {
     const place = await listen(createServer(createNodeListener(makeWorld())));
     const { port } = new URL(place.base);
     for (const bytes of [
@@ -456,7 +456,7 @@ describe("options", () => {
     ["sessions", { allowOrigins: ["x"] }],
     ["sessions", { fetch: true }],
     ["basepath", "/x"],
-  ])("a bad %s (%j) is refused at the door", (name, value) => {
+  ])("a bad %s (%j) is refused when the handler is created", (name, value) => {
     const options = { [name]: value } as HttpOptions;
     expect(() => createHandler(makeWorld(), options)).toThrow(CadenzaError);
     expect(() => createNodeListener(makeWorld(), options)).toThrow(/expected/);

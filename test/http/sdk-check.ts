@@ -6,12 +6,12 @@ import type { Json } from "./client.ts";
 // The published ES module of the client does not load.
 const sdk = createRequire(import.meta.url)("acp-sdk") as typeof AcpSdk;
 
-/** The least of what the schemas of the official client are used for here. */
+/** The part of the official client's schemas that is used here. */
 interface Schema {
   safeParse(value: unknown): { readonly success: boolean; readonly error?: unknown };
 }
 
-/** Checks that the schemas with which the official TypeScript client reads an answer let it pass. */
+/** Checks an answer with the schemas of the official TypeScript client. */
 export function checkWithSdk(
   method: string,
   path: string,
@@ -29,7 +29,7 @@ function schemaOf(method: string, path: string): Schema | undefined {
   if (path === "/agents") return sdk.AgentsListResponse;
   if (path.startsWith("/agents/")) return sdk.AgentsReadResponse;
   if (/^\/runs\/[^/]+\/events$/.test(path)) return sdk.RunEventsListResponse;
-  // The client does not know how to list runs.
+  // The client cannot list runs.
   return path.startsWith("/runs") && `${method} ${path}` !== "GET /runs" ? sdk.Run : undefined;
 }
 

@@ -19,7 +19,7 @@ afterEach(async () => {
 });
 
 describe("a session on the wire", () => {
-  test("is what the Python client does with one server: look, send it whole, then name it", async () => {
+  test("works as the Python client uses it with one server: read it, send it as an object, then name its id", async () => {
     const server = await serve();
     const id = crypto.randomUUID();
     refused(await server.get(`/sessions/${id}`), 404, "not_found", "session_not_found");
@@ -42,7 +42,7 @@ describe("a session on the wire", () => {
     const third = await two.post("/runs", requestOf("third", { session: carried }));
     expect(outputOf(third.json)).toBe("user:first|agent/echo:first|user:second|agent/echo:second");
     expect(await descriptor(two, id)).toHaveLength(6);
-    // The first server has its own copy still.
+    // The first server still has its own copy.
     expect(await descriptor(one, id)).toHaveLength(4);
   });
 
@@ -60,7 +60,7 @@ describe("a session on the wire", () => {
     expect(counts).toEqual([1, 3, 7]);
   });
 
-  test("that is posted replaces the copy that is there, and may name messages of our own", async () => {
+  test("that is posted replaces the stored copy, and may refer to messages of this service", async () => {
     const server = await serve();
     const id = crypto.randomUUID();
     await server.run("echo", "one", { session_id: id });
@@ -73,7 +73,7 @@ describe("a session on the wire", () => {
     expect((await server.get(`/resources/${id}.0`)).json).toMatchObject({ parts: [{ content: "two" }] });
   });
 
-  test("that is posted again under the same idempotency key does not go back to what it was", async () => {
+  test("that is posted again under the same idempotency key is not reset", async () => {
     const server = await serve();
     const id = crypto.randomUUID();
     const body = requestOf("x", { session: { id, history: [] } });
@@ -83,7 +83,7 @@ describe("a session on the wire", () => {
     expect(await descriptor(server, id)).toHaveLength(2);
   });
 
-  test("that has no id is one of the run's own", async () => {
+  test("that has no id gets a new one", async () => {
     const one = await serve();
     const { json } = await one.run("echo", "kept");
     const history = await descriptor(one, String(json["session_id"]));
@@ -93,7 +93,7 @@ describe("a session on the wire", () => {
     expect(await descriptor(one, String(reply.json["session_id"]))).toHaveLength(4);
   });
 
-  test("brings its state along", async () => {
+  test("has its state", async () => {
     const one = await serve();
     const two = await serve({ sessions: { allowOrigins: [one.base] } });
     const id = crypto.randomUUID();
@@ -104,7 +104,7 @@ describe("a session on the wire", () => {
     expect((await two.get(`/resources/${id}.state`)).json).toEqual({ runs: 0 });
   });
 
-  test("has URLs of the configured address, else of the address that was asked", async () => {
+  test("has URLs of the configured address, else of the requested address", async () => {
     const server = await serve({ baseUrl: "https://public.example.com/acp/" });
     const { json } = await server.run("echo", "x");
     const session = (await server.get(`/sessions/${json["session_id"]}`)).json;
@@ -123,7 +123,7 @@ describe("the addresses of a session's contents", () => {
     ["below a path that Express strips", {}, (listener) => mounted("/acp", listener), "/acp"],
     ["below a path that Express strips and the host knows", { basePath: "/acp" }, (l) => mounted("/acp", l), "/acp"],
     ["below two paths", { basePath: "/acp" }, (listener) => mounted("/api", listener), "/api/acp"],
-    ["below a path that the host leaves there", { basePath: "/acp" }, (listener) => listener, "/acp"],
+    ["below a path that the host does not strip", { basePath: "/acp" }, (listener) => listener, "/acp"],
     ["below a path that Connect strips", {}, (listener) => stripped("/acp", listener), "/acp"],
   ])("lead to it %s", async (_what, options, mount, path) => {
     const place = await listen(createServer(mount(createNodeListener(makeWorld(), options))), path);
@@ -135,12 +135,12 @@ describe("the addresses of a session's contents", () => {
     expect((await server.get(pathOf(server, history[0] ?? ""))).json).toMatchObject({ role: "user" });
     const [description] = (await server.get("/openapi.json")).json["servers"] as unknown as { url: string }[];
     expect(description).toEqual({ url: path });
-    // They are known as our own when they come back.
+    // The service recognises them as its own when a client sends them.
     expect((await server.run("replay", "y", { session: { history } })).json["output"]).toHaveLength(3);
   });
 });
 
-describe("contents of a session from elsewhere", () => {
+describe("contents of a session on another server", () => {
   test("are not fetched: no request is made unless the host allows the origin", async () => {
     const asked: string[] = [];
     const spy = async (url: string | URL | Request): Promise<Response> => {
@@ -177,10 +177,10 @@ describe("contents of a session from elsewhere", () => {
   test.each<[what: string, answer: () => Promise<Response>]>([
     ["an error", async () => new Response("no", { status: 500 })],
     ["no JSON", async () => new Response("<html>")],
-    ["no message", async () => Response.json({ role: "nobody" })],
+    ["no message", async () => Response.json({ role: "stranger" })],
     ["too much", async () => Response.json({ role: "user", parts: [{ content: "x".repeat(2_000) }] })],
-    ["nothing at all", async () => Promise.reject(new Error("secret address"))],
-    ["a depth without end", async () => new Response("[".repeat(100_000))],
+    ["a failed request", async () => Promise.reject(new Error("secret address"))],
+    ["too deep a JSON", async () => new Response("[".repeat(100_000))],
   ])("that are %s are refused, and the session stays as it was", async (_what, answer) => {
     const sessions = { allowOrigins: ["https://friend.example"], fetch: answer, maxBytes: 1_000 };
     const server = new Client(await inProcess.open(makeWorld(), { sessions }));
@@ -192,7 +192,7 @@ describe("contents of a session from elsewhere", () => {
     expect(await descriptor(server, id)).toHaveLength(2);
   });
 
-  test("that are too much together are refused, though each is not", async () => {
+  test("that are too large in sum are refused, though each is not", async () => {
     const half: typeof fetch = async () => Response.json({ role: "user", parts: [{ content: "x".repeat(500) }] });
     const sessions = { allowOrigins: ["https://friend.example"], fetch: half, maxBytes: 1_000 };
     const server = new Client(await inProcess.open(makeWorld(), { sessions }));
@@ -201,7 +201,7 @@ describe("contents of a session from elsewhere", () => {
     refused(await server.run("echo", "x", { session: { history: [url, url] } }), 422, "invalid_input");
   });
 
-  test("that are elsewhere after all are not followed there", async () => {
+  test("that redirect are refused, and the redirect is not followed", async () => {
     const paths: unknown[] = [];
     const place = await listen(
       createServer(({ url }, response) => {
@@ -215,7 +215,7 @@ describe("contents of a session from elsewhere", () => {
     expect(paths).toEqual(["/x"]);
   });
 
-  test("that do not come in time are refused", async () => {
+  test("that do not arrive in time are refused", async () => {
     const clock = new FakeClock();
     const hangs: typeof fetch = (_url, init) =>
       new Promise((_, reject) => init?.signal?.addEventListener("abort", () => reject(new Error("aborted"))));

@@ -9,11 +9,11 @@ const PAUSE_MS = 50;
 
 const shells = mounts.filter(({ name }) => name === "node:http" || name === "Hono");
 
-describe.each(shells)("a reader that takes a little now and then, over $name,", ({ open }) => {
+describe.each(shells)("a reader that reads a little now and then, over $name,", ({ open }) => {
   test.each([
     ["of a stream of events", "/events"],
     ["of a run", ""],
-  ])("is never cut, however long a frame %s is", async (_, path) => {
+  ])("is never disconnected, however long a frame %s is", async (_, path) => {
     const time = new StallTime();
     const runtime = new AgentRuntime({ clock: time });
     const content = "x".repeat(8_000_000);
@@ -29,14 +29,14 @@ describe.each(shells)("a reader that takes a little now and then, over $name,", 
       expect(body.split(content)).toHaveLength(4);
       expect(body.split("\n\n").at(-2)).toMatch(/^id: 6\nevent: run\.completed\ndata: \{.*\}$/);
     }
-    // Long enough to be cut, if what it takes did not count.
+    // Long enough for a disconnect if the bytes that it reads did not count.
     expect(time.passed).toBeGreaterThan(2 * STALL_MS);
     await place.close();
     await runtime.close({ drainMs: 0 });
   });
 });
 
-/** A clock whose time passes for stalled readers when the test says so, and for all else by itself. */
+/** A clock whose time passes for stalled readers when the test advances it, and for all else by itself. */
 class StallTime {
   passed = 0;
   readonly #stalls = new Set<{ readonly at: number; readonly callback: () => void }>();
@@ -69,7 +69,7 @@ class StallTime {
   }
 }
 
-/** Reads an answer over a socket of its own, and lets time pass after each piece. */
+/** Reads an answer over a socket of its own, and lets time pass after each chunk. */
 function readSlowly(url: URL, pause: () => void): Promise<string> {
   return new Promise((resolve, reject) => {
     const pieces: Buffer[] = [];
@@ -77,7 +77,7 @@ function readSlowly(url: URL, pause: () => void): Promise<string> {
     socket.on("data", (piece: Buffer) => {
       pieces.push(piece);
       socket.pause();
-      // The server has its turn before time passes.
+      // The server gets a turn before time passes.
       setImmediate(() => {
         pause();
         socket.resume();

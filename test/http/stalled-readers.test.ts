@@ -21,10 +21,10 @@ test.each([
   { what: "many short parts", parts: amount(100_000, 8_000), length: 1_000 },
   { what: "one long part", parts: 1, length: amount(40_000_000, 8_000_000) },
 ])(
-  "readers of $what that never read cost little, hold back no other, and are closed after a while",
+  "readers of $what that never read cost little, delay no other, and are disconnected after a while",
   async ({ parts, length }) => {
     const readers = amount(100, 10);
-    // Time passes for stalled readers when the test says so.
+    // Time passes for stalled readers when the test advances it.
     const stalls = new Set<() => void>();
     const runtime = new AgentRuntime({
       clock: {
@@ -52,7 +52,7 @@ test.each([
     const start = async (): Promise<string> =>
       (await runtime.createRun({ agent_name: "flood", input: [], mode: "async" })).run_id;
 
-    // What the log itself takes, and what is left over from a first run.
+    // The first reader loads the log, and warms the code up.
     await readAll(client, await start(), parts);
     const before = await memory();
     await readAll(client, await start(), parts);
@@ -83,7 +83,7 @@ test.each([
   LONG_MS,
 );
 
-/** Asks for the events of a run, and never reads a byte of them. */
+/** Requests the events of a run, and never reads a byte of them. */
 function deafReader(base: string, runId: string): Socket {
   const socket = connect(Number(new URL(base).port), "127.0.0.1");
   socket.on("error", () => {});
@@ -91,7 +91,7 @@ function deafReader(base: string, runId: string): Socket {
   return socket;
 }
 
-/** Reads the events of a run to their end, and finds every part among them. */
+/** Reads the events of a run to their end, and checks that every part is among them. */
 async function readAll(client: Client, runId: string, parts: number): Promise<void> {
   const response = await client.open("GET", `/runs/${runId}/events`, { headers: { accept: "text/event-stream" } });
   const reader = response.body?.getReader();
@@ -114,7 +114,7 @@ async function untilSettled(isSo: () => boolean): Promise<void> {
   while (!isSo()) await new Promise((resolve) => setImmediate(resolve));
 }
 
-/** What is held. What is let go in one round may let go of more in the next. */
+/** The memory in use after several garbage collections: one may make more objects collectable. */
 async function memory(): Promise<number> {
   for (let round = 0; round < 4; round++) {
     collectGarbage();

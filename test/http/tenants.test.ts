@@ -8,7 +8,7 @@ import { makeWorld } from "./world.ts";
 const UNKNOWN_ID = "11111111-1111-4111-8111-111111111111";
 const answer = { await_resume: { type: "message", message: { parts: [] } } };
 
-/** The tenant is what the client says it is; agents whose name the client lists are hidden from it. */
+/** The tenant, and the agents that are hidden, come from the client's headers. */
 const authorize: Authorize = ({ headers }) => ({
   tenant: headers["x-tenant"],
   agents: (name) => !(headers["x-hidden"] ?? "").split(",").includes(name),
@@ -24,7 +24,7 @@ const runOperations = (id: string): readonly (readonly [method: string, path: st
   ["GET", `/runs/${id}/events`],
 ];
 
-/** Every way to a session. */
+/** Every path to a session. */
 const sessionPaths = [
   (id: string) => `/sessions/${id}`,
   (id: string) => `/session/${id}`,
@@ -33,7 +33,7 @@ const sessionPaths = [
 ];
 
 describe.each([inProcess, nodeHttp])("two tenants, $name", (mount) => {
-  test("know nothing of each other's runs, in the same bytes as of runs that do not exist", async () => {
+  test("get the same bytes for each other's runs as for runs that do not exist", async () => {
     const { one, two, close } = await open(mount);
     for (const agent of ["echo", "asker", "stubborn"]) {
       const { json } = await one.run(agent, "secret", { mode: agent === "stubborn" ? "async" : "sync" });
@@ -47,7 +47,7 @@ describe.each([inProcess, nodeHttp])("two tenants, $name", (mount) => {
       }
       const streams = await two.get(`/runs/${id}/events`, { accept: "text/event-stream", "last-event-id": "1" });
       expect(streams.status).toBe(404);
-      // Nothing has happened to the run.
+      // The run is unchanged.
       expect((await one.get(`/runs/${id}`)).json["status"]).not.toMatch(/cancel/);
       if (agent === "stubborn") await one.send("POST", `/runs/${id}/cancel`);
     }
@@ -55,7 +55,7 @@ describe.each([inProcess, nodeHttp])("two tenants, $name", (mount) => {
     await close();
   });
 
-  test("know nothing of each other's sessions", async () => {
+  test("cannot see each other's sessions", async () => {
     const { one, two, close } = await open(mount);
     const { json } = await one.run("echo", "secret");
     const id = String(json["session_id"]);
@@ -69,7 +69,7 @@ describe.each([inProcess, nodeHttp])("two tenants, $name", (mount) => {
     await one.run("memory", "first", { session_id: named });
     const reply = await two.run("memory", "second", { session_id: named });
     expect(JSON.stringify(reply.json["output"])).not.toContain("first");
-    // Nor can it be brought along by the addresses of its contents.
+    // The URLs of its contents cannot be used in a session of another tenant.
     const session = { id: named, history: [`${two.base}/resources/${id}.0`] };
     expect((await two.run("memory", "x", { session })).status).toBe(422);
     expect((await two.get(`/runs?session_id=${id}`)).json).toEqual({ runs: [] });
@@ -87,16 +87,16 @@ describe.each([inProcess, nodeHttp])("two tenants, $name", (mount) => {
     const { json } = await one.run("asker", "x");
     const path = `/runs/${json["run_id"]}`;
     expect((await one.post(path, answer, key)).status).toBe(200);
-    // A key that has been used for a run gives nothing of it to another tenant.
+    // A key of one tenant does not find its run for another tenant.
     const foreign = await two.post(path, answer, key);
     const missing = await two.post(`/runs/${UNKNOWN_ID}`, answer, key);
     expect(bytesOf(foreign, String(json["run_id"]))).toEqual(bytesOf(missing, UNKNOWN_ID));
     await close();
   });
 
-  test("an agent that is hidden, and its runs, are missing in the same bytes as what does not exist", async () => {
+  test("a hidden agent and its runs give the same bytes as ones that do not exist", async () => {
     const { one, close } = await open(mount);
-    const blind = one.with({ "x-hidden": "echo,nobody,asker" });
+    const blind = one.with({ "x-hidden": "echo,missing,asker" });
     const names = ((await blind.get("/agents")).json["agents"] as unknown as { name: string }[]).map(
       ({ name }) => name,
     );
@@ -104,11 +104,11 @@ describe.each([inProcess, nodeHttp])("two tenants, $name", (mount) => {
     expect(names).toContain("plain");
     for (const mode of ["sync", "async", "stream"]) {
       const hidden = await blind.run("echo", "x", { mode });
-      const missing = await one.run("nobody", "x", { mode });
-      expect(bytesOf(hidden, "echo")).toEqual(bytesOf(missing, "nobody"));
+      const missing = await one.run("missing", "x", { mode });
+      expect(bytesOf(hidden, "echo")).toEqual(bytesOf(missing, "missing"));
     }
     expect(bytesOf(await blind.get("/agents/echo"), "echo")).toEqual(
-      bytesOf(await one.get("/agents/nobody"), "nobody"),
+      bytesOf(await one.get("/agents/missing"), "missing"),
     );
     const { json } = await one.run("asker", "x");
     const id = String(json["run_id"]);
@@ -128,8 +128,8 @@ describe.each([inProcess, nodeHttp])("two tenants, $name", (mount) => {
   });
 });
 
-describe.each([inProcess, nodeHttp])("a session in which a hidden agent has a part, $name", (mount) => {
-  test.each(["echo", "asker"])("is missing in the same bytes as one that does not exist (%s)", async (agent) => {
+describe.each([inProcess, nodeHttp])("a session with a run of a hidden agent, $name", (mount) => {
+  test.each(["echo", "asker"])("gives the same bytes as one that does not exist (%s)", async (agent) => {
     const { one, close } = await open(mount);
     const blind = one.with({ "x-hidden": "echo,asker" });
     const own = await one.run(agent, "secret");
@@ -142,7 +142,7 @@ describe.each([inProcess, nodeHttp])("a session in which a hidden agent has a pa
         const missing = await one.get(of(UNKNOWN_ID));
         expect(bytesOf(await blind.get(of(id)), id)).toEqual(bytesOf(missing, UNKNOWN_ID));
       }
-      // Nor does anybody who cannot see it join it, replace it, or bring it along.
+      // A client that cannot see it can neither join nor replace it, nor use its URLs.
       for (const more of [{ session_id: id }, { session: { id, history: [] } }])
         expect((await blind.run("memory", "x", more)).status).toBe(404);
       const session = { history: [`${one.base}/resources/${id}.0`] };
@@ -152,7 +152,7 @@ describe.each([inProcess, nodeHttp])("a session in which a hidden agent has a pa
     await close();
   });
 
-  test("is missing also when the runs have been forgotten", async () => {
+  test("stays hidden when its runs have been removed", async () => {
     const { one, close } = await open(mount, { retention: { maxRuns: 0 } });
     const session_id = crypto.randomUUID();
     for (const agent of ["plain", "echo", "plain"]) await one.run(agent, "x", { session_id });
@@ -162,7 +162,7 @@ describe.each([inProcess, nodeHttp])("a session in which a hidden agent has a pa
     await close();
   });
 
-  test("is another one than those in which it has none, wherever they come from", async () => {
+  test("is not joined by a client that cannot see the agent: it gets a new session", async () => {
     const { one, close } = await open(mount);
     const seeing = one.with({ "x-hidden": "echo" });
     const session_id = crypto.randomUUID();
@@ -189,13 +189,13 @@ async function open(mount: typeof inProcess, world: Parameters<typeof makeWorld>
   };
 }
 
-/** Everything that an answer says, with the name that was asked for taken out. */
+/** A whole answer, without the requested name. */
 function bytesOf({ status, headers, text }: Reply, name: string): unknown {
   const all = [...headers].filter(([key]) => key !== "date").sort();
   return [status, JSON.stringify(all).replaceAll(name, "*"), text.replaceAll(name, "*")].map(String).map(withoutLength);
 }
 
-/** Names of different lengths make lengths that differ. */
+/** Leaves out the length, which depends on the name. */
 function withoutLength(text: string): string {
   return text.replace(/"content-length","\d+"/, "");
 }

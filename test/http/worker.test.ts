@@ -18,7 +18,7 @@ const WORKER = `
   globalThis.handle = createHandler(runtime);
 `;
 
-describe("where there is no Node", () => {
+describe("in a runtime without Node", () => {
   let folder: string;
 
   beforeAll(async () => {
@@ -38,7 +38,7 @@ describe("where there is no Node", () => {
         if (isLoading) throw new Error("Disallowed operation called within global scope.");
         return act(...parameters);
       }) as T;
-    // What a worker has: the web's own globals, and no others. Chance, timers and the network are refused until its first request.
+    // A worker has the globals of the web, and no others. It refuses random numbers, timers and the network until its first request.
     const worker = createContext({
       ...{ URL, URLSearchParams, TextEncoder, TextDecoder, Request, Response, Headers, ReadableStream },
       ...{ AbortController, AbortSignal, clearTimeout, setTimeout: inRequest(setTimeout) },
@@ -63,12 +63,12 @@ describe("where there is no Node", () => {
     expect((await send("async"))?.status).toBe(202);
   });
 
-  test("nothing of Node is to be had, or this would be no proof", async () => {
+  test("an import of a Node module fails, so that the other test is valid", async () => {
     for (const name of ["node:fs", "fs"])
       await expect(bundle("proof", `import "${name}"; ${WORKER}`)).rejects.toThrow(/failed/);
   });
 
-  /** Bundles a program as for a browser: an import of what is Node's own cannot be resolved. */
+  /** Bundles a program as for a browser: an import of a Node module cannot be resolved. */
   async function bundle(name: string, program: string): Promise<void> {
     await writeFile(join(folder, `${name}.js`), program);
     await build({
@@ -77,7 +77,7 @@ describe("where there is no Node", () => {
       format: "iife",
       platform: "browser",
       noExternal: [/.*/],
-      // Else they would be taken for what the worker has.
+      // Otherwise they would be resolved as modules of the worker.
       removeNodeProtocol: false,
       esbuildOptions: (options) => {
         options.nodePaths = [`${ROOT}node_modules`];

@@ -1,7 +1,7 @@
 import type { Agent } from "cadenza";
 import { AgentError, AgentRuntime, awaitMessage, defineAgent } from "cadenza";
 
-/** A runtime with one agent for each thing that a client may meet. */
+/** A runtime with one agent for each behaviour that a client may meet. */
 export function makeWorld(options: ConstructorParameters<typeof AgentRuntime>[0] = {}): AgentRuntime {
   const runtime = new AgentRuntime({ cancelGraceMs: 20, ...options });
   for (const agent of agents) runtime.register(agent);
@@ -47,7 +47,7 @@ const agents: readonly Agent[] = [
     yield { content: "aGk=", content_type: "image/png", content_encoding: "base64", name: "picture" };
   }),
   defineAgent("words", async function* (input) {
-    // Who asks for more words than there are is not to be had.
+    // The number of words has a limit.
     const count = Math.min(Number(input[0]?.parts[0]?.content ?? 3), 10_000);
     for (let i = 1; i <= count; i++) yield `word ${i} `;
   }),
@@ -122,7 +122,7 @@ function textOf(answer: unknown): string {
   return message === undefined ? JSON.stringify(answer) : message.parts.map(({ content }) => content ?? "").join("");
 }
 
-/** The least that a Standard Schema can be. */
+/** A minimal Standard Schema. */
 const numberSchema = {
   "~standard": {
     version: 1 as const,

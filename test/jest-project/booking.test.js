@@ -29,7 +29,7 @@ test("time passes under jest's fake timers, too", async () => {
   jest.useRealTimers();
 });
 
-test("interruptions leave it whole", async () => {
+test("every interruption leads to the same output", async () => {
   expect(await everyInterruption(booking, "Paris", { answers: ["Yes"] })).toSurviveInterruptions();
 });
 

@@ -1,4 +1,4 @@
-// A report of `everyInterruption` names the user's own line, also where the kit is one file among many in `dist`.
+// A report of `everyInterruption` names the user's own line, also with the built kit.
 import { everyInterruption } from "cadenza/testing";
 import { check, leaky } from "./leaky-agent.cjs";
 

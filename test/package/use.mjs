@@ -22,7 +22,7 @@ assert(CadenzaError.is(await new commonjs.AgentRuntime().getAgent("missing").cat
 assert(commonjs.AgentError.is(new AgentError("not_found", "nothing here")));
 assert(!CadenzaError.is(new Error("not one")));
 
-// An agent that was written against the other copy fails its run with the error that it meant to show.
+// An agent that uses the other copy fails its run with its own `AgentError`.
 runtime.register("strict", () => {
   throw new commonjs.AgentError("not_found", "nothing here");
 });

@@ -14,12 +14,12 @@ describe("omitAbsent", () => {
     expect(omit({ a: false, b: "" })).toStrictEqual({ a: false, b: "" });
   });
 
-  it("hands on the same object if there is nothing to leave out", () => {
+  it("returns the same object if there is nothing to leave out", () => {
     const object = { a: 1, c: undefined };
     expect(omit(object)).toBe(object);
   });
 
-  it("tells the compiler what is left", () => {
+  it("has the type of the remaining keys", () => {
     const rest = omit({ a: 1 } as { a?: number | null; b?: string | undefined; c?: null });
     expectTypeOf(rest).toEqualTypeOf<{ a?: number; b?: string; c?: null }>();
   });

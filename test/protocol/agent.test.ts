@@ -24,7 +24,7 @@ describe("the name of an agent", () => {
   ]);
 });
 
-describe("the figures on an agent", () => {
+describe("the figures of an agent", () => {
   const figures = { avg_run_tokens: 0, avg_run_time_seconds: 0.25, success_rate: 100 };
 
   itAccepts(agentStatusSchema, [
@@ -38,7 +38,7 @@ describe("the figures on an agent", () => {
     ["a negative time", { avg_run_time_seconds: -0.1 }, ["avg_run_time_seconds"]],
     ["more than a hundred percent", { success_rate: 100.1 }, ["success_rate"]],
     ["a figure that is no number", { success_rate: Number.NaN }, ["success_rate"]],
-    ["a figure without end", { avg_run_tokens: Number.POSITIVE_INFINITY }, ["avg_run_tokens"]],
+    ["an infinite figure", { avg_run_tokens: Number.POSITIVE_INFINITY }, ["avg_run_tokens"]],
   ]);
 });
 
@@ -70,7 +70,7 @@ describe("the manifest of an agent", () => {
     ["metadata that is refused", changed(least, { metadata: { tags: 1 } }), ["metadata", "tags"]],
   ]);
 
-  it("stays the same when it is read again", () => {
+  it("stays the same when it is parsed again", () => {
     fc.assert(
       fc.property(manifest, (written) => {
         const read = agentManifestSchema.parse(written);
@@ -113,7 +113,7 @@ describe("metadata", () => {
     ["null for every field", Object.fromEntries(Object.keys(complete).map((key) => [key, null])), {}],
     ["unknown keys", { cost_center: 7, note: null }],
     ["a person with nulls", { author: { name: "Ada", email: null, url: null } }, { author: { name: "Ada" } }],
-    ["an e-mail address that is none", { author: { name: "Ada", email: "ada at home" } }],
+    ["an invalid e-mail address", { author: { name: "Ada", email: "ada at home" } }],
     ["each type of link", { links: ["source-code", "container-image", "homepage", "documentation"].map(linkTo) }],
     ["each type of dependency", { dependencies: ["agent", "tool", "model"].map((type) => ({ type, name: "x" })) }],
     [
@@ -163,7 +163,7 @@ describe("metadata", () => {
     ],
   ]);
 
-  it("keeps all that is there, and stays the same when it is read again", () => {
+  it("keeps every key, and stays the same when it is parsed again", () => {
     fc.assert(
       fc.property(metadata, (written) => {
         const read = metadataSchema.parse(written);

@@ -3,7 +3,7 @@ import { eventTypes } from "../../src/protocol/event.ts";
 import { runModes, runStatuses } from "../../src/protocol/run.ts";
 
 /*
- * What a client or an agent may write: keys come, stay away or are null, unknown keys come along.
+ * Random values of clients and agents: keys are present, absent or null, and some are unknown.
  */
 
 const json = fc.jsonValue({ maxDepth: 2 });
@@ -16,13 +16,13 @@ function orNull<T>(value: fc.Arbitrary<T>) {
 
 type Keys = Readonly<Record<string, fc.Arbitrary<unknown>>>;
 
-/** An object with all keys of `required` and some of `optional`, and now and then with one that nobody knows. */
+/** An object with all keys of `required` and some of `optional`, and now and then with an unknown one. */
 function record(required: Keys, optional: Keys): fc.Arbitrary<Record<string, unknown>> {
   const keys: Keys = { ...required, ...optional, x_unknown: json };
   return fc.record(keys, { noNullPrototype: true, requiredKeys: Object.keys(required) });
 }
 
-/** An object as JSON brings it, with names that have a meaning elsewhere among its keys. */
+/** An object as `JSON.parse` gives it. Some of its keys have a meaning for prototypes. */
 const jsonObject = fc.dictionary(fc.oneof(text, fc.constantFrom("constructor", "prototype", "type")), json, {
   maxKeys: 4,
   noNullPrototype: true,
@@ -33,7 +33,7 @@ export const utcTimestamp = fc
   .date({ min: new Date("1970-01-01"), max: new Date("2999-12-31"), noInvalidDate: true })
   .map((date) => date.toISOString());
 
-/** An ISO 8601 date-time with digits beyond the millisecond and any zone, or none. */
+/** An ISO 8601 date-time with more digits than milliseconds, and any zone or none. */
 export const timestamp = fc
   .tuple(utcTimestamp, fc.stringMatching(/^\d{0,6}$/), fc.constantFrom("Z", "", "+00:00", "-03:30"))
   .map(([utc, digits, zone]) => utc.replace("Z", digits + zone));

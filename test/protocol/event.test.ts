@@ -61,7 +61,7 @@ describe("an event", () => {
     expect(issue).toMatchObject({ code: "invalid_union", note: "No matching discriminator" });
   });
 
-  it("stays the same when it is read again, also after a journey as JSON", () => {
+  it("stays the same when it is parsed again, also after a round trip as JSON", () => {
     fc.assert(
       fc.property(event, (written) => {
         const read = eventSchema.parse(written);

@@ -19,7 +19,7 @@ function checkFits(component: string, value: unknown): void {
 }
 
 describe("the JSON Schema of the protocol", () => {
-  it("has a component for each resource, and two for what differs in requests and in answers", () => {
+  it("has a component for each resource, and two where requests and answers differ", () => {
     expect(Object.keys(components).sort()).toEqual(
       [
         ...["AgentDependency", "AgentManifest", "AgentName", "AgentsListResponse", "Annotations", "AwaitRequest"],
@@ -34,7 +34,7 @@ describe("the JSON Schema of the protocol", () => {
     );
   });
 
-  it("says the form of identifiers and times", () => {
+  it("has the format of identifiers and times", () => {
     expect(components["RunId"]).toMatchObject({ type: "string", format: "uuid", pattern: expect.any(String) });
     expect(components["Timestamp"]).toMatchObject({ type: "string", format: "date-time", pattern: expect.any(String) });
     expect(Object.keys((components["Metadata"]?.["properties"] ?? {}) as object)).toHaveLength(16);
@@ -43,7 +43,7 @@ describe("the JSON Schema of the protocol", () => {
   it.each([
     ["RunCreateRequest", runCreateRequestSchema, runCreateRequest],
     ["RunResumeRequest", runResumeRequestSchema, runResumeRequest],
-  ] as const)("describes what clients send as %s, and what is read of it", (name, schema, arbitrary) => {
+  ] as const)("describes what clients send as %s, and its parsed form", (name, schema, arbitrary) => {
     fc.assert(
       fc.property(arbitrary, (written) => {
         checkFits(name, written);
@@ -64,7 +64,7 @@ describe("the JSON Schema of the protocol", () => {
     expect(z.toJSONSchema(z.globalRegistry).schemas).toEqual({});
   });
 
-  it("has its names once, also if the module is there twice", async () => {
+  it("has its names once, also if the module is loaded twice", async () => {
     vi.resetModules();
     const copy = await import("../../src/protocol/requests.ts");
     expect(copy.runCreateRequestSchema).not.toBe(runCreateRequestSchema);

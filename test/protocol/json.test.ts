@@ -8,7 +8,7 @@ describe("a JSON object", () => {
   itAccepts(jsonObjectSchema, [
     ["an empty object", {}],
     ["nested contents with nulls", { a: [1, null, { b: null }] }],
-    ["names that have a meaning elsewhere", { constructor: 1, prototype: 2, toString: 3 }],
+    ["keys that have a meaning for prototypes", { constructor: 1, prototype: 2, toString: 3 }],
   ]);
 
   itRefuses(jsonObjectSchema, [
@@ -22,7 +22,7 @@ describe("a JSON object", () => {
     ["a function", () => 1, []],
   ]);
 
-  it("is handed on as the very same object", () => {
+  it("is returned as the same object", () => {
     const object = JSON.parse('{ "__proto__": { "isAdmin": true }, "a": null }');
     const parsed = jsonObjectSchema.parse(object);
     expect(parsed).toBe(object);
@@ -30,7 +30,7 @@ describe("a JSON object", () => {
     expect(parsed["isAdmin"]).toBeUndefined();
   });
 
-  it("may come from elsewhere", () => {
+  it("may come from another realm", () => {
     expect(isJsonObject(runInNewContext("({ a: 1 })"))).toBe(true);
     expect(isJsonObject(Object.create(null))).toBe(true);
     expect(isJsonObject(Object.create({ a: 1 }))).toBe(false);
@@ -51,7 +51,7 @@ describe("the types", () => {
     expectTypeOf<Date>().not.toExtend<JsonValue>();
   });
 
-  it("make everything read-only, but leave functions as they are", () => {
+  it("make everything read-only, and keep functions as they are", () => {
     type Loose = { a: { b: string[] }; c?: [number, { d: 1 }]; f: (x: string[]) => void };
     type Tight = {
       readonly a: { readonly b: readonly string[] };

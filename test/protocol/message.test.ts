@@ -78,7 +78,7 @@ describe("a message part", () => {
     ["a tool output in a list", { metadata: { kind: "trajectory", tool_output: [] } }, ["metadata", "tool_output"]],
   ]);
 
-  it("has exactly the keys that are there", () => {
+  it("has exactly the keys that are present", () => {
     const part = messagePartSchema.parse({ ...absent, content: null });
     expect(Object.keys(part).sort()).toEqual(["content_encoding", "content_type"]);
   });
@@ -93,7 +93,7 @@ describe("a message part", () => {
     expect(({} as { isAdmin?: unknown }).isAdmin).toBeUndefined();
   });
 
-  it("keeps all that is there, and stays the same when it is read again", () => {
+  it("keeps every key, and stays the same when it is parsed again", () => {
     fc.assert(
       fc.property(messagePart, (written) => {
         const part = messagePartSchema.parse(written);
@@ -157,7 +157,7 @@ describe("a message", () => {
     ["a completion time as a number", { parts, completed_at: 0 }, ["completed_at"]],
   ]);
 
-  it("is what it becomes when it is read again", () => {
+  it("stays the same when it is parsed again", () => {
     fc.assert(
       fc.property(message, (written) => {
         const read = messageSchema.parse(written);
@@ -177,13 +177,13 @@ describe("the types", () => {
     expectTypeOf<readonly MessagePartInput[]>().toExtend<MessageInput["parts"]>();
   });
 
-  it("know an optional key as absent, not as undefined", () => {
+  it("have optional keys that are absent, not undefined", () => {
     expectTypeOf<{ content_type: string; content_encoding: "plain"; name: undefined }>().not.toExtend<MessagePart>();
     expectTypeOf<{ role: "user"; parts: []; completed_at: null }>().toExtend<Message>();
     expectTypeOf<{ role: "user"; parts: []; created_at: null }>().not.toExtend<Message>();
   });
 
-  it("let a reader write back what it has read", () => {
+  it("let a client send what it has read", () => {
     expectTypeOf<MessagePart>().toExtend<MessagePartInput>();
     expectTypeOf<Message>().toExtend<MessageInput>();
     expectTypeOf<{ content: string }>().toExtend<MessagePartInput>();

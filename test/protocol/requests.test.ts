@@ -78,7 +78,7 @@ describe("a request for a run", () => {
     ["null", null, []],
     ["a list", [], []],
     ["no agent", without(least, "agent_name"), ["agent_name"]],
-    ["an agent that cannot be", changed(least, { agent_name: "a b" }), ["agent_name"]],
+    ["an invalid agent name", changed(least, { agent_name: "a b" }), ["agent_name"]],
     ["no input", without(least, "input"), ["input"]],
     ["null as input", changed(least, { input: null }), ["input"]],
     ["a text as input", changed(least, { input: "Hello" }), ["input"]],

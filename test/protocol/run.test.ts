@@ -115,7 +115,7 @@ describe("the answer to an await", () => {
     ]);
   });
 
-  it("is a message or the very same object, and stays it when it is read again", () => {
+  it("is a message or the same object, and stays so when it is parsed again", () => {
     fc.assert(
       fc.property(awaitResume, (written) => {
         const resume = awaitResumeSchema.parse(written);
@@ -125,7 +125,7 @@ describe("the answer to an await", () => {
     );
   });
 
-  it("is told apart by a guard", () => {
+  it("is recognised by a type guard", () => {
     const resume: AwaitResume = awaitResumeSchema.parse(answer);
     expect(isMessageResume(resume)).toBe(true);
     expect(isMessageResume(awaitResumeSchema.parse({ ok: true }))).toBe(false);
@@ -136,7 +136,7 @@ describe("the answer to an await", () => {
 describe("a run", () => {
   itAccepts(runSchema, [
     ["a new run", created],
-    ["null for what is absent", without(without(without(created, "await_request"), "error"), "finished_at"), created],
+    ["null for absent keys", without(without(without(created, "await_request"), "error"), "finished_at"), created],
     ["an awaiting run", { ...created, status: "awaiting", await_request: question }],
     ["a failed run", { ...created, status: "failed", error: { code: "server_error", message: "It broke." } }],
     ["an open message in the output", { ...created, output: [{ role: "agent/a", parts: [], completed_at: null }] }],
@@ -157,7 +157,7 @@ describe("a run", () => {
     ["an empty await request", changed(created, { await_request: {} }), ["await_request", "type"]],
   ]);
 
-  it("stays the same when it is read again, also after a journey as JSON", () => {
+  it("stays the same when it is parsed again, also after a round trip as JSON", () => {
     fc.assert(
       fc.property(run, (written) => {
         const read = runSchema.parse(written);

@@ -32,7 +32,7 @@ describe.each([
     ["a file as state", changed(session, { state: "file:///etc/passwd" }), ["state"]],
   ]);
 
-  it("stays the same when it is read again", () => {
+  it("stays the same when it is parsed again", () => {
     fc.assert(
       fc.property(sessionDescriptor, (written) => {
         const read = schema.parse(written);

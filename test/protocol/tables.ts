@@ -1,10 +1,10 @@
 import { expect, it } from "vitest";
 import type * as z from "zod";
 
-/** What a schema takes and what it makes of it; without an output it hands on an equal value. */
+/** An input that a schema takes, and its output; without an output, an equal value. */
 export type AcceptedRow = readonly [title: string, input: unknown, output?: unknown];
 
-/** What a schema refuses, and the path that its first issue points to. */
+/** An input that a schema refuses, and the path of its first issue. */
 export type RefusedRow = readonly [title: string, input: unknown, path: readonly PropertyKey[]];
 
 export function itAccepts(schema: z.ZodType, rows: readonly AcceptedRow[]): void {

@@ -6,11 +6,11 @@ import { itAccepts, itRefuses } from "./tables.ts";
 
 describe("a timestamp", () => {
   itAccepts(timestampSchema, [
-    // As the service writes it.
+    // As this service writes it.
     ["2026-01-31T12:00:00Z", "2026-01-31T12:00:00Z"],
     ["2026-01-31T12:00:00.5Z", "2026-01-31T12:00:00.5Z"],
     ["2024-02-29T23:59:59.123456789Z", "2024-02-29T23:59:59.123456789Z"],
-    // As others do.
+    // As other services write it.
     ["2026-11-21T22:05:10.5+00:00", "2026-11-21T22:05:10.5Z"],
     ["2026-11-21T22:05:10-00:00", "2026-11-21T22:05:10Z"],
     ["2026-11-21T22:05:10", "2026-11-21T22:05:10Z"],
@@ -43,7 +43,7 @@ describe("a timestamp", () => {
       "2026-01-31T12:00:00+24:00",
       " 2026-01-31T12:00:00Z",
       "2026-01-31T12:00:00Z\n",
-      // A leap second, and years that are none to clients.
+      // A leap second, and years that clients cannot parse.
       "2016-12-31T23:59:60Z",
       "0000-01-01T00:00:00Z",
       "0001-01-01T00:30:00+01:00",
@@ -53,7 +53,7 @@ describe("a timestamp", () => {
     ].map((value) => [JSON.stringify(value), value, []]),
   );
 
-  it("is the same moment, in a form of its own", () => {
+  it("is the same time in the service's own form", () => {
     fc.assert(
       fc.property(timestamp, (text) => {
         const read = timestampSchema.parse(text);
@@ -65,7 +65,7 @@ describe("a timestamp", () => {
     );
   });
 
-  it("is what toISOString makes", () => {
+  it("equals the result of toISOString", () => {
     fc.assert(fc.property(utcTimestamp, (text) => timestampSchema.parse(text) === text));
   });
 });

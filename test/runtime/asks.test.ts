@@ -23,7 +23,7 @@ const json = (value: unknown) => ({
 });
 
 describe("a question", () => {
-  it("is shown to the client and answered with what came", async () => {
+  it("is shown to the client and resolves with its answer", async () => {
     const { runtime, clock } = setUp();
     let answer: unknown;
     const asking = await runAgent(runtime, async (_input, { ask }) => {
@@ -75,7 +75,7 @@ describe("a question", () => {
     );
   });
 
-  it("of a yield is answered with the await_resume itself", async () => {
+  it("of a yield resolves with the await_resume itself", async () => {
     const { runtime } = setUp();
     const asking = await runAgent(runtime, async function* (): AsyncGenerator<unknown, void, unknown> {
       yield { got: yield awaitMessage("?") };
@@ -85,7 +85,7 @@ describe("a question", () => {
     expect(generic).toMatchObject({ generic: { got: { type: "message", message: { parts: [{ content: "Yes." }] } } } });
   });
 
-  it("completes the message that is open, and what is said after the answer is another one", async () => {
+  it("completes the open message, and the first part after the answer opens another one", async () => {
     const { runtime } = setUp();
     const asking = await runAgent(runtime, async function* () {
       yield "before";
@@ -103,7 +103,7 @@ describe("a question", () => {
     expect(textsOf(run)).toEqual(["before|the question", "after"]);
   });
 
-  it("completes what a step body is saying, which goes on in another message", async () => {
+  it("completes the open message of a step body, which goes on in another message", async () => {
     const { runtime } = setUp();
     const [said, gate] = [deferred(), deferred()];
     const run = await runAgent(runtime, async function* (_input: unknown, { ask, step }: AgentContext) {
@@ -124,7 +124,7 @@ describe("a question", () => {
     expect(textsOf(ended)).toEqual(["first", "second", "end"]);
   });
 
-  it("between two attempts at a step leaves nothing of the first one in the output", async () => {
+  it("between two attempts at a step keeps nothing of the first attempt in the output", async () => {
     const { runtime } = setUp();
     const [said, gate] = [deferred(), deferred()];
     const run = await runAgent(runtime, async (_input, { ask, step }) => {
@@ -148,7 +148,7 @@ describe("a question", () => {
     expect(textsOf(ended)).toEqual(["attempt 2"]);
   });
 
-  it("with a bad text fails the run and says what was expected", async () => {
+  it("with an invalid text fails the run and says what was expected", async () => {
     const { runtime } = setUp();
     const run = await runAgent(runtime, (_input, { ask }) => ask(5 as unknown as string));
     expect(run).toMatchObject({ status: "failed" });
@@ -180,7 +180,7 @@ describe("a question with a schema", () => {
     ),
   };
 
-  /** An agent that asks with a schema and shows what it got. */
+  /** An agent that asks with a schema and emits the answer. */
   async function asking(
     schema: (typeof schemas)[keyof typeof schemas],
   ): Promise<ReturnType<typeof setUp> & { run: Run }> {
@@ -200,7 +200,7 @@ describe("a question with a schema", () => {
       expect((await eventsOf(runtime, run.run_id))[3 + 1]).toMatchObject({ generic: { got: { seats: 2 } } });
     });
 
-    it("refuses what does not fit with the issues, and the run goes on waiting", async () => {
+    it("refuses an answer that does not match with the issues, and the run goes on waiting", async () => {
       const { runtime, run } = await asking(schema);
       const before = await eventsOf(runtime, run.run_id);
       const error = await refusal(runtime.resume({ run_id: run.run_id, await_resume: { seats: "two" } }));
@@ -215,7 +215,7 @@ describe("a question with a schema", () => {
     });
   });
 
-  it("takes the raw text where neither JSON nor an object fits", async () => {
+  it("takes the raw text where neither JSON nor an object matches", async () => {
     const { runtime } = setUp();
     for (const text of ["yes", "5", '{"a":1}']) {
       const run = await runAgent(runtime, (_input, { ask }) => ask("?", { schema: z.string() }));
@@ -242,7 +242,7 @@ describe("a question with a schema", () => {
     expect(tried).toEqual([12, " 12 "]);
   });
 
-  it("travels as a part of the question, for clients that know nothing of schemas", async () => {
+  it("is a part of the question's message as JSON Schema", async () => {
     const { run } = await asking(schemas.zod);
     const [text, schema] = questionOf(run).message.parts;
 
@@ -254,7 +254,7 @@ describe("a question with a schema", () => {
     });
   });
 
-  it("gives the agent what the schema makes of the answer, and the log the answer as it came", async () => {
+  it("gives the agent the schema's output, and the log the answer as it came", async () => {
     const { runtime } = setUp();
     const schema = z.object({ day: z.string().transform((day) => day.toUpperCase()) });
     let given: { day: string } | undefined;
@@ -268,7 +268,7 @@ describe("a question with a schema", () => {
     expect(history.map(textOf)).toContain('{"day":"mon"}');
   });
 
-  it("is validated once at a time: the answer that is there first wins", async () => {
+  it("validates one answer at a time: the first one wins", async () => {
     const { runtime, clock } = setUp();
     const schema = z.object({ by: z.string() }).refine(async ({ by }) => {
       for (let turn = by === "slow" ? 5 : 0; turn > 0; turn--) await clock.turn();
@@ -282,7 +282,7 @@ describe("a question with a schema", () => {
     expect((await refusal(slow)).code).toMatch(/answer_conflict|not_awaiting/);
   });
 
-  it("that throws refuses the answer and harms nobody", async () => {
+  it("that throws refuses the answer, and the run goes on waiting", async () => {
     const { runtime } = setUp();
     const schema = z.object({}).refine(() => {
       throw new Error("the validator broke");
@@ -321,7 +321,7 @@ describe("several questions at once", () => {
     expect(textsOf(run)).toEqual(["a answered", "b answered", "c answered"]);
   });
 
-  it("leave room between them for what the agent does with an answer", async () => {
+  it("let the agent handle an answer before the next one is shown", async () => {
     const { runtime } = setUp();
     const run = await runAgent(runtime, (_input, context) => askAll(context, "a", "b"));
     await runtime.resume({ run_id: run.run_id, await_resume: reply("ok") });
@@ -348,7 +348,7 @@ describe("several questions at once", () => {
     expect((await refusal(runtime.resume({ run_id: run.run_id, await_resume: { x: 1 } }))).code).toBe("not_awaiting");
   });
 
-  it("a question that nobody waits for is withdrawn when the agent ends", async () => {
+  it("a question that the agent does not await is withdrawn when the agent ends", async () => {
     const { runtime } = setUp();
     const run = await runAgent(runtime, (_input, { ask }) => {
       void ask("a");
@@ -362,13 +362,13 @@ describe("several questions at once", () => {
 });
 
 describe("a question with a deadline", () => {
-  it("tells the client until when it stands", async () => {
+  it("tells the client its deadline", async () => {
     const { runtime, clock } = setUp();
     const run = await runAgent(runtime, (_input, { ask }) => ask("?", { timeoutMs: 60_000 }));
     expect(questionOf(run).expires_at).toBe(new Date(clock.now() + 60_000).toISOString());
   });
 
-  it("is answered with its default when nobody answers in time, not validated", async () => {
+  it("resolves with its default at the deadline, not validated", async () => {
     const { runtime, clock } = setUp();
     let given: unknown;
     const run = await runAgent(runtime, async (_input, { ask }) => {
@@ -382,7 +382,7 @@ describe("a question with a deadline", () => {
     expect(textsOf(await runtime.getRun(run.run_id))).toEqual(["went on"]);
   });
 
-  it("of a yield is answered with its default too", async () => {
+  it("of a yield resolves with its default too", async () => {
     const { runtime, clock } = setUp();
     const sent: unknown[] = [];
     await runAgent(runtime, async function* (): AsyncGenerator<unknown, void, unknown> {
@@ -448,7 +448,7 @@ describe("a question with a deadline", () => {
     expect(await runtime.getRun(patient.run_id)).toMatchObject({ status: "awaiting" });
   });
 
-  it("that waits behind another begins to run down when it is shown", async () => {
+  it("that waits behind another gets its deadline when it is shown", async () => {
     const { runtime, clock } = setUp();
     const run = await runAgent(runtime, (_input, { ask }) =>
       Promise.all([ask("a"), ask("b", { timeoutMs: 1_000 })]).then(() => "both"),
@@ -462,7 +462,7 @@ describe("a question with a deadline", () => {
     expect(await runtime.getRun(run.run_id)).toMatchObject({ status: "failed" });
   });
 
-  it("is not answered any more when it has expired", async () => {
+  it("takes no answer when it has expired", async () => {
     const { runtime, clock } = setUp();
     const run = await runAgent(runtime, async (_input, { ask }) => {
       await ask("?", { timeoutMs: 10, default: {} });
@@ -509,7 +509,7 @@ describe("a question with a deadline", () => {
 });
 
 describe("resume", () => {
-  /** A run that asks twice and shows both answers. */
+  /** A run that asks twice and emits both answers. */
   async function asking() {
     const set = setUp();
     const run = await runAgent(set.runtime, async (_input, { ask, emit }) => {
@@ -535,7 +535,7 @@ describe("resume", () => {
     expect(await runtime.getRun(run_id)).toMatchObject({ status: "awaiting" });
   });
 
-  it("in mode async says in-progress even of a run that ends at once", async () => {
+  it("in mode async gives the status in-progress also for a run that ends at once", async () => {
     const { runtime, clock } = setUp();
     const run = await runAgent(runtime, (_input, { ask }) => ask("?").then(() => undefined));
     const accepted = await runtime.resume({ run_id: run.run_id, await_resume: { n: 1 }, mode: "async" });
@@ -551,7 +551,7 @@ describe("resume", () => {
     expect(events[0]?.id).toBe(4);
   });
 
-  it("in mode stream starts right after the question, even if the agent has shown something since", async () => {
+  it("in mode stream starts right after the question, even if the agent has emitted something since", async () => {
     const { runtime } = setUp();
     const run = await runAgent(runtime, async (_input, { ask, emit }) => {
       const answer = ask("?");
@@ -580,7 +580,7 @@ describe("resume", () => {
   it.each([
     ["an id", { await_id: "ask#1" }, {}],
     ["an idempotency key", {}, { idempotencyKey: "k" }],
-  ])("with %s again gives the same result, now and when the run is over", async (_title, ids, options) => {
+  ])("with %s again gives the same result, now and when the run has ended", async (_title, ids, options) => {
     const { runtime, run_id } = await asking();
     const request = { run_id, await_resume: { n: 1 }, ...ids };
     const first = await runtime.resume(request, options);
@@ -598,7 +598,7 @@ describe("resume", () => {
     ["an id", { await_id: "ask#1" }, {}, "answer_conflict"],
     ["an idempotency key", {}, { idempotencyKey: "k" }, "idempotency_conflict"],
   ])(
-    "with %s again and another answer is a conflict, now and when the run is over",
+    "with %s again and another answer is a conflict, now and when the run has ended",
     async (_title, ids, options, code) => {
       const { runtime, run_id } = await asking();
       await runtime.resume({ run_id, await_resume: { n: 1 }, ...ids }, options);
@@ -609,7 +609,7 @@ describe("resume", () => {
     },
   );
 
-  it("again as a stream tells the same events", async () => {
+  it("again as a stream gives the same events", async () => {
     const { runtime, run_id } = await asking();
     const request = { run_id, await_resume: { n: 1 }, await_id: "ask#1", mode: "stream" } as const;
     const first = await drain(runtime.resume(request));
@@ -635,7 +635,7 @@ describe("resume", () => {
     expect(questionOf(await runtime.getRun(run_id)).await_id).toBe("ask#2");
   });
 
-  it("of a run that asks nothing is refused", async () => {
+  it("of a run that does not ask is refused", async () => {
     const { runtime, clock } = setUp();
     runtime.register("busy", () => new Promise(() => undefined));
     const run = await runtime.createRun({ agent_name: "busy", input: "x", mode: "async" });

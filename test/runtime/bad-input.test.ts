@@ -7,11 +7,11 @@ const UNKNOWN = "00000000-0000-4000-8000-000000000000";
 const cycle: { self?: unknown } = {};
 cycle.self = cycle;
 
-/** Any argument where another is expected. */
+/** An argument of a wrong type. */
 type Anything = never;
 const as = (value: unknown): Anything => value as Anything;
 
-/** A call, and what its error has to name: the argument, what was expected, what came. */
+/** A call, and the texts in its error: the argument, what was expected, what was found. */
 type Row = readonly [
   call: string,
   make: (runtime: AgentRuntime, run_id: string) => unknown,
@@ -268,14 +268,14 @@ describe("a bad argument", () => {
       "5",
     ],
     [
-      "register with no places",
+      "register with no slots",
       (runtime) => runtime.register("a", { concurrency: { max: 0 } }, fn),
       "options.concurrency.max",
       "from 1",
       "0",
     ],
     [
-      "register with bad rooms",
+      "register with a bad scope of slots",
       (runtime) => runtime.register("a", as({ concurrency: { max: 1, per: "run" } }), fn),
       "options.concurrency.per",
       '"agent"',
@@ -308,7 +308,7 @@ describe("a bad argument", () => {
       '"name"',
       "replace",
     ],
-    ["register of a name that is there", (runtime) => runtime.register("asks", fn), "asks", "version"],
+    ["register of a name that is registered", (runtime) => runtime.register("asks", fn), "asks", "version"],
     ["defineAgent()", () => defineAgent(as(undefined), fn), "name", "undefined"],
     ["defineAgent without a function", () => defineAgent("a", as("x")), "fn", "a function", '"x"'],
     ["on with a bad type", (runtime) => runtime.on(as("run.done"), fn), "type", "run.completed", '"run.done"'],
@@ -360,10 +360,10 @@ describe("a bad argument", () => {
     ["null", null, "options", "an object", "null"],
     ["a text", "x", "options", "an object", '"x"'],
     ["an unknown option", { stores: 1 }, "options", '"stores"', "store"],
-    ["a store that is none", { store: {} }, "options.store", "a method create"],
-    ["a clock that is none", { clock: Date }, "options.clock"],
-    ["ids that are none", { ids: { uuid: () => "x" } }, "options.ids", "a method token"],
-    ["a logger that is none", { logger: {} }, "options.logger", "a method debug"],
+    ["an invalid store", { store: {} }, "options.store", "a method create"],
+    ["an invalid clock", { clock: Date }, "options.clock"],
+    ["invalid ids", { ids: { uuid: () => "x" } }, "options.ids", "a method token"],
+    ["an invalid logger", { logger: {} }, "options.logger", "a method debug"],
     ["a bad exposeErrors", { exposeErrors: "yes" }, "options.exposeErrors", "true or false", '"yes"'],
     ["a bad time-out", { timeoutMs: "5s" }, "options.timeoutMs", "a number", '"5s"'],
     ["a bad deadline", { awaitTimeoutMs: -1 }, "options.awaitTimeoutMs", "from 0", "-1"],

@@ -15,7 +15,7 @@ import {
   typesOf,
 } from "../helpers/runtimes.ts";
 
-/** Creates a run, and lets it come as far as it can. */
+/** Creates a run, and lets it go on until it waits. */
 async function begin(
   { runtime, clock }: ReturnType<typeof setUp>,
   agent: (input: unknown, context: AgentContext) => unknown,
@@ -27,7 +27,7 @@ async function begin(
 }
 
 describe("cancel", () => {
-  it("gives the run as it is being cancelled, and then ends it", async () => {
+  it("gives the run in cancelling, and then ends it", async () => {
     const set = setUp();
     const { run_id } = await begin(set, async function* (_input, { signal }) {
       yield "half";
@@ -48,7 +48,7 @@ describe("cancel", () => {
     ]);
   });
 
-  it("of a run that was only accepted ends it before its agent begins", async () => {
+  it("of a created run ends it before its agent begins", async () => {
     const { runtime, clock } = setUp();
     let began = false;
     runtime.register("agent", async () => {
@@ -61,7 +61,7 @@ describe("cancel", () => {
     expect(typesOf(await eventsOf(runtime, run_id))).toEqual(["run.created", "run.cancelled"]);
   });
 
-  it("aborts the signal with an error that says why", async () => {
+  it("aborts the signal with an error that names the reason", async () => {
     const set = setUp();
     let signal: AbortSignal | undefined;
     const { run_id } = await begin(set, async (_input, context) => {
@@ -74,7 +74,7 @@ describe("cancel", () => {
     expect(signal?.reason).toMatchObject({ code: "run_cancelled", run_id });
   });
 
-  it("runs the finally blocks of a generator, and keeps what they show", async () => {
+  it("runs the finally blocks of a generator, and keeps what they emit", async () => {
     const set = setUp();
     const { run_id } = await begin(set, async function* () {
       try {
@@ -96,7 +96,7 @@ describe("cancel", () => {
     expect(await set.runtime.getRun(run_id)).toMatchObject({ status: "cancelled" });
   });
 
-  it("runs the finally blocks of a generator that stands at a yield", async () => {
+  it("runs the finally blocks of a generator that waits at a yield", async () => {
     const set = setUp();
     const gate = deferred();
     const shown: string[] = [];
@@ -154,7 +154,7 @@ describe("cancel", () => {
     }
   });
 
-  it("runs the finally blocks of the list that is drained, then those of the agent", async () => {
+  it("runs the finally blocks of the iterable that is drained, then those of the agent", async () => {
     const set = setUp();
     const order: string[] = [];
     async function* inner(): AsyncGenerator<unknown> {
@@ -179,7 +179,7 @@ describe("cancel", () => {
     expect(textsOf(await set.runtime.getRun(run_id))).toEqual(["inner|outer"]);
   });
 
-  it("runs the finally blocks of the agent also when the list that is drained ends by itself then", async () => {
+  it("runs the finally blocks of the agent also when the iterable that is drained ends by itself then", async () => {
     for (const last of ["returns", "throws"]) {
       const set = setUp();
       const order: string[] = [];
@@ -238,7 +238,7 @@ describe("cancel", () => {
     expect(await set.runtime.getRun(run_id)).toMatchObject({ status: "cancelled" });
   });
 
-  it("ends cancelled whatever the agent returns or throws then", async () => {
+  it("ends as cancelled, whatever the agent returns or throws then", async () => {
     for (const last of [
       () => "returned",
       () => {
@@ -257,7 +257,7 @@ describe("cancel", () => {
     }
   });
 
-  it("again is the same, while the run is being cancelled and when it is cancelled", async () => {
+  it("can be repeated, while the run is being cancelled and when it is cancelled", async () => {
     const set = setUp();
     const { run_id } = await begin(set, () => never());
     const first = await set.runtime.cancel(run_id);
@@ -281,7 +281,7 @@ describe("cancel", () => {
     expect((await refusal(runtime.cancel("00000000-0000-4000-8000-000000000000"))).code).toBe("run_not_found");
   });
 
-  it("during a stream is its last event", async () => {
+  it("during a stream ends it with run.cancelled", async () => {
     const { runtime, clock } = setUp();
     runtime.register("agent", async function* () {
       yield "a";
@@ -296,7 +296,7 @@ describe("cancel", () => {
     expect(typesOf(await rest)).toEqual(["run.in-progress", "message.created", "message.part", "run.cancelled"]);
   });
 
-  it("answers those who wait for the run", async () => {
+  it("settles the calls that wait for the run", async () => {
     const { runtime, clock } = setUp();
     runtime.register("agent", () => never());
     const waiting = runtime.createRun({ agent_name: "agent", input: "x" });
@@ -307,7 +307,7 @@ describe("cancel", () => {
     expect(await waiting).toMatchObject({ status: "cancelled" });
   });
 
-  it("rejects what the agent waits for: questions, steps that heed the signal, sub-runs", async () => {
+  it("rejects the operations that the agent waits for: questions, steps that heed the signal, sub-runs", async () => {
     const set = setUp();
     const seen: unknown[] = [];
     const keep = (error: unknown): void => {
@@ -327,7 +327,7 @@ describe("cancel", () => {
     expect(await set.runtime.getRun(run_id)).toMatchObject({ status: "cancelled" });
   });
 
-  it("cuts the waiting between two attempts of a step short", async () => {
+  it("ends the wait between two attempts of a step", async () => {
     const set = setUp();
     set.runtime.register("quick", () => undefined);
     await set.runtime.createRun({ agent_name: "quick", input: "" });
@@ -402,7 +402,7 @@ describe("cancel", () => {
 });
 
 describe("the grace period", () => {
-  it("ends: a stubborn agent is left behind, and what it still shows is dropped and counted", async () => {
+  it("ends: an agent that does not stop is abandoned, and what it still emits is dropped and counted", async () => {
     const set = setUp({ cancelGraceMs: 200 });
     const gate = deferred();
     const { run_id } = await begin(set, async (_input, { emit }) => {
@@ -430,7 +430,7 @@ describe("the grace period", () => {
     );
   });
 
-  it("may be zero, or without end", async () => {
+  it("may be zero or infinite", async () => {
     const none = setUp({ cancelGraceMs: 0 });
     const run = await begin(none, () => never());
     await none.runtime.cancel(run.run_id);
@@ -461,7 +461,7 @@ describe("the grace period", () => {
   });
 });
 
-describe("the time-out of a run", () => {
+describe("the timeout of a run", () => {
   it("fails it, aborts its signal and runs its finally blocks", async () => {
     const set = setUp({ timeoutMs: 1_000 });
     let reason: unknown;
@@ -485,7 +485,7 @@ describe("the time-out of a run", () => {
     expect(reason).toMatchObject({ code: "run_timeout" });
   });
 
-  it("is over after the grace period, whatever the agent does", async () => {
+  it("ends it after the grace period, whatever the agent does", async () => {
     const set = setUp({ timeoutMs: 1_000, cancelGraceMs: 100 });
     const { run_id } = await begin(set, () => never());
     await set.clock.advance(1_099);
@@ -535,7 +535,7 @@ describe("the time-out of a run", () => {
     expect(await status()).toBe("failed");
   });
 
-  it("leaves no timer behind when the run ends", async () => {
+  it("leaves no timer when the run ends", async () => {
     const set = setUp({
       timeoutMs: 60_000,
       retention: { maxAgeMs: Number.POSITIVE_INFINITY, maxIdleSessionMs: Number.POSITIVE_INFINITY },
@@ -544,7 +544,7 @@ describe("the time-out of a run", () => {
     expect(set.clock.timers).toBe(0);
   });
 
-  it("that goes off while the run is being cancelled changes nothing", async () => {
+  it("that fires while the run is being cancelled changes nothing", async () => {
     const set = setUp({ timeoutMs: 100, cancelGraceMs: 1_000 });
     const { run_id } = await begin(set, () => never());
     await set.clock.advance(90);
@@ -553,7 +553,7 @@ describe("the time-out of a run", () => {
     expect(await set.runtime.getRun(run_id)).toMatchObject({ status: "cancelled", error: null });
   });
 
-  it("followed by a cancel ends cancelled", async () => {
+  it("followed by a cancel ends the run as cancelled", async () => {
     const set = setUp({ timeoutMs: 100, cancelGraceMs: 1_000 });
     const { run_id } = await begin(set, () => never());
     await set.clock.advance(100);
@@ -583,7 +583,7 @@ describe("an error that ends a run", () => {
     }
   });
 
-  it("of a list that is drained runs the finally blocks of the agent that yielded the list", async () => {
+  it("of an iterable that is drained runs the finally blocks of the agent that yielded it", async () => {
     const { runtime } = setUp();
     const order: string[] = [];
     async function* inner(): AsyncGenerator<unknown> {
@@ -619,7 +619,7 @@ describe("an error that ends a run", () => {
     expect(cleaned).toBe(true);
   });
 
-  it("cannot be held up for ever by finally blocks", async () => {
+  it("cannot be delayed for ever by finally blocks", async () => {
     const set = setUp({ cancelGraceMs: 300 });
     const { run_id } = await begin(set, async function* () {
       try {

@@ -4,7 +4,7 @@ import { deferred, drain, eventsOf, never, refusal, reply, runAgent, setUp, type
 import { lateStore } from "../helpers/stores.ts";
 
 describe("events", () => {
-  /** A run that stands in the middle: two parts shown, the next one at the gate. */
+  /** A run that has emitted two parts, and waits at the gate before the next. */
   async function halfway() {
     const set = setUp();
     const gate = deferred();
@@ -19,7 +19,7 @@ describe("events", () => {
     return { ...set, gate, run_id };
   }
 
-  it("tell everything so far, then what comes", async () => {
+  it("are those so far, then the new ones", async () => {
     const { runtime, gate, run_id } = await halfway();
     const reading = drain(runtime.events(run_id));
     gate.resolve();
@@ -38,13 +38,16 @@ describe("events", () => {
     expect(await eventsOf(runtime, run_id)).toEqual(events);
   });
 
-  it.each([0, 1, 3, 4, 7, 8])("after the %ith are the rest, also from the middle of an entry", async (after) => {
-    const { runtime, gate, run_id, clock } = await halfway();
-    gate.resolve();
-    await clock.settle();
-    const all = await eventsOf(runtime, run_id);
-    expect(await drain(runtime.events(run_id, { after }))).toEqual(all.slice(after));
-  });
+  it.each([0, 1, 3, 4, 7, 8])(
+    "after the %ith are the remaining ones, also from the middle of an entry",
+    async (after) => {
+      const { runtime, gate, run_id, clock } = await halfway();
+      gate.resolve();
+      await clock.settle();
+      const all = await eventsOf(runtime, run_id);
+      expect(await drain(runtime.events(run_id, { after }))).toEqual(all.slice(after));
+    },
+  );
 
   it("after the last are none, of a run that has ended", async () => {
     const { runtime } = setUp();
@@ -73,7 +76,7 @@ describe("events", () => {
     ]);
   });
 
-  it("leaving the loop detaches the reader, and the run goes on", async () => {
+  it("a reader that leaves the loop is detached, and the run goes on", async () => {
     const { runtime, gate, run_id, clock } = await halfway();
     const seen: string[] = [];
     for await (const { type } of runtime.events(run_id)) {
@@ -86,7 +89,7 @@ describe("events", () => {
     expect(await runtime.getRun(run_id)).toMatchObject({ status: "completed" });
   });
 
-  it("a reader that leaves while it waits is let go", async () => {
+  it("a reader that leaves while it waits is detached", async () => {
     const { runtime, run_id } = await halfway();
     const stream = runtime.events(run_id, { after: 5 });
     const waiting = stream.next();
@@ -95,7 +98,7 @@ describe("events", () => {
     expect(await stream.next()).toEqual({ done: true, value: undefined });
   });
 
-  it("a reader that leaves before it reads is let go", async () => {
+  it("a reader that leaves before it reads is detached", async () => {
     const { runtime, run_id } = await halfway();
     const stream = runtime.events(run_id);
     await stream.return?.();
@@ -122,7 +125,7 @@ describe("events", () => {
     ]);
   });
 
-  it("readers do not share anything: each is told all of it", async () => {
+  it("readers share nothing: each gets all events", async () => {
     const { runtime, gate, run_id } = await halfway();
     const readers = Array.from({ length: 5 }, () => drain(runtime.events(run_id)));
     gate.resolve();
@@ -131,7 +134,7 @@ describe("events", () => {
     for (const other of others) expect(other).toEqual(first);
   });
 
-  it("a slow reader misses nothing of a run that has ended long since", async () => {
+  it("a slow reader gets all events of a run that has ended meanwhile", async () => {
     const { runtime, gate, run_id, clock } = await halfway();
     const stream = runtime.events(run_id);
     const seen: StreamedEvent[] = [];
@@ -144,7 +147,7 @@ describe("events", () => {
     expect(seen).toEqual(await eventsOf(runtime, run_id));
   });
 
-  it("a reader that is behind a run which has been forgotten is told so", async () => {
+  it("a reader of a run that has been removed is told so", async () => {
     const { runtime, gate, run_id, clock } = await halfway();
     const stream = runtime.events(run_id);
     await stream.next();
@@ -176,7 +179,7 @@ describe("events", () => {
     expect(second).toEqual({ status: "fulfilled", value: { done: true, value: undefined } });
   });
 
-  it("show nothing that the store has not taken", async () => {
+  it("contain nothing that the store has not committed", async () => {
     const { runtime, clock, store } = setUp({ store: lateStore() });
     runtime.register("agent", async function* () {
       for (let i = 0; i < 20; i++) yield `${i}`;
@@ -204,7 +207,7 @@ describe("events", () => {
 });
 
 describe("listeners", () => {
-  it("hear every event of their type, of all runs, after it was committed, with whose it is", async () => {
+  it("get every event of their type, of all runs, after its commit, with its origin", async () => {
     const { runtime, clock } = setUp();
     const heard: [string, EventOrigin][] = [];
     for (const type of ["run.created", "message.part", "run.completed"] as const)
@@ -238,7 +241,7 @@ describe("listeners", () => {
     expect(contents).toEqual(["a", "ask#1"]);
   });
 
-  it("that throw, or whose promises reject, harm neither the run nor each other", async () => {
+  it("that throw, or whose promises reject, affect neither the run nor each other", async () => {
     const { runtime, clock, said } = setUp();
     let heard = 0;
     runtime.on("run.created", () => {
@@ -257,7 +260,7 @@ describe("listeners", () => {
     expect(errors).toEqual(["Error: a listener threw", "Error: a listener rejected"]);
   });
 
-  it("once hear one event, and off none any more", async () => {
+  it("get one event with once, and none after off", async () => {
     const { runtime, clock } = setUp();
     const heard: string[] = [];
     const listener = (): void => void heard.push("on");
@@ -271,7 +274,7 @@ describe("listeners", () => {
     expect(heard).toEqual(["once", "on"]);
   });
 
-  it("off takes a listener of once too", async () => {
+  it("of once can be removed with off", async () => {
     const { runtime, clock } = setUp();
     const heard: string[] = [];
     const listener = (): void => void heard.push("once");
@@ -281,7 +284,7 @@ describe("listeners", () => {
     expect(heard).toEqual([]);
   });
 
-  it("that come late hear what comes then, of runs under way too", async () => {
+  it("that are added late get the later events, also of runs in progress", async () => {
     const { runtime, clock } = setUp();
     const gate = deferred();
     runtime.register("agent", async function* () {
@@ -298,7 +301,7 @@ describe("listeners", () => {
     expect(heard).toEqual(["late"]);
   });
 
-  it("hear everything once, also if listening was interrupted", async () => {
+  it("get each event once, also if they were removed and added again", async () => {
     const { runtime, clock } = setUp();
     const gate = deferred();
     runtime.register("agent", async function* () {
@@ -318,7 +321,7 @@ describe("listeners", () => {
     expect(heard).toEqual(["part", "part"]);
   });
 
-  it("of run.failed are told what the agent threw, the logger too, and the client is not", async () => {
+  it("of run.failed get the error that the agent threw, as does the logger, and the client does not", async () => {
     const { runtime, clock, said } = setUp();
     const origins: EventOrigin[] = [];
     runtime.on("run.failed", (_event, origin) => origins.push(origin));
@@ -346,7 +349,7 @@ describe("listeners", () => {
     expect(await runtime.listRuns()).toMatchObject([{ status: "completed" }]);
   });
 
-  it("cost a run nothing that nobody listens to", async () => {
+  it("that have been removed cost a run nothing", async () => {
     const { runtime, clock } = setUp();
     runtime.register("agent", () => never());
     const { run_id } = await runtime.createRun({ agent_name: "agent", input: "x", mode: "async" });
@@ -370,7 +373,7 @@ describe("exposeErrors", () => {
     [5, "5"],
     [Object.freeze({ toString: () => "frozen" }), "frozen"],
     [Object.create(null), "an error without a text"],
-  ])("shows the text of whatever was thrown: %o", async (thrown, shown) => {
+  ])("shows the text of the thrown value: %o", async (thrown, shown) => {
     const exposed = await runAgent(setUp({ exposeErrors: true }).runtime, async () => {
       throw thrown;
     });

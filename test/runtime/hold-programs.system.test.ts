@@ -7,13 +7,13 @@ import { temporaryFolder } from "../stores/sqlite-files.ts";
 
 const SCRIPT = fileURLToPath(new URL("./hold-programs.ts", import.meta.url));
 
-/** What a program prints. One that does not end with code 0 fails the test. */
+/** The output of a program. A program that does not end with code 0 fails the test. */
 async function linesOf(...args: readonly string[]): Promise<readonly string[]> {
   const { stdout } = await promisify(execFile)(process.execPath, ["--import", "tsx", SCRIPT, ...args]);
   return stdout.trimEnd().split("\n");
 }
 
-describe("A program that has nothing to keep it alive but its runtime", () => {
+describe("A program that only its runtime keeps alive", () => {
   it("comes to its end when it waits for a run between two attempts", async () => {
     expect(await linesOf("retry")).toEqual(["completed"]);
   });
@@ -22,7 +22,7 @@ describe("A program that has nothing to keep it alive but its runtime", () => {
     expect(await linesOf("deadline")).toEqual(["awaiting", "run.in-progress", "generic", "run.completed"]);
   });
 
-  it("hands its runs back before it ends, when it is stopped between two attempts", async () => {
+  it("releases its runs before it ends, when it is stopped between two attempts", async () => {
     const folder = temporaryFolder();
     const file = join(folder.path, "runs.db");
     expect(await linesOf("handover", file)).toEqual(["left call#1"]);

@@ -4,7 +4,7 @@ import { SqliteStore } from "cadenza/sqlite";
 import { openDatabase } from "../stores/sqlite-files.ts";
 
 /*
- * Programs that have nothing to keep them alive but the runtime: run with the name of one, and a file for those that need one.
+ * Programs that only the runtime keeps alive. The parameters are the name of one, and a file for those that need one.
  */
 
 const [, , name = "", file = ""] = process.argv;
@@ -56,7 +56,7 @@ async function handover(): Promise<void> {
   setTimeout(() => process.kill(process.pid, "SIGTERM"), 100);
 }
 
-/** The next process: a lease that was not given back would make it wait for seconds. */
+/** The next process. It would wait for seconds for a lease that was not released. */
 async function next(): Promise<void> {
   const runtime = openRuntime();
   const [run] = await runtime.listRuns();

@@ -11,14 +11,14 @@ const asks: AgentFunction = async function* (_input, { ask }) {
   yield JSON.stringify(await ask("Well?", { timeoutMs: 60_000, default: { ok: false } }));
 };
 
-/** A runtime with one agent. Its clock counts what holds the process open. */
+/** A runtime with one agent. Its clock counts the holds on the process. */
 function withAgent(fn: AgentFunction, options: RuntimeOptions = {}, durable = false): Setup {
   const set = setUp(options);
   set.runtime.register("agent", { durable }, fn);
   return set;
 }
 
-/** A durable agent on a store that outlives its runtime, and goes by the same clock. */
+/** A durable agent on a store that outlives its runtime, and has the same clock. */
 function withLasting(fn: AgentFunction, options: RuntimeOptions): Setup {
   const clock = new FakeClock();
   return { ...withAgent(fn, { store: lastingStore(clock), ...options, clock }, true), clock };
@@ -51,7 +51,7 @@ describe("A caller that waits for a run to rest holds the process open", () => {
     expect(clock.holds).toBe(0);
   });
 
-  it("for a run that its idempotency key made before, wherever it is", async () => {
+  it("for a run that an earlier call with its idempotency key created, loaded or not", async () => {
     const answer = deferred();
     const { runtime, clock } = withAgent(() => answer.promise, { store: lateStore() });
     await runtime.createRun({ ...request, mode: "async" }, { idempotencyKey: "k" });
@@ -63,7 +63,7 @@ describe("A caller that waits for a run to rest holds the process open", () => {
     expect(clock.holds).toBe(0);
   });
 
-  it("and stops when its signal does", async () => {
+  it("and releases it when its signal aborts", async () => {
     const { runtime, clock } = withAgent(asks);
     const { run_id } = await runtime.createRun(request);
     const stop = new AbortController();
@@ -104,7 +104,7 @@ describe("A reader of events", () => {
     expect(clock.holds).toBe(0);
   });
 
-  it("lets go when it leaves", async () => {
+  it("releases it when it leaves", async () => {
     const { runtime, clock } = withAgent(asks);
     const { run_id } = await runtime.createRun(request);
     const events = runtime.events(run_id, { after: 6, until: "end" });
@@ -116,7 +116,7 @@ describe("A reader of events", () => {
     expect(clock.holds).toBe(0);
   });
 
-  it("holds it while the store is asked, and lets go when that fails", async () => {
+  it("holds it during a read of the store, and releases it when that fails", async () => {
     const { runtime, clock } = withAgent(asks, { store: lateStore() });
     const next = runtime.events("7b3b7f0e-6f5c-4b2b-9a49-2f1f0a2f7b11").next();
     expect(clock.holds).toBe(1);
@@ -132,7 +132,7 @@ describe("A reader of events", () => {
   });
 });
 
-describe("A run at work holds the process open", () => {
+describe("A running run holds the process open", () => {
   it("without a caller, until it has ended", async () => {
     const answer = deferred();
     const { runtime, clock } = withAgent(() => answer.promise);
@@ -190,7 +190,7 @@ describe("A run at work holds the process open", () => {
     expect(clock.holds).toBe(0);
   });
 
-  it("also when it was taken over, and not once it is handed back", async () => {
+  it("also when it was taken over, and not when it has been released", async () => {
     const store = lastingStore();
     const works: AgentFunction = (_input, { step }) =>
       step("call", () => Promise.reject(new Error("busy")), { retry: { attempts: 9, backoffMs: 600_000 } });
@@ -210,7 +210,7 @@ describe("A run at work holds the process open", () => {
     expect(second.clock.holds).toBe(1);
   });
 
-  it("also while a store that fails is tried again", async () => {
+  it("also while a failed write is repeated", async () => {
     const { store, failing } = failingStore();
     const { runtime, clock } = withAgent(asks, { store });
     const { run_id } = await runtime.createRun(request);
@@ -224,7 +224,7 @@ describe("A run at work holds the process open", () => {
 });
 
 describe("close", () => {
-  it("holds the process open until all is done, and then nothing does", async () => {
+  it("holds the process open until it has settled, and not after that", async () => {
     const { runtime, clock } = withAgent(() => never());
     const creating = runtime.createRun(request);
     await clock.settle();
@@ -237,7 +237,7 @@ describe("close", () => {
     expect(clock.holds).toBe(0);
   });
 
-  it.each(["at once", "later"])("tells a reader of a run that is handed back (the store answers %s)", async (when) => {
+  it.each(["at once", "later"])("ends the reader of a run that is released (the store answers %s)", async (when) => {
     const store = when === "later" ? lateStore(lastingStore()) : lastingStore();
     const { runtime, clock } = withAgent(asks, { store }, true);
     const { run_id } = await runtime.createRun(request);
@@ -250,7 +250,7 @@ describe("close", () => {
     expect(clock.holds).toBe(0);
   });
 
-  it("tells a reader of a run that sleeps", async () => {
+  it("ends the reader of an evicted run", async () => {
     const { runtime, clock } = withLasting(asks, { durability: { evictAfterMs: 50 } });
     const { run_id } = await runtime.createRun(request);
     await clock.advance(100);
@@ -264,7 +264,7 @@ describe("close", () => {
   });
 });
 
-it("Nothing else does: neither maintenance nor deadlines of runs that nothing here waits for", async () => {
+it("Nothing else holds it: neither maintenance nor deadlines of runs without a caller here", async () => {
   const { runtime, clock } = withLasting(asks, { retention: { maxAgeMs: 1_000 } });
   await runtime.createRun(request);
   await clock.advance(100);

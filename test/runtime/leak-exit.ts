@@ -1,8 +1,8 @@
 import { AgentRuntime } from "cadenza";
 
 /*
- * A process that has used runtimes in every way that holds nothing open, closes none of them, and has nothing else to do.
- * It says for how long it lives on, in milliseconds.
+ * A process that uses runtimes in every way that does not hold the process open, and closes none of them.
+ * It prints for how long it lives on, in milliseconds.
  */
 async function runAnAgent(): Promise<void> {
   const runtime = new AgentRuntime().register("echo", (input) => input);
@@ -16,7 +16,7 @@ async function listenAndReadOn(): Promise<void> {
   runtime.on("run.awaiting", () => {});
   const { run_id } = await runtime.createRun({ agent_name: "asks", input: "Hello." });
   const events = runtime.events(run_id, { until: "end" });
-  // The reader stops in the middle, and waits for nothing.
+  // The reader stops in the middle, and awaits nothing more.
   for (let count = 0; count < 3; count++) await events.next();
 }
 

@@ -7,25 +7,25 @@ import { systemClock } from "../../src/runtime/system.ts";
 
 /** How many runs to watch. */
 export interface Counts {
-  /** Runs after which the heap is taken for grown up. */
+  /** Runs after which the heap has its usual size. */
   readonly warmUp: number;
   readonly finished: number;
   readonly cancelled: number;
 }
 
-/** What was left behind. */
+/** What is left after the runs have ended. */
 export interface Figures {
   readonly heapBefore: number;
   readonly heapAfter: number;
   readonly seconds: number;
-  /** Timers that nobody took back, with the runtime still open. One is allowed: the one that forgets old runs. */
+  /** Timers that are still set while the runtime is open. One is allowed: that of the retention. */
   readonly timers: number;
   readonly timersAfterClose: number;
   /** Listeners on the signals of callers, and on the process. */
   readonly listeners: number;
   readonly liveRuns: number;
   readonly storedRuns: number;
-  /** Named sessions that were left behind by runs which are forgotten. */
+  /** Named sessions whose runs have been removed. */
   readonly sessions: number;
 }
 
@@ -33,7 +33,7 @@ export const KEPT_RUNS = 1_000;
 const AT_ONCE = 50;
 const NEW_SESSION_EVERY = 100;
 
-/** Runs many runs of every kind, and measures what they leave behind. */
+/** Runs many runs of every kind, and measures what is left of them. */
 export async function watchForLeaks({ warmUp, finished, cancelled }: Counts): Promise<Figures> {
   const started = performance.now();
   const processListeners = countProcessListeners();
@@ -50,7 +50,7 @@ export async function watchForLeaks({ warmUp, finished, cancelled }: Counts): Pr
   const heapBefore = heapInUse();
   await finish(runtime, signal, finished - warmUp);
   await cancel(runtime, cancelled);
-  // The last runs have to be of the same kind as the first, since some of them are kept.
+  // The last runs have to be of the same kind as the first, since some of them are retained.
   await finish(runtime, signal, 2 * KEPT_RUNS);
   const { live } = await runtime.stats();
   const storedRuns = (await runtime.listRuns({ limit: 10 * KEPT_RUNS })).length;
@@ -89,7 +89,7 @@ function register(runtime: AgentRuntime): void {
   runtime.register("stubborn", () => new Promise(() => {}));
 }
 
-/** Lets so many runs finish: most of them small, and some of every other kind. */
+/** Lets `count` runs finish: most of them small, and some of every other kind. */
 async function finish(runtime: AgentRuntime, signal: AbortSignal, count: number): Promise<void> {
   for (let first = 0; first < count; first += AT_ONCE) {
     const runs = Array.from({ length: Math.min(AT_ONCE, count - first) }, (_, index) => {
@@ -168,7 +168,7 @@ function sessionId(number: number): string {
   return `00000000-0000-4000-9000-${number.toString(16).padStart(12, "0")}`;
 }
 
-/** The machine's clock, with a count of the timers that have neither rung nor been taken back. */
+/** The machine's clock, with a count of the timers that have neither fired nor been cleared. */
 function countTimers(): { readonly clock: Clock; readonly timers: () => number } {
   const open = new Set<object>();
   const clock: Clock = {
@@ -194,7 +194,7 @@ function countProcessListeners(): number {
   return process.eventNames().reduce((sum, name) => sum + process.listenerCount(name), 0);
 }
 
-/** What is in use once the garbage is collected. */
+/** The heap in use after a garbage collection. */
 function heapInUse(): number {
   setFlagsFromString("--expose-gc");
   const collect: () => void = runInNewContext("gc");

@@ -5,15 +5,15 @@ import { describe, expect, test } from "vitest";
 import { KEPT_RUNS, watchForLeaks } from "./leak-watch.ts";
 
 /**
- * What a run that is forgotten may leave on the heap, on average: a run that is kept takes 1,000 and more, and the heap of a
- * test process has its own ups and downs. `npm run test:leak` runs a hundred times as many, and is stricter.
+ * How many bytes a removed run may leave on the heap, on average. A retained run takes 1,000 and more, and the heap of a test
+ * process varies. `npm run test:leak` runs a hundred times as many, and is stricter.
  */
 const BYTES_PER_RUN = 200;
-/** Far less than any of the timers that the process leaves behind. */
+/** Far less than any of the timers that are still set in the process. */
 const AT_ONCE_MS = 5_000;
 
-describe("Runs that have ended leave nothing behind", () => {
-  test("Neither on the heap nor in timers, listeners, sessions or the list of live runs", async () => {
+describe("Runs that have ended leave nothing", () => {
+  test("on the heap, in timers, listeners, sessions or the list of live runs", async () => {
     const counts = { warmUp: 3_000, finished: 12_000, cancelled: 150 };
     const figures = await watchForLeaks(counts);
     const growth = (figures.heapAfter - figures.heapBefore) / (counts.finished - counts.warmUp);
@@ -23,7 +23,7 @@ describe("Runs that have ended leave nothing behind", () => {
     expect(figures.storedRuns).toBeLessThanOrEqual(KEPT_RUNS + KEPT_RUNS / 16 + 1);
   });
 
-  test("A process that has nothing else to do exits at once, also when its runtimes still know of runs that wait", async () => {
+  test("and a process that has nothing else to do exits at once, also with runs that wait", async () => {
     const script = fileURLToPath(new URL("./leak-exit.ts", import.meta.url));
     const { stdout } = await promisify(execFile)(process.execPath, ["--import", "tsx", script]);
     expect(Number(stdout)).toBeLessThan(AT_ONCE_MS);

@@ -11,7 +11,7 @@ import { countingStore } from "../helpers/stores.ts";
 
 const PARTS = 100_000;
 
-/** An agent that shows so many parts. */
+/** An agent that emits `count` parts. */
 function* parts(count: number): Generator<string> {
   for (let i = 0; i < count; i++) yield "x";
 }
@@ -44,7 +44,7 @@ describe("a stream of 100,000 parts", () => {
     expect(calls.append).toBeLessThan(PARTS / 100);
   });
 
-  it("is folded entry by entry, each at the same cost: nothing but its own part is added", () => {
+  it("is folded entry by entry, each at the same cost", () => {
     const state = fold(created(), started);
     const entry = { type: "emitted", kind: "part", at: T0, part: part("x") } as const;
     evolve(state, { ...entry, opens: true });
@@ -96,8 +96,8 @@ describe("readers that stop reading", () => {
   });
 });
 
-describe("a tree of runs that is deep", () => {
-  /** How often the clock is read while it is ended: at least once for each command to each run. */
+describe("a deep tree of runs", () => {
+  /** How often the clock is read while the tree ends: at least once for each command to each run. */
   async function readings(depth: number, end: (runtime: AgentRuntime, run_id: string) => Promise<unknown>) {
     const { runtime, clock } = setUp({ limits: { maxDepth: depth } });
     let count = 0;
@@ -121,12 +121,12 @@ describe("a tree of runs that is deep", () => {
   it.each<[does: string, end: (runtime: AgentRuntime, run_id: string) => Promise<unknown>]>([
     ["cancelled", (runtime, run_id) => runtime.cancel(run_id)],
     ["closed", (runtime) => runtime.close({ drainMs: 0 })],
-  ])("is %s at a cost that grows with its size", async (_does, end) => {
+  ])("is %s at a cost that is linear in its size", async (_does, end) => {
     const [few, many] = [await readings(50, end), await readings(400, end)];
     expect(many / few).toBeLessThan(8.5);
   });
 
-  it("is no trouble for the stack", async () => {
+  it("does not overflow the stack", async () => {
     const { code, out } = await runChild("deep", 60_000);
     const lines = ["cancelled: 0 left", "closed: 5001 left", "closed while it asks: 5001 left"];
     expect({ code, out: out.split("\n") }).toEqual({ code: 0, out: lines });

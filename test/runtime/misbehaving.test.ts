@@ -8,16 +8,16 @@ type Agent = (input: unknown, context: AgentContext) => unknown;
 
 const GRACE_MS = 200;
 const TIMEOUT_MS = 1_000;
-/** Agents that never rest fill every turn that they are given: they are given few. */
+/** Agents that never pause fill every turn of the event loop, so that the clock waits for few turns. */
 const TURNS = 6;
 
-/** How a run ends that is left alone: `stays`, where only a cancel or a time-out ends it. */
+/** How a run ends by itself: `stays`, where only a cancel or a timeout ends it. */
 type End = "completed" | "failed" | "cancelled" | "awaiting" | "stays";
 
-/** Counts the tests: an agent that nothing can stop goes on until its test is over. */
+/** Counts the tests: an agent that cannot be stopped goes on until the next test. */
 let round = 0;
 
-/** Ends never, and never lets go of the event loop for longer than a microtask, but through the runtime. */
+/** Never ends, and never waits for longer than a microtask, but through the runtime. */
 async function* endless(values: () => unknown): AsyncGenerator<unknown> {
   for (;;) yield values();
 }
@@ -57,7 +57,7 @@ const hostile: readonly [title: string, agent: Agent, alone: End][] = [
         yield "a";
         await new Promise((resolve) => signal.addEventListener("abort", resolve));
       } finally {
-        // biome-ignore lint/correctness/noUnsafeFinally: it is what a bad agent does.
+        // biome-ignore lint/correctness/noUnsafeFinally: the test needs such an agent.
         throw new Error("from finally");
       }
     },
@@ -136,7 +136,7 @@ const hostile: readonly [title: string, agent: Agent, alone: End][] = [
   ],
   ...[undefined, null, "a text", 5, Symbol("s"), Object.freeze({ a: 1 }), Object.create(null), unprintable()].map(
     (thrown, index): [string, Agent, End] => [
-      `throws what is no Error (${index})`,
+      `throws a value that is no Error (${index})`,
       async () => {
         throw thrown;
       },
@@ -144,15 +144,15 @@ const hostile: readonly [title: string, agent: Agent, alone: End][] = [
     ],
   ),
   [
-    "throws before it gives anything",
+    "throws before it returns an iterator",
     () => {
       throw new Error("at once");
     },
     "failed",
   ],
-  ["gives an iterator that is none", () => ({ [Symbol.asyncIterator]: () => ({ next: () => undefined }) }), "failed"],
+  ["returns an invalid iterator", () => ({ [Symbol.asyncIterator]: () => ({ next: () => undefined }) }), "failed"],
   [
-    "gives an object whose properties throw",
+    "returns an object whose properties throw",
     () => ({
       get parts(): never {
         throw new Error("a getter threw");
@@ -181,7 +181,7 @@ function unprintable(): unknown {
   };
 }
 
-/** One final entry, the last of all, and the number of events does not grow any more. */
+/** Expects one final entry at the end of the log, and no more events after it. */
 async function expectOneEnd(set: ReturnType<typeof setUp>, run: Run): Promise<void> {
   const events = await eventsOf(set.runtime, run.run_id);
   const ends = typesOf(events).filter((type) => /^run\.(completed|failed|cancelled)$/.test(type));
@@ -191,7 +191,7 @@ async function expectOneEnd(set: ReturnType<typeof setUp>, run: Run): Promise<vo
   expect(await set.runtime.getRun(run.run_id)).toEqual(run);
 }
 
-/** Begins a run of the agent beside others, which have to be served all the time. */
+/** Begins a run of the agent. `others` checks that other runs are served. */
 async function begin(agent: Agent) {
   round += 1;
   const set = setUp({ cancelGraceMs: GRACE_MS, limits: { maxLogEntries: Number.POSITIVE_INFINITY } }, TURNS);
@@ -207,7 +207,7 @@ async function begin(agent: Agent) {
 }
 
 describe.each(hostile)("an agent that %s", (_title, agent, alone) => {
-  it("left alone, harms nobody", async () => {
+  it("does not affect other runs", async () => {
     const { set, getRun, others } = await begin(agent);
     await others();
     const run = await getRun();
@@ -229,13 +229,13 @@ describe.each(hostile)("an agent that %s", (_title, agent, alone) => {
     return undefined;
   });
 
-  it("runs out of time in time", async () => {
+  it("times out in time", async () => {
     const { set, getRun, others } = await begin(agent);
     await set.clock.advance(TIMEOUT_MS);
     await others();
     await set.clock.advance(GRACE_MS);
     const run = await getRun();
-    // Waiting for an answer does not count.
+    // The timeout does not count waiting for an answer.
     expect(run.status).toBe(alone === "awaiting" ? "awaiting" : "failed");
     if (alone === "stays") expect(run.error?.data).toEqual({ reason: "run_timeout" });
     if (run.status === "failed") await expectOneEnd(set, run);
@@ -243,7 +243,7 @@ describe.each(hostile)("an agent that %s", (_title, agent, alone) => {
 });
 
 describe("an agent", () => {
-  it("that yields a million parts leaves room for others", async () => {
+  it("that yields a million parts lets other runs be served", async () => {
     const set = setUp({ limits: { maxLogEntries: Number.POSITIVE_INFINITY } });
     set.runtime.register("million", function* () {
       for (let i = 0; i < 1_000_000; i++) yield "x";
@@ -264,7 +264,7 @@ describe("an agent", () => {
     expect(served).toBeGreaterThan(300);
   });
 
-  it("that keeps the processor busy is stopped as soon as it lets go, and nothing follows", async () => {
+  it("that blocks the event loop is stopped as soon as it awaits, and emits nothing more", async () => {
     const runtime = new AgentRuntime({ timeoutMs: 50, cancelGraceMs: 20 });
     const spin = (ms: number): void => {
       for (const end = Date.now() + ms; Date.now() < end; );
@@ -306,7 +306,7 @@ describe("an agent", () => {
     expect(run.output[0]?.parts[0]?.content).toMatch(/^{"said":"this"} cancel/);
   });
 
-  it("that waits for its own run in mode sync hangs itself and nobody else", async () => {
+  it("that answers its own run in mode sync is refused", async () => {
     const { runtime, clock } = setUp();
     runtime.register("loop", (_input, { run_id }) =>
       runtime.resume({ run_id, await_resume: {} }).catch(() => "refused"),
@@ -316,7 +316,7 @@ describe("an agent", () => {
     await clock.settle();
   });
 
-  it("that shows something after its end is not heard, and that is counted", async () => {
+  it("that emits something after its end is ignored, and that is counted", async () => {
     const { runtime, clock } = setUp();
     const gate = deferred();
     runtime.register("late", async (_input, { emit, ask, step, run, session, usage, signal }) => {
@@ -346,7 +346,7 @@ describe("a process", () => {
     expect(await runChild("hostile")).toEqual({ code: 0, out: "all ended, 0 unhandled" });
   });
 
-  it("is told of a rejection that the agent's own code leaves floating, as the host has it", async () => {
+  it("gets an unhandled rejection of the agent's own code, by the host's setting", async () => {
     const { code, out } = await runChild("floating");
     expect(code).toBe(1);
     expect(out).toContain("the agent left this one");

@@ -13,9 +13,9 @@ import type { WatchedLog } from "./model-store.ts";
 import type { Call, Reader, World } from "./model-world.ts";
 import { GRACE_MS } from "./model-world.ts";
 
-/** Nothing moves any more: whoever could be told something has been told. */
+/** Checks the rules of a world in which no event is pending: each call that can settle has settled. */
 export function checkAtRest(world: World): void {
-  for (const log of world.store.logs.values()) checkNobodyIsForgotten(world, log);
+  for (const log of world.store.logs.values()) checkNoRunIsForgotten(world, log);
   for (const call of world.calls) {
     if (call.outcome !== undefined) continue;
     const log = logOf(world, call);
@@ -33,14 +33,14 @@ export function checkAtRest(world: World): void {
   }
 }
 
-/** Everything is over, and everything that anybody saw has to fit the logs. */
+/** Checks the rules of a world whose runs have ended: all outcomes have to match the logs. */
 export function checkAtEnd(world: World): void {
   for (const complaint of world.store.complaints) world.violate(complaint);
-  // With a store that answers late, an agent is told to stop when that is committed.
+  // With a store that answers late, an agent is stopped when the cancel is committed.
   const graceMs = world.late === undefined ? GRACE_MS + world.clock.latestMs : Infinity;
   for (const log of world.store.logs.values()) {
     checkEdges(log, graceMs, (what) => world.violate(`${log.run_id}: ${what}`));
-    if (log.head.finished_at === null) world.violate(`${log.run_id} is ${log.head.status} for ever`);
+    if (log.head.finished_at === null) world.violate(`${log.run_id} never ends, and is ${log.head.status}`);
   }
   for (const call of world.calls) checkCall(world, call);
   for (const reader of world.readers) checkReader(world, reader);
@@ -59,10 +59,10 @@ function rests({ head }: WatchedLog): boolean {
   return head.status === "awaiting" || head.finished_at !== null;
 }
 
-/** A run that waits for its place has to wait for somebody, and an answer or a deadline has to have got through. */
-function checkNobodyIsForgotten(world: World, log: WatchedLog): void {
+/** A run waits for a slot only if all are taken, and each answer and deadline has taken effect. */
+function checkNoRunIsForgotten(world: World, log: WatchedLog): void {
   const { run_id, head, entries } = log;
-  if (head.status === "created" && !isPlaceTaken(world, log)) world.violate(`${run_id} waits for a place that is free`);
+  if (head.status === "created" && !isSlotTaken(world, log)) world.violate(`${run_id} waits for a slot that is free`);
   const deadline = shownDeadline(entries);
   if (head.status === "awaiting" && deadline !== null && deadline <= world.clock.now())
     world.violate(`${run_id} awaits an answer after its deadline`);
@@ -72,13 +72,14 @@ function checkNobodyIsForgotten(world: World, log: WatchedLog): void {
     if (entry.type !== "resumed" || entry.await_id.includes("/")) return false;
     return puppet?.heard.find(({ key }) => key === entry.await_id)?.outcome === undefined;
   });
-  if (undelivered.length > 0 && !isPlaceTaken(world, log)) world.violate(`${run_id} has an answer that nobody got`);
+  if (undelivered.length > 0 && !isSlotTaken(world, log))
+    world.violate(`${run_id} has an answer that its agent did not get`);
 }
 
-function isPlaceTaken(world: World, { run_id, entries }: WatchedLog): boolean {
+function isSlotTaken(world: World, { run_id, entries }: WatchedLog): boolean {
   const [created] = entries;
   if (created?.type !== "created" || !["narrow", "picky", "private"].includes(created.agent_name)) return false;
-  // It is refused without a place; only where it gave its place back it may have to wait for another one.
+  // Its creation is refused without a slot. Only a run that has released its slot may wait for another one.
   if (created.agent_name === "picky" && entries.length === 1) return false;
   return [...world.store.logs.values()].some((other) => {
     const [its] = other.entries;
@@ -97,7 +98,7 @@ function checkCall(world: World, call: Call): void {
   const { outcome, does, answer } = call;
   const log = logOf(world, call);
   if (outcome === undefined) {
-    world.violate(`${does} ${log?.run_id} never came to an end`);
+    world.violate(`${does} ${log?.run_id} never settled`);
     return;
   }
   if ("error" in outcome) {
@@ -144,18 +145,18 @@ function isGiven(given: GivenAnswer, { n, await_id }: NonNullable<Call["answer"]
 function checkRefusal(world: World, call: Call, log: WatchedLog | undefined, code: string): void {
   if (code === "store_failed" && (world.late?.failures ?? 0) > 0) return;
   const entries = log?.entries ?? [];
-  // The store refused to make the run after all.
+  // The store refused to create the run.
   if (log === undefined && call.run_id !== undefined && (world.late?.failures ?? 0) > 0) return;
   if (!isRefusalFounded(world, call, log, entries, code))
-    world.violate(`${call.does} ${log?.run_id} was refused with ${code} for no reason`);
+    world.violate(`${call.does} ${log?.run_id} was refused with ${code} without a reason`);
   const { answer } = call;
   if (answer === undefined || code === "run_not_found") return;
   const answers = answersOf(entries);
   if (answer.n >= 10 && answers.some(({ n }) => n === answer.n))
-    world.violate(`the answer ${answer.n} to ${log?.run_id} was refused with ${code}, and counts`);
+    world.violate(`the answer ${answer.n} to ${log?.run_id} was refused with ${code}, and is in the log`);
   const known = answersOf(entries.slice(0, call.before));
   if (answer.key === undefined && answer.await_id !== undefined && known.some((given) => isGiven(given, answer)))
-    world.violate(`the answer ${answer.n} to ${log?.run_id} was refused with ${code} when it came again`);
+    world.violate(`the answer ${answer.n} to ${log?.run_id} was refused with ${code} when it was repeated`);
 }
 
 function isRefusalFounded(
@@ -179,7 +180,7 @@ function isRefusalFounded(
     case "answer_rejected":
       return answer !== undefined && answer.n % 7 === 0;
     case "answer_conflict":
-      // Without an id it was meant for the question that was shown when it came.
+      // Without an id the answer is for the question that was shown when it came.
       return answers.some(({ n, await_id }) => await_id === (answer?.await_id ?? await_id) && n !== answer?.n);
     case "idempotency_conflict":
       if (answer === undefined) return idempotencyKey !== undefined;
@@ -206,7 +207,7 @@ function recordsOf(log: WatchedLog): readonly Run[] {
   return records;
 }
 
-/** The status of a run once a number of its events have been told. */
+/** The status of a run after a number of its events. */
 function statusAfter({ run_id, entries }: WatchedLog, events: number): Run["status"] {
   const state = initialState(run_id);
   for (const entry of entries) if (state.events < events) evolve(state, entry);
@@ -233,10 +234,10 @@ function eventsOf(log: WatchedLog): readonly StreamedEvent[] {
   return events;
 }
 
-/** What a reader saw is a piece of the run's events without a hole, and ends where it has to. */
+/** A reader gets a range of the run's events without a gap, which ends at its `until`. */
 function checkReader(world: World, reader: Reader): void {
   const log = logOf(world, reader);
-  // A reader that comes too late for a run that was forgotten is told so.
+  // A reader of a run that has been removed gets an error.
   const isLate = log?.forgotten === true && reader.events.at(-1)?.type === "error";
   const events = isLate ? reader.events.slice(0, -1) : reader.events;
   if (reader.left) {
@@ -244,7 +245,7 @@ function checkReader(world: World, reader: Reader): void {
     return;
   }
   if (reader.end === undefined) {
-    world.violate(`a stream of ${log?.run_id} never came to an end`);
+    world.violate(`a stream of ${log?.run_id} never ended`);
     return;
   }
   if (reader.end !== "done") {
@@ -257,7 +258,7 @@ function checkReader(world: World, reader: Reader): void {
     return;
   }
   if (log === undefined) {
-    if (reader.run_id === undefined || reader.events.length > 0) world.violate("a stream told of no run");
+    if (reader.run_id === undefined || reader.events.length > 0) world.violate("a stream had no run");
     return;
   }
   checkPiece(world, "a reader", log, events, reader.after);
@@ -270,7 +271,7 @@ function checkReader(world: World, reader: Reader): void {
 
 function checkPiece(world: World, who: string, log: WatchedLog, events: Reader["events"], after: number): void {
   const expected = eventsOf(log);
-  // A stream that follows an answer begins wherever that came.
+  // The stream of an answer begins at the answer.
   let next = after === -1 ? (events[0]?.id ?? 1) : after + 1;
   for (const event of events) {
     const { id, type } = event;
@@ -282,7 +283,7 @@ function checkPiece(world: World, who: string, log: WatchedLog, events: Reader["
 function checkListener(world: World, run_id: string, events: Reader["events"]): void {
   const log = world.store.logs.get(run_id);
   if (log === undefined) {
-    world.violate(`a listener heard of ${run_id}, which is not there`);
+    world.violate(`a listener heard of ${run_id}, which does not exist`);
     return;
   }
   const told = events.filter(({ type }) => type !== "error" || !log.forgotten);
@@ -294,31 +295,31 @@ function checkListener(world: World, run_id: string, events: Reader["events"]): 
 function checkPuppet(world: World, puppet: Puppet): void {
   const { run_id, heard, histories } = puppet;
   const log = world.store.logs.get(run_id);
-  // The store refused to make the run: the agent was left where it was.
+  // The store refused to create the run: its agent was abandoned.
   if (log === undefined) return;
   for (const one of heard) checkHeard(world, log, one);
-  if (!puppet.finished && !wasLeftBehind(log)) world.violate(`the agent of ${run_id} never came to an end`);
+  if (!puppet.finished && !wasLeftBehind(log)) world.violate(`the agent of ${run_id} never ended`);
   if (!puppet.unwound) world.violate(`${run_id} ended, and its finally block did not run`);
-  const shown = shownIn(log);
-  for (const [index, serial] of shown.entries())
-    if (shown.indexOf(serial) !== index) world.violate(`${run_id} shows no. ${serial} twice`);
-  if (log.head.status === "completed" && !sameJson(shown, puppet.shown))
-    world.violate(`${run_id} shows ${shown.join()}, and its agent showed ${puppet.shown.join()}`);
+  const emitted = emittedIn(log);
+  for (const [index, serial] of emitted.entries())
+    if (emitted.indexOf(serial) !== index) world.violate(`${run_id} emits no. ${serial} twice`);
+  if (log.head.status === "completed" && !sameJson(emitted, puppet.emitted))
+    world.violate(`${run_id} emits ${emitted.join()}, and its agent emitted ${puppet.emitted.join()}`);
   const [created] = log.entries;
   for (const history of histories)
     if (created?.type === "created" && history.length !== (created.history_length ?? 0))
       world.violate(`${run_id} saw ${history.length} messages of ${created.history_length ?? 0}`);
 }
 
-/** Whether the run ended when the grace period did: its agent did not stop in time, and nobody looks after it any more. */
+/** Whether the run ended with the grace period: its agent did not stop in time, and was abandoned. */
 function wasLeftBehind({ entries }: WatchedLog): boolean {
   const stopped = entries.find(({ type }) => type === "cancel-requested" || type === "timed-out");
   const last = entries.at(-1);
   return stopped !== undefined && last !== undefined && last.at >= stopped.at + GRACE_MS;
 }
 
-/** The serial numbers of what a run shows. */
-function shownIn({ entries }: WatchedLog): readonly number[] {
+/** The serial numbers in a run's output. */
+function emittedIn({ entries }: WatchedLog): readonly number[] {
   return entries.flatMap((entry) => {
     if (entry.type !== "emitted" || entry.kind === "close") return [];
     const [, serial] = /no\. (\d+)/.exec(textIn(entry)) ?? [];
@@ -332,11 +333,11 @@ function textIn(entry: Exclude<EmittedEntry, { readonly kind: "close" }>): strin
   return String(entry.generic["text"]);
 }
 
-/** What an agent got is what the log says of that very question. */
+/** The result that an agent got has to be that of its question in the log. */
 function checkHeard(world: World, log: WatchedLog, { key, outcome }: Heard): void {
   const isAwait = key.startsWith("await");
   if (outcome === undefined) {
-    // The generator was told to return instead.
+    // The generator was returned instead.
     if (!isAwait) world.violate(`${log.run_id} has never heard of ${key}`);
     return;
   }
@@ -355,7 +356,7 @@ function checkHeard(world: World, log: WatchedLog, { key, outcome }: Heard): voi
     );
     if (!isOver || !["run_cancelled", "run_timeout", "await_timeout", "run_ended"].includes(code))
       world.violate(`${key} of ${log.run_id} rejected with ${code}`);
-  } else if (result === undefined) world.violate(`${key} of ${log.run_id} got an answer that nobody gave`);
+  } else if (result === undefined) world.violate(`${key} of ${log.run_id} got an answer that is not in the log`);
   else if (!sameJson(outcome.answer, result.type === "resumed" ? result.answer : { n: -1 }))
     world.violate(`${key} of ${log.run_id} got another answer than its own`);
 }
@@ -371,7 +372,7 @@ function checkSubRun(world: World, log: WatchedLog, key: string, outcome: NonNul
   else if (!sameJson(run, recordsOf(child).at(-1))) world.violate(`${key} of ${log.run_id} gave another record`);
 }
 
-/** A key makes one run. */
+/** A key creates one run. */
 function checkKeys(world: World): void {
   const keys = new Set<string>();
   for (const { idempotencyKey, run_id } of world.store.logs.values()) {
@@ -381,7 +382,7 @@ function checkKeys(world: World): void {
   }
 }
 
-/** A session holds what its completed runs said, one after the other. */
+/** A session holds the messages of its completed runs, one run after the other. */
 function checkSessions(world: World): void {
   const expected = new Map<string, unknown[]>();
   for (const run_id of world.store.ended) {
@@ -395,7 +396,7 @@ function checkSessions(world: World): void {
   for (const [session_id, messages] of expected) {
     const session = world.store.session({ tenant: "", session_id });
     const isOwn = world.store.logs.has(session_id);
-    // The session of a run that named none has no record until somebody joins it, and goes with the run.
+    // The session of a run that named none has no record until another run joins it, and is removed with the run.
     if (isOwn && (session === undefined || world.setting.forgetful)) continue;
     if (!sameJson(session?.history ?? [], messages))
       world.violate(`session ${session_id} holds ${session?.history.length} messages instead of ${messages.length}`);

@@ -7,7 +7,7 @@ interface Timer {
   readonly callback: () => void;
 }
 
-/** A clock that stands still until the model moves it. Turns, too, come when the model says so, in the order in which they were asked for. */
+/** A clock whose time only the model advances. Turns, too, begin when the model lets them, in the order of the requests. */
 export class ModelClock implements Clock {
   #now = START;
   #timers: Timer[] = [];
@@ -46,12 +46,12 @@ export class ModelClock implements Clock {
     return next === undefined ? undefined : Math.max(0, next - this.#now);
   }
 
-  /** Lets the oldest turns begin. */
+  /** Begins the oldest turns. */
   takeTurns(count: number): void {
     for (const begin of this.#turns.splice(0, count)) begin();
   }
 
-  /** Moves the time on. Timers that are due ring one by one, with `settle` in between; `late`: all of them at the end of it, as on a busy machine. */
+  /** Advances the time. Timers that are due fire one by one, with `settle` in between; `late`: all of them at its end, as on a busy machine. */
   async advance(byMs: number, late: boolean, settle: () => Promise<void>): Promise<void> {
     const until = this.#now + byMs;
     if (late) this.#now = until;

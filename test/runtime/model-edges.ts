@@ -3,24 +3,24 @@ import { ignore } from "../../src/core/promises.ts";
 import type { RunStatus } from "../../src/protocol/run.ts";
 import type { WatchedLog } from "./model-store.ts";
 
-/** What the checker knows of a run while it reads its log. It is written without a look at the library's own rules. */
+/** What the checker knows of a run while it reads its log. It does not depend on the library's own rules. */
 interface Life {
   status: RunStatus;
   /** The question that is shown. */
   shown: { readonly await_id: string; readonly deadline: number | null } | undefined;
   readonly answered: Set<string>;
-  /** When the run was told to stop, and why. */
+  /** When the run was stopped, and why. */
   stopped: { readonly at: number; readonly outcome: "cancelled" | "failed" } | undefined;
 }
 
-/** Follows a run from its first entry to its last one, and complains about every step that a run may not take. */
+/** Follows a run from its first entry to its last one, and complains about every transition that is not allowed. */
 export function checkEdges({ entries, head }: WatchedLog, graceMs: number, complain: (what: string) => void): void {
   const life: Life = { status: "created", shown: undefined, answered: new Set(), stopped: undefined };
   let lastAt = 0;
   for (const [position, entry] of entries.entries()) {
     if (entry.at < lastAt) complain(`entry ${position} (${entry.type}) is older than the one before it`);
     lastAt = entry.at;
-    if ((entry.type === "created") !== (position === 0)) complain(`${entry.type} stands at ${position}`);
+    if ((entry.type === "created") !== (position === 0)) complain(`${entry.type} is at ${position}`);
     if (entry.type === "created") continue;
     const next = follow(life, entry, complain);
     if (next === undefined) complain(`${entry.type} at ${position} follows the status ${life.status}`);
@@ -36,14 +36,14 @@ export function checkEdges({ entries, head }: WatchedLog, graceMs: number, compl
   if (endings > 1) complain(`it ended ${endings} times`);
 }
 
-/** When the question that a run shows expires. Null: it shows none, or it waits for as long as it takes. */
+/** The deadline of the question that a run shows. Null: it shows none, or the question has no deadline. */
 export function shownDeadline(entries: readonly Entry[]): number | null {
   const life: Life = { status: "created", shown: undefined, answered: new Set(), stopped: undefined };
   for (const entry of entries.slice(1)) life.status = follow(life, entry, ignore) ?? life.status;
   return life.shown?.deadline ?? null;
 }
 
-/** The status after the entry; undefined if the entry may not stand there. */
+/** The status after the entry; undefined if the entry is not allowed there. */
 function follow(life: Life, entry: Entry, complain: (what: string) => void): RunStatus | undefined {
   const { status } = life;
   const isAtWork = status === "in-progress" || status === "awaiting";
@@ -99,6 +99,6 @@ function timeOut(life: Life, entry: Entry & { type: "timed-out" }, complain: (wh
 function end({ status, stopped }: Life, entry: Entry & { type: "ended" }, complain: (what: string) => void) {
   if (stopped !== undefined && entry.outcome !== stopped.outcome)
     complain(`it was to end ${stopped.outcome} and ended ${entry.outcome}`);
-  if (stopped === undefined && entry.outcome === "cancelled") complain("it was cancelled, and nobody asked for it");
+  if (stopped === undefined && entry.outcome === "cancelled") complain("it was cancelled without a request");
   return status === "in-progress" || status === "cancelling" || status === "created" ? entry.outcome : undefined;
 }

@@ -4,20 +4,20 @@ import type { Clock, RunWrite, Store } from "../../src/core/ports.ts";
 import { explain, playAll } from "./model-run.ts";
 import type { Setting } from "./model-world.ts";
 
-/** Within so many schedules each of the faults has to be noticed, and mostly far earlier. */
+/** Each fault has to be found within so many schedules. Most need far fewer. */
 const SCHEDULES = 800;
 const AT_ONCE = 40;
 
 interface Fault {
   readonly name: string;
-  /** What it has to be noticed by. */
+  /** The violation that has to be found. */
   readonly noticed: RegExp;
   readonly plant: Partial<Setting>;
 }
 
 const faults: readonly Fault[] = [
   {
-    name: "an answer counts twice",
+    name: "an answer is written twice",
     noticed: /was answered twice/,
     plant: {
       disturbStore: (store) => afterAppend(store, ({ entries }) => entries.filter(({ type }) => type === "resumed")),
@@ -40,14 +40,14 @@ const faults: readonly Fault[] = [
   },
   {
     name: "a part is written twice",
-    noticed: /shows no\. \d+ twice/,
+    noticed: /emits no\. \d+ twice/,
     plant: {
       disturbStore: (store) => changedWrites(store, (entry) => (entry.type === "emitted" ? [entry, entry] : [entry])),
     },
   },
   {
     name: "a part is lost",
-    noticed: /and its agent showed/,
+    noticed: /and its agent emitted/,
     plant: {
       disturbStore: (store) =>
         changedWrites(store, (entry) => (entry.type === "emitted" && entry.kind === "generic" ? [] : [entry])),
@@ -59,7 +59,7 @@ const faults: readonly Fault[] = [
     plant: { disturbStore: eagerToConfirm },
   },
   {
-    name: "a confirmation gets lost",
+    name: "a confirmation is lost",
     noticed: /waits, and the run rests/,
     plant: {
       disturbStore: (store) => ({
@@ -96,7 +96,7 @@ const faults: readonly Fault[] = [
     },
   },
   {
-    name: "a session forgets what was said",
+    name: "a session loses messages",
     noticed: /session .* holds 0 messages/,
     plant: {
       disturbStore: (store) => ({
@@ -107,7 +107,7 @@ const faults: readonly Fault[] = [
     },
   },
   {
-    name: "an idempotency key is forgotten",
+    name: "an idempotency key is lost",
     noticed: /neither refused nor|instead of undefined|was refused with/,
     plant: {
       disturbStore: (store) => ({
@@ -118,7 +118,7 @@ const faults: readonly Fault[] = [
     },
   },
   {
-    name: "a deadline is never noticed",
+    name: "a deadline never fires",
     noticed: /awaits an answer after its deadline/,
     plant: { disturbClock: (clock) => withTimers(clock, (delayMs) => delayMs <= 250) },
   },
@@ -128,7 +128,7 @@ const faults: readonly Fault[] = [
     plant: { disturbClock: (clock) => withTimers(clock, (delayMs) => delayMs === 500) },
   },
   {
-    name: "a timer is never taken back",
+    name: "a timer is never cleared",
     noticed: /timers are left/,
     plant: {
       disturbClock: (clock) => ({
@@ -142,8 +142,8 @@ const faults: readonly Fault[] = [
   },
 ];
 
-describe("The checker is not blind", () => {
-  test.each(faults.map((fault) => [fault.name, fault] as const))("It notices when %s", async (_name, fault) => {
+describe("The checker finds planted faults", () => {
+  test.each(faults.map((fault) => [fault.name, fault] as const))("It finds that %s", async (_name, fault) => {
     const { noticed, plant } = fault;
     const found: string[] = [];
     for (let from = 1; from < SCHEDULES && !found.some((violation) => noticed.test(violation)); from += AT_ONCE) {
@@ -153,7 +153,7 @@ describe("The checker is not blind", () => {
     expect(found.join("\n")).toMatch(noticed);
   });
 
-  test("It shows the shortest schedule that it can find", async () => {
+  test("It reports the shortest schedule that it finds", async () => {
     const change: Partial<Setting> = { disturbClock: (clock) => withTimers(clock, (delayMs) => delayMs <= 250) };
     const { failures } = await playAll({ from: 1, count: SCHEDULES, stores: ["at once"], change });
     const story = await explain(failures[0]?.seed ?? 0, { stores: ["at once"], change });
@@ -163,7 +163,7 @@ describe("The checker is not blind", () => {
   });
 });
 
-/** The store as a plain object, whose methods can be exchanged. */
+/** The store as a plain object, whose methods can be replaced. */
 function portOf(store: Store): Store {
   return {
     persistent: store.persistent,
@@ -191,7 +191,7 @@ function portOf(store: Store): Store {
   };
 }
 
-/** Writes more than it was told to, behind the runtime's back. */
+/** A store that writes more than the runtime gives it. */
 function afterAppend(store: Store, more: (write: RunWrite) => readonly Entry[]): Store {
   return {
     ...portOf(store),
@@ -206,7 +206,7 @@ function afterAppend(store: Store, more: (write: RunWrite) => readonly Entry[]):
   };
 }
 
-/** Writes something else than it was told to, and does not care about positions. */
+/** A store that writes other entries than the runtime gives it, and ignores positions. */
 function changedWrites(store: Store, change: (entry: Entry) => readonly Entry[]): Store {
   const lengths = new Map<string, number>();
   return {
@@ -225,7 +225,7 @@ function changedWrites(store: Store, change: (entry: Entry) => readonly Entry[])
   };
 }
 
-/** Says yes to a write, and writes it when the next one comes. */
+/** A store that confirms a write, and carries it out when the next one comes. */
 function eagerToConfirm(store: Store): Store {
   let owed: (() => unknown) | undefined;
   const pay = (): void => {
@@ -254,7 +254,7 @@ function clockOf(clock: Clock): Clock {
   };
 }
 
-/** A clock that forgets some of its timers. */
+/** A clock that loses some of its timers. */
 function withTimers(clock: Clock, forgets: (delayMs: number) => boolean): Clock {
   return {
     ...clockOf(clock),

@@ -5,9 +5,9 @@ import { describe, expect, test } from "vitest";
 import { ModelClock } from "./model-clock.ts";
 import { LateStore } from "./model-store.ts";
 
-/** What the model has found, each as the scenario that it came down to. */
-describe("Places among the runs of an agent", () => {
-  test("An agent that takes one run refuses the second one also when both come in the same moment", async () => {
+/** Faults that the model has found, each as a minimal scenario. */
+describe("Slots of an agent", () => {
+  test("An agent with one slot refuses the second run also when both come at the same time", async () => {
     const runtime = new AgentRuntime();
     runtime.register("picky", { concurrency: { max: 1, whenFull: "reject" } }, never);
     const first = runtime.createRun({ agent_name: "picky", input: "one", mode: "async" });
@@ -16,7 +16,7 @@ describe("Places among the runs of an agent", () => {
     await runtime.cancel((await first).run_id);
   });
 
-  test("A run that is cancelled while it waits for its place leaves no gap", async () => {
+  test("A run that is cancelled while it waits for a slot takes none", async () => {
     const clock = new ModelClock();
     const runtime = new AgentRuntime({ clock });
     runtime.register("narrow", { concurrency: { max: 1 } }, async (_input, { ask }) => {
@@ -37,7 +37,7 @@ describe("Places among the runs of an agent", () => {
     expect((await runtime.stats()).queued).toBe(0);
   });
 
-  test("An agent whose question expires goes on when its place is free again", async () => {
+  test("An agent whose question expires goes on when a slot is free", async () => {
     const clock = new ModelClock();
     const runtime = new AgentRuntime({ clock });
     const steps: string[] = [];
@@ -60,12 +60,12 @@ describe("Places among the runs of an agent", () => {
   });
 });
 
-describe("What comes after the end", () => {
-  test("A question that is asked when the run is over is refused, and does not hang", async () => {
+describe("After the end of a run", () => {
+  test("A question that is asked when the run has ended is refused, and does not hang", async () => {
     const runtime = new AgentRuntime();
     let later: Promise<unknown> = Promise.resolve();
     runtime.register("late", async (_input, { ask }) => {
-      later = new Promise((resolve) => inNextTurn(resolve)).then(() => ask("Is anybody there?"));
+      later = new Promise((resolve) => inNextTurn(resolve)).then(() => ask("Is there more?"));
     });
     await runtime.createRun({ agent_name: "late", input: "go" });
     await expect(later).rejects.toBeInstanceOf(CadenzaError);
@@ -88,7 +88,7 @@ describe("Sub-runs", () => {
     const asking = runtime.createRun({ agent_name: "parent", input: "go" });
     await settle(clock, store);
     const { run_id } = await asking;
-    // The sub-run is over; that its question is taken back has not come through.
+    // The sub-run has ended; the withdrawal of its question is not committed yet.
     finish();
     await settle(clock);
     const answered = runtime.resume({ run_id, await_resume: { n: 1 } }).then(
@@ -101,7 +101,7 @@ describe("Sub-runs", () => {
 });
 
 describe("Sessions", () => {
-  test("What the first run of a session says stays in it, also when another run joins just before its end", async () => {
+  test("The messages of the first run of a session stay in it, also when another run joins just before its end", async () => {
     const runtime = new AgentRuntime();
     let finish: (text: string) => void = () => {};
     runtime.register("first", () => new Promise<string>((resolve) => (finish = resolve)));
@@ -121,8 +121,8 @@ describe("Sessions", () => {
   });
 });
 
-describe("A store that is far away", () => {
-  test("A write that happened although the store failed to say so is not done twice", async () => {
+describe("A store that answers late", () => {
+  test("A write whose answer is lost is not repeated", async () => {
     const clock = new ModelClock();
     const store = new LateStore(new MemoryStore());
     const runtime = new AgentRuntime({ clock, store });
@@ -131,7 +131,7 @@ describe("A store that is far away", () => {
     });
     const done = runtime.createRun({ agent_name: "shows", input: "go" });
     await settle(clock);
-    // The run is made: the work, and the answer.
+    // The run is created: the work, and the answer.
     store.serve(0);
     store.serve(0);
     await settle(clock);
@@ -143,7 +143,7 @@ describe("A store that is far away", () => {
     expect(run.output.map(({ parts }) => parts.map(({ content }) => content))).toEqual([["One."]]);
   });
 
-  test("A reader that is given more than the runtime knows of reads on", async () => {
+  test("A reader that gets more entries than the runtime knows of reads on", async () => {
     const clock = new ModelClock();
     const store = new LateStore(new MemoryStore());
     const runtime = new AgentRuntime({ clock, store });
@@ -162,7 +162,7 @@ describe("A store that is far away", () => {
     await settle(clock);
     finish();
     await settle(clock);
-    // The write is done, the read is served, and only then is the write confirmed.
+    // The write takes effect, the read is served, and only then is the write confirmed.
     store.serve(0);
     store.serve(1);
     await settle(clock, store);
@@ -171,7 +171,7 @@ describe("A store that is far away", () => {
     expect(events.at(-1)?.type).toBe("run.completed");
   });
 
-  test("Readers of a run that the store refuses to make are let go", async () => {
+  test("Readers of a run that the store refuses to create are detached", async () => {
     const clock = new ModelClock();
     const store = new LateStore(new MemoryStore());
     const runtime = new AgentRuntime({ clock, store });
@@ -199,7 +199,7 @@ function never(): Promise<never> {
   return new Promise(() => {});
 }
 
-/** Until nothing waits for a turn or for the store any more. */
+/** Waits until no call waits for a turn or for the store any more. */
 async function settle(clock: ModelClock, store?: LateStore): Promise<void> {
   for (;;) {
     await new Promise((resolve) => inNextTurn(resolve));

@@ -4,9 +4,9 @@ import { awaitMessage } from "../../src/runtime/agent.ts";
 import type { AgentContext } from "../../src/runtime/agent-context.ts";
 import type { StandardSchema } from "../../src/runtime/standard-schema.ts";
 
-/** What a puppet is told to do. */
+/** An order to a puppet. */
 export type Order =
-  | { readonly does: "show"; readonly value: unknown; readonly serial: number; readonly emits: boolean }
+  | { readonly does: "emit"; readonly value: unknown; readonly serial: number; readonly emits: boolean }
   | { readonly does: "close" }
   | { readonly does: "ask"; readonly options: AskOrder }
   | { readonly does: "await"; readonly options: AskOrder }
@@ -23,7 +23,7 @@ export interface AskOrder {
   readonly schema?: StandardSchema<{ readonly n: number }>;
 }
 
-/** What came of something that a puppet waited for. */
+/** The outcome of an operation that a puppet awaited. */
 export interface Heard {
   readonly key: string;
   outcome: { readonly answer: unknown } | { readonly error: unknown } | undefined;
@@ -33,24 +33,24 @@ export interface Heard {
 export interface Manners {
   /** Stops what it does as soon as its signal aborts. A puppet that does not goes on with its orders. */
   readonly obeys: boolean;
-  /** Shows something in its `finally` block. */
+  /** Emits something in its `finally` block. */
   readonly saysGoodbye: boolean;
   /** Waits for one more order in its `finally` block. */
   readonly lingers: boolean;
 }
 
-/** An agent at work on one run, as the model sees it. */
+/** The agent of one run, which the model controls. */
 export class Puppet {
   readonly agent_name: string;
   readonly context: AgentContext;
   readonly manners: Manners;
   readonly heard: Heard[] = [];
   readonly histories: (readonly unknown[])[] = [];
-  /** The serial numbers of what it has shown. */
-  readonly shown: number[] = [];
+  /** The serial numbers of what it has emitted. */
+  readonly emitted: number[] = [];
   /** Whether its `finally` block began. */
   unwound = false;
-  /** Whether its function is through. */
+  /** Whether its function has returned or thrown. */
   finished = false;
   readonly #orders: Order[] = [];
   #pull: { readonly resolve: (order: Order) => void; readonly reject: (error: unknown) => void } | undefined;
@@ -76,7 +76,7 @@ export class Puppet {
     return this.#pull !== undefined;
   }
 
-  /** Hands it an order. One that it cannot carry out yet waits. */
+  /** Gives it an order. An order that it cannot carry out yet waits. */
   order(order: Order): void {
     const pull = this.#pull;
     this.#pull = undefined;
@@ -99,7 +99,7 @@ export class Puppet {
     this.#listen(`ask#${++this.#asked}`, schema === undefined ? ask("Well?", rest) : ask("Well?", { ...rest, schema }));
   }
 
-  /** What a generator yields to ask. */
+  /** The request that a generator yields to ask. */
   awaits(options: AskOrder): { readonly request: unknown; readonly heard: (answer: AwaitResume | undefined) => void } {
     const heard: Heard = { key: `await#${++this.#awaited}`, outcome: undefined };
     this.heard.push(heard);
@@ -146,8 +146,8 @@ export async function* playAsGenerator(puppet: Puppet): AsyncGenerator<unknown, 
     for (;;) {
       const order = await puppet.next();
       if (order.does === "return") return order.value;
-      if (order.does === "show" && !order.emits) {
-        puppet.shown.push(order.serial);
+      if (order.does === "emit" && !order.emits) {
+        puppet.emitted.push(order.serial);
         yield order.value;
       } else if (order.does === "await") {
         const { request, heard } = puppet.awaits(order.options);
@@ -195,9 +195,9 @@ export const puppetErrors: readonly unknown[] = [
 
 async function carryOut(puppet: Puppet, order: Order): Promise<void> {
   switch (order.does) {
-    case "show":
+    case "emit":
       await puppet.context.emit(order.value);
-      puppet.shown.push(order.serial);
+      puppet.emitted.push(order.serial);
       return;
     case "close":
       return puppet.context.emit(null);

@@ -5,7 +5,7 @@ import { scheduleOf, takeStep } from "./model-steps.ts";
 import type { Setting } from "./model-world.ts";
 import { LONGEST_DEADLINE_MS, World } from "./model-world.ts";
 
-/** What came of one schedule. */
+/** The result of one schedule. */
 export interface Result {
   readonly violations: readonly string[];
   readonly story: readonly string[];
@@ -14,10 +14,10 @@ export interface Result {
   readonly runs: number;
 }
 
-/** So many worlds live side by side and share each turn of the event loop. They know nothing of each other. */
+/** So many worlds run side by side and share each turn of the event loop. They share nothing else. */
 const WORLDS_AT_ONCE = 32;
 const ENOUGH_FAILURES = 3;
-/** More rounds than any schedule needs to come to rest. */
+/** More rounds than any schedule needs. */
 const MAX_ROUNDS = 5_000;
 
 /** Plays one schedule to its end, and checks it. */
@@ -36,7 +36,7 @@ async function play(setting: Setting, steps: readonly number[]): Promise<Result>
 async function playThrough(world: World, steps: readonly number[]): Promise<void> {
   for (const step of steps) await takeStep(world, step, settle);
   await comeToRest(world);
-  world.story.push("--- at rest");
+  world.story.push("--- no event is pending");
   checkAtRest(world);
   await passTime(world, LONGEST_DEADLINE_MS);
   checkAtRest(world);
@@ -47,7 +47,7 @@ async function playThrough(world: World, steps: readonly number[]): Promise<void
   checkAtEnd(world);
 }
 
-/** What was found in a range of seeds. */
+/** The results for a range of seeds. */
 export interface Findings {
   readonly schedules: number;
   readonly runs: number;
@@ -61,7 +61,7 @@ export interface Range {
   readonly from: number;
   readonly count: number;
   readonly stores: readonly Setting["store"][];
-  /** What a test changes about the setting of all of them. */
+  /** Changes of a test to the settings of all schedules. */
   readonly change?: Partial<Setting>;
 }
 
@@ -84,7 +84,7 @@ export async function playAll({ from, count, stores, change }: Range): Promise<F
     }
   };
   const { stackTraceLimit } = Error;
-  // Many calls are refused, and nobody reads their stacks, which cost more than all the rest of the call.
+  // Many calls are refused, and their stacks, which are not read, would cost more than the rest of the call.
   Error.stackTraceLimit = 0;
   try {
     await Promise.all(Array.from({ length: WORLDS_AT_ONCE }, work));
@@ -94,7 +94,7 @@ export async function playAll({ from, count, stores, change }: Range): Promise<F
   return { schedules, runs, entries, failures };
 }
 
-/** Tells what went wrong with a seed: the shortest schedule that still breaks a rule, what it does, and what it breaks. */
+/** Explains the failure of a seed: the shortest schedule that still breaks a rule, its steps, and the broken rules. */
 export async function explain(seed: number, { stores, change }: Omit<Range, "from" | "count">): Promise<string> {
   const { setting, steps } = scheduleOf(seed, stores);
   const changed = { ...setting, ...change };
@@ -115,12 +115,12 @@ export async function explain(seed: number, { stores, change }: Omit<Range, "fro
   ].join("\n");
 }
 
-/** Until everything that can happen at once has happened. */
+/** Waits until all promise reactions have run. */
 function settle(): Promise<void> {
   return new Promise((resolve) => inNextTurn(resolve));
 }
 
-/** Lets everything happen that waits for a turn or for the store, and no time pass but what the store needs to be asked again. */
+/** Serves all pending turns and calls of the store. Time passes only for the repetition of failed calls. */
 async function comeToRest(world: World): Promise<void> {
   for (const reader of world.readers) {
     reader.eager = true;
@@ -138,7 +138,7 @@ async function untilQuiet({ clock, late, violate }: World): Promise<void> {
     else if (late !== undefined && late.pending > 0) late.serveAll();
     else return;
   }
-  violate("it never comes to rest");
+  violate("there is always a pending event");
 }
 
 async function passTime(world: World, ms: number): Promise<void> {
@@ -146,7 +146,7 @@ async function passTime(world: World, ms: number): Promise<void> {
   await untilQuiet(world);
 }
 
-/** Tells half of the puppets to return, stops the rest, and then waits until all have given in. */
+/** Lets half of the puppets return, cancels the rest, and waits until all runs have ended. */
 async function finish(world: World): Promise<void> {
   for (const [index, puppet] of world.puppets.entries()) if (index % 2 === 0) tellToReturn(puppet);
   await untilQuiet(world);
@@ -163,19 +163,19 @@ function tellToReturn(puppet: World["puppets"][number]): void {
   puppet.order({ does: "return", value: "The end." });
 }
 
-/** Nothing of the runs is left in the runtime: no places, no timers, no runs. */
+/** Checks that no slots, timers or runs are left in the runtime. */
 async function checkNothingIsLeft(world: World, thorough: boolean): Promise<void> {
   const { runtime, clock } = world;
   const stats = await inTime(world, runtime.stats());
   if (stats === undefined) return;
   if (Object.keys(stats.live).length > 0) world.violate(`live runs are left: ${JSON.stringify(stats.live)}`);
-  if (stats.queued > 0) world.violate(`${stats.queued} runs still wait for a place`);
+  if (stats.queued > 0) world.violate(`${stats.queued} runs still wait for a slot`);
   for (const agent_name of thorough ? ["narrow", "picky"] : []) {
     const before = world.puppets.length;
-    world.create({ agent_name, input: `is there a place for ${agent_name}?` }, "sync", undefined);
+    world.create({ agent_name, input: `is there a slot for ${agent_name}?` }, "sync", undefined);
     await untilQuiet(world);
     const puppet = world.puppets[before];
-    if (puppet === undefined) world.violate(`a place of ${agent_name} was never given back`);
+    if (puppet === undefined) world.violate(`a slot of ${agent_name} was never released`);
     else tellToReturn(puppet);
     await untilQuiet(world);
     if (puppet?.manners.lingers === true) tellToReturn(puppet);
@@ -193,7 +193,7 @@ async function inTime<Value>(world: World, promise: Promise<Value>): Promise<Val
     value = given;
   });
   await untilQuiet(world);
-  if (value === undefined) world.violate("the runtime does not answer");
+  if (value === undefined) world.violate("a call of the runtime does not settle");
   else await done;
   return value;
 }

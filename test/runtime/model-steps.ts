@@ -24,14 +24,14 @@ export function scheduleOf(seed: number, stores: readonly Setting["store"][]): {
     forgetful: (first >>> 4) % 8 === 0,
     listens: (first >>> 8) % 4 === 0,
   };
-  // Most mistakes need few steps, and some need many.
+  // Most faults need few steps, and some need many.
   const length = 2 + ((first >>> 16) % ((first >>> 12) % 4 === 0 ? 40 : 12));
   return { setting, steps: Array.from({ length }, () => numbers.next().value) };
 }
 
-/** The fields of a step. A schedule is a list of numbers, so that it can be shortened without knowing what they mean. */
+/** The fields of a step. A schedule is a list of numbers, so that it can be shortened without interpreting it. */
 interface Step {
-  /** Which of the things that there are to choose from. */
+  /** Chooses one of the existing runs, puppets or readers. */
   readonly target: number;
   readonly detail: number;
   readonly more: number;
@@ -76,7 +76,7 @@ export async function takeStep(world: World, bits: number, settle: () => Promise
 function create(world: World, { target, detail, more }: Step): void {
   const agent_name = agents[target % (agents.length - 1)] ?? "puppet";
   world.setManners(more);
-  // A key goes with its run, and may make another one when that is forgotten.
+  // A key is removed with its run, and may then create another one.
   const idempotencyKey = (detail & 12) === 12 && !world.setting.forgetful ? `key ${detail & 1}` : undefined;
   const input =
     idempotencyKey === undefined ? `run ${world.calls.length}/${world.readers.length}` : `body ${more >> 7}`;
@@ -112,7 +112,7 @@ function orderOf(world: World, detail: number, more: number): Order {
     case 2:
     case 3:
     case 4:
-      return showOrder(world, more, detail > 128);
+      return emitOrder(world, more, detail > 128);
     case 5:
     case 6:
     case 7:
@@ -134,13 +134,13 @@ function orderOf(world: World, detail: number, more: number): Order {
   }
 }
 
-/** Whatever a puppet shows has a number, so that it is noticed if it is shown twice, or not at all. */
-function showOrder(world: World, choice: number, emits: boolean): Order {
-  const serial = ++world.shown;
-  return { does: "show", value: shownValue(choice, `no. ${serial}`), serial, emits: emits && choice % 8 !== 4 };
+/** Everything that a puppet emits has a number, so that a repetition or a loss is found. */
+function emitOrder(world: World, choice: number, emits: boolean): Order {
+  const serial = ++world.emitted;
+  return { does: "emit", value: emittedValue(choice, `no. ${serial}`), serial, emits: emits && choice % 8 !== 4 };
 }
 
-function shownValue(choice: number, text: string): unknown {
+function emittedValue(choice: number, text: string): unknown {
   switch (choice % 8) {
     case 1:
       return { kind: "progress", text };
@@ -168,7 +168,7 @@ const schema: StandardSchema<{ readonly n: number }> = {
   "~standard": { version: 1, vendor: "model", validate: judge },
 };
 
-/** Takes its time. */
+/** The same, answered after a delay. */
 function slowSchema(world: World): StandardSchema<{ readonly n: number }> {
   const validate = async (value: unknown) => {
     await world.clock.turn();

@@ -20,24 +20,24 @@ import type {
 import { eventCount } from "../../src/core/project.ts";
 import { MemoryStore } from "../../src/stores/memory.ts";
 
-/** What the store has taken of one run. It is kept when the store forgets the run. */
+/** The committed entries of one run. They are kept when the store removes the run. */
 export interface WatchedLog {
   readonly run_id: string;
   readonly entries: Entry[];
   readonly idempotencyKey: string | null;
-  /** How many events the entries stand for. */
+  /** How many events the entries give. */
   events: number;
   head: RunHead;
   forgotten: boolean;
 }
 
-/** A memory store that remembers everything it was told. What it holds is what has been committed. */
+/** A memory store that keeps all commits. */
 export class WatchedStore implements Store {
   readonly persistent = false;
   readonly logs = new Map<string, WatchedLog>();
-  /** The runs that have ended, in the order in which they did. */
+  /** The runs that have ended, in the order of their ends. */
   readonly ended: string[] = [];
-  /** What was wrong with the writes themselves. */
+  /** The broken rules of the writes themselves. */
   readonly complaints: string[] = [];
   closed = false;
   readonly #inner = new MemoryStore();
@@ -167,11 +167,11 @@ export class WatchedStore implements Store {
   }
 }
 
-/** What the model decides about one call of a store that answers late. */
+/** One call of a store that answers late. */
 interface LateCall {
   /** The calls of one lane are served in order. */
   readonly lane: string;
-  /** Whether it may fail, and when. A run whose making fails is not there, so that its maker can try again. */
+  /** Whether it may fail, and when. A run whose creation fails is not stored, so that its caller can repeat it. */
   readonly fails: "never" | "before the work" | "at any time";
   readonly work: () => unknown;
   readonly answer: (result: unknown) => void;
@@ -180,14 +180,14 @@ interface LateCall {
   done: { readonly result: unknown } | { readonly error: Error } | undefined;
 }
 
-/** The error of a store that fails. */
+/** The error of a failing call. */
 class Outage extends Error {
   override readonly name = "Outage";
 }
 
 /**
- * A store that does its work, and later answers, when the model says so; the calls about one run in the order in which they came. It
- * can be told to fail: before the work, or, as a broken connection does, between the work and the answer.
+ * A store whose calls take effect, and later are answered, when the model lets them. The calls for one run keep their order. A call
+ * may fail before it takes effect, or, as with a broken connection, between the effect and the answer.
  */
 export class LateStore implements Store {
   readonly persistent: boolean;
@@ -206,7 +206,7 @@ export class LateStore implements Store {
     return this.#calls.length;
   }
 
-  /** Goes one step on with one of the calls that can go on: first the work is done, then the answer is given. */
+  /** Takes one step with one of the pending calls: first it takes effect, then it is answered. */
   serve(choice: number): void {
     const first = new Map<string, LateCall>();
     for (const call of this.#calls) if (!first.has(call.lane)) first.set(call.lane, call);
@@ -217,7 +217,7 @@ export class LateStore implements Store {
     else this.#answer(call, call.done);
   }
 
-  /** Does everything that has been asked for. */
+  /** Serves all pending calls. */
   serveAll(): void {
     for (const call of this.#calls.slice()) {
       if (call.done === undefined) this.#work(call);
@@ -225,7 +225,7 @@ export class LateStore implements Store {
     }
   }
 
-  /** Fails one of the calls that have not been worked on. `afterWork`: the work is done, and the answer is lost. */
+  /** Fails one of the calls that have not taken effect. `afterWork`: it takes effect, and the answer is lost. */
   fail(choice: number, afterWork: boolean): void {
     const calls = this.#calls.filter((call) => call.done === undefined && call.fails !== "never");
     const call = calls[choice % calls.length];

@@ -10,15 +10,15 @@ import type { Manners } from "./model-puppet.ts";
 import { Puppet, playAsFunction, playAsGenerator } from "./model-puppet.ts";
 import { LateStore, WatchedStore } from "./model-store.ts";
 
-/** What a world is like. */
+/** The settings of a world. */
 export interface Setting {
-  /** Whether the store answers at once, later, or later and not always. */
+  /** Whether the store answers at once, late, or late with failures. */
   readonly store: "at once" | "late" | "failing";
-  /** Keeps two ended runs only. */
+  /** Whether only two ended runs are retained. */
   readonly forgetful: boolean;
-  /** Listens to the events of all runs. */
+  /** Whether listeners get the events of all runs. */
   readonly listens: boolean;
-  /** Stands between the runtime and its store: how a test plants a fault. */
+  /** Wraps the store, so that a test can plant a fault. */
   readonly disturbStore?: ((store: Store) => Store) | undefined;
   /** The same for the clock. */
   readonly disturbClock?: ((clock: Clock) => Clock) | undefined;
@@ -31,29 +31,29 @@ export const LONGEST_DEADLINE_MS = 250;
 /** The agents of every world. */
 export const agents = ["puppet", "function", "narrow", "picky", "private", "hurried", "child"] as const;
 
-/** What the caller of a method got, and what the store held of the run when they got it. */
+/** The outcome of a call, and what the store held of the run at that time. */
 export interface Call {
   readonly does: "create" | "accept" | "resume" | "accept answer" | "cancel" | "get";
   readonly run_id: string | undefined;
   readonly answer?: { readonly n: number; readonly await_id: string | undefined; readonly key: string | undefined };
   readonly idempotencyKey?: string | undefined;
-  /** What a new run is made with, by which it is recognised in the store. */
+  /** The input of a new run, by which it is recognised in the store. */
   readonly input?: string;
   /** How many entries of the run were committed when the call was made. */
   readonly before: number;
   outcome: { readonly run: Run; readonly committed: number } | { readonly error: unknown } | undefined;
 }
 
-/** A run that a caller asks for. */
+/** The request for a new run. */
 export interface NewRun {
   readonly agent_name: string;
   readonly input: string;
   readonly session_id?: string;
 }
 
-/** Somebody who reads the events of a run. */
+/** A reader of the events of a run. */
 export interface Reader {
-  /** Undefined for a stream that makes its run. */
+  /** Undefined for a stream that creates its run. */
   readonly run_id: string | undefined;
   readonly input?: string;
   readonly idempotencyKey?: string | undefined;
@@ -66,12 +66,12 @@ export interface Reader {
   /** Whether it reads on by itself. */
   eager: boolean;
   reading: boolean;
-  /** Left on its own account. */
+  /** Whether the reader has left by itself. */
   left: boolean;
   end: "done" | { readonly error: unknown } | undefined;
 }
 
-/** A runtime with a store, a clock, agents and callers that do what the model says, and everything that they saw. */
+/** A runtime with a store, a clock, agents and callers that the model controls, and all that they saw. */
 export class World {
   readonly setting: Setting;
   readonly clock = new ModelClock();
@@ -82,8 +82,8 @@ export class World {
   readonly calls: Call[] = [];
   readonly readers: Reader[] = [];
   readonly heard = new Map<string, StreamedEvent[]>();
-  /** How many values puppets were told to show. */
-  shown = 0;
+  /** How many values puppets had to emit. */
+  emitted = 0;
   readonly violations: string[] = [];
   /** What has happened, in words. */
   readonly story: string[] = [];
@@ -106,7 +106,7 @@ export class World {
     if (setting.listens) this.#listen();
   }
 
-  /** The runs that anybody can know of, the oldest first. */
+  /** The runs that are stored or have an agent, the oldest first. */
   get runs(): readonly string[] {
     return [...new Set([...this.store.logs.keys(), ...this.puppets.map(({ run_id }) => run_id)])];
   }
@@ -161,7 +161,7 @@ export class World {
     this.#read({ run_id, before: this.committed(run_id), ...options, stream }, eager);
   }
 
-  /** Reads one event, unless the reader is at it already. */
+  /** Reads one event, unless the reader is reading already. */
   readOn(reader: Reader): void {
     if (reader.reading || reader.end !== undefined || reader.left) return;
     reader.reading = true;
@@ -189,7 +189,7 @@ export class World {
     return this.store.logs.get(run_id)?.entries.length ?? 0;
   }
 
-  /** The run that a call or a reader is about; undefined while there is none. */
+  /** The run of a call or a reader; undefined while there is none. */
   runOf({ run_id, input, idempotencyKey }: Pick<Call, "run_id" | "input" | "idempotencyKey">): string | undefined {
     if (run_id !== undefined) return run_id;
     for (const { run_id: made, entries, idempotencyKey: key } of this.store.logs.values()) {
@@ -232,10 +232,10 @@ export class World {
 
   #take(reader: Reader, event: StreamedEvent): void {
     reader.events.push(event);
-    this.#shown("a reader", this.runOf(reader), event);
+    this.#seen("a reader", this.runOf(reader), event);
   }
 
-  #shown(who: string, run_id: string | undefined, { id, type }: StreamedEvent): void {
+  #seen(who: string, run_id: string | undefined, { id, type }: StreamedEvent): void {
     const log = run_id === undefined ? undefined : this.store.logs.get(run_id);
     if (id > (log?.events ?? 0)) this.violate(`${who} saw event ${id} (${type}) of ${run_id} before it was committed`);
   }
@@ -250,7 +250,7 @@ export class World {
         const events = this.heard.get(run_id) ?? [];
         this.heard.set(run_id, events);
         events.push(event);
-        this.#shown("a listener", run_id, event);
+        this.#seen("a listener", run_id, event);
       });
     }
   }
@@ -287,7 +287,7 @@ export class World {
   }
 }
 
-/** The text with which a caller made the run; undefined for a sub-run. */
+/** The text with which a caller created the run; undefined for a sub-run. */
 function inputOf(entry: Entry | undefined): string | undefined {
   if (entry?.type !== "created" || entry.parent !== undefined) return undefined;
   return entry.input[0]?.parts[0]?.content;

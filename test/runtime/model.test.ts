@@ -1,10 +1,10 @@
 import { describe, expect, test } from "vitest";
 import { explain, playAll } from "./model-run.ts";
 
-/** `npm run test:model` plays ten times as many, and each time others. */
+/** `npm run test:model` plays ten times as many, with other seeds each time. */
 const FIRST_SEED = 1;
 
-describe("Whatever callers, agents, the clock and the store do in whatever order, the rules hold", () => {
+describe("In any order of actions of callers, agents, the clock and the store, the rules hold", () => {
   test.each([
     ["at once", 10_000],
     ["late", 6_000],

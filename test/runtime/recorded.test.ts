@@ -26,7 +26,7 @@ const places: readonly [title: string, options: () => RuntimeOptions][] = [
 ];
 
 describe.each(places)("the result of a durable step, %s,", (_title, options) => {
-  /** Runs a durable agent that calls one step, and gives what its step gave or threw. */
+  /** Runs a durable agent that calls one step, and gives the step's result or error. */
   async function resultOf(body: () => unknown, retry?: { readonly attempts: number }): Promise<unknown> {
     const runtime = new AgentRuntime({ ...options(), exposeErrors: true });
     let given: unknown;
@@ -40,14 +40,14 @@ describe.each(places)("the result of a durable step, %s,", (_title, options) => 
     return given;
   }
 
-  it("is what JSON carries, without the keys that have no value", async () => {
+  it("is a JSON value, without the keys that are undefined", async () => {
     const value = { text: "a", list: [1, null, { deep: true }], none: undefined };
     expect(await resultOf(() => value)).toStrictEqual({ text: "a", list: [1, null, { deep: true }] });
     expect(await resultOf(() => undefined)).toBeUndefined();
     expect(Object.is(await resultOf(() => -0), 0)).toBe(true);
   });
 
-  it("is refused where JSON would change it, by its step and the way to it", async () => {
+  it("is refused if JSON would change it, with its step and its path", async () => {
     const error = await resultOf(() => ({ items: [{ at: 1 }, { at: new Date(0) }] }));
     expect(error).toMatchObject({
       code: "invalid_argument",
@@ -60,7 +60,7 @@ describe.each(places)("the result of a durable step, %s,", (_title, options) => 
       expect(await resultOf(() => lossy)).toMatchObject({ code: "invalid_argument" });
   });
 
-  it("is refused without another attempt: what the step has done is done", async () => {
+  it("is refused without another attempt, since the body has had its effects", async () => {
     let calls = 0;
     const error = await resultOf(
       () => {
@@ -73,7 +73,7 @@ describe.each(places)("the result of a durable step, %s,", (_title, options) => 
     expect(calls).toBe(1);
   });
 
-  it("is the agent's own: to change it changes nothing that is recorded", async () => {
+  it("is a copy: the agent's changes to it do not change the log", async () => {
     const runtime = new AgentRuntime(options());
     runtime.register("agent", { durable: true }, async function* (_input, { step }) {
       const list = await step("list", () => [1]);
@@ -102,7 +102,7 @@ describe.each(places)("the result of a durable step, %s,", (_title, options) => 
   });
 });
 
-test("the step of an agent that is not durable gives what its function gives", async () => {
+test("the step of an agent that is not durable gives the result of its function unchanged", async () => {
   const runtime = new AgentRuntime();
   const map = new Map([["a", new Date(0)]]);
   let given: unknown;
@@ -113,7 +113,7 @@ test("the step of an agent that is not durable gives what its function gives", a
   expect(given).toBe(map);
 });
 
-test("the test kit gives a durable agent what it would get, and refuses the same", async () => {
+test("the test kit gives a durable agent the same results, and refuses the same", async () => {
   const agent = defineAgent("agent", { durable: true }, async (_input, { step }) => {
     const error = await step("fetch", (): unknown => ({ at: new Date(0) })).catch((thrown: unknown) => thrown);
     return CadenzaError.is(error) ? error.message : "taken";
@@ -123,7 +123,7 @@ test("the test kit gives a durable agent what it would get, and refuses the same
   expect(t.text()).toMatch(/^Step fetch#1: result\.at: expected a JSON value, received a Date\./);
 });
 
-test.each(places)("the state of a session is refused where JSON would change it, %s", async (_title, options) => {
+test.each(places)("the state of a session is refused if JSON would change it, %s", async (_title, options) => {
   const runtime = new AgentRuntime(options());
   runtime.register("agent", { durable: true }, async (_input, { session }) => {
     const set = session.setState({ seen: [Number.NaN] }).catch((error: unknown) => error);
@@ -136,7 +136,7 @@ test.each(places)("the state of a session is refused where JSON would change it,
   await runtime.close();
 });
 
-test("what a caller hands over to be kept is refused where JSON would change it", async () => {
+test("a caller's principal is refused if JSON would change it", async () => {
   const runtime = new AgentRuntime({ store: new MemoryStore() });
   runtime.register("asks", async (_input, { ask }) => JSON.stringify(await ask("?")));
   const at = new Date(0) as unknown as string;

@@ -18,11 +18,11 @@ import {
 } from "../helpers/runtimes.ts";
 import { countingStore } from "../helpers/stores.ts";
 
-/* What another server gets wrong, each fact as it has to be. */
+/* Faults of another server, each with the expected behaviour. */
 
 const SESSION = "00000000-0000-4000-8000-0000000000a1";
 
-describe("what other servers get wrong", () => {
+describe("faults of other servers", () => {
   it("cancel stops the agent, and its side effects with it", async () => {
     const { runtime, clock } = setUp();
     let counter = 0;
@@ -151,7 +151,7 @@ describe("what other servers get wrong", () => {
     expect(sent).toEqual([undefined, undefined]);
   });
 
-  it("a finished run leaves nothing behind that watches it, and its writes wake nobody else", async () => {
+  it("a finished run leaves no listeners, and its writes notify no other run", async () => {
     const { store, calls } = countingStore();
     const { runtime, clock } = setUp({
       store,
@@ -176,7 +176,7 @@ describe("what other servers get wrong", () => {
     ]);
   });
 
-  it("a part costs the same however many there are already", async () => {
+  it("the cost of a part does not depend on the number of parts", async () => {
     const work = async (parts: number): Promise<number> => {
       const { store, entries } = countingStore();
       const { runtime } = setUp({ store });
@@ -189,7 +189,7 @@ describe("what other servers get wrong", () => {
     expect(await work(8_000)).toBeLessThan(1.1 * (await work(1_000)));
   });
 
-  it("a stream that nobody reads does not keep its run from running", async () => {
+  it("a stream without a reader does not stop its run", async () => {
     const { runtime, clock } = setUp();
     runtime.register("agent", () => "ok");
     runtime.createRun({ agent_name: "agent", input: "x", mode: "stream" });
@@ -208,7 +208,7 @@ describe("what other servers get wrong", () => {
     expect((await runtime.getSession(SESSION)).history.map(textOf).sort()).toEqual(["a", "a", "b", "b"]);
   });
 
-  it("session state works as the library comes, and is null where nobody has set it", async () => {
+  it("session state works by default, and is null until it is set", async () => {
     const { runtime } = setUp();
     runtime.register("agent", async (_input, { session }) => {
       const before = await session.getState();
@@ -218,7 +218,7 @@ describe("what other servers get wrong", () => {
     expect(textsOf(await runtime.createRun({ agent_name: "agent", input: "x" }))).toEqual(['[null,{"visits":1}]']);
   });
 
-  it("time-outs of questions and of runs are enforced", async () => {
+  it("timeouts of questions and of runs are enforced", async () => {
     const { runtime, clock } = setUp({ cancelGraceMs: 0 });
     runtime.register("asks", (_input, { ask }) => ask("?", { timeoutMs: 100 }));
     runtime.register("works", { timeoutMs: 100 }, () => never());
@@ -238,7 +238,7 @@ describe("what other servers get wrong", () => {
     });
   });
 
-  it("finished runs crowd out neither live runs nor sessions", async () => {
+  it("the retention of finished runs removes neither live runs nor sessions", async () => {
     const { runtime, clock } = setUp({ retention: { maxRuns: 5 } });
     const gate = deferred();
     runtime.register("slow", async function* () {
@@ -257,7 +257,7 @@ describe("what other servers get wrong", () => {
     expect((await runtime.listRuns()).length).toBeLessThanOrEqual(6);
   });
 
-  it("cancelling is a status like any other: it is stored, listed, and gone when the run has ended", async () => {
+  it("the status cancelling is stored and listed until the run has ended", async () => {
     const { runtime, clock, store } = setUp();
     runtime.register("agent", () => never());
     const { run_id } = await runtime.createRun({ agent_name: "agent", input: "x", mode: "async" });
@@ -283,7 +283,7 @@ describe("what other servers get wrong", () => {
     expect(meant.error?.message).toBe("meant for the client");
   });
 
-  it("a resume writes back nothing stale: what the agent shows meanwhile stays", async () => {
+  it("a resume overwrites nothing that the agent emits meanwhile", async () => {
     const { runtime, clock } = setUp();
     const gate = deferred<boolean>();
     const { z } = await import("zod");
@@ -302,7 +302,7 @@ describe("what other servers get wrong", () => {
     expect(textsOf(await resuming)).toEqual(["0|1|2|3|4|done"]);
   });
 
-  it("a second agent of the same name is refused, and does not silently win", async () => {
+  it("a second agent of the same name is refused, and does not replace the first", async () => {
     const { runtime } = setUp();
     runtime.register("agent", () => "first");
     expect(() => runtime.register("agent", () => "second")).toThrow(expect.objectContaining({ code: "agent_exists" }));

@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { persistent } from "../helpers/always-replay.ts";
 import { refusal } from "../helpers/runtimes.ts";
 
-/** More than a store in memory keeps, and more than it keeps beside that before it looks. */
+/** More runs than a store in memory retains, and more than it may exceed that between two prunings. */
 const MANY = 11_000;
 
 async function orderThenMany(runtime: AgentRuntime): Promise<string> {
@@ -14,7 +14,7 @@ async function orderThenMany(runtime: AgentRuntime): Promise<string> {
   return run_id;
 }
 
-test("a store that persists forgets nothing by default, and an order that is repeated much later is made once", async () => {
+test("a persistent store retains all runs by default, and a request that is repeated much later creates no second run", async () => {
   const runtime = new AgentRuntime({ store: persistent(new MemoryStore()) });
   const run_id = await orderThenMany(runtime);
   const again = await runtime.createRun({ agent_name: "order", input: "" }, { idempotencyKey: "order 17" });
@@ -23,7 +23,7 @@ test("a store that persists forgets nothing by default, and an order that is rep
   await runtime.close();
 });
 
-test("a store in memory forgets the oldest runs, and their idempotency keys with them", async () => {
+test("a store in memory removes the oldest runs, and their idempotency keys with them", async () => {
   const runtime = new AgentRuntime();
   const run_id = await orderThenMany(runtime);
   expect((await refusal(runtime.getRun(run_id))).code).toBe("run_not_found");

@@ -78,7 +78,7 @@ describe("createRun", () => {
     expect(events.map(({ id }) => id)).toEqual([1, 2, 3, 4, 5, 6]);
   });
 
-  it("in mode stream begins at once, also if nobody reads", async () => {
+  it("in mode stream begins at once, also without a reader", async () => {
     const { runtime, clock } = setUp();
     let began = false;
     runtime.register("agent", async () => {
@@ -136,7 +136,7 @@ describe("createRun", () => {
     expect(got).toMatchObject([{ parts: [{ metadata: { tool_input: { list: [1] } } }] }, {}]);
   });
 
-  it("with a signal stops the waiting, not the run", async () => {
+  it("with a signal ends the call, not the run", async () => {
     const { runtime, clock } = setUp();
     const gate = deferred();
     runtime.register("agent", () => gate.promise.then(() => "ok"));
@@ -166,7 +166,7 @@ describe("createRun", () => {
     expect(await runtime.listRuns()).toEqual([]);
   });
 
-  it("with a signal that aborts while the run is still being accepted stops the waiting too", async () => {
+  it("with a signal that aborts while the run is still being created ends the call too", async () => {
     const { runtime, clock } = setUp();
     runtime.register("agent", () => never());
     const controller = new AbortController();
@@ -179,7 +179,7 @@ describe("createRun", () => {
     expect(await runtime.listRuns()).toMatchObject([{ status: "in-progress" }]);
   });
 
-  it("takes its signal's listener off when the run rests", async () => {
+  it("removes its listener from the signal when the run rests", async () => {
     const { runtime } = setUp();
     runtime.register("agent", () => "ok");
     const { signal } = new AbortController();
@@ -229,7 +229,7 @@ describe("an idempotency key", () => {
     expect(await runtime.listRuns()).toHaveLength(1);
   });
 
-  it("replays and follows a run that is still under way", async () => {
+  it("re-reads and follows a run that is still in progress", async () => {
     const { runtime, clock } = setUp();
     const gate = deferred();
     runtime.register("agent", async function* () {
@@ -263,7 +263,7 @@ describe("an idempotency key", () => {
     expect(await snapshot(runtime)).toEqual(before);
   });
 
-  it("of one tenant is nothing to another", async () => {
+  it("of one tenant does not affect another", async () => {
     const { runtime } = setUp();
     runtime.register("agent", () => "ok");
     const create = (tenant: string) =>
@@ -274,7 +274,7 @@ describe("an idempotency key", () => {
 });
 
 describe("concurrency", () => {
-  /** An agent whose runs end when the test says so. */
+  /** An agent whose runs the test ends. */
   function gated(concurrency: object) {
     const set = setUp();
     const gates = new Map<string, Deferred<void>>();
@@ -300,7 +300,7 @@ describe("concurrency", () => {
     return { ...set, order, create, finish, status };
   }
 
-  it("lets so many runs of an agent be at work; the others stay created, and begin in their order", async () => {
+  it("limits how many runs of an agent execute; the others stay created, and begin in their order", async () => {
     const { create, finish, order, status, runtime } = gated({ max: 2 });
     const runs = [await create("a"), await create("b"), await create("c"), await create("d")];
     expect(order).toEqual(["a", "b"]);
@@ -315,7 +315,7 @@ describe("concurrency", () => {
     expect((await runtime.stats()).queued).toBe(0);
   });
 
-  it("may be counted for each session by itself", async () => {
+  it("may be counted per session", async () => {
     const { create, order } = gated({ max: 1, per: "session" });
     const [one, two] = ["00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"];
     await create("a", one);
@@ -335,7 +335,7 @@ describe("concurrency", () => {
     expect(order).toEqual(["a", "b"]);
   });
 
-  it("may refuse what has no place", async () => {
+  it("may refuse a run without a slot", async () => {
     const { create, runtime, finish } = gated({ max: 1, whenFull: "reject" });
     await create("a");
     const before = await snapshot(runtime);
@@ -347,7 +347,7 @@ describe("concurrency", () => {
     expect(await runtime.listRuns({ status: "in-progress" })).toHaveLength(1);
   });
 
-  it("refuses what comes at the same time beyond its places", async () => {
+  it("refuses runs that come at the same time beyond its slots", async () => {
     const { runtime, clock } = gated({ max: 1, whenFull: "reject" });
     const outcomes = Promise.allSettled(
       ["a", "b"].map((input) => runtime.createRun({ agent_name: "agent", input, mode: "async" })),
@@ -356,7 +356,7 @@ describe("concurrency", () => {
     expect((await outcomes).map(({ status }) => status)).toEqual(["fulfilled", "rejected"]);
   });
 
-  it("gives the place back while a run waits for an answer, and takes one again before it goes on", async () => {
+  it("releases the slot while a run waits for an answer, and takes one again before it goes on", async () => {
     const { create, finish, order, status, runtime, clock } = gated({ max: 1 });
     const asking = await create("ask");
     const next = await create("b");
@@ -371,7 +371,7 @@ describe("concurrency", () => {
     expect(order).toEqual(["ask", "b"]);
   });
 
-  it("keeps a session's place while a run waits for an answer", async () => {
+  it("keeps a session's slot while a run waits for an answer", async () => {
     const session = "00000000-0000-4000-8000-000000000001";
     const { create, status } = gated({ max: 1, per: "session" });
     const asking = await create("ask", session);
@@ -379,7 +379,7 @@ describe("concurrency", () => {
     expect([await status(asking), await status(next)]).toEqual(["awaiting", "created"]);
   });
 
-  it("takes a place again also when a question ends with its default", async () => {
+  it("takes a slot again also when a question ends with its default", async () => {
     const { runtime, clock } = setUp();
     let atWork = 0;
     let most = 0;
@@ -428,7 +428,7 @@ describe("concurrency", () => {
     expect((await runtime.stats()).queued).toBe(0);
   });
 
-  it("a run that is cancelled while it waits to go on gives no place away and keeps none", async () => {
+  it("a run that is cancelled while it waits for a slot to go on neither releases nor keeps one", async () => {
     const { create, finish, runtime, clock, status } = gated({ max: 1 });
     const asking = await create("ask");
     await create("b");
@@ -445,7 +445,7 @@ describe("concurrency", () => {
     expect(await status(await create("d"))).toBe("in-progress");
   });
 
-  it("a run that fails, is cancelled or runs out of time gives its place back", async () => {
+  it("a run that fails, is cancelled or times out releases its slot", async () => {
     const { runtime, clock } = setUp({ cancelGraceMs: 0 });
     let count = 0;
     runtime.register("agent", { concurrency: { max: 1 }, timeoutMs: 10 }, async () => {
@@ -462,7 +462,7 @@ describe("concurrency", () => {
     expect(statuses).toEqual(["failed", "cancelled", "failed", "completed"]);
   });
 
-  it("does not count sub-runs: they need no place", async () => {
+  it("does not count sub-runs: they need no slot", async () => {
     const { runtime } = setUp();
     runtime.register("child", { concurrency: { max: 1 } }, () => "ok");
     const run = await runAgent(runtime, async (_input, context) => {
@@ -491,7 +491,7 @@ describe("the limits", () => {
     await create();
   });
 
-  it("maxLiveRuns counts sub-runs, so that an agent which runs itself comes to an end", async () => {
+  it("maxLiveRuns counts sub-runs, so that an agent which runs itself ends", async () => {
     const { runtime } = setUp({ limits: { maxLiveRuns: 3_000, maxDepth: Number.POSITIVE_INFINITY } });
     runtime.register("agent", async (_input, { run }) => `${(await run("agent", "deeper")).status}`);
     const run = await runtime.createRun({ agent_name: "agent", input: "x" });
@@ -502,7 +502,7 @@ describe("the limits", () => {
     expect(await runtime.listRuns({ limit: 5_000 })).toHaveLength(3_000);
   });
 
-  it("maxQueuedRuns refuses one more run without a place", async () => {
+  it("maxQueuedRuns refuses one more run without a slot", async () => {
     const { runtime, clock } = setUp({ limits: { maxQueuedRuns: 1 } });
     runtime.register("agent", { concurrency: { max: 1 } }, () => never());
     const create = () => runtime.createRun({ agent_name: "agent", input: "x", mode: "async" });
@@ -547,7 +547,7 @@ describe("the limits", () => {
     expect(emitting).toMatchObject({ status: "completed" });
   });
 
-  it("of Infinity are none", async () => {
+  it("of Infinity do not limit anything", async () => {
     const { runtime } = setUp({
       limits: {
         maxLiveRuns: Number.POSITIVE_INFINITY,
@@ -562,7 +562,7 @@ describe("the limits", () => {
 });
 
 describe("retention", () => {
-  it("forgets the oldest ended runs beyond a number, with their idempotency keys, and never live ones", async () => {
+  it("removes the oldest ended runs beyond a number, with their idempotency keys, and never live ones", async () => {
     const { runtime, clock } = setUp({ retention: { maxRuns: 3 } });
     runtime.register("agent", () => "ok").register("asks", (_input, { ask }) => ask("?"));
     const waiting = await runtime.createRun({ agent_name: "asks", input: "x" });
@@ -584,7 +584,7 @@ describe("retention", () => {
     expect((await runtime.stats()).agents["agent"]).toMatchObject({ completed: 7 });
   });
 
-  it("forgets ended runs after a time, and idle sessions after theirs", async () => {
+  it("removes ended runs after a time, and idle sessions after theirs", async () => {
     const { runtime, clock } = setUp({ retention: { maxAgeMs: 60_000, maxIdleSessionMs: 600_000 } });
     const session_id = "00000000-0000-4000-8000-000000000001";
     runtime.register("agent", () => "ok").register("asks", (_input, { ask }) => ask("?").then(() => "ok"));
@@ -606,7 +606,7 @@ describe("retention", () => {
     expect(await runtime.listRuns()).toEqual([]);
   });
 
-  it("keeps everything when it is told to", async () => {
+  it("of Infinity keeps everything", async () => {
     const { runtime, clock } = setUp({
       retention: {
         maxRuns: Number.POSITIVE_INFINITY,
@@ -670,7 +670,7 @@ describe("agents", () => {
     }
   });
 
-  it("of the same name are refused, unless they have another version or take its place", async () => {
+  it("of the same name are refused, unless they have another version or replace the first", async () => {
     const { runtime } = setUp();
     const run = async (): Promise<string[]> => textsOf(await runtime.createRun({ agent_name: "agent", input: "x" }));
     runtime.register("agent", () => "one");
@@ -720,7 +720,7 @@ describe("listRuns", () => {
     expect(await ids({ agent_name: "missing" })).toEqual([]);
   });
 
-  it("lists each question once: runs that wait without their sub-runs, unless these are asked for", async () => {
+  it("lists each question once: runs that wait without their sub-runs, unless sub-runs are listed", async () => {
     const { runtime } = setUp();
     runtime.register("asks", (_input, { ask }) => ask("?"));
     runtime.register("parent", (_input, { run }) => run("asks", ""));
@@ -740,7 +740,7 @@ describe("listRuns", () => {
 });
 
 describe("tenants", () => {
-  it("see nothing of each other", async () => {
+  it("cannot see each other's runs", async () => {
     const { runtime } = setUp();
     runtime.register("asks", (_input, { ask, principal }) => ask(`${JSON.stringify(principal)}?`));
     const one = runtime.scope({ tenant: "one", principal: { user: 1 } });
@@ -791,7 +791,7 @@ describe("tenants", () => {
 });
 
 describe("close", () => {
-  it("takes no new runs, and lets those at work finish", async () => {
+  it("takes no new runs, and lets those in progress finish", async () => {
     const { runtime, clock } = setUp();
     const gate = deferred();
     runtime.register("agent", () => gate.promise.then(() => "finished"));
@@ -807,7 +807,7 @@ describe("close", () => {
     expect(textsOf(await running)).toEqual(["finished"]);
   });
 
-  it("reports what was left, and what it waited for; what cannot go on elsewhere fails as interrupted", async () => {
+  it("reports the runs that were left, and what they waited for; those that are not durable fail as interrupted", async () => {
     const { runtime, clock } = setUp();
     runtime.register("busy", () => never()).register("asks", (_input, { ask }) => ask("?"));
     runtime.register("queued", { concurrency: { max: 1 } }, () => never());
@@ -835,7 +835,7 @@ describe("close", () => {
     expect(await runtime.listRuns({ status: "failed" })).toHaveLength(5);
   });
 
-  it("does not wait where it is told not to", async () => {
+  it("does not wait with a drainMs of 0", async () => {
     const { runtime } = setUp();
     runtime.register("busy", () => never());
     const waiting = runtime.createRun({ agent_name: "busy", input: "x" });
@@ -843,13 +843,13 @@ describe("close", () => {
     expect(await waiting).toMatchObject({ status: "failed" });
   });
 
-  it("is done once: a second call gets the same report", async () => {
+  it("closes once: a second call gets the same report", async () => {
     const { runtime } = setUp();
     const first = runtime.close();
     expect(await runtime.close({ drainMs: 5 })).toBe(await first);
   });
 
-  it("refused for a bad argument, it can still be called", async () => {
+  it("can be called again after it was refused for a bad argument", async () => {
     const { runtime } = setUp();
     expect((await refusal(runtime.close({ drainMs: Number.NaN }))).code).toBe("invalid_argument");
     expect(await runAgent(runtime, () => "ok")).toMatchObject({ status: "completed" });
@@ -884,7 +884,7 @@ describe("a runtime", () => {
     await runtime.close();
   });
 
-  it("draws other random values in each run, and the same ones never twice", async () => {
+  it("gives other random values in each run, and never the same ones twice", async () => {
     const { runtime } = setUp();
     const drawn: unknown[] = [];
     for (let i = 0; i < 3; i++)
@@ -894,7 +894,7 @@ describe("a runtime", () => {
     expect(new Set(drawn).size).toBe(12);
   });
 
-  it("tells the agent who and where it is", async () => {
+  it("tells the agent its name, run and session", async () => {
     const { runtime } = setUp();
     let seen: object = {};
     const run = await runAgent(runtime, (_input, { run_id, agent_name, principal, session }) => {

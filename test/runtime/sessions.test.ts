@@ -17,7 +17,7 @@ import { lateStore } from "../helpers/stores.ts";
 
 const SESSION = "00000000-0000-4000-8000-0000000000a1";
 
-/** An agent that shows what came before, and what it was told. */
+/** An agent that emits the session's history and its input. */
 async function* recall(input: readonly Message[], { session }: AgentContext): AsyncGenerator<unknown> {
   const before = (await session.history()).map(textOf).join(",");
   yield { parts: [{ content: `(${before}) ${input.map(textOf).join(",")}` }] };
@@ -29,7 +29,7 @@ const stores = [
 ] as const;
 
 describe.each(stores)("a session, in a store %s,", (_title, make) => {
-  it("holds the input and the output of the runs that completed, in their order", async () => {
+  it("holds the input and the output of the completed runs, in their order", async () => {
     const { runtime } = make();
     runtime.register("recall", recall);
     const create = (input: string) => runtime.createRun({ agent_name: "recall", input, session_id: SESSION });
@@ -55,7 +55,7 @@ describe.each(stores)("a session, in a store %s,", (_title, make) => {
     expect((await runtime.getSession(SESSION)).history).toEqual([]);
   });
 
-  it("loses nothing of runs at the same time, each seeing it as it was when it was created", async () => {
+  it("loses nothing of runs at the same time; each sees the history as of its creation", async () => {
     const { runtime, clock } = make();
     const gate = deferred();
     const seen: number[] = [];
@@ -79,7 +79,7 @@ describe.each(stores)("a session, in a store %s,", (_title, make) => {
     expect(history.slice(4).sort()).toEqual(["a", "a", "b", "b", "c", "c"]);
   });
 
-  it("holds questions and answers where they happened", async () => {
+  it("holds questions and answers at their positions", async () => {
     const { runtime } = make();
     runtime.register("asks", async function* (_input: unknown, { ask }: AgentContext) {
       await ask("one?");
@@ -95,7 +95,7 @@ describe.each(stores)("a session, in a store %s,", (_title, make) => {
     expect(textsOf(next)).toEqual(['(start,one?,yes,said,two?,{"n":2},done) x']);
   });
 
-  it("holds what was said before a question before it, and what was said after the answer after it", async () => {
+  it("holds a question between the messages before it and those after its answer", async () => {
     const { runtime } = make();
     runtime.register("booking", async function* (_input: unknown, { ask }: AgentContext) {
       yield "Looking ";
@@ -114,7 +114,7 @@ describe.each(stores)("a session, in a store %s,", (_title, make) => {
     expect(completed).toEqual(run.output);
   });
 
-  it("that a run has for itself goes with it, unless another joins it", async () => {
+  it("of one run is removed with it, unless another run joins it", async () => {
     const { runtime, clock } = make();
     runtime.register("recall", recall);
     const alone = await runtime.createRun({ agent_name: "recall", input: "a" });
@@ -130,7 +130,7 @@ describe.each(stores)("a session, in a store %s,", (_title, make) => {
     expect((await refusal(runtime.getSession(other.session_id))).code).toBe("session_not_found");
   });
 
-  it("that a run has for itself loses nothing when several join it at once", async () => {
+  it("of one run loses nothing when several runs join it at once", async () => {
     const { runtime } = make();
     runtime.register("recall", recall);
     const { session_id } = await runtime.createRun({ agent_name: "recall", input: "a" });
@@ -142,7 +142,7 @@ describe.each(stores)("a session, in a store %s,", (_title, make) => {
     expect(history.filter((text) => text === "a")).toHaveLength(1);
   });
 
-  it("may be joined while the run that has it is still at work", async () => {
+  it("may be joined while its run is still in progress", async () => {
     const { runtime, clock } = make();
     const gate = deferred();
     runtime.register("slow", (input) => gate.promise.then(() => input)).register("quick", (input) => input);
@@ -172,7 +172,7 @@ describe.each(stores)("a session, in a store %s,", (_title, make) => {
     expect((await runtime.getSession(SESSION)).state).toEqual({ count: 2, list: [1] });
   });
 
-  it("keeps the state that is set right before the end, also of a run on its own", async () => {
+  it("keeps the state that is set right before the end, also of a run with a session of its own", async () => {
     const { runtime } = make();
     runtime.register("sets", (input, { session }) => {
       void session.setState("set");
@@ -185,7 +185,7 @@ describe.each(stores)("a session, in a store %s,", (_title, make) => {
     }
   });
 
-  it("refuses a state that JSON cannot carry", async () => {
+  it("refuses a state that is not JSON", async () => {
     const { runtime } = make();
     const run = await runAgent(runtime, async (_input, { session }) => {
       for (const state of [undefined, () => 1, 1n, Symbol("s")])
@@ -209,7 +209,7 @@ describe.each(stores)("a session, in a store %s,", (_title, make) => {
 });
 
 describe("session ids", () => {
-  it("are UUIDs in any spelling, and are written in one", async () => {
+  it("are UUIDs in any spelling, and are written in the canonical one", async () => {
     const { runtime } = setUp();
     runtime.register("agent", (input) => input);
     const spelt = SESSION.toUpperCase().replaceAll("-", "");
@@ -220,7 +220,7 @@ describe("session ids", () => {
 });
 
 describe("statistics", () => {
-  it("are absent until there is something to tell", async () => {
+  it("are absent until a run counts", async () => {
     const { runtime, clock } = setUp();
     runtime.register("stays", () => never());
     const run = await runtime.createRun({ agent_name: "stays", input: "x", mode: "async" });
@@ -304,7 +304,7 @@ describe("usage", () => {
       counts(100, 20, 60, 10, 5),
     ],
     [
-      "AI SDK 6 without what the provider did not say",
+      "AI SDK 6 without the figures that the provider left out",
       {
         inputTokens: 100,
         inputTokenDetails: { noCacheTokens: undefined, cacheReadTokens: undefined, cacheWriteTokens: undefined },
@@ -344,7 +344,7 @@ describe("usage", () => {
       counts(100, 20, 60, 0, 5),
     ],
     [
-      "Anthropic Messages, whose input leaves out what was cached",
+      "Anthropic Messages, whose input leaves out the cached tokens",
       { input_tokens: 30, cache_read_input_tokens: 60, cache_creation_input_tokens: 10, output_tokens: 20 },
       counts(100, 20, 60, 10, 0),
     ],
@@ -354,7 +354,7 @@ describe("usage", () => {
       counts(100, 20, 0, 0, 0),
     ],
     ["only a total", { totalTokens: 120 }, counts(0, 0, 0, 0, 0, 120)],
-    ["figures that are none", { inputTokens: 7, outputTokens: Number.NaN, totalTokens: -1 }, counts(7, 0, 0, 0, 0)],
+    ["invalid figures", { inputTokens: 7, outputTokens: Number.NaN, totalTokens: -1 }, counts(7, 0, 0, 0, 0)],
   ])("of %s is counted", async (_title, usage, counted) => {
     const { runtime } = setUp();
     let total: unknown;
@@ -366,7 +366,7 @@ describe("usage", () => {
     expect((await runtime.stats()).agents["agent"]).toMatchObject({ reported: 1, ...counted });
   });
 
-  it("that was counted once counts the same again", async () => {
+  it("that was normalised once stays the same", async () => {
     const { runtime } = setUp();
     await runAgent(runtime, (_input, { usage }) => {
       usage.add({ input_tokens: 30, cache_read_input_tokens: 60, cache_creation_input_tokens: 10, output_tokens: 20 });
@@ -428,7 +428,7 @@ describe("sub-runs", () => {
     expect((await eventsOf(runtime, parent.run_id))[2]).toMatchObject({ generic: { child } });
   });
 
-  it("that fail are given as they are", async () => {
+  it("that fail are given with their error", async () => {
     const { runtime } = setUp();
     runtime.register("child", () => {
       throw new Error("secret");
@@ -440,7 +440,7 @@ describe("sub-runs", () => {
     expect(textsOf(parent)).toEqual(["failed: The agent failed."]);
   });
 
-  it("of an agent that is not there, or with a bad input, reject", async () => {
+  it("of an agent that is not registered, or with a bad input, reject", async () => {
     const { runtime } = setUp();
     runtime.register("child", () => "ok");
     const parent = await runAgent(runtime, async (_input, { run }) => {
@@ -451,7 +451,7 @@ describe("sub-runs", () => {
     expect(textsOf(parent)[0]).toMatch(/^agent_not_found, invalid_argument: input: expected/);
   });
 
-  it("ask through their parent, and are answered through it or by themselves", async () => {
+  it("ask through their parent, and are answered through it or directly", async () => {
     const { runtime } = setUp();
     runtime.register("child", async (_input, { ask }) => {
       const first = await ask("one?");
@@ -485,7 +485,7 @@ describe("sub-runs", () => {
     expect(textsOf(await runtime.resume({ run_id: run.run_id, await_resume: { n: 1 } }))).toEqual(["1"]);
   });
 
-  it("ask in turn when there are several, beside their parent", async () => {
+  it("ask one after the other when there are several, and their parent asks too", async () => {
     const { runtime } = setUp();
     runtime.register("child", async (input, { ask }) => {
       await ask(`${input.map(textOf).join()}?`);
@@ -505,7 +505,7 @@ describe("sub-runs", () => {
   });
 
   it.each(stores)(
-    "whose question expires with a default take it down from their parent, in a store %s",
+    "whose question expires with a default withdraw it from their parent, in a store %s",
     async (_title, make) => {
       const { runtime, clock } = make();
       runtime.register("child", async (_input, { ask }) => {
@@ -558,7 +558,7 @@ describe("sub-runs", () => {
     ]);
   });
 
-  it("that nobody waits for end with their parent", async () => {
+  it("that the agent does not await end with their parent", async () => {
     const { runtime, clock } = setUp();
     runtime.register("child", () => never());
     const parent = await runAgent(runtime, (_input, { run }) => {
@@ -570,7 +570,7 @@ describe("sub-runs", () => {
     expect((await runtime.listRuns({ agent_name: "child" })).map(({ status }) => status)).not.toContain("in-progress");
   });
 
-  it("may be cancelled by themselves: their parent is given what is left of them", async () => {
+  it("may be cancelled by themselves: their parent gets the cancelled run", async () => {
     const { runtime, clock } = setUp();
     runtime.register("child", (_input, { ask }) => ask("?"));
     const run = await runAgent(runtime, async (_input, context) => (await context.run("child", "x")).status);
@@ -582,7 +582,7 @@ describe("sub-runs", () => {
     expect(textsOf(parent)).toEqual(["cancelled"]);
   });
 
-  it("add their usage to their parent's, down to the last one", async () => {
+  it("add their usage to their parent's, at any depth", async () => {
     const { runtime } = setUp();
     const add = ({ usage }: AgentContext): void => usage.add({ inputTokens: 10, outputTokens: 1 });
     runtime.register("leaf", async (_input, context) => add(context));
@@ -614,7 +614,7 @@ describe("sub-runs", () => {
     expect(await runtime.listRuns()).toEqual([]);
   });
 
-  it("may be followed like any other run", async () => {
+  it("can be read like any other run", async () => {
     const { runtime } = setUp();
     runtime.register("child", () => "a");
     await runAgent(runtime, (_input, { run }) => run("child", "x").then(() => undefined));

@@ -19,7 +19,7 @@ import { failingStore, hookedStore, lateStore } from "../helpers/stores.ts";
 const SESSION = "00000000-0000-4000-8000-0000000000a1";
 
 describe("a store that answers late", () => {
-  it("changes nothing of what is seen", async () => {
+  it("gives the same events and records", async () => {
     const make = async (store: Store) => {
       const { runtime } = setUp({ store, ids: numberedIds() });
       runtime.register("agent", async function* (_input, { ask, session, usage, step }) {
@@ -38,7 +38,7 @@ describe("a store that answers late", () => {
     expect(await make(lateStore())).toEqual(await make(new MemoryStore()));
   });
 
-  it("is asked for a list only when it has what was decided before", async () => {
+  it("is read for a list only after earlier decisions are committed", async () => {
     const { runtime } = setUp({ store: lateStore() });
     runtime.register("agent", async function* () {
       yield "shown";
@@ -68,7 +68,7 @@ describe("a store that answers late", () => {
     expect(batches.length).toBeLessThan(50);
   });
 
-  it("makes an agent wait when too much of it is under way", async () => {
+  it("makes an agent wait when too many entries are not committed", async () => {
     const gate = deferred();
     let most = 0;
     let shown = 0;
@@ -106,7 +106,7 @@ describe("a store that answers late", () => {
   it.each([
     { what: "a cancel", code: "run_finished" },
     { what: "an answer", code: "not_awaiting" },
-  ])("has taken the end of a run before $what is refused for it", async ({ what, code }) => {
+  ])("has committed the end of a run before $what is refused for it", async ({ what, code }) => {
     const gate = deferred();
     const store = hookedStore((call, method, parameters) => {
       const isEnd = method === "append" && (parameters[2] as RunWrite).entries.at(-1)?.type === "ended";
@@ -148,13 +148,13 @@ describe.each([
   ["at once", false],
   ["late", true],
 ])("a store that fails and answers %s", (_title, late) => {
-  it("in create tells the caller, and nothing is left of the run", async () => {
+  it("in create rejects the call, and nothing is left of the run", async () => {
     for (const mode of ["sync", "async", "stream"] as const) {
       const { store, failing } = failingStore({ late });
       const { runtime, clock } = setUp({ store });
       const after: string[] = [];
       runtime.register("agent", async (_input, { signal }) => {
-        // The store is asked first whether it has the run after all.
+        // The runtime first reads whether the store has the run.
         for (let turn = 0; turn < 10; turn++) await clock.turn();
         after.push(`${signal.aborted}`);
       });
@@ -167,13 +167,13 @@ describe.each([
       expect(await runtime.listRuns()).toEqual([]);
       expect((await runtime.stats()).live).toEqual({});
       expect((await refusal(runtime.getRun(error.run_id ?? ""))).code).toBe("run_not_found");
-      // An agent that was called already is told to stop; after an async refusal none is called.
+      // An agent that was called already is stopped; after an async refusal none is called.
       expect(after).toEqual(mode === "async" ? [] : ["true"]);
       expect(await runtime.createRun({ agent_name: "agent", input: "x" })).toMatchObject({ status: "completed" });
     }
   });
 
-  it("in append is asked again until it works, and nothing is lost or told twice", async () => {
+  it("in append is called again until it succeeds, and no event is lost or repeated", async () => {
     const { store, failing } = failingStore({ late });
     const { runtime, clock, said } = setUp({ store });
     const running = runAgent(runtime, async function* () {
@@ -195,7 +195,7 @@ describe.each([
     expect(said.filter(({ message }) => message.includes("failed to write")).length).toBeGreaterThan(0);
   });
 
-  it("in append tells those who want an acknowledgement, and the command stands", async () => {
+  it("in append rejects the calls that wait for an acknowledgement, and the command takes effect", async () => {
     const { store, failing } = failingStore({ late });
     const { runtime, clock } = setUp({ store });
     const run = await runAgent(runtime, (_input, { ask }) => ask("?").then(() => "went on"));
@@ -235,7 +235,7 @@ describe.each([
     expect((await runtime.stats()).agents["agent"]).toMatchObject({ completed: 1 });
   });
 
-  it("that wrote and could not say so is not written to twice", async () => {
+  it("that wrote and lost its answer does not get the write twice", async () => {
     for (const what of ["first", "last"]) {
       const { store, losing } = failingStore({ late });
       const { runtime, clock } = setUp({ store });
@@ -258,7 +258,7 @@ describe.each([
     }
   });
 
-  it("in reads tells the reader, and the run goes on", async () => {
+  it("in reads rejects the read, and the run goes on", async () => {
     const { store, failing } = failingStore({ late });
     const { runtime } = setUp({ store });
     const run = await runAgent(runtime, () => "ok");
@@ -279,7 +279,7 @@ describe.each([
     expect(await create()).toMatchObject({ status: "completed" });
   });
 
-  it("in prune and close says so to the logger", async () => {
+  it("in prune and close is reported to the logger", async () => {
     const { store, failing } = failingStore({ late });
     const { runtime, clock, said } = setUp({ store, retention: { maxRuns: 1 } });
     failing.prune = 1;
@@ -314,10 +314,10 @@ describe.each([
   });
 });
 
-describe("a run that somebody else writes to", () => {
+describe("a run that another process writes to", () => {
   const key = (run: Run) => ({ tenant: "", run_id: run.run_id });
 
-  /** A run that shows a part whenever the test says so, and the store behind. */
+  /** A run that emits a part at each `emit` of the test, and its store. */
   async function shared(late: boolean) {
     const memory = new MemoryStore();
     const set = setUp({ store: late ? lateStore(memory) : memory });
@@ -330,7 +330,7 @@ describe("a run that somebody else writes to", () => {
     });
     const run = await set.runtime.createRun({ agent_name: "agent", input: "x", mode: "async" });
     await set.clock.settle();
-    const show = async (text: string | undefined): Promise<void> => {
+    const emit = async (text: string | undefined): Promise<void> => {
       gate.resolve(text);
       await set.clock.settle();
     };
@@ -339,22 +339,22 @@ describe("a run that somebody else writes to", () => {
       if (stored === undefined) throw new Error("the run is gone");
       return stored;
     };
-    return { ...set, memory, run, show, head };
+    return { ...set, memory, run, emit, head };
   }
 
   describe.each([
     ["at once", false],
     ["late", true],
   ])("in a store that answers %s", (_title, late) => {
-    it("in the same epoch is read again, and what was decided is decided again", async () => {
-      const { runtime, clock, memory, run, show, head } = await shared(late);
-      await show("a");
+    it("in the same epoch is read again, and pending commands are decided again", async () => {
+      const { runtime, clock, memory, run, emit, head } = await shared(late);
+      await emit("a");
       const { head: before, position } = head();
       const at = clock.now();
-      const generic = { type: "emitted", kind: "generic", at, generic: { from: "somebody else" } } as const;
+      const generic = { type: "emitted", kind: "generic", at, generic: { from: "another process" } } as const;
       memory.append(key(run), { epoch: before.epoch, position }, { entries: [generic], head: before });
-      await show("b");
-      await show(undefined);
+      await emit("b");
+      await emit(undefined);
       const done = await runtime.getRun(run.run_id);
       expect(done.status).toBe("completed");
       expect(textsOf(done)).toEqual(["a|b"]);
@@ -369,20 +369,20 @@ describe("a run that somebody else writes to", () => {
     });
 
     it("in the same epoch may cancel it: the agent is stopped", async () => {
-      const { runtime, clock, memory, run, show, head } = await shared(late);
+      const { runtime, clock, memory, run, emit, head } = await shared(late);
       const { head: before, position } = head();
       const entry = { type: "cancel-requested", at: clock.now() } as const;
       const cancelling = { ...before, status: "cancelling" } as const;
       memory.append(key(run), { epoch: before.epoch, position }, { entries: [entry], head: cancelling });
-      await show("late");
+      await emit("late");
       await clock.advance(1_000);
       expect(await runtime.getRun(run.run_id)).toMatchObject({ status: "cancelled" });
     });
 
-    it("in a higher epoch is given up: its agent is left alone, and nothing more is written", async () => {
-      const { runtime, clock, memory, run, show, head } = await shared(late);
+    it("in a higher epoch is lost: its agent is abandoned, and nothing more is written", async () => {
+      const { runtime, clock, memory, run, emit, head } = await shared(late);
       const waiting = drain(runtime.events(run.run_id, { until: "end" }));
-      await show("a");
+      await emit("a");
       const { head: before, position } = head();
       const at = clock.now();
       const ended = { type: "ended", at, outcome: "completed", closes: true } as const;
@@ -394,7 +394,7 @@ describe("a run that somebody else writes to", () => {
           head: { ...before, status: "completed", epoch: before.epoch + 1, owner: null, finished_at: at },
         },
       );
-      await show("b");
+      await emit("b");
       await clock.settle();
       expect((await runtime.stats()).live).toEqual({});
       expect(textsOf(await runtime.getRun(run.run_id))).toEqual(["a"]);
@@ -402,15 +402,15 @@ describe("a run that somebody else writes to", () => {
       expect(typesOf(await waiting).at(-1)).toBe("run.completed");
     });
 
-    it("and that is forgotten is given up too", async () => {
-      const { runtime, clock, memory, run, show, head } = await shared(late);
+    it("and that is removed is lost too", async () => {
+      const { runtime, clock, memory, run, emit, head } = await shared(late);
       const { head: before, position } = head();
       const at = clock.now();
       const ended = { type: "ended", at, outcome: "failed" } as const;
       const final = { ...before, status: "failed", owner: null, finished_at: at } as const;
       memory.append(key(run), { epoch: before.epoch, position }, { entries: [ended], head: final });
       memory.prune({ maxRuns: 0, endedBefore: 0, sessionsBefore: 0 });
-      await show("b");
+      await emit("b");
       await clock.settle();
       expect((await runtime.stats()).live).toEqual({});
       expect((await refusal(runtime.getRun(run.run_id))).code).toBe("run_not_found");

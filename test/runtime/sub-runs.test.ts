@@ -8,7 +8,7 @@ import { hookedStore, lateStore } from "../helpers/stores.ts";
 
 const number = z.object({ n: z.number() });
 
-it("what a sub-run asks until a time is asked until then by its parent too", async () => {
+it("the question of a sub-run has the same deadline in its parent", async () => {
   const { runtime, clock } = setUp();
   runtime.register("child", async (_input, { ask }) =>
     JSON.stringify(await ask("Well?", { timeoutMs: 1_000, default: { n: 7 } })),
@@ -22,7 +22,7 @@ it("what a sub-run asks until a time is asked until then by its parent too", asy
   expect(textsOf(await runtime.getRun(run_id))).toEqual(['{"n":7}']);
 });
 
-it("what a sub-run asks without a time has none in its parent", async () => {
+it("the question of a sub-run without a deadline has none in its parent", async () => {
   const { runtime } = setUp();
   runtime.register("child", async (_input, { ask }) =>
     JSON.stringify(await ask("Well?", { timeoutMs: Number.POSITIVE_INFINITY })),
@@ -31,7 +31,7 @@ it("what a sub-run asks without a time has none in its parent", async () => {
   expect(questionOf(await runtime.createRun({ agent_name: "parent", input: "" }))).not.toHaveProperty("expires_at");
 });
 
-/** An agent that runs itself until it is refused, and tells how deep it came and why it stopped. */
+/** An agent that runs itself until it is refused, and emits its depth and the refusal. */
 function registerDeep(runtime: AgentRuntime): void {
   runtime.register("deep", async (input, { run }) => {
     const depth = Number(input[0]?.parts[0]?.content);
@@ -44,7 +44,7 @@ function registerDeep(runtime: AgentRuntime): void {
   });
 }
 
-describe("how deep sub-runs go", () => {
+describe("the depth of sub-runs", () => {
   it.each([
     [undefined, 32],
     [0, 0],
@@ -58,7 +58,7 @@ describe("how deep sub-runs go", () => {
     expect(textsOf(run).join()).toContain(limit);
   });
 
-  it("counts what is above a run, and not what is beside it", async () => {
+  it("counts the runs above a run, and not those beside it", async () => {
     const { runtime } = setUp({ limits: { maxDepth: 1 } });
     runtime.register("leaf", (input) => input);
     runtime.register("wide", async (_input, { run }) => {
@@ -68,7 +68,7 @@ describe("how deep sub-runs go", () => {
     expect(textsOf(await runtime.createRun({ agent_name: "wide", input: "" }))).toEqual(["0,1,2,3,4"]);
   });
 
-  it("fails a run whose agent goes further and does not catch that", async () => {
+  it("fails a run whose agent exceeds it and does not catch the error", async () => {
     const { runtime } = setUp({ limits: { maxDepth: 0 } });
     runtime.register("agent", async (_input, { run }) => void (await run("agent", "")));
     const run = await runtime.createRun({ agent_name: "agent", input: "" });
@@ -77,8 +77,8 @@ describe("how deep sub-runs go", () => {
   });
 });
 
-describe("a question that is passed on", () => {
-  it("carries one id, that under which the run takes the answer, at each run that shows it", async () => {
+describe("a question that a parent passes on", () => {
+  it("has in each run that shows it the id under which that run takes the answer", async () => {
     const { runtime } = setUp();
     nested(runtime);
     const root = await runtime.createRun({ agent_name: "root", input: "" });
@@ -92,7 +92,7 @@ describe("a question that is passed on", () => {
   });
 
   it.each(["root", "parent", "child"])(
-    "may be answered at the %s, and is answered at all of them then",
+    "may be answered at the %s, and is then answered at all of them",
     async (name) => {
       const { runtime, clock } = setUp();
       nested(runtime);
@@ -137,7 +137,7 @@ describe("a question that is passed on", () => {
     expect((await eventsOf(runtime, parent.run_id)).filter(({ type }) => type === "run.awaiting")).toHaveLength(1);
   });
 
-  it.each(["sync", "async", "stream"] as const)("goes on in mode %s as one of the run's own does", async (mode) => {
+  it.each(["sync", "async", "stream"] as const)("is answered in mode %s like one of the run's own", async (mode) => {
     const { runtime, clock } = setUp();
     runtime.register("child", async (_input, { ask }) => JSON.stringify([await ask("one?"), await ask("two?")]));
     runtime.register("parent", async (_input, { run }) => (await run("child", "")).output);
@@ -153,7 +153,7 @@ describe("a question that is passed on", () => {
     expect(textOf(questionOf(await runtime.getRun(run_id)).message)).toBe("two?");
   });
 
-  it("takes an answer once under an idempotency key, at whichever end it comes", async () => {
+  it("takes an answer once under an idempotency key, at the parent and at the sub-run", async () => {
     const { runtime } = setUp();
     runtime.register("child", async (_input, { ask }) => JSON.stringify(await ask("n?")));
     runtime.register("parent", async (_input, { run }) => (await run("child", "")).output);
@@ -168,7 +168,7 @@ describe("a question that is passed on", () => {
     }
   });
 
-  it.each(["timed-out", "withdrawn"])("takes no answer from the moment that %s is written", async (type) => {
+  it.each(["timed-out", "withdrawn"])("takes no answer after the entry %s", async (type) => {
     let answering: Promise<CadenzaError> | undefined;
     let run_id = "";
     const hooked = hookedStore((call, method, parameters) => {
@@ -190,7 +190,7 @@ describe("a question that is passed on", () => {
     expect(textsOf(await runtime.getRun(run_id))).toEqual(['{"n":0}']);
   });
 
-  it("takes no answer that was read while its time ran out", async () => {
+  it("takes no answer that was being validated at its deadline", async () => {
     const { runtime, clock } = setUp();
     const read = deferred();
     const validate = async (value: unknown) => read.promise.then(() => ({ value }));
@@ -209,7 +209,7 @@ describe("a question that is passed on", () => {
   });
 });
 
-it("a sub-run says whose it is", async () => {
+it("the record of a sub-run names its parent", async () => {
   const { runtime } = setUp();
   nested(runtime);
   await runtime.createRun({ agent_name: "root", input: "" });
@@ -219,7 +219,7 @@ it("a sub-run says whose it is", async () => {
   expect(await detailsOf(root)).toEqual({ run_id: root, parent_run_id: null, root_run_id: root });
   expect(await detailsOf(parent)).toEqual({ run_id: parent, parent_run_id: root, root_run_id: root });
   expect(await detailsOf(child)).toEqual({ run_id: child, parent_run_id: parent, root_run_id: root });
-  // The protocol's own record shows nothing of it.
+  // The protocol's record has no such key.
   expect(Object.keys(runOf(runs, "child"))).toEqual(Object.keys(runOf(runs, "root")));
   const other = runtime.scope({ tenant: "other" });
   expect((await refusal(other.details(child ?? ""))).code).toBe("run_not_found");

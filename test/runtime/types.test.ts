@@ -19,9 +19,9 @@ import * as v from "valibot";
 import { expect, expectTypeOf, test } from "vitest";
 import * as z from "zod";
 
-/* For the compiler: the functions here are never called. */
+/* Checked by the compiler: the functions here are never called. */
 
-test("an answer has the type that the schema makes, whatever the default", () => {
+test("an answer has the type of the schema's output, with and without a default", () => {
   const written = async ({ ask }: AgentContext): Promise<void> => {
     const schema = z.object({ ok: z.boolean() });
     expectTypeOf(await ask("?", { schema })).toEqualTypeOf<{ ok: boolean }>();
@@ -52,7 +52,7 @@ test("an answer without a schema is a message or an object, and so is its defaul
   expect(written).toBeTypeOf("function");
 });
 
-test("what can be written of options, events and reports has a name", () => {
+test("the types of options, events and reports are exported", () => {
   expectTypeOf<NonNullable<RuntimeOptions["durability"]>>().toEqualTypeOf<DurabilityOptions>();
   expectTypeOf<RuntimeStats>().toExtend<RunsReport>();
   expectTypeOf<RuntimeStats["blocked"][number]>().toEqualTypeOf<BlockedRun>();
@@ -60,7 +60,7 @@ test("what can be written of options, events and reports has a name", () => {
   expectTypeOf<"run.blocked">().toExtend<AnnouncedType>();
 });
 
-test("the step of a durable agent gives what JSON gives back, and no other result compiles", () => {
+test("the step of a durable agent gives its JSON, and no other result compiles", () => {
   interface Tree {
     readonly value: number;
     readonly note?: string | undefined;
@@ -107,7 +107,7 @@ test("the step of a durable agent gives what JSON gives back, and no other resul
   expect(written).toBeTypeOf("function");
 });
 
-test("the step of any other agent gives what its function gives", () => {
+test("the step of any other agent gives the type of its function's result", () => {
   const written = (runtime: AgentRuntime): void => {
     runtime.register("plain", { version: "1" }, async (_input, { step }) => {
       expectTypeOf(await step("a date", () => new Date())).toEqualTypeOf<Date>();
@@ -119,7 +119,7 @@ test("the step of any other agent gives what its function gives", () => {
   expect(written).toBeTypeOf("function");
 });
 
-test("a durable agent passes its context on to what takes any agent's", () => {
+test("the context of a durable agent can be passed on as that of any agent", () => {
   const helper = async <T>(context: AgentContext, load: () => Promise<T>): Promise<T> => context.step("help", load);
   const agent: AgentFunction = async (_input, context) => helper(context, async () => 1);
   const written = (runtime: AgentRuntime): void => {

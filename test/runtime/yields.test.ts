@@ -17,10 +17,10 @@ describe("what an agent yields", () => {
     ["an empty string is a part too", ["", "a"], ["|a"]],
     ["null closes the message", ["a", null, "b"], ["a", "b"]],
     ["undefined closes the message", ["a", undefined, "b"], ["a", "b"]],
-    ["closing twice, or with nothing open, is nothing", [null, "a", null, null, "b"], ["a", "b"]],
+    ["closing twice, or without an open message, has no effect", [null, "a", null, null, "b"], ["a", "b"]],
     ["a part joins the message", ["a", { content: "b", content_type: "text/html" }], ["a|b"]],
     ["an artifact joins the message", ["a", { name: "report.txt", content: "b" }, "c"], ["a|b|c"]],
-    ["a part may be an address", [{ content_url: "https://example.org/a" }], ["https://example.org/a"]],
+    ["a part may have a URL", [{ content_url: "https://example.org/a" }], ["https://example.org/a"]],
     ["a whole message closes the one that is open", ["a", { parts: [{ content: "b" }] }, "c"], ["a", "b", "c"]],
     ["a message may be empty", [{ parts: [] }], [""]],
     ["a list is drained", [["a", ["b", null], "c"]], ["a|b", "c"]],
@@ -41,7 +41,7 @@ describe("what an agent yields", () => {
     expect(textsOf(run)).toEqual(output);
   });
 
-  it("a part keeps what it says of itself, and takes the defaults of the protocol for the rest", async () => {
+  it("a part keeps its keys, and gets the defaults of the protocol for the others", async () => {
     const { runtime } = setUp();
     const metadata = { kind: "citation", url: "https://example.org", title: null };
     const run = await runAgent(runtime, () => [
@@ -61,7 +61,7 @@ describe("what an agent yields", () => {
     ]);
   });
 
-  it("a message speaks in the agent's name in the output and in the events, and keeps its times to the last digit", async () => {
+  it("a message has the agent's role in the output and in the events, and keeps its times to the last digit", async () => {
     const { runtime } = setUp();
     const times = { created_at: "2025-01-01T00:00:00.123456Z", completed_at: "2025-01-01T00:00:01.654321Z" };
     const run = await runAgent(runtime, async function* () {
@@ -98,7 +98,7 @@ describe("what an agent yields", () => {
     expect(events[4]).toMatchObject({ generic: { thinking: { about: [1, null] } } });
   });
 
-  it("nothing that the agent does to an object later changes what was shown", async () => {
+  it("a later change to an object does not change what was emitted", async () => {
     const { runtime } = setUp();
     const generic = { list: [1] };
     const part = { content: "a", metadata: { kind: "trajectory", tool_input: { list: [1] } }, extra: { list: [1] } };
@@ -113,7 +113,7 @@ describe("what an agent yields", () => {
     expect(JSON.stringify(await eventsOf(runtime, run.run_id))).not.toContain("[1,2]");
   });
 
-  it("a request is told by its type before anything else, and an error before a list", async () => {
+  it("a request is recognised by its type before anything else, and an error before a list", async () => {
     const { runtime } = setUp();
     const request = { type: "message", message: "Really?", parts: [], content: "not a part" };
     const asking = await runAgent(runtime, async function* () {
@@ -158,12 +158,12 @@ describe("what an agent yields", () => {
   });
 
   it.each<[title: string, value: unknown, said: string]>([
-    ["a part with a content and an address", { content: "a", content_url: "https://example.org" }, "content_url"],
-    ["a part whose address is none", { content_url: "not an address" }, "content_url"],
+    ["a part with a content and a URL", { content: "a", content_url: "https://example.org" }, "content_url"],
+    ["a part with an invalid URL", { content_url: "not an address" }, "content_url"],
     ["a message with a bad role", { role: "assistant", parts: [] }, "role"],
     ["a message with a bad part", { parts: [{ content: 5 }] }, "parts[0].content"],
     ["a message with a bad time", { parts: [], created_at: "yesterday" }, "created_at"],
-    ["an object that JSON cannot carry", { big: 1n }, "BigInt"],
+    ["an object that is not JSON", { big: 1n }, "BigInt"],
   ])("%s fails the run with an error that says what is wrong", async (_title, value, said) => {
     const { runtime } = setUp();
     const run = await runAgent(runtime, () => value);
@@ -171,7 +171,7 @@ describe("what an agent yields", () => {
     expect(run.error?.message).toContain(said);
   });
 
-  it("what was shown before an error stays, and the open message stays open", async () => {
+  it("output before an error stays, and the open message stays open", async () => {
     const { runtime } = setUp();
     const run = await runAgent(runtime, async function* () {
       yield "done";
@@ -207,7 +207,7 @@ describe("what an agent yields", () => {
     }
   });
 
-  it("what is sent back is undefined after a plain yield, before and after an answer", async () => {
+  it("a plain yield returns undefined, before and after an answer", async () => {
     const { runtime } = setUp();
     const sent: unknown[] = [];
     const asking = await runAgent(runtime, async function* (): AsyncGenerator<unknown, void, unknown> {
@@ -256,12 +256,12 @@ describe("the forms of an agent", () => {
     ],
     ["an async function", async () => "a", ["a"]],
     ["a plain function", () => "a", ["a"]],
-    ["a function that gives a message back", (input) => input, ["Hello"]],
-    ["a function that gives nothing back", () => undefined, []],
-    ["a function that gives null back", async () => null, []],
-    ["a function that gives a generator back", () => items("a", "b"), ["a|b"]],
+    ["a function that returns a message", (input) => input, ["Hello"]],
+    ["a function that returns nothing", () => undefined, []],
+    ["a function that returns null", async () => null, []],
+    ["a function that returns a generator", () => items("a", "b"), ["a|b"]],
     ["a function that promises a generator", async () => later("a", "b"), ["a|b"]],
-    ["a function that gives a web stream back", () => ReadableStream.from(["a", "b"]), ["a|b"]],
+    ["a function that returns a web stream", () => ReadableStream.from(["a", "b"]), ["a|b"]],
     [
       "a generator that yields promises",
       function* () {
@@ -286,7 +286,7 @@ describe("the forms of an agent", () => {
     expect(textsOf(run)).toEqual(output);
   });
 
-  it("a promise of a plain generator comes back to it as undefined, and one of a request as the answer", async () => {
+  it("a plain generator that yields a promise gets undefined, and one of a request gets the answer", async () => {
     const { runtime } = setUp();
     const sent: unknown[] = [];
     const asking = await runAgent(runtime, function* (): Generator<unknown, void, unknown> {
@@ -297,7 +297,7 @@ describe("the forms of an agent", () => {
     expect(sent).toEqual([undefined, { ok: 1 }]);
   });
 
-  it("all are shown as one stream of events", async () => {
+  it("all give one stream of events", async () => {
     const { runtime } = setUp();
     runtime.register("agent", () => "a");
     const events = await drain(runtime.createRun({ agent_name: "agent", input: "x", mode: "stream" }));
@@ -306,7 +306,7 @@ describe("the forms of an agent", () => {
 });
 
 describe("emit", () => {
-  it("shows what yield shows, from wherever it is called", async () => {
+  it("emits what yield emits, wherever it is called", async () => {
     const { runtime } = setUp();
     const run = await runAgent(runtime, async (_input, { emit }) => {
       await emit("a");

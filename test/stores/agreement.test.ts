@@ -29,16 +29,16 @@ const SLOTS = ["slot-1", "slot-2"];
 const OWNERS = ["owner-1", "owner-2", "owner-3"];
 const mismatch = { position: 1, expected: "ask#1", asked: "step#1" };
 
-/** The time that is handed to a store, which only goes on, and the time of its own clock. */
+/** The time that is given to a store, which only increases, and the time of its own clock. */
 interface Moment {
   readonly at: number;
   readonly now: number;
 }
 
-/** Does something to a store, and gives what it answered. */
+/** A call to a store, which gives the store's answer. */
 interface Command {
   run(store: Store, moment: Moment): unknown;
-  /** How the clock goes on after it, backwards too. */
+  /** By how much the clock changes after it; it may go backwards. */
   readonly passes: number;
   toString(): string;
 }
@@ -46,7 +46,7 @@ interface Command {
 const tenant = fc.constantFrom(...TENANTS);
 const n = fc.nat(4);
 const owner = fc.constantFrom(...OWNERS);
-/** How far a writer is off: mostly not at all. */
+/** By how much the position of a write is wrong: mostly it is right. */
 const off = fc.constantFrom(0, 0, 0, 0, 0, 0, 1, -1);
 const writePlan = fc.record({
   status: fc.constantFrom("created", "in-progress", "awaiting", "awaiting", "cancelling", "completed", "failed"),
@@ -105,7 +105,7 @@ const append = commands(
   async (store, moment, { tenant, n, epoch, position, wakes, raise, write }) => {
     const run = await store.find(runKey(n, tenant));
     const present = run?.head.epoch ?? 0;
-    // What has ended is not written to any more: such a write is one that comes too late.
+    // A run that has ended gets no more writes: such a write comes too late.
     const late = run !== undefined && run.head.finished_at !== null ? -1 : position;
     const expected = { epoch: present + epoch, position: (run?.position ?? 0) + late, wakes };
     return store.append(runKey(n, tenant), expected, writeOf(write, present + raise, moment));
@@ -319,7 +319,7 @@ async function everything(store: Store): Promise<unknown> {
 
 function agree(sqlite: unknown, memory: unknown): void {
   const [one, other] = [plain(sqlite), plain(memory)];
-  // The usual case is looked at in the quick way.
+  // The usual case is compared in a fast way.
   if (!sameJson(one, other)) expect(one).toEqual(other);
 }
 

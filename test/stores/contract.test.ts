@@ -13,7 +13,7 @@ const stores: readonly (readonly [name: string, open: OpenStores])[] = [
   ["a store that gives hints", ({ clock }) => same(new HintingStore({ clock }))],
   ["a store that can be damaged", ({ clock }) => damageable(new DamageableStore({ clock }))],
   ...drivers.map((driver) => {
-    // What is tested here does not depend on the disk.
+    // These tests do not depend on the disk.
     const open: OpenStores = ({ clock }) => openTwice(driver, { synchronous: "NORMAL", clock });
     return [`SqliteStore on ${driver.name}`, open] as const;
   }),

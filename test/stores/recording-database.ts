@@ -1,12 +1,12 @@
 import type { SqliteDatabase, SqliteStatement } from "../../src/stores/sqlite-database.ts";
 
-/** A handle that notes each statement that is run, and fails where it is told to. */
+/** A handle that notes each statement that is run, and can fail it. */
 export class RecordingDatabase implements SqliteDatabase {
   readonly #db: SqliteDatabase;
   readonly #fails: (sql: string, values: readonly unknown[]) => unknown;
   readonly statements: string[] = [];
 
-  /** `fails` gives the error that a statement is to throw instead of being run. */
+  /** `fails` gives the error that a statement throws instead of being run. */
   constructor(db: SqliteDatabase, fails: (sql: string, values: readonly unknown[]) => unknown = () => undefined) {
     this.#db = db;
     this.#fails = fails;

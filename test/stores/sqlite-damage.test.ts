@@ -34,7 +34,7 @@ beforeEach(() => {
 afterEach(() => folder.remove());
 
 describe.each(drivers)("a file that is damaged, with $name", ({ open }) => {
-  test("at a page that holds the first entry of a run: that run is told of as damaged, the others are found", async () => {
+  test("at a page that holds the first entry of a run: that run is reported as damaged, the others are found", async () => {
     const before = opened();
     for (const n of [1, 2, 3, 4])
       await create(before, n, { head: waiting(1), created: { input: [message(`${n}`.repeat(LONG))] } });
@@ -70,7 +70,7 @@ describe.each(drivers)("a file that is damaged, with $name", ({ open }) => {
     ["holds no text", "UPDATE cadenza_entries SET lines = x'ff00ff' WHERE position = 2"],
     ["is missing", "DELETE FROM cadenza_entries WHERE position = 2"],
     ["has lost its last lines", "UPDATE cadenza_entries SET lines = '' WHERE position = 2"],
-  ])("in a row that %s: it is an error, and no other entry takes its place", async (_what, sql) => {
+  ])("in a row that %s: reading it is an error, and no other entry is given instead", async (_what, sql) => {
     const store = opened();
     const key = await create(store, 1);
     for (const position of [1, 2, 3]) await append(store, key, position, write(parts(`${position}`)));
@@ -92,7 +92,7 @@ describe.each(drivers)("a file that is damaged, with $name", ({ open }) => {
 });
 
 describe.each(drivers)("a disk that is full, with $name", ({ open }) => {
-  test("fails what is written, and nothing that is read; there is no trace of it once there is room", async () => {
+  test("fails writes and no reads; when the disk has space again, nothing of the failed writes is stored", async () => {
     const db = open(path);
     const store = new SqliteStore(db, { synchronous: "NORMAL", closeDatabase: true });
     for (const n of [1, 2]) await create(store, n, { head: waiting(1) });
@@ -125,7 +125,7 @@ function overwrite(open: (path: string) => SqliteDatabase, text: string): void {
   writeFileSync(path, file.fill(0xff, page, page + PAGE));
 }
 
-/** The file may grow by so many pages. */
+/** Lets the file grow by `more` pages. */
 function limitPages(db: SqliteDatabase, more: number): void {
   const { page_count } = db.prepare("PRAGMA page_count").get() as { page_count: number };
   db.prepare(`PRAGMA max_page_count = ${Number(page_count) + more}`).get();

@@ -12,7 +12,7 @@ const nodeSqlite = getBuiltinModule("node:sqlite") as
   | { readonly DatabaseSync: new (path: string) => SqliteDatabase }
   | undefined;
 
-/** The drivers that are to be had here. */
+/** The drivers that are installed here. */
 export const drivers: readonly SqliteDriver[] = [
   { name: "libsql", open: (path) => new Libsql(path) },
   ...(nodeSqlite === undefined
@@ -25,14 +25,14 @@ export interface SqliteDriver {
   open(path: string): SqliteDatabase;
 }
 
-/** Opens a handle with Node's own SQLite where there is one, else with libsql. */
+/** Opens a handle with Node's own SQLite if it exists, else with libsql. */
 export function openDatabase(path: string): SqliteDatabase {
   const driver = drivers.at(-1);
   if (driver === undefined) throw new Error("there is no driver");
   return driver.open(path);
 }
 
-/** A folder that is taken away with `remove`. */
+/** A folder that `remove` deletes. */
 export function temporaryFolder(): { readonly path: string; remove(): void } {
   const path = mkdtempSync(join(tmpdir(), "cadenza-store-"));
   return { path, remove: () => rmSync(path, { recursive: true, force: true }) };

@@ -37,7 +37,7 @@ async function oneRun(n: number): Promise<void> {
   await append(store, key, 2, write([ended()], { head: over(n), session }));
 }
 
-/** Adds a part to the run that all write to, at whatever position it is. */
+/** Adds a part to the run that all write to, at its current position. */
 async function shared(text: string): Promise<void> {
   for (;;) {
     const position = store.find(runKey(SHARED))?.position ?? 0;

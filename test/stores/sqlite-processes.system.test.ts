@@ -11,7 +11,7 @@ const HAMMER = fileURLToPath(new URL("./sqlite-hammer.ts", import.meta.url));
 const PROCESSES = [1, 2];
 const RUNS = 100;
 
-test("processes that write to one file at once lose nothing and meet no lock", { timeout: 60_000 }, async () => {
+test("processes that write to one file at once lose nothing and fail at no lock", { timeout: 60_000 }, async () => {
   const folder = temporaryFolder();
   const file = join(folder.path, "runs.db");
   const run = promisify(execFile);

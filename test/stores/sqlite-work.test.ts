@@ -56,7 +56,7 @@ describe(`among ${RUNS} runs`, () => {
     plans = await plansOf(askEverything);
   });
 
-  test("whatever is asked is found in an index that holds little else", () => {
+  test("every query uses an index that holds few other rows", () => {
     const scans = plans.flatMap(({ steps }) => steps.filter((step) => /^SCAN /.test(step)));
     const sorting = plans.filter(({ steps }) => steps.some((step) => /TEMP B-TREE/.test(step))).map(({ sql }) => sql);
 
@@ -65,15 +65,15 @@ describe(`among ${RUNS} runs`, () => {
     expect(sorting.filter((sql) => !KNOWN_SORTS.some(([known]) => known.test(sql)))).toEqual([]);
   });
 
-  test.each(KNOWN_SCANS)("the step that is excused is made: %s", (known) => {
+  test.each(KNOWN_SCANS)("the scan that is allowed occurs: %s", (known) => {
     expect(plans.flatMap(({ steps }) => steps).filter((step) => known.test(step))).not.toEqual([]);
   });
 
-  test.each(KNOWN_SORTS)("the statement that is excused is run: %s", (known) => {
+  test.each(KNOWN_SORTS)("the sort that is allowed occurs: %s", (known) => {
     expect(plans.filter(({ sql }) => known.test(sql))).not.toEqual([]);
   });
 
-  test("a take that finds nothing asks for no lock, and reads no run that waits", async () => {
+  test("a take that finds nothing takes no lock, and reads no run that waits", async () => {
     const taking = await plansOf(async () => expect(await store.take(request)).toEqual([]));
     const used = taking.flatMap(({ steps }) => steps.flatMap((step) => step.match(/INDEX cadenza_\w+ \(.*\)/) ?? []));
 
@@ -87,7 +87,7 @@ describe(`among ${RUNS} runs`, () => {
     ]);
   });
 
-  test("a take in a full slot looks at the first of those that wait for a permit, and goes on to other slots", async () => {
+  test("a take reads the first run that waits for a full slot, and goes on to other slots", async () => {
     await create(store, RUNS + 1, { slot: { key: "free", max: 1 }, head: waiting(NOW) });
     const taken = await store.take(request);
 
@@ -168,7 +168,7 @@ describe("the runs and entries that are read", () => {
 });
 
 describe("an append", () => {
-  test("that changes nothing but the length of the log writes to no index", async () => {
+  test("that changes only the length of the log writes to no index", async () => {
     const alive = head({ owner: "alive" });
     const key = await create(store, RUNS + 10, { head: alive });
     db.statements.length = 0;
@@ -188,7 +188,7 @@ describe("an append", () => {
 });
 
 describe("leases", () => {
-  test("of owners that are gone and have left nothing are removed", async () => {
+  test("of owners that are gone and have no runs are removed", async () => {
     const key = await create(store, RUNS + 20, { head: head({ owner: "leaves a run" }) });
     await store.renew("leaves a run", LEASE_MS);
     await store.renew("leaves nothing", LEASE_MS);
@@ -207,23 +207,23 @@ describe("leases", () => {
   });
 });
 
-/** The steps of a plan that may walk through what they find: it is small, or all of it is wanted. */
+/** The steps of a plan that may scan: the table is small, or all of it is needed. */
 const KNOWN_SCANS: readonly (readonly [what: RegExp, why: string])[] = [
   [/^SCAN (o|q|owners|queues)$/, "owners and slots, found by jumps"],
-  [/^SCAN k VIRTUAL TABLE/, "the runs that were asked about"],
+  [/^SCAN k VIRTUAL TABLE/, "the runs in the query"],
   [/^SCAN cadenza_leases$/, "one row for each process"],
   [/^SCAN cadenza_runs USING COVERING INDEX cadenza_runs_without_owner$/, "the backlog, which counts them"],
   [/^SCAN cadenza_runs USING INDEX cadenza_runs_blocked$/, "the backlog, which counts them"],
   [/^SCAN cadenza_runs$/, "the list of the tenant without a name, the newest first, up to its limit"],
 ];
-/** The statements that may sort what they find. */
+/** The statements that may sort. */
 const KNOWN_SORTS: readonly (readonly [what: RegExp, why: string])[] = [
   [/WHERE finished_at IS NULL AND owner = \? ORDER BY id/, "the runs of one owner"],
   [/INDEXED BY cadenza_runs_blocked/, "blocked runs"],
   [/session_id <> run_id/, "the runs of one session"],
 ];
 
-/** Asks the store for everything that runtimes ask it. */
+/** Makes every query that runtimes make. */
 async function askEverything(): Promise<void> {
   const key = await create(store, RUNS + 2, {
     idempotencyKey: "key",
@@ -257,7 +257,7 @@ async function askEverything(): Promise<void> {
   await store.release("dead");
 }
 
-/** What a step of a plan reads of runs and entries: an index with the columns by which it is searched, or all of it. */
+/** How a step of a plan reads runs and entries: an index with the columns of the search, or a scan. */
 function readingOf(step: string): readonly string[] {
   const [, whole] =
     /^SCAN (?:cadenza_runs USING (?:COVERING )?INDEX )?((?:cadenza_(?:runs|entries)|[reb]\b)\w*)/.exec(step) ?? [];
@@ -272,7 +272,7 @@ function page(query: Partial<RunQuery> & Pick<RunQuery, "tenant">): RunQuery {
   return { limit: 9, offset: 0, ...query };
 }
 
-/** A statement, and how it is carried out. */
+/** A statement, and its plan. */
 interface Plan {
   readonly sql: string;
   readonly steps: readonly string[];
@@ -303,7 +303,7 @@ function owners(): readonly string[] {
   return rows.map((row) => (row as { owner: string }).owner);
 }
 
-/** Runs that wait, that are at work, that have ended, and that wait for a permit of a full slot. None of them needs work. */
+/** Inserts runs that wait, that are in progress, that have ended, and that wait for a full slot. None of them needs work. */
 function fill(): void {
   const first = `${JSON.stringify(created(1))}\n`;
   raw.exec("BEGIN");

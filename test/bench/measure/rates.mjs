@@ -1,4 +1,4 @@
-/** Calls a function again and again, one call after the other, for so many milliseconds; calls per second. */
+/** Calls a function again and again, one call after the other, for `milliseconds`; calls per second. */
 export async function rateOf(milliseconds, call) {
   const started = performance.now();
   let calls = 0;
@@ -10,7 +10,7 @@ export async function rateOf(milliseconds, call) {
   return (calls * 1000) / elapsed;
 }
 
-/** The same with so many calls open at a time. */
+/** The same with `width` calls open at a time. */
 export async function rateAtOnce(width, milliseconds, call) {
   const started = performance.now();
   let calls = 0;
@@ -21,7 +21,7 @@ export async function rateAtOnce(width, milliseconds, call) {
   return (calls * 1000) / (performance.now() - started);
 }
 
-/** Calls a function with 0 to `count - 1`, so many calls open at a time; milliseconds. */
+/** Calls a function with 0 to `count - 1`, with `width` calls open at a time; milliseconds. */
 export async function timeOf(count, width, call) {
   const started = performance.now();
   let next = 0;
@@ -32,7 +32,7 @@ export async function timeOf(count, width, call) {
   return performance.now() - started;
 }
 
-/** The bytes that are in use when all garbage is gone. */
+/** The bytes in use after a garbage collection. */
 export async function bytesInUse() {
   for (let i = 0; i < 4; i++) {
     globalThis.gc();

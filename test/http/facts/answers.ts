@@ -6,7 +6,7 @@ import { fact, pathOf, refused, runOf } from "./fact.ts";
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const UTC = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/;
 
-/** What clients read, and would trip over if it were otherwise. */
+/** The forms of answers that clients rely on. */
 export const answerFacts: readonly Fact[] = [
   fact("times end in Z, and absent ones are null", async (client) => {
     const { json } = await client.run("echo", "x");
@@ -35,12 +35,12 @@ export const answerFacts: readonly Fact[] = [
     const { events } = await client.run("regretful", "x", { mode: "stream" });
     expect(runOf(events.at(-1))["error"]).toEqual(json["error"]);
   }),
-  fact("what an agent throws is not shown", async (client) => {
+  fact("the error that an agent throws is not in the answer", async (client) => {
     const { text, json } = await client.run("leaky", "x");
     expect(json).toMatchObject({ status: "failed", error: { code: "server_error" } });
     expect(text).not.toMatch(/hunter2|secret|\.ts/);
   }),
-  fact("a part says of what type and encoding it is, also if nobody has said so", async (client) => {
+  fact("a part has its content type and encoding, also if the agent gave none", async (client) => {
     const { json } = await client.run("echo", [{ parts: [{ content: "x" }, {}] }]);
     const defaults = { content_type: "text/plain", content_encoding: "plain" };
     expect(json["output"]).toMatchObject([{ parts: [{ content: "x", ...defaults }, defaults] }]);
@@ -79,7 +79,7 @@ export const answerFacts: readonly Fact[] = [
       expect(answered).toMatchObject({ role: "user", created_at, completed_at: created_at });
     }
   }),
-  fact("a time that clients cannot read is refused of a client, and fails the run of an agent", async (client) => {
+  fact("a time that clients cannot parse is refused in a request, and fails the run of an agent", async (client) => {
     for (const created_at of ["2016-12-31T23:59:60Z", "0000-01-01T00:00:00Z", "yesterday"]) {
       const reply = await client.run("echo", [{ parts: [], created_at }]);
       refused(reply, 422, "invalid_input", "invalid_argument");
@@ -88,7 +88,7 @@ export const answerFacts: readonly Fact[] = [
       expect(dated.json).toMatchObject({ status: "failed", output: [] });
     }
   }),
-  fact("what a client says without a time has the time at which it came in the history", async (client) => {
+  fact("a client's message without a time has its time of arrival in the history", async (client) => {
     const before = new Date().toISOString();
     const { json } = await client.run("asker", [{ parts: [] }, { parts: [], created_at: "2026-11-21T22:05:10Z" }]);
     await client.post(`/runs/${json["run_id"]}`, { await_resume: { message: { parts: [] } } });
@@ -110,7 +110,7 @@ export const answerFacts: readonly Fact[] = [
       expect(frame).toMatch(new RegExp(`^id: ${index + 1}\nevent: [a-z.-]+\ndata: .*$`));
     for (const { event, data } of events) expect(data.type).toBe(event);
   }),
-  fact("characters that some take for the end of a line are escaped in a stream", async (client) => {
+  fact("characters that some parsers take for the end of a line are escaped in a stream", async (client) => {
     const content = "a\u2028b\u2029c\u0085d\r\ne\nf";
     const { text, events } = await client.run("echo", content, { mode: "stream" });
     expect(text).not.toMatch(/[\u2028\u2029\u0085\r]/);

@@ -4,9 +4,9 @@ import { JSON_TYPE } from "../client.ts";
 import type { Fact } from "./fact.ts";
 import { answer, fact, pathOf, refused, runOf, UNKNOWN_ID, untilRunOf, user } from "./fact.ts";
 
-/** What the endpoints give. */
+/** The answers of the endpoints. */
 export const endpointFacts: readonly Fact[] = [
-  fact("the OpenAPI document says where the service lies", async (client) => {
+  fact("the OpenAPI document has the URL of the service", async (client) => {
     const address = `${client.base}/openapi.json`;
     const [server] = (await client.get("/openapi.json")).json["servers"] as unknown as { url: string }[];
     expect(new URL(`${server?.url}/agents`.replace("//agents", "/agents"), address).href).toBe(`${client.base}/agents`);
@@ -36,7 +36,7 @@ export const endpointFacts: readonly Fact[] = [
     });
     expect([json["input_content_types"], json["output_content_types"]]).toEqual([["*/*"], ["*/*"]]);
   }),
-  fact("an agent's metadata are what it was registered with", async (client) => {
+  fact("an agent's metadata are those of its registration", async (client) => {
     const { json } = await client.get("/agents/described");
     expect([json["input_content_types"], json["output_content_types"]]).toEqual([["text/plain"], ["*/*"]]);
     expect(json["metadata"]).toMatchObject({
@@ -47,7 +47,7 @@ export const endpointFacts: readonly Fact[] = [
       created_at: "2025-04-01T12:00:00.123456Z",
     });
   }),
-  fact("an agent's status is what its runs were like", async (client) => {
+  fact("an agent's status has the averages of its runs", async (client) => {
     await client.run("described", "x");
     const { json } = await client.get("/agents/described");
     expect(json["status"]).toMatchObject({ success_rate: 100, avg_run_time_seconds: expect.any(Number) });
@@ -58,8 +58,8 @@ export const endpointFacts: readonly Fact[] = [
     expect((await client.get("/agents/mime%5Ftypes")).json["name"]).toBe("mime_types");
   }),
   fact("an unknown agent is not found", async (client) => {
-    refused(await client.get("/agents/nobody"), 404, "not_found", "agent_not_found");
-    refused(await client.run("nobody", "x"), 404, "not_found", "agent_not_found");
+    refused(await client.get("/agents/missing"), 404, "not_found", "agent_not_found");
+    refused(await client.run("missing", "x"), 404, "not_found", "agent_not_found");
   }),
   fact("a sync run answers 200 with the run, and its id in a header", async (client) => {
     const reply = await client.run("echo", "hi");
@@ -84,7 +84,7 @@ export const endpointFacts: readonly Fact[] = [
     expect((await client.get(`/runs/${json["run_id"]}`)).json).toEqual(json);
     refused(await client.get(`/runs/${UNKNOWN_ID}`), 404, "not_found", "run_not_found");
   }),
-  fact("the events that are read are the streamed ones, one for one", async (client) => {
+  fact("the list of events equals the stream", async (client) => {
     const { events } = await client.run("notes", "x", { mode: "stream" });
     const { json } = await client.get(`/runs/${runOf(events[0])["run_id"]}/events`);
     expect(json["events"]).toEqual(events.map(({ data }) => data));
@@ -106,8 +106,12 @@ export const endpointFacts: readonly Fact[] = [
     }
   }),
   fact("cancel needs no body, and answers 202 with the run in cancelling", (client) => checkCancel(client, {})),
-  fact("cancel takes an empty body that is called JSON", (client) => checkCancel(client, JSON_TYPE), "empty bodies"),
-  fact("cancel leaves alone what comes with it", (client) => checkCancel(client, JSON_TYPE, { reason: "no more" })),
+  fact(
+    "cancel takes an empty body with the content type of JSON",
+    (client) => checkCancel(client, JSON_TYPE),
+    "empty bodies",
+  ),
+  fact("cancel ignores its body", (client) => checkCancel(client, JSON_TYPE, { reason: "no more" })),
   fact("a session is found under both paths", async (client) => {
     const { json } = await client.run("echo", "hi");
     const one = await client.get(`/sessions/${json["session_id"]}`);
@@ -148,7 +152,7 @@ export const endpointFacts: readonly Fact[] = [
     await client.send("POST", `/runs/${id}/cancel`);
     expect(await waiting).toMatchObject({ status: 200, json: { status: "cancelled" } });
   }),
-  fact("slashes at the end do not count, and nothing redirects", async (client) => {
+  fact("slashes at the end are ignored, and nothing redirects", async (client) => {
     expect((await client.get("/ping/")).status).toBe(200);
     expect((await client.get("/agents/echo/")).status).toBe(200);
     expect((await client.post("/runs/", { agent_name: "plain", input: [] })).status).toBe(200);
@@ -174,24 +178,21 @@ export const endpointFacts: readonly Fact[] = [
     refused(await client.get("/runs?session_id=7"), 422, "invalid_input");
     refused(await client.get("/runs?limit=1001"), 422, "invalid_input");
   }),
-  fact(
-    "a question that a run passes on for its sub-run is listed once, unless sub-runs are asked for",
-    async (client) => {
-      const { json } = await client.run("delegate", "x");
-      const list = async (query: string) =>
-        ((await client.get(`/runs?status=awaiting${query}`)).json["runs"] as unknown as Json[]).map(
-          ({ run_id }) => run_id,
-        );
-      const root = json["run_id"];
-      const both = await list("&roots=false&limit=2");
-      expect(both).toContain(root);
-      expect(both).toHaveLength(2);
-      const listed = await list("");
-      expect(both.filter((id) => listed.includes(id))).toEqual([root]);
-      expect((await list("&limit=1&roots=true"))[0]).toBe(root);
-      refused(await client.get("/runs?roots=maybe"), 422, "invalid_input");
-    },
-  ),
+  fact("a question that a run passes on for its sub-run is listed once, unless sub-runs are listed", async (client) => {
+    const { json } = await client.run("delegate", "x");
+    const list = async (query: string) =>
+      ((await client.get(`/runs?status=awaiting${query}`)).json["runs"] as unknown as Json[]).map(
+        ({ run_id }) => run_id,
+      );
+    const root = json["run_id"];
+    const both = await list("&roots=false&limit=2");
+    expect(both).toContain(root);
+    expect(both).toHaveLength(2);
+    const listed = await list("");
+    expect(both.filter((id) => listed.includes(id))).toEqual([root]);
+    expect((await list("&limit=1&roots=true"))[0]).toBe(root);
+    refused(await client.get("/runs?roots=maybe"), 422, "invalid_input");
+  }),
   fact("an idempotency key gives the same run, whatever the mode; another body is 409", async (client) => {
     const headers = { "idempotency-key": crypto.randomUUID() };
     const body = { agent_name: "echo", input: [user("once")] };
@@ -213,7 +214,7 @@ export const endpointFacts: readonly Fact[] = [
     expect((await client.post(path, { await_id, await_resume: answer("a"), mode: "async" })).status).toBe(202);
     refused(await client.post(path, { await_id, await_resume: answer("b") }), 409, "invalid_input", "answer_conflict");
   }),
-  fact("the interface describes itself", async (client) => {
+  fact("the service serves its OpenAPI document", async (client) => {
     expect((await client.get("/openapi.json")).json).toMatchObject({ openapi: "3.1.1" });
   }),
 ];

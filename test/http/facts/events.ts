@@ -3,7 +3,7 @@ import type { Json } from "../client.ts";
 import type { Fact } from "./fact.ts";
 import { answer, fact, refused, runOf, untilRunOf } from "./fact.ts";
 
-/** Which events there are, in which order, and how they are read again. */
+/** Which events there are, in which order, and how they are re-read. */
 export const eventFacts: readonly Fact[] = [
   fact("a run that yields a message has six events", async (client) => {
     const { events } = await client.run("echo", "x", { mode: "stream" });
@@ -24,7 +24,7 @@ export const eventFacts: readonly Fact[] = [
     expect(events[2]?.data["message"]).toMatchObject({ role: "agent/echo" });
     expect(runOf(events.at(-1))["output"]).toMatchObject([{ role: "agent/echo" }]);
   }),
-  fact("a part with a name is an artifact among its neighbours", async (client) => {
+  fact("a part with a name is an artifact", async (client) => {
     const { json } = await client.run("mime_types", "x");
     expect(json["output"]).toMatchObject([
       { parts: [{ content_type: "text/html" }, { name: "picture", content_encoding: "base64" }] },
@@ -66,12 +66,12 @@ export const eventFacts: readonly Fact[] = [
     expect(later.slice(0, events.length)).toEqual(events.map(({ data }) => data));
     expect(await_request).toMatchObject({ type: "message", message: { parts: [{ content: "Which?" }] } });
   }),
-  fact("an object that is nothing known is generic, also if it looks like an event", async (client) => {
+  fact("an object of no known kind is generic, also if it looks like an event", async (client) => {
     const { events } = await client.run("lookalike", "x", { mode: "stream" });
     expect(events[2]).toMatchObject({ event: "generic", data: { generic: { type: "run.completed" } } });
     expect(events).toHaveLength(4);
   }),
-  fact("a yield that is nothing known fails the run", async (client) => {
+  fact("a yield of no known kind fails the run", async (client) => {
     expect((await client.run("odd", "x")).json).toMatchObject({ status: "failed", error: { code: "server_error" } });
   }),
   fact("a plain function is one yield", async (client) => {
@@ -79,7 +79,7 @@ export const eventFacts: readonly Fact[] = [
       { role: "agent/plain", parts: [{ content: "You said 1 messages." }] },
     ]);
   }),
-  fact("an agent that hears nothing is cancelled soon", async (client) => {
+  fact("an agent that ignores its signal is cancelled soon", async (client) => {
     const { json } = await client.run("stubborn", "x", { mode: "async" });
     await client.send("POST", `/runs/${json["run_id"]}/cancel`);
     const events = await client.follow(json["run_id"]);
@@ -109,13 +109,13 @@ export const eventFacts: readonly Fact[] = [
     expect(reply).toMatchObject({ status: 202, json: { status: "cancelling" } });
     refused(await client.post(`/runs/${json["run_id"]}`, { await_resume: answer("x") }), 403, "invalid_input");
   }),
-  fact("who comes back with the last id reads on from there", async (client) => {
+  fact("a reader that reconnects with the last id gets the events after it", async (client) => {
     const { events } = await client.run("notes", "x", { mode: "stream" });
     const path = `/runs/${runOf(events[0])["run_id"]}/events`;
     for (let known = 0; known <= events.length; known++) {
       const reply = await client.get(path, { accept: "text/event-stream", "last-event-id": String(known) });
       expect(reply.events).toEqual(events.slice(known));
-      // Nothing will ever follow: 204 is what keeps a browser's EventSource from coming back every few seconds.
+      // No event will follow: 204 keeps a browser's EventSource from reconnecting every few seconds.
       expect(reply.status).toBe(known < events.length ? 200 : 204);
     }
     const beyond = await client.get(path, { accept: "text/event-stream", "last-event-id": "9999" });
@@ -123,7 +123,7 @@ export const eventFacts: readonly Fact[] = [
     expect(beyond.headers.get("run-id")).toBe(runOf(events[0])["run_id"]);
     refused(await client.get(path, { accept: "text/event-stream", "last-event-id": "x" }), 422, "invalid_input");
   }),
-  fact("who comes back to a run that waits is told nothing, and may come again", async (client) => {
+  fact("a reader that reconnects to a run that waits gets no events, and may reconnect again", async (client) => {
     const { events } = await client.run("asker", "x", { mode: "stream" });
     const path = `/runs/${runOf(events[0])["run_id"]}/events`;
     const headers = { accept: "text/event-stream", "last-event-id": String(events.length) };
@@ -131,7 +131,7 @@ export const eventFacts: readonly Fact[] = [
     await client.post(`/runs/${runOf(events[0])["run_id"]}`, { await_resume: answer("a") });
     expect((await client.get(path, headers)).events.at(-1)?.event).toBe("run.awaiting");
   }),
-  fact("who follows a run until its end is there when another client answers", async (client) => {
+  fact("a reader that follows a run until its end gets the events after another client's answer", async (client) => {
     const { json } = await client.run("asker", "x");
     const path = `/runs/${json["run_id"]}/events?until=end`;
     const following = client.get(path, { accept: "text/event-stream" });
@@ -140,7 +140,7 @@ export const eventFacts: readonly Fact[] = [
     expect(events.filter(({ event }) => event === "run.awaiting")).toHaveLength(2);
     expect(events.at(-1)?.event).toBe("run.completed");
     expect(events).toEqual(await client.follow(json["run_id"]));
-    // A list is always what has happened so far.
+    // A list always holds the events so far.
     expect((await client.get(path)).json["events"]).toEqual(events.map(({ data }) => data));
     const reply = await client.get(`/runs/${json["run_id"]}/events?until=later`);
     refused(reply, 422, "invalid_input", "invalid_argument");
@@ -166,7 +166,7 @@ export const eventFacts: readonly Fact[] = [
       expect(reply.headers.get("vary")).toBe("Accept");
     }
   }),
-  fact("who attaches to a live run sees it to its rest", async (client) => {
+  fact("a reader that attaches to a live run gets its events until it rests", async (client) => {
     const { json } = await client.run("asker", "x", { mode: "async" });
     const first = await client.follow(json["run_id"]);
     expect(first.at(-1)?.event).toBe("run.awaiting");
@@ -176,7 +176,7 @@ export const eventFacts: readonly Fact[] = [
     expect(all.slice(0, first.length)).toEqual(first);
     expect(all.at(-1)?.event).toBe("run.completed");
   }),
-  fact("a run that is under way shows its events so far", async (client) => {
+  fact("a run in progress lists its events so far", async (client) => {
     const { json } = await client.run("asker", "x");
     const { json: list } = await client.get(`/runs/${json["run_id"]}/events`);
     expect((list["events"] as unknown as Json[]).at(-1)?.["type"]).toBe("run.awaiting");

@@ -3,9 +3,9 @@ import type { Json } from "../client.ts";
 import type { Fact } from "./fact.ts";
 import { answer, fact, refused } from "./fact.ts";
 
-/** What is refused, and how. */
+/** The refusals and their form. */
 export const refusalFacts: readonly Fact[] = [
-  fact("a resume that nothing waits for is 403, and says why", async (client) => {
+  fact("a resume of a run that does not wait is 403, with the reason", async (client) => {
     const { json } = await client.run("echo", "x");
     refused(
       await client.post(`/runs/${json["run_id"]}`, { await_resume: answer("x") }),
@@ -14,13 +14,13 @@ export const refusalFacts: readonly Fact[] = [
       "not_awaiting",
     );
   }),
-  fact("to cancel what is completed or failed is 403, and says why", async (client) => {
+  fact("a cancel of a completed or failed run is 403, with the reason", async (client) => {
     for (const agent of ["echo", "failing"]) {
       const { json } = await client.run(agent, "x");
       refused(await client.send("POST", `/runs/${json["run_id"]}/cancel`), 403, "invalid_input", "run_finished");
     }
   }),
-  fact("a method that a path does not know is 405, and says which ones it knows", async (client) => {
+  fact("a method that a path does not have is 405, with the methods that it has", async (client) => {
     const reply = await client.send("DELETE", "/runs");
     refused(reply, 405, "invalid_input", "method_not_allowed");
     expect(reply.headers.get("allow")).toBe("POST, GET");
@@ -30,7 +30,7 @@ export const refusalFacts: readonly Fact[] = [
     refused(await client.get("/runs/42"), 422, "invalid_input", "invalid_argument");
     refused(await client.get("/sessions/42"), 422, "invalid_input", "invalid_argument");
   }),
-  fact("a body that does not fit is 422, and says where", async (client) => {
+  fact("an invalid body is 422, with the path of the fault", async (client) => {
     const reply = await client.post("/runs", {
       agent_name: "echo",
       input: [{ role: "user", parts: [{ content: 7 }] }],
@@ -39,7 +39,7 @@ export const refusalFacts: readonly Fact[] = [
     const data = reply.json["data"] as Json;
     expect(data["issues"]).toEqual([{ path: ["input", 0, "parts", 0, "content"], message: expect.any(String) }]);
   }),
-  fact("what does not fit is told by its place and by what was expected there", async (client) => {
+  fact("a fault in a body has its path and what was expected there", async (client) => {
     const { json } = await client.run("asker", "x");
     const bad = async (path: string, body?: object): Promise<unknown> => {
       const reply = body === undefined ? await client.get(path) : await client.post(path, body);
@@ -88,7 +88,7 @@ export const refusalFacts: readonly Fact[] = [
     for (const input of ["hi", { role: "user" }, ["hi"], [null], [{ content: "hi" }], undefined])
       refused(await client.post("/runs", { agent_name: "echo", input }), 422, "invalid_input", "invalid_argument");
   }),
-  fact("an agent name that cannot be is 422", async (client) => {
+  fact("an invalid agent name is 422", async (client) => {
     for (const agent_name of ["with space", "dot.ted", "", 7, null, "x".repeat(64)])
       refused(await client.post("/runs", { agent_name, input: [] }), 422, "invalid_input", "invalid_argument");
   }),
@@ -136,7 +136,7 @@ export const refusalFacts: readonly Fact[] = [
       refused(await client.get(path), 404, "not_found", "path_not_found");
   }),
   fact(
-    "a path that cannot be read is 404 with an error in JSON",
+    "a path that cannot be decoded is 404 with an error in JSON",
     async (client) => {
       for (const path of ["/%ff", "/agents/%E0%A4%A", "/runs/%zz"])
         refused(await client.get(path), 404, "not_found", "path_not_found");

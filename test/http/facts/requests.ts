@@ -4,7 +4,7 @@ import { JSON_TYPE } from "../client.ts";
 import type { Fact } from "./fact.ts";
 import { answer, fact, pathOf, refused, UNKNOWN_ID, user } from "./fact.ts";
 
-/** What clients send, and have understood. */
+/** The forms of requests that the service takes. */
 export const requestFacts: readonly Fact[] = [
   fact(
     "JSON needs no content type",
@@ -50,7 +50,7 @@ export const requestFacts: readonly Fact[] = [
     const session = { id: crypto.randomUUID(), history: [], state: null };
     expect((await client.run("echo", "x", { session })).json["session_id"]).toBe(session.id);
   }),
-  fact("mode is sync when nothing is said, on create and on resume", async (client) => {
+  fact("mode is sync by default, on create and on resume", async (client) => {
     const { status, json } = await client.run("asker", "x");
     expect([status, json["status"]]).toEqual([200, "awaiting"]);
     const resumed = await client.post(`/runs/${json["run_id"]}`, { await_resume: answer("x") });
@@ -85,7 +85,7 @@ export const requestFacts: readonly Fact[] = [
     const first = await client.get(`/resources/${json["session_id"]}.0`);
     expect(first.json["role"]).toBe("user");
   }),
-  fact("a role that is none is 422", async (client) => {
+  fact("an unknown role is 422", async (client) => {
     for (const role of ["assistant", "agent/a b", "system"])
       refused(await client.run("echo", [{ role, parts: [] }]), 422, "invalid_input", "invalid_argument");
   }),
@@ -97,7 +97,7 @@ export const requestFacts: readonly Fact[] = [
     const reply = await client.post(`/runs/${json["run_id"]}`, { await_resume: { message: user("that") } });
     expect(JSON.stringify(reply.json["output"])).toContain("Got that.");
   }),
-  fact("an answer that calls itself a message and is none is 422, and the run goes on waiting", async (client) => {
+  fact("an answer with the type of a message that is none is 422, and the run goes on waiting", async (client) => {
     const { json } = await client.run("asker", "x");
     const path = `/runs/${json["run_id"]}`;
     for (const await_resume of [{ type: "message" }, { type: "message", message: { parts: [7] } }, "yes", [], null])
@@ -143,14 +143,14 @@ export const requestFacts: readonly Fact[] = [
     expect(message).not.toHaveProperty("own");
     expect(message?.["parts"]).toMatchObject([{ content: "x", own: 1 }]);
   }),
-  fact("a client that leaves a stream leaves the run behind, and comes back to it", async (client) => {
+  fact("a client that disconnects from a stream does not stop the run, and can reconnect", async (client) => {
     const body = { agent_name: "asker", input: [], mode: "stream" };
     const stream = await client.open("POST", "/runs", { body, headers: JSON_TYPE });
     await stream.body?.cancel();
     const events = await client.follow(stream.headers.get("run-id"));
     expect(events.at(-1)?.event).toBe("run.awaiting");
   }),
-  fact("a session is looked for, sent whole, named, and sent back whole", async (client) => {
+  fact("a session is read, sent as an object, named by its id, and sent as it was read", async (client) => {
     const id = crypto.randomUUID();
     refused(await client.get(`/sessions/${id}`), 404, "not_found", "session_not_found");
     const run = (more: object) => client.run("replay", "x", more);
@@ -173,7 +173,7 @@ export const requestFacts: readonly Fact[] = [
     await client.run("echo", "x", { session_id });
     expect((await client.get(`/sessions/${session_id}`)).json["history"]).toHaveLength(2);
   }),
-  fact("what was asked and answered stands in the session where it happened", async (client) => {
+  fact("questions and answers are in the session's history in their order", async (client) => {
     const { json } = await client.run("asker", "x");
     for (const text of ["a", "b"]) await client.post(`/runs/${json["run_id"]}`, { await_resume: answer(text) });
     const { history } = (await client.get(`/sessions/${json["session_id"]}`)).json as unknown as { history: string[] };

@@ -1,6 +1,6 @@
 import { checkRun } from "../checks.mjs";
 
-/** Begins so many runs at once, each of which waits for a turn of the event loop; milliseconds until all have ended. */
+/** Begins `count` runs at once, each of which waits for a turn of the event loop; milliseconds until all have ended. */
 export async function runsAtOnce(subject, count) {
   const started = performance.now();
   const runs = await Promise.all(Array.from({ length: count }, (_, index) => subject.later(`text ${index}`)));

@@ -6,7 +6,7 @@ import { runsAtOnce } from "./at-once.mjs";
 const LIVE = [100, 10_000, 100_000];
 const QUICK = [10, 100];
 
-/** What one run costs when so many are at work at the same time: microseconds. */
+/** The cost of one run, in microseconds, by the number of runs that execute at the same time. */
 export async function measureGrowthOfLive(name, scale) {
   const figures = {};
   const subject = await openSubject(name);
@@ -21,8 +21,8 @@ export async function measureGrowthOfLive(name, scale) {
   return figures;
 }
 
-/** What a run costs, and what asking and answering costs, while so many others wait for an answer: microseconds. */
-export async function measureGrowthOfParked(name, scale) {
+/** The cost of a run, and of asking and answering, in microseconds, by the number of other runs that wait for an answer. */
+export async function measureGrowthOfWaiting(name, scale) {
   const figures = {};
   const milliseconds = scale === "quick" ? 10 : 600;
   let subject = await openSubject(name);

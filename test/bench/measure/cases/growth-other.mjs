@@ -3,7 +3,7 @@ import { checkedStream, checkRun } from "../checks.mjs";
 import { rateOf, timeOf } from "../rates.mjs";
 import { openSubject } from "../subjects/index.mjs";
 
-/** What a run costs when so many ended ones are remembered: microseconds. */
+/** The cost of a run, in microseconds, by the number of ended runs that are retained. */
 export async function measureGrowthOfRemembered(name, scale) {
   const figures = {};
   let subject = await openSubject(name);
@@ -11,7 +11,7 @@ export async function measureGrowthOfRemembered(name, scale) {
   await rateOf(scale === "quick" ? 10 : 1000, run);
   for (const count of scale === "quick" ? [10, 100] : [1000, 1_000_000]) {
     const times = Math.max(1, 20_000 / count);
-    // The runs that are measured are remembered too: where few are, only few can be measured.
+    // The measured runs are retained too, so their number has the same limit.
     const measured = Math.min(count, 50_000);
     let milliseconds = 0;
     for (let i = 0; i < times; i++) {
@@ -24,7 +24,7 @@ export async function measureGrowthOfRemembered(name, scale) {
   return figures;
 }
 
-/** What a run costs when so many listeners are told of its end: microseconds. */
+/** The cost of a run, in microseconds, by the number of listeners to its end. */
 export async function measureGrowthOfListeners(name, scale) {
   const figures = {};
   const subject = await openSubject(name);
@@ -49,7 +49,7 @@ export async function measureGrowthOfListeners(name, scale) {
   return figures;
 }
 
-/** What a part costs in a stream of so many: microseconds. */
+/** The cost of a part, in microseconds, by the length of the stream. */
 export async function measureGrowthOfParts(name, scale) {
   const figures = {};
   const subject = await openSubject(name);

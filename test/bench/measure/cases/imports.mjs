@@ -10,7 +10,7 @@ const modules = {
   xstate: ["xstate"],
 };
 
-/** The time from asking for a package to having it. */
+/** The time that it takes to import a package. */
 export async function measureImport(name) {
   const started = performance.now();
   for (const module of modules[name]) await import(module);

@@ -2,7 +2,7 @@ import { checkedStream } from "../checks.mjs";
 import { rateOf } from "../rates.mjs";
 import { openSubject } from "../subjects/index.mjs";
 
-/** A run that shows 1,000 parts, and one that shows 10,000, to one reader: parts a second. */
+/** A run that emits 1,000 parts, and one that emits 10,000, with one reader: parts a second. */
 export async function measureStreams(name, scale) {
   const subject = await openSubject(name);
   const part = scale === "quick" ? 20 : 1000;

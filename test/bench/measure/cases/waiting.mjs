@@ -4,8 +4,8 @@ import { openSubject } from "../subjects/index.mjs";
 
 const WIDTH = 100;
 
-/** Many runs that wait for an answer: what each holds, and what answering them all takes. */
-export async function measureParked(name, scale) {
+/** Many runs that wait for an answer: the memory of each, and the time to answer them all. */
+export async function measureWaiting(name, scale) {
   const count = scale === "quick" ? 100 : 5_000;
   const subject = await openSubject(name);
   for (let i = 0; i < 200; i++) checkRun(await subject.answer(await subject.ask("warm?"), "up"), "up");

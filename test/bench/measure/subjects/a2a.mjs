@@ -50,7 +50,7 @@ export function openA2a() {
   };
 }
 
-/** The agents, as the least that each has to publish. */
+/** The agents, with no more events than the SDK requires. */
 class Executor {
   async execute({ task, taskId, contextId, userMessage }, bus) {
     const { agent, count } = userMessage.metadata;

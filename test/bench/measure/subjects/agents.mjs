@@ -1,4 +1,4 @@
-/** The agents of the floors and of the library: the same functions, so that nobody's are simpler. */
+/** The agents of the floors and of the library. Both execute the same functions. */
 export const agents = {
   async *echo(input) {
     yield textPart(textOf(input));

@@ -11,10 +11,9 @@ const transitions = {
 const atRest = new Set(["awaiting", "completed", "failed", "cancelled"]);
 
 /**
- * What an application would write by hand, with what it cannot leave out: a run goes on by itself, apart from whoever watches;
- * what happens is an event with a number and a time in a log that only grows; readers have a position in the log and may come
- * late; each run can be stopped; transitions are checked; parts are gathered into messages. It has no idempotency keys, no
- * sessions, no limits, no deadlines, no store, and checks nothing of what it is given.
+ * What an application would write by hand. A run does not depend on its readers. Events have a number and a time, and are kept in
+ * an append-only log. A reader has a position in the log and may come late. Each run can be stopped, transitions are checked, and
+ * parts are gathered into messages. There are no idempotency keys, sessions, limits, deadlines or store, and input is not checked.
  */
 class Run {
   id = randomUUID();

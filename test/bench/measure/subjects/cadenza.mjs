@@ -3,7 +3,7 @@ import { library } from "./library.mjs";
 
 const { AgentRuntime, MemoryStore } = await import(library);
 
-/** Nothing is forgotten or refused, since the other subjects forget and refuse nothing. */
+/** No retention and no limits, since the other subjects have none. */
 const unbounded = {
   retention: { maxRuns: Number.POSITIVE_INFINITY, maxAgeMs: Number.POSITIVE_INFINITY },
   limits: { maxLiveRuns: Number.POSITIVE_INFINITY, maxLogEntries: Number.POSITIVE_INFINITY },
@@ -46,7 +46,7 @@ async function askingAgent(input, context) {
   return textOf([answer]);
 }
 
-/** The same store, as if it were far away, except that it takes no time. */
+/** The same store, whose methods answer with promises. */
 function lateStore(store) {
   return new Proxy(store, {
     get(target, name) {

@@ -1,4 +1,4 @@
-/** Where each subject is. They are loaded one at a time: most need packages that the others do not. */
+/** The modules of the subjects. One is loaded at a time: most need packages that the others do not. */
 const subjects = {
   bare: async () => (await import("./bare.mjs")).openBare(),
   "bare-duties": async () => (await import("./bare-duties.mjs")).openBareDuties(),
@@ -12,12 +12,12 @@ const subjects = {
 };
 
 /**
- * Opens a subject. All of them keep every run, so that it can be looked up later, and can do the same work:
- * - `echo(text)`: a run that shows the text; `later(text)`: the same after a turn of the event loop.
- * - `stream(count, onPart)`: a run that shows `part 0`, `part 1`, …, read while it runs.
- * - `ask(question)`: a run that asks, and what it takes to answer it; `answer(waiting, text)`: has it show the answer.
+ * Opens a subject. Each of them retains every run, and offers:
+ * - `echo(text)`: a run that emits the text; `later(text)`: the same after a turn of the event loop.
+ * - `stream(count, onPart)`: a run that emits `part 0`, `part 1`, …, read while it runs.
+ * - `ask(question)`: a run that asks, and what it takes to answer it; `answer(waiting, text)`: makes it emit the answer.
  *
- * Each gives the run's status, and all but `stream` and `ask` the texts of its output.
+ * Each answers with the run's status; all but `stream` and `ask` also with the texts of its output.
  */
 export function openSubject(name) {
   return subjects[name]();

@@ -22,7 +22,7 @@ const agent = fromCallback(({ sendBack, receive, input: { kind, text, count } })
   }
 });
 
-/** The life cycle as a state machine. XState is no runtime for agents; it shows what its actors alone cost. */
+/** The life cycle as a state machine. XState is no runtime for agents; the figures are those of its actors alone. */
 const machine = setup({ actors: { agent } }).createMachine({
   context: ({ input }) => ({ ...input, output: [], question: undefined }),
   initial: "created",
