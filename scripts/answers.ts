@@ -10,7 +10,7 @@ import { answerInTime, answerInWorld, answerKinds, sumOf } from "../test/durable
 import { duel } from "../test/durable/duels.ts";
 import { temporaryFolder } from "../test/stores/sqlite-files.ts";
 
-/** How many answers are under way at once with the machine's clock. */
+/** How many runs are asked at once with the machine's clock. */
 const AT_ONCE = 50;
 
 const { values } = parseArgs({

@@ -13,7 +13,7 @@ const checks: readonly (readonly [text: string, holds: boolean])[] = [
   ],
   [`runs in the store: ${figures.storedRuns}`, figures.storedRuns <= KEPT_RUNS + KEPT_RUNS / 16 + 1],
   [`live runs: ${figures.liveRuns}`, figures.liveRuns === 0],
-  [`sessions of forgotten runs: ${figures.sessions}`, figures.sessions === 0],
+  [`sessions of removed runs: ${figures.sessions}`, figures.sessions === 0],
   [
     `timers: ${figures.timers}, after close: ${figures.timersAfterClose}`,
     figures.timers <= 1 && figures.timersAfterClose === 0,

@@ -25,7 +25,7 @@ const trip: AgentFunction = async (_input, { step, ask }) => {
   await ask(`Take ${train}?`);
 };
 
-/** A run that was at work when its process died, and a process with other code for it. */
+/** A run that was in progress when its process died, and a process with other code for it. */
 async function restart(agent: AgentFunction) {
   const world = new World({ register: () => {} });
   const first = world.start();

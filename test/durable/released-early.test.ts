@@ -53,7 +53,7 @@ it.each([{ isKilled: false }, { isKilled: true }])(
     const freezing = deferred();
     let isFrozen = false;
     const first = replicas.start({}, async (call, method, parameters) => {
-      // The process stands still while it creates the sub-run, and longer than its lease lasts.
+      // The process freezes while it creates the sub-run, for longer than its lease.
       const [, write] = parameters as [unknown, { readonly entries: readonly { readonly agent_name?: string }[] }];
       if (method === "create" && write.entries[0]?.agent_name === "child") isFrozen = true;
       if (isFrozen) await freezing.promise;

@@ -114,8 +114,8 @@ class Harness {
       program,
       witness: this.#witness,
       random,
-      places: processes,
-      settings: (name, place) => this.#settings(name, place),
+      count: processes,
+      settings: (name, index) => this.#settings(name, index),
       onReady: () => this.#client.followAll(),
       onSilent: (name) => this.#client.lost(name),
       onReport: (name, report) => this.#hear(name, report),
@@ -191,12 +191,12 @@ class Harness {
     }
   }
 
-  #settings(name: string, place: number): WorkerSettings {
+  #settings(name: string, index: number): WorkerSettings {
     const { leaseMs, driver, synchronous, faults } = this.#options;
     const isSpared = faults === 0 || this.#areFaultsOver;
     const random = this.#random;
     // There are always processes of both kinds.
-    const isNew = place % 2 === 0;
+    const isNew = index % 2 === 0;
     if (isNew) this.#newProcesses.add(name);
     return {
       name,

@@ -15,9 +15,9 @@ export interface FleetOptions {
   readonly program: BuiltProgram;
   readonly witness: Witness;
   readonly random: Random;
-  readonly places: number;
-  /** The settings of the next process in a place. */
-  settings(name: string, place: number): WorkerSettings;
+  readonly count: number;
+  /** The settings of the next process with this index. */
+  settings(name: string, index: number): WorkerSettings;
   /** Called when a process can be reached, and when it is gone or frozen. */
   onReady(name: string): void;
   onSilent(name: string): void;
@@ -35,7 +35,7 @@ const LEFT_ALONE_MS = 3_000;
 
 interface Member {
   readonly worker: Worker;
-  readonly place: number;
+  readonly index: number;
   state: "starting" | "ready" | "frozen" | "closing" | "dead";
 }
 
@@ -54,7 +54,7 @@ export class Fleet {
   }
 
   start(): void {
-    for (let place = 0; place < this.#options.places; place++) this.#start(place);
+    for (let index = 0; index < this.#options.count; index++) this.#start(index);
   }
 
   /** The processes that can be reached, and are not about to end. */
@@ -158,10 +158,10 @@ export class Fleet {
     await Promise.all(workers.map(({ gone }) => gone));
   }
 
-  #start(place: number): void {
+  #start(index: number): void {
     const { program, settings, onReport, onReady, onSilent } = this.#options;
     const name = `w${++this.#started}`;
-    const worker: Worker = new WorkerProcess(program, settings(name, place), (report) => {
+    const worker: Worker = new WorkerProcess(program, settings(name, index), (report) => {
       if (report.is === "ready") {
         if (member.state !== "starting") return;
         member.state = "ready";
@@ -173,7 +173,7 @@ export class Fleet {
         onReport(name, report);
       }
     });
-    const member: Member = { worker, place, state: "starting" };
+    const member: Member = { worker, index, state: "starting" };
     this.#members.set(name, member);
     this.#note("started", name);
     void worker.gone.then(() => {
@@ -181,7 +181,7 @@ export class Fleet {
       this.#members.delete(name);
       this.#forget(name);
       onSilent(name);
-      if (!this.#isOver) this.#start(place);
+      if (!this.#isOver) this.#start(index);
     });
   }
 

@@ -92,7 +92,7 @@ describe("a request for a run", () => {
     ["a session that is refused", changed(least, { session: { history: ["/a"] } }), ["session", "history", 0]],
   ]);
 
-  it("stays the same when it is read again", () => {
+  it("stays the same when it is parsed again", () => {
     fc.assert(
       fc.property(runCreateRequest, (written) => {
         const read = runCreateRequestSchema.parse(written);
@@ -134,7 +134,7 @@ describe("a request to resume a run", () => {
     ["an unknown mode", changed(least, { mode: "later" }), ["mode"]],
   ]);
 
-  it("stays the same when it is read again", () => {
+  it("stays the same when it is parsed again", () => {
     fc.assert(
       fc.property(runResumeRequest, (written) => {
         const read = runResumeRequestSchema.parse(written);

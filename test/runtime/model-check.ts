@@ -170,7 +170,7 @@ function isRefusalFounded(
   const [created] = entries;
   switch (code) {
     case "run_not_found":
-      return log === undefined || log.forgotten;
+      return log === undefined || log.removed;
     case "run_finished":
       return does === "cancel" && (log?.head.status === "completed" || log?.head.status === "failed");
     case "run_cancelling":
@@ -188,7 +188,7 @@ function isRefusalFounded(
     case "limit_reached":
       return does === "create" || does === "accept";
     case "lost_ownership":
-      return (created === undefined || log?.forgotten === true) && (world.late?.failures ?? 0) > 0;
+      return (created === undefined || log?.removed === true) && (world.late?.failures ?? 0) > 0;
     default:
       return false;
   }
@@ -238,7 +238,7 @@ function eventsOf(log: WatchedLog): readonly StreamedEvent[] {
 function checkReader(world: World, reader: Reader): void {
   const log = logOf(world, reader);
   // A reader of a run that has been removed gets an error.
-  const isLate = log?.forgotten === true && reader.events.at(-1)?.type === "error";
+  const isLate = log?.removed === true && reader.events.at(-1)?.type === "error";
   const events = isLate ? reader.events.slice(0, -1) : reader.events;
   if (reader.left) {
     if (log !== undefined) checkPiece(world, "a reader that left", log, events, reader.after);
@@ -286,9 +286,9 @@ function checkListener(world: World, run_id: string, events: Reader["events"]): 
     world.violate(`a listener heard of ${run_id}, which does not exist`);
     return;
   }
-  const told = events.filter(({ type }) => type !== "error" || !log.forgotten);
+  const told = events.filter(({ type }) => type !== "error" || !log.removed);
   checkPiece(world, "a listener", log, told, 0);
-  if (told.length !== log.events && !log.forgotten)
+  if (told.length !== log.events && !log.removed)
     world.violate(`a listener heard ${told.length} of the ${log.events} events of ${run_id}`);
 }
 

@@ -255,9 +255,9 @@ function clockOf(clock: Clock): Clock {
 }
 
 /** A clock that loses some of its timers. */
-function withTimers(clock: Clock, forgets: (delayMs: number) => boolean): Clock {
+function withTimers(clock: Clock, loses: (delayMs: number) => boolean): Clock {
   return {
     ...clockOf(clock),
-    setTimeout: (callback, delayMs) => (forgets(delayMs) ? () => {} : clock.setTimeout(callback, delayMs)),
+    setTimeout: (callback, delayMs) => (loses(delayMs) ? () => {} : clock.setTimeout(callback, delayMs)),
   };
 }

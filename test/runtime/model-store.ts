@@ -28,7 +28,7 @@ export interface WatchedLog {
   /** How many events the entries give. */
   events: number;
   head: RunHead;
-  forgotten: boolean;
+  removed: boolean;
 }
 
 /** A memory store that keeps all commits. */
@@ -45,7 +45,7 @@ export class WatchedStore implements Store {
   create(key: RunKey, write: RunWrite, idempotencyKey: string | null): StoreConflict | undefined {
     const conflict = this.#inner.create(key, write, idempotencyKey);
     if (conflict !== undefined) return conflict;
-    const log = { run_id: key.run_id, entries: [], idempotencyKey, events: 0, head: write.head, forgotten: false };
+    const log = { run_id: key.run_id, entries: [], idempotencyKey, events: 0, head: write.head, removed: false };
     this.logs.set(key.run_id, log);
     this.#take(log, write);
     return undefined;
@@ -144,9 +144,9 @@ export class WatchedStore implements Store {
     const pruned = this.#inner.prune(retention);
     if (pruned === 0) return 0;
     for (const log of this.logs.values()) {
-      if (log.forgotten || this.#inner.find({ tenant: "", run_id: log.run_id }) !== undefined) continue;
-      log.forgotten = true;
-      if (log.head.finished_at === null) this.complaints.push(`live run ${log.run_id} was forgotten`);
+      if (log.removed || this.#inner.find({ tenant: "", run_id: log.run_id }) !== undefined) continue;
+      log.removed = true;
+      if (log.head.finished_at === null) this.complaints.push(`live run ${log.run_id} was removed`);
     }
     return pruned;
   }

@@ -33,7 +33,7 @@ afterEach(() => {
 });
 
 describe("group commit", () => {
-  test("what is written in one turn is one transaction, and acknowledged after its commit", async () => {
+  test("the writes of one turn are one transaction, and acknowledged after its commit", async () => {
     const { store, db } = open();
     const acknowledged: number[] = [];
     const writes = numbers(50).map(async (n) => {
@@ -48,7 +48,7 @@ describe("group commit", () => {
     expect(acknowledged).toEqual(numbers(50).map(() => 1));
   });
 
-  test("one write after the other is one transaction each", async () => {
+  test("sequential writes are one transaction each", async () => {
     const { store, db } = open();
     for (const n of numbers(3)) await store.create(runKey(n), write([created(n)]), null);
 
@@ -72,7 +72,7 @@ describe("group commit", () => {
     expect(store.list({ tenant: "acme", limit: 1_000, offset: 0 })).toHaveLength(600);
   });
 
-  test("a write that is refused costs its neighbours nothing", async () => {
+  test("a write that is refused does not affect the others of its transaction", async () => {
     const { store, db } = open();
     const answers = await Promise.all([1, 2, 1, 3].map((n) => store.create(runKey(n), write([created(n)]), null)));
 
@@ -81,7 +81,7 @@ describe("group commit", () => {
     expect(db.count("ROLLBACK")).toBe(0);
   });
 
-  test("what JSON cannot carry fails before it is in a transaction", async () => {
+  test("a value that is not JSON fails before it is in a transaction", async () => {
     const { store, db } = open();
     const unspeakable = created(2, { principal: 1n as unknown as number });
     const outcomes = await Promise.allSettled([
@@ -95,7 +95,7 @@ describe("group commit", () => {
     expect(db.count("ROLLBACK")).toBe(0);
   });
 
-  test("a write that fails is taken back alone, and the others keep their order", async () => {
+  test("a write that fails is rolled back alone, and the others keep their order", async () => {
     const { store, db } = open();
     const broken = () => {
       throw new Error("no messages today");
@@ -122,7 +122,7 @@ describe("group commit", () => {
     expect(db.count("ROLLBACK")).toBe(2);
   });
 
-  test("a disk that is full fails the write that it has no room for", async () => {
+  test("a full disk fails only the write that does not fit on it", async () => {
     const full = Object.assign(new Error("database or disk is full"), { code: "SQLITE_FULL" });
     const { store } = open({}, (sql, values) =>
       sql.includes("INSERT INTO cadenza_entries") && String(values[2]).includes("big") ? full : undefined,
@@ -148,7 +148,7 @@ describe("group commit", () => {
     expect(await store.create(runKey(1), write([created(1)]), null)).toBeUndefined();
   });
 
-  test("close commits what was handed in, and nothing is taken after it", async () => {
+  test("close commits the pending writes, and no write is taken after it", async () => {
     const { store } = open();
     const writing = store.create(runKey(1), write([created(1)]), null);
     store.close();
@@ -161,7 +161,7 @@ describe("group commit", () => {
 });
 
 describe("another process that writes", () => {
-  test("is waited for, and turns of the event loop go by meanwhile", async () => {
+  test("is waited for without blocking the event loop", async () => {
     const { store } = open();
     const other = openDatabase(join(folder.path, "runs.db"));
     other.exec("BEGIN IMMEDIATE");
@@ -201,7 +201,7 @@ describe("another process that writes", () => {
     },
   );
 
-  test("and does not stop is an error that says so, and only that", async () => {
+  test("for too long is an error that says so", async () => {
     const { store } = open({ busyTimeoutMs: 50 });
     const other = openDatabase(join(folder.path, "runs.db"));
     other.exec("BEGIN IMMEDIATE");
@@ -225,11 +225,11 @@ describe("another process that writes", () => {
     ["another error of node:sqlite", { code: "ERR_SQLITE_ERROR", errcode: 13 }, false],
     ["another error", { code: "SQLITE_FULL" }, false],
     ["an error without a code", {}, false],
-  ])("is recognised by the words of %s", (_driver, words, busy) => {
+  ])("is recognised by the error of %s", (_driver, words, busy) => {
     expect(isBusy(Object.assign(new Error("database is locked"), words))).toBe(busy);
   });
 
-  test("is waited for by a read, too", () => {
+  test("is waited for by a read too", () => {
     const busy = Object.assign(new Error("database is locked"), { code: "SQLITE_BUSY_RECOVERY" });
     let refusals = 0;
     const { store } = open({}, (sql) => (sql.includes("cadenza_counters") && refusals++ < 2 ? busy : undefined));
@@ -254,7 +254,7 @@ function open(
   return { store, db };
 }
 
-/** What was answered, or the message of the error. */
+/** The answers, or the messages of the errors. */
 async function settled(writes: readonly Promise<StoreConflict | undefined>[]): Promise<readonly unknown[]> {
   const outcomes = await Promise.allSettled(writes);
   return outcomes.map((outcome) =>

@@ -46,7 +46,7 @@ describe("the handle", () => {
     db.close();
   });
 
-  test("is left open by close, unless the store is told otherwise", () => {
+  test("is not closed with the store, unless closeDatabase is set", () => {
     const db = openDatabase(path);
     new SqliteStore(db).close();
     expect(db.prepare("SELECT 1 AS one").get()).toMatchObject({ one: 1 });
@@ -73,7 +73,7 @@ describe("the handle", () => {
     expect(await store.prune({ maxRuns: 0, endedBefore: 0, sessionsBefore: 9 })).toBe(1);
   });
 
-  test("is a file, or the store does not persist", () => {
+  test("makes a persistent store only if it is a file", () => {
     expect(new SqliteStore(openDatabase(path)).persistent).toBe(true);
     expect(new SqliteStore(openDatabase(":memory:")).persistent).toBe(false);
   });
@@ -90,7 +90,7 @@ describe("the handle", () => {
 });
 
 describe("the schema", () => {
-  test("is made once, and found by the store that is opened later", async () => {
+  test("is created once, and used by a store that is opened later", async () => {
     const first = new SqliteStore(openDatabase(path));
     const key = await create(first, 1);
     const before = schema();
@@ -101,7 +101,7 @@ describe("the schema", () => {
     expect(versions()).toEqual([3]);
   });
 
-  test("is made whole or not at all", () => {
+  test("is created completely or not at all", () => {
     const db = openDatabase(path);
     db.exec("CREATE TABLE cadenza_counters (other INTEGER)");
     expect(() => new SqliteStore(db)).toThrow(/cadenza_counters/);
@@ -112,7 +112,7 @@ describe("the schema", () => {
     expect(versions()).toEqual([3]);
   });
 
-  test("of a newer version is refused, and left alone", () => {
+  test("of a newer version is refused, and not changed", () => {
     const db = openDatabase(path);
     new SqliteStore(db);
     db.exec("INSERT INTO cadenza_migrations (number) VALUES (4), (5)");
@@ -124,7 +124,7 @@ describe("the schema", () => {
     expect(schema()).toEqual(before);
   });
 
-  test.each([1, 2])("of version %i, which was never released, is refused, and left alone", (version) => {
+  test.each([1, 2])("of version %i, which was never released, is refused, and not changed", (version) => {
     const db = openDatabase(path);
     db.exec("CREATE TABLE cadenza_migrations (number INTEGER PRIMARY KEY); CREATE TABLE cadenza_runs (id INTEGER)");
     for (let number = 1; number <= version; number++)

@@ -4,8 +4,8 @@ import type { AgentFunction, Message } from "cadenza";
 import * as z from "zod";
 
 /*
- * Agents as users of the AI SDK write them, with its mock model: one that streams with `simulateReadableStream`, whose stream reads ahead
- * with a timer of its own. They are right, and no tool of the kit may blame them.
+ * Agents as users of the AI SDK write them, with its mock model. The model streams with `simulateReadableStream`, which reads ahead
+ * with a timer of its own. The agents are correct: no tool of the kit may report a problem.
  */
 
 type Answer = Awaited<ReturnType<MockLanguageModelV3["doStream"]>>;
@@ -20,7 +20,7 @@ function streamOf(chunks: readonly Chunk[], chunkDelayInMs: number): Answer {
   return { stream: simulateReadableStream({ chunks: [...chunks], initialDelayInMs: chunkDelayInMs, chunkDelayInMs }) };
 }
 
-/** A model that looks the weather up with its tool, and then says it. What it answers depends on the prompt alone. */
+/** A model that calls its weather tool, and then answers. Its answer depends on the prompt alone. */
 function weatherModel(chunkDelayInMs = 1): MockLanguageModelV3 {
   return new MockLanguageModelV3({
     doStream: async ({ prompt }) => {
@@ -56,7 +56,7 @@ function weatherModel(chunkDelayInMs = 1): MockLanguageModelV3 {
   });
 }
 
-/** As `examples/ai-sdk.ts` is written. */
+/** The agent of `examples/ai-sdk.ts`. */
 const poet: AgentFunction = async function* (input, context) {
   const answer = streamText({
     model: weatherModel(),
@@ -69,7 +69,7 @@ const poet: AgentFunction = async function* (input, context) {
   context.usage.add(await answer.totalUsage);
 };
 
-/** Decides with one call of a model, and answers with another. */
+/** Classifies with one call of a model, and answers with another. */
 const triage: AgentFunction = async function* (input, context) {
   const prompt = promptOf(input);
   const category = await context.step("classify", async ({ signal }) => {
@@ -90,7 +90,7 @@ const triage: AgentFunction = async function* (input, context) {
   context.usage.add(await totalUsage);
 };
 
-/** The model's whole answer is a step, which emits its tokens. */
+/** The call of the model is a step, which emits its tokens. */
 const streamedStep: AgentFunction = async (input, context) => {
   await context.step("answer", async ({ emit, signal }) => {
     const answer = streamText({

@@ -39,7 +39,7 @@ describe("a cassette of a drive", () => {
     expect(JSON.parse(JSON.stringify(cassette))).toEqual(cassette);
   });
 
-  test("replays the agent that it was made of, without its steps and its sub-agents", async () => {
+  test("replays its agent, without the bodies of its steps and its sub-agents", async () => {
     const steps: string[] = [];
     const counted: AgentFunction = (input, context) =>
       trip(input, {
@@ -80,7 +80,7 @@ describe("a cassette of a drive", () => {
     `);
   });
 
-  test("says which step it does not hold, and which is not used any more", async () => {
+  test("names a step that it does not hold, and one that is not used any more", async () => {
     const other: AgentFunction = async function* (_input, { step }) {
       yield await step("plan", () => "");
       yield await step("sell", () => "");
@@ -123,7 +123,7 @@ describe("a cassette of a drive", () => {
   });
 });
 
-describe("a difference is shown", () => {
+describe("a mismatch is reported", () => {
   const shows = (...values: unknown[]): AgentFunction =>
     async function* () {
       yield* values;
@@ -137,8 +137,8 @@ describe("a difference is shown", () => {
       /Entry 3 of 4.*- +"a": 1\n +\+ +"a": 2.*It is the first entry that is compared/s,
     ],
     ["of a message", shows({ parts: [{ content: "a" }] }), shows("a"), /- +"emits": "message".*\+ +"emits": "part"/s],
-    ["of where a message ends", shows("a", null, "b"), shows("a", "b"), /"emits": "end of message".*up to: part "a"/s],
-    ["of something more", shows("a"), shows("a", "b"), /- +"ends": "completed".*\+ +"content": "b"/s],
+    ["of the end of a message", shows("a", null, "b"), shows("a", "b"), /"emits": "end of message".*up to: part "a"/s],
+    ["of an additional part", shows("a"), shows("a", "b"), /- +"ends": "completed".*\+ +"content": "b"/s],
     [
       "of an artifact",
       shows({ name: "x.png", content_url: "http://x/y" }),
@@ -152,7 +152,7 @@ describe("a difference is shown", () => {
       /Entry 3.*"code": "not_found".*\+ +"reason": "invalid_yield"/s,
     ],
     [
-      "when nothing more comes",
+      "if the agent does nothing more",
       shows("a", "b"),
       async function* () {
         yield "a";
@@ -160,7 +160,7 @@ describe("a difference is shown", () => {
       },
       /Entry 4 of 5.*\+ \(nothing\).*no activity/s,
     ],
-    ["when an object came before", shows({ a: 1 }, "b"), shows({ a: 1 }, "c"), /match, up to: emitted/s],
+    ["after an object", shows({ a: 1 }, "b"), shows({ a: 1 }, "c"), /match, up to: emitted/s],
   ])("%s", async (_what, before, after, said) => {
     const t = drive(before, "x");
     await t.finish();
@@ -169,7 +169,7 @@ describe("a difference is shown", () => {
     await expect(replay(after, cassette, { patienceMs: 10 })).rejects.toThrow(said);
   });
 
-  test("when an answer of then is refused", async () => {
+  test("if an answer of the cassette is refused", async () => {
     const asking =
       (schema: z.ZodType): AgentFunction =>
       async (_input, { ask }) => {
@@ -185,7 +185,7 @@ describe("a difference is shown", () => {
     );
   });
 
-  test("when a question is withdrawn, or a run takes too long, it is replayed, too", async () => {
+  test("and a question that was withdrawn and a run that timed out are replayed", async () => {
     const hasty: AgentFunction = async function* (_input, { ask }) {
       void ask("Really?");
       yield "Whatever.";
@@ -221,7 +221,7 @@ describe("a cassette of a run in production", () => {
     await runtime.close();
   });
 
-  test("refuses what is no run and no cassette", async () => {
+  test("refuses an unknown run and an invalid cassette", async () => {
     await expect(record(new MemoryStore(), "none")).rejects.toThrow("There is no run none in this store.");
     await expect(replay(trip, JSON.parse("{}"))).rejects.toThrow("cassette: expected the result of record");
   });

@@ -6,12 +6,12 @@ import { describe, expect, test } from "vitest";
 import * as z from "zod";
 import { aiSdkAgents } from "./ai-sdk-agents.ts";
 
-/* Agents of every form that keep their promises. Not one of them may raise an alarm. */
+/* Correct agents of every form. The kit may report no problem for any of them. */
 
 interface Correct {
   readonly agent: AgentFunction;
   readonly options?: InterruptionOptions;
-  /** At least so many ways to run it. */
+  /** The least number of ways to run it. */
   readonly ways: number;
 }
 
@@ -19,7 +19,7 @@ const confirm = z.object({ ok: z.boolean() });
 
 const correct: Record<string, Correct> = {
   "a plain function": { agent: () => "Hello", ways: 2 },
-  "a function that gives nothing": { agent: () => undefined, ways: 2 },
+  "a function that returns nothing": { agent: () => undefined, ways: 2 },
   "an async function": { agent: async () => ["one", "two", { three: 3 }], ways: 4 },
   "a generator": {
     agent: function* () {
@@ -53,7 +53,7 @@ const correct: Record<string, Correct> = {
     },
     ways: 5,
   },
-  "finally that speaks": {
+  "finally that emits": {
     agent: async function* () {
       try {
         yield "one";
@@ -110,7 +110,7 @@ const correct: Record<string, Correct> = {
     options: { answers: ["yes"] },
     ways: 8,
   },
-  "a late goodbye": {
+  "a late emission in catch": {
     agent: async function* (_input, { ask }) {
       try {
         await ask("Sure?", { timeoutMs: 1_000 });
@@ -148,7 +148,7 @@ const correct: Record<string, Correct> = {
     },
     ways: 10,
   },
-  "a step that streams and obeys its signal": {
+  "a step that streams and heeds its signal": {
     agent: async function* (_input, { step }) {
       const text = await step("model", async ({ emit, signal }) => {
         const tokens = ["so", " it", " goes"];
@@ -162,7 +162,7 @@ const correct: Record<string, Correct> = {
     },
     ways: 7,
   },
-  "a function that looks at its signal": {
+  "a function that checks its signal": {
     agent: async (_input, { emit, signal, step }) => {
       for (const word of ["one", "two", "three", "four"]) {
         signal.throwIfAborted();
@@ -172,7 +172,7 @@ const correct: Record<string, Correct> = {
     },
     ways: 10,
   },
-  "a function that tidies up": {
+  "a function that cleans up": {
     agent: async (_input, { emit, signal, step }) => {
       try {
         await step("open", () => undefined);
@@ -230,7 +230,7 @@ const correct: Record<string, Correct> = {
     },
     ways: 6,
   },
-  "an agent that carries on without a step": {
+  "an agent that goes on after a failed step": {
     agent: async function* (_input, { step }) {
       for (const shop of ["a", "b"]) {
         try {
@@ -324,7 +324,7 @@ const correct: Record<string, Correct> = {
     },
     ways: 6,
   },
-  "a web stream that reads ahead, and takes its time": {
+  "a slow web stream that reads ahead": {
     agent: async function* () {
       let isFirst = true;
       const stream = new ReadableStream<string>({
@@ -339,7 +339,7 @@ const correct: Record<string, Correct> = {
     },
     ways: 2,
   },
-  "a timer that runs out by itself in a moment": {
+  "a short timer that fires by itself": {
     agent: async function* () {
       yield "one";
       setTimeout(() => {}, 5);
@@ -359,7 +359,7 @@ const correct: Record<string, Correct> = {
     },
     ways: 4,
   },
-  "session, usage, time and chance": {
+  "session, usage, time and random values": {
     agent: async function* (_input, { now, random, session, usage, uuid }) {
       const state = await session.getState();
       await session.setState({ before: state });
@@ -371,7 +371,7 @@ const correct: Record<string, Correct> = {
   },
 };
 
-describe("everyCrash has nothing to say against", () => {
+describe("everyCrash finds no problem in", () => {
   test.each(Object.entries(correct))("%s", async (_name, { agent, options = {} }) => {
     const report = await everyCrash(agent, "Hello", options);
 
@@ -380,7 +380,7 @@ describe("everyCrash has nothing to say against", () => {
   });
 });
 
-describe("everyInterruption has nothing to say against", () => {
+describe("everyInterruption finds no problem in", () => {
   test.each(Object.entries(correct))("%s", async (_name, { agent, options = {}, ways }) => {
     const report = await everyInterruption(agent, "Hello", options);
 

@@ -14,7 +14,7 @@ const booking = defineAgent("booking", async function* (_input, context) {
   yield { reply };
 });
 
-/** An agent that writes down how far it has come. */
+/** An agent that notes its progress. */
 function tracked(): { agent: AgentFunction; trace: string[] } {
   const trace: string[] = [];
   const agent: AgentFunction = async function* (_input, { ask, emit, step }) {
@@ -33,7 +33,7 @@ function tracked(): { agent: AgentFunction; trace: string[] } {
 }
 
 describe("next", () => {
-  test("gives one thing after the other", async () => {
+  test("gives one event after the other", async () => {
     const t = drive(booking, "Berlin to Paris", { steps: { plan: { train: "TGV" } } });
     expect(await t.next()).toMatchObject({
       type: "part",
@@ -68,7 +68,7 @@ describe("next", () => {
     ]);
   });
 
-  test("lets nothing happen that was not asked for", async () => {
+  test("lets the agent go on only at a call", async () => {
     const { agent, trace } = tracked();
     const t = drive(agent, "x");
     await new Promise((resolve) => setImmediate(resolve));
@@ -128,7 +128,7 @@ describe("next", () => {
       (_, { step }) => step("slow", () => new Promise(() => {})),
       /at work on step slow#1.*larger patienceMs/,
     ],
-  ])("says what is wrong when there is nothing to come, %s", async (_wrong, agent, said) => {
+  ])("explains why nothing more can come, %s", async (_wrong, agent, said) => {
     const t = drive(agent, "x", { patienceMs: 20 });
     const all = async (): Promise<void> => {
       for (let count = 0; count < 4; count++) await t.next();
@@ -165,7 +165,7 @@ describe("answers", () => {
     expect(await t.next()).toMatchObject({ generic: { given } });
   });
 
-  test("that do not fit leave the question standing", async () => {
+  test("that do not match keep the question open", async () => {
     const t = drive(booking, "x");
     await t.until("await");
     await expect(t.answer({ ok: "perhaps" })).rejects.toThrow(/does not fit the question: ok/);
@@ -177,7 +177,7 @@ describe("answers", () => {
     expect(await t.next()).toMatchObject({ text: "Not booked." });
   });
 
-  test("to nothing are mistakes that say so", async () => {
+  test("without a question are errors that say so", async () => {
     const t = drive(booking, "x");
     await expect(t.answer("?")).rejects.toThrow("no question is shown. The run has not begun");
     await t.next();
@@ -195,7 +195,7 @@ describe("answers", () => {
 });
 
 describe("finish, cancel and fail", () => {
-  test("finish goes on until the run rests, and counts everything as told", async () => {
+  test("finish goes on until the run rests, and consumes all events", async () => {
     const t = drive(booking, "x");
     expect(await t.finish()).toMatchObject({ status: "awaiting", await_request: { await_id: "ask#1" } });
     expect(await t.finish()).toMatchObject({ status: "awaiting" });
@@ -215,7 +215,7 @@ describe("finish, cancel and fail", () => {
     expect(await t.next()).toMatchObject({ type: "end", status: "cancelled" });
   });
 
-  test("cancel leaves a stubborn agent to the clock", async () => {
+  test("cancel ends an agent that ignores it after the grace period", async () => {
     const t = drive(() => new Promise<never>(() => {}), "x", { patienceMs: 20, cancelGraceMs: 2_000 });
     await t.next().catch(() => undefined);
     expect(await t.cancel()).toMatchObject({ status: "cancelling" });
@@ -261,7 +261,7 @@ describe("stand-ins", () => {
     yield await step("save", () => "saved for real");
   };
 
-  test("are found by name, then by the longest pattern; a function may call the original", async () => {
+  test("are matched by name, then by the longest pattern; a function may call the original", async () => {
     const t = drive(shop, "x", {
       steps: {
         "*": () => "anything",
@@ -290,7 +290,7 @@ describe("stand-ins", () => {
     expect(await t.next()).toMatchObject({ status: "failed", cause: { message: "disk full" } });
   });
 
-  test("are missed by name", async () => {
+  test("that are missing are named", async () => {
     await expect(drive(shop, "x", { steps: { "fetch:1": 1 }, strict: true }).next()).rejects.toThrow(
       'The step "fetch:2" has no stand-in, and strict: true requires one. Add it: { steps: { "fetch:2": … } }. There are "fetch:1".',
     );
@@ -301,7 +301,7 @@ describe("stand-ins", () => {
     );
   });
 
-  test("give what a durable agent would get: JSON", async () => {
+  test("give JSON, as a durable agent gets it", async () => {
     const agent = defineAgent("lasting", { durable: true }, async (_input, { step }) => {
       const found = await step("when", () => ({ at: "noon", gone: undefined }));
       return { keys: Object.keys(found) };
@@ -310,7 +310,7 @@ describe("stand-ins", () => {
   });
 });
 
-test("a session is as the test says, and shows what became of it", async () => {
+test("a session is as the test sets it, and can be read afterwards", async () => {
   const agent: AgentFunction = async (input, { principal, session }) => {
     const history = await session.history();
     await session.setState({ seen: history.length, before: await session.getState() });
@@ -325,7 +325,7 @@ test("a session is as the test says, and shows what became of it", async () => {
   expect(await t.session()).toMatchObject({ history: { length: 4 }, state: { seen: 2, before: 7 } });
 });
 
-test("options and agents are checked at the door", () => {
+test("options and agents are checked by drive", () => {
   expect(() => drive(booking, "x", { step: {} } as object)).toThrow(
     /there is no option "step"; there are steps, agents/,
   );

@@ -8,7 +8,7 @@ import { nextTurn } from "../helpers/runtimes.ts";
 
 expect.extend(matchers);
 
-/* What `everyCrash` does to an agent, what it compares, and what it says. */
+/* What `everyCrash` does to an agent, what it compares, and what it reports. */
 
 let done: string[] = [];
 const options: CrashOptions = {
@@ -80,7 +80,7 @@ describe("an agent is crashed", () => {
     );
   });
 
-  test("with the session, the principal, the time and the stand-ins that it is given", async () => {
+  test("with the given session, principal, time and stand-ins", async () => {
     const seen = new Set<string>();
     const agent: AgentFunction = async (_input, { session, principal, step, now }) => {
       const state = await session.getState();
@@ -101,7 +101,7 @@ describe("an agent is crashed", () => {
   });
 });
 
-describe("what differs is said", () => {
+describe("a difference is reported", () => {
   test("of the world outside", async () => {
     const agent: AgentFunction = async (_input, { step }) => {
       await step("charge", () => done.push("30 €"));
@@ -140,7 +140,7 @@ describe("what differs is said", () => {
     );
   });
 
-  test("of the end", async () => {
+  test("of the run's end", async () => {
     let runs = 0;
     const agent: AgentFunction = async function* (_input, { step }) {
       runs += 1;
@@ -155,7 +155,7 @@ describe("what differs is said", () => {
     );
   });
 
-  test("of an agent that does not come to its end", async () => {
+  test("of an agent that does not end", async () => {
     const hangs: AgentFunction = async (_input, { step }) => {
       await step("look", () => new Promise(() => {}));
     };
@@ -204,8 +204,8 @@ describe("what differs is said", () => {
   });
 });
 
-describe("nothing is said of", () => {
-  test("the order in which things were done, and how the world holds them", async () => {
+describe("no problem is reported for", () => {
+  test("another order of the effects in the world", async () => {
     const agent: AgentFunction = async (_input, { step }) => {
       await Promise.all(["a", "b", "c"].map((name) => step(name, () => done.push(name))));
     };
@@ -216,7 +216,7 @@ describe("nothing is said of", () => {
     expect(report.problems).toEqual([]);
   });
 
-  test("an agent whose step runs at most once, and that goes another way when it was interrupted", async () => {
+  test("an agent whose step runs at most once, and that takes another branch when the step was interrupted", async () => {
     const agent: AgentFunction = async (_input, { ask, step }) => {
       try {
         await step("transfer", () => done.push("30 €"), { once: true });
@@ -230,7 +230,7 @@ describe("nothing is said of", () => {
     expect((await everyCrash(agent, "x", { ...options, answers: ["yes"] })).problems).toEqual([]);
   });
 
-  test("an agent that takes back what may have been done", async () => {
+  test("an agent that compensates for a possible effect", async () => {
     const agent: AgentFunction = async (_input, { step }) => {
       try {
         await step("charge", () => done.push("30 €"));
@@ -246,7 +246,7 @@ describe("nothing is said of", () => {
   });
 });
 
-test("one that runs at most once, and is tried again by hand, is found", async () => {
+test("a step that runs at most once and that the agent repeats itself is found", async () => {
   const agent: AgentFunction = async (_input, { step }) => {
     try {
       await step("transfer", () => done.push("30 €"), { once: true });
@@ -259,7 +259,7 @@ test("one that runs at most once, and is tried again by hand, is found", async (
   expect(report.problems).toContainEqual(expect.stringMatching(/^crashed in step transfer#1, .*: The world outside/));
 });
 
-test("what the body of a step beside does after the crash is in the world, too", async () => {
+test("the effects of a parallel step after the crash are in the world too", async () => {
   const agent: AgentFunction = async (_input, { step }) => {
     await Promise.all([
       step("quick", () => 1),
@@ -281,7 +281,7 @@ describe("Math.random()", () => {
 
   afterEach(() => vi.restoreAllMocks());
 
-  test("is as it was afterwards, and meanwhile for all others", async () => {
+  test("is restored afterwards, and unchanged meanwhile for other code", async () => {
     const before = Math.random;
     const drawn: string[] = [];
     const record: AgentFunction = async (_input, { step }) => {
@@ -290,11 +290,11 @@ describe("Math.random()", () => {
     };
     await Promise.all([everyCrash(record, "x"), everyCrash(record, "x")]);
     expect(Math.random).toBe(before);
-    // Each tool has numbers of its own: the first, and their mirror images.
+    // Each tool gives two sequences of numbers: one, and its mirror image.
     expect(new Set(drawn).size).toBe(4);
   });
 
-  test("is left alone where a test has put something in its place", async () => {
+  test("is not replaced if a test has replaced it", async () => {
     vi.spyOn(Math, "random").mockReturnValue(0.25);
     const report = await everyCrash(agent, "x", { ...options, world: () => new Set(done) });
     expect(report.problems).toEqual([]);
@@ -302,7 +302,7 @@ describe("Math.random()", () => {
   });
 });
 
-test("a question without an answer is a mistake in the test, as is an answer that does not fit", async () => {
+test("a question without an answer is an error of the test, as is an answer that does not match", async () => {
   const agent: AgentFunction = async (_input, { ask }) => {
     await ask("Sure?", { schema: z.object({ ok: z.boolean() }) });
   };
@@ -321,7 +321,7 @@ test.each([
   ["answers", "yes"],
   ["steps", 7],
   ["patience", 7],
-])("options.%s that cannot be is refused", async (name, bad) => {
+])("an invalid options.%s is refused", async (name, bad) => {
   await expect(everyCrash(() => "x", "x", { [name]: bad })).rejects.toMatchObject({
     code: "invalid_argument",
     message: expect.stringContaining(name),

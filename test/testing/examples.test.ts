@@ -12,10 +12,10 @@ import { jury } from "../../examples/orchestrator.ts";
 import { dice } from "../../examples/statistics.ts";
 import { withoutTimers } from "./without-timers.ts";
 
-// Some examples pretend to be slow.
+// Some examples wait to seem slow.
 vi.mock("node:timers/promises", () => ({ setTimeout: async () => undefined }));
 
-/** A model that says one thing, at once. */
+/** A model that answers with one text, at once. */
 function model(text: string): MockLanguageModelV3 {
   const usage = {
     inputTokens: { total: 7, noCache: 7, cacheRead: 0, cacheWrite: 0 },
@@ -33,7 +33,7 @@ function model(text: string): MockLanguageModelV3 {
 
 describe("the example", () => {
   test(
-    "echo shows what it was given",
+    "echo emits its input",
     withoutTimers(async () => {
       const t = drive(echo, [{ parts: [{ content: "one" }] }, { parts: [{ content: "two" }] }]);
       expect(await t.next()).toMatchObject({ type: "message", text: "one" });
@@ -43,7 +43,7 @@ describe("the example", () => {
   );
 
   test(
-    "booking books as many seats as the answer says, and fails when nobody answers for a day",
+    "booking books as many seats as the answer names, and fails without an answer after a day",
     withoutTimers(async () => {
       const t = drive(booking, "Rome, Friday");
       const question = await t.until("await");
@@ -70,7 +70,7 @@ describe("the example", () => {
   );
 
   test(
-    "chat remembers what was said, and reports what it used",
+    "chat gives its model the history, and reports its usage",
     withoutTimers(async () => {
       const history = [{ parts: [{ content: "I am Ada." }] }, { role: "agent", parts: [{ content: "Hello, Ada." }] }];
       const spy = model("You are Ada.");
@@ -94,7 +94,7 @@ describe("the example", () => {
   );
 
   test(
-    "jury shows both opinions, and fails without one of its jurors",
+    "jury emits both opinions, and fails if one of its jurors fails",
     withoutTimers(async () => {
       const t = drive(jury, "La Mer", { agents: { critic: "Dull.", fan: "Grand!" } });
       await t.finish();
@@ -141,7 +141,7 @@ describe("the licence audit", () => {
   );
 
   test(
-    "keeps its promises wherever it is interrupted",
+    "has no problem at any interruption",
     withoutTimers(async () => {
       const answers = [{ allow: false }, { allow: true }];
       const report = await everyInterruption(licenceAudit, input, { steps, answers });
@@ -150,7 +150,7 @@ describe("the licence audit", () => {
   );
 
   test(
-    "replays its cassette, and shows where a changed one differs",
+    "replays its cassette, and reports the mismatch of a changed one",
     withoutTimers(async () => {
       const t = drive(licenceAudit, input, { steps });
       for (const allow of [false, true]) {

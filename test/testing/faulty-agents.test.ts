@@ -2,7 +2,7 @@ import type { AgentFunction } from "cadenza";
 import { everyInterruption } from "cadenza/testing";
 import { describe, expect, test } from "vitest";
 
-/* Each of these agents breaks one promise. What is said about it names the yield and what was wrong. */
+/* Each of these agents has one fault. Its report names the yield and the fault. */
 
 const faulty: Record<string, { agent: AgentFunction; answers?: unknown[]; said: readonly (string | RegExp)[] }> = {
   "forgets finally": {
@@ -67,7 +67,7 @@ const faulty: Record<string, { agent: AgentFunction; answers?: unknown[]; said: 
       /^cancelled after yield 1 \(part "one"\): It did not stop within 500ms, and was abandoned; its finally did not run/,
     ],
   },
-  "says more after the abort, as a function": {
+  "emits more after the abort, as a function": {
     agent: async (_input, { emit, step }) => {
       for (const word of ["one", "two", "three", "four"]) {
         await step("think", () => undefined);
@@ -102,7 +102,7 @@ const faulty: Record<string, { agent: AgentFunction; answers?: unknown[]; said: 
       /^answered as late as possible at yield 1 \(question ask#1 "Your name\?"\): It ended while ask#1 was still shown/,
     ],
   },
-  "never looks at an answer": {
+  "never reads an answer": {
     agent: async function* (_input, { ask }) {
       void ask("Your name?");
       yield "Hello";
@@ -148,7 +148,7 @@ const faulty: Record<string, { agent: AgentFunction; answers?: unknown[]; said: 
       /^cancelled after yield 1 .*: It caught the error .* yield 2 \(message "one"\), and would have emitted 2 things more/,
     ],
   },
-  "leaves two listeners, and a sub-agent at work": {
+  "leaves two listeners, and a running sub-agent": {
     agent: async function* (_input, { run, signal }) {
       signal.addEventListener("abort", () => {});
       signal.addEventListener("abort", () => {});
@@ -164,13 +164,13 @@ const faulty: Record<string, { agent: AgentFunction; answers?: unknown[]; said: 
     },
     said: [/^not interrupted: It does not come to an end\./],
   },
-  "talks for ever": {
+  "emits for ever": {
     agent: async function* () {
       for (;;) yield "and another thing";
     },
     said: [/^not interrupted: It does not come to an end\. It has done 1000 things/],
   },
-  "leaves a step at work": {
+  "leaves a running step": {
     agent: async function* (_input, { step }) {
       void step("save", () => new Promise(() => {}));
       yield "Saved.";
@@ -183,7 +183,7 @@ const faulty: Record<string, { agent: AgentFunction; answers?: unknown[]; said: 
         yield "one";
         yield "two";
       } finally {
-        // biome-ignore lint/correctness/noUnsafeFinally: this is what is wrong with it.
+        // biome-ignore lint/correctness/noUnsafeFinally: this is the fault.
         throw new Error("cannot tidy up");
       }
     },

@@ -2,7 +2,7 @@ import type { AgentFunction } from "cadenza";
 import { everyInterruption } from "cadenza/testing";
 import { expect, test } from "vitest";
 
-/* A problem that is none, in a library for example, can be ignored; the report still says that there was one. */
+/* A problem of another library, for example, can be ignored. The report still counts it. */
 
 const leaky: AgentFunction = async function* () {
   const timer = setInterval(() => {}, 60_000);
@@ -13,8 +13,8 @@ const leaky: AgentFunction = async function* () {
 test.each([
   ["a text", ["It left an interval"]],
   ["a pattern", [/left an interval of \d+ ms, set at ignored-problems\.test\.ts/g]],
-  ["a text of the place", ['cancelled after yield 1 (part "one"): It left']],
-])("%s tells what is ignored", async (_name, ignore) => {
+  ["a text with the interruption", ['cancelled after yield 1 (part "one"): It left']],
+])("%s selects what is ignored", async (_name, ignore) => {
   const report = await everyInterruption(leaky, "x", { ignore });
   expect([report.ok, report.problems]).toEqual([true, []]);
   expect(report.results.flatMap(({ ignored }) => ignored)).toEqual([
@@ -23,19 +23,19 @@ test.each([
   expect(String(report)).toBe('3 ways to run "agent", all well (1 problem ignored): 1 × not interrupted, 2 × cancel.');
 });
 
-test("what does not fit is not ignored", async () => {
+test("a problem that does not match is not ignored", async () => {
   const report = await everyInterruption(leaky, "x", { ignore: ["It left a listener", /^It left/] });
   expect(report.problems).toHaveLength(1);
 });
 
-test.each([[""], [7], [null]])("%j says nothing of what to ignore", async (bad) => {
+test.each([[""], [7], [null]])("%j is refused as a pattern to ignore", async (bad) => {
   await expect(everyInterruption(leaky, "x", { ignore: [bad as string] })).rejects.toMatchObject({
     code: "invalid_argument",
     message: expect.stringMatching(/^options\.ignore\[0\]: expected a text that is not empty, or a pattern/),
   });
 });
 
-test("the check of the test's own is told how the run ended", async () => {
+test("the test's own check gets the end of the run", async () => {
   const endings: string[] = [];
   const agent: AgentFunction = async function* () {
     yield "one";

@@ -18,7 +18,7 @@ const shy: AgentFunction = async function* (_input, { ask }) {
   throw new AgentError("invalid_input", "That is no name.", { reason: "empty" });
 };
 
-test("runs and drives are judged alike", async () => {
+test("runs and drives have the same matchers", async () => {
   const t = drive(shy, "x");
   const run = await t.finish();
   expect(run).toBeAwaiting();
@@ -39,7 +39,7 @@ test("runs and drives are judged alike", async () => {
   expect(await drive(shy, "x").cancel()).toHaveBeenCancelled();
 });
 
-test("what is wrong is said in full", async () => {
+test("a failure gives the run's state in full", async () => {
   const t = drive(shy, "x");
   await t.finish();
   const said = (judge: () => void): string => {
@@ -69,7 +69,7 @@ test("what is wrong is said in full", async () => {
   );
 });
 
-test("reports are judged, too", async () => {
+test("reports have matchers too", async () => {
   const good = await everyInterruption(() => "x", "x");
   expect(good).toSurviveInterruptions();
   expect(String(good)).toBe(
@@ -94,7 +94,7 @@ test("reports are judged, too", async () => {
   });
 });
 
-test("what was opened before is looked at afterwards", async () => {
+test("the check after an interruption runs after the run's end", async () => {
   let open = 0;
   const agent: AgentFunction = async function* () {
     open += 1;

@@ -26,12 +26,12 @@ test("time passes", async () => {
   assert.equal((await t.finish()).status, "failed");
 });
 
-test("an agent that waits for ever is named, although nothing holds the process open", async () => {
+test("an agent that waits for ever is reported, although nothing holds the process open", async () => {
   const t = drive(() => new Promise<never>(() => {}), "x", { patienceMs: 50 });
-  await assert.rejects(t.next(), /no sign of life from the agent for 50ms/);
+  await assert.rejects(t.next(), /no activity for 50ms/);
 });
 
-test("interruptions leave it whole", async () => {
+test("every interruption leads to the same output", async () => {
   (await everyInterruption(booking, "Paris", { answers: ["Yes"] })).assert();
 });
 

@@ -6,11 +6,11 @@ import { beforeEach, describe, expect, test } from "vitest";
 import * as z from "zod";
 import { aiSdkAgents } from "./ai-sdk-agents.ts";
 
-/* Bugs that an agent has in front of the world outside, each beside the same agent without it. */
+/* Agents with a bug in their effects, each with the same agent without the bug. */
 
 const approval = z.object({ ok: z.boolean() });
 
-/** A payment service and a mail service, as they are in the world outside: they remember what was asked of them, and know keys. */
+/** A payment service and a mail service outside of the process: they keep their requests, and know idempotency keys. */
 class Outside {
   readonly charges: string[] = [];
   readonly mails: string[] = [];
@@ -54,7 +54,7 @@ const options: CrashOptions = {
 interface Planted {
   readonly wrong: AgentFunction;
   readonly right: AgentFunction;
-  /** What the report says. */
+  /** The texts in the report. */
   readonly said: readonly RegExp[];
 }
 
@@ -107,7 +107,7 @@ const found: Record<string, Planted> = {
       /^step pay#1 failed when its work was done: The world outside/,
     ],
   },
-  "a charge that is caught, and tried again by hand": {
+  "a charge whose error is caught, and that the agent repeats": {
     wrong: async function* (_input, { step, run_id }) {
       const charge = ({ key }: { readonly key: string }): string => outside.charge(`${run_id} ${key}`);
       try {
@@ -128,7 +128,7 @@ const found: Record<string, Planted> = {
     },
     said: [/^step charge#1 failed when its work was done: The world outside/],
   },
-  "a branch by chance": {
+  "a random branch": {
     wrong: async function* (_input, { step, run_id }) {
       const isTest = Math.random() < 0.5;
       if (isTest) await step("offer a discount", () => "10 %");
@@ -153,7 +153,7 @@ describe("everyCrash finds", () => {
     expect(() => report.assert()).toThrow(/went wrong/);
   });
 
-  test("a step whose name is another one each time, before a question", async () => {
+  test("a step with another name each time, before a question", async () => {
     let called = 0;
     const wrong: AgentFunction = async (_input, { ask, step }) => {
       called += 1;
@@ -164,8 +164,8 @@ describe("everyCrash finds", () => {
     expect(report.problems).toEqual(expect.arrayContaining([expect.stringMatching(/It is blocked: /)]));
   });
 
-  test.each(Array.from({ length: 5 }, (_, round) => round))("a branch by chance, each time (%i)", async () => {
-    const report = await everyCrash(found["a branch by chance"]?.wrong ?? (() => undefined), "x", {
+  test.each(Array.from({ length: 5 }, (_, round) => round))("a random branch, each time (%i)", async () => {
+    const report = await everyCrash(found["a random branch"]?.wrong ?? (() => undefined), "x", {
       ...options,
       patienceMs: 20,
     });
@@ -173,7 +173,7 @@ describe("everyCrash finds", () => {
   });
 });
 
-describe("without the bug nothing is said against", () => {
+describe("without the bug no problem is reported for", () => {
   test.each(Object.entries(found))("%s", async (_name, { right }) => {
     expect((await everyCrash(right, "Three apples", options)).problems).toEqual([]);
     const { world, ...rest } = options;
@@ -212,7 +212,7 @@ describe("everyInterruption finds", () => {
     );
   });
 
-  test("nothing against one that gives the money back", async () => {
+  test("no problem for one that gives the money back", async () => {
     const careful: AgentFunction = async function* (_input, { ask, step, run_id }) {
       let isDone = false;
       try {
@@ -222,7 +222,7 @@ describe("everyInterruption finds", () => {
         isDone = true;
         yield "Shipped.";
       } finally {
-        // What was charged last is on record with the other side, under the key.
+        // The payment service holds the last charge, under the key.
         if (!isDone && outside.charges.length > outside.mails.length) outside.refund(`${run_id} charge#1`);
       }
     };
@@ -231,7 +231,7 @@ describe("everyInterruption finds", () => {
   });
 });
 
-test("alwaysReplay shows a charge outside a step, however quickly the question is answered", async () => {
+test("alwaysReplay repeats a charge outside a step, however quickly the question is answered", async () => {
   const runtime = new AgentRuntime({ alwaysReplay: true });
   const agent = found["a charge outside a step, before a question"]?.wrong ?? (() => undefined);
   runtime.register("order", { durable: true }, agent);

@@ -29,7 +29,7 @@ export const damageFaults: readonly BrokenStore[] = [
     },
   ),
   brittle(
-    "a damaged run is not there",
+    "a damaged run is missing",
     told,
     class extends DamageableStore {
       override find(key: RunKey): StoredRun | undefined {
@@ -51,7 +51,7 @@ export const damageFaults: readonly BrokenStore[] = [
     },
   ),
   brittle(
-    "a damaged run is taken, and nothing is said of it",
+    "a damaged run is taken, and not returned",
     taken,
     class extends DamageableStore {
       override take(request: TakeRequest): readonly FoundRun[] {

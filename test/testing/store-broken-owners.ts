@@ -6,7 +6,7 @@ import { broken, OpenStore, StubbornClockStore } from "./store-broken.ts";
 /** Faults in `claim`, `renew` and `release`. */
 export const ownersFaults: readonly BrokenStore[] = [
   broken(
-    "claim does not look at leases",
+    "claim ignores leases",
     "claim: a run whose owner lives is refused as `owned`, and nothing changes",
     class extends MemoryStore {
       override claim(key: RunKey, expected: Expected, head: RunHead): Conflict {
@@ -25,7 +25,7 @@ export const ownersFaults: readonly BrokenStore[] = [
     },
   ),
   broken(
-    "claim does not look at the epoch",
+    "claim ignores the epoch",
     "claim: of several concurrent callers, exactly one gets the run",
     class extends MemoryStore {
       override claim(key: RunKey, { position }: Expected, head: RunHead): Conflict {
@@ -85,7 +85,7 @@ export const ownersFaults: readonly BrokenStore[] = [
     StubbornClockStore,
   ),
   broken(
-    "release is for later",
+    "release takes effect later",
     "release: the lease has expired at once, and may be renewed",
     class extends MemoryStore {
       override release(): void {

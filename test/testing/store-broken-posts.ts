@@ -13,7 +13,7 @@ const owned =
 /** Faults in `post`, and in writes that wake another run. */
 export const postsFaults: readonly BrokenStore[] = [
   broken(
-    "a post looks for the end before it waits, and writes after it",
+    "a post checks for the end before it waits, and writes after it",
     "post: of many concurrent posts, all are written",
     class extends MemoryStore {
       // @ts-expect-error The memory store answers at once, this one later.
@@ -51,7 +51,7 @@ export const postsFaults: readonly BrokenStore[] = [
   twistedPost("a post makes nothing due", dueNow, ({ due: _, ...post }) => post),
   twistedPost("every post makes its run due", dueNow, (post) => ({ ...post, due: post.due ?? "work" })),
   broken(
-    "a post forgets that its run was due before",
+    "a post loses that its run was due before",
     dueNow,
     class extends OpenStore {
       override post(key: RunKey, post: RunPost): Conflict {
@@ -66,12 +66,12 @@ export const postsFaults: readonly BrokenStore[] = [
   ),
   twistedPost("a post does not unblock", blocked, ({ unblocks: _, ...post }) => post),
   withWake(
-    "nothing is woken",
+    "no run is woken",
     "wake: a run without an owner is due with the write, or stays due since earlier",
     () => undefined,
   ),
   withWake(
-    "a wake-up puts off what was due",
+    "a wake-up delays a run that was due",
     "wake: a run without an owner is due with the write, or stays due since earlier",
     (store, key) => {
       if (store.find(key)?.head.owner === null) store.setHead(key, (head) => ({ ...head, due_at: null }));
@@ -108,11 +108,11 @@ export const postsFaults: readonly BrokenStore[] = [
     if (store.find(key)?.head.owner !== null) store.setHead(key, (head) => ({ ...head, due_at: store.clock.now() }));
     return key;
   }),
-  withWake("a wake-up of a run with an owner is forgotten", owned, (store, key) =>
+  withWake("a wake-up of a run with an owner is lost", owned, (store, key) =>
     store.find(key)?.head.owner === null ? key : undefined,
   ),
   broken(
-    "any number of wake-ups is enough to give a run up",
+    "any number of wake-ups is enough to release a run",
     owned,
     class extends MemoryStore {
       override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
@@ -123,7 +123,7 @@ export const postsFaults: readonly BrokenStore[] = [
     },
   ),
   broken(
-    "more wake-ups than there were are enough to give a run up",
+    "more wake-ups than there were are enough to release a run",
     owned,
     class extends MemoryStore {
       override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
@@ -182,7 +182,7 @@ function afterPost(fault: string, caughtBy: string, change: (head: RunHead) => R
   );
 }
 
-/** A store that understands each post differently. */
+/** A store that carries out another post. */
 function twistedPost(fault: string, caughtBy: string, twist: (post: RunPost) => RunPost): BrokenStore {
   return broken(
     fault,
@@ -195,7 +195,7 @@ function twistedPost(fault: string, caughtBy: string, twist: (post: RunPost) => 
   );
 }
 
-/** A store that does something to a run that is woken before it wakes it, or does not wake it. */
+/** A store that changes a run before it wakes it, or does not wake it. */
 function withWake(
   fault: string,
   caughtBy: string,

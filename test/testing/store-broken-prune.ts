@@ -36,7 +36,7 @@ export const pruneFaults: readonly BrokenStore[] = [
     },
   ),
   broken(
-    "prune does not look at the time",
+    "prune ignores the time",
     "prune: runs that ended before the time",
     class extends MemoryStore {
       override prune(retention: Retention): number {
@@ -113,7 +113,7 @@ export const pruneFaults: readonly BrokenStore[] = [
     },
   ),
   broken(
-    "prune forgets leases",
+    "prune deletes leases",
     "prune: leases and counters stay",
     class extends MemoryStore {
       override prune(retention: Retention): number {
@@ -132,7 +132,7 @@ export const pruneFaults: readonly BrokenStore[] = [
     },
   ),
   broken(
-    "prune does not see that a live run uses a session",
+    "prune ignores that a live run uses a session",
     "prune: never a session that a live run uses",
     class extends MemoryStore {
       readonly #gone = new Set<string>();
@@ -152,7 +152,7 @@ export const pruneFaults: readonly BrokenStore[] = [
     },
   ),
   {
-    fault: "an instance remembers what it has read",
+    fault: "an instance caches its reads",
     caughtBy: "instances: each sees at once what the other has written",
     open(options) {
       const shared = new MemoryStore(options);
@@ -186,10 +186,10 @@ export const pruneFaults: readonly BrokenStore[] = [
     open: (options) => ({ first: new MemoryStore(options), second: new MemoryStore(options) }),
   },
   broken(
-    "a store in memory says that it persists",
+    "a store in memory claims to be persistent",
     "instances: a persistent store keeps its data when it is opened again",
     class extends MemoryStore {
-      // @ts-expect-error The memory store knows better.
+      // @ts-expect-error The memory store is never persistent.
       override readonly persistent = true;
     },
   ),

@@ -84,7 +84,7 @@ export const readsFaults: readonly BrokenStore[] = [
     },
   ),
   broken(
-    "find does not look at the tenant",
+    "find ignores the tenant",
     "tenants: a run of another tenant does not exist",
     class extends MemoryStore {
       override find(key: RunKey): StoredRun | undefined {
@@ -93,7 +93,7 @@ export const readsFaults: readonly BrokenStore[] = [
     },
   ),
   broken(
-    "append does not look at the tenant",
+    "append ignores the tenant",
     "tenants: a run of another tenant does not exist",
     class extends MemoryStore {
       override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {

@@ -16,7 +16,7 @@ export const slotsFaults: readonly BrokenStore[] = [
     holds_slot ? slot : undefined,
   ),
   broken(
-    "a full slot is told before an id that is taken",
+    "a full slot is reported before an id that is taken",
     "slots: a used id or idempotency key is refused as such, also if the slot is full",
     class extends MemoryStore {
       override create(key: RunKey, write: RunWrite, idempotencyKey: string | null): Conflict {
@@ -26,7 +26,7 @@ export const slotsFaults: readonly BrokenStore[] = [
     },
   ),
   broken(
-    "a permit is never free again",
+    "a permit is never released",
     "slots: a permit is free again once its run releases it, or ends",
     class extends MemoryStore {
       #given = 0;
@@ -54,7 +54,7 @@ export const slotsFaults: readonly BrokenStore[] = [
     key: "the slot",
   })),
   broken(
-    "create looks for a permit before it waits, and writes after it",
+    "create checks for a permit before it waits, and writes after it",
     "slots: concurrent creates get no more permits than there are",
     class extends MemoryStore {
       // @ts-expect-error The memory store answers at once, this one later.
@@ -123,7 +123,7 @@ export const slotsFaults: readonly BrokenStore[] = [
   ),
 ];
 
-/** A store that understands the slot of each run differently. */
+/** A store that uses another slot for each run. */
 function withSlot(
   fault: string,
   caughtBy: string,

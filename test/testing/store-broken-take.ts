@@ -46,7 +46,7 @@ export const takeFaults: readonly BrokenStore[] = [
   afterwards("take keeps the epoch", asItIs, (head) => ({ ...head, epoch: head.epoch - 1 })),
   afterwards("take leaves the time at which the run was due", asItIs, (head) => ({ ...head, due_at: null })),
   broken(
-    "take tells the runs as they were",
+    "take returns the runs as they were before",
     asItIs,
     class extends OpenStore {
       override take(request: TakeRequest): readonly StoredRun[] {
@@ -63,16 +63,12 @@ export const takeFaults: readonly BrokenStore[] = [
       takeovers: 3,
     }),
   ),
-  asked(
-    "take does not look at versions",
-    "take: only runs of these agents, and of these versions of them",
-    (request) => ({
-      ...request,
-      agents: request.agents.flatMap(({ agent_name }) =>
-        [null, "", "1", "2"].map((version) => ({ agent_name, version })),
-      ),
-    }),
-  ),
+  asked("take ignores versions", "take: only runs of these agents, and of these versions of them", (request) => ({
+    ...request,
+    agents: request.agents.flatMap(({ agent_name }) =>
+      [null, "", "1", "2"].map((version) => ({ agent_name, version })),
+    ),
+  })),
   asked("take of no agents is of all", "take: only runs of these agents, and of these versions of them", (request) => ({
     ...request,
     agents: request.agents.length > 0 ? request.agents : [{ agent_name: "echo", version: null }],
@@ -113,14 +109,9 @@ export const takeFaults: readonly BrokenStore[] = [
       }
     },
   ),
-  asked("take does not know a limit", inOrder, (request) => ({ ...request, limit: 1_000 })),
+  asked("take ignores the limit", inOrder, (request) => ({ ...request, limit: 1_000 })),
   asked("take gives one run more", inOrder, (request) => ({ ...request, limit: request.limit + 1 })),
-  asked(
-    "take looks at the first fifty only",
-    "take: a great many, in pages",
-    (request) => ({ ...request, limit: 50 }),
-    1,
-  ),
+  asked("take reads the first fifty only", "take: a great many, in pages", (request) => ({ ...request, limit: 50 }), 1),
   broken(
     "take gives several callers the same runs",
     "take: concurrent callers get different runs",
@@ -136,12 +127,12 @@ export const takeFaults: readonly BrokenStore[] = [
     },
   ),
   prepared(
-    "take gives what has been taken again",
+    "take returns runs that have been taken already",
     "take: what has been taken is not taken again while its owner lives, and a claim of it is refused",
     (store) => store.release("owner-2"),
   ),
   broken(
-    "take remembers when a run was due first",
+    "take keeps the time at which a run was first due",
     follows,
     class extends OpenStore {
       readonly #due = new Map<string, number>();
@@ -162,14 +153,10 @@ export const takeFaults: readonly BrokenStore[] = [
     "take: a lease that another process meets lasts no longer than requested, also if the clock was set back",
     StubbornClockStore,
   ),
-  asked(
-    "take does not know suspects",
-    "take: no more suspects than requested, and the other runs as usual",
-    (request) => ({
-      ...request,
-      suspects: undefined,
-    }),
-  ),
+  asked("take ignores suspects", "take: no more suspects than requested, and the other runs as usual", (request) => ({
+    ...request,
+    suspects: undefined,
+  })),
   asked(
     "take gives one suspect more",
     "take: no more suspects than requested, and the other runs as usual",
@@ -220,7 +207,7 @@ function afterwards(fault: string, caughtBy: string, change: (head: RunHead) => 
   );
 }
 
-/** A store that understands what is asked of `take` differently; from a number of calls on it gives nothing. */
+/** A store that carries out another `take`; after a number of calls it gives nothing. */
 function asked(
   fault: string,
   caughtBy: string,

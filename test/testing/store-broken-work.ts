@@ -23,24 +23,24 @@ const made = "sessions: makeSession makes the session, unless it exists, and ans
 
 /** Faults in `moved`, `owned`, `blocked`, `backlog`, `watch` and `makeSession`. */
 export const workFaults: readonly BrokenStore[] = [
-  withMoved("moved looks at the length only", moved, (known, answer) =>
+  withMoved("moved compares the length only", moved, (known, answer) =>
     answer.filter((run) => known.every(({ key, position }) => key !== run.key || position !== run.position)),
   ),
-  withMoved("moved looks at the epoch only", moved, (known, answer) =>
+  withMoved("moved compares the epoch only", moved, (known, answer) =>
     answer.filter((run) => known.every(({ key, epoch }) => key !== run.key || epoch !== run.epoch)),
   ),
-  withMoved("moved tells what it was told", moved, (known, answer) =>
+  withMoved("moved returns the known positions", moved, (known, answer) =>
     known.filter((run) => answer.some(({ key }) => key === run.key)),
   ),
   withMoved("moved leaves out what is not there", gone, (_known, answer) =>
     answer.filter(({ position }) => position > 0),
   ),
-  withMoved("moved does not see that a log is shorter", gone, (known, answer) =>
+  withMoved("moved ignores that a log is shorter", gone, (known, answer) =>
     answer.filter(
       (run) => run.position === 0 || known.every(({ key, position }) => key !== run.key || position < run.position),
     ),
   ),
-  withMoved("moved looks at the first hundred", "moved: of a great many runs at once", (known, answer) =>
+  withMoved("moved compares the first hundred only", "moved: of a great many runs at once", (known, answer) =>
     answer.filter((run) => known.slice(0, 100).some(({ key }) => key === run.key)),
   ),
   withOwned("owned knows one tenant", (keys) => keys.filter(({ tenant }) => tenant === "acme")),
@@ -48,7 +48,7 @@ export const workFaults: readonly BrokenStore[] = [
     keys.toSorted((a, b) => (a.run_id < b.run_id ? -1 : 1)),
   ),
   broken(
-    "owned does not know a limit",
+    "owned ignores the limit",
     owned,
     class extends MemoryStore {
       override owned(owner: string): readonly RunKey[] {
@@ -57,7 +57,7 @@ export const workFaults: readonly BrokenStore[] = [
     },
   ),
   broken(
-    "owned looks at leases",
+    "owned depends on leases",
     owned,
     class extends OpenStore {
       readonly #ends = new Map<string, number>();
@@ -70,12 +70,12 @@ export const workFaults: readonly BrokenStore[] = [
       }
     },
   ),
-  withBlocked("blocked does not know a limit", (query) => ({ ...query, limit: 1_000 })),
-  withBlocked("blocked begins anew each time", ({ after: _, ...query }) => query),
+  withBlocked("blocked ignores the limit", (query) => ({ ...query, limit: 1_000 })),
+  withBlocked("blocked always returns the first page", ({ after: _, ...query }) => query),
   withBlocked("blocked of no agents is of all", ({ agents, ...query }) =>
     agents === undefined || agents.length === 0 ? query : { ...query, agents },
   ),
-  withBlocked("blocked does not look at versions", (query) => ({
+  withBlocked("blocked ignores versions", (query) => ({
     ...query,
     agents: query.agents?.flatMap(({ agent_name }) => [null, "1"].map((version) => ({ agent_name, version }))),
   })),
@@ -95,10 +95,10 @@ export const workFaults: readonly BrokenStore[] = [
   withBacklog("backlog counts blocked runs beside those that wait", (rows) =>
     rows.map((row) => ({ ...row, waiting: row.waiting - row.blocked })),
   ),
-  withBacklog("backlog tells since when the last one is due", (rows) =>
+  withBacklog("backlog returns since when the last one is due", (rows) =>
     rows.map((row) => ({ ...row, since: row.since === null ? null : Math.max(row.since, 1_700_000_000_000 - 5) })),
   ),
-  withBacklog("backlog tells of agents of which nothing is due only if it likes", (rows) =>
+  withBacklog("backlog sometimes leaves out agents of which nothing is due", (rows) =>
     rows.filter(({ due }) => due > 0),
   ),
   broken(
@@ -122,7 +122,7 @@ export const workFaults: readonly BrokenStore[] = [
     },
   ),
   broken(
-    "makeSession looks before it waits, and writes after it",
+    "makeSession reads before it waits, and writes after it",
     "sessions: of several concurrent makeSession, exactly one makes it, and no message is lost",
     class extends MemoryStore {
       // @ts-expect-error The memory store answers at once, this one later.
@@ -185,7 +185,7 @@ function withOwned(fault: string, twist: (keys: readonly RunKey[]) => readonly R
   );
 }
 
-/** A store that understands what is asked of `blocked` differently. */
+/** A store that carries out another query of `blocked`. */
 function withBlocked(fault: string, twist: (query: BlockedQuery) => BlockedQuery): BrokenStore {
   return broken(
     fault,

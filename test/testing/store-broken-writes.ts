@@ -22,7 +22,7 @@ export const writesFaults: readonly BrokenStore[] = [
     },
   ),
   broken(
-    "create looks before it waits, and writes after it",
+    "create reads before it waits, and writes after it",
     "create: of several concurrent runs with one id, exactly one is written",
     class extends MemoryStore {
       readonly #seen = new Map<string, RunWrite>();
@@ -37,7 +37,7 @@ export const writesFaults: readonly BrokenStore[] = [
     },
   ),
   broken(
-    "create forgets idempotency keys",
+    "create loses idempotency keys",
     "create: a used idempotency key is refused as `key_used` with its run, and nothing changes",
     class extends MemoryStore {
       override create(key: RunKey, write: RunWrite): Conflict {
@@ -98,7 +98,7 @@ export const writesFaults: readonly BrokenStore[] = [
     },
   ),
   broken(
-    "append does not look at the epoch",
+    "append ignores the epoch",
     "append: on another epoch it is refused as `changed`, and nothing changes",
     class extends MemoryStore {
       override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
@@ -117,7 +117,7 @@ export const writesFaults: readonly BrokenStore[] = [
     },
   ),
   broken(
-    "append does not look at the position",
+    "append ignores the position",
     "append: on another position it is refused as `changed`, and nothing changes",
     class extends MemoryStore {
       override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
@@ -141,7 +141,7 @@ export const writesFaults: readonly BrokenStore[] = [
     class extends MemoryStore {
       override append(key: RunKey, expected: Expected, { counters, ...write }: RunWrite): Conflict {
         if (counters !== undefined) {
-          // The counters go in with a run that is forgotten again.
+          // The counters are added with a run that is deleted again.
           super.create(
             runKey(999, "elsewhere"),
             { ...write, entries: [createdOf(this, key)], head: over(0), counters },
@@ -190,7 +190,7 @@ export const writesFaults: readonly BrokenStore[] = [
     },
   ),
   broken(
-    "append looks before it waits, and writes after it",
+    "append reads before it waits, and writes after it",
     "append: of several concurrent writes at one position, exactly one is made",
     class extends MemoryStore {
       // @ts-expect-error The memory store answers at once, this one later.

@@ -3,7 +3,7 @@ import type { MemoryStoreOptions } from "../../src/stores/memory.ts";
 import { MemoryStore } from "../../src/stores/memory.ts";
 import type { OpenStoresOptions } from "../../src/testing/store-check.ts";
 
-/** A store with one fault, a mistake that is easily made in a store of one's own, and the check that has to find it. */
+/** A store with one fault that a custom store could have, and the check that has to find it. */
 export interface BrokenStore {
   readonly fault: string;
   readonly caughtBy: string;
@@ -26,7 +26,7 @@ export const keepEverything: Retention = {
   sessionsBefore: Number.NEGATIVE_INFINITY,
 };
 
-/** A memory store that can be looked into, and whose heads can be changed behind its back. */
+/** A memory store whose runs can be read and whose heads can be changed directly. */
 export class OpenStore extends MemoryStore {
   readonly clock: Pick<Clock, "now">;
 
@@ -40,7 +40,7 @@ export class OpenStore extends MemoryStore {
     return ["acme", "other", "third"].flatMap((tenant) => super.list({ tenant, limit: 10_000, offset: 0 }));
   }
 
-  /** Gives a run another head, if it is there. */
+  /** Gives a run another head, if the run exists. */
   setHead(key: RunKey, change: (head: RunHead) => RunHead): StoredRun | undefined {
     const run = super.find(key);
     if (run === undefined) return undefined;
@@ -53,7 +53,7 @@ export class OpenStore extends MemoryStore {
   }
 }
 
-/** A store whose clock does not go back. */
+/** A store that ignores it when its clock goes back. */
 export class StubbornClockStore extends MemoryStore {
   constructor({ clock }: MemoryStoreOptions) {
     let last = Number.NEGATIVE_INFINITY;

@@ -32,7 +32,7 @@ test("no two broken stores have the same fault", () => {
   expect(new Set(brokenStores.map(({ fault }) => fault)).size).toBe(brokenStores.length);
 });
 
-// A check that cannot fail is worth nothing: each row is a store with one fault, and names the check that must find it.
+// Each row is a store with one fault, and names the check that must find it.
 test.each(brokenStores.map((store) => [store.fault, store] as const))(
   "the contract finds: %s",
   async (_fault, broken) => {

@@ -26,7 +26,7 @@ import { expect, expectTypeOf, test } from "vitest";
 
 const agent = defineAgent("agent", () => "x");
 
-test("the kit's types say what one gets", () => {
+test("the kit's results have precise types", () => {
   expectTypeOf(drive).returns.toEqualTypeOf<Drive>();
   expectTypeOf<Drive["next"]>().returns.resolves.toEqualTypeOf<DriveEvent>();
   expectTypeOf<Drive["finish"]>().returns.resolves.toEqualTypeOf<Run>();
@@ -43,8 +43,8 @@ test("the kit's types say what one gets", () => {
   expectTypeOf(storeContract).toExtend<readonly StoreCheck[]>();
 });
 
-test("what fits is taken, and what does not is refused by the compiler", () => {
-  // Never called: it is for the compiler alone.
+test("the compiler takes valid arguments and refuses others", () => {
+  // Checked by the compiler, and never called.
   const written = async (t: Drive): Promise<void> => {
     new AgentRuntime({ clock: createFakeClock() });
     drive(agent, "x", {
@@ -64,7 +64,7 @@ test("what fits is taken, and what does not is refused by the compiler", () => {
     expectTypeOf(await t.until("await")).toEqualTypeOf<AwaitDriveEvent>();
     expectTypeOf(await t.until("end")).toEqualTypeOf<EndDriveEvent>();
     await t.clock.advance("1.5h");
-    // @ts-expect-error a length has a unit that is known
+    // @ts-expect-error a duration has a known unit
     await t.clock.advance("1 fortnight");
     // @ts-expect-error there is no such type of event
     await t.until("message.part");

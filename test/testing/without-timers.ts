@@ -9,7 +9,7 @@ const hook = createHook({
 });
 hook.enable();
 
-/** A test in which nobody may set a real timer: neither the agent, nor the library, nor the kit. */
+/** A test in which neither the agent nor the library nor the kit may set a real timer. */
 export function withoutTimers(body: () => Promise<void>): () => Promise<void> {
   return async () => {
     const created: string[] = [];
