@@ -1,7 +1,8 @@
 /**
- * Races answers against deadlines and against each other. First: 1,000 answers of each kind to the question of a sub-run, within 10 ms of
- * its deadline, in the simulated world and with the machine's clock. Then: 200 times two different answers at once to two runtimes on one
- * file. `npm run test:answers -- --seed 7 --count 100 --duels 20` tries fewer, with the numbers of seed 7.
+ * Races answers against deadlines and against each other. First: 1,000 answers of each kind to the question of a
+ * sub-run, within 10 ms of its deadline, in the simulated world and with the machine's clock. Then: 200 times two
+ * different answers at once to two runtimes on one file. `npm run test:answers -- --seed 7 --count 100 --duels 20`
+ * tries fewer, with the numbers of seed 7.
  */
 import { join } from "node:path";
 import { parseArgs } from "node:util";

@@ -3,8 +3,8 @@ import { measureInstalled } from "../test/bench/installed.ts";
 import { takeTurns } from "../test/bench/turns.ts";
 
 /*
- * Limits what an installation costs: packages, megabytes, and the time to import the library, which is mostly that of zod.
- * The fastest imports are compared, since a busy machine makes imports slower and never faster.
+ * Limits what an installation costs: packages, megabytes, and the time to import the library, which is mostly that of
+ * zod. The fastest imports are compared, since a busy machine makes imports slower and never faster.
  */
 const MAX_PACKAGES = 4;
 /** Of these, zod takes more than 6; documentation and examples take 0.3. */

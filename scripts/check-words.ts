@@ -1,6 +1,6 @@
 /**
- * Finds indefinite persons in the tracked files: `npm run check:words`. A text names the thing that acts: the process, the store,
- * the caller, the reader.
+ * Finds indefinite persons in the tracked files: `npm run check:words`. A text names the thing that acts: the process,
+ * the store, the caller, the reader.
  */
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
@@ -17,8 +17,8 @@ const LEFT_OUT = [/\.json$/, /\.svg$/, /^scripts\/check-words\.ts$/, /^test\/wor
 const WORD = new RegExp(`(?<![\\p{L}\\p{N}])(?:${FORBIDDEN.join("|")})(?![\\p{L}\\p{N}])`, "giu");
 
 /**
- * The forbidden words in a text, in any case, each with its line (from 1). A word ends at anything but a letter or a digit:
- * "nobody's" and `nobody_asks` hold one, `nobodyAsks` and "nobodys" do not.
+ * The forbidden words in a text, in any case, each with its line (from 1). A word ends at anything but a letter or a
+ * digit: "nobody's" and `nobody_asks` hold one, `nobodyAsks` and "nobodys" do not.
  */
 export function findForbiddenWords(text: string): { readonly line: number; readonly word: string }[] {
   return text

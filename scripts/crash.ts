@@ -1,6 +1,7 @@
 /**
- * Kills a process at random moments while it runs random agent programs, and starts it again. Checks that nothing was lost or
- * done twice, and that each run has the right output. `npm run test:crash -- --kills 1000 --runs 10000 --seed mine`
+ * Kills a process at random moments while it runs random agent programs, and starts it again. Checks that nothing was
+ * lost or done twice, and that each run has the right output.
+ * `npm run test:crash -- --kills 1000 --runs 10000 --seed mine`
  */
 import { parseArgs } from "node:util";
 import { crash } from "../test/crash/crash.ts";

@@ -1,7 +1,8 @@
 /**
- * The long tests of durable runs: crashes at every call of the store, and two of them one after the other; 100,000 evicted runs;
- * 100,000 random programs. `npm run test:durable -- --seed 7 --programs 1000` tries 1,000 programs from seed 7 on, and
- * `npm run test:durable -- --seed 7 --trouble crashes` tries one program alone. `--part crashes`, `evictions` or `programs` runs one part.
+ * The long tests of durable runs: crashes at every call of the store, and two of them one after the other; 100,000
+ * evicted runs; 100,000 random programs. `npm run test:durable -- --seed 7 --programs 1000` tries 1,000 programs from
+ * seed 7 on, and `npm run test:durable -- --seed 7 --trouble crashes` tries one program alone. `--part crashes`,
+ * `evictions` or `programs` runs one part.
  */
 import type { ChildProcess } from "node:child_process";
 import { fork } from "node:child_process";

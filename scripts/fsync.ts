@@ -1,6 +1,6 @@
 /**
- * Checks with `strace` that a write is on the disk before it is acknowledged: between the last write to SQLite's log and each
- * acknowledgement there has to be an `fsync`. `npm run test:fsync`
+ * Checks with `strace` that a write is on the disk before it is acknowledged: between the last write to SQLite's log
+ * and each acknowledgement there has to be an `fsync`. `npm run test:fsync`
  */
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeSync } from "node:fs";

@@ -1,6 +1,9 @@
 import { KEPT_RUNS, watchForLeaks } from "../test/runtime/leak-watch.ts";
 
-/** Runs a million runs, cancels ten thousand, and prints what stays in memory. `npm run test:leak -- 100000 1000` runs fewer. */
+/**
+ * Runs a million runs, cancels ten thousand, and prints what stays in memory. `npm run test:leak -- 100000 1000` runs
+ * fewer.
+ */
 const [finished = 1_000_000, cancelled = 10_000] = process.argv.slice(2).map(Number);
 const MIB = 1024 * 1024;
 

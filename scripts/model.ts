@@ -6,8 +6,9 @@ import type { Findings } from "../test/runtime/model-run.ts";
 import { explain, playAll } from "../test/runtime/model-run.ts";
 
 /*
- * Plays 200,000 random schedules against the runtime, in one process per processor: half of them over a store that answers at once,
- * the others over one that answers late, and over one that also fails. `npm run test:model -- 7 1000` plays 1,000, from seed 7 on.
+ * Plays 200,000 random schedules against the runtime, in one process per processor: half of them over a store that
+ * answers at once, the others over one that answers late, and over one that also fails. `npm run test:model -- 7 1000`
+ * plays 1,000, from seed 7 on.
  */
 const stores = ["at once", "late", "at once", "failing"] as const;
 const DEFAULT_COUNT = 200_000;

@@ -1,6 +1,6 @@
 /**
- * Runs every program of the documentation and every example as a plain script under each version of Node that is supported, or under
- * those that are named: `npm run test:nodes -- 22 24`. npm fetches the versions.
+ * Runs every program of the documentation and every example as a plain script under each version of Node that is
+ * supported, or under those that are named: `npm run test:nodes -- 22 24`. npm fetches the versions.
  */
 import { execFileSync } from "node:child_process";
 import { tmpdir } from "node:os";

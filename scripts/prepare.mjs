@@ -1,6 +1,6 @@
 /*
- * Builds the library when it is packed, published or installed from a git URL: npm runs this script for all three, and never for
- * those who install the package from a registry. `npm ci` in a clone needs no build, and gets none.
+ * Builds the library when it is packed, published or installed from a git URL: npm runs this script for all three, and
+ * never for those who install the package from a registry. `npm ci` in a clone needs no build, and gets none.
  */
 import { spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";

@@ -1,8 +1,8 @@
 /**
  * Compares how fast a process takes over and completes the runs of another process with how fast it completes its own:
- * `npm run test:rates -- --runs 5000 --questions 10000 --tries 10`. Exits with 1 if a rate is below half of the own rate, if the event loop
- * was blocked for more than 50 ms at the 99th percentile, if a reader in another process saw an event later than 250 ms, or if a living
- * process lost its lease.
+ * `npm run test:rates -- --runs 5000 --questions 10000 --tries 10`. Exits with 1 if a rate is below half of the own
+ * rate, if the event loop was blocked for more than 50 ms at the 99th percentile, if a reader in another process saw an
+ * event later than 250 ms, or if a living process lost its lease.
  */
 import type { ChildProcess } from "node:child_process";
 import { fork } from "node:child_process";
@@ -150,7 +150,9 @@ async function untilCompleted(seen: Seen, count: number, from?: number): Promise
   return { perSecond: count / seconds, p99Ms: delays.percentile(99) / 1e6 };
 }
 
-/** How late a reader in the process that created a run sees the events of another process, and how old its record is. */
+/**
+ * How late a reader in the process that created a run sees the events of another process, and how old its record is.
+ */
 async function readElsewhere(): Promise<readonly string[]> {
   return inFolder(async (file) => {
     const first = open(file, "works");

@@ -8,8 +8,9 @@ import { AgentRuntime } from "cadenza";
 import { createNodeListener } from "cadenza/http";
 
 /*
- * Slow readers of long events, in real time and over sockets: one of frames of 8 MB with a `stallMs` of 2 s, and 200 at once of a run of
- * 2.2 MB. All have to read to the end, and the server's memory has a limit. `npm run test:readers`, `npm run test:readers -- 1` for one case.
+ * Slow readers of long events, in real time and over sockets: one of frames of 8 MB with a `stallMs` of 2 s, and 200 at
+ * once of a run of 2.2 MB. All have to read to the end, and the server's memory has a limit. `npm run test:readers`,
+ * `npm run test:readers -- 1` for one case.
  */
 const MB = 1_000_000;
 const MIB = 1024 * 1024;

@@ -1,6 +1,7 @@
 /**
- * Packs the package from a clean copy of the repository, installs it into an empty project as a user would, and uses it there: from an
- * ES module, from CommonJS, and from TypeScript under both module resolutions. Links in its pages have to lead to files in the package.
+ * Packs the package from a clean copy of the repository, installs it into an empty project as a user would, and uses it
+ * there: from an ES module, from CommonJS, and from TypeScript under both module resolutions. Links in its pages have
+ * to lead to files in the package.
  */
 import { execFileSync } from "node:child_process";
 import {
@@ -122,7 +123,9 @@ function checkNodeFree(): void {
   }
 }
 
-/** Follows the links of every page. On the registry's page they lead into the repository, which `package.json` names. */
+/**
+ * Follows the links of every page. On the registry's page they lead into the repository, which `package.json` names.
+ */
 function checkLinks(): void {
   const pages = readdirSync(installed, { recursive: true, encoding: "utf8" }).filter((file) => file.endsWith(".md"));
   const dead = pages.flatMap((page) => deadLinks(installed, page).map((target) => `${page}: ${target}`));

@@ -15,7 +15,8 @@ describe("the benchmark", () => {
   let folder: string;
   let library: string;
 
-  // The sources as they are now, built once: each measurement has a process of its own, and need not compile them again.
+  // The sources as they are now, built once: each measurement has a process of its own, and need not compile them
+  // again.
   beforeAll(async () => {
     mkdirSync(CACHE, { recursive: true });
     folder = mkdtempSync(join(CACHE, "cadenza-bench-"));

@@ -83,7 +83,10 @@ function rowsOf(figures: Figures, measure: Measure): string[] {
   });
 }
 
-/** What a subject's ratio refers to: for a variant of the library its default, for all others the first reference with a figure. */
+/**
+ * What a subject's ratio refers to: for a variant of the library its default, for all others the first reference with a
+ * figure.
+ */
 function referenceOf(subject: string, results: readonly Result[]): string {
   if (subject.startsWith("cadenza, ")) return "cadenza";
   return REFERENCES.find((name) => results.some((result) => result.subject === name)) ?? "cadenza";

@@ -28,8 +28,8 @@ export interface TurnOptions {
 type Measured = Readonly<Record<string, number>>;
 
 /**
- * Measures each case with its subjects in turn (A B C, A B C, …), every time in a fresh process, so that a busy minute of the
- * machine affects all of them. Throws if a subject gives a wrong answer.
+ * Measures each case with its subjects in turn (A B C, A B C, …), every time in a fresh process, so that a busy minute
+ * of the machine affects all of them. Throws if a subject gives a wrong answer.
  */
 export async function takeTurns(plan: readonly Turn[], options: TurnOptions): Promise<Result[]> {
   const results = new Map<string, Result & { readonly values: number[] }>();

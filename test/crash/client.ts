@@ -14,7 +14,10 @@ const AGAIN_MS = 20;
 /** How long it waits at most before it answers or cancels, in milliseconds. */
 const MAX_THOUGHT_MS = 20;
 
-/** Creates runs, follows them, answers their questions and cancels some. Repeats the orders that no worker has acknowledged. */
+/**
+ * Creates runs, follows them, answers their questions and cancels some. Repeats the orders that no worker has
+ * acknowledged.
+ */
 export class Client {
   readonly ledger = new Ledger();
   readonly #random: Random;

@@ -33,8 +33,8 @@ export interface CrashReport extends CrashFigures {
 const AT_ONCE = 30;
 const LEASE_MS = 150;
 /**
- * After this many short lives of the worker comes one in which every run makes progress: the library fails a run that never
- * does as a crash loop.
+ * After this many short lives of the worker comes one in which every run makes progress: the library fails a run that
+ * never does as a crash loop.
  */
 const SHORT_LIVES = 2;
 /** How long such a life may take. */

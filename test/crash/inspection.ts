@@ -10,7 +10,9 @@ import type { Ledger, RunRecord, StepRecord } from "./ledger.ts";
 import { programOf, questionsFallAnywhere } from "./programs.ts";
 import { inputOf, Reference } from "./reference.ts";
 
-/** Compares a file with what was acknowledged, and each run with one that was never interrupted. Gives what is wrong. */
+/**
+ * Compares a file with what was acknowledged, and each run with one that was never interrupted. Gives what is wrong.
+ */
 export async function inspect(file: string, ledger: Ledger): Promise<string[]> {
   const inspection = new Inspection(file, ledger);
   try {
@@ -122,7 +124,7 @@ class Inspection {
       this.#complain(record, `has ${log.length} entries of ${stored?.position} in ${run_id}`);
     const once = count(log, "created") === 1 && count(log, "started") <= 1 && count(log, "ended") === 1;
     if (!once || log[0]?.type !== "created" || log.at(-1)?.type !== "ended")
-      this.#complain(record, `has a log that makes no sense: ${log.map(({ type }) => type).join(" ")}`);
+      this.#complain(record, `has an inconsistent log: ${log.map(({ type }) => type).join(" ")}`);
     this.#lookAtSteps(record, run_id, log);
   }
 

@@ -37,8 +37,8 @@ export interface ProcessesReport extends ProcessesFigures {
 const AT_ONCE = 100;
 const LEASE_MS = 3_000;
 /**
- * No run fails as a crash loop here: where a process is killed every second, a run with a long log may be taken over many times
- * before its replay ends.
+ * No run fails as a crash loop here: where a process is killed every second, a run with a long log may be taken over
+ * many times before its replay ends.
  */
 const MAX_TAKEOVERS = 1_000;
 /** When a process is killed, this many others are ready. */
@@ -46,7 +46,10 @@ const MIN_LEFT = 1;
 /** Runs that do nothing for so long are stuck. */
 const STUCK_MS = 60_000;
 
-/** Lets several processes run random programs on one file, and kills one of them now and then. Each order goes to any of them. */
+/**
+ * Lets several processes run random programs on one file, and kills one of them now and then. Each order goes to any of
+ * them.
+ */
 export async function manyProcesses(options: ProcessesOptions): Promise<ProcessesReport> {
   const folder = temporaryFolder();
   const program = await buildProgram("worker");

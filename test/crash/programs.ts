@@ -1,6 +1,9 @@
 import { Random } from "./random.ts";
 
-/** A random agent program, as a tree. What it does depends on its input and on the results of its own operations, and on nothing else. */
+/**
+ * A random agent program, as a tree. What it does depends on its input and on the results of its own operations, and on
+ * nothing else.
+ */
 export interface Program {
   readonly body: readonly Statement[];
   /** Whether it ends by throwing. */
@@ -16,22 +19,22 @@ export type Statement =
   | { readonly is: "step"; readonly name: string; readonly ms: number; readonly failures: number }
   /** A step that always fails; the agent catches that. */
   | { readonly is: "failing"; readonly name: string }
-  /** A step whose body shows one token after the other. */
+  /** A step whose body emits one token after the other. */
   | { readonly is: "stream"; readonly name: string; readonly tokens: number; readonly ms: number }
-  /** A step that is run at most once; whether it was interrupted is not shown. */
+  /** A step that runs at most once; the output does not tell whether it was interrupted. */
   | { readonly is: "once"; readonly name: string; readonly ms: number }
   | { readonly is: "ask"; readonly schema: boolean }
   /** A question that is not answered in time. */
   | { readonly is: "unanswered"; readonly ms: number }
   /** A question that is asked by `yield`: at the top of a program only. */
   | { readonly is: "await" }
-  /** Says whether time and chance are the same as when they were first looked at. */
+  /** Emits whether the time and the random values are the same as at their first use. */
   | { readonly is: "chance" }
   | { readonly is: "loop"; readonly times: number | "result"; readonly body: readonly Statement[] }
-  /** Goes one way or another, by what has come so far. */
+  /** Takes a branch that depends on the results so far. */
   | { readonly is: "branch"; readonly ways: readonly (readonly Statement[])[] }
   | { readonly is: "all"; readonly branches: readonly (readonly Statement[])[] }
-  /** The first branch to end decides how it goes on; the others are left to themselves. */
+  /** The first branch to end decides how it goes on; the others go on without being awaited. */
   | { readonly is: "race"; readonly branches: readonly (readonly Statement[])[] }
   | { readonly is: "child" };
 
@@ -41,8 +44,8 @@ interface Place {
   readonly parallel: boolean;
   readonly top: boolean;
   /**
-   * Whether there are races. The losers of a race go on at their own pace, so that such programs emit nothing in steps and await no
-   * deadline: the order of their entries would depend on time.
+   * Whether there are races. The losers of a race go on at their own pace, so that such programs emit nothing in steps
+   * and await no deadline: the order of their entries would depend on time.
    */
   readonly races: boolean;
   /** The programs of sub-runs do one thing after the other, and start none themselves. */
@@ -102,9 +105,9 @@ function statement(random: Random, place: Place): Statement {
 }
 
 /**
- * Whether the position of a question, and with it the end of the message that it completes, depends on time: it is asked beside
- * other branches, or beside one that has lost a race and goes on; or a sub-run asks it, with a deadline that may pass
- * before its parent has heard of it.
+ * Whether the position of a question, and with it the end of the message that it completes, depends on time: it is
+ * asked beside other branches, or beside one that has lost a race and goes on; or a sub-run asks it, with a deadline
+ * that may pass before its parent has heard of it.
  */
 export function questionsFallAnywhere({ body }: Program, subRuns: readonly Program[]): boolean {
   return (

@@ -12,8 +12,8 @@ const PATIENCE = 50;
 const LOOK_MS = 100;
 
 /**
- * Plays programs in this process, in memory and without a crash: their output is the expected one. Operations side by side
- * end in the order that a log holds.
+ * Plays programs in this process, in memory and without a crash: their output is the expected one. Operations side by
+ * side end in the order that a log holds.
  */
 export class Reference {
   readonly #runtime = new AgentRuntime({ exposeErrors: true, store: new MemoryStore() });

@@ -16,7 +16,10 @@ export interface BuiltProgram {
   remove(): void;
 }
 
-/** Builds a program, `worker` for `worker.ts`, from the sources as they are now. It lies in `from`, by default in this folder. */
+/**
+ * Builds a program, `worker` for `worker.ts`, from the sources as they are now. It lies in `from`, by default in this
+ * folder.
+ */
 export async function buildProgram(name: string, from = HERE): Promise<BuiltProgram> {
   mkdirSync(CACHE, { recursive: true });
   const folder = mkdtempSync(join(CACHE, "cadenza-"));
@@ -38,8 +41,8 @@ export async function buildProgram(name: string, from = HERE): Promise<BuiltProg
 }
 
 /**
- * A worker in a process of its own. It is started with its settings, takes orders, and sends reports. Reports are read until the
- * process and its channel are gone.
+ * A worker in a process of its own. It is started with its settings, takes orders, and sends reports. Reports are read
+ * until the process and its channel are gone.
  */
 export class WorkerProcess<Settings extends { readonly name: string }, Order extends object, Report> {
   readonly name: string;

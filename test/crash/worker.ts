@@ -1,6 +1,6 @@
 /*
- * A process that runs random programs on a file, and may be killed at any moment. It exchanges orders and reports with its
- * parent. Its one parameter holds its settings.
+ * A process that runs random programs on a file, and may be killed at any moment. It exchanges orders and reports with
+ * its parent. Its one parameter holds its settings.
  */
 import type { Store } from "cadenza";
 import { AgentRuntime, CadenzaError } from "cadenza";

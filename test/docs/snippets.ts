@@ -3,9 +3,9 @@ import type { Block, Page } from "./pages.ts";
 import { blocksOf, ROOT } from "./pages.ts";
 
 /**
- * The `ts` blocks of one page that belong together. A block that begins with an import begins a new program; the blocks after it
- * continue it. A block that is marked `no-run — why` is compiled with the others, and left out when they are run; one that is marked
- * `node 22.13 — why` is run where Node is as new as that.
+ * The `ts` blocks of one page that belong together. A block that begins with an import begins a new program; the blocks
+ * after it continue it. A block that is marked `no-run — why` is compiled with the others, and left out when they are
+ * run; one that is marked `node 22.13 — why` is run where Node is as new as that.
  */
 export interface Snippet {
   /** The page and the line of the first block. */

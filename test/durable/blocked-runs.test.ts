@@ -4,7 +4,10 @@ import { create, createMany, given, statuses } from "./calls.ts";
 import type { Process } from "./world.ts";
 import { World } from "./world.ts";
 
-/* Runs that no process can execute: their code is missing, or does not match their history. They cost nothing, and affect no other run. */
+/*
+ * Runs that no process can execute: their code is missing, or does not match their history. They cost nothing, and
+ * affect no other run.
+ */
 
 const durability = { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100 } as const;
 const MANY = 50;

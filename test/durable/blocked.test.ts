@@ -6,8 +6,8 @@ import { drain, nextTurn, refusal, typesOf } from "../helpers/runtimes.ts";
 import { World } from "./world.ts";
 
 /*
- * A run whose code does not match its history waits for matching code. Each caller that waits for such a run is told so as soon
- * as the mismatch is found, and each later caller at once.
+ * A run whose code does not match its history waits for matching code. Each caller that waits for such a run is told so
+ * as soon as the mismatch is found, and each later caller at once.
  */
 
 /** Longer than the time that a replay may make no progress. */

@@ -66,7 +66,10 @@ export async function answerInWorld(kind: AnswerKind, seed: number): Promise<Ver
   );
 }
 
-/** With the machine's clock: many at once, each within 10 ms of the deadline of its question. Durable runs are kept in the file. */
+/**
+ * With the machine's clock: many at once, each within 10 ms of the deadline of its question. Durable runs are kept in
+ * the file.
+ */
 export async function answerInTime(kind: AnswerKind, count: number, seed: number, file: string): Promise<Verdicts> {
   const chance = new Chance(seed);
   const got: Got = new Map();
@@ -81,7 +84,7 @@ export async function answerInTime(kind: AnswerKind, count: number, seed: number
     const mode = chance.pick(["sync", "async"] as const);
     const outcome = await runtime.resume({ run_id, await_resume: answerOf(kind), mode }).then(taken, codeOf);
     for await (const _ of runtime.events(run_id, { until: "end" })) {
-      // Reading to the end is the waiting.
+      // Waits for the end of the stream.
     }
     return judge(kind, `seed ${seed}, answer ${index}`, outcome, got.get(input));
   };

@@ -4,8 +4,8 @@ import { openDatabase } from "../stores/sqlite-files.ts";
 import { Chance } from "./chance.ts";
 
 /**
- * Two runtimes share a file, as two processes do, and get different answers to one question at once. Gives what went wrong: one
- * answer has to be taken, the other refused, and no line after `ask` may see the refused one.
+ * Two runtimes share a file, as two processes do, and get different answers to one question at once. Gives what went
+ * wrong: one answer has to be taken, the other refused, and no line after `ask` may see the refused one.
  */
 export async function duel(file: string, seed: number): Promise<readonly string[]> {
   const chance = new Chance(seed);

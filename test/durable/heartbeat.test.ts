@@ -3,7 +3,10 @@ import { create, createMany, given } from "./calls.ts";
 import type { Process } from "./world.ts";
 import { World } from "./world.ts";
 
-/* A living process keeps the lease of the runs that it executes, whatever else it does. It checks its lease before each body. */
+/*
+ * A living process keeps the lease of the runs that it executes, whatever else it does. It checks its lease before each
+ * body.
+ */
 
 const durability = { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100 } as const;
 

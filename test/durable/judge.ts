@@ -8,8 +8,8 @@ import type { Node, Player } from "./programs.ts";
 import { perform } from "./programs.ts";
 
 /*
- * Computes what an agent must have emitted, given the results that its log holds. It is a plain replay of its own that shares
- * no code with the one of the runtime.
+ * Computes what an agent must have emitted, given the results that its log holds. It is a plain replay of its own that
+ * shares no code with the one of the runtime.
  */
 
 /** What the agent emits and how it ends if it gets these results, one at a time and in this order. */
@@ -29,8 +29,8 @@ export async function judge(node: Node, runId: string, log: readonly Entry[], pr
 }
 
 /**
- * Whether the emitted values are the expected ones. Branches that emit side by side, between two results, do so in an order that
- * depends on the number of promises in the runtime. That order is the same in each replay.
+ * Whether the emitted values are the expected ones. Branches that emit side by side, between two results, do so in an
+ * order that depends on the number of promises in the runtime. That order is the same in each replay.
  */
 export function isAsEmitted({ emitted, pauses }: Verdict, was: readonly string[], isBeginning = false): boolean {
   if (isBeginning ? was.length > emitted.length : was.length !== emitted.length) return false;
@@ -136,8 +136,8 @@ class Judge {
   }
 
   /**
-   * A close without an open message emits nothing. Whether one is open may depend on step bodies and on other branches. Hence as
-   * many closes count as the log holds between these two results.
+   * A close without an open message emits nothing. Whether one is open may depend on step bodies and on other branches.
+   * Hence as many closes count as the log holds between these two results.
    */
   #close(): void {
     let others = this.#emitted.length - this.#passed;

@@ -4,7 +4,10 @@ import { Chance } from "./chance.ts";
 import type { Process } from "./world.ts";
 import { World } from "./world.ts";
 
-/* Matching code may be registered at any moment: while other code is replayed, while the run is released, and afterwards. */
+/*
+ * Matching code may be registered at any moment: while other code is replayed, while the run is released, and
+ * afterwards.
+ */
 
 const SEEDS = 60;
 const LONG_MS = 8_000;

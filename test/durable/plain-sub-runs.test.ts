@@ -4,8 +4,8 @@ import type { Process } from "./world.ts";
 import { World } from "./world.ts";
 
 /*
- * A durable run waits for a sub-run that is not durable and so cannot change its process. The run stays in that process too, and
- * the question of the sub-run can be answered.
+ * A durable run waits for a sub-run that is not durable and so cannot change its process. The run stays in that process
+ * too, and the question of the sub-run can be answered.
  */
 
 const durability = { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100 } as const;

@@ -122,7 +122,7 @@ class Play {
     if (!this.#cancelled && this.#script.cancelWhen?.(state, log) === true) {
       const outcome = await this.#world.until(process.runtime.cancel(this.#runId), process);
       if (this.#accepted("cancel", outcome)) this.#cancelled = true;
-      // A client that is refused asks again, and not before anything else has happened.
+      // A client that is refused repeats its call after the next event of the world.
       else await this.#world.step();
       return true;
     }

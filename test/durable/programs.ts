@@ -6,8 +6,8 @@ import { body } from "./play.ts";
 import type { Process } from "./world.ts";
 
 /*
- * Random agents. A program is a tree of what an agent can do. The same interpreter runs it as an agent of a runtime and,
- * for the judge, against a log.
+ * Random agents. A program is a tree of what an agent can do. The same interpreter runs it as an agent of a runtime
+ * and, for the judge, against a log.
  */
 
 export type Node =

@@ -4,7 +4,10 @@ import { create, createMany, given } from "./calls.ts";
 import type { Outcome, Process } from "./world.ts";
 import { World } from "./world.ts";
 
-/* Reads of runs that other processes execute: how old they are, and what they cost. All durations of the runtime are the defaults. */
+/*
+ * Reads of runs that other processes execute: how old they are, and what they cost. All durations of the runtime are
+ * the defaults.
+ */
 
 /** How old an event may be when a reader sees it, in milliseconds. */
 const EVENT_MS = 250;

@@ -11,8 +11,8 @@ import { openDatabase, temporaryFolder } from "../stores/sqlite-files.ts";
 import { lastingStore } from "./world.ts";
 
 /*
- * Processes on one store, with one fake clock. Unlike those of a `World` they take real turns of the event loop, as a file needs.
- * Each may have a hook around its calls of the store.
+ * Processes on one store, with one fake clock. Unlike those of a `World` they take real turns of the event loop, as a
+ * file needs. Each may have a hook around its calls of the store.
  */
 
 const durability = { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100 } as const;

@@ -4,7 +4,9 @@ import { persistent } from "../helpers/always-replay.ts";
 import type { Process } from "./world.ts";
 import { World } from "./world.ts";
 
-/* An evicted run that shows the question of a sub-run. The sub-run goes on by itself at the deadline of the question. */
+/*
+ * An evicted run that shows the question of a sub-run. The sub-run goes on by itself at the deadline of the question.
+ */
 
 /** More calls than a process makes of its store in one of these tests. */
 const MAX_CALLS = 40;

@@ -9,8 +9,8 @@ import type { GivenAnswer } from "./messages.ts";
 import { randomPlan } from "./plans.ts";
 
 /*
- * The client: it creates runs, follows them, answers their questions in each mode, and cancels some. A request that was not
- * acknowledged is repeated at another process.
+ * The client: it creates runs, follows them, answers their questions in each mode, and cancels some. A request that was
+ * not acknowledged is repeated at another process.
  */
 
 /** Refusals after which a request is repeated at another process: this one could not tell, or is not the right one. */

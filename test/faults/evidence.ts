@@ -163,7 +163,9 @@ export class ProcessHistory {
     return end?.at ?? Number.POSITIVE_INFINITY;
   }
 
-  /** Whether it worked from one time to another without a stall of more than `stallMs`, and with a store that answered. */
+  /**
+   * Whether it worked from one time to another without a stall of more than `stallMs`, and with a store that answered.
+   */
   isSound(from: number, until: number, stallMs: number): boolean {
     if (this.endsAt <= until) return false;
     let frozenAt: number | undefined;

@@ -1,16 +1,18 @@
 /*
  * A black-box test under faults.
  *
- * - **The world** is one file, to which every process appends the effects of its agents: each body of a step that begins or ends,
- *   each line after a question, each `finally`, each call of an agent function. The lines outlive their process (`witness.ts`).
- * - **The workers** are processes on one SQLite file, each with a runtime and the same agents, which follow random plans (`plans.ts`,
- *   `agents.ts`, `worker.ts`). They are killed, frozen for longer than their lease, and told to close under load. Their disk is slow, and
- *   answers of their store are lost (`faults-at-work.ts`, `unreliable-store.ts`).
- * - **The client** creates runs, follows them, and answers their questions: with valid and invalid answers, twice at once at two
- *   processes, close to the deadline, in every mode. It cancels some, also through a process that lacks their code. It repeats requests
- *   that were not acknowledged (`client.ts`, `acknowledged.ts`).
- * - **The judge** compares at the end what the client was told, the logs, and the lines of the world. Nothing may be lost, doubled,
- *   changed, stuck or orphaned, and a refused answer may have no effect (`judge*.ts`, `evidence.ts`).
+ * - **The world** is one file, to which every process appends the effects of its agents: each body of a step that
+ *   begins or ends, each line after a question, each `finally`, each call of an agent function. The lines outlive their
+ *   process (`witness.ts`).
+ * - **The workers** are processes on one SQLite file, each with a runtime and the same agents, which follow random
+ *   plans (`plans.ts`, `agents.ts`, `worker.ts`). They are killed, frozen for longer than their lease, and told to
+ *   close under load. Their disk is slow, and answers of their store are lost (`faults-at-work.ts`,
+ *   `unreliable-store.ts`).
+ * - **The client** creates runs, follows them, and answers their questions: with valid and invalid answers, twice at
+ *   once at two processes, close to the deadline, in every mode. It cancels some, also through a process that lacks
+ *   their code. It repeats requests that were not acknowledged (`client.ts`, `acknowledged.ts`).
+ * - **The judge** compares at the end what the client was told, the logs, and the lines of the world. Nothing may be
+ *   lost, doubled, changed, stuck or orphaned, and a refused answer may have no effect (`judge*.ts`, `evidence.ts`).
  *
  * The test uses the public API only. All choices follow from the seed; the timing depends on the machine.
  */

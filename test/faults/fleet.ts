@@ -66,7 +66,9 @@ export class Fleet {
     return this.#names("frozen");
   }
 
-  /** Sends a task to a process, and waits for the outcome. `to`: which process; by default any, as soon as there is one. */
+  /**
+   * Sends a task to a process, and waits for the outcome. `to`: which process; by default any, as soon as there is one.
+   */
   async call(task: Task, to?: string): Promise<Outcome> {
     let member = this.#members.get(to ?? "");
     while (member === undefined) {

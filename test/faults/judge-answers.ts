@@ -6,8 +6,8 @@ import type { Known, RunEvidence } from "./evidence.ts";
 import type { Complain } from "./judge-bodies.ts";
 
 /*
- * Rules for answers: the agent goes on with the answer that was acknowledged; one that was refused changes nothing; and no line
- * after a question, nor the `finally` around it, runs with another answer than the one in the log.
+ * Rules for answers: the agent goes on with the answer that was acknowledged; one that was refused changes nothing; and
+ * no line after a question, nor the `finally` around it, runs with another answer than the one in the log.
  */
 
 /** Refusals after which the answer is certainly not in the log. After other failures it may be there. */

@@ -2,14 +2,14 @@ import type { Known, RunEvidence, Seen } from "./evidence.ts";
 import type { BodyBegan } from "./witness.ts";
 
 /*
- * Rules against repetition: of the bodies of steps, and of agents that are not durable. Only the cases that the documentation names
- * are allowed:
+ * Rules against repetition: of the bodies of steps, and of agents that are not durable. Only the cases that the
+ * documentation names are allowed:
  *
  * - A body that was interrupted runs again, as another attempt. (durable.md, rule 2)
- * - A body goes on in a process that has frozen in it, or is closing, while the next owner of the run begins it again. ("Bodies that run
- *   once" under "What is not promised")
- * - A process that freezes between the check of its lease and the first line of the body begins that body when it is thawed.
- *   It is recognised by the time since it last read the clock, with no other body begun since.
+ * - A body goes on in a process that has frozen in it, or is closing, while the next owner of the run begins it again.
+ *   ("Bodies that run once" under "What is not promised")
+ * - A process that freezes between the check of its lease and the first line of the body begins that body when it is
+ *   thawed. It is recognised by the time since it last read the clock, with no other body begun since.
  */
 
 type Began = Seen & BodyBegan & { readonly run: string; readonly incarnation: string };

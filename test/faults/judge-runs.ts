@@ -25,15 +25,14 @@ export function judgeRun(run: RunEvidence, known: Known, expected: Expected, com
   const types = log.map(({ type }) => type);
   const count = (type: Entry["type"]): number => types.filter((each) => each === type).length;
   if (types[0] !== "created" || count("created") !== 1 || count("started") > 1 || count("ended") > 1)
-    complain("changed", `has a log that makes no sense: ${types.join(" ")}`);
+    complain("changed", `has an inconsistent log: ${types.join(" ")}`);
   const ended = log.at(-1);
   const parent = run.parent === undefined ? undefined : known.runs.get(run.parent);
   const parentHasEnded = parent?.log.at(-1)?.type === "ended";
   if (ended?.type !== "ended") {
     if (parentHasEnded) complain("orphaned", "has not ended, and the run that started it has");
-    // Nothing is answered of which the client never learned.
-    else if (parent === undefined && (expected.isAnswered || !isOpen(log)))
-      complain("stuck", "does not come to an end");
+    // The client does not answer the questions of a run that it does not know.
+    else if (parent === undefined && (expected.isAnswered || !isOpen(log))) complain("stuck", "does not end");
     return;
   }
   if (run.durable) {

@@ -64,7 +64,7 @@ export type Report =
   | { readonly is: "done"; readonly id: number; readonly run_id: string }
   | { readonly is: "refused"; readonly id: number; readonly code: string; readonly message: string }
   | { readonly is: "event"; readonly run_id: string; readonly event: StreamedEvent }
-  /** The library has told its logger of an error or a warning. */
+  /** The library has logged an error or a warning. */
   | { readonly is: "said"; readonly level: "warn" | "error"; readonly message: string; readonly error: string }
-  /** A write was carried out, and its answer is lost. A process that waits for it for ever cannot be helped, and has to be ended. */
+  /** A write was carried out, and its answer is lost. A process that waits for it for ever has to be killed. */
   | { readonly is: "swallowed"; readonly how: Loss };

@@ -1,6 +1,9 @@
 import type { Random } from "../crash/random.ts";
 
-/* What an agent does: a small program in its input. It depends on this input and on the results of its own operations only. */
+/*
+ * What an agent does: a small program in its input. It depends on this input and on the results of its own operations
+ * only.
+ */
 
 export interface Plan {
   /** Unique. The id of a sub-run begins with that of its parent. */

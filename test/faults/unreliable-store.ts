@@ -15,7 +15,8 @@ export interface Unreliability {
 }
 
 /**
- * How an answer is lost: the call fails at once, or after the time for which the store waits for an answer; or it never settles.
+ * How an answer is lost: the call fails at once, or after the time for which the store waits for an answer; or it never
+ * settles.
  */
 export type Loss = "fails at once" | "fails late" | "is left alone";
 

@@ -1,21 +1,21 @@
 import { closeSync, openSync, readFileSync, writeSync } from "node:fs";
 
 /*
- * The world outside of the processes: one file, to which all of them append the effects of their agents, a line at a time. The lines
- * outlive their process, and are in the order in which they were written.
+ * The world outside of the processes: one file, to which all of them append the effects of their agents, a line at a
+ * time. The lines outlive their process, and are in the order in which they were written.
  */
 
 /** An effect of an agent, or something that the harness did or saw. */
 export type Happening =
   | ByAgent
-  /** A process found that its event loop had stood still for so long. */
+  /** A process found that its event loop was blocked for so long. */
   | { readonly is: "stalled"; readonly ms: number }
   /** The answer of the store to a write was lost. */
   | { readonly is: "swallowed"; readonly method: string; readonly how: string }
   | { readonly is: "closing" }
   /** What the harness did to a process. */
   | { readonly is: "started" | "killed" | "frozen" | "thawed" | "told to close" | "gone"; readonly process: string }
-  /** A reader was shown the end of a run. */
+  /** A reader got the end of a run. */
   | { readonly is: "seen to end"; readonly run: string };
 
 /** An effect of an agent. `incarnation`: the call of the agent function. */
@@ -23,10 +23,10 @@ export type ByAgent = { readonly run: string; readonly incarnation: string } & (
   | { readonly is: "called"; readonly plan: string; readonly durable: boolean }
   | BodyBegan
   | { readonly is: "ended"; readonly key: string; readonly body: string }
-  /** The agent was handed the result of a step: the body that it came from. */
+  /** The agent got the result of a step: the body that it came from. */
   | { readonly is: "got"; readonly key: string; readonly body: string }
   | { readonly is: "asking"; readonly key: string }
-  /** A line after a question, and the `finally` around it: with which answer. */
+  /** A line after a question, and the `finally` around it, with the answer. */
   | { readonly is: "after" | "finally"; readonly key: string; readonly nonce: string }
   | { readonly is: "child"; readonly key: string; readonly child: string }
   | { readonly is: "left" }

@@ -1,6 +1,6 @@
 /*
- * A process that executes plans on the store, and may be killed, frozen or told to close at any moment. It uses the library as
- * an application would: create, resume, cancel, events. Its one parameter holds its settings.
+ * A process that executes plans on the store, and may be killed, frozen or told to close at any moment. It uses the
+ * library as an application would: create, resume, cancel, events. Its one parameter holds its settings.
  */
 import { performance } from "node:perf_hooks";
 import type { Clock, Logger } from "cadenza";

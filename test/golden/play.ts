@@ -64,7 +64,10 @@ export async function goOn(golden: GoldenLog, count: number): Promise<Continued>
   return found;
 }
 
-/** A store in memory that counts as persistent: it outlives the runtimes of a test. It keeps the writes to runs in `writes`. */
+/**
+ * A store in memory that counts as persistent: it outlives the runtimes of a test. It keeps the writes to runs in
+ * `writes`.
+ */
 function openStore(writes: Write[] = []): Store {
   return new Proxy<Store>(new MemoryStore(), {
     get(target, name) {

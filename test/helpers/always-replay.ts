@@ -7,8 +7,8 @@ import { SqliteStore } from "../../src/stores/sqlite.ts";
 import { openDatabase, temporaryFolder } from "../stores/sqlite-files.ts";
 
 /*
- * The tests of the runtime run a second time with every agent durable, and replayed after each commit: the results have to be the
- * same. `CADENZA_REPLAY` names the store, `memory` or `sqlite`.
+ * The tests of the runtime run a second time with every agent durable, and replayed after each commit: the results have
+ * to be the same. `CADENZA_REPLAY` names the store, `memory` or `sqlite`.
  */
 
 const mode = process.env["CADENZA_REPLAY"];

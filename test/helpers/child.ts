@@ -91,7 +91,7 @@ async function deep(): Promise<void> {
     if (ends === "cancelled") {
       await runtime.cancel(run_id);
       for await (const _ of runtime.events(run_id, { until: "end" })) {
-        // Reading to the end is the waiting.
+        // Waits for the end of the stream.
       }
       await new Promise((resolve) => setTimeout(resolve, 1_000));
     }

@@ -44,7 +44,9 @@ export function runProgram(
   });
 }
 
-/** Why a program counts as failed; undefined if it does not. Node's warning about an experimental driver does not count. */
+/**
+ * Why a program counts as failed; undefined if it does not. Node's warning about an experimental driver does not count.
+ */
 export function faultOf({ code, stderr }: Ended): string | undefined {
   const complaints = stderr
     .split("\n")

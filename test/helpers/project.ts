@@ -18,7 +18,10 @@ import config from "../../tsup.config.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 
-/** A project of a user. It holds the built library, the packages of the repository, and the examples as plain JavaScript. */
+/**
+ * A project of a user. It holds the built library, the packages of the repository, and the examples as plain
+ * JavaScript.
+ */
 export interface Project {
   readonly folder: string;
   remove(): void;

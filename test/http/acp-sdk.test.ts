@@ -229,7 +229,7 @@ describe("the official TypeScript client", () => {
 
   async function settled(runId: string): Promise<void> {
     for await (const _ of runtime.events(runId)) {
-      // Reading to the end is the waiting.
+      // Waits for the end of the stream.
     }
   }
 });

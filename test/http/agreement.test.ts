@@ -9,8 +9,8 @@ import { openApi } from "./openapi-check.ts";
 import { makeWorld } from "./world.ts";
 
 /*
- * The service takes each request that the OpenAPI document allows, and refuses any other with 422. The document cannot express
- * the limits of a host, that two ids have to be equal, and that an absolute URL can be parsed.
+ * The service takes each request that the OpenAPI document allows, and refuses any other with 422. The document cannot
+ * express the limits of a host, that two ids have to be equal, and that an absolute URL can be parsed.
  */
 
 interface Parameter {

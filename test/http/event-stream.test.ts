@@ -122,7 +122,7 @@ describe("a stream of events", () => {
     );
     const id = response.headers.get("run-id") ?? "";
     for await (const _ of runtime.events(id)) {
-      // Reading to the end is the waiting.
+      // Waits for the end of the stream.
     }
     expect(await runtime.getRun(id)).toMatchObject({ status: "completed" });
     // A late reader gets all of it.
@@ -164,7 +164,7 @@ describe("a stream of events", () => {
     });
     const id = stream.headers.get("run-id") ?? "";
     for await (const _ of runtime.events(id)) {
-      // Reading to the end is the waiting.
+      // Waits for the end of the stream.
     }
     await client.run("echo", "x");
     const last = parseEvents(await stream.text()).at(-1);

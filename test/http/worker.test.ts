@@ -38,7 +38,8 @@ describe("in a runtime without Node", () => {
         if (isLoading) throw new Error("Disallowed operation called within global scope.");
         return act(...parameters);
       }) as T;
-    // A worker has the globals of the web, and no others. It refuses random numbers, timers and the network until its first request.
+    // A worker has the globals of the web, and no others. It refuses random numbers, timers and the network until its
+    // first request.
     const worker = createContext({
       ...{ URL, URLSearchParams, TextEncoder, TextDecoder, Request, Response, Headers, ReadableStream },
       ...{ AbortController, AbortSignal, clearTimeout, setTimeout: inRequest(setTimeout) },

@@ -109,7 +109,7 @@ async function finishOne(runtime: AgentRuntime, signal: AbortSignal, number: num
       const listener = () => {};
       runtime.once("run.completed", listener);
       for await (const _ of runtime.createRun({ agent_name: "echo", input: "Hello.", mode: "stream" })) {
-        // Reading is the point.
+        // Reads to the end.
       }
       runtime.off("run.completed", listener);
       return;
@@ -122,7 +122,7 @@ async function finishOne(runtime: AgentRuntime, signal: AbortSignal, number: num
     case 4: {
       const { run_id } = await runtime.createRun({ agent_name: "echo", input: "Hello.", mode: "async" });
       for await (const _ of runtime.events(run_id, { until: "end" })) {
-        // Reading is the point.
+        // Reads to the end.
       }
       return;
     }

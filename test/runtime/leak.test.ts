@@ -5,8 +5,8 @@ import { describe, expect, test } from "vitest";
 import { KEPT_RUNS, watchForLeaks } from "./leak-watch.ts";
 
 /**
- * How many bytes a removed run may leave on the heap, on average. A retained run takes 1,000 and more, and the heap of a test
- * process varies. `npm run test:leak` runs a hundred times as many, and is stricter.
+ * How many bytes a removed run may leave on the heap, on average. A retained run takes 1,000 and more, and the heap of
+ * a test process varies. `npm run test:leak` runs a hundred times as many, and is stricter.
  */
 const BYTES_PER_RUN = 200;
 /** Far less than any of the timers that are still set in the process. */

@@ -7,7 +7,9 @@ interface Timer {
   readonly callback: () => void;
 }
 
-/** A clock whose time only the model advances. Turns, too, begin when the model lets them, in the order of the requests. */
+/**
+ * A clock whose time only the model advances. Turns, too, begin when the model lets them, in the order of the requests.
+ */
 export class ModelClock implements Clock {
   #now = START;
   #timers: Timer[] = [];
@@ -51,7 +53,10 @@ export class ModelClock implements Clock {
     for (const begin of this.#turns.splice(0, count)) begin();
   }
 
-  /** Advances the time. Timers that are due fire one by one, with `settle` in between; `late`: all of them at its end, as on a busy machine. */
+  /**
+   * Advances the time. Timers that are due fire one by one, with `settle` in between; `late`: all of them at its end,
+   * as on a busy machine.
+   */
   async advance(byMs: number, late: boolean, settle: () => Promise<void>): Promise<void> {
     const until = this.#now + byMs;
     if (late) this.#now = until;

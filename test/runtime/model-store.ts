@@ -186,8 +186,8 @@ class Outage extends Error {
 }
 
 /**
- * A store whose calls take effect, and later are answered, when the model lets them. The calls for one run keep their order. A call
- * may fail before it takes effect, or, as with a broken connection, between the effect and the answer.
+ * A store whose calls take effect, and later are answered, when the model lets them. The calls for one run keep their
+ * order. A call may fail before it takes effect, or, as with a broken connection, between the effect and the answer.
  */
 export class LateStore implements Store {
   readonly persistent: boolean;

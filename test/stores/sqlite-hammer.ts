@@ -1,6 +1,6 @@
 /*
- * One of the processes of `sqlite-processes.system.test.ts`: writes runs of its own to a file, and to a run that all share.
- * Parameters: the file, the number of this process, how many runs.
+ * One of the processes of `sqlite-processes.system.test.ts`: writes runs of its own to a file, and to a run that all
+ * share. Parameters: the file, the number of this process, how many runs.
  */
 import { SqliteStore } from "../../src/stores/sqlite.ts";
 import {

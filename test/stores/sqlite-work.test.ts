@@ -303,7 +303,10 @@ function owners(): readonly string[] {
   return rows.map((row) => (row as { owner: string }).owner);
 }
 
-/** Inserts runs that wait, that are in progress, that have ended, and that wait for a full slot. None of them needs work. */
+/**
+ * Inserts runs that wait, that are in progress, that have ended, and that wait for a full slot. None of them needs
+ * work.
+ */
 function fill(): void {
   const first = `${JSON.stringify(created(1))}\n`;
   raw.exec("BEGIN");

@@ -4,8 +4,8 @@ import type { AgentFunction, Message } from "cadenza";
 import * as z from "zod";
 
 /*
- * Agents as users of the AI SDK write them, with its mock model. The model streams with `simulateReadableStream`, which reads ahead
- * with a timer of its own. The agents are correct: no tool of the kit may report a problem.
+ * Agents as users of the AI SDK write them, with its mock model. The model streams with `simulateReadableStream`, which
+ * reads ahead with a timer of its own. The agents are correct: no tool of the kit may report a problem.
  */
 
 type Answer = Awaited<ReturnType<MockLanguageModelV3["doStream"]>>;

@@ -116,7 +116,7 @@ const faulty: Record<string, { agent: AgentFunction; answers?: unknown[]; said: 
       try {
         await ask("Sure?", { timeoutMs: 60_000 });
       } catch {
-        // Silence is consent.
+        // It takes the deadline for a yes.
       }
       yield "Booked.";
     },

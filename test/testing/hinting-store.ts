@@ -31,7 +31,7 @@ export class HintingStore extends MemoryStore {
     try {
       callback(hint);
     } catch {
-      // What a callback throws is lost.
+      // An error of a callback is ignored.
     }
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Takes one measurement in a process of its own and prints it as one line of JSON: `worker.mjs <case> <subject> [quick]`.
- * This folder is plain JavaScript, so that no compiler takes part in a measurement.
+ * Takes one measurement in a process of its own and prints it as one line of JSON:
+ * `worker.mjs <case> <subject> [quick]`. This folder is plain JavaScript, so that no compiler takes part in a measurement.
  */
 import { cases } from "./cases/index.mjs";
 

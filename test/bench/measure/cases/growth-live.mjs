@@ -21,7 +21,9 @@ export async function measureGrowthOfLive(name, scale) {
   return figures;
 }
 
-/** The cost of a run, and of asking and answering, in microseconds, by the number of other runs that wait for an answer. */
+/**
+ * The cost of a run, and of asking and answering, in microseconds, by the number of other runs that wait for an answer.
+ */
 export async function measureGrowthOfWaiting(name, scale) {
   const figures = {};
   const milliseconds = scale === "quick" ? 10 : 600;

@@ -11,9 +11,10 @@ const transitions = {
 const atRest = new Set(["awaiting", "completed", "failed", "cancelled"]);
 
 /**
- * What an application would write by hand. A run does not depend on its readers. Events have a number and a time, and are kept in
- * an append-only log. A reader has a position in the log and may come late. Each run can be stopped, transitions are checked, and
- * parts are gathered into messages. There are no idempotency keys, sessions, limits, deadlines or store, and input is not checked.
+ * What an application would write by hand. A run does not depend on its readers. Events have a number and a time, and
+ * are kept in an append-only log. A reader has a position in the log and may come late. Each run can be stopped,
+ * transitions are checked, and parts are gathered into messages. There are no idempotency keys, sessions, limits,
+ * deadlines or store, and input is not checked.
  */
 class Run {
   id = randomUUID();

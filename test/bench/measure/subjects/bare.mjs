@@ -2,8 +2,8 @@ import { randomUUID } from "node:crypto";
 import { agents, textAnswer, textMessage, textOf } from "./agents.mjs";
 
 /**
- * The lower bound: generators in a map, driven by the caller. Input, status and output of a run are kept. There is no log, no
- * times, no cancel, and no reader beside the caller.
+ * The lower bound: generators in a map, driven by the caller. Input, status and output of a run are kept. There is no
+ * log, no times, no cancel, and no reader beside the caller.
  */
 export function openBare() {
   const runs = new Map();

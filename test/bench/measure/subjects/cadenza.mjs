@@ -9,7 +9,10 @@ const unbounded = {
   limits: { maxLiveRuns: Number.POSITIVE_INFINITY, maxLogEntries: Number.POSITIVE_INFINITY },
 };
 
-/** The library, through what it exports. With `asks`, agents ask with `context.ask`; with `isStoreLate`, the store answers each call with a promise. */
+/**
+ * The library, through what it exports. With `asks`, agents ask with `context.ask`; with `isStoreLate`, the store
+ * answers each call with a promise.
+ */
 export function openCadenza({ asks = false, isStoreLate = false } = {}) {
   const runtime = new AgentRuntime({ ...unbounded, ...(isStoreLate && { store: lateStore(new MemoryStore()) }) });
   for (const [name, agent] of Object.entries(agents)) runtime.register(name, agent);

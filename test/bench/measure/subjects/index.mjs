@@ -15,7 +15,8 @@ const subjects = {
  * Opens a subject. Each of them retains every run, and offers:
  * - `echo(text)`: a run that emits the text; `later(text)`: the same after a turn of the event loop.
  * - `stream(count, onPart)`: a run that emits `part 0`, `part 1`, …, read while it runs.
- * - `ask(question)`: a run that asks, and what it takes to answer it; `answer(waiting, text)`: makes it emit the answer.
+ * - `ask(question)`: a run that asks, and what it takes to answer it; `answer(waiting, text)`: makes it emit the
+ *   answer.
  *
  * Each answers with the run's status; all but `stream` and `ask` also with the texts of its output.
  */
