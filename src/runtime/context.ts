@@ -1,10 +1,8 @@
 import type { StepEntry } from "../core/log.ts";
 import type { Logger } from "../core/ports.ts";
-import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
 import { createdEntry } from "../core/state.ts";
 import type { JsonValue } from "../protocol/json.ts";
-import type { Message } from "../protocol/message.ts";
 import type { Run } from "../protocol/run.ts";
 import type {
   AgentContext,
@@ -23,6 +21,7 @@ import type { Execution, ExecutionHost } from "./execution.ts";
 import type { RunInput } from "./input.ts";
 import { SeededRandom } from "./random.ts";
 import { recordedValue } from "./recorded.ts";
+import type { RunSession } from "./run-session.ts";
 import type { Steps } from "./steps.ts";
 import { resultOfStep } from "./steps.ts";
 import { readUsage } from "./usage.ts";
@@ -32,9 +31,7 @@ import { readEmission } from "./yields.ts";
 export interface ContextHost extends ExecutionHost {
   readonly steps: Steps;
   /** The session as the agent sees it. */
-  history(): MaybePromise<readonly Message[]>;
-  getState(): MaybePromise<JsonValue>;
-  setState(state: JsonValue): MaybePromise<void>;
+  readonly session: RunSession;
   /** Whether what the agent begins now comes from inside the body of one of its steps. */
   isInBody(execution: Execution): boolean;
   /** Runs another agent under this run. */
@@ -129,16 +126,17 @@ export class RunContext implements AgentContext {
       id: createdEntry(host.log.state).session_id,
       history: () =>
         observed(async () => {
-          const history = await host.history();
+          const history = await host.session.history();
           host.onMove();
           return history;
         }),
       // A durable agent reads and writes the state once, however often it is run.
-      getState: () => observed(async () => this.#once("session.getState", () => host.getState()) as Promise<JsonValue>),
+      getState: () =>
+        observed(async () => this.#once("session.getState", () => host.session.getState()) as Promise<JsonValue>),
       setState: (state) =>
         observed(async () => {
           const copy = readState(state);
-          await this.#once("session.setState", () => host.setState(copy));
+          await this.#once("session.setState", () => host.session.setState(copy));
         }),
     };
     return this.#session;

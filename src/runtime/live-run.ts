@@ -5,13 +5,12 @@ import type { Entry } from "../core/log.ts";
 import { overdueError } from "../core/overdue.ts";
 import type { Clock, Logger, Mismatch, RunHead, RunKey, SessionChange } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
-import { ignore, isPromise } from "../core/promises.ts";
+import { ignore } from "../core/promises.ts";
 import { runRecord, transcript } from "../core/record.ts";
 import { createdEntry, isAtRest, isFinal } from "../core/state.ts";
 import type { Usage } from "../core/usage.ts";
 import type { ProtocolError } from "../protocol/error.ts";
 import type { JsonValue } from "../protocol/json.ts";
-import type { Message } from "../protocol/message.ts";
 import type { Run } from "../protocol/run.ts";
 import type { Agent, AgentFunction } from "./agent.ts";
 import type { AnsweredRun } from "./answering.ts";
@@ -31,7 +30,11 @@ import type { Answer } from "./questions.ts";
 import { blockedError, lostError, refusalError } from "./refusals.ts";
 import type { ResidencyHost, ResidencySettings, SubRunActivity } from "./residency.ts";
 import { Residency } from "./residency.ts";
+import { RestWaiters } from "./rest-waiters.ts";
+import { RunFamily } from "./run-family.ts";
 import { RunLog } from "./run-log.ts";
+import { RunSession } from "./run-session.ts";
+import { RunSignal } from "./run-signal.ts";
 import { RunSlot } from "./run-slot.ts";
 import type { Slots } from "./slots.ts";
 import { Steps } from "./steps.ts";
@@ -73,9 +76,6 @@ export interface LiveRunHost extends LogHost, ResidencySettings {
   runAgent(parent: LiveRun, execution: Execution, agentName: string, input: RunInput): Promise<Run>;
 }
 
-const noMessages: readonly Message[] = [];
-const noRuns: readonly string[] = [];
-
 /** A run that has not ended, in the process that executes it: its log, the agent at work on it, and whoever waits for it. */
 export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun {
   readonly log: RunLog;
@@ -85,15 +85,15 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
   readonly host: LiveRunHost;
   /** Only runs that may change hands have one. */
   readonly handover: Handover | undefined;
-  /** Makes the signal; until somebody asks for it, why it is aborted, if it is. */
-  #abort: AbortController | (() => CadenzaError) | undefined;
+  #signal: RunSignal | undefined;
   #execution: Execution | undefined;
   /** Only runs that are durable, or came out of the store, have one. */
   #residency: Residency | undefined;
   /** Only runs that have to do with others have one. */
-  #relations: Relations | undefined;
+  #family: RunFamily<LiveRun> | undefined;
+  #isJoined = false;
   #openSteps: Steps | undefined;
-  #resting: RestWaiter[] | undefined;
+  #resting: RestWaiters | undefined;
   /** Only runs of agents have one that may not all work at once. */
   #slot: RunSlot | undefined;
   /** While the run is at work: lets the process end. */
@@ -148,7 +148,7 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
   }
 
   get isNeeded(): boolean {
-    return this.#relations?.onProgress !== undefined || (this.#slot !== undefined && this.#keepsSlot);
+    return this.#family?.onProgress !== undefined || (this.#slot !== undefined && this.#keepsSlot);
   }
 
   /** While the run waits for an answer, the others of its session wait for it. */
@@ -175,19 +175,14 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
     return this.#openSteps;
   }
 
-  /** One signal for the run, made when somebody asks for it: making one costs as much as the rest of a small run. */
   get signal(): AbortSignal {
-    if (this.#abort instanceof AbortController) return this.#abort.signal;
-    const reason = this.#abort;
-    this.#abort = new AbortController();
-    if (reason !== undefined) this.#abort.abort(reason());
-    return this.#abort.signal;
+    this.#signal ??= new RunSignal();
+    return this.#signal.signal;
   }
 
   abortSignal(reason: () => CadenzaError): void {
-    if (this.#abort instanceof AbortController) {
-      if (!this.#abort.signal.aborted) this.#abort.abort(reason());
-    } else this.#abort ??= reason;
+    this.#signal ??= new RunSignal();
+    this.#signal.abort(reason);
   }
 
   ensureOwner(): undefined | Promise<void> {
@@ -235,7 +230,7 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
     this.#execution?.fence();
     this.residency.begin();
     const begun = subRunsBegun(entries);
-    if (begun.length > 0) this.#related.before = begun;
+    if (begun.length > 0) this.family.begunBefore(begun);
     const recording = new History(entries);
     if (recording.startedAt === undefined && recording.isStopped) {
       this.#endWithoutAgent();
@@ -252,10 +247,8 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
     if (head !== undefined && isAtRest(head.status) && state.position === committed) return this.log.record();
     if (this.blocked !== undefined) return Promise.reject(this.blocked);
     if (this.log.lost) return Promise.reject(this.log.lostReason);
-    return new Promise((resolve, reject) => {
-      this.#resting ??= [];
-      this.#resting.push({ resolve, reject });
-    });
+    this.#resting ??= new RestWaiters();
+    return this.#resting.add();
   }
 
   /** Asks the run to stop. The record shows it as it is then; what follows comes later. A refusal is told when what it rests on is committed. */
@@ -295,74 +288,47 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
   }
 
   committedAbove(): undefined | Promise<void> {
-    const parent = this.#relations?.parent;
+    const parent = this.#family?.parent;
     if (parent === undefined) return undefined;
     // What the store does not take now is found in the log of the sub-run later.
     const committed = parent.log.commit(true)?.catch(ignore);
     return committed === undefined ? parent.committedAbove() : committed.then(() => parent.committedAbove());
   }
 
-  /** Has the run that has started this one told whenever something was committed; undefined: it does not follow any more. */
+  /** Has the run that has started this one told whenever an entry was committed; undefined: it does not follow any more. */
   follow(parent: LiveRun | undefined, onProgress?: () => void): void {
-    this.#related.parent = parent;
-    this.#related.onProgress = onProgress;
+    this.family.parent = parent;
+    this.family.onProgress = onProgress;
+  }
+
+  /** The runs that this one has to do with. */
+  get family(): RunFamily<LiveRun> {
+    this.#family ??= new RunFamily();
+    return this.#family;
   }
 
   /** Another run has joined the session that was made for this one: then the session stays. */
   join(): void {
-    this.#related.isJoined = true;
-  }
-
-  get #related(): Relations {
-    this.#relations ??= {
-      children: new Set(),
-      sought: new Map(),
-      before: noRuns,
-      cancels: new Map(),
-      parent: undefined,
-      onProgress: undefined,
-      blocked: undefined,
-      isJoined: false,
-    };
-    return this.#relations;
+    this.#isJoined = true;
   }
 
   /** The run that has started this one may do something in its turn, which the one above it is told of, and so on. */
   #tellParent(): void {
-    if (this.#relations?.onProgress !== undefined) this.host.telling.do(() => this.#relations?.onProgress?.());
-  }
-
-  /** Adds a run that this one has started, and that ends with it. */
-  adopt(child: LiveRun): void {
-    this.#related.children.add(child);
-  }
-
-  /** Adds a sub-run that may be elsewhere. It ends with this run, and `look` is called when something that this run waits for has happened. */
-  seek(runId: string, look: () => Promise<unknown>): void {
-    this.#related.sought.set(runId, look);
-  }
-
-  seekNoMore(runId: string, look: () => Promise<unknown>): void {
-    const { sought } = this.#related;
-    if (sought.get(runId) === look) sought.delete(runId);
-  }
-
-  release(child: LiveRun): void {
-    this.#relations?.children.delete(child);
+    if (this.#family?.onProgress !== undefined) this.host.telling.do(() => this.#family?.onProgress?.());
   }
 
   /** Why the run does not get on: its code does not match its history, or that of a sub-run does not. */
   get blocked(): CadenzaError | undefined {
-    return this.#relations?.blocked;
+    return this.#family?.blocked;
   }
 
   /** Callers that wait for the run are told, and those that wait for the run that has started it. */
   setBlocked(error: CadenzaError | undefined): void {
     if (error === this.blocked) return;
-    this.#related.blocked = error;
-    if (error !== undefined) this.#refuseRest(error);
+    this.family.blocked = error;
+    if (error !== undefined) this.#resting?.reject(error);
     this.log.tellReaders();
-    this.#relations?.parent?.setBlocked(error);
+    this.#family?.parent?.setBlocked(error);
   }
 
   /** What the run waits for, in words. */
@@ -407,10 +373,10 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
     if (head === undefined) return;
     this.#settleHold();
     if (head.status === "awaiting" && !this.#keepsSlot) this.#slot?.rest();
-    if (isAtRest(head.status)) this.#tellRest();
+    if (isAtRest(head.status)) this.#resting?.resolve(() => this.log.record());
     if (this.durable) this.residency.onCommit(head.status);
     if (this.#residency?.isSuspect === true && head.takeovers === 0) this.#clearSuspect();
-    if (this.#relations?.onProgress !== undefined) this.#tellParent();
+    if (this.#family?.onProgress !== undefined) this.#tellParent();
     this.host.onCommit();
     if (isFinal(head.status)) this.host.onGone(this);
   }
@@ -423,8 +389,8 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
     // Whoever listens to the signal of a run that sleeps would take it for stopped.
     if (this.#residency?.isEvicted !== true) this.abortSignal(() => error);
     this.#slot?.give();
-    this.#refuseRest(error);
-    for (const child of this.#relations?.children ?? []) {
+    this.#resting?.reject(error);
+    for (const child of this.#family?.children ?? []) {
       child.#leaveAlone();
       this.host.onParentLost(child, this);
     }
@@ -434,7 +400,7 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
 
   /** Another run has something to do, since this one was written: the parent of a sub-run. */
   onWakeWritten(): void {
-    const parent = this.#relations?.parent;
+    const parent = this.#family?.parent;
     if (parent === undefined) this.host.onWake();
     else parent.handover?.noteWake();
   }
@@ -444,19 +410,13 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
     this.host.onSuspectCleared(this);
   }
 
-  #refuseRest(error: CadenzaError): void {
-    const resting = this.#resting;
-    this.#resting = undefined;
-    for (const { reject } of resting ?? []) reject(error);
-  }
-
   sessionAtEnd(): SessionChange | undefined {
     const { state, key } = this.log;
     if (state.status !== "completed") return undefined;
     const { session_id } = createdEntry(state);
     return {
       session_id,
-      create: session_id !== key.run_id || this.#relations?.isJoined === true,
+      create: session_id !== key.run_id || this.#isJoined,
       messages: () => transcript(state),
       at: state.ended?.at ?? 0,
     };
@@ -477,12 +437,9 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
   onWoken(): void {
     if (!this.durable) return;
     this.#execution?.onTaken();
-    const { children, sought } = this.#related;
-    const looks = [
-      ...[...children].map(({ log }) => log.catchUp(true).catch(ignore)),
-      ...[...sought.values()].map((look) => look().catch(ignore)),
-    ];
-    this.residency.lookInto(Promise.all(looks));
+    const looks = [...this.family.children].map(({ log }) => log.catchUp(true));
+    const all = [...looks, ...this.family.look()].map((look) => look.catch(ignore));
+    this.residency.lookInto(Promise.all(all));
   }
 
   /** See {@link Handover.take}. */
@@ -583,33 +540,13 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
   }
 
   get isEndHeld(): boolean {
-    return this.#relations !== undefined && this.#relations.cancels.size > 0;
+    return this.#family?.isEndHeld === true;
   }
 
   // What the context asks for.
 
-  history(): MaybePromise<readonly Message[]> {
-    const { session_id, history_length = 0 } = createdEntry(this.log.state);
-    if (history_length === 0) return noMessages;
-    const session = this.host.store.session({ tenant: this.log.key.tenant, session_id });
-    if (!isPromise(session)) return session?.history.slice(0, history_length) ?? noMessages;
-    return session.then((later) => later?.history.slice(0, history_length) ?? noMessages);
-  }
-
-  getState(): MaybePromise<JsonValue> {
-    const { session_id } = createdEntry(this.log.state);
-    const committed = this.log.commit();
-    const readNow = (): MaybePromise<JsonValue> => {
-      const session = this.host.store.session({ tenant: this.log.key.tenant, session_id });
-      return isPromise(session) ? session.then((later) => later?.state ?? null) : (session?.state ?? null);
-    };
-    return isPromise(committed) ? committed.then(readNow) : readNow();
-  }
-
-  setState(state: JsonValue): MaybePromise<void> {
-    const { session_id } = createdEntry(this.log.state);
-    this.log.changeSession({ session_id, create: true, state: { value: state }, at: this.clock.now() });
-    return this.log.commit();
+  get session(): RunSession {
+    return new RunSession(this.log, this.host.store, this.clock);
   }
 
   runAgent(execution: Execution, agentName: string, input: RunInput): Promise<Run> {
@@ -664,21 +601,13 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
   }
 
   #endChildren(): void {
-    const relations = this.#relations;
-    if (relations === undefined) return;
-    const { before, sought, children, cancels } = relations;
-    const live = [...children].map(({ log }) => log.key.run_id);
-    for (const run_id of new Set([...live, ...before, ...sought.keys()])) {
-      if (cancels.has(run_id)) continue;
-      const cancel = this.host.cancelSubRun({ tenant: this.log.key.tenant, run_id }, this.log);
-      if (cancel === undefined) continue;
-      cancels.set(run_id, cancel);
-      void cancel.then(() => {
-        cancels.delete(run_id);
-        this.log.flush();
-      });
-    }
-    relations.before = noRuns;
+    if (this.#family === undefined) return;
+    const { tenant } = this.log.key;
+    this.#family.end(
+      [...this.#family.children].map(({ log }) => log.key.run_id),
+      (run_id) => this.host.cancelSubRun({ tenant, run_id }, this.log),
+      () => this.log.flush(),
+    );
   }
 
   withSlot(callback: () => void): void {
@@ -712,42 +641,9 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
     this.follow(undefined);
     if (this.durable) this.residency.leaveAlone();
   }
-
-  #tellRest(): void {
-    const resting = this.#resting;
-    if (resting === undefined) return;
-    this.#resting = undefined;
-    const record = this.log.record();
-    for (const { resolve } of resting) resolve(record);
-  }
 }
 
 /** Whether the parent of a run has something to do after this entry: the run asks, goes on, or has ended. */
 function isNewsForParent({ type }: Entry): boolean {
   return type === "awaited" || type === "resumed" || type === "timed-out" || type === "withdrawn" || type === "ended";
-}
-
-/** What ties a run to others. */
-interface Relations {
-  /** The runs that it has started and follows. */
-  readonly children: Set<LiveRun>;
-  /** Those that may be elsewhere, each with what looks at it. */
-  readonly sought: Map<string, () => Promise<unknown>>;
-  /** The ids of those that were begun before its agent was run again, and that may be anywhere. */
-  before: readonly string[];
-  /** The sub-runs whose cancel the store does not have yet: the run's end is not written before it has. */
-  readonly cancels: Map<string, Promise<void>>;
-  /** The run that has started this one and follows it. */
-  parent: LiveRun | undefined;
-  /** Called whenever something was committed, if another run has started this one. */
-  onProgress: (() => void) | undefined;
-  /** Why the run does not get on. */
-  blocked: CadenzaError | undefined;
-  isJoined: boolean;
-}
-
-/** Somebody who waits for the run to rest. */
-interface RestWaiter {
-  readonly resolve: (run: MaybePromise<Run>) => void;
-  readonly reject: (error: CadenzaError) => void;
 }

@@ -124,11 +124,11 @@ export class SubRun {
   async #attach(runId: string): Promise<void> {
     this.#search = Promise.resolve(false);
     const look = (): Promise<boolean> => this.#lookFor(runId);
-    this.#parent.seek(runId, look);
+    this.#parent.family.seek(runId, look);
     try {
       while (!(await look())) await this.#host.pause();
     } finally {
-      this.#parent.seekNoMore(runId, look);
+      this.#parent.family.seekNoMore(runId, look);
       this.#search = undefined;
       this.#readTo = undefined;
     }
@@ -175,7 +175,7 @@ export class SubRun {
   }
 
   #watch(child: LiveRun): void {
-    this.#parent.adopt(child);
+    this.#parent.family.children.add(child);
     this.#child = child;
     this.#seen = nothingSeen;
     child.follow(this.#parent, () => this.#onProgress(child));
@@ -201,7 +201,7 @@ export class SubRun {
 
   #let(child: LiveRun): void {
     if (this.#child === child) this.#child = undefined;
-    this.#parent.release(child);
+    this.#parent.family.children.delete(child);
     child.follow(undefined);
   }
 
