@@ -4,7 +4,7 @@ import { ClosingLineReporter } from "./scripts/closing-line-reporter.ts";
 
 const source = fileURLToPath(new URL("./src", import.meta.url));
 
-/** The tests of the runtime that are run a second time, with every agent run again from its log after each commit. */
+/** The tests of the runtime that run a second time, with every agent replayed after each commit. */
 const repeatable = [
   "asks",
   "bad-input",
@@ -20,15 +20,15 @@ const repeatable = [
 ];
 
 /**
- * The second stage: programs, servers and browsers in processes of their own. A test belongs to it by its name. It begins when the first
- * stage, which is all that a change needs while it is made (`npm run test:quick`), is through.
+ * The second stage: programs, servers and browsers in processes of their own. A test belongs to it by its name. It
+ * begins when the first stage has ended. `npm run test:quick` runs the first stage alone.
  */
 const system = ["test/**/*.system.test.ts"];
 
 /**
- * The files that get a process of their own: they load modules anew or replace them, leave servers open, measure time or memory,
- * or are long and had better begin first. All others share a process for each processor: to load the same modules for each file
- * took a third of the time.
+ * The files that get a process of their own: they reload or replace modules, leave servers open, measure time or
+ * memory, or take long and should begin first. All others share one process per processor, so that modules are loaded
+ * once.
  */
 const alone = [
   "test/durable/planted-faults.test.ts",
@@ -46,7 +46,7 @@ const alone = [
 
 export default defineConfig({
   resolve: {
-    // Tests and examples import the library as its users do; here these names mean the sources.
+    // Tests and examples import the library by its name, which means the sources here.
     alias: [
       { find: /^cadenza$/, replacement: `${source}/index.ts` },
       { find: /^cadenza\/(\w+)$/, replacement: `${source}/$1.ts` },
@@ -85,7 +85,7 @@ export default defineConfig({
         },
       },
     ],
-    // A busy machine with two cores is slow at times; a test that hangs is still found.
+    // Long enough for a busy machine with two cores.
     testTimeout: 60_000,
     maxWorkers: "100%",
     reporters: ["default", new ClosingLineReporter()],

@@ -17,7 +17,7 @@ import type { Findings } from "../test/durable/trials.ts";
 import { again, noFindings, sumOf, trial, troubles, tryAll } from "../test/durable/trials.ts";
 
 const RUNS = 100_000;
-/** How many programs a process tries before it says how far it has come. */
+/** How many programs a process tries between two reports. */
 const CHUNK = 500;
 
 const { values } = parseArgs({

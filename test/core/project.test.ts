@@ -178,7 +178,7 @@ describe("the events of a log", () => {
     ]);
   });
 
-  it("a whole message shows all its parts from the first event on", () => {
+  it("a whole message has all its parts from the first event on", () => {
     const times = { created_at: "2020-01-01T00:00:00.123456Z", completed_at: "2020-01-01T00:00:01.5Z" };
     const told = { ...message("m", "agent/echo"), ...times };
     const events = eventsOf([...logs["in-progress"], { ...whole, message: told } as Entry]);

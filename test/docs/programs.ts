@@ -9,7 +9,7 @@ export interface Program {
   /** The page and the line of the first block. */
   readonly name: string;
   readonly code: string;
-  /** What the comments of the program say that it prints: all of it, or nothing. */
+  /** The program's output by its comments: the whole output, or empty. */
   readonly promised: string;
   /** Whether it is a test, for vitest. */
   readonly isTest: boolean;

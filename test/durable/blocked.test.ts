@@ -54,7 +54,7 @@ describe.each(Object.entries(mismatching))("a run whose code %s", (_name, agent)
       ? ([5, "wait#1", "the agent returned"] as const)
       : ([3, "the result of find a train#1", "walk#1"] as const);
 
-  it("refuses each caller that waits for it, and says why", async () => {
+  it("refuses each call that waits for it, with the reason", async () => {
     const { world, next, request, run_id } = await restart(agent);
     const { runtime } = next;
     const told: Promise<CadenzaError>[] = [

@@ -88,7 +88,7 @@ it.each([0, 5, 10, 15, 20, 25])(
   },
 );
 
-it("a question that was answered is not shown again by a run two levels above, which has heard of it first", async () => {
+it("an answered question is not shown again by a run two levels above, which took the answer first", async () => {
   const world = new World({
     late: true,
     writeMs: 20,

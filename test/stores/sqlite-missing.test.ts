@@ -3,7 +3,7 @@ import { openSqliteStore } from "../../src/stores/sqlite.ts";
 
 vi.mock("node:process", () => ({ getBuiltinModule: () => undefined }));
 
-test("openSqliteStore says what to install where Node has no SQLite", () => {
+test("openSqliteStore names the package to install if Node has no SQLite", () => {
   const opening = () => openSqliteStore("runs.db");
 
   expect(opening).toThrow(expect.objectContaining({ name: "CadenzaError", code: "store_failed" }));

@@ -57,7 +57,7 @@ describe("a cassette of a drive", () => {
     expect(steps).toEqual(["plan", "price"]);
   });
 
-  test("shows the first entry that differs", async () => {
+  test("reports the first mismatch", async () => {
     const changed: AgentFunction = async function* (_input, { step }) {
       const plan = await step("plan", () => ({ via: "" }));
       yield `over ${plan.via}`;
@@ -124,7 +124,7 @@ describe("a cassette of a drive", () => {
 });
 
 describe("a mismatch is reported", () => {
-  const shows = (...values: unknown[]): AgentFunction =>
+  const emits = (...values: unknown[]): AgentFunction =>
     async function* () {
       yield* values;
     };
@@ -132,35 +132,35 @@ describe("a mismatch is reported", () => {
   test.each<[what: string, before: AgentFunction, after: AgentFunction, said: RegExp]>([
     [
       "of an object",
-      shows({ a: 1 }),
-      shows({ a: 2 }),
+      emits({ a: 1 }),
+      emits({ a: 2 }),
       /Entry 3 of 4.*- +"a": 1\n +\+ +"a": 2.*It is the first entry that is compared/s,
     ],
-    ["of a message", shows({ parts: [{ content: "a" }] }), shows("a"), /- +"emits": "message".*\+ +"emits": "part"/s],
-    ["of the end of a message", shows("a", null, "b"), shows("a", "b"), /"emits": "end of message".*up to: part "a"/s],
-    ["of an additional part", shows("a"), shows("a", "b"), /- +"ends": "completed".*\+ +"content": "b"/s],
+    ["of a message", emits({ parts: [{ content: "a" }] }), emits("a"), /- +"emits": "message".*\+ +"emits": "part"/s],
+    ["of the end of a message", emits("a", null, "b"), emits("a", "b"), /"emits": "end of message".*up to: part "a"/s],
+    ["of an additional part", emits("a"), emits("a", "b"), /- +"ends": "completed".*\+ +"content": "b"/s],
     [
       "of an artifact",
-      shows({ name: "x.png", content_url: "http://x/y" }),
-      shows("b"),
+      emits({ name: "x.png", content_url: "http://x/y" }),
+      emits("b"),
       /- +"content_url": "http:\/\/x\/y"/s,
     ],
     [
       "of an error",
-      shows(new AgentError("not_found", "No.")),
-      shows(new Error("Oh no.")),
+      emits(new AgentError("not_found", "No.")),
+      emits(new Error("Oh no.")),
       /Entry 3.*"code": "not_found".*\+ +"reason": "invalid_yield"/s,
     ],
     [
       "if the agent does nothing more",
-      shows("a", "b"),
+      emits("a", "b"),
       async function* () {
         yield "a";
         await new Promise(() => {});
       },
       /Entry 4 of 5.*\+ \(nothing\).*no activity/s,
     ],
-    ["after an object", shows({ a: 1 }, "b"), shows({ a: 1 }, "c"), /match, up to: emitted/s],
+    ["after an object", emits({ a: 1 }, "b"), emits({ a: 1 }, "c"), /match, up to: emitted/s],
   ])("%s", async (_what, before, after, said) => {
     const t = drive(before, "x");
     await t.finish();

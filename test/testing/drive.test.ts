@@ -94,7 +94,7 @@ describe("next", () => {
     expect(await Promise.all([t.next(), t.next()])).toMatchObject([{ text: "one" }, { text: "two" }]);
   });
 
-  test("shows parts of all kinds, whole messages and streams", async () => {
+  test("gives parts of all kinds, whole messages and streams", async () => {
     const t = drive(function* () {
       yield { content: "AAAA", content_encoding: "base64" as const, content_type: "image/png", name: "dot.png" };
       yield { parts: [{ content: "a" }, { content: "b" }] };

@@ -54,7 +54,7 @@ export const pruneFaults: readonly BrokenStore[] = [
     },
   ),
   broken(
-    "prune takes a run only if both the number and the time say so",
+    "prune removes a run only if both the number and the time exceed their limits",
     "prune: the number and the time apply independently",
     class extends MemoryStore {
       override prune(retention: Retention): number {

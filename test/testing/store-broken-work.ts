@@ -91,7 +91,7 @@ export const workFaults: readonly BrokenStore[] = [
     },
   ),
   withBacklog("backlog knows no runs of dead owners", (rows) => rows.filter(({ version }) => version !== "1")),
-  withBacklog("backlog knows no runs that wait", (rows) => rows.map((row) => ({ ...row, waiting: 0 }))),
+  withBacklog("backlog leaves out runs that wait", (rows) => rows.map((row) => ({ ...row, waiting: 0 }))),
   withBacklog("backlog counts blocked runs beside those that wait", (rows) =>
     rows.map((row) => ({ ...row, waiting: row.waiting - row.blocked })),
   ),
@@ -113,7 +113,7 @@ export const workFaults: readonly BrokenStore[] = [
     },
   ),
   broken(
-    "makeSession always says that it made the session",
+    "makeSession always answers that it made the session",
     made,
     class extends MemoryStore {
       override makeSession(key: SessionKey, session: StoredSession, at: number): boolean {
