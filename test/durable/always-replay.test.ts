@@ -55,7 +55,7 @@ it.each(Object.entries(stores))(
     });
     const { run_id } = await runtime.createRun({ agent_name: "order", input: "" });
     await runtime.resume({ run_id, await_resume: { ok: true } });
-    // An agent gets one result, and the commit that follows ends it: the next agent gets one more.
+    // Each agent gets one result more than the one before it, since the commit after that result replays the agent.
     const lengths = calls.map((seen) => seen.length);
     expect(lengths.at(-1)).toBe(4);
     for (const [index, length] of lengths.entries()) expect(length - (lengths[index - 1] ?? 0)).toBeLessThanOrEqual(1);

@@ -7,7 +7,7 @@ import { awaitRequest } from "../../src/core/record.ts";
 import { createdEntry, isFinal } from "../../src/core/state.ts";
 import { textsOf } from "../helpers/runtimes.ts";
 import type { Edit } from "./edits.ts";
-import { edits, misfit, original, register } from "./edits.ts";
+import { edits, mismatchAt, original, register } from "./edits.ts";
 import { numberFor, play } from "./play.ts";
 import type { Process } from "./world.ts";
 import { keyOf, World } from "./world.ts";
@@ -29,7 +29,7 @@ it("there are at least 240 trials", () => {
 describe.each(allEdits)("code with $name", (edit) => {
   it.each(positions)("matches a log of %i entries, or blocks the run and writes nothing", async (length) => {
     const log = uncrashed.log.slice(0, length);
-    const position = misfit(log, edit.code);
+    const position = mismatchAt(log, edit.code);
     const world = await worldWith(log);
     if (position === undefined) await isCompleted(world, edit);
     else await isBlocked(world, edit, position, length % 3);

@@ -90,7 +90,7 @@ export function register(process: Process, code: readonly Line[], replace: boole
 }
 
 /** The entry of a log at which the code does not match it; undefined if the code matches all entries. */
-export function misfit(log: readonly Entry[], code: readonly Line[]): number | undefined {
+export function mismatchAt(log: readonly Entry[], code: readonly Line[]): number | undefined {
   const does = marksOf(code);
   const index = log.findIndex((entry, position) => position >= 2 && markOf(entry) !== does[position - 2]);
   return index < 0 ? undefined : index;

@@ -131,13 +131,13 @@ async function follow(runtime: AgentRuntime, agent_name: string, run_id: string)
     if (answer === "cancel") await runtime.cancel(run_id);
     else if (question !== null && answer !== "nothing") {
       const answering = runtime.resume({ run_id, await_id: question.await_id, await_resume: answer });
-      await answering.catch(unlessTakenDown);
+      await answering.catch(unlessWithdrawn);
     } else await wait(LOOK_MS);
     run = await runtime.getRun(run_id);
   }
 }
 
 /** Ignores the refusal of an answer to a question that was withdrawn meanwhile. */
-function unlessTakenDown(error: unknown): void {
+function unlessWithdrawn(error: unknown): void {
   if (!CadenzaError.is(error) || error.code !== "not_awaiting") throw error;
 }

@@ -52,7 +52,7 @@ test.each([
     const start = async (): Promise<string> =>
       (await runtime.createRun({ agent_name: "flood", input: [], mode: "async" })).run_id;
 
-    // The first reader loads the log, and warms the code up.
+    // A first run warms the code up. The second one measures the memory of a log.
     await readAll(client, await start(), parts);
     const before = await memory();
     await readAll(client, await start(), parts);

@@ -136,7 +136,7 @@ test.each(places)("the state of a session is refused if JSON would change it, %s
   await runtime.close();
 });
 
-test("a caller's principal is refused if JSON would change it", async () => {
+test("a principal, a session and an answer are refused if JSON would change them", async () => {
   const runtime = new AgentRuntime({ store: new MemoryStore() });
   runtime.register("asks", async (_input, { ask }) => JSON.stringify(await ask("?")));
   const at = new Date(0) as unknown as string;
