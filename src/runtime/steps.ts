@@ -65,6 +65,8 @@ export class Steps {
         await wait;
         if (this.#isStopped) throw this.#host.signal.reason;
       }
+      // A plain agent goes on by itself after its run has ended. While it is only being stopped, its `finally` blocks may run steps.
+      if (this.#host.execution?.over !== false) throw this.#host.signal.reason;
       try {
         return await this.#bodies.call(() => body(this.#scope({ key, attempt })));
       } catch (error) {

@@ -107,6 +107,7 @@ function keepsWhatItHas(
   }
 }
 
-function frozeBetween({ lookedMs, begunSince }: BodyBegan): boolean {
-  return lookedMs > LOOK_MS && begunSince === 0;
+/** Whether the process froze between the check of the lease and the line: before the first line of the body, or in it. */
+function frozeBetween({ lookedMs, begunSince, lateMs = 0 }: BodyBegan & Pick<Seen, "lateMs">): boolean {
+  return (lookedMs > LOOK_MS && begunSince === 0) || lateMs > LOOK_MS;
 }

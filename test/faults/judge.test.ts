@@ -139,6 +139,17 @@ describe("of the bodies of steps", () => {
       },
     ],
     [
+      "a body whose process froze in its first line",
+      {
+        lines: lines(
+          ["a/1", began("s#1", "x")],
+          ["b/1", began("s#1", "y", 2)],
+          ["a/1", { ...began("t#1", "z"), lateMs: 2_000 }],
+        ),
+        processes: { a: [{ is: "frozen", at: T0 + 10 }] },
+      },
+    ],
+    [
       "a step that had ended in the other process",
       { lines: lines(["a/1", began("s#1", "x")], ["a/1", bodyEnded("s#1", "x")], ["b/1", began("t#1", "y")]) },
     ],

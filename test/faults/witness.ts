@@ -44,7 +44,12 @@ export interface BodyBegan {
 }
 
 /** A happening, when it happened, and in which process. */
-export type Line = Happening & { readonly at: number; readonly by: string };
+export type Line = Happening & {
+  readonly at: number;
+  readonly by: string;
+  /** By how much a line before it is later: the process froze between the happening and the write. In milliseconds. */
+  readonly lateMs?: number;
+};
 
 /** Writes lines in the name of a process. */
 export class Witness {
@@ -69,5 +74,12 @@ export class Witness {
 /** All lines, in the order in which they were written. */
 export function readWitness(path: string): Line[] {
   const lines = readFileSync(path, "utf8").split("\n");
-  return lines.filter((line) => line !== "").map((line) => JSON.parse(line) as Line);
+  let latest = 0;
+  return lines
+    .filter((line) => line !== "")
+    .map((text) => {
+      const line = JSON.parse(text) as Line;
+      latest = Math.max(latest, line.at);
+      return { ...line, lateMs: latest - line.at };
+    });
 }
