@@ -85,7 +85,7 @@ export type {
   RunDetails,
   Session,
 } from "./runtime/requests.ts";
-export type { RunsReport } from "./runtime/runs.ts";
+export type { RunsReport } from "./runtime/run-figures.ts";
 export type { Scope } from "./runtime/scope.ts";
 export type { StandardSchema } from "./runtime/standard-schema.ts";
 export type { AwaitYield } from "./runtime/yields.ts";

@@ -16,7 +16,7 @@ import { readOptions } from "./options.ts";
 import { recordedValue } from "./recorded.ts";
 import type { RecoveryReport } from "./recovery-report.ts";
 import { Registry } from "./registry.ts";
-import type { RunsReport } from "./runs.ts";
+import type { RunsReport } from "./run-figures.ts";
 import { Runs } from "./runs.ts";
 import { Scope } from "./scope.ts";
 

@@ -5,6 +5,7 @@ import type { AgentVersion, FoundRun, RunHead, RunKey, StoredRun } from "../core
 import { ignore } from "../core/promises.ts";
 import type { RunState } from "../core/state.ts";
 import { createdEntry, isFinal } from "../core/state.ts";
+import { slotKeyOf } from "./admission.ts";
 import type { Agent } from "./agent.ts";
 import { DamagedRuns } from "./damaged-runs.ts";
 import { DetachedLogs } from "./detached-logs.ts";
@@ -21,8 +22,6 @@ export interface RunLoaderHost extends LiveRunHost {
   [Symbol.iterator](): Iterator<LiveRun>;
   /** Takes a run in that was in the store. */
   add(run: LiveRun): void;
-  /** Under which slot the run works. */
-  slotKeyOf(run: LiveRun): string | undefined;
 }
 
 /** From so many take-overs without a result on, a run is suspected to bring its process down. */
@@ -203,8 +202,8 @@ export class RunLoader {
         run.residency.isSuspect = true;
         this.suspects.add(run);
       }
-      if (state.status === "created") run.loadUnbegun(this.#host.slotKeyOf(run));
-      else run.load(entries, this.#host.slotKeyOf(run));
+      if (state.status === "created") run.loadUnbegun(slotKeyOf(run));
+      else run.load(entries, slotKeyOf(run));
       // It has a turn to come to an end itself, as one that is being cancelled already does.
       if (isOrphan) void run.cancel().catch(ignore);
     }

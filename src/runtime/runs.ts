@@ -1,15 +1,12 @@
-import { CadenzaError } from "../core/errors.ts";
 import type { ParentRun } from "../core/log.ts";
-import type { Clock, Logger, Mismatch, RunKey, SessionChange, Store, StoredSession } from "../core/ports.ts";
+import type { Clock, Logger, Mismatch, RunKey, SessionChange, Store } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
-import { ignore, isPromise } from "../core/promises.ts";
-import { transcript } from "../core/record.ts";
-import type { RunState } from "../core/state.ts";
-import { createdEntry, initialState, isFinal } from "../core/state.ts";
+import { ignore } from "../core/promises.ts";
+import { createdEntry } from "../core/state.ts";
 import type { Run } from "../protocol/run.ts";
+import { Admission, slotKeyOf } from "./admission.ts";
 import type { Agent } from "./agent.ts";
 import type { Execution, ExecutionSettings } from "./execution.ts";
-import { foldLog } from "./fold-log.ts";
 import { Follower } from "./follower.ts";
 import type { RunInput } from "./input.ts";
 import { LiveRun } from "./live-run.ts";
@@ -18,37 +15,26 @@ import { createdEntryOf, repeat } from "./new-run.ts";
 import { OneByOne } from "./one-by-one.ts";
 import type { Settings } from "./options.ts";
 import { Pacer } from "./pacer.ts";
+import { Pruning } from "./pruning.ts";
 import type { RecoveryHost } from "./recovery.ts";
 import { Recovery } from "./recovery.ts";
 import { blockedError, closedError } from "./refusals.ts";
 import type { Registry } from "./registry.ts";
+import type { RunsReport } from "./run-figures.ts";
+import { RunFigures } from "./run-figures.ts";
 import { RunLoader } from "./run-loader.ts";
 import type { RunLog } from "./run-log.ts";
+import { SessionEntries } from "./session-entry.ts";
 import { Slots } from "./slots.ts";
 import type { StoredLog, StoredLogHost } from "./stored-log.ts";
 import { SubRuns } from "./sub-runs.ts";
 import { holdProcess } from "./system.ts";
 
-/** What happened in this process beside what the logs say. */
-export interface RunsReport {
-  /** Runs by status that have not ended, in this process. */
-  readonly live: Readonly<Record<string, number>>;
-  readonly queued: number;
-  /** What agents showed after their run had ended. */
-  readonly dropped: number;
-  /** Agents that did not stop within the grace period. */
-  readonly hung: number;
-  /** Runs that were cancelled without their `finally` blocks, since there was no fitting code for them. */
-  readonly withoutFinally: number;
-  /** Values that durable agents showed otherwise when they were run again; what was shown first counts. */
-  readonly differences: number;
-}
-
 /** What is told of the runs of a process, beside what their logs tell. */
 export interface RunsListener {
   /** A run has come into this process: it is new, or was in the store. */
   onCreated(run: LiveRun): void;
-  /** The code of a durable run does not fit its log. */
+  /** The code of a durable run does not match its history. */
   onBlocked(run: LiveRun, mismatch: Mismatch): void;
 }
 
@@ -72,17 +58,13 @@ export class Runs implements RecoveryHost, StoredLogHost {
   readonly #live = new Map<string, LiveRun>();
   /** Those that were in the store before they were loaded here. */
   readonly #taken = new Set<LiveRun>();
-  /** Sessions that somebody is joining just now. */
-  readonly #joining = new Map<string, Promise<SessionEntry>>();
+  readonly #sessions: SessionEntries;
+  readonly #pruning: Pruning;
+  readonly #admission: Admission;
   readonly #pacer: Pacer;
   readonly #subRuns: SubRuns;
+  readonly #figures = new RunFigures();
   #dirty: { flush(): void }[] = [];
-  #dropped = 0;
-  #hung = 0;
-  #differences = 0;
-  #withoutFinally = 0;
-  #ended = 0;
-  #clearPrune: (() => void) | undefined;
   #owner: string | undefined;
   #closed = false;
   #over = false;
@@ -93,6 +75,9 @@ export class Runs implements RecoveryHost, StoredLogHost {
     this.#options = options;
     this.#registry = registry;
     this.#listener = listener;
+    this.#sessions = new SessionEntries(this);
+    this.#pruning = new Pruning(options);
+    this.#admission = new Admission(options.limits, this.slots);
     this.#pacer = new Pacer(options.clock);
     this.follower = new Follower(options.store, options.clock, options.logger);
     this.loader = new RunLoader(this, registry, options.durability.maxTakeovers);
@@ -167,10 +152,7 @@ export class Runs implements RecoveryHost, StoredLogHost {
     return {
       live,
       queued: this.slots.queued,
-      dropped: this.#dropped,
-      hung: this.#hung,
-      differences: this.#differences,
-      withoutFinally: this.#withoutFinally,
+      ...this.#figures,
     };
   }
 
@@ -190,7 +172,7 @@ export class Runs implements RecoveryHost, StoredLogHost {
   /** Accepts a sub-run. */
   acceptSubRun(request: NewRun, runId: string, parent: ParentRun): LiveRun {
     const agent = this.#registry.get(request.agent_name);
-    this.#checkLiveRuns();
+    this.#admission.checkLiveRuns(this.#live.size - this.#taken.size);
     return this.#accept(agent, request, runId, 0, undefined, parent);
   }
 
@@ -203,13 +185,6 @@ export class Runs implements RecoveryHost, StoredLogHost {
     this.#live.set(run.log.key.run_id, run);
     this.#taken.add(run);
     this.#listener.onCreated(run);
-  }
-
-  /** Under which slot a run works; undefined: it needs none. */
-  slotKeyOf({ agent: { name, options }, log }: LiveRun): string | undefined {
-    const { parent, session_id } = createdEntry(log.state);
-    if (options.concurrency === undefined || parent !== undefined) return undefined;
-    return slotKey(name, options.concurrency.per, log.key.tenant, session_id);
   }
 
   get isClosed(): boolean {
@@ -271,11 +246,11 @@ export class Runs implements RecoveryHost, StoredLogHost {
   }
 
   onAgentMissing(): void {
-    this.#withoutFinally += 1;
+    this.#figures.withoutFinally += 1;
   }
 
   onDifference(): void {
-    this.#differences += 1;
+    this.#figures.differences += 1;
   }
 
   pace(at: number): undefined | Promise<void> {
@@ -292,11 +267,11 @@ export class Runs implements RecoveryHost, StoredLogHost {
   }
 
   onDropped(): void {
-    this.#dropped += 1;
+    this.#figures.dropped += 1;
   }
 
   onHung(run: LiveRun): void {
-    this.#hung += 1;
+    this.#figures.hung += 1;
     this.logger.warn(`Agent ${run.agent.name} did not stop in time, and was left behind.`, {
       run_id: run.log.key.run_id,
     });
@@ -313,9 +288,7 @@ export class Runs implements RecoveryHost, StoredLogHost {
     this.#live.delete(run_id);
     this.#taken.delete(run);
     this.recovery.onSuspectCleared(run);
-    this.#ended += 1;
-    if (this.#ended > this.#options.retention.maxRuns / 16) this.#prune();
-    else this.#pruneLater();
+    this.#pruning.onEnded();
     this.#onProgress?.();
   }
 
@@ -335,7 +308,7 @@ export class Runs implements RecoveryHost, StoredLogHost {
   async drain(drainMs: number): Promise<readonly LiveRun[]> {
     this.#closed = true;
     await this.recovery.stopTaking();
-    this.#clearPrune?.();
+    this.#pruning.stop();
     if (drainMs > 0 && this.#isWorking) {
       await new Promise<void>((resolve) => {
         const finish = (): void => {
@@ -359,18 +332,7 @@ export class Runs implements RecoveryHost, StoredLogHost {
 
   #admit(): void {
     if (this.#closed) throw closedError();
-    this.#checkLiveRuns();
-  }
-
-  #checkLiveRuns(): void {
-    const { maxLiveRuns } = this.#options.limits;
-    if (this.#live.size - this.#taken.size >= maxLiveRuns) {
-      throw new CadenzaError(
-        "limit_reached",
-        `There are ${maxLiveRuns} live runs already, as many as limits.maxLiveRuns allows.`,
-        { limit: "maxLiveRuns" },
-      );
-    }
+    this.#admission.checkLiveRuns(this.#live.size - this.#taken.size);
   }
 
   #accept(
@@ -384,34 +346,12 @@ export class Runs implements RecoveryHost, StoredLogHost {
     this.recovery.start();
     const run = new LiveRun(this, { tenant: request.tenant, run_id: runId }, agent);
     const entry = createdEntryOf(agent, request, runId, this.clock.now(), historyLength, parent);
-    if (parent === undefined) this.#checkSlots(agent, request.tenant, entry.session_id);
+    if (parent === undefined) this.#admission.checkSlots(agent, request.tenant, entry.session_id);
     this.#live.set(runId, run);
     run.log.create({ type: "create", entry }, request.idempotencyKey ?? null, session);
-    run.reserve(this.slotKeyOf(run));
+    run.reserve(slotKeyOf(run));
     this.#listener.onCreated(run);
     return run;
-  }
-
-  #checkSlots({ name, options: { concurrency } }: Agent, tenant: string, sessionId: string): void {
-    if (
-      concurrency === undefined ||
-      this.slots.isFree(slotKey(name, concurrency.per, tenant, sessionId), concurrency.max)
-    )
-      return;
-    if (concurrency.whenFull === "reject") {
-      throw new CadenzaError("limit_reached", `Agent ${name} has as many runs at work as its concurrency allows.`, {
-        agent_name: name,
-        limit: "concurrency",
-      });
-    }
-    const { maxQueuedRuns } = this.#options.limits;
-    if (this.slots.queued >= maxQueuedRuns) {
-      throw new CadenzaError(
-        "limit_reached",
-        `${maxQueuedRuns} runs wait for a slot already, as many as limits.maxQueuedRuns allows.`,
-        { limit: "maxQueuedRuns" },
-      );
-    }
   }
 
   async #createWithCare(
@@ -426,10 +366,10 @@ export class Runs implements RecoveryHost, StoredLogHost {
     const runId = this.newRunId();
     const session =
       request.session !== undefined
-        ? await this.#replaceSession(tenant, request.session_id ?? runId, request.session)
+        ? await this.#sessions.replace(tenant, request.session_id ?? runId, request.session)
         : request.session_id === undefined
           ? undefined
-          : await this.#enterSession(tenant, request.session_id);
+          : await this.#sessions.join(tenant, request.session_id);
     this.#admit();
     const run = this.#accept(agent, request, runId, session?.length ?? 0, session?.change);
     if (idempotencyKey === undefined) return { run };
@@ -443,97 +383,4 @@ export class Runs implements RecoveryHost, StoredLogHost {
       return repeat(known, request);
     }
   }
-
-  /** Joins a session. Those who join the same one do it one after the other: the first one may have to make it. */
-  async #enterSession(tenant: string, sessionId: string): Promise<SessionEntry> {
-    const name = `${sessionId}/${tenant}`;
-    const before = this.#joining.get(name);
-    const joining =
-      before === undefined
-        ? this.#joinSession(tenant, sessionId)
-        : before.catch(ignore).then(() => this.#joinSession(tenant, sessionId));
-    this.#joining.set(name, joining);
-    try {
-      return await joining;
-    } finally {
-      if (this.#joining.get(name) === joining) this.#joining.delete(name);
-    }
-  }
-
-  /** How many messages a session holds, and the change that makes it if there is none. */
-  async #joinSession(tenant: string, sessionId: string): Promise<SessionEntry> {
-    const at = this.clock.now();
-    const owner = this.find({ tenant, run_id: sessionId });
-    if (owner !== undefined) {
-      owner.join();
-      // It may have said its last word on its session already.
-      if (isFinal(owner.log.state.status)) await owner.log.commit(true)?.catch(ignore);
-    }
-    const change: SessionChange = { session_id: sessionId, create: true, at };
-    const session = await this.store.session({ tenant, session_id: sessionId });
-    if (session !== undefined) return { length: session.history.length, change };
-    const first = await this.#completedRun({ tenant, run_id: sessionId });
-    if (first === undefined) return { length: 0, change };
-    // The session of a run that named none is made when another run joins it, with what that run has said.
-    const key = { tenant, session_id: sessionId };
-    const history = transcript(first);
-    if (await this.store.makeSession(key, { history, state: null }, at)) return { length: history.length, change };
-    // Another process has made it meanwhile.
-    const made = await this.store.session(key);
-    return { length: made?.history.length ?? 0, change };
-  }
-
-  /** As {@link #enterSession}, for a session whose contents the caller brings along. */
-  async #replaceSession(tenant: string, sessionId: string, session: StoredSession): Promise<SessionEntry> {
-    const at = this.clock.now();
-    await this.store.putSession({ tenant, session_id: sessionId }, session, at);
-    return { length: session.history.length, change: { session_id: sessionId, create: true, at } };
-  }
-
-  /** The run, if it has completed in a session of its own. */
-  async #completedRun(key: RunKey): Promise<RunState | undefined> {
-    const found = await this.store.find(key);
-    if (found === undefined || found.head.status !== "completed" || found.created.session_id !== key.run_id)
-      return undefined;
-    return foldLog(this.store, key, initialState(key.run_id), found.position);
-  }
-
-  #pruneLater(): void {
-    if (this.#clearPrune !== undefined || this.#closed) return;
-    const { maxAgeMs, maxIdleSessionMs } = this.#options.retention;
-    const wait = Math.min(maxAgeMs, maxIdleSessionMs) / 10;
-    if (wait === Number.POSITIVE_INFINITY) return;
-    this.#clearPrune = this.clock.setTimeout(() => this.#prune(), Math.max(wait, 1_000));
-  }
-
-  #prune(): void {
-    this.#clearPrune?.();
-    this.#clearPrune = undefined;
-    this.#ended = 0;
-    const { maxRuns, maxAgeMs, maxIdleSessionMs } = this.#options.retention;
-    const now = this.clock.now();
-    try {
-      const pruned = this.store.prune({ maxRuns, endedBefore: now - maxAgeMs, sessionsBefore: now - maxIdleSessionMs });
-      if (isPromise(pruned)) pruned.then(undefined, (error: unknown) => this.#pruneFailed(error));
-    } catch (error) {
-      this.#pruneFailed(error);
-    }
-    this.#pruneLater();
-  }
-
-  #pruneFailed(error: unknown): void {
-    this.logger.error("The store failed to forget what it may.", { error });
-  }
-}
-
-/** What a new run finds in its session, and does to it. */
-interface SessionEntry {
-  /** How many messages there are. */
-  readonly length: number;
-  /** Makes the session if there is none. */
-  readonly change: SessionChange;
-}
-
-function slotKey(agentName: string, per: "agent" | "session" | undefined, tenant: string, sessionId: string): string {
-  return per === "session" ? `${agentName}/${sessionId}/${tenant}` : agentName;
 }

@@ -1,0 +1,89 @@
+import type { Clock, RunKey, SessionChange, Store, StoredSession } from "../core/ports.ts";
+import { ignore } from "../core/promises.ts";
+import { transcript } from "../core/record.ts";
+import type { RunState } from "../core/state.ts";
+import { initialState, isFinal } from "../core/state.ts";
+import { foldLog } from "./fold-log.ts";
+import type { LiveRun } from "./live-run.ts";
+
+/** What a new run finds in its session, and does to it. */
+export interface SessionEntry {
+  /** How many messages there are. */
+  readonly length: number;
+  /** Makes the session if there is none. */
+  readonly change: SessionChange;
+}
+
+/** What joining sessions needs from the runs of the process. */
+export interface SessionsHost {
+  readonly store: Store;
+  readonly clock: Clock;
+  /** The run, if this process executes it. */
+  find(key: RunKey): LiveRun | undefined;
+}
+
+/** Has new runs join sessions. */
+export class SessionEntries {
+  readonly #host: SessionsHost;
+  /** Sessions that runs are joining just now. */
+  readonly #joining = new Map<string, Promise<SessionEntry>>();
+
+  constructor(host: SessionsHost) {
+    this.#host = host;
+  }
+
+  /** Joins a session. Runs that join the same one do it one after the other: the first one may have to make it. */
+  async join(tenant: string, sessionId: string): Promise<SessionEntry> {
+    const name = `${sessionId}/${tenant}`;
+    const before = this.#joining.get(name);
+    const joining =
+      before === undefined
+        ? this.#join(tenant, sessionId)
+        : before.catch(ignore).then(() => this.#join(tenant, sessionId));
+    this.#joining.set(name, joining);
+    try {
+      return await joining;
+    } finally {
+      if (this.#joining.get(name) === joining) this.#joining.delete(name);
+    }
+  }
+
+  /** How many messages a session holds, and the change that makes it if there is none. */
+  async #join(tenant: string, sessionId: string): Promise<SessionEntry> {
+    const at = this.#host.clock.now();
+    const owner = this.#host.find({ tenant, run_id: sessionId });
+    if (owner !== undefined) {
+      owner.join();
+      // It may have said its last word on its session already.
+      if (isFinal(owner.log.state.status)) await owner.log.commit(true)?.catch(ignore);
+    }
+    const change: SessionChange = { session_id: sessionId, create: true, at };
+    const session = await this.#host.store.session({ tenant, session_id: sessionId });
+    if (session !== undefined) return { length: session.history.length, change };
+    const first = await this.#completedRun({ tenant, run_id: sessionId });
+    if (first === undefined) return { length: 0, change };
+    // The session of a run that named none is made when another run joins it, with what that run has said.
+    const key = { tenant, session_id: sessionId };
+    const history = transcript(first);
+    if (await this.#host.store.makeSession(key, { history, state: null }, at))
+      return { length: history.length, change };
+    // Another process has made it meanwhile.
+    const made = await this.#host.store.session(key);
+    return { length: made?.history.length ?? 0, change };
+  }
+
+  /** As {@link join}, for a session whose contents the caller brings along. */
+  async replace(tenant: string, sessionId: string, session: StoredSession): Promise<SessionEntry> {
+    const at = this.#host.clock.now();
+    await this.#host.store.putSession({ tenant, session_id: sessionId }, session, at);
+    return { length: session.history.length, change: { session_id: sessionId, create: true, at } };
+  }
+
+  /** The run, if it has completed in a session of its own. */
+  async #completedRun(key: RunKey): Promise<RunState | undefined> {
+    const found = await this.#host.store.find(key);
+    if (found === undefined || found.head.status !== "completed" || found.created.session_id !== key.run_id)
+      return undefined;
+    return foldLog(this.#host.store, key, initialState(key.run_id), found.position);
+  }
+}
