@@ -1,6 +1,5 @@
 import { CadenzaError } from "../core/errors.ts";
 import { copyJson, sameJson } from "../core/json.ts";
-import type { Entry } from "../core/log.ts";
 import type { Clock, Expected, RunKey, RunWrite, Store, StoreConflict } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
@@ -144,24 +143,26 @@ export class RunWriter {
     return own === undefined ? this.#meaningOf(conflict, expected) : this.#recognise(own, conflict, attempt);
   }
 
-  /** The store may have written what it failed to confirm. It has if its log holds just that. */
-  #recognise(own: Attempt, conflict: StoreConflict, attempt: Attempt): MaybePromise<Outcome> {
-    const written = own.write.entries;
-    const compare = (held: readonly Entry[] | undefined): Outcome => {
-      if (sameJson(copyJson(held), copyJson(written))) {
+  /**
+   * The store may have written what it failed to confirm. It has if its log holds just that, under the owner that was written: another
+   * process that takes the run at the same moment gives it the same epoch.
+   */
+  async #recognise(own: Attempt, conflict: StoreConflict, attempt: Attempt): Promise<Outcome> {
+    const { store } = this.#host;
+    const { entries, head } = own.write;
+    try {
+      const stored = await store.find(this.#key);
+      const isSameOwner = stored?.head.owner === head.owner && stored.head.epoch === head.epoch;
+      const held = await store.read(this.#key, attempt.expected?.position ?? 0, entries.length);
+      if (isSameOwner && sameJson(copyJson(held), copyJson(entries))) {
         this.#outage = undefined;
         return { is: "recognised", own };
       }
-      if (this.#outage !== undefined) this.#outage.attempts = [];
-      return this.#meaningOf(conflict, attempt.expected);
-    };
-    try {
-      const held = this.#host.store.read(this.#key, attempt.expected?.position ?? 0, written.length);
-      if (!isPromise(held)) return compare(held);
-      return held.then(compare, (error: unknown) => this.#onFailure(error, attempt));
     } catch (error) {
       return this.#onFailure(error, attempt);
     }
+    if (this.#outage !== undefined) this.#outage.attempts = [];
+    return this.#meaningOf(conflict, attempt.expected);
   }
 
   #meaningOf(conflict: StoreConflict, expected: Expected | undefined): Outcome {

@@ -1,0 +1,59 @@
+import { MemoryStore } from "cadenza";
+import { describe, expect, it } from "vitest";
+import type { RunHead, RunKey } from "../../src/core/ports.ts";
+import { RunWriter } from "../../src/runtime/run-writer.ts";
+import { FakeClock } from "../helpers/fake-clock.ts";
+import { created } from "../helpers/logs.ts";
+import { hookedStore } from "../helpers/stores.ts";
+
+const key: RunKey = { tenant: "", run_id: "00000000-0000-4000-8000-000000000001" };
+const waiting: RunHead = {
+  status: "awaiting",
+  epoch: 0,
+  owner: null,
+  due_at: null,
+  blocked: null,
+  holds_slot: false,
+  finished_at: null,
+  takeovers: 0,
+};
+const claimed = (owner: string): RunHead => ({ ...waiting, owner, epoch: 1 });
+const batch = { entries: [], session: undefined };
+
+function attemptOf(head: RunHead) {
+  return { write: { entries: [], head }, batch, expected: { epoch: 0, position: 1 }, idempotencyKey: null };
+}
+
+/** A writer on a store that fails to answer the next write, and has written it or not. */
+async function withLostAnswer(isWritten: boolean) {
+  const store = new MemoryStore();
+  await store.create(key, { entries: [created()], head: waiting }, null);
+  let isLost = true;
+  const failing = hookedStore((call, method) => {
+    if (method !== "append" || !isLost) return call();
+    isLost = false;
+    if (isWritten) void call();
+    throw new Error("no answer");
+  }, store);
+  const writer = new RunWriter({ store: failing, clock: new FakeClock(), hold: () => () => {} }, key);
+  expect(await writer.write(attemptOf(claimed("one")))).toMatchObject({ is: "failed" });
+  return { store, writer };
+}
+
+describe("A claim whose answer was lost", () => {
+  it("is recognised when the store has written it", async () => {
+    const { writer } = await withLostAnswer(true);
+    expect(await writer.write(attemptOf(claimed("one")))).toMatchObject({ is: "recognised" });
+  });
+
+  it("is lost when the store has not, and another process has claimed the run under the same epoch", async () => {
+    const { store, writer } = await withLostAnswer(false);
+    await store.append(key, { epoch: 0, position: 1 }, { entries: [], head: claimed("two") });
+    expect(await writer.write(attemptOf(claimed("one")))).toMatchObject({ is: "lost" });
+  });
+
+  it("is written when the store has not, and no other process has claimed the run", async () => {
+    const { writer } = await withLostAnswer(false);
+    expect(await writer.write(attemptOf(claimed("one")))).toBe(undefined);
+  });
+});
