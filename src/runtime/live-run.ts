@@ -92,6 +92,8 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
   /** Only runs that have to do with others have one. */
   #family: RunFamily<LiveRun> | undefined;
   #isJoined = false;
+  /** A cancel has been decided, and is not committed yet. */
+  #isCancelPending = false;
   #openSteps: Steps | undefined;
   #resting: RestWaiters | undefined;
   /** Only runs of agents have one that may not all work at once. */
@@ -259,7 +261,8 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
     if (isRefusal(decision)) throw refusalError(decision, this.log.key.run_id);
     const record = runRecord(this.log.state);
     // A run that is being cancelled already has been told to stop, and so have its sub-runs.
-    const acknowledged = this.#whenCommitted(decision.length === 0 ? ignore : () => this.#stop());
+    if (decision.length > 0) this.#isCancelPending = true;
+    const acknowledged = this.#whenCommitted(decision.length === 0 ? ignore : () => this.#onCancelCommitted());
     if (acknowledged !== undefined) {
       await acknowledged;
       this.#confirm(command);
@@ -267,7 +270,13 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
     return record;
   }
 
-  /** Somebody else may have written first: then what was asked was decided again, and perhaps otherwise. */
+  /** Another process may have written first: then the cancel was decided again, and perhaps otherwise. */
+  #onCancelCommitted(): void {
+    this.#isCancelPending = false;
+    if (this.log.state.status === "cancelling") this.#stop();
+  }
+
+  /** Refuses a cancel that was decided again, and otherwise. */
   #confirm(command: Command): void {
     const decision = this.log.preview(command);
     if (isRefusal(decision)) throw refusalError(decision, this.log.key.run_id);
@@ -494,6 +503,8 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
   onCaughtUp(): void {
     const { status, overdue } = this.log.state;
     this.#residency?.caughtUp();
+    // A cancel that is not committed yet may be lost: it stops the agent when it is.
+    if (status === "cancelling" && this.#isCancelPending) return;
     if (status === "cancelling") this.#stop();
     else if (overdue !== null) this.#execution?.abort(overdueError(this.log.key.run_id, overdue.await_id));
     else this.settleOwner();

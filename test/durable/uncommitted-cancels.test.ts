@@ -1,0 +1,41 @@
+import { expect, it } from "vitest";
+import { deferred } from "../helpers/runtimes.ts";
+import type { Replica } from "./replicas.ts";
+import { inMemory } from "./replicas.ts";
+
+function register({ runtime }: Replica, seen: string[]): void {
+  runtime.register("agent", { durable: true }, async (_input, { ask, signal }) => {
+    signal.addEventListener("abort", () => seen.push("aborted"));
+    try {
+      return JSON.stringify(await ask("Well?"));
+    } catch (error) {
+      seen.push(`threw ${(error as { code?: string }).code}`);
+      throw error;
+    } finally {
+      seen.push("finally");
+    }
+  });
+}
+
+it("A cancel that another process overtakes with an answer stops no agent", async () => {
+  const replicas = inMemory();
+  const inFirst: string[] = [];
+  const inSecond: string[] = [];
+  const first = replicas.start();
+  register(first, inFirst);
+  const { run_id } = await first.runtime.createRun({ agent_name: "agent", input: "" });
+  const writing = deferred();
+  const second = replicas.start({}, async (call, method) => {
+    if (method === "append") await writing.promise;
+    return call();
+  });
+  register(second, inSecond);
+  const cancelling = expect(second.runtime.cancel(run_id)).rejects.toMatchObject({ code: "run_finished" });
+  await replicas.clock.settle();
+  expect((await first.runtime.resume({ run_id, await_resume: { ok: true } })).status).toBe("completed");
+  writing.resolve();
+  await replicas.clock.advance(1_000);
+  await cancelling;
+  expect(inFirst).toEqual(["finally", "aborted"]);
+  expect(inSecond.filter((what) => what !== "aborted")).toEqual([]);
+});
