@@ -45,6 +45,11 @@ const TEST_STALL_MS = 2_000;
 
 /** The live runs of a runtime: creates, finds and ends them. */
 export class Runs implements RecoveryHost, StoredLogHost {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly alwaysReplay: boolean;
+  readonly exposeErrors: boolean;
   readonly settings: ExecutionSettings;
   readonly slots = new Slots();
   readonly telling = new OneByOne();
@@ -73,6 +78,11 @@ export class Runs implements RecoveryHost, StoredLogHost {
 
   constructor(options: Settings, registry: Registry, listener: RunsListener) {
     this.#options = options;
+    this.store = options.store;
+    this.clock = options.clock;
+    this.logger = options.logger;
+    this.alwaysReplay = options.alwaysReplay;
+    this.exposeErrors = options.exposeErrors;
     this.#registry = registry;
     this.#listener = listener;
     this.#sessions = new SessionEntries(this);
@@ -95,28 +105,8 @@ export class Runs implements RecoveryHost, StoredLogHost {
     return this.#owner;
   }
 
-  get store(): Store {
-    return this.#options.store;
-  }
-
-  get clock(): Clock {
-    return this.#options.clock;
-  }
-
-  get logger(): Logger {
-    return this.#options.logger;
-  }
-
   get evictAfterMs(): number {
     return this.store.persistent ? this.#options.durability.evictAfterMs : Number.POSITIVE_INFINITY;
-  }
-
-  get alwaysReplay(): boolean {
-    return this.#options.alwaysReplay;
-  }
-
-  get exposeErrors(): boolean {
-    return this.#options.exposeErrors;
   }
 
   /** Keeps the process from ending until the answer is called. */
