@@ -79,8 +79,8 @@ export class RunContext implements AgentContext {
       observed(async () => {
         // What a body shows in this way would be missing when the agent is run again: a body shows it itself.
         if (this.#host.durable) this.#checkOutside("emit");
-        const shown = this.#execution.show(readEmission(value));
-        if (shown !== undefined) await shown;
+        const emitted = this.#execution.emit(readEmission(value));
+        if (emitted !== undefined) await emitted;
         this.#host.onMove();
       });
   }

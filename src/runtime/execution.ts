@@ -51,13 +51,13 @@ export interface ExecutionHost {
   /** Now and then another turn of the event loop is due; undefined when it is not. */
   pace(at: number): undefined | Promise<void>;
   failureOf(error: unknown): ProtocolError;
-  /** Everything that was recorded has happened again: the agent goes on where it was. */
+  /** The replay is over: the agent goes on with new work. */
   onCaughtUp(): void;
   /** What the agent does is not what the log holds. With `final` unset the agent may still come round. Undefined: it has. */
   onMismatch(mismatch: Mismatch | undefined, final: boolean): void;
-  /** The agent showed another text than the last time; the log wins. */
+  /** The agent emitted another text than its history holds. The history counts. */
   onDifference(): void;
-  /** The agent was still working after the run had ended, and what it showed was dropped. */
+  /** The agent was still working after the run had ended, and what it emitted was dropped. */
   onDropped(): void;
   /** The run is about to end: its sub-runs end first. */
   onEnd(): void;
@@ -65,8 +65,8 @@ export interface ExecutionHost {
   onOver(hung: boolean): void;
 }
 
-/** How much a durable agent shows before it waits a turn. */
-const SHOWN_AT_ONCE = 64;
+/** How many items a durable agent emits before it waits a turn. */
+const EMITTED_AT_ONCE = 64;
 /** The limits under which an agent is executed. Durations are in milliseconds. */
 export interface ExecutionSettings {
   readonly timeoutMs: number;
@@ -101,10 +101,10 @@ export class Execution implements QuestionsHost, AskHost, ReplayCheckHost {
   /** Of the time-out, and then of the grace period. */
   #clearTimer: (() => void) | undefined;
 
-  /** With a recording the agent is run again, up to where it was. */
-  constructor(host: ExecutionHost, recording?: History) {
+  /** With a history the agent is replayed first. */
+  constructor(host: ExecutionHost, history?: History) {
     this.#host = host;
-    this.#replay = recording && new ReplayCheck(this, recording);
+    this.#replay = history && new ReplayCheck(this, history);
   }
 
   /** Calls the agent. Never throws: what the agent throws fails its run. */
@@ -243,8 +243,8 @@ export class Execution implements QuestionsHost, AskHost, ReplayCheckHost {
     this.abort(overdueError(this.log.key.run_id, this.log.state.overdue?.await_id ?? null));
   }
 
-  /** Shows something. Undefined: done. A promise: the queue to the store is full, wait for it. */
-  show(emission: Emission): undefined | Promise<void> {
+  /** Emits an item. Undefined: done. A promise: the queue to the store is full, wait for it. */
+  emit(emission: Emission): undefined | Promise<void> {
     const { log, clock, settings } = this.#host;
     if (this.#over) {
       this.#host.onDropped();
@@ -265,12 +265,12 @@ export class Execution implements QuestionsHost, AskHost, ReplayCheckHost {
   }
 
   /**
-   * A durable agent that shows something waits at the same points each time that it is run, whatever the time and the
+   * A durable agent that emits waits at the same points in each replay, whatever the time and the
    * store: what it does side by side goes on in the same order then. It is handed nothing meanwhile.
    */
   #waitAsBefore(): undefined | Promise<void> {
     const { log, clock, settings } = this.#host;
-    if (this.#emitted % Math.min(SHOWN_AT_ONCE, settings.maxBacklog) !== 0) return undefined;
+    if (this.#emitted % Math.min(EMITTED_AT_ONCE, settings.maxBacklog) !== 0) return undefined;
     const accepted = log.backlog >= settings.maxBacklog ? log.commit() : undefined;
     return this.results.holdUntil(accepted ?? clock.turn());
   }
@@ -423,7 +423,7 @@ export class Execution implements QuestionsHost, AskHost, ReplayCheckHost {
     const isLast = step.done === true;
     const hasValue = !isLast || step.value !== undefined;
     if (this.isStopped) {
-      // Whoever unwinds the agent needs the generators that wait for this one.
+      // Unwinding needs the generators that wait for this one.
       if (hasValue) void this.#emitLast(step.value);
       return "stops";
     }
@@ -431,7 +431,7 @@ export class Execution implements QuestionsHost, AskHost, ReplayCheckHost {
     return hasValue ? this.#handle(step.value) : undefined;
   }
 
-  /** The agent threw, or showed what means nothing: its `finally` blocks run, those of outer generators too, and the run fails. */
+  /** The agent threw, or emitted what means nothing: its `finally` blocks run, those of outer generators too, and the run fails. */
   #fail(thrown: unknown): void {
     const error = thrown ?? new Error(String(thrown));
     if (this.isStopped) {
@@ -464,7 +464,7 @@ export class Execution implements QuestionsHost, AskHost, ReplayCheckHost {
         this.#generator = generatorOfItems(meaning.iterable);
         return this.#host.pace(this.#host.clock.now());
       default:
-        return this.show(meaning);
+        return this.emit(meaning);
     }
   }
 
@@ -483,7 +483,7 @@ export class Execution implements QuestionsHost, AskHost, ReplayCheckHost {
     this.#drive(sent);
   }
 
-  /** Runs the `finally` blocks, those of the innermost generator first. What they show is kept. */
+  /** Runs the `finally` blocks, those of the innermost generator first. What they emit is kept. */
   async #unwind(): Promise<void> {
     // A generator that is stopped by what it calls itself has to come to its next `yield` first.
     await undefined;
@@ -501,11 +501,11 @@ export class Execution implements QuestionsHost, AskHost, ReplayCheckHost {
     this.#end(null, false);
   }
 
-  /** Keeps what a `finally` block shows; what means nothing, or asks, is passed over. */
+  /** Keeps what a `finally` block emits. What means nothing, or asks, is passed over. */
   async #emitLast(value: unknown): Promise<void> {
     try {
       const meaning = meaningOf(value);
-      if (meaning.kind !== "await" && meaning.kind !== "items") await this.show(meaning);
+      if (meaning.kind !== "await" && meaning.kind !== "items") await this.emit(meaning);
       else await this.#host.pace(this.#host.clock.now());
       if (meaning.kind !== "items") return;
       for await (const item of meaning.iterable) {
@@ -513,7 +513,7 @@ export class Execution implements QuestionsHost, AskHost, ReplayCheckHost {
         await this.#emitLast(item);
       }
     } catch (error) {
-      this.#host.logger.debug("The agent showed something invalid while it was being stopped.", { error });
+      this.#host.logger.debug("The agent emitted an invalid value while it was being stopped.", { error });
     }
   }
 
@@ -582,7 +582,7 @@ export class Execution implements QuestionsHost, AskHost, ReplayCheckHost {
   }
 }
 
-/** What becomes of the loop. Undefined: it goes on. A promise: it goes on then. `stops`: whoever sees to the rest begins it again, if anybody does. */
+/** What becomes of the loop. Undefined: it goes on. A promise: it goes on then. `stops`: an answer begins it again, or the run is being stopped. */
 type Taken = undefined | Promise<void> | "stops";
 
 /** The work of an operation: see {@link Operation}. */

@@ -44,7 +44,7 @@ export interface LiveRunHost extends LogHost, ResidencySettings {
   readonly settings: ExecutionSettings;
   readonly exposeErrors: boolean;
   readonly slots: Slots;
-  /** Whether the runtime has been closed: no run begins, is brought back or is answered any more. */
+  /** Whether the runtime has been closed: no run begins, is loaded or is answered any more. */
   readonly isClosed: boolean;
   pace(at: number): undefined | Promise<void>;
   onDropped(run: LiveRun): void;
@@ -55,7 +55,7 @@ export interface LiveRunHost extends LogHost, ResidencySettings {
   onAgentMissing(run: LiveRun): void;
   /** Whether other code than the run's agent is registered for it by now. */
   hasOtherCode(run: LiveRun): boolean;
-  /** Lets go of the run, and loads it with the code that is registered now. */
+  /** Releases the run, and loads it with the code that is registered now. */
   loadAgain(run: LiveRun): void;
   /** The code does not match the history. */
   onBlocked(run: LiveRun, mismatch: Mismatch): void;
@@ -76,7 +76,7 @@ export interface LiveRunHost extends LogHost, ResidencySettings {
   runAgent(parent: LiveRun, execution: Execution, agentName: string, input: RunInput): Promise<Run>;
 }
 
-/** A run that has not ended, in the process that executes it: its log, the agent at work on it, and whoever waits for it. */
+/** A run that is loaded in this process: its log, the agent at work on it, and the callers that wait for it. */
 export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun {
   readonly log: RunLog;
   readonly agent: Agent;
@@ -195,7 +195,7 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
     return this.host.hold();
   }
 
-  /** Takes a slot, or queues up for one, before the agent may begin: whoever comes next finds it taken. `slot` is what the run needs one under; undefined: none. */
+  /** Takes a slot, or queues for one, before the agent may begin: the next run finds it taken. Undefined: the run needs none. */
   reserve(slotKey: string | undefined): void {
     this.#setSlot(slotKey);
     this.#slot?.take(() => this.#startAgent());
@@ -233,12 +233,12 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
     this.residency.begin();
     const begun = subRunsBegun(entries);
     if (begun.length > 0) this.family.begunBefore(begun);
-    const recording = new History(entries);
-    if (recording.startedAt === undefined && recording.isStopped) {
+    const history = new History(entries);
+    if (history.startedAt === undefined && history.isStopped) {
       this.#endWithoutAgent();
       return;
     }
-    this.#execution = new Execution(this, recording);
+    this.#execution = new Execution(this, history);
     this.#execution.start();
     this.#settleHold();
   }
@@ -253,7 +253,7 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
     return this.#resting.add();
   }
 
-  /** Asks the run to stop. The record shows it as it is then; what follows comes later. A refusal is told when what it rests on is committed. */
+  /** Asks the run to stop. Gives the record as it is then. A refusal waits until what it is based on is committed. */
   async cancel(): Promise<Run> {
     const command = { type: "cancel", at: this.clock.now() } as const;
     if (isRefusal(this.log.preview(command))) await this.log.commit(true);
@@ -360,7 +360,7 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
     this.log.flush();
   }
 
-  /** Gives the run back: its agent is left where it is, what was decided is committed, and anybody may take it over. */
+  /** Releases the run: its agent is left where it is, what was decided is committed, and any process may take it over. */
   async handBack(): Promise<void> {
     this.#execution?.fence();
     // A run whose sub-runs could not be cancelled is ended by its next owner, who cancels them first.
@@ -368,7 +368,7 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
     this.leave("The runtime was closed.");
   }
 
-  /** Lets go of the run: to sleep, to other processes, or until the next start. */
+  /** Removes the run from memory: it is evicted, released, or left to the next start. */
   leave(reason: string): void {
     const error = new CadenzaError("lost_ownership", reason, { run_id: this.log.key.run_id });
     this.log.abandon(error);
@@ -395,7 +395,7 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
     this.#settleHold();
     this.#execution?.fence();
     this.#residency?.end();
-    // Whoever listens to the signal of a run that sleeps would take it for stopped.
+    // A listener of the signal would take an evicted run for a stopped one.
     if (this.#residency?.isEvicted !== true) this.abortSignal(() => error);
     this.#slot?.give();
     this.#resting?.reject(error);
@@ -464,7 +464,7 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
     if (this.durable) this.residency.settleOwner();
   }
 
-  /** Somebody else wrote to the run. */
+  /** Another process has written to the run. */
   onReloaded(): void {
     const { status } = this.log.state;
     if (status === "cancelling" && this.#execution?.aborted === undefined) this.#stop();
@@ -593,7 +593,7 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
     this.#endWithoutAgent();
   }
 
-  /** Ends a run that has no agent at work: it was not begun, or its code is missing or does not fit. */
+  /** Ends a run that has no agent at work: it was not begun, or its code is missing or does not match its history. */
   #endWithoutAgent(): void {
     if (this.log.state.position > 2) this.host.onAgentMissing(this);
     this.log.decide({ type: "end", at: this.clock.now(), failure: null, usage: null });

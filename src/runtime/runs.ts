@@ -273,7 +273,7 @@ export class Runs implements RecoveryHost, StoredLogHost {
 
   onGone(run: LiveRun): void {
     const { run_id } = run.log.key;
-    // A run that was let go of may have come back by the time it learns that it is gone.
+    // A run that has left memory may be loaded again by the time that it learns of it.
     if (this.#live.get(run_id) !== run) return;
     this.#live.delete(run_id);
     this.#taken.delete(run);
@@ -367,7 +367,7 @@ export class Runs implements RecoveryHost, StoredLogHost {
       await run.log.commit(true);
       return { run };
     } catch (error) {
-      // Somebody else used the key between the look and the write.
+      // Another caller used the key between the look and the write.
       const known = await this.store.findByIdempotencyKey(tenant, idempotencyKey);
       if (known === undefined) throw error;
       return repeat(known, request);

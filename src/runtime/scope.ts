@@ -85,7 +85,7 @@ export class Scope {
   /**
    * Answers what a run asks. Refused with `run_not_found`, `not_awaiting`, `run_cancelling`, `answer_rejected` when the
    * answer does not fit (the run goes on waiting), `answer_conflict` when the question has another answer already, or `runtime_closed` for a
-   * run that would have to be brought back.
+   * run that would have to be loaded.
    */
   resume(
     request: ResumeRequest & { readonly mode: "stream" },
@@ -119,7 +119,7 @@ export class Scope {
     return unlessLost(() => this.#cancelStored(key));
   }
 
-  /** Stops a run that is not at work here: it sleeps, is executed elsewhere, or has ended. */
+  /** Stops a run that is not at work here: it was evicted, is executed elsewhere, or has ended. */
   async #cancelStored(key: RunKey): Promise<Run> {
     const { loader } = this.#parts.runs;
     const stored = await this.#reader.stored(key);
@@ -333,7 +333,7 @@ async function waiting<T>(promise: MaybePromise<T>, signal: AbortSignal | undefi
   });
 }
 
-/** A stream shows nothing of a run that its store has not taken. */
+/** A stream begins when the store has taken the run. */
 function whenCommitted(run: LiveRun, start: StreamStart): MaybePromise<StreamStart> {
   const committed = run.log.commit(true);
   return committed === undefined ? start : committed.then(() => start);

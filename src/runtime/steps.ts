@@ -147,7 +147,7 @@ export class Steps {
       },
       emit: async (value) => {
         const emission = readEmission(value);
-        return host.execution?.show({ ...emission, source });
+        return host.execution?.emit({ ...emission, source });
       },
     };
   }
