@@ -7,30 +7,45 @@ import type { Run } from "../protocol/run.ts";
 import type { InputItem, RunInput } from "./input.ts";
 import type { StandardSchema } from "./standard-schema.ts";
 
-/** What an agent function gets beside its input. Its methods may be taken out of it and passed on. */
+/** The second argument of an agent function. Its methods are bound: they may be destructured and passed on. */
 export interface AgentContext {
   readonly run_id: string;
   readonly agent_name: string;
   readonly session: AgentSession;
-  /** Aborts when the run is cancelled, runs out of time or ends. There is one for each run. */
+  /** Aborts when the run is cancelled, exceeds its `timeoutMs` or ends. Each run has one signal. */
   readonly signal: AbortSignal;
-  /** Who asked for the run, as the embedding application calls them; null where it did not say. */
+  /** The principal that the application named when it created the run. Default: null. */
   readonly principal: JsonValue;
   readonly logger: Logger;
-  /** Shows something, as `yield` does, for code deep in callbacks. Resolves at once, or when the queue to the store has room again. */
+  /**
+   * Emits a part, a message or an object as `yield` does, for code in callbacks. Resolves at once, or, above
+   * `limits.maxBacklog`, when the store has caught up.
+   */
   readonly emit: (value: unknown) => Promise<void>;
-  /** Asks the client and waits for the answer. The open message is completed first. Several questions at once queue up. */
+  /**
+   * Asks the client and resolves with the answer. The open message is completed first. Concurrent questions are shown
+   * one after the other.
+   */
   readonly ask: Ask;
-  /** Runs a function that touches the world. For a durable agent its result is recorded, and final. */
+  /**
+   * Runs a function with side effects. For a durable agent the result is written to the log, and a replay does not run
+   * the function again.
+   */
   readonly step: Step;
-  /** Runs another agent in a session of its own and gives the run when it has ended. It is cancelled with this run; what it asks is asked here. */
+  /**
+   * Runs another agent in a session of its own, and resolves with the run when it has ended. The sub-run is cancelled
+   * with this run. This run passes on its questions.
+   */
   readonly run: (agent_name: string, input: RunInput) => Promise<Run>;
   readonly usage: UsageReport;
-  /** The time in milliseconds since the epoch. For a durable agent: of the last thing that happened to the run, and so repeatable. */
+  /**
+   * The time in milliseconds since 1970. For a durable agent it is the time of the last result that it received, or of
+   * its start. A replay gets the same times.
+   */
   readonly now: () => number;
-  /** A UUID that is the same when a durable agent is run again. */
+  /** A UUID that is the same when a durable agent is replayed. */
   readonly uuid: () => string;
-  /** A number from 0 up to 1 that is the same when a durable agent is run again. Not for secrets. */
+  /** A number from 0 up to, but not including, 1. It is the same when a durable agent is replayed. Not for secrets. */
   readonly random: () => number;
 }
 
@@ -39,7 +54,7 @@ export interface AgentSession {
   readonly id: string;
   /** The messages of the session as they were when the run was created, oldest first. */
   readonly history: () => Promise<readonly Message[]>;
-  /** The state as it is now; null until it is set. */
+  /** The current state; null until it is set. */
   readonly getState: () => Promise<JsonValue>;
   /** Replaces the state. Resolves when it is stored. */
   readonly setState: (state: JsonValue) => Promise<void>;
@@ -47,12 +62,15 @@ export interface AgentSession {
 
 /** See {@link AgentContext.ask}. */
 export interface Ask {
-  /** With a schema the answer is what the schema makes of it; what does not fit is refused, and the run goes on waiting. */
+  /**
+   * With a schema, resolves with the schema's output. An answer that fails validation is rejected, and the run goes on
+   * waiting.
+   */
   <Output>(
     question: Question,
     options: AskOptions<Output> & { readonly schema: StandardSchema<Output> },
   ): Promise<Output>;
-  /** Without a schema the answer is the message that came, or the object. */
+  /** Without a schema, resolves with the client's message or object. */
   (
     question: Question,
     options?: AskOptions<Message | JsonObject> & { readonly schema?: undefined },
@@ -64,38 +82,55 @@ export type Question = InputItem;
 
 /** How a question is asked. */
 export interface AskOptions<Output> {
-  /** Any Standard Schema. The client sees it as JSON Schema, as a part of the question, where its library can say it. */
+  /**
+   * Any Standard Schema. If its library can convert it, the question has a part with the JSON Schema. Default: any
+   * answer is accepted.
+   */
   readonly schema?: StandardSchema<Output> | undefined;
-  /** How long the question stands, in milliseconds from when it is shown. Default: the runtime's `awaitTimeoutMs`. */
+  /**
+   * How long the question may be answered, in milliseconds from when it is shown. Default: the runtime's
+   * `awaitTimeoutMs`.
+   */
   readonly timeoutMs?: number | undefined;
-  /** The answer when the question expires; it is not validated. Without it the run fails then. */
+  /**
+   * The answer when the question expires. It is not validated. Without a default, the run fails when the question
+   * expires.
+   */
   readonly default?: NoInfer<Output> | undefined;
 }
 
 /** See {@link AgentContext.step}. */
 export type Step = StepMethod["step"];
 
-/** Written as a method, so that a {@link DurableStep} is a `Step` too: it takes less, and gives the same. */
+/**
+ * Declared as a method, because methods are checked bivariantly: a {@link DurableStep}, which accepts fewer functions,
+ * is a `Step` too.
+ */
 interface StepMethod {
   step<Result>(name: string, fn: (step: StepScope) => MaybePromise<Result>, options?: StepOptions): Promise<Result>;
 }
 
 /**
- * What the function of a durable agent gets beside its input: an {@link AgentContext} whose steps give what JSON can carry. Their
- * results are recorded, and what JSON would lose is refused.
+ * The second argument of a durable agent's function: an {@link AgentContext} whose steps return JSON values. The
+ * results of its steps are written to the log as JSON. A result that JSON would lose or change is refused.
  */
 export interface DurableContext extends AgentContext {
   readonly step: DurableStep;
 }
 
-/** As {@link Step}. A result that JSON would lose or change does not compile, where its type tells, and makes the step fail. */
+/**
+ * As {@link Step}. A result that JSON would lose or change makes the step fail. It does not compile either, if its type
+ * shows the problem.
+ */
 export type DurableStep = <Result>(
   name: string,
   fn: (step: StepScope) => MaybePromise<Result & Recordable<Result>>,
   options?: StepOptions,
 ) => Promise<Result>;
 
-/** The type itself, if JSON gives back what is of this type. A class without methods cannot be told from a plain object. */
+/**
+ * The type itself, if its values survive JSON unchanged. A class without methods cannot be told from a plain object.
+ */
 export type Recordable<Value> = unknown extends Value
   ? Value
   : Value extends string | number | boolean | null | undefined
@@ -110,7 +145,7 @@ export type Recordable<Value> = unknown extends Value
             ? NotRecordable
             : { [Key in keyof Value]: Recordable<Value[Key]> };
 
-/** What the compiler says of the result of a durable step that JSON would lose. */
+/** The text in the compiler's error for a step result that JSON would lose. */
 type NotRecordable = "JSON would lose this, and the result of a durable step is recorded as JSON";
 type AnyFunction = (...parameters: never) => unknown;
 /** Dates, maps, sets, buffers and all other instances of classes have methods. */
@@ -119,29 +154,41 @@ type HasMethods<Value> = true extends { [Key in keyof Value]-?: IsFunction<NonNu
   : false;
 type IsFunction<Member> = [Member] extends [never] ? false : Member extends AnyFunction ? true : false;
 
-/** What the function of a step gets. */
+/** The argument of a step's function. */
 export interface StepScope {
-  /** The same on every attempt: an idempotency key for the other side. */
+  /**
+   * The step's key within the run, such as `fetch figures#2`. It is the same on every attempt; with the run's id it is
+   * an idempotency key.
+   */
   readonly key: string;
   /** 1 for the first attempt. */
   readonly attempt: number;
   readonly signal: AbortSignal;
-  /** Shows something while the step runs, for example each token of a model's answer. */
+  /** Emits a part, a message or an object while the step runs, for example each token of a model's answer. */
   readonly emit: (value: unknown) => Promise<void>;
 }
 
 /** How a step is run. */
 export interface StepOptions {
-  /** A durable step whose function was interrupted by a crash is not run again: it throws `step_interrupted`. Default: false. */
+  /**
+   * Whether a durable step that a crash has interrupted throws `step_interrupted` instead of running again. Default:
+   * false.
+   */
   readonly once?: boolean | undefined;
-  /** Runs the function again when it throws. Default: one attempt. */
+  /**
+   * How often the function is tried when it throws, and the pause between attempts in milliseconds (default 0).
+   * Default: one attempt.
+   */
   readonly retry?: { readonly attempts: number; readonly backoffMs?: number | undefined } | undefined;
 }
 
-/** Where an agent reports what its model calls used. */
+/** The token usage of a run's model calls. */
 export interface UsageReport {
-  /** Takes the usage object of the AI SDK 4 to 7, of OpenAI's two APIs or of Anthropic as it is. Totals count cached tokens like all others. */
+  /**
+   * Adds the usage object of the AI SDK 4 to 7, of OpenAI's two APIs or of Anthropic. Totals include cached tokens.
+   * Throws `invalid_argument` for an object without token counts.
+   */
   readonly add: (usage: object) => void;
-  /** What has been reported so far, sub-runs included; null before the first report. */
+  /** The sum of all reports so far, including those of sub-runs; null before the first report. */
   readonly total: Usage | null;
 }

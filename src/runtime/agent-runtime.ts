@@ -20,13 +20,16 @@ import type { RunsReport } from "./run-figures.ts";
 import { Runs } from "./runs.ts";
 import { Scope } from "./scope.ts";
 
-/** What a runtime can tell of itself. */
+/** The state of a runtime, as `stats()` reports it. */
 export interface RuntimeStats extends RunsReport, RecoveryReport {
-  /** What has been counted for each agent since the store was new: ended runs, times in milliseconds, tokens by kind. */
+  /**
+   * The counters of each registered agent since the store was created: ended runs, times in milliseconds, tokens by
+   * kind.
+   */
   readonly agents: Readonly<Record<string, Counters>>;
 }
 
-/** What was left when a runtime was closed. */
+/** The runs that had not ended when a runtime was closed. */
 export interface CloseReport {
   readonly left: readonly LeftRun[];
 }
@@ -36,14 +39,14 @@ export interface LeftRun {
   readonly run_id: string;
   readonly agent_name: string;
   readonly status: RunStatus;
-  /** What it waited for, in words. */
+  /** A description of what it waited for. */
   readonly waits_for: string;
 }
 
 const announcedTypes: readonly AnnouncedType[] = [...eventTypes, "run.blocked"];
 const DRAIN_MS = 10_000;
 
-/** Runs agents inside a Node process: registers them by name, and gives their runs a life cycle. */
+/** Runs agents inside a Node process: registers them by name, and executes their runs. */
 export class AgentRuntime extends Scope {
   readonly #settings: Settings;
   readonly #registry: Registry;
@@ -51,7 +54,7 @@ export class AgentRuntime extends Scope {
   readonly #announcer: Announcer;
   #closing: Promise<CloseReport> | undefined;
 
-  /** Throws `invalid_argument` for an option that cannot be. */
+  /** Throws `invalid_argument` for an unknown or invalid option. */
   constructor(options: RuntimeOptions = {}) {
     const settings = readOptions(options);
     const registry = new Registry();
@@ -64,17 +67,20 @@ export class AgentRuntime extends Scope {
     this.#announcer = announcer;
   }
 
-  /** The clock that the runtime goes by. */
+  /** The clock of the runtime. */
   get clock(): Clock {
     return this.#settings.clock;
   }
 
-  /** Where the runtime says what nobody else can be told. */
+  /** The logger of the runtime. It takes the messages that no caller waits for. */
   get logger(): Logger {
     return this.#settings.logger;
   }
 
-  /** Adds an agent. Throws `agent_exists` if there is one of that name and version, unless told to `replace` it. */
+  /**
+   * Registers an agent; new runs of its name use it. Throws `agent_exists` if this name and version is registered,
+   * unless `replace` is true. Throws `invalid_argument` for an invalid name or option.
+   */
   register(agent: Agent, options?: { readonly replace?: boolean }): this;
   register(name: string, fn: AgentFunction): this;
   register(name: string, options: RegisterOptions & { readonly durable: true }, fn: DurableAgentFunction): this;
@@ -86,7 +92,10 @@ export class AgentRuntime extends Scope {
     return this;
   }
 
-  /** The runs and sessions of one tenant: those of another do not exist for it. `principal` is what agents see as `context.principal`. */
+  /**
+   * The runs and sessions of one tenant. A scope cannot see those of other tenants. Agents see `principal` as
+   * `context.principal`. Defaults: the tenant "" and the principal null.
+   */
   scope(options: { readonly tenant?: string; readonly principal?: JsonValue } = {}): Scope {
     checkObject("options", options);
     checkKeys("options", options, ["tenant", "principal"]);
@@ -96,17 +105,20 @@ export class AgentRuntime extends Scope {
     return new Scope(parts, tenant, recordedValue("options.principal", principal) ?? null);
   }
 
-  /** Calls a listener with every event of one type, of all runs and tenants, after it has been committed. */
+  /**
+   * Calls a listener with each event of one type, of all runs and tenants that this process executes, after the event
+   * is committed.
+   */
   on<Type extends AnnouncedType>(type: Type, listener: EventListener<Type>): this {
     return this.#listen(type, listener, false);
   }
 
-  /** Calls a listener with the next event of one type. */
+  /** As {@link on}, but only for the next event. */
   once<Type extends AnnouncedType>(type: Type, listener: EventListener<Type>): this {
     return this.#listen(type, listener, true);
   }
 
-  /** Takes a listener off. */
+  /** Removes a listener. */
   off<Type extends AnnouncedType>(type: Type, listener: EventListener<Type>): this {
     checkType(type);
     checkFunction("listener", listener);
@@ -114,7 +126,7 @@ export class AgentRuntime extends Scope {
     return this;
   }
 
-  /** What the runtime can tell of itself. */
+  /** Counts the runs of this process, and reads the counters and the runs that need attention from the store. */
   async stats(): Promise<RuntimeStats> {
     const agents: Record<string, Counters> = {};
     for (const { name } of this.#registry.all())
@@ -123,8 +135,9 @@ export class AgentRuntime extends Scope {
   }
 
   /**
-   * Takes no new runs, lets those at work finish for up to `drainMs` milliseconds (default 10,000), closes the store, and reports what was left.
-   * A run that is not durable and has not ended fails with reason `interrupted`; a durable one goes on when its store is opened again.
+   * Accepts no new runs, waits up to `drainMs` milliseconds (default 10,000) for active runs to rest, and closes the
+   * store. Resolves with the runs that have not ended. A durable run in a persistent store is released and goes on in
+   * another process. Any other run fails with the reason `interrupted`.
    */
   async close(options: { readonly drainMs?: number } = {}): Promise<CloseReport> {
     checkObject("options", options);
@@ -145,7 +158,8 @@ export class AgentRuntime extends Scope {
       return run.log.commit(true);
     };
     for (const outcome of await Promise.allSettled(open.map(end))) {
-      if (outcome.status === "rejected") logger.error("A run could not be left in order.", { error: outcome.reason });
+      if (outcome.status === "rejected")
+        logger.error("A run could not be released or failed while the runtime was closed.", { error: outcome.reason });
     }
     for (const run of this.#runs) run.leave("The runtime was closed.");
     this.#runs.end();
@@ -187,7 +201,7 @@ function checkType(type: unknown): void {
 }
 
 function leftError(runId: string): CadenzaError {
-  return new CadenzaError("interrupted", "The runtime was closed while the run was under way.", { run_id: runId });
+  return new CadenzaError("interrupted", "The runtime was closed before the run ended.", { run_id: runId });
 }
 
 function leftRun(run: LiveRun): LeftRun {

@@ -8,11 +8,11 @@ import { badArgument, checkAmount, checkFunction, checkKeys, checkObject, checkT
 import type { AwaitYield } from "./yields.ts";
 
 /**
- * An agent: an async generator, a generator, an async function or a plain function. What it yields and returns is
- * shown to the client, told apart in this order: null or undefined closes the open message; a string joins it; an
- * await request (see {@link awaitMessage}) asks the client; an `AgentError` fails the run; an iterable is drained; an object
- * with `parts` is a message; one with a string `content` or `content_url` is a part; any other plain object is a generic
- * event. Anything else fails the run.
+ * An agent: an async generator, a generator, an async function or a plain function. It emits what it yields and
+ * returns. A value's kind is decided in this order: null or undefined closes the open message; a string is appended to
+ * it; an await request (see {@link awaitMessage}) asks the client; an `AgentError` fails the run; an iterable emits its
+ * items; an object with `parts` is a message; one with a string `content` or `content_url` is a part; any other plain
+ * object is a generic event. Anything else fails the run with `invalid_yield`.
  */
 export type AgentFunction = (input: readonly Message[], context: AgentContext) => AgentResult;
 
@@ -20,8 +20,9 @@ export type AgentFunction = (input: readonly Message[], context: AgentContext) =
 export type DurableAgentFunction = (input: readonly Message[], context: DurableContext) => AgentResult;
 
 /**
- * What an agent function gives. `yield` gives the client's answer to an await request, and undefined to anything else.
- * (The union names its members: with `unknown` among them TypeScript would not know what `yield` gives.)
+ * The result of an agent function. `yield` returns the client's answer to an await request, and undefined for all other
+ * values. (The union lists its members, because with `unknown` among them TypeScript could not infer the type of
+ * `yield`.)
  */
 export type AgentResult =
   | AsyncGenerator<unknown, unknown, AwaitResume>
@@ -29,7 +30,7 @@ export type AgentResult =
   | Promise<unknown>
   | AgentValue;
 
-/** What a function that is neither a generator nor asynchronous may return. */
+/** The values that a plain function may return. */
 export type AgentValue =
   | string
   | null
@@ -42,39 +43,48 @@ export type AgentValue =
   | AwaitYield
   | AgentError;
 
-/** How an agent is registered. Every property may be left out. */
+/** The options of an agent. All are optional. */
 export interface AgentOptions {
-  /** One sentence for the manifest. Default: empty. */
+  /** One sentence for the manifest. Default: an empty string. */
   readonly description?: string | undefined;
-  /** Static details for the manifest (ACP 1.0). */
+  /** Metadata for the manifest (ACP 1.0). Default: an empty object. */
   readonly metadata?: Metadata | undefined;
-  /** Media types of input. Default: all. */
+  /** The media types of its input, for the manifest. Default: all. */
   readonly inputContentTypes?: readonly string[] | undefined;
-  /** Media types of output. Default: all. */
+  /** The media types of its output, for the manifest. Default: all. */
   readonly outputContentTypes?: readonly string[] | undefined;
-  /** Names this version of the code. Runs stay with the version that they were created for. */
+  /** The version of the code. A run is executed only by the version that it was created with. Default: none. */
   readonly version?: string | undefined;
-  /** Whether runs outlive the process. Needs a store that persists. Default: false. */
+  /** Whether runs survive the end of the process. Needs a persistent store. Default: false. */
   readonly durable?: boolean | undefined;
-  /** How long a run may be active, in milliseconds; waiting for answers does not count. Default: the runtime's `timeoutMs`. */
+  /**
+   * How long a run may be active, in milliseconds. The time in which it waits for answers does not count. Default: the
+   * runtime's `timeoutMs`.
+   */
   readonly timeoutMs?: number | undefined;
-  /** How many runs may be active at once. Default: no limit. */
+  /** How many runs may be active at the same time in this process. Default: no limit. */
   readonly concurrency?: ConcurrencyOptions | undefined;
 }
 
-/** How many runs of an agent may be active at once. */
+/** How many runs of an agent may be active at the same time in this process. */
 export interface ConcurrencyOptions {
-  /** At least 1. */
+  /** The number of slots, at least 1. */
   readonly max: number;
-  /** Counted over all runs of the agent, or for each session by itself. Default: `agent`. */
+  /** Whether all runs of the agent share the slots, or each session has its own. Default: `agent`. */
   readonly per?: "agent" | "session" | undefined;
-  /** What happens to a run without a slot: it stays `created` until there is one, or is refused. Default: `queue`. */
+  /**
+   * `queue`: a run stays `created` until a slot is free. `reject`: `createRun` throws `limit_reached`. Default:
+   * `queue`.
+   */
   readonly whenFull?: "queue" | "reject" | undefined;
 }
 
-/** How a name is registered. */
+/** The options of `register`. */
 export interface RegisterOptions extends AgentOptions {
-  /** Takes the place of an agent of the same name and version, for hot reload. Runs under way keep the old function. Default: false. */
+  /**
+   * Whether to replace a registered agent of the same name and version, for hot reload. Loaded runs keep the old
+   * function. Default: false.
+   */
   readonly replace?: boolean | undefined;
 }
 
@@ -97,7 +107,7 @@ const optionNames: readonly (keyof RegisterOptions)[] = [
   "replace",
 ];
 
-/** Makes an agent as a value. Throws `invalid_argument` for a name or an option that cannot be. */
+/** Makes an agent as a value. Throws `invalid_argument` for an invalid name, option or function. */
 export function defineAgent(name: string, fn: AgentFunction): Agent;
 export function defineAgent(
   name: string,
@@ -114,14 +124,15 @@ export function defineAgent(name: string, ...rest: [AgentFunction] | [AgentOptio
 }
 
 /**
- * The request that a generator yields to ask the client: `const answer = yield awaitMessage("Sure?")`. The answer is the
- * protocol's `await_resume`: a message, or any object.
+ * Makes the await request that a generator yields to ask the client: `const answer = yield awaitMessage("Sure?")`. The
+ * answer is the protocol's `await_resume`: a message, or any object. `timeoutMs` and `default` mean the same as in
+ * {@link AgentContext.ask}.
  */
 export function awaitMessage(
   message: Question,
   options: { readonly timeoutMs?: number; readonly default?: unknown } = {},
 ): AwaitYield {
-  // Without a message it would be an object like any other, and ask nothing.
+  // An object without a message would be emitted as a generic event, and ask nothing.
   if (message === null || message === undefined)
     throw badArgument("question", "a string, a part or a message", message);
   return { type: "message", message, ...options };

@@ -8,55 +8,61 @@ import { EventStream } from "./events.ts";
 import type { LiveRun } from "./live-run.ts";
 import type { RunsListener } from "./runs.ts";
 
-/** Whose event it is. */
+/** The run that an event belongs to. */
 export interface EventOrigin {
   readonly run_id: string;
   readonly agent_name: string;
   readonly session_id: string;
   readonly tenant: string;
-  /** With `run.failed`: what the agent threw, in the process in which it did. */
+  /** With `run.failed`: the value that the agent threw, if it threw in this process. */
   readonly cause?: unknown;
 }
 
-/** A durable run whose code does not fit its log. It is written to no more until fitting code is registered. Not one of the protocol's events: it is not in the log. */
+/**
+ * A durable run is blocked: its code does not match its history. Nothing is written to it until matching code is
+ * registered. The log does not hold this event, and the protocol does not know it.
+ */
 export interface BlockedEvent {
   readonly type: "run.blocked";
   readonly version: string | null;
-  /** How many entries of the log there are. */
+  /** The index in the log, from 0, of the first entry that does not match. */
   readonly position: number;
-  /** What the log holds next. */
+  /** What the history holds there. */
   readonly expected: string;
   /** What the code did instead. */
   readonly asked: string;
 }
 
-/** What can be listened to: the protocol's events, and `run.blocked`. */
+/** The types of events for listeners: the protocol's, and `run.blocked`. */
 export type AnnouncedType = EventType | "run.blocked";
 
 /** The event of one type. */
 export type EventOf<Type extends AnnouncedType> = Extract<StreamedEvent | BlockedEvent, { readonly type: Type }>;
 
-/** Called with each event of a type, after it has been committed. What it throws goes to the logger, and harms nothing. */
+/**
+ * Called with each event of a type, after the event is committed. An error that the listener throws is logged, and has
+ * no other effect.
+ */
 export type EventListener<Type extends AnnouncedType> = (event: EventOf<Type>, origin: EventOrigin) => unknown;
 
-/** A listener of whatever type; it is called with events of its own type only. */
+/** A listener of any type. It is called with events of its own type only. */
 export type AnyListener = (event: never, origin: EventOrigin) => unknown;
 
 type Guarded = (event: StreamedEvent | BlockedEvent, origin: EventOrigin) => void;
 
-/** Tells listeners what happens, run by run. A run is followed only while there are listeners. */
+/** Calls listeners with the events of live runs. It reads the events of a run only while there are listeners. */
 export class Announcer implements RunsListener {
   readonly #emitter = new EventEmitter<string>();
   readonly #guarded = new WeakMap<AnyListener, Guarded>();
   readonly #logger: Logger;
-  /** Counts how often listening began: a run that has been followed since an earlier time is followed anew. */
+  /** Counts how often the first listener was added. A reader from an earlier count stops. */
   #era = 0;
 
   constructor(logger: Logger) {
     this.#logger = logger;
   }
 
-  /** `runs` are the live runs: with the first listener they are followed from here on. */
+  /** `runs` are the live runs. With the first listener their events are read from the current position on. */
   add(type: AnnouncedType, listener: AnyListener, once: boolean, runs: Iterable<LiveRun>): void {
     if (!this.#isListening) {
       this.#era += 1;
@@ -89,18 +95,18 @@ export class Announcer implements RunsListener {
   }
 
   #follow(run: LiveRun, after: number): void {
-    // A listener waits for ever, and holds nothing for it.
+    // A listener has no time limit, and does not keep the process open.
     const stream = new EventStream(
       { source: run.log, after, until: "end" },
       { find: () => undefined, waitsForCode: true, hold: () => ignore },
     );
     const { run_id } = run.log.key;
     this.#announce(run, stream).catch((error: unknown) =>
-      this.#logger.error("A run could not be followed.", { run_id, error }),
+      this.#logger.error(`The events of run ${run_id} could not be read for listeners.`, { run_id, error }),
     );
   }
 
-  /** Announces what a run does until it ends or there are no listeners any more. */
+  /** Announces the events of a run until it ends or the last listener is removed. */
   async #announce(run: LiveRun, stream: EventStream): Promise<void> {
     const era = this.#era;
     for await (const event of stream) {
@@ -109,7 +115,7 @@ export class Announcer implements RunsListener {
     }
   }
 
-  /** The listener as the emitter holds it, always the same, so that it can be taken off. */
+  /** The wrapper that the emitter holds. A listener always has the same wrapper, so that `off` finds it. */
   #guard(listener: AnyListener): Guarded {
     let guarded = this.#guarded.get(listener);
     if (guarded === undefined) {

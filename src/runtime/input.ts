@@ -5,15 +5,15 @@ import { messagePartSchema, messageSchema } from "../protocol/message.ts";
 import { badArgument, read } from "./check.ts";
 import { messageOf } from "./failure.ts";
 
-/** What `createRun` takes as input: text, a part, a message, or a list of these. */
+/** The input of `createRun`: a text, a part, a message, or a list of these. */
 export type RunInput = InputItem | readonly InputItem[];
 
-/** One item of a run's input. Texts and parts that stand side by side make one message. */
+/** One item of a run's input. Consecutive texts and parts become one message of the user. */
 export type InputItem = string | MessagePartInput | MessageInput;
 
 const JSON_TYPE = /^application\/(?:[\w.+-]*\+)?json$/;
 
-/** Reads any form of input as messages of the user. Nothing of what was given is kept: all of it is copied. */
+/** Reads any form of input as messages. All values are copied. */
 export function readInput(input: unknown): readonly Message[] {
   if (typeof input === "string") return [userMessage([textPart(input)])];
   if (!Array.isArray(input)) return [readItem("input", input)];
@@ -43,14 +43,14 @@ export function userMessage(parts: readonly MessagePart[]): Message {
   return { role: "user", parts };
 }
 
-/** Whether the value looks like a part: it has a content, or the address of one, as a string. */
+/** Whether the value looks like a part: its `content` is a string, or without `content`, its `content_url`. */
 export function isPartLike(value: object): boolean {
   return "content" in value
     ? typeof value.content === "string"
     : "content_url" in value && typeof value.content_url === "string";
 }
 
-/** Reads a part. Almost all parts are text with a type; these are recognised without the schema, which costs ten times as much. */
+/** Reads a part. Most parts are plain text. They are read without the schema, which takes ten times as long. */
 export function readPart(name: string, value: unknown): MessagePart {
   return plainPart(value) ?? read(name, messagePartSchema, readJson(name, value));
 }
@@ -61,16 +61,16 @@ export function readMessage(name: string, value: unknown): Message {
   return plainMessage(value) ?? read(name, messageSchema, readJson(name, value));
 }
 
-/** A copy of the value as JSON carries it, so that what its owner does with it later changes nothing here. */
+/** Copies the value as JSON. A later change of the value by the caller does not affect the copy. */
 function readJson(name: string, value: unknown): JsonValue | undefined {
   try {
     return copyJson(value);
   } catch (cause) {
-    throw badArgument(name, `what JSON can carry (${messageOf(cause)})`, value);
+    throw badArgument(name, `a JSON value (${messageOf(cause)})`, value);
   }
 }
 
-/** The text of a message: its parts that are text, joined. */
+/** The text of a message: its plain parts of text or JSON, joined. */
 export function textOf(message: Message): string {
   let text = "";
   for (const part of message.parts) {
@@ -91,7 +91,7 @@ export function readItem(name: string, value: unknown): Message {
   return readMessage(name, value);
 }
 
-/** The part, if it has nothing but a content as text, a content type and the plain encoding. */
+/** A copy of the part, if it has no other fields than text as content, a content type and the plain encoding. */
 function plainPart(value: unknown): MessagePart | undefined {
   let content: string | undefined;
   let type = "text/plain";
@@ -104,7 +104,7 @@ function plainPart(value: unknown): MessagePart | undefined {
   return content === undefined ? undefined : { content_type: type, content, content_encoding: "plain" };
 }
 
-/** The message, if it is a user's or an agent's and all its parts are plain ones. */
+/** A copy of the message, if its role is `user` or `agent` and all its parts are plain. */
 function plainMessage(value: object): Message | undefined {
   let parts: MessagePart[] | undefined;
   let role: "user" | "agent" = "user";

@@ -4,74 +4,94 @@ import { badArgument, checkAmount, checkKeys, checkObject } from "./check.ts";
 import { namingFailures } from "./store-failures.ts";
 import { silentLogger, systemClock, systemIds } from "./system.ts";
 
-/** How a runtime is made. Every property may be left out. Durations are in milliseconds; `Infinity` switches a limit off. */
+/** The options of a runtime. All are optional. Durations are in milliseconds. `Infinity` switches a limit off. */
 export interface RuntimeOptions {
-  /** Where runs are kept. Default: in memory. */
+  /** The store that keeps the runs. Default: a store in memory. */
   readonly store?: Store | undefined;
-  /** What is forgotten, and when. Runs that have not ended are never forgotten. */
+  /** How long ended runs and unused sessions are kept. Runs that have not ended are always kept. */
   readonly retention?: RetentionOptions | undefined;
-  /** What is refused. */
+  /** The limits above which requests are refused or runs fail. */
   readonly limits?: LimitOptions | undefined;
-  /** How long a run may be active; waiting for answers does not count. Agents may set their own. Default: `Infinity`. */
+  /**
+   * How long a run may be active. The time in which it waits for answers does not count. An agent may set its own.
+   * Default: `Infinity`.
+   */
   readonly timeoutMs?: number | undefined;
-  /** How long a question stands. A question may set its own. Default: `Infinity`. */
+  /** How long a question may be answered. A question may set its own. Default: `Infinity`. */
   readonly awaitTimeoutMs?: number | undefined;
-  /** How long an agent that is stopped has for its `finally` blocks. Default: 500. */
+  /** How much time a stopped agent has for its `finally` blocks. Default: 500. */
   readonly cancelGraceMs?: number | undefined;
-  /** How durable runs are owned, and brought back. */
+  /** How durable runs are owned, recovered and evicted. */
   readonly durability?: DurabilityOptions | undefined;
-  /** For tests: runs every durable agent again from its log after each commit. Default: false. */
+  /** For tests: replays every durable agent after each commit. Default: false. */
   readonly alwaysReplay?: boolean | undefined;
-  /** Shows callers the message of any error that an agent throws, not only of an `AgentError`. Default: false. */
+  /** Whether clients see the message of any error that an agent throws, not only of an `AgentError`. Default: false. */
   readonly exposeErrors?: boolean | undefined;
-  /** Where the library says what nobody else can be told. Default: nowhere. */
+  /** Takes the messages that no caller waits for. Default: a logger that drops them. */
   readonly logger?: Logger | undefined;
-  /** Default: the machine's. */
+  /** The time and the timers. Default: the machine's. */
   readonly clock?: Clock | undefined;
-  /** Default: random. */
+  /** Makes UUIDs and tokens. Default: random ones. */
   readonly ids?: Ids | undefined;
 }
 
-/** What a runtime forgets. A store that persists forgets nothing unless it is told to. An idempotency key lives as long as its run. */
+/**
+ * When the store deletes ended runs and unused sessions. A persistent store keeps all by default. An idempotency key is
+ * kept as long as its run.
+ */
 export interface RetentionOptions {
-  /** How many ended runs are kept. Default: 10,000 in a store that does not persist, else `Infinity`. */
+  /** How many ended runs are kept. Default: 10,000, or `Infinity` in a persistent store. */
   readonly maxRuns?: number | undefined;
-  /** How long an ended run is kept. Default: one hour in a store that does not persist, else `Infinity`. */
+  /** How long an ended run is kept, in milliseconds. Default: one hour, or `Infinity` in a persistent store. */
   readonly maxAgeMs?: number | undefined;
-  /** How long a session is kept that no run uses. Default: one day in a store that does not persist, else `Infinity`. */
+  /**
+   * How long a session that no run uses is kept, in milliseconds. Default: one day, or `Infinity` in a persistent
+   * store.
+   */
   readonly maxIdleSessionMs?: number | undefined;
 }
 
-/** How durable runs are owned, and brought back. Durations are in milliseconds; `Infinity` switches a limit off. */
+/**
+ * How durable runs are owned, recovered and evicted. Durations are in milliseconds. `Infinity` switches a limit off.
+ */
 export interface DurabilityOptions {
-  /** How long this process owns its runs without a sign of life; after that, others take them over. Default: 10,000. */
+  /**
+   * How long the lease lasts after a heartbeat. Then other processes take over the runs of this one. Default: 10,000.
+   */
   readonly leaseMs?: number | undefined;
-  /** How often the process gives a sign of life, and looks for what others have asked of its runs. Default: 3,000. */
+  /**
+   * The interval of heartbeats. Each renews the lease, and reads what other processes have written to the runs of this
+   * one. Default: 3,000.
+   */
   readonly heartbeatMs?: number | undefined;
-  /** How often the store is asked for runs that need somebody. Default: 1,000. */
+  /** The interval at which the store is asked for runs that need work. Default: 1,000. */
   readonly scanMs?: number | undefined;
-  /** How long a run that waits for an answer stays in memory; it comes back when it is needed. Default: 60,000. */
+  /**
+   * How long a run that waits for an answer stays loaded before it is evicted from memory. It is loaded again when it
+   * is due. Default: 60,000.
+   */
   readonly evictAfterMs?: number | undefined;
   /**
-   * How often a run may be taken over from processes that died while they executed it, without getting any further; it fails with the
-   * reason `crash_loop` then, since it probably brings them down. A run that only waits is not counted. Default: 5.
+   * How often in a row a run may be taken over without progress. After more take-overs it fails with the reason
+   * `crash_loop`, since it probably crashes the processes that execute it. Taking over a run that only waits does not
+   * count. Default: 5.
    */
   readonly maxTakeovers?: number | undefined;
 }
 
-/** What a runtime refuses, with `limit_reached` and the name of the limit. */
+/** The limits of a runtime. An error with the code `limit_reached` names the limit. */
 export interface LimitOptions {
-  /** Runs that have not ended, in this process. Default: 10,000. */
+  /** How many runs that have not ended may be loaded in this process. Default: 10,000. */
   readonly maxLiveRuns?: number | undefined;
-  /** How many runs may be above a sub-run: the run that started it, the one that started that, and so on. Default: 32. */
+  /** How many ancestors a sub-run may have: its parent, the parent's parent, and so on. Default: 32. */
   readonly maxDepth?: number | undefined;
-  /** Runs that wait for a slot under their agent's `concurrency`. Default: 1,000. */
+  /** How many runs may wait for a slot under their agent's `concurrency`. Default: 1,000. */
   readonly maxQueuedRuns?: number | undefined;
-  /** Entries in the log of one run; one more fails it. Default: 1,000,000. */
+  /** How many entries the log of one run may have. A run that exceeds it fails. Default: 1,000,000. */
   readonly maxLogEntries?: number | undefined;
-  /** Bytes in the content of one part, in UTF-8. Default: 10 MiB. */
+  /** How many bytes of UTF-8 the content of one part may have. Default: 10 MiB. */
   readonly maxPartBytes?: number | undefined;
-  /** Entries of one run that wait for the store before `yield` and `emit` wait. Default: 1,000. */
+  /** How many entries of one run may wait for the store. Above it, `yield` and `emit` wait. Default: 1,000. */
   readonly maxBacklog?: number | undefined;
 }
 
@@ -166,7 +186,7 @@ const portMethods = {
   logger: ["debug", "info", "warn", "error"],
 };
 
-/** Reads the options of a runtime. Throws `invalid_argument` for one that cannot be. */
+/** Reads the options of a runtime. Throws `invalid_argument` for an unknown or invalid option. */
 export function readOptions(options: RuntimeOptions): Settings {
   checkObject("options", options);
   checkKeys("options", options, names);

@@ -10,44 +10,56 @@ import type { RunInput } from "./input.ts";
 import { readMessage } from "./input.ts";
 import { recordedValue } from "./recorded.ts";
 
-/** What a run is made of. Null counts as absent. */
+/** The request of a new run. Null means the same as absent. */
 export interface CreateRunRequest {
   readonly agent_name: string;
   readonly input: RunInput;
-  /** A UUID. A session that does not exist is made; without one the run has a session of its own. */
+  /** A UUID. A session that does not exist is created. Default: the run has a session of its own. */
   readonly session_id?: string | null | undefined;
-  /** `sync`: the run when it rests. `async`: the run as soon as it is accepted. `stream`: its events until it rests. Default: `sync`. */
+  /**
+   * What the call gives. `sync`: the run when it rests. `async`: the run when it is accepted. `stream`: the events
+   * until it rests. Default: `sync`.
+   */
   readonly mode?: RunMode | null | undefined;
 }
 
-/** How a run is created. */
+/** The options of `createRun`. */
 export interface CreateRunOptions {
-  /** The same key with the same request gives the same run. */
+  /**
+   * A repeated request with the same key gives the same run. Another request with the key throws
+   * `idempotency_conflict`. Default: none.
+   */
   readonly idempotencyKey?: string | undefined;
-  /** Stops the waiting, not the run. */
+  /** Ends the caller's wait. It does not stop the run. */
   readonly signal?: AbortSignal | undefined;
-  /** How long this run may be active, in milliseconds. Default: as its agent is registered. */
+  /** How long this run may be active, in milliseconds. Default: the agent's `timeoutMs`. */
   readonly timeoutMs?: number | undefined;
-  /** Replaces what the session holds before the run joins it, as when a caller brings a session along from elsewhere. */
+  /**
+   * Replaces the history and state of the session before the run joins it, for example with a session from another
+   * server.
+   */
   readonly session?: { readonly history: readonly MessageInput[]; readonly state?: JsonValue | undefined } | undefined;
 }
 
-/** An answer to what a run asks. Null counts as absent. */
+/** An answer to a run's question. Null means the same as absent. */
 export interface ResumeRequest {
   readonly run_id: string;
   /** A message (`{ type: "message", message }`), or any other object as the answer itself. */
   readonly await_resume: AwaitResume | { readonly type?: "message"; readonly message: RunInput & object };
-  /** Which question it answers. Default: the one that is shown. */
+  /** The id of the question. Default: the question that the run shows. */
   readonly await_id?: string | null | undefined;
-  /** As with `createRun`. */
+  /** As in {@link CreateRunRequest}. Default: `sync`. */
   readonly mode?: RunMode | null | undefined;
 }
 
-/** How a run is resumed. */
+/** The options of `resume`. */
 export interface ResumeOptions {
-  /** The same key with the same answer gives the same result. */
+  /**
+   * A repeated answer with the same key gives the same result. Another answer with the key throws
+   * `idempotency_conflict`. Default: none.
+   */
   readonly idempotencyKey?: string | undefined;
-  /** Stops the waiting, not the run. */
+  /** Ends the caller's wait. It does not stop the run. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -57,25 +69,28 @@ export interface ListRunsQuery {
   readonly session_id?: string | undefined;
   readonly status?: RunStatus | undefined;
   /**
-   * Whether to leave out runs that another run has started: what they ask, that one asks. Default: true with the status `awaiting`, so
-   * that each question is listed once; false otherwise.
+   * Whether to leave out sub-runs. A parent passes on the questions of its sub-runs. Default: true with the status
+   * `awaiting`, so that each question is listed once; otherwise false.
    */
   readonly roots?: boolean | undefined;
-  /** Default: 100. */
+  /** How many runs to list at most. Default: 100. */
   readonly limit?: number | undefined;
-  /** Default: 0. */
+  /** How many runs to skip. Default: 0. */
   readonly offset?: number | undefined;
 }
 
 /** Which events to read. */
 export interface EventsOptions {
-  /** The number of the last event that is not wanted. Default: 0, all are wanted. */
+  /** The id of the last event to skip. Default: 0, which skips none. */
   readonly after?: number | undefined;
-  /** `now`: ends with what has been said so far. `rest`: ends when the run rests and all has been said. `end`: ends when the run has ended. Default: `rest`. */
+  /**
+   * When the events end. `now`: after the events that are committed. `rest`: after the last event of a run that rests.
+   * `end`: when the run has ended. Default: `rest`.
+   */
   readonly until?: "now" | "rest" | "end" | undefined;
 }
 
-/** What is known of a run beside its record, which holds what the protocol has words for. */
+/** The facts about a run that the protocol's record has no field for. */
 export interface RunDetails {
   readonly run_id: string;
   /** The run that has started this one; null for a root. */
@@ -84,7 +99,7 @@ export interface RunDetails {
   readonly root_run_id: string;
 }
 
-/** A session (ACP 1.0), its messages in it. */
+/** A session (ACP 1.0) with its messages. */
 export interface Session {
   readonly id: string;
   readonly history: readonly Message[];
@@ -92,7 +107,7 @@ export interface Session {
   readonly state: JsonValue;
 }
 
-/** What a call is made with that is given no options. */
+/** The options of a call without options. */
 export const noOptions: CreateRunOptions = {};
 
 const canonicalId = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
@@ -103,7 +118,7 @@ export function readId(name: string, value: unknown): string {
   return canonicalId.test(value) ? value : read(name, sessionIdSchema, value);
 }
 
-/** Reads a session that a caller brings along. */
+/** Reads the session that a caller provides. */
 export function readSession(session: CreateRunOptions["session"]): StoredSession | undefined {
   if (session === undefined) return undefined;
   checkObject("options.session", session);
@@ -120,14 +135,14 @@ export function readMode(request: { readonly mode?: unknown }): RunMode {
   return mode === "sync" || mode === "async" || mode === "stream" ? mode : read("mode", runModeSchema, mode);
 }
 
-/** Reads which question is meant; null: the one that is shown. */
+/** Reads the id of a question. Null: the question that the run shows. */
 export function readAwaitId(value: unknown): string | null {
   if (value === undefined || value === null) return null;
   checkText("await_id", value);
   return value;
 }
 
-/** Reads an answer. A message whose parts are plain is recognised without the schema. */
+/** Reads an answer. A message with plain parts is read without the schema, which is slower. */
 export function readAnswer(value: unknown): AwaitResume {
   if (!isJsonObject(value)) throw badArgument("await_resume", "a message or an object", value);
   const { type, message } = value;
@@ -136,7 +151,7 @@ export function readAnswer(value: unknown): AwaitResume {
   return read("await_resume", awaitResumeSchema, recordedValue("await_resume", value));
 }
 
-/** Throws for options of a call that cannot be. */
+/** Throws `invalid_argument` for unknown or invalid options of a call. */
 export function checkOptions(
   options: { readonly idempotencyKey?: unknown; readonly signal?: unknown; readonly timeoutMs?: unknown },
   names: readonly string[],
