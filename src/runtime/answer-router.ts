@@ -15,7 +15,7 @@ import { notFound } from "./run-reader.ts";
 import type { Runs } from "./runs.ts";
 import { unlessLost } from "./unless-lost.ts";
 
-/** A run that was answered; without the run itself where it has ended. */
+/** A run that was answered. `run` is undefined if the run is not loaded here. */
 export interface Answered {
   readonly run: LiveRun | undefined;
   readonly key: RunKey;
@@ -24,7 +24,7 @@ export interface Answered {
   readonly after: number;
 }
 
-/** Gives answers to runs: at once where they are loaded, and after loading them where they are not. */
+/** Gives answers to runs. A run that is not loaded in this process is loaded first. */
 export class AnswerRouter {
   readonly #runs: Runs;
   readonly #reader: RunReader;
@@ -83,7 +83,10 @@ export class AnswerRouter {
   }
 }
 
-/** The number of the event that showed the question which is answered: now, or when the answer came first. */
+/**
+ * The number of the event with the question: of the one that is shown, or, for a repeated answer, of the one that it
+ * answered.
+ */
 function askedAt(state: RunState, { await_id, idempotency_key }: Answer): number {
   const exchanges = state.exchanges ?? [];
   const byKey = exchanges.find((one) => idempotency_key !== null && one.idempotency_key === idempotency_key);
@@ -95,7 +98,7 @@ function askedAt(state: RunState, { await_id, idempotency_key }: Answer): number
   return before?.event ?? state.events;
 }
 
-/** An answer that is given again, since the run has changed hands: for the question that it was given to before. */
+/** The answer, given again because the run has changed its owner. It is bound to the same question as before. */
 function sameQuestion(answer: Answer, error: unknown): Answer {
   if (!CadenzaError.is(error) || error.await_id === undefined) return answer;
   return { ...answer, await_id: error.await_id };

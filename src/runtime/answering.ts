@@ -17,7 +17,7 @@ export interface AnsweredRun {
   readonly clock: Clock;
   readonly agent: { readonly name: string };
   readonly execution: Execution | undefined;
-  /** Where a durable run is on its way; other runs have none. */
+  /** The residency of a durable run. Other runs have none. */
   readonly residencyIfAny:
     | {
         readonly ready: Promise<void> | undefined;
@@ -25,42 +25,46 @@ export interface AnsweredRun {
         readonly mismatch: Mismatch | undefined;
       }
     | undefined;
-  /** Whether the runtime is being closed: it takes no answers any more. */
+  /** Whether the runtime is being closed. Then it accepts no answers. */
   readonly isClosing: boolean;
-  /** Resolves when what the runs above have recorded is stored, or cannot be. Undefined: it is. */
+  /**
+   * Resolves when the entries of the run's ancestors are committed, or their writes have failed. Undefined: they are
+   * committed.
+   */
   committedAbove(): undefined | Promise<void>;
 }
 
 type Answered = MaybePromise<Run | undefined>;
 
 /**
- * Gives a run an answer: it is validated by the question that the agent asks, decided, committed, and then handed to the agent. The record,
- * in mode `async` only, shows the run as it is then, before its agent goes on. A process that cannot validate decides nothing.
+ * Gives a run an answer. The answer is validated by the agent's question, decided, committed, and then handed to the
+ * agent. A process that does not hold the question decides nothing. The result, in mode `async` only, is the record of
+ * the run before its agent goes on.
  */
 export function answerRun(run: AnsweredRun, answer: Answer): Answered {
   const ready = run.residencyIfAny?.ready;
   if (ready === undefined) return answerNow(run, answer);
-  // By then the agent may be run once more. One that does not catch up leaves the same promise behind.
+  // A new promise means that the agent is replayed once more. The same promise means that it has not caught up.
   return ready.then(() => (run.residencyIfAny?.ready === ready ? answerNow(run, answer) : answerRun(run, answer)));
 }
 
 function answerNow(run: AnsweredRun, answer: Answer): Answered {
-  const { log, clock, residencyIfAny: stay } = run;
+  const { log, clock, residencyIfAny: residency } = run;
   const { run_id } = log.key;
-  if (stay?.tryingAgain !== undefined) {
-    return stay.tryingAgain.then(() => {
+  if (residency?.tryingAgain !== undefined) {
+    return residency.tryingAgain.then(() => {
       throw lostError(run_id);
     });
   }
-  if (stay?.mismatch !== undefined) {
-    // Who is told of it finds it in the store.
+  if (residency?.mismatch !== undefined) {
+    // A caller that gets this error finds the run blocked in the store.
     if (log.writing !== undefined && !log.isRetrying) return log.writing.then(() => answerNow(run, answer));
-    throw blockedError(run_id, run.agent.name, stay.mismatch);
+    throw blockedError(run_id, run.agent.name, residency.mismatch);
   }
   const command = commandOf(answer, answer.await_id, clock.now());
   const first = log.preview(command);
   if (isRefusal(first)) {
-    // Nothing is told of what is not committed, not by a refusal either.
+    // A refusal reveals the state, so the state is committed first.
     const committed = log.commit(true);
     if (committed !== undefined) return committed.then(() => answerNow(run, answer));
     throw refusalError(first, run_id, answer.await_id);
@@ -81,7 +85,7 @@ function answerNow(run: AnsweredRun, answer: Answer): Answered {
   });
 }
 
-/** An answer to one question, whether its sender has named it or not. */
+/** An answer that is bound to one question. */
 interface BoundAnswer extends Answer {
   readonly await_id: string;
 }
@@ -100,7 +104,7 @@ function giveTo(
     : take(run, execution, answer, reading);
 }
 
-/** The agent does not ask the question here any more: it has been settled meanwhile, or the run has gone elsewhere, and its question with it. */
+/** This process does not hold the question any more: it is settled, or another process owns the run. */
 function withoutQuestion(run: AnsweredRun, answer: BoundAnswer): Answered {
   const { log, clock } = run;
   const committed = log.commit(true);
@@ -117,7 +121,7 @@ function take(run: AnsweredRun, execution: Execution, answer: BoundAnswer, readi
   const { run_id } = log.key;
   const { await_id } = answer;
   if ("issues" in reading) throw rejectedError(run_id, await_id, reading.issues);
-  // While the answer was read the run may have gone to another process, or its agent may be run again.
+  // During the validation another process may have claimed the run, or a replay may have begun.
   if (log.lost || execution.over) return withoutQuestion(run, answer);
   if (run.isClosing) throw closedError();
   const command = commandOf(answer, await_id, clock.now());
@@ -127,7 +131,7 @@ function take(run: AnsweredRun, execution: Execution, answer: BoundAnswer, readi
   if (entry === undefined) return answeredBefore(run, answer, command);
   const record = recordFor(run, answer);
   const goOn = (): void => {
-    // Another process may have written first: then the answer was decided again, and perhaps refused.
+    // If another process has written first, the answer was decided again, and perhaps refused.
     if (!isTaken(log, command)) return;
     answer.onTaken?.();
     execution.withSlot(() => execution.answered(entry, reading.value));
@@ -137,7 +141,7 @@ function take(run: AnsweredRun, execution: Execution, answer: BoundAnswer, readi
     goOn();
     return after(run.committedAbove(), record);
   }
-  // The agent goes on also if the store fails first, and the caller is told that.
+  // If the store fails, the caller gets an error. The agent still goes on when a retry succeeds.
   void log.commit()?.then(goOn);
   return acknowledged.then(() => {
     confirm(log, command);
@@ -145,7 +149,10 @@ function take(run: AnsweredRun, execution: Execution, answer: BoundAnswer, readi
   });
 }
 
-/** Gives the answer to the sub-run that asks. When it is committed there, it is the answer here too: the sub-run's refusal is the caller's. */
+/**
+ * Gives the answer to the sub-run that asks. Once the sub-run has committed it, it is logged here too. The caller gets
+ * the sub-run's refusal.
+ */
 function passOn(run: AnsweredRun, answer: BoundAnswer, question: PassedOnQuestion): Answered {
   const { log, clock } = run;
   const { run_id } = log.key;
@@ -156,7 +163,7 @@ function passOn(run: AnsweredRun, answer: BoundAnswer, question: PassedOnQuestio
     record ??= recordFor(run, answer);
     answer.onTaken?.();
   };
-  // The sub-run has the answer. What the store does not take of it here is found in the log of the sub-run later.
+  // The sub-run has the answer. If the write fails here, the parent reads the answer from the log of the sub-run later.
   const taken = (): Answered => after(log.commit(true)?.catch(ignore), record);
   const refused = (error: unknown): never => {
     throw bind(refusedAbove(error, run_id, answer.await_id), run_id, answer.await_id);
@@ -170,7 +177,7 @@ function passOn(run: AnsweredRun, answer: BoundAnswer, question: PassedOnQuestio
   return isPromise(passing) ? passing.catch(refused).then(taken) : taken();
 }
 
-/** The same answer came before, and counts. */
+/** The same answer is in the log already. */
 async function answeredBefore(run: AnsweredRun, answer: Answer, command: ResumeCommand): Promise<Run> {
   await run.log.commit(true);
   confirm(run.log, command);
@@ -178,7 +185,7 @@ async function answeredBefore(run: AnsweredRun, answer: Answer, command: ResumeC
   return run.log.record();
 }
 
-/** Throws unless the answer is in the log: what was decided may have been decided again. */
+/** Throws unless the answer is in the log. After a conflict it may have been decided again, and refused. */
 function confirm(log: RunLog, command: ResumeCommand): void {
   const decision = log.preview(command);
   if (isRefusal(decision)) throw refusalError(decision, log.key.run_id, command.await_id);
@@ -198,7 +205,9 @@ function after(wait: undefined | Promise<void>, record: Run | undefined): Answer
   return wait === undefined ? record : wait.then(() => record);
 }
 
-/** An answer that is given again wherever the run is now is for the same question, and not for the next one. */
+/**
+ * Adds the question to an error after which the answer is given again, so that it does not answer the next question.
+ */
 function bind(error: unknown, runId: string, awaitId: string): unknown {
   return isLost(error) ? lostError(runId, undefined, awaitId) : error;
 }

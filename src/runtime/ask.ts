@@ -17,13 +17,13 @@ const SCHEMA_TYPE = "application/schema+json";
 
 /** What a question needs from the agent that asks it. */
 export interface AskHost {
-  /** How long a question stands that says nothing about it, in milliseconds. */
+  /** How long a question without a `timeoutMs` may be answered, in milliseconds. */
   readonly awaitTimeoutMs: number;
   onAsk(question: OwnQuestion): void;
   onAnswer(entry: ResultEntry): void;
-  /** The log holds an answer that does not fit the question as it is asked now. */
+  /** The history holds an answer that fails the validation of the question as the code asks it now. */
   onUnfitAnswer(key: string): void;
-  /** The answer to a request that was yielded: `yield` gives it. */
+  /** Continues an agent that has yielded an await request. `yield` returns `sent`. */
   goOn(sent: unknown): void;
 }
 
@@ -68,11 +68,12 @@ abstract class Ask implements Operation, OwnQuestion {
     this.host.onAnswer(entry);
     if (entry.type === "timed-out") return this.#fallback;
     if (live !== undefined) return live;
-    if (entry.type !== "resumed") throw new TypeError(`${entry.type} is no answer`);
+    if (entry.type !== "resumed")
+      throw new TypeError(`Expected an entry with an answer, found an entry of type ${entry.type}.`);
     return this.#settled(entry.answer);
   }
 
-  /** An answer that is read from the log again. */
+  /** Validates an answer from the history. */
   async #settled(answer: AwaitResume): Promise<unknown> {
     const outcome = await this.validate(answer);
     if ("value" in outcome) return outcome.value;
@@ -85,7 +86,7 @@ abstract class Ask implements Operation, OwnQuestion {
   abstract reject(error: unknown): void;
 }
 
-/** A request that was yielded: its answer goes back into the loop. */
+/** The question of an await request that the agent has yielded. */
 export class YieldedQuestion extends Ask {
   validate(answer: AwaitResume): Validated {
     return { value: answer };
@@ -96,7 +97,7 @@ export class YieldedQuestion extends Ask {
   }
 
   reject(): void {
-    // Whoever stops the agent unwinds it.
+    // The execution unwinds an agent that is stopped.
   }
 }
 
@@ -104,7 +105,6 @@ export class YieldedQuestion extends Ask {
 export class AskedQuestion extends Ask {
   readonly #schema: StandardSchema | undefined;
   #resolve: (value: unknown) => void = ignore;
-  /** The answer. */
   readonly answer = new Promise<unknown>((resolve) => {
     this.#resolve = resolve;
   });
@@ -130,7 +130,7 @@ export class AskedQuestion extends Ask {
     this.#resolve(value);
   }
 
-  /** The promise is observed when it is about to fail: an agent that drops it does no harm, and one that waits holds nothing for that. */
+  /** The rejection is handled here, so that an agent that ignores the promise causes no unhandled rejection. */
   reject(error: unknown): void {
     this.answer.catch(ignore);
     this.#resolve(Promise.reject(error));
@@ -142,7 +142,7 @@ export function questionParts(question: Question): readonly MessagePart[] {
   return readItem("question", question).parts;
 }
 
-/** The schema of the answer travels as a part of the question, since clients drop what they do not know of the request itself. */
+/** Adds the schema of the answer as a part of the question, because clients drop unknown fields of the request. */
 export function withSchema(
   parts: readonly MessagePart[],
   schema: JsonObject | undefined,
@@ -153,14 +153,17 @@ export function withSchema(
   return [...parts, { content_type: SCHEMA_TYPE, content, content_encoding: "plain", await_id: key }];
 }
 
-/** A question of a sub-run as its parent asks it: what says under which id it is answered says the parent's. */
+/**
+ * The parts of a sub-run's question as its parent asks it. The part with the schema gets the parent's id of the
+ * question.
+ */
 export function passedOnParts(parts: readonly MessagePart[], from: string, to: string): readonly MessagePart[] {
   return parts.map((part) =>
     part.content_type === SCHEMA_TYPE && part["await_id"] === from ? { ...part, await_id: to } : part,
   );
 }
 
-/** Throws for options of `context.ask` that cannot be. */
+/** Throws `invalid_argument` for unknown or invalid options of `context.ask`. */
 export function checkAskOptions(options: unknown): void {
   checkObject("options", options);
   checkKeys("options", options, ["schema", "timeoutMs", "default"]);

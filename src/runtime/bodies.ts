@@ -2,15 +2,16 @@ import { CadenzaError } from "../core/errors.ts";
 import type { Clock } from "../core/ports.ts";
 
 /**
- * Tells what comes from inside the body of a step. While a body is called, everything does. Later it cannot be seen; but the flow of a durable
- * agent moves only when it is given something, and then for one turn of the event loop: what it begins at another time, while a body
- * is at work, comes from inside that body, or after a wait that is in no log.
+ * Detects operations that begin inside the body of a step. During the synchronous part of a body, every operation does.
+ * After that JavaScript does not show where a call comes from. But a durable agent continues only when it receives a
+ * result, and then for one turn of the event loop. An operation that begins at another time, while a body runs, comes
+ * from that body or follows a wait that is not in the log.
  */
 export class Bodies {
   readonly #clock: Clock;
   #isCalling = false;
   #atWork = 0;
-  /** The agent was given something in this turn of the event loop, or in the last one. */
+  /** The agent has received something in this turn of the event loop, or in the last one. */
   #isMoving = false;
   #moves = 0;
 
@@ -18,12 +19,14 @@ export class Bodies {
     this.#clock = clock;
   }
 
-  /** Whether the agent begins something now that no run of it from the log would begin again. `isPaced`: its flow moves only when it is given something. */
+  /**
+   * Whether an operation that begins now could not be replayed. `isPaced`: the agent continues only when it receives
+   * something, as live durable agents do.
+   */
   isInside(isPaced: boolean): boolean {
     return this.#isCalling || (isPaced && this.#atWork > 0 && !this.#isMoving);
   }
 
-  /** Calls the body of a step. */
   async call(body: () => unknown): Promise<unknown> {
     this.#atWork += 1;
     this.moves();
@@ -43,7 +46,7 @@ export class Bodies {
     }
   }
 
-  /** The agent is given something: a result, or its turn after it has shown something. */
+  /** The agent receives something: a result, or its turn after it has emitted a value. */
   moves(): void {
     if (this.#atWork === 0) return;
     this.#moves += 1;
@@ -61,7 +64,7 @@ export class Bodies {
   }
 }
 
-/** What is begun in the body of a step is refused. */
+/** The error for an operation that begins in the body of a step. */
 export function nestedError(runId: string, what: string): CadenzaError {
   const message =
     `Run ${runId}: ${what} was called in the body of a step, or beside one after a wait that is not in the log. ` +
@@ -69,7 +72,7 @@ export function nestedError(runId: string, what: string): CadenzaError {
   return new CadenzaError("nested_operation", message, { run_id: runId });
 }
 
-/** Whether an error is that of {@link nestedError}. */
+/** Whether {@link nestedError} has made the error. */
 export function isNested(error: unknown): boolean {
   return CadenzaError.is(error) && error.code === "nested_operation";
 }

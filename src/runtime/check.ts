@@ -1,14 +1,14 @@
 import type { Issue } from "../core/errors.ts";
 import { CadenzaError } from "../core/errors.ts";
 
-/** Refuses an argument: its name, what was expected, and what came. */
+/** The error for an invalid argument. It says the argument's name, what was expected, and what was received. */
 export function badArgument(name: string, expected: string, received: unknown): CadenzaError {
   const path = pathOf(name);
   const message = `expected ${expected}, received ${describe(received)}`;
   return new CadenzaError("invalid_argument", `${writePath(path)}: ${message}.`, { issues: [{ path, message }] });
 }
 
-/** A schema of the protocol, as far as it matters here. */
+/** The part of a zod schema that is used here. */
 interface Schema<T> {
   safeParse(value: unknown): Reading<T>;
 }
@@ -54,33 +54,33 @@ export function describe(value: unknown): string {
   }
 }
 
-/** A function, or a refusal. */
+/** Throws `invalid_argument` unless the value is a function. */
 export function checkFunction(name: string, value: unknown): void {
   if (typeof value !== "function") throw badArgument(name, "a function", value);
 }
 
-/** A string that is not empty, or a refusal. */
+/** Throws `invalid_argument` unless the value is a string that is not empty. */
 export function checkText(name: string, value: unknown): asserts value is string {
   if (typeof value !== "string" || value === "") throw badArgument(name, "a string that is not empty", value);
 }
 
-/** A plain object, or a refusal. */
+/** Throws `invalid_argument` unless the value is an object and not an array. */
 export function checkObject(name: string, value: unknown): asserts value is object {
   if (typeof value !== "object" || value === null || Array.isArray(value)) throw badArgument(name, "an object", value);
 }
 
-/** A number of milliseconds, a count or a size: not negative, not NaN; `Infinity` is no limit. */
+/** Throws `invalid_argument` unless the value is a number from 0 to `Infinity`. */
 export function checkAmount(name: string, value: unknown): void {
   if (typeof value !== "number" || !(value >= 0)) throw badArgument(name, "a number from 0 to Infinity", value);
 }
 
-/** As an amount, but whole. */
+/** Throws `invalid_argument` unless the value is a whole number from 0 on, or `Infinity`. */
 export function checkCount(name: string, value: unknown): void {
   if (value === Number.POSITIVE_INFINITY || (Number.isInteger(value) && (value as number) >= 0)) return;
   throw badArgument(name, "a whole number from 0 to Infinity", value);
 }
 
-/** Only keys that are known, so that a misspelt option is not silently nothing. */
+/** Throws `invalid_argument` for an unknown key, so that a misspelt option is not ignored. */
 export function checkKeys(name: string, value: object, known: readonly string[]): void {
   for (const key of Object.keys(value)) {
     if (known.includes(key)) continue;
@@ -97,12 +97,12 @@ function describeObject(value: object): string {
   return /^[AEIOU]/.test(name) ? `an ${name}` : `a ${name}`;
 }
 
-/** The keys that the name of an argument is made of. */
+/** Splits the name of an argument into keys: `result.items.2` is `result`, `items`, `2`. */
 export function pathOf(name: string): (string | number)[] {
   return name.split(".").map((key) => (/^\d+$/.test(key) ? Number(key) : key));
 }
 
-/** The way to a value in words: `result.items[2].at`. */
+/** The path of a value as text: `result.items[2].at`. */
 export function writePath(path: readonly (string | number)[]): string {
   return path.reduce<string>(
     (text, key) => (typeof key === "number" ? `${text}[${key}]` : text === "" ? key : `${text}.${key}`),

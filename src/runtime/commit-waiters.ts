@@ -1,11 +1,14 @@
 import type { CadenzaError } from "../core/errors.ts";
 import type { SessionChange } from "../core/ports.ts";
 
-/** The callers that wait until the store has what was decided when they began to wait. */
+/** The callers that wait for a commit of everything that was decided before they began to wait. */
 export class CommitWaiters {
   #waiters: Waiter[] = [];
 
-  /** Waits for a position, and for a session change if there is one. With `refusable` the promise rejects when the store fails. */
+  /**
+   * Waits for a position, and for a session change if there is one. With `refusable` the promise rejects when the store
+   * fails.
+   */
   add(position: number, session: SessionChange | undefined, refusable: boolean): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#waiters.push({ position, session, resolve, reject: refusable ? reject : undefined });
@@ -16,7 +19,7 @@ export class CommitWaiters {
     return this.#waiters.length === 0;
   }
 
-  /** Everything up to a position is committed. `session` is the change that is not. */
+  /** Everything up to a position is committed. `session` is the session change that is not committed yet. */
   committed(position: number, session: SessionChange | undefined): void {
     const isOpen = (waiter: Waiter): boolean =>
       waiter.position > position || (waiter.session !== undefined && waiter.session === session);
@@ -26,7 +29,7 @@ export class CommitWaiters {
     for (const { resolve } of done) resolve();
   }
 
-  /** Rejects the promises that may be rejected. */
+  /** Rejects the promises that were added as `refusable`. */
   refuse(error: CadenzaError): void {
     const waiters = this.#waiters;
     this.#waiters = waiters.filter(({ reject }) => reject === undefined);
@@ -36,7 +39,7 @@ export class CommitWaiters {
 
 interface Waiter {
   readonly position: number;
-  /** The session change that it waits for, if there was one. */
+  /** The session change that it waits for, if any. */
   readonly session: SessionChange | undefined;
   readonly resolve: () => void;
   readonly reject: ((error: CadenzaError) => void) | undefined;

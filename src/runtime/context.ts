@@ -27,7 +27,7 @@ import { resultOfStep } from "./steps.ts";
 import { readUsage } from "./usage.ts";
 import { readEmission } from "./yields.ts";
 
-/** What a context needs from the run beside its execution. */
+/** What a context needs from the run, in addition to its execution. */
 export interface ContextHost extends ExecutionHost {
   readonly steps: Steps;
   /** The session as the agent sees it. */
@@ -39,8 +39,8 @@ export interface ContextHost extends ExecutionHost {
 }
 
 /**
- * What an agent function is called with. Its members are made when they are asked for, and bound, so that an agent may
- * take them out: most agents use one or two, and making all of them costs more than half of a small run.
+ * The context of an agent function. Its methods are bound, so that an agent may destructure them. They are created on
+ * first use: most agents use one or two, and creating all of them takes more than half of the time of a small run.
  */
 export class RunContext implements AgentContext {
   readonly #host: ContextHost;
@@ -77,7 +77,7 @@ export class RunContext implements AgentContext {
   get emit(): (value: unknown) => Promise<void> {
     return (value) =>
       observed(async () => {
-        // What a body shows in this way would be missing when the agent is run again: a body shows it itself.
+        // A replay does not run bodies, so this value would be missing. A body emits with `step.emit`.
         if (this.#host.durable) this.#checkOutside("emit");
         const emitted = this.#execution.emit(readEmission(value));
         if (emitted !== undefined) await emitted;
@@ -98,7 +98,7 @@ export class RunContext implements AgentContext {
   }
 
   get step(): Step {
-    // A recorded result went through JSON, live as in replay; that it is still of the function's type is the author's word.
+    // A durable step returns a copy through JSON. The types claim that the copy has the type of the function's result.
     return ((name: string, fn: (step: StepScope) => unknown, options: StepOptions = {}) =>
       observed(async () => {
         checkText("step name", name);
@@ -130,7 +130,7 @@ export class RunContext implements AgentContext {
           host.onMove();
           return history;
         }),
-      // A durable agent reads and writes the state once, however often it is run.
+      // For a durable agent these are steps, so that a replay does not read or write the state again.
       getState: () =>
         observed(async () => this.#once("session.getState", () => host.session.getState()) as Promise<JsonValue>),
       setState: (state) =>
@@ -171,12 +171,18 @@ export class RunContext implements AgentContext {
     return runStep(this.#host, this.#execution, name, fn, {});
   }
 
-  /** Throws for what comes from inside the body of a step: a body whose result is in the log is not run again, and nothing that is begun in it is. */
+  /**
+   * Throws for an operation that begins inside the body of a step. A replay does not run the body, and so would not
+   * begin the operation.
+   */
   #checkOutside(what: string): void {
     if (this.#host.isInBody(this.#execution)) throw nestedError(this.run_id, what);
   }
 
-  /** An agent that is stopped is refused everything at once: one that does not heed it must not keep others from their turn. */
+  /**
+   * A stopped agent is refused at once. The pause keeps an agent that ignores the refusals from blocking the event
+   * loop.
+   */
   #turnIfStopped(): undefined | Promise<void> {
     return this.#execution.isStopped ? this.#host.pace(this.#host.clock.now()) : undefined;
   }
@@ -187,14 +193,17 @@ export class RunContext implements AgentContext {
   }
 }
 
-/** Every promise that an agent is given is observed: one that drops it does no harm. */
+/** Handles the rejection, so that an agent that ignores the promise causes no unhandled rejection. */
 function observed<T>(work: () => Promise<T>): Promise<T> {
   const promise = work();
   promise.catch(ignore);
   return promise;
 }
 
-/** Runs the function of a step. For a durable agent what it gives is recorded, and handed back from the log. */
+/**
+ * Runs the function of a step. For a durable agent the result is written to the log, and the agent receives it from the
+ * entry.
+ */
 function runStep(
   host: ContextHost,
   execution: Execution,

@@ -1,20 +1,20 @@
 import { CadenzaError } from "../core/errors.ts";
 import type { Clock, FoundRun, Logger, Store } from "../core/ports.ts";
 
-/** What is done with a run whose log cannot be read. */
+/** What damaged runs need from the runs of the process. */
 export interface DamagedRunsHost {
   readonly store: Store;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** A run may have stayed with this process although it is not loaded. */
+  /** The store may still name this process as the owner of a run that is not loaded. */
   onUnknownOutcome(): void;
 }
 
-/** A run whose log could not be read: it is tried again from time to time, and harms no other. */
+/** A run whose log could not be read. Loading it is tried again after a pause. Other runs are not affected. */
 export interface DamagedRun {
   readonly run_id: string;
   readonly tenant: string;
-  /** How often it was tried. */
+  /** How often this process has tried to load it. */
   readonly attempts: number;
   readonly message: string;
 }
@@ -22,7 +22,7 @@ export interface DamagedRun {
 const FIRST_RETRY_MS = 1_000;
 const LAST_RETRY_MS = 3_600_000;
 
-/** The runs that this process took and could not load. Each is given back, due again after a pause that grows. */
+/** The runs that this process took and could not load. Each is released, and is due again after a pause that grows. */
 export class DamagedRuns {
   readonly #host: DamagedRunsHost;
   readonly #runs = new Map<string, DamagedRun>();
@@ -31,16 +31,19 @@ export class DamagedRuns {
     this.#host = host;
   }
 
-  /** Those that have not been loaded since. */
+  /** The runs that have not been loaded since. */
   get report(): readonly DamagedRun[] {
     return [...this.#runs.values()];
   }
 
-  /** Reports a run that this process owns and could not load, and gives it back. */
+  /** Reports a run that this process owns and could not load, and releases it. */
   put(found: FoundRun, cause: unknown): void {
-    this.#giveBack(found, cause).catch((error: unknown) => {
+    this.#release(found, cause).catch((error: unknown) => {
       this.#host.onUnknownOutcome();
-      this.#host.logger.error(`Run ${found.key.run_id} could not be given back.`, { ...found.key, error });
+      this.#host.logger.error(`Run ${found.key.run_id} could not be released after it could not be loaded.`, {
+        ...found.key,
+        error,
+      });
     });
   }
 
@@ -49,17 +52,17 @@ export class DamagedRuns {
     if (this.#runs.size > 0) this.#runs.delete(runId);
   }
 
-  async #giveBack({ key, head, position }: FoundRun, cause: unknown): Promise<void> {
+  async #release({ key, head, position }: FoundRun, cause: unknown): Promise<void> {
     const { store, clock, logger } = this.#host;
     const attempts = (this.#runs.get(key.run_id)?.attempts ?? 0) + 1;
-    const message = `Run ${key.run_id} could not be loaded: ${messageOf(cause)}. It is tried again later.`;
+    const message = `Run ${key.run_id} could not be loaded: ${messageOf(cause)}. Loading it is tried again later.`;
     this.#runs.set(key.run_id, { ...key, attempts, message });
     logger.error(message, { ...key, attempts, error: cause });
     const due_at = clock.now() + Math.min(FIRST_RETRY_MS * 2 ** Math.min(attempts - 1, 20), LAST_RETRY_MS);
     const released = { ...head, owner: null, epoch: head.epoch + 1, due_at };
     const write = { entries: [], head: released };
     const conflict = await store.append(key, { epoch: head.epoch, position }, write);
-    // Another process has written to the run or woken it: if this process still owns it, it begins with what is there now.
+    // Another process has written to the run or woken it. If this process still owns the run, it is loaded again.
     if (conflict !== undefined) this.#host.onUnknownOutcome();
   }
 }

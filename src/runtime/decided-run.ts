@@ -8,17 +8,17 @@ import { initialState } from "../core/state.ts";
 
 const noEntries: readonly Entry[] = [];
 
-/** What is written together. */
+/** The content of one write. */
 export interface Batch {
   readonly entries: readonly Entry[];
-  /** Without what the end of the run adds to it. */
+  /** Without the session change that the end of the run adds. */
   readonly session: SessionChange | undefined;
 }
 
-/** A run as it is decided: ahead of what the store has by the entries that are not handed to it yet. */
+/** The decided state of a run, and the decided entries that are not handed to the store yet. */
 export class DecidedRun {
   #state: RunState;
-  /** Decided and not yet handed to the store. */
+  /** The decided entries that are not handed to the store yet. */
   #entries: Entry[] | undefined;
   #session: SessionChange | undefined;
 
@@ -50,18 +50,18 @@ export class DecidedRun {
     return decision;
   }
 
-  /** A later change replaces an earlier one, and still makes the session if that did. */
+  /** A later change replaces an earlier one. The session is created if either of them creates it. */
   changeSession(change: SessionChange): void {
     const before = this.#session;
     this.#session = { ...change, create: change.create || (before?.create ?? false), messages: before?.messages };
   }
 
-  /** Takes over a run that is in the store. */
+  /** Begins with the state of a run in the store. */
   adopt(state: RunState): void {
     this.#state = state;
   }
 
-  /** Gives what is to be written, which is none any more. */
+  /** Removes and returns everything that is to be written. */
   take(): Batch {
     const batch = { entries: this.#entries ?? noEntries, session: this.#session };
     this.#entries = undefined;
@@ -69,13 +69,13 @@ export class DecidedRun {
     return batch;
   }
 
-  /** The batch was not written: it goes with what comes next. */
+  /** The batch was not written. It goes before the entries of the next batch. */
   putBack({ entries, session }: Batch): void {
     if (entries.length > 0) this.#entries = [...entries, ...(this.#entries ?? [])];
     this.#session ??= session;
   }
 
-  /** Decides once more what was decided on a state that was not the last one. */
+  /** Decides the pending entries again on a newer state, after a conflict. */
   rebase(state: RunState): void {
     const decided = this.#entries ?? noEntries;
     this.#state = state;
@@ -83,7 +83,7 @@ export class DecidedRun {
     for (const entry of decided) this.decide(commandOf(entry));
   }
 
-  /** Nothing is written any more. */
+  /** Drops the entries that are not written. */
   drop(): void {
     this.#entries = undefined;
   }

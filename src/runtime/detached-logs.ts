@@ -10,7 +10,7 @@ import { refusalError } from "./refusals.ts";
 
 const READ_CHUNK = 1_000;
 
-/** The logs of runs that are not loaded in this process: reads them whole, and posts to them. */
+/** Reads the whole logs of runs that are not loaded in this process, and posts to them. */
 export class DetachedLogs {
   readonly #store: Store;
   readonly #clock: Clock;
@@ -20,7 +20,7 @@ export class DetachedLogs {
     this.#clock = clock;
   }
 
-  /** The entries of a run up to a length. Undefined: the store has fewer. */
+  /** The first `length` entries of a run. Undefined: the store has fewer. */
   async read(key: RunKey, length: number): Promise<readonly Entry[] | undefined> {
     const all: Entry[] = [];
     while (all.length < length) {
@@ -31,7 +31,10 @@ export class DetachedLogs {
     return all;
   }
 
-  /** Posts a cancel, wherever the run is executed. Gives its state as the cancel leaves it. Throws `run_finished` or `run_not_found`. */
+  /**
+   * Posts the request to cancel a run, which any process may execute. Resolves with the state after the post. Throws
+   * `run_finished` or `run_not_found`.
+   */
   async cancel(key: RunKey): Promise<RunState> {
     for (;;) {
       const state = await this.#fold(key);
@@ -39,7 +42,8 @@ export class DetachedLogs {
       const decision = decide(state, command);
       if (isRefusal(decision)) throw refusalError(decision, key.run_id);
       if (decision.length === 0) return state;
-      // The process with the code takes it first, if there is one: only there the `finally` blocks run.
+      // For the time of a lease only a process that has the code takes the run, because it can run the `finally`
+      // blocks.
       const post = { entries: decision, status: "cancelling", unblocks: true, due: "look" } as const;
       if ((await this.#store.post(key, post)) !== undefined) continue;
       for (const entry of decision) evolve(state, entry);
@@ -47,7 +51,7 @@ export class DetachedLogs {
     }
   }
 
-  /** Whether a run has ended, or is forgotten. */
+  /** Whether a run has ended, or is not in the store. */
   async isOver(key: RunKey): Promise<boolean> {
     const stored = await this.#store.find(key);
     return stored === undefined || isFinal(stored.head.status);

@@ -10,53 +10,54 @@ import type { RunState } from "../core/state.ts";
 import { initialState, isAtRest, isFinal } from "../core/state.ts";
 import { isRestEvent } from "../protocol/event.ts";
 
-/** A log as a reader sees it: what is committed, and when there is more. */
+/** A log as a reader sees it: the committed entries, and a call when there are more. */
 export interface LogSource {
   readonly key: RunKey;
-  /** How many entries there are to read. */
+  /** The number of committed entries. */
   readonly committed: number;
-  /** Whether the log goes on elsewhere. */
+  /** Whether this source ends here. The reader looks for the run again. */
   readonly lost: boolean;
-  /** Why the run does not get on; undefined if it does. */
+  /** The error of a blocked run; undefined if the run is not blocked. */
   readonly blocked: CadenzaError | undefined;
   read(from: number): MaybePromise<readonly Entry[] | undefined>;
-  /** Calls back once when there may be more. */
+  /** Calls back once when there may be more entries. */
   watch(callback: () => void): void;
   unwatch(callback: () => void): void;
 }
 
 /**
- * Where a stream ends. `now`: with what has been said. `end`: with the run. `rest`: when the run rests and everything has been said.
- * `next-rest`: with the first event that says that the run rests, even if it has gone on since.
+ * Where a stream ends. `now`: after the committed events. `end`: when the run has ended. `rest`: after the last event
+ * of a run that rests.
+ * `next-rest`: after the first event that says that the run rests, even if the run has gone on since.
  */
 export type StreamEnd = "now" | "end" | "rest" | "next-rest";
 
 /** What a stream needs from the runtime. */
 export interface StreamHost {
-  /** The log of a run that has gone elsewhere, where it is now. Throws once the runtime has been closed. */
+  /** Finds the log of a run whose earlier source is lost. Throws `runtime_closed` when the runtime is closed. */
   find(key: RunKey): MaybePromise<LogSource | undefined>;
-  /** Whether readers of a blocked run wait until matching code is registered; otherwise they are refused. */
+  /** Whether readers of a blocked run wait until matching code is registered. Otherwise they get an error. */
   readonly waitsForCode: boolean;
-  /** Called when a reader has to wait; the answer is called when there is something for it. */
+  /** Called when a reader begins to wait. The returned function is called when the wait ends. */
   hold(): () => void;
 }
 
 /** How a stream begins. */
 export interface StreamStart {
   readonly source: LogSource;
-  /** The number of the last event that is not wanted. */
+  /** The id of the last event to skip. */
   readonly after: number;
   readonly until: StreamEnd;
 }
 
 const finished: IteratorResult<StreamedEvent, undefined> = { done: true, value: undefined };
 const none: readonly Entry[] = [];
-const forgotten = "Events of this run have been forgotten before they were read.";
+const deleted = "The store has deleted this run before all of its events were read.";
 const storeLost = "The store has lost events of this run that were read here. Read the run from its beginning.";
 
 /**
- * The events of a run, read from its log at the reader's own pace. It is a cursor, not a queue: a reader that stops reading holds
- * back nobody and buffers nothing. Leaving the loop detaches it; the run goes on.
+ * The events of a run, read from its log at the reader's own pace. The stream is a cursor, not a queue: a slow reader
+ * buffers nothing and delays no other reader. Leaving the loop detaches the reader. The run goes on.
  */
 export class EventStream implements AsyncIterableIterator<StreamedEvent, undefined> {
   #opening: Promise<StreamStart> | undefined;
@@ -66,7 +67,7 @@ export class EventStream implements AsyncIterableIterator<StreamedEvent, undefin
   #source: LogSource | undefined;
   #chunk: readonly Entry[] = none;
   #chunkIndex = 0;
-  /** The entry whose events are being told, how many they are, and which comes next. */
+  /** The entry whose events are being delivered, how many events it has, and the index of the next. */
   #entry: Entry | undefined;
   #count = 0;
   #index = 0;
@@ -94,9 +95,12 @@ export class EventStream implements AsyncIterableIterator<StreamedEvent, undefin
     }
   }
 
-  /** As `next`, but an event that is there is given at once: who writes many at a time need not wait for each. */
+  /**
+   * As `next`, but returns an available event without a promise. A caller that writes many events needs no wait for
+   * each.
+   */
   poll(): MaybePromise<IteratorResult<StreamedEvent, undefined>> {
-    // Readers that ask ahead are served in order.
+    // Concurrent calls are served in order.
     if (this.#pending !== undefined) {
       const next = (): MaybePromise<IteratorResult<StreamedEvent, undefined>> => this.#next();
       return this.#follow(this.#pending.then(next, next));
@@ -123,7 +127,7 @@ export class EventStream implements AsyncIterableIterator<StreamedEvent, undefin
     return result;
   }
 
-  /** A stream that cannot be opened says so once. */
+  /** A stream that cannot be opened rejects once. */
   async #begin(opening: Promise<StreamStart>): Promise<IteratorResult<StreamedEvent, undefined>> {
     this.#opening = undefined;
     const letGo = this.#host.hold();
@@ -186,11 +190,11 @@ export class EventStream implements AsyncIterableIterator<StreamedEvent, undefin
     return this.#accept(chunk) ?? this.#next();
   }
 
-  /** Takes what was read. An answer: the store has forgotten the run, and the reader is told so. */
+  /** Takes a chunk of entries. Returns an error event if the store has deleted the run. */
   #accept(chunk: readonly Entry[] | undefined): IteratorResult<StreamedEvent, undefined> | undefined {
     this.#chunk = chunk ?? none;
     this.#chunkIndex = 0;
-    return chunk !== undefined && chunk.length > 0 ? undefined : this.#loseEvents(forgotten);
+    return chunk !== undefined && chunk.length > 0 ? undefined : this.#loseEvents(deleted);
   }
 
   #loseEvents(message: string): IteratorResult<StreamedEvent, undefined> {
@@ -202,7 +206,7 @@ export class EventStream implements AsyncIterableIterator<StreamedEvent, undefin
     };
   }
 
-  /** Everything has been told, and nothing more will come. */
+  /** All events are delivered, and the run is blocked. */
   #refuse(error: CadenzaError): Promise<never> {
     this.#done = true;
     return Promise.reject(error);
@@ -228,10 +232,10 @@ export class EventStream implements AsyncIterableIterator<StreamedEvent, undefin
     return promise;
   }
 
-  /** The run went to another process, or to sleep: its log is read from where it is now. */
+  /** Another process owns the run, or the run was evicted. The stream goes on with the log's new source. */
   #moveOn(from: LogSource): MaybePromise<IteratorResult<StreamedEvent, undefined>> {
     const go = (source: LogSource | undefined): MaybePromise<IteratorResult<StreamedEvent, undefined>> => {
-      // A run that the store never took has nothing to tell.
+      // A run that the store never accepted has no events.
       if (source === undefined && this.#state?.position === 0) this.#done = true;
       else if (source === undefined) return this.#take(undefined);
       else this.#source = source;

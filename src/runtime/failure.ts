@@ -7,8 +7,8 @@ import { isJsonObject } from "../protocol/json.ts";
 const wireCodes: readonly string[] = ["server_error", "invalid_input", "not_found"] satisfies ErrorCode[];
 
 /**
- * What the client is shown of the error that ended a run. An `AgentError` is meant for it, and the library's own errors hold nothing
- * secret. Of any other error nothing is shown, unless `exposeErrors` is set: then its message.
+ * The error that the client sees when a run fails. An `AgentError` is meant for clients, and the library's own errors
+ * contain no secrets. The message of any other error is shown only with `exposeErrors`.
  */
 export function failureOf(error: unknown, exposeErrors: boolean): ProtocolError {
   if (AgentError.is(error)) return agentFailure(error);
@@ -17,12 +17,12 @@ export function failureOf(error: unknown, exposeErrors: boolean): ProtocolError 
   return { code: "server_error", message, data: { reason: "agent_failed" } };
 }
 
-/** The text of anything that can be thrown, an object that cannot be made a text among them. */
+/** The message of any thrown value, even of an object that cannot be converted to a string. */
 export function messageOf(error: unknown): string {
   try {
     return error instanceof Error ? error.message : String(error);
   } catch {
-    return "an error without a text";
+    return "an error without a message";
   }
 }
 
@@ -32,7 +32,7 @@ function agentFailure({ code, message, data }: AgentError): ProtocolError {
   return { code: "server_error", message, data: { ...details, reason: code } };
 }
 
-/** On the wire data is an object. What is not JSON after all is left out: an error must not be lost over its details. */
+/** The data of an error as an object. Data that is not JSON is left out, so that the error itself is not lost. */
 function dataOf(data: unknown): JsonObject | undefined {
   try {
     const copy = copyJson(data);

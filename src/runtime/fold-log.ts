@@ -12,7 +12,7 @@ import type { Run } from "../protocol/run.ts";
 /** How many entries are read from the store at a time. */
 export const READ_CHUNK = 256;
 
-/** Folds what the store holds of a log into a state, up to a position. Undefined: the store has no such run. */
+/** Folds the log of a run in the store into a state, up to a position. Undefined: the store does not have the run. */
 export function foldLog(store: Store, key: RunKey, state: RunState, until: number): MaybePromise<RunState | undefined> {
   for (;;) {
     const entries = store.read(key, state.position, Math.min(READ_CHUNK, until - state.position));
@@ -24,7 +24,7 @@ export function foldLog(store: Store, key: RunKey, state: RunState, until: numbe
   }
 }
 
-/** The record of a run as the store has it, up to a position. Throws `run_not_found` if the store has forgotten it. */
+/** The record of a run in the store, up to a position. Throws `run_not_found` if the store has deleted it. */
 export function committedRecord(store: Store, key: RunKey, until: number): MaybePromise<Run> {
   const folded = foldLog(store, key, initialState(key.run_id), until);
   return isPromise(folded) ? folded.then((state) => recordOf(key, state)) : recordOf(key, folded);
@@ -35,7 +35,7 @@ function recordOf({ run_id }: RunKey, state: RunState | undefined): Run {
   throw new CadenzaError("run_not_found", `Run ${run_id} is not in the store any more.`, { run_id });
 }
 
-/** Whether there may be more. */
+/** Folds a chunk of entries. Returns whether there may be more. */
 function foldChunk(state: RunState, entries: readonly Entry[] | undefined, until: number): boolean {
   for (const entry of entries ?? []) evolve(state, entry);
   return entries !== undefined && entries.length > 0 && state.position < until;

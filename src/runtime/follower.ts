@@ -2,18 +2,20 @@ import type { Clock, Logger, RunPosition, Store } from "../core/ports.ts";
 
 /** A reader of a run that other processes may write to. */
 export interface Followed {
-  /** How far the reader knows the run to have come. */
+  /** The position of the run that the reader knows. */
   readonly known: RunPosition;
-  /** The run has another epoch or another length. */
+  /** The run has another epoch or position. */
   onMoved(position: RunPosition): void;
 }
 
-/** How often the store is asked for what is followed, in milliseconds: the longest delay with which an event of another process is seen here. */
+/**
+ * The interval at which the store is polled, in milliseconds. It is the longest delay of an event from another process.
+ */
 const POLL_MS = 200;
-/** How many runs one question to the store is about. */
+/** The number of runs in one request to the store. */
 const MAX_RUNS = 500;
 
-/** Asks the store which of the followed runs have moved: one question for all readers of this process, however many there are. */
+/** Polls the store for the followed runs that have moved, with one request for all readers of this process. */
 export class Follower {
   readonly #store: Store;
   readonly #clock: Clock;
@@ -28,7 +30,7 @@ export class Follower {
     this.#logger = logger;
   }
 
-  /** Reports to a reader whenever its run has moved, until the function that is answered is called. */
+  /** Calls a reader whenever its run has moved. The returned function ends that. */
   follow(one: Followed): () => void {
     const name = nameOf(one.known);
     const readers = this.#followed.get(name);
@@ -64,7 +66,7 @@ export class Follower {
         for (const position of await this.#store.moved(known.slice(from, from + MAX_RUNS))) this.#tell(position);
       }
     } catch (error) {
-      this.#logger.warn("The store failed to say which runs have moved. It is asked again.", { error });
+      this.#logger.warn("The store failed to read the positions of followed runs. They are read again.", { error });
     }
     this.#isAsking = false;
     this.#askLater();
@@ -82,7 +84,7 @@ function isMoved(from: RunPosition, to: RunPosition): boolean {
   return from.epoch !== to.epoch || from.position !== to.position;
 }
 
-/** Of several readers of one run the store is asked for the one that knows least. */
+/** The least position that the readers of one run know. */
 function furthestBehind(readers: ReadonlySet<Followed>): RunPosition {
   const known = [...readers].map((reader) => reader.known);
   return known.reduce((least, one) => (one.position < least.position ? one : least));

@@ -2,48 +2,50 @@ import type { MaybePromise } from "../core/promises.ts";
 import { ignore, isPromise } from "../core/promises.ts";
 
 /**
- * The one form in which the runtime drives agents, whichever of the four they were written in: an iterator, asynchronous or not.
- * {@link nextOf} is never called while another is under way; {@link unwind} may be, and then takes effect behind it.
+ * The form in which the runtime drives all agents: an iterator, synchronous or asynchronous. {@link nextOf} is never
+ * called while another call is pending. {@link unwind} may be called then, and takes effect after the pending call.
  */
 export type Generator = Iterator<unknown, unknown, unknown> | AsyncIterator<unknown, unknown, unknown>;
 
 const done: IteratorResult<unknown> = { done: true, value: undefined };
 
-/** What an agent function gave. */
+/** The iterator for the result of an agent function. */
 export function generatorOf(result: unknown): Generator {
   return isGenerator(result) ? result : new ValueGenerator(result);
 }
 
-/** Drives an iterable that an agent yielded or returned. */
+/** The iterator of an iterable that an agent yielded or returned. */
 export function generatorOfItems(iterable: Iterable<unknown> | AsyncIterable<unknown>): Generator {
   return Symbol.asyncIterator in iterable ? iterable[Symbol.asyncIterator]() : iterable[Symbol.iterator]();
 }
 
-/** Runs to the next value; `sent` is what `yield` gives. */
+/** Runs to the next value. `yield` returns `sent`. */
 export function nextOf(generator: Generator, sent: unknown): MaybePromise<IteratorResult<unknown>> {
   return settle(generator.next(sent));
 }
 
-/** Runs the `finally` blocks. They may yield: then the rest comes by {@link nextOf}. */
+/** Runs the `finally` blocks. They may yield; then {@link nextOf} gives the values after the first. */
 export function unwind(generator: Generator): MaybePromise<IteratorResult<unknown>> {
   return generator.return === undefined ? done : settle(generator.return(undefined));
 }
 
-/** Generators are told by their tag; lists and streams, which a function may return, have another or none. */
+/** Generators are recognised by their tag. Lists and streams, which a function may return, do not have it. */
 function isGenerator(value: unknown): value is Generator {
   if (typeof value !== "object" || value === null) return false;
   const tag: unknown = (value as { [Symbol.toStringTag]?: unknown })[Symbol.toStringTag];
   return tag === "AsyncGenerator" || tag === "Generator";
 }
 
-/** A generator that is not asynchronous may yield promises: they are awaited, as `for await` does it. */
+/** A synchronous generator may yield promises. They are awaited, as in `for await`. */
 function settle(step: MaybePromise<IteratorResult<unknown>>): MaybePromise<IteratorResult<unknown>> {
   if (isPromise(step) || !isPromise(step.value)) return step;
   const { done: isDone } = step;
   return step.value.then((value) => ({ done: isDone ?? false, value }));
 }
 
-/** A function that gives one value, now or later. It cannot be interrupted: unwinding waits until it is through. */
+/**
+ * The iterator of a function that returns one value or a promise of it. Unwinding waits until the promise is settled.
+ */
 class ValueGenerator implements Iterator<unknown, unknown, unknown> {
   readonly #result: unknown;
   #given = false;

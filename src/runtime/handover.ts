@@ -6,7 +6,7 @@ import { writeOf } from "./run-write.ts";
 const noEntries = [] as const;
 const noSource = { sessionAtEnd: () => undefined, wakes: () => undefined };
 
-/** How a run changes hands between processes: what its owner does to its head beside writing entries. */
+/** Releases, blocks and takes over a run: the changes of its head without entries. */
 export class Handover {
   readonly #log: RunLog;
   readonly #ownership: LeasedOwnership;
@@ -18,12 +18,15 @@ export class Handover {
     this.#store = store;
   }
 
-  /** Releases the run as it is: one that waits is due at its deadline. */
+  /** Releases the run. A waiting run is due at its deadline. */
   release(): Promise<void> {
     return this.#release(undefined);
   }
 
-  /** Releases the run, and has another process look at it at once: this one may have taken it for something that it has not looked into. */
+  /**
+   * Releases the run and makes it due at once, because this process may not have handled the wake-up for which it took
+   * the run.
+   */
   releaseForALook(): Promise<void> {
     return this.#release(this.#log.key);
   }
@@ -42,22 +45,22 @@ export class Handover {
       const write = { wake, ...writeOf(log.key, log.state, noEntries, released, undefined, noSource) };
       const conflict = await this.#store.append(log.key, ownership.expected(head, log.committed), write);
       if (conflict === undefined) log.replaceHead(released);
-      // The next owner looks at everything that the run waits for.
+      // The next owner checks everything that the run waits for.
       else if (conflict.conflict === "woken") ownership.lookedInto(conflict.wakes);
       else if (conflict.conflict !== "changed" || conflict.epoch !== head.epoch) return;
-      // Another process has asked for the run to stop: it is released as one that is to be stopped.
+      // Another process has posted a cancel. The run is released with it.
       else await log.catchUp(true);
     }
   }
 
-  /** The code does not match the history. Null: it does after all. */
+  /** Blocks the run, because the code does not match the history. Null: unblocks it. */
   setBlocked(mismatch: Mismatch | null): void {
     if (this.#log.head === undefined || (mismatch === null && !this.#ownership.isBlocked)) return;
     this.#ownership.block(mismatch);
     this.#log.settleHead();
   }
 
-  /** What brought earlier owners of the run down was not the run: its take-overs are counted anew. */
+  /** Resets the count of take-overs, because the run has not crashed its earlier owners. */
   forgetTakeovers(): void {
     const { head } = this.#log;
     if (head === undefined || head.takeovers === 0) return;
@@ -65,13 +68,16 @@ export class Handover {
     this.#log.settleHead();
   }
 
-  /** A run that this one waits for was written here, and this run has seen it: it has looked into that wake-up. */
+  /** This process has written a run that this one waits for, and this run knows it. The wake-up counts as handled. */
   noteWake(): void {
     const { head, writing } = this.#log;
     if (head !== undefined && writing === undefined && this.#ownership.owns(head)) this.#ownership.lookedIntoOneMore();
   }
 
-  /** The store has given the run to this process, which had loaded it already. False: what is loaded may be out of date, and has been compared with the store. */
+  /**
+   * The store has made this process the owner of a run that it has loaded. False: the loaded run may have been out of
+   * date, and was compared with the store.
+   */
   async take(head: RunHead, position: number): Promise<boolean> {
     const log = this.#log;
     if (log.lost) return false;

@@ -4,23 +4,24 @@ import type { Usage } from "../core/usage.ts";
 import { subtractUsage } from "../core/usage.ts";
 
 /**
- * What the log holds of an agent that has been at work before, in the order in which the agent meets it again:
- * the results of its operations, and what it showed itself. (What step bodies showed is theirs, and is not shown again.)
+ * What the log holds of an agent's operations and output, in the order in which a replay needs it: the results of the
+ * operations, and what the agent itself emitted. What step bodies emitted is left out, because a replay does not run
+ * the bodies.
  */
 export class History {
-  /** The results that the agent can have been handed, in log order: none from after it was stopped. */
+  /** The results that the agent may have received, in log order. Results after a stop are left out. */
   readonly results: readonly ResultEntry[];
-  /** The operations that the agent has begun, each with the position of its first entry. */
+  /** The operations that the agent has begun, with the positions of their first entries. */
   readonly begun: ReadonlyMap<string, number>;
-  /** When the agent was first called, in milliseconds since the epoch; undefined if it never was. */
+  /** When the agent was first called, in milliseconds since 1970; undefined if it was not called. */
   readonly startedAt: number | undefined;
-  /** Whether the agent was stopped: the run was cancelled, or ran out of time. */
+  /** Whether the agent was stopped by a cancel or a timeout. */
   readonly isStopped: boolean;
   readonly #emissions: readonly RecordedEmission[];
   readonly #awaited = new Map<string, AwaitedEntry>();
   readonly #intents = new Map<string, IntentEntry>();
   readonly #positions = new Map<ResultEntry, number>();
-  /** What the log says was reported with `usage.add`, as far as the agent has not reported it again. */
+  /** The usage in the log that the replayed agent has not reported again. */
   #usages: RecordedUsage[] = [];
   #nextEmission = 0;
 
@@ -93,24 +94,24 @@ export class History {
     return this.#intents.get(key);
   }
 
-  /** What the agent showed next, the last time. */
+  /** The next emission in the history. */
   get nextEmission(): RecordedEmission | undefined {
     return this.#emissions[this.#nextEmission];
   }
 
-  /** The agent has shown it again. */
+  /** The replayed agent has emitted it again. */
   skipEmission(): void {
     this.#nextEmission += 1;
   }
 
-  /** The agent has been handed a result: what the log says of usage up to there was reported before. */
+  /** The replayed agent has received a result. It has reported the usage before that entry. */
   passUsage(result: ResultEntry): void {
     const passed = this.#positions.get(result);
     if (passed !== undefined && this.#usages.length > 0)
       this.#usages = this.#usages.filter(({ position }) => position > passed);
   }
 
-  /** Whether the log has this report of the agent. It is in there once. */
+  /** Whether the log holds this report of usage. Each report in the log counts once. */
   takeUsage(report: Usage): boolean {
     for (const [index, { position, usage }] of this.#usages.entries()) {
       const rest = subtractUsage(usage, report);
@@ -122,11 +123,11 @@ export class History {
   }
 }
 
-/** Something that the agent showed. */
+/** Something that the agent emitted. */
 export interface RecordedEmission {
   readonly entry: EmittedEntry;
   readonly position: number;
-  /** Whether that was after somebody asked for the run to stop: before the agent knew of it, or on its way out. */
+  /** Whether the entry follows a stop. The agent emitted it before it noticed the stop, or in its `finally` blocks. */
   readonly wasStopped: boolean;
 }
 
@@ -135,7 +136,7 @@ interface RecordedUsage {
   readonly usage: Usage;
 }
 
-/** The sub-runs that the log speaks of and holds no result of. */
+/** The ids of the sub-runs without a result in the log. */
 export function subRunsBegun(entries: readonly Entry[]): readonly string[] {
   const begun = new Map<string, string>();
   for (const entry of entries) {

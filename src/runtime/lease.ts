@@ -14,12 +14,13 @@ export interface LeaseHost {
   [Symbol.iterator](): Iterator<LiveRun>;
 }
 
-/** A share of the lease: so much earlier it ends for its owner, who begins something a moment after it has looked. */
+/** The share of the lease by which it ends earlier for its owner, because work begins a moment after the check. */
 const MARGIN = 0.1;
 
 /**
- * The right of this process to execute runs. Heartbeats renew it on a timer of their own, so that no other work delays them. The store counts
- * the lease on its own clock; the process counts it from before it asked for the renewal, and so never longer than the store does.
+ * The right of this process to execute runs. Heartbeats renew it on a timer of their own, so that no other work delays
+ * them. The store measures the lease with its own clock. The process measures it from before the request, and so never
+ * longer than the store.
  */
 export class Lease {
   readonly #host: LeaseHost;
@@ -41,21 +42,24 @@ export class Lease {
     this.#onRenewed = onRenewed;
   }
 
-  /** Begins to own runs. The first lease is asked for before the first run is written, so that no other process takes it for abandoned. */
+  /**
+   * Begins to own runs. The lease is requested before the first run is written, so that no other process takes the run
+   * over.
+   */
   start(): void {
     this.#isOn = true;
     void this.renew().catch(ignore);
     this.#beatLater(this.#settings.heartbeatMs);
   }
 
-  /** No more heartbeats; the lease ends with the store's `release`. Resolves when none is under way. */
+  /** Stops the heartbeats. The lease ends with the store's `release`. Resolves when no heartbeat is pending. */
   async stop(): Promise<void> {
     this.#isOn = false;
     this.#clearTimer?.();
     await this.#beating;
   }
 
-  /** Asks the store for the whole lease again: once for all that ask meanwhile. */
+  /** Renews the lease for its whole time. Concurrent calls share one request. */
   renew(): Promise<void> {
     this.#renewing ??= this.#renew().finally(() => {
       this.#renewing = undefined;
@@ -73,17 +77,20 @@ export class Lease {
     this.#renewedAt = now;
   }
 
-  /** Undefined: this process owns its runs for certain. A promise: it may have lost them; look again when it resolves. It stays open if the run is lost. */
+  /**
+   * Checks that this process still owns a run. Undefined: it does. A promise: check again when it resolves. The promise
+   * stays pending if the run is lost.
+   */
   ensure(run: LiveRun): undefined | Promise<void> {
     if (!this.#isOn || (this.isHeld && !this.#doubted.has(run))) return undefined;
     return this.#reassure(run);
   }
 
-  /** Whether the lease holds for certain, and for a moment more. */
+  /** Whether the lease holds, less the safety margin. */
   get isHeld(): boolean {
     const { leaseMs } = this.#settings;
     const now = this.#host.clock.now();
-    // A clock that was set back says nothing of how long ago the renewal was.
+    // After the clock was set back, the age of the renewal is unknown.
     return now >= this.#renewedAt && now < this.#renewedAt + leaseMs * (1 - MARGIN);
   }
 
@@ -103,14 +110,17 @@ export class Lease {
     try {
       await this.renew();
     } catch (error) {
-      // The lease is still good for a while: there is time for more than one other try.
+      // A shorter interval allows several tries before the lease expires.
       wait = Math.min(heartbeatMs, leaseMs / 8);
       this.#host.logger.error("The store failed to renew the lease.", { error });
     }
     if (!this.#isOn) return;
     this.#beatLater(wait);
     await this.#onRenewed().catch((error: unknown) =>
-      this.#host.logger.error("The store failed to say what other processes did to the runs of this one.", { error }),
+      this.#host.logger.error(
+        "The store failed to read what other processes have written to the runs of this one. The next heartbeat reads it again.",
+        { error },
+      ),
     );
   }
 
@@ -118,7 +128,7 @@ export class Lease {
     for (;;) {
       try {
         await this.renew();
-        // No process can have claimed the run since then; if one had before, its epoch is another.
+        // No process can have claimed the run since the renewal. If one has claimed it before, the epoch differs.
         this.#doubted.delete(run);
         await run.log.catchUp(true);
         if (this.isHeld && !this.#doubted.has(run)) break;

@@ -10,15 +10,15 @@ export interface LogHost {
   readonly logger: Logger;
   /** The name under which this runtime owns runs. */
   readonly owner: string;
-  /** Called when a log has entries that no caller waits for: they are committed at the end of the turn. */
+  /** Called when a log has entries that no caller waits for. They are committed at the end of the turn. */
   commitSoon(log: { flush(): void }): void;
-  /** Keeps the process from ending until the answer is called. */
+  /** Keeps the process open until the returned function is called. */
   hold(): () => void;
-  /** The store failed to answer, and may have given this process a run all the same. */
+  /** A call to the store failed. The store may still have made this process the owner of a run. */
   onUnknownOutcome(): void;
-  /** Asks the store for runs that other processes may write to. */
+  /** Polls the store for runs that other processes may write to. */
   readonly follower: Follower;
-  /** The store holds less of a run than it had taken: the run is loaded again. */
+  /** The store has lost entries of a run that it had accepted. The run is loaded again. */
   reload(key: RunKey): void;
 }
 
@@ -27,16 +27,16 @@ export interface LogRun extends WriteSource {
   readonly host: LogHost;
   /** Entries were committed, up to the log's `committed`. */
   onCommit(): void;
-  /** Another process owns the run now. Nothing that happens here counts any more. */
+  /** Another process owns the run now. This process writes nothing to it any more. */
   onLost(): void;
-  /** Whether the end of the run is not to be written yet: no process would cancel its sub-runs after that. */
+  /** Whether the end of the run must not be written yet, because no process would cancel its sub-runs after that. */
   readonly isEndHeld: boolean;
-  /** Another process has written to the run, and what it wrote has been taken in. */
+  /** Another process has written to the run, and the new entries are loaded. */
   onReloaded(): void;
   /** Something that the run waits for has happened elsewhere. */
   onWoken(): void;
-  /** Another run has something to do, since this one was written. */
+  /** The last write of this run has woken another run. */
   onWakeWritten(): void;
-  /** Why the run does not get on; undefined if it does. */
+  /** The error of a blocked run; undefined if the run is not blocked. */
   readonly blocked: CadenzaError | undefined;
 }

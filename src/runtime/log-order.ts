@@ -2,7 +2,9 @@ import type { ResultEntry } from "../core/log.ts";
 import { resultKey } from "../core/log.ts";
 import type { Clock } from "../core/ports.ts";
 
-/** An entry that holds a result, with the operation that it belongs to. `live`: what the log cannot hold, when the work was done here and now. */
+/**
+ * An entry with a result, and the key of its operation. `live` is the part of a new result that the log cannot hold.
+ */
 export interface Delivery {
   readonly key: string;
   readonly entry: ResultEntry;
@@ -11,11 +13,10 @@ export interface Delivery {
 
 /** The operations that wait for results. */
 export interface OpenOperations {
-  /** Their keys. */
   readonly open: readonly string[];
   readonly isClosed: boolean;
   isOpen(key: string): boolean;
-  /** Gives an operation its result. A promise: the agent gets it when that resolves. */
+  /** Gives an operation its result. A promise: the agent receives the result when it resolves. */
   handOver(delivery: Delivery): undefined | Promise<void>;
 }
 
@@ -25,50 +26,53 @@ interface Work {
   start(): void;
 }
 
-/** What an agent that is run again meets before it does anything new. */
+/** What a replayed agent has to do before new work begins. */
 export interface Replay {
-  /** The recorded results, in log order. */
+  /** The results in the history, in log order. */
   readonly results: readonly ResultEntry[];
-  /** The operations that were begun, each with the position of its first entry in the log: the agent has to ask for them again. */
+  /** The operations that the agent has to begin again, with the positions of their first entries. */
   readonly begun: ReadonlyMap<string, number>;
-  /** The question that is shown: asking it again takes it up. */
+  /** The question that the run shows. When the agent asks it again, it stays shown. */
   readonly shown: string | undefined;
-  /** How long the agent may take to ask for what the log holds next, in milliseconds of the process's running time, before that is reported. */
+  /**
+   * How long the agent may take for the next operation in the history, in milliseconds of the process's running time,
+   * before a stall is reported.
+   */
   readonly stallMs: number;
-  /** What the agent has yet to show again before anything new begins. */
+  /** The next emission in the history that the agent has not emitted again. */
   notEmitted(): Missing | undefined;
-  /** Everything that was recorded has happened again: what is new begins. */
+  /** The agent has caught up with its history. New work begins. */
   onCaughtUp(): void;
-  /** Nothing has happened in a while although the log holds more; with undefined it has happened after all. */
+  /** The replay has stalled although the history holds more. Undefined: it goes on again. */
   onStall(missing: Missing | undefined, asked: readonly string[]): void;
 }
 
-/** What the log holds and the agent has not done again. */
+/** Something in the history that the replayed agent has not done again. */
 export interface Missing {
-  /** In words. */
+  /** A description. */
   readonly what: string;
-  /** Of the entry that the agent has not come to. */
+  /** The position of its entry. */
   readonly position: number;
 }
 
-/** In so many parts the time is measured that an agent has. */
+/** The number of timers that measure the stall time. */
 const STALL_TICKS = 5;
 
 /**
- * Hands a durable agent its results one at a time, in log order, each in a turn of the event loop of its own; those that
- * were recorded and those of live work are one queue. An agent that is run again then meets them in the same order, and
- * `Promise.race` has the same winner. Until it has caught up with the log, no new work begins.
+ * Hands a durable agent its results one at a time, in log order, each in its own turn of the event loop. Results from
+ * the history and new results are one queue. A replayed agent therefore receives them in the same order, and
+ * `Promise.race` has the same winner. Until the agent has caught up with its history, no new work begins.
  */
 export class LogOrder {
-  /** When the last result was recorded that was handed over, in milliseconds since the epoch; undefined before the first. */
+  /** The time of the last result that was handed over, in milliseconds since 1970; undefined before the first. */
   time: number | undefined;
   readonly #clock: Clock;
   readonly #operations: OpenOperations;
-  /** What is to be handed over: first what was recorded. */
+  /** The results to hand over. Those of the history come first. */
   #queue: Delivery[] | undefined;
   #next = 0;
   #delivering = false;
-  /** What the agent itself waits for. */
+  /** While it is pending, nothing is handed over. */
   #held: Promise<void> | undefined;
   /** Called when there is nothing more to hand over. */
   #onIdle: (() => void)[] | undefined;
@@ -80,8 +84,8 @@ export class LogOrder {
     if (replay === undefined) return;
     this.#queue = replay.results.map((entry) => ({ key: resultKey(entry) ?? "", entry, live: undefined }));
     if (this.#queue.length === 0) this.#queue = undefined;
-    const recorded = new Set(this.#queue?.map(({ key }) => key));
-    this.#replaying = new Replaying(clock, replay, recorded, () => operations.open);
+    const inHistory = new Set(this.#queue?.map(({ key }) => key));
+    this.#replaying = new Replaying(clock, replay, inHistory, () => operations.open);
     this.#replaying.watch();
   }
 
@@ -108,13 +112,13 @@ export class LogOrder {
     if (!this.#delivering) void this.#deliverAll();
   }
 
-  /** Whether the operation begins now. */
+  /** Whether the operation begins now. During a replay new operations wait. */
   takesUp(operation: Work): boolean {
     return this.#replaying === undefined || this.#replaying.takesUp(operation);
   }
 
   deliver(delivery: Delivery): void {
-    if (this.#replaying?.isRecorded(delivery.key) === true) return;
+    if (this.#replaying?.isInHistory(delivery.key) === true) return;
     this.#queue ??= [];
     this.#queue.push(delivery);
     this.advance();
@@ -147,12 +151,15 @@ export class LogOrder {
     for (const resolve of waiting ?? []) resolve();
   }
 
-  /** Hands over what can be handed over, a turn apart. An agent has caught up when, a turn after the last result, there is nothing that it has yet to do again. */
+  /**
+   * Hands over results, one a turn. An agent has caught up if nothing of its history is missing in the turn after the
+   * last result.
+   */
   async #deliverAll(): Promise<void> {
     this.#delivering = true;
     for (;;) {
       await this.#clock.turn();
-      // One that goes on showing more and more has nothing left to do again either.
+      // An agent that keeps emitting new values may have caught up too.
       while (this.#held !== undefined && !this.#isThrough) await this.#release(this.#held);
       if (this.#operations.isClosed) return;
       const delivery = this.#deliverable();
@@ -171,12 +178,12 @@ export class LogOrder {
     this.#tellIdle();
   }
 
-  /** Whether an agent that is run again has nothing left to do again. */
+  /** Whether a replayed agent has done everything in its history again. */
   get #isThrough(): boolean {
     return this.#replaying !== undefined && this.#queue === undefined && this.#replaying.missing === undefined;
   }
 
-  /** The next result, if it has been asked for. A live one that nobody waits for is passed over. */
+  /** The next result, if its operation has begun. A new result whose operation does not wait any more is skipped. */
   #deliverable(): Delivery | undefined {
     for (;;) {
       const delivery = this.#queue?.[this.#next];
@@ -197,57 +204,61 @@ export class LogOrder {
   #catchUp(): void {
     const replaying = this.#replaying;
     this.#replaying = undefined;
-    // Nothing begins if the run is stopped now.
+    // Nothing begins if catching up has stopped the run.
     for (const operation of replaying?.end() ?? []) if (!this.#operations.isClosed) operation.start();
   }
 }
 
-/** An agent on its way through its log, until it has caught up. */
+/** The replay of an agent, until it has caught up with its history. */
 class Replaying {
   readonly replay: Replay;
   readonly #clock: Clock;
-  readonly #recorded: ReadonlySet<string>;
-  /** What the agent has begun and not asked for again, in log order. */
+  /** The operations with results in the history. */
+  readonly #inHistory: ReadonlySet<string>;
+  /** The operations in the history that the replayed agent has not begun again, in log order. */
   readonly #missing: Map<string, number>;
-  /** Operations whose results the log does not hold. */
+  /** The operations whose results the history does not hold. They begin after the replay. */
   #held: Work[] = [];
   /** The operations that the agent waits for. */
   readonly #open: () => readonly string[];
   #clearStall: (() => void) | undefined;
   #stalled = false;
 
-  constructor(clock: Clock, replay: Replay, recorded: ReadonlySet<string>, open: () => readonly string[]) {
+  constructor(clock: Clock, replay: Replay, inHistory: ReadonlySet<string>, open: () => readonly string[]) {
     this.#clock = clock;
     this.#open = open;
     this.replay = replay;
-    this.#recorded = recorded;
+    this.#inHistory = inHistory;
     this.#missing = new Map(replay.begun);
   }
 
-  isRecorded(key: string): boolean {
-    return this.#recorded.has(key);
+  isInHistory(key: string): boolean {
+    return this.#inHistory.has(key);
   }
 
-  /** What comes first in the log of all that the agent has not done again. */
+  /** The first thing in the history that the agent has not done again. */
   get missing(): Missing | undefined {
     const notEmitted = this.replay.notEmitted();
     for (const [key, position] of this.#missing) {
       if (notEmitted !== undefined && notEmitted.position < position) return notEmitted;
-      return { what: this.#recorded.has(key) ? `the result of ${key}` : key, position };
+      return { what: this.#inHistory.has(key) ? `the result of ${key}` : key, position };
     }
     return notEmitted;
   }
 
-  /** Whether the operation takes up what is shown. What is recorded needs no start, and what is new has to wait. */
+  /**
+   * Whether the operation begins now: only the question that is shown. Results in the history need no start, and new
+   * operations wait.
+   */
   takesUp(operation: Work): boolean {
     this.#missing.delete(operation.key);
-    if (this.#recorded.has(operation.key)) return false;
+    if (this.#inHistory.has(operation.key)) return false;
     if (operation.key === this.replay.shown) return true;
     this.#held.push(operation);
     return false;
   }
 
-  /** The agent gets on: from now on it has its time again. */
+  /** The replay goes on. The stall time begins again. */
   watch(): void {
     this.#clearStall?.();
     if (this.#stalled) this.replay.onStall(undefined, []);
@@ -255,7 +266,10 @@ class Replaying {
     this.#stallAfter(STALL_TICKS);
   }
 
-  /** A process that stands still, as a laptop that sleeps, gives its agent no time: at most one tick passes meanwhile. */
+  /**
+   * While the process is suspended, as on a sleeping laptop, at most one of the timers fires. The suspended time hardly
+   * counts.
+   */
   #stallAfter(ticks: number): void {
     this.#clearStall = this.#clock.setTimeout(() => {
       const { missing } = this;
@@ -274,7 +288,7 @@ class Replaying {
     this.#held = [];
   }
 
-  /** The agent has caught up. Gives what is new: it may begin. */
+  /** The agent has caught up. Returns the new operations, which may begin. */
   end(): readonly Work[] {
     this.#clearStall?.();
     if (this.#stalled) this.replay.onStall(undefined, []);

@@ -4,7 +4,7 @@ const noEntries: readonly Entry[] = [];
 
 /** The readers that wait for the next commit of a run. */
 export class LogReaders {
-  /** What was committed last: readers at the live edge need not ask the store for it. */
+  /** The entries of the last commit. Readers that are up to date need not read them from the store. */
   batch = noEntries;
   #waiting: (() => void)[] = [];
   #unfollow: (() => void) | undefined;
@@ -21,14 +21,17 @@ export class LogReaders {
     this.#waiting = this.#waiting.filter((reader) => reader !== callback);
   }
 
-  /** Calls each of them back, once. */
+  /** Calls each reader back once. */
   tell(): void {
     const waiting = this.#waiting;
     this.#waiting = [];
     for (const reader of waiting) reader();
   }
 
-  /** Another process may write to the run: the store is asked, as long as there are readers. `follow` gives what ends that. */
+  /**
+   * Polls the store for as long as readers wait, because another process may write to the run. `follow` returns the
+   * function that ends it.
+   */
   follow(follow: () => () => void): void {
     if (this.isEmpty) this.unfollow();
     else this.#unfollow ??= follow();

@@ -1,6 +1,6 @@
 import type { Clock, Logger, RunKey, Store, StoredRun } from "../core/ports.ts";
 
-/** What is needed to find runs whose owner does not know of them. */
+/** What finding runs needs whose owner does not know that it owns them. */
 export interface LostAnswersHost {
   readonly store: Store;
   readonly clock: Clock;
@@ -9,7 +9,7 @@ export interface LostAnswersHost {
   readonly owner: string;
 }
 
-/** What is done with a run that is found. */
+/** The runs of the process. */
 export interface FoundAgain {
   /** Whether the run is loaded here, or is being loaded. */
   isKnown(key: RunKey): boolean;
@@ -17,20 +17,24 @@ export interface FoundAgain {
   begin(found: StoredRun): Promise<void>;
 }
 
-/** A call whose answer was lost may still be carried out: for so many leases its runs are looked for. */
+/**
+ * A call whose answer was lost may still be carried out later. For so many leases the runs of this process are compared
+ * with the store.
+ */
 const LEASES_UNTIL_SETTLED = 10;
 
 /**
- * A run may belong to this process although the process never learned it, since an answer of the store was lost, or although it could
- * neither load the run nor give it back. After a lease that is certain, and work on the run begins.
+ * Finds runs that this process owns and has not loaded. This happens when an answer of the store was lost, or when a
+ * run could be neither loaded nor released. If the store names this process as the owner for the time of a lease, work
+ * on the run begins.
  */
 export class LostAnswers {
   readonly #host: LostAnswersHost;
   readonly #leaseMs: number;
   readonly #runs: FoundAgain;
-  /** Runs of this process in the store that it does not know, each with the time when that was seen first. */
+  /** The runs of this process in the store that it has not loaded, with the times when they were first found. */
   #unknown = new Map<string, number>();
-  /** Since when an answer of the store is missing that may have given this process runs. */
+  /** The time of the last call with an unknown outcome. Undefined: all calls are settled. */
   #since: number | undefined;
 
   constructor(host: LostAnswersHost, leaseMs: number, runs: FoundAgain) {
@@ -39,12 +43,14 @@ export class LostAnswers {
     this.#runs = runs;
   }
 
-  /** The store failed in a way that may have left runs with this process that it does not know. */
+  /** A call to the store failed. The store may still have made this process the owner of a run. */
   note(): void {
     this.#since = this.#host.clock.now();
   }
 
-  /** Compares what this process owns with what it knows, if an answer is missing. */
+  /**
+   * Compares the runs that this process owns in the store with its loaded runs, if the outcome of a call is unknown.
+   */
   async compare(): Promise<void> {
     const since = this.#since;
     if (since === undefined) return;
@@ -55,7 +61,7 @@ export class LostAnswers {
     const certain: RunKey[] = [];
     for (const key of await store.owned(owner, Number.POSITIVE_INFINITY)) {
       if (this.#runs.isKnown(key)) continue;
-      // A clock that was set back begins to count anew.
+      // After the clock was set back, the time counts from now.
       const seen = Math.min(before.get(key.run_id) ?? now, now);
       const isCertain = now - seen >= this.#leaseMs;
       if (isCertain) certain.push(key);
@@ -66,14 +72,17 @@ export class LostAnswers {
     for (const key of certain) await this.#begin(key);
   }
 
-  /** A run that cannot be read is looked at again after a lease, and keeps no other from being found. */
+  /** A run that cannot be read is tried again after the time of a lease. Other runs are not affected. */
   async #begin(key: RunKey): Promise<void> {
     const { store, owner, logger } = this.#host;
     try {
       const found = await store.find(key);
       if (found?.head.owner === owner) await this.#runs.begin(found);
     } catch (error) {
-      logger.error(`Run ${key.run_id} belongs to this process, and could not be read.`, { ...key, error });
+      logger.error(
+        `Run ${key.run_id} is owned by this process, but could not be read. Reading it is tried again later.`,
+        { ...key, error },
+      );
     }
   }
 }

@@ -6,21 +6,21 @@ import type { JsonValue } from "../protocol/json.ts";
 import type { Message } from "../protocol/message.ts";
 import type { Agent } from "./agent.ts";
 
-/** What is asked of a new run. */
+/** A request for a new run, validated. */
 export interface NewRun {
   readonly tenant: string;
   readonly principal: JsonValue;
   readonly agent_name: string;
   readonly input: readonly Message[];
-  /** Undefined: a session of its own. */
+  /** Undefined: the run has a session of its own. */
   readonly session_id: string | undefined;
   readonly idempotencyKey: string | undefined;
   readonly timeoutMs: number | undefined;
-  /** What the session holds before the run joins it; undefined: what it holds already. */
+  /** Replaces the content of the session before the run joins it. Undefined: the session stays as it is. */
   readonly session: StoredSession | undefined;
 }
 
-/** The first entry of a new run. `historyLength`: how many messages its session holds already. */
+/** The first entry of a new run. `historyLength` is the number of messages in its session. */
 export function createdEntryOf(
   agent: Agent,
   { input, session_id, timeoutMs, principal }: NewRun,
@@ -41,7 +41,10 @@ export function createdEntryOf(
   return entry;
 }
 
-/** The run that an idempotency key made before, if this is the same request again; how the answer is to come may differ. */
+/**
+ * The run that the idempotency key has created, if this is the same request. The mode may differ. Throws
+ * `idempotency_conflict`.
+ */
 export function repeat({ key, created }: StoredRun, request: NewRun): { readonly repeated: RunKey } {
   const sessionId = created.session_id === key.run_id ? undefined : created.session_id;
   const isSame =
@@ -49,7 +52,11 @@ export function repeat({ key, created }: StoredRun, request: NewRun): { readonly
     sessionId === request.session_id &&
     sameJson(created.input, request.input);
   if (isSame) return { repeated: key };
-  throw new CadenzaError("idempotency_conflict", "The idempotency key was used for another request already.", {
-    run_id: key.run_id,
-  });
+  throw new CadenzaError(
+    "idempotency_conflict",
+    `The idempotency key was used for another request, which created run ${key.run_id}. Use a new key.`,
+    {
+      run_id: key.run_id,
+    },
+  );
 }

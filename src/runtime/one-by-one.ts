@@ -1,8 +1,11 @@
-/** Does what leads to more of its kind: that is done afterwards, and not within, since chains of it are long and the stack is not. */
+/**
+ * Runs tasks that lead to more tasks one after the other instead of nested, so that long chains do not overflow the
+ * stack.
+ */
 export class OneByOne {
   #queue: (() => void)[] | undefined;
 
-  /** Does it now, or after what is being done. */
+  /** Runs the task now, or after the tasks that are running. */
   do(work: () => void): void {
     if (this.#queue !== undefined) {
       this.#queue.push(work);
@@ -18,7 +21,7 @@ export class OneByOne {
       }
     } finally {
       this.#queue = undefined;
-      // Only if it threw there is a rest.
+      // Tasks are left only if one has thrown.
       for (const rest of queue.slice(done)) this.do(rest);
     }
   }

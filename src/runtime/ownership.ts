@@ -3,24 +3,27 @@ import type { Expected, Mismatch, RunHead } from "../core/ports.ts";
 import type { RunState } from "../core/state.ts";
 import { isFinal } from "../core/state.ts";
 
-/** Who may write to a run, as its log sees it: what a write expects of the run in the store, and the head that it leaves there. */
+/**
+ * The ownership of a run, as its log sees it: what a write expects of the run in the store, and the head that it
+ * leaves.
+ */
 export interface Ownership {
   /** What a write expects of the run in the store. */
   expected(head: RunHead, committed: number): Expected;
-  /** The head that the run has with these entries; `before` itself if it stays as it is. */
+  /** The head of the run after these entries. `before` itself: the head does not change. */
   headFor(state: RunState, entries: readonly Entry[], before: RunHead | undefined): RunHead;
   /** A head was written. */
   onWritten(head: RunHead, before: RunHead | undefined): void;
   /** This process has claimed a run that was in the store. */
   takeOver(): void;
-  /** This process has looked into the wake-ups up to this number. */
+  /** This process has handled the wake-ups up to this number. */
   lookedInto(wakes: number): void;
 }
 
 /** The owner of runs that no other process can own. */
 const LOCAL = "local";
 
-/** Runs of a store that lives in this process alone: no other process ever writes to them. */
+/** The ownership of runs in a store that only this process uses. */
 class LocalOwnership implements Ownership {
   expected({ epoch }: RunHead, committed: number): Expected {
     return { epoch, position: committed };
@@ -41,16 +44,16 @@ class LocalOwnership implements Ownership {
 
 export const localOwnership: Ownership = new LocalOwnership();
 
-/** Runs that may change hands: of a durable agent, or of a store that outlives the process. */
+/** The ownership of runs that may change their owner: durable ones, and those in a persistent store. */
 export class LeasedOwnership implements Ownership {
   readonly #owner: string;
-  /** Whether the run keeps its owner although it waits. */
+  /** Whether a waiting run keeps its owner, because work of it is in progress here. */
   readonly #isAtWork: () => boolean;
-  /** Nothing has been written yet since the run was taken over. */
+  /** The run was claimed, and nothing has been written since. */
   #isTakenOver = false;
-  /** The run has shown that it does not bring its owner down. */
+  /** The run has caught up without crashing this process. */
   #isSound = false;
-  /** The run is being released: nothing that is written claims it again. */
+  /** The run is being released. No later write claims it again. */
   #isReleased = false;
   #wakes = 0;
   #blocked: Mismatch | null = null;
@@ -91,7 +94,7 @@ export class LeasedOwnership implements Ownership {
     this.#isReleased = true;
   }
 
-  /** A run that is blocked has no owner, and no process takes it before other code is registered. Null: it is not blocked. */
+  /** Blocks the run: it has no owner, and no process takes it before other code is registered. Null: unblocks it. */
   block(mismatch: Mismatch | null): void {
     this.#blocked = mismatch;
   }
@@ -109,7 +112,7 @@ export class LeasedOwnership implements Ownership {
     const getsOn = this.#isSound || entries.some(isProgress);
     const takeovers = before === undefined || getsOn ? 0 : before.takeovers;
     const deadline = status === "awaiting" && blocked === null ? (shown?.deadline ?? null) : null;
-    // With an owner: since when it has the run, if the store has given it.
+    // For an owned run, `due_at` is the time at which the store has given it to the owner.
     const due_at = owner === null ? deadline : before?.owner === owner ? before.due_at : null;
     const isSame =
       before?.status === status &&
@@ -117,13 +120,14 @@ export class LeasedOwnership implements Ownership {
       before.due_at === due_at &&
       before.blocked === blocked &&
       before.takeovers === takeovers;
-    // Each change of hands has an epoch of its own, and the end has the last one.
-    // A run without an owner may have been loaded elsewhere too: then it belongs to the first process that writes.
+    // Each change of the owner raises the epoch, and so does the end.
+    // Several processes may have loaded a run without an owner. It belongs to the first that writes.
     const isIdle = before?.owner === null && (entries.length > 0 || !isSame);
-    const handedOver = before !== undefined && (isIdle || (this.#isTakenOver && before.owner !== null));
-    // A process that has not seen that the owner is gone may not put it back with what it writes.
+    const isHandedOver = before !== undefined && (isIdle || (this.#isTakenOver && before.owner !== null));
+    // Giving up ownership raises the epoch, so that a writer with the old head cannot restore the owner.
     const isGivenUp = before !== undefined && owner === null && entries.length === 0 && !isSame;
-    const epoch = (before?.epoch ?? 0) + (handedOver || isGivenUp ? 1 : 0) + (entries.at(-1)?.type === "ended" ? 1 : 0);
+    const epoch =
+      (before?.epoch ?? 0) + (isHandedOver || isGivenUp ? 1 : 0) + (entries.at(-1)?.type === "ended" ? 1 : 0);
     if (isSame && before.epoch === epoch) return before;
     return { status, epoch, owner, due_at, blocked, holds_slot: false, finished_at: ended?.at ?? null, takeovers };
   }
@@ -134,13 +138,16 @@ export class LeasedOwnership implements Ownership {
   }
 
   #isFree({ status }: RunState, entries: readonly Entry[], blocked: Mismatch | null): boolean {
-    // What has happened is written first, and then the run is released.
+    // The entries are written first. Then the run is released.
     const isReleased = this.#isReleased && entries.length === 0;
     return isFinal(status) || isReleased || blocked !== null || (status === "awaiting" && !this.#isAtWork());
   }
 }
 
-/** Whether an entry shows that a run got on. An attempt at a step, and what it emitted, does not: the next one may end in the same way. */
+/**
+ * Whether an entry is progress. An attempt at a step, and what the step emits, is not, because the next attempt may
+ * crash in the same way.
+ */
 function isProgress(entry: Entry): boolean {
   if (entry.type === "emitted") return entry.kind !== "part" || entry.source === undefined;
   return entry.type !== "intent";

@@ -3,7 +3,10 @@ import type { Clock } from "../core/ports.ts";
 const MAX_ENTRIES = 1_000;
 const MAX_MS = 10;
 
-/** Sees to it that agents that never wait for anything leave room for timers and sockets: a turn of the event loop every 1,000 entries or 10 ms. */
+/**
+ * Takes a turn of the event loop every 1,000 entries or 10 ms, so that an agent that never waits does not block timers
+ * and sockets.
+ */
 export class Pacer {
   readonly #clock: Clock;
   #entries = 0;

@@ -13,26 +13,26 @@ import type { RunLog } from "./run-log.ts";
 import type { StandardSchema, Validated } from "./standard-schema.ts";
 import { validateFirst } from "./standard-schema.ts";
 
-/** An answer to what a run asks. */
+/** An answer to a question of a run. */
 export interface Answer extends Omit<ResumeCommand, "type" | "at"> {
-  /** In mode `async` the run is wanted as it is when the answer is taken. */
+  /** In mode `async` the caller gets the record of the run as it is when the answer is decided. */
   readonly mode?: RunMode | undefined;
   /** Called when the answer is committed, before the agent goes on. */
   readonly onTaken?: (() => void) | undefined;
 }
 
-/** A question that is asked, or waits to be: the agent's own, or that of one of its sub-runs. */
+/** A question that is shown or queued: the agent's own, or that of one of its sub-runs. */
 export type OpenQuestion = OwnQuestion | PassedOnQuestion;
 
-/** What the agent asks itself. */
+/** A question of the agent itself. */
 export interface OwnQuestion extends QuestionBase {
-  /** Turns an answer into what the agent gets, or says what is wrong with it. */
+  /** Turns an answer into the value for the agent, or into issues. */
   validate(answer: AwaitResume): MaybePromise<Validated>;
 }
 
-/** What a sub-run asks. */
+/** A question of a sub-run. */
 export interface PassedOnQuestion extends QuestionBase {
-  /** Gives an answer to the sub-run, which validates and takes it, or refuses. */
+  /** Gives an answer to the sub-run, which accepts or refuses it. */
   pass(answer: Answer): MaybePromise<unknown>;
 }
 
@@ -41,10 +41,10 @@ interface QuestionBase {
   readonly parts: readonly MessagePart[];
   /** In milliseconds from when it is shown. */
   readonly timeoutMs: number;
-  /** What is said of its end where somebody else sees to that. */
+  /** The deadline that the client sees, where the sub-run measures it. */
   readonly expires_at?: string | undefined;
   readonly hasDefault: boolean;
-  /** How much the agent had shown when it asked. */
+  /** How many values the agent had emitted when it asked. */
   readonly emitted: number;
 }
 
@@ -55,43 +55,46 @@ export interface QuestionsHost {
   takeUsage(): Usage | null;
   /** Hands a result to the operation that asked. */
   deliver(entry: Entry, live?: unknown): void;
-  /** Resolves after a turn of the event loop, when the agent has had its turn with what was handed to it. */
+  /** Resolves after a turn of the event loop in which the agent has used the results that it received. */
   settled(): Promise<void>;
-  /** Calls back as soon as the agent may go on. */
+  /** Calls back when the run has a slot. */
   withSlot(callback: () => void): void;
   /** A question without a default expired. */
   onExpired(): void;
 }
 
-/** The questions of a run. It shows one at a time; the others wait for their turn, and their time begins when they are shown. */
+/** The questions of a run. One is shown at a time. The others are queued, and their time begins when they are shown. */
 export class Questions {
   readonly #host: QuestionsHost;
   #shown: OpenQuestion | undefined;
   #clearDeadline: (() => void) | undefined;
-  /** Most runs ask one question at a time, and have none. */
+  /** Undefined for most runs, which ask one question at a time. */
   #line: Line | undefined;
 
   constructor(host: QuestionsHost) {
     this.#host = host;
   }
 
-  /** Shows a question, or queues it up behind the one that is shown. */
+  /** Shows a question, or queues it. */
   ask(question: OpenQuestion): void {
     const { shown } = this.#host.log.state;
-    if (shown?.await_id === question.key) this.#takeUp(question);
+    if (shown?.await_id === question.key) this.#resume(question);
     else if (shown === null && this.#shown === undefined && !this.#isLined) this.#show(question);
     else {
       this.#openLine.queue.push(question);
     }
   }
 
-  /** The question that was shown has its answer, which is committed. */
+  /** The answer to the question that is shown is committed. */
   answered(entry: Entry, value: unknown): void {
     this.#takeDown();
     this.#host.deliver(entry, value);
   }
 
-  /** The question that the client sees under this id, as soon as the agent has asked it again; undefined: it does not ask it any more. */
+  /**
+   * The question with this id. During a replay it resolves when the agent has asked it again. Undefined: the question
+   * is not shown any more.
+   */
   find(awaitId: string): MaybePromise<OpenQuestion | undefined> {
     if (this.#shown === undefined) return this.#expect(awaitId);
     return this.#shown.key === awaitId ? this.#shown : undefined;
@@ -107,7 +110,7 @@ export class Questions {
     return this.#shown?.key === awaitId ? this.#shown : undefined;
   }
 
-  /** The sub-run that asked does not ask any more: with an answer, or without. */
+  /** The sub-run does not ask the question any more. `exchange` holds its answer, if there is one. */
   settle(key: string, exchange: Exchange | undefined): void {
     const { log, clock } = this.#host;
     if (this.#line !== undefined) this.#line.queue = this.#line.queue.filter((question) => question.key !== key);
@@ -118,14 +121,14 @@ export class Questions {
     else {
       const { answer, idempotency_key } = exchange;
       const decision = log.decide({ type: "resume", at, await_id: key, answer, idempotency_key });
-      // The answer came before, and the question was shown once more.
+      // The answer is in the log already, and the question was shown once more.
       if (isInLog && !isRefusal(decision) && decision.length === 0) log.decide({ type: "withdraw", at, await_id: key });
     }
     this.#takeDown();
     this.#tellShown();
   }
 
-  /** No question is shown any more, and none will be. */
+  /** Takes the question down. No other question is shown. */
   close(): void {
     const line = this.#openLine;
     line.isClosed = true;
@@ -134,8 +137,8 @@ export class Questions {
     this.#tellShown();
   }
 
-  /** The client sees the question already: the agent that asked it is run again. */
-  #takeUp(question: OpenQuestion): void {
+  /** The client sees the question already, because the agent that asks it is replayed. */
+  #resume(question: OpenQuestion): void {
     this.#shown = question;
     this.#tellShown();
   }
@@ -148,12 +151,12 @@ export class Questions {
     for (const resolve of onShown) resolve();
   }
 
-  /** An agent that was run again is where it was: from now on its question may expire. */
+  /** The replayed agent has caught up. From now on its question may expire. */
   onCaughtUp(): void {
     if (this.#shown !== undefined) this.#watchDeadline(this.#shown);
   }
 
-  /** The store has given the run to this process: the time of its question may be up. */
+  /** The store has made this process the owner, perhaps because the question has expired. */
   onTaken(): void {
     if (this.#clearDeadline !== undefined && this.#shown !== undefined) this.#watchDeadline(this.#shown);
   }
@@ -162,11 +165,11 @@ export class Questions {
     const { log, clock } = this.#host;
     const deadline = log.state.shown?.deadline;
     if (deadline === undefined) return;
-    // The clock of this process may be behind that of the store, which has given it the run because the time is up.
+    // This clock may be behind the store's clock, by which the question has expired.
     const left = (): number => (log.takenAt >= deadline ? 0 : deadline - clock.now());
     this.#clearDeadline?.();
     this.#clearDeadline = clock.setTimeout(
-      // Timers may ring a little early.
+      // Timers may fire a little early.
       () => (left() > 0 ? this.#watchDeadline(question) : this.#expire(question)),
       Math.max(0, left()),
     );
@@ -217,7 +220,7 @@ export class Questions {
     if (line !== undefined && line.queue.length > 0 && !line.isTurning) void this.#showNext(line);
   }
 
-  /** The next question is shown a turn later, so that what the agent does with the answer comes first. */
+  /** The next question is shown a turn later, after the agent has used the answer. */
   async #showNext(line: Line): Promise<void> {
     line.isTurning = true;
     await this.#host.settled();
@@ -226,7 +229,7 @@ export class Questions {
     if (next !== undefined && !line.isClosed) this.#show(next);
   }
 
-  /** Whether a question that is asked now comes behind others. */
+  /** Whether a new question has to be queued. */
   get #isLined(): boolean {
     return this.#line !== undefined && (this.#line.isTurning || this.#line.queue.length > 0);
   }
@@ -237,7 +240,7 @@ export class Questions {
   }
 }
 
-/** The questions that are not shown yet, and those who wait for one to be. */
+/** The queued questions, and the callers that wait until a question is shown. */
 interface Line {
   queue: OpenQuestion[];
   onShown: (() => void)[];
@@ -247,13 +250,16 @@ interface Line {
   isClosed: boolean;
 }
 
-/** Reads an answer by a schema; without one, any answer will do. */
+/** Validates an answer by a schema. Without a schema any answer is valid. */
 export function readAnswer(answer: AwaitResume, schema: StandardSchema | undefined): MaybePromise<Validated> {
   if (schema !== undefined) return validateFirst(schema, candidatesOf(answer));
   return { value: isMessageResume(answer) ? answer.message : answer };
 }
 
-/** What an answer may mean, the likeliest first: the object itself, the JSON part, the text as JSON, the raw text. */
+/**
+ * The possible values of an answer, the likeliest first: the object itself, the JSON part, the text as JSON, the raw
+ * text.
+ */
 function candidatesOf(answer: AwaitResume): readonly unknown[] {
   if (!isMessageResume(answer)) return [answer];
   const json = answer.message.parts.find(isJsonPart);

@@ -1,6 +1,6 @@
 /**
- * A random sequence that is the same for the same seed, so that a durable agent which is run again draws the same numbers.
- * Not for secrets. (xoshiro128**, seeded by splitmix32 over an FNV-1a hash of the seed.)
+ * A random sequence that is the same for the same seed, so that a replayed agent draws the same numbers. Not for
+ * secrets. (xoshiro128**, seeded by splitmix32 over an FNV-1a hash of the seed.)
  */
 export class SeededRandom {
   readonly #state = new Uint32Array(4);

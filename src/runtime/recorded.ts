@@ -4,14 +4,19 @@ import { exactJson } from "../core/exact-json.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import { describe, pathOf, writePath } from "./check.ts";
 
-/** A copy of what a durable step has given, as it is recorded. Throws `invalid_argument` for what JSON would lose. */
+/**
+ * Copies the result of a durable step as JSON. Throws `invalid_argument` for a value that JSON would lose or change.
+ */
 export function recordedResult(key: string, result: unknown): JsonValue | undefined {
   return exactJson(result, (loss) =>
     refusal(`Step ${key}: `, "result", loss, "The result of a durable step is recorded as JSON."),
   );
 }
 
-/** A copy of a value that is kept as JSON; undefined for undefined. Throws `invalid_argument` for what JSON would lose. */
+/**
+ * Copies a value as JSON; undefined stays undefined. Throws `invalid_argument` for a value that JSON would lose or
+ * change.
+ */
 export function recordedValue(name: string, value: unknown): JsonValue | undefined {
   return exactJson(value, (loss) => refusal("", name, loss, "It is kept as JSON."));
 }

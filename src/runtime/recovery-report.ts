@@ -2,32 +2,35 @@ import type { AgentVersion, FoundRun, Store } from "../core/ports.ts";
 import type { DamagedRun } from "./damaged-runs.ts";
 import type { Registry } from "./registry.ts";
 
-/** A run whose code does not match its history: no entry is written until matching code comes. */
+/** A blocked run: its code does not match its history. Nothing is written to it until matching code is registered. */
 export interface BlockedRun {
   readonly run_id: string;
   readonly agent_name: string;
   readonly version: string | null;
-  /** At which entry of the log: how many match. */
+  /** The index in the log, from 0, of the first entry that does not match. */
   readonly position: number;
-  /** What the history holds next. */
+  /** What the history holds there. */
   readonly expected: string;
   /** What the code did instead. */
   readonly asked: string;
 }
 
-/** What keeps runs of the store from getting on. */
+/** The runs of the store that cannot go on. */
 export interface RecoveryReport {
-  /** Durable runs whose code does not match their history, the oldest 1,000 of them, in any process. */
+  /** The oldest 1,000 blocked runs of all processes. */
   readonly blocked: readonly BlockedRun[];
-  /** Runs without an owner whose agent or version is not registered here, whether they need work now or wait. */
+  /**
+   * How many runs without an owner have an agent or a version that is not registered here. It counts due and waiting
+   * runs.
+   */
   readonly unregistered: number;
-  /** Runs that this process took and could not read. Each is tried again from time to time. */
+  /** The runs that this process took and could not load. Loading each is tried again after a pause. */
   readonly damaged: readonly DamagedRun[];
 }
 
 const MAX_REPORTED = 1_000;
 
-/** Asks the store what keeps its runs from getting on. */
+/** Asks the store for the runs that cannot go on. */
 export async function reportOf(
   store: Store,
   registry: Registry,

@@ -16,11 +16,18 @@ export interface RecoveryHost extends RunLoaderHost {
   readonly capacity: number;
 }
 
-/** How many runs are taken in one transaction, and how many positions are compared at once: the event loop stands still meanwhile. */
+/**
+ * How many runs are taken in one transaction, and how many positions are compared at once. A synchronous store blocks
+ * the event loop meanwhile.
+ */
 const PAGE = 32;
-/** How many runs that may bring their process down are executed at a time. */
+/** How many runs that may crash the process are executed at a time. */
 const SUSPECTS_AT_ONCE = 1;
-/** Looks after the runs of the store: keeps the lease of this process, takes runs that need work, and takes in what other processes write. */
+
+/**
+ * Keeps the lease of this process, takes the runs of the store that need work, and reads what other processes write to
+ * the runs of this one.
+ */
 export class Recovery {
   readonly lease: Lease;
   readonly #host: RecoveryHost;
@@ -47,7 +54,7 @@ export class Recovery {
     });
   }
 
-  /** Begins to own runs and to look for those that need work. */
+  /** Begins to own runs, and to take runs that need work. */
   start(): void {
     const { isClosed, store } = this.#host;
     if (this.#isOn || isClosed || !store.persistent) return;
@@ -59,7 +66,7 @@ export class Recovery {
     this.#scanSoon(0);
   }
 
-  /** No more runs are taken. The lease is kept for those that are here. */
+  /** No more runs are taken. The lease is kept for the loaded ones. */
   async stopTaking(): Promise<void> {
     this.#isOn = false;
     this.#unwatch?.();
@@ -67,12 +74,12 @@ export class Recovery {
     await this.#scanning;
   }
 
-  /** The runs of the store that wait for code, or cannot be read. */
+  /** The runs of the store that cannot go on. */
   report(): Promise<RecoveryReport> {
     return reportOf(this.#host.store, this.#registry, this.#loader.damaged.report);
   }
 
-  /** An agent was registered: its blocked runs are tried once, and those that need work are looked for at once. */
+  /** An agent was registered. Its blocked runs are tried once, and the store is scanned at once. */
   onRegistered(agent: Agent): void {
     this.start();
     if (!this.#isOn) return;
@@ -80,17 +87,17 @@ export class Recovery {
     this.#loader.tryBlocked(agent);
   }
 
-  /** A run may need work: it is looked for at once. */
+  /** A run may need work. The store is scanned at once. */
   lookForWork(): void {
     if (this.#isOn) this.#scanSoon(0);
   }
 
-  /** A suspect has come further, waits, or is gone: the next one may be tried. */
+  /** A suspect has made progress, waits, or has left this process. The next one may be tried. */
   onSuspectCleared(run: LiveRun): void {
     if (this.#loader.suspects.delete(run)) this.lookForWork();
   }
 
-  /** The store failed in a way that may have left runs with this process that it does not know. */
+  /** A call to the store failed. The store may still have made this process the owner of a run. */
   onUnknownOutcome(): void {
     this.#lostAnswers.note();
   }
@@ -115,13 +122,13 @@ export class Recovery {
     if (this.#isOn) this.#scanSoon(this.#settings.scanMs);
   }
 
-  /** Takes what needs work, a page at a time, without a pause for as long as pages are full. */
+  /** Takes the runs that need work, a page at a time, until a page is not full. */
   async #scan(): Promise<void> {
     const { store, clock, owner } = this.#host;
     while (this.#isOn) {
       const limit = Math.min(PAGE, this.#host.capacity - this.#beginning.size);
       if (limit <= 0) return;
-      // A store that takes this process for dead would give it its own runs.
+      // With an expired lease, the store would give this process its own runs.
       if (!this.lease.isHeld) await this.lease.renew();
       const agents = this.#registry.versions;
       const suspects = {
@@ -150,15 +157,15 @@ export class Recovery {
     }
   }
 
-  // What other processes and lost answers do to the runs of this one.
+  // Heartbeats: what other processes have written, and calls with an unknown outcome.
 
   async #onHeartbeat(): Promise<void> {
-    await this.#lookForOthers();
+    await this.#catchUpMoved();
     await this.#lostAnswers.compare();
   }
 
-  /** Takes in what other processes have written to runs that are loaded here. */
-  async #lookForOthers(): Promise<void> {
+  /** Reads what other processes have written to runs that are loaded here. */
+  async #catchUpMoved(): Promise<void> {
     const { store, clock } = this.#host;
     const known = [...this.#host].flatMap(({ log }) => (log.head === undefined ? [] : [log.known]));
     for (let from = 0; from < known.length; from += PAGE) {
@@ -167,12 +174,12 @@ export class Recovery {
     }
   }
 
-  /** A run that cannot be read keeps no other from being looked at. */
+  /** A run that cannot be read does not keep the others from being read. */
   async #catchUp(key: RunKey): Promise<void> {
     try {
       await this.#host.find(key)?.log.catchUp();
     } catch (error) {
-      const message = `The store failed to read what another process did to run ${key.run_id}. It is asked again.`;
+      const message = `The store failed to read what another process has written to run ${key.run_id}. The next heartbeat reads it again.`;
       this.#host.logger.warn(message, { ...key, error });
     }
   }

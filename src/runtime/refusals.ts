@@ -2,9 +2,9 @@ import type { Refusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
 import type { Mismatch } from "../core/ports.ts";
 
-/* What a caller is told whose call on a run is refused. */
+/* The errors of calls that are refused. */
 
-/** The rules refuse the command. */
+/** The error for a command that the rules refuse. */
 export function refusalError({ refused }: Refusal, runId: string, awaitId: string | null = null): CadenzaError {
   return new CadenzaError(refused, `Run ${runId} ${refusals[refused]}`, {
     run_id: runId,
@@ -20,7 +20,7 @@ const refusals: Readonly<Record<Refusal["refused"], string>> = {
   idempotency_conflict: "has another answer under this idempotency key already.",
 };
 
-/** The answer is none to the question. */
+/** The error for an answer that fails the validation of its question. */
 export function rejectedError(runId: string, awaitId: string, issues: CadenzaError["issues"] = []): CadenzaError {
   const what = issues
     .map(({ path, message }) => (path.length === 0 ? message : `${path.join(".")}: ${message}`))
@@ -32,7 +32,7 @@ export function rejectedError(runId: string, awaitId: string, issues: CadenzaErr
   });
 }
 
-/** The run waits for matching code. */
+/** The error for a blocked run. */
 export function blockedError(runId: string, agent_name: string, mismatch: Mismatch): CadenzaError {
   const { expected, asked, position } = mismatch;
   const message =
@@ -41,12 +41,15 @@ export function blockedError(runId: string, agent_name: string, mismatch: Mismat
   return new CadenzaError("run_blocked", message, { run_id: runId, agent_name });
 }
 
-/** The runtime has been closed. */
+/** The error for a call on a closed runtime. */
 export function closedError(): CadenzaError {
   return new CadenzaError("runtime_closed", "The runtime has been closed.");
 }
 
-/** As a sub-run refuses an answer, its parent does, which shows the question under an id of its own. Other errors stay as they are. */
+/**
+ * Turns a sub-run's refusal of an answer into its parent's, which has another id for the question. Other errors stay as
+ * they are.
+ */
 export function refusedAbove(error: unknown, runId: string, awaitId: string): unknown {
   if (!CadenzaError.is(error)) return error;
   const { code, issues } = error;
@@ -58,7 +61,10 @@ function isRefused(code: CadenzaError["code"]): code is Refusal["refused"] {
   return code in refusals;
 }
 
-/** The run is not this process's any more. `awaitId`: the question that an answer to it was meant for. */
+/**
+ * The error for a run that this process does not own any more. `awaitId` is the question that the refused answer was
+ * for.
+ */
 export function lostError(runId: string, why = "belongs to another process now", awaitId?: string): CadenzaError {
   return new CadenzaError("lost_ownership", `Run ${runId} ${why}.`, {
     run_id: runId,
@@ -66,7 +72,7 @@ export function lostError(runId: string, why = "belongs to another process now",
   });
 }
 
-/** Whether an error is that of {@link lostError}. */
+/** Whether {@link lostError} has made the error. */
 export function isLost(error: unknown): error is CadenzaError {
   return CadenzaError.is(error) && error.code === "lost_ownership";
 }

@@ -9,7 +9,7 @@ export class Registry {
   readonly #versions = new Map<string, Map<string | undefined, Agent>>();
   readonly #current = new Map<string, Agent>();
 
-  /** Adds an agent. The last version that was registered takes new runs. */
+  /** Adds an agent. New runs of a name use the version that was registered last. */
   add(agent: Agent): void {
     const { replace = false } = agent.options as RegisterOptions;
     if (typeof replace !== "boolean") throw badArgument("options.replace", "true or false", replace);
@@ -21,7 +21,7 @@ export class Registry {
     this.#current.set(agent.name, agent);
   }
 
-  /** The agent that takes new runs of this name. */
+  /** The agent for new runs of this name. Throws `agent_not_found`. */
   get(name: string): Agent {
     const agent = this.#current.get(name);
     if (agent === undefined)
@@ -34,20 +34,20 @@ export class Registry {
     return this.#versions.get(name)?.get(version);
   }
 
-  /** All versions of all agents: the code that this process has. */
+  /** All versions of all agents that are registered in this process. */
   get versions(): readonly AgentVersion[] {
     return [...this.#versions].flatMap(([agent_name, versions]) =>
       [...versions.keys()].map((version) => ({ agent_name, version: version ?? null })),
     );
   }
 
-  /** All agents that take new runs, in the order in which their names were first registered. */
+  /** The agent for new runs of each name, in the order in which the names were first registered. */
   all(): readonly Agent[] {
     return [...this.#current.values()];
   }
 }
 
-/** What is shown of an agent (ACP 1.0). */
+/** The manifest of an agent (ACP 1.0). */
 export function manifestOf({ name, options }: Agent, status: AgentStatus): AgentManifest {
   return {
     name,

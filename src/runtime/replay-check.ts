@@ -11,42 +11,42 @@ import type { OpenQuestion } from "./questions.ts";
 import type { Results } from "./results.ts";
 import type { RunLog } from "./run-log.ts";
 
-/** What the comparison needs from the agent that is run again. */
+/** What the comparison needs from the replayed agent. */
 export interface ReplayCheckHost {
   readonly log: RunLog;
   readonly clock: Clock;
   readonly results: Results;
   /** See {@link Replay.stallMs}. */
   readonly stallMs: number;
-  /** What the agent does is not what the log holds. */
+  /** The agent does not do what its history holds. */
   mismatch(mismatch: Mismatch): void;
-  /** As {@link diverge}, but the agent may still come round. Undefined: it has. */
+  /** As {@link mismatch}, but the agent may still go on. Undefined: it has gone on. */
   onStall(mismatch: Mismatch | undefined): void;
-  /** The agent showed another text than the last time; the log wins. */
+  /** The agent emitted another value of the same kind than its history holds. The history counts. */
   onDifference(): void;
   onCaughtUp(): void;
 }
 
-/** How much of a text is quoted. */
+/** How many characters of a text a message quotes. */
 const MAX_QUOTE = 40;
 
-/** An agent that is run again: what it does is compared with what it did the last time, as the log holds it. */
+/** Compares what a replayed agent does with its history. */
 export class ReplayCheck {
   readonly #host: ReplayCheckHost;
-  readonly #recording: History;
-  /** What the agent showed for the first time before it had caught up. */
+  readonly #history: History;
+  /** What the agent emitted for the first time before it had caught up. */
   #early: Emission[] = [];
-  /** Whether the agent itself has left no message open. */
+  /** Whether the agent itself has no open message. */
   #hasClosed = true;
 
-  constructor(host: ReplayCheckHost, recording: History) {
+  constructor(host: ReplayCheckHost, history: History) {
     this.#host = host;
-    this.#recording = recording;
+    this.#history = history;
   }
 
-  /** What the agent meets on its way through its log. */
+  /** What the agent has to do before new work begins. */
   get replay(): Replay {
-    const { results, begun } = this.#recording;
+    const { results, begun } = this.#history;
     return {
       results,
       begun,
@@ -67,20 +67,22 @@ export class ReplayCheck {
 
   /** The last attempt at an operation, if there was one. */
   intent(key: string): IntentEntry | undefined {
-    return this.#recording.intent(key);
+    return this.#history.intent(key);
   }
 
-  /** The agent has been handed a result: what the log says of usage up to there was reported before. */
+  /** The agent has received a result. It has reported the usage before that entry. */
   passUsage(result: ResultEntry): void {
-    this.#recording.passUsage(result);
+    this.#history.passUsage(result);
   }
 
-  /** Whether the log has this report of an agent that has not caught up. It is in there once. */
+  /**
+   * Whether the agent is replayed and its history holds this report of usage. Each report in the history counts once.
+   */
   takeUsage(usage: Usage): boolean {
-    return this.#host.results.isReplaying && this.#recording.takeUsage(usage);
+    return this.#host.results.isReplaying && this.#history.takeUsage(usage);
   }
 
-  /** Commits what the agent showed for the first time before it had caught up. */
+  /** Logs what the agent emitted for the first time before it had caught up. */
   emitEarly(): void {
     const { log, clock } = this.#host;
     const early = this.#early;
@@ -88,64 +90,64 @@ export class ReplayCheck {
     for (const item of early) log.decide({ type: "emit", at: clock.now(), item });
   }
 
-  /** Compares what the agent shows with what it showed at this point the last time. False: there was no last time. */
+  /** Compares what the agent emits with its history. False: the history is at its end, and the emission is new. */
   emitAgain(emission: Emission): boolean {
-    const next = this.#recording.nextEmission;
+    const next = this.#history.nextEmission;
     const { results } = this.#host;
     const { isReplaying } = results;
     const hadClosed = this.#hasClosed;
     if (emission.kind !== "generic") this.#hasClosed = emission.kind !== "part";
-    // What a stopped agent showed on its way out is no measure for what it shows on its way there.
+    // The output of `finally` blocks after a stop is not compared with what the agent emits before it reaches the stop.
     if (next === undefined || (isReplaying && next.wasStopped && !isSameEmission(next.entry, emission))) {
       if (!isReplaying) return false;
-      // An agent that was stopped may come further than the last time: that has not happened.
-      if (this.#recording.isStopped) return true;
-      // There was nothing to close the last time, which is in no log.
+      // A replayed agent may pass the point where it was stopped. What it emits there is dropped.
+      if (this.#history.isStopped) return true;
+      // Closing when no message is open writes no entry.
       if (emission.kind === "close" && hadClosed) return true;
       this.#early.push(emission);
       return true;
     }
     const { entry, position } = next;
-    // There was nothing to close the last time.
+    // Closing when no message was open has written no entry.
     if (emission.kind === "close" && entry.kind !== "close") return true;
     if (entry.kind !== emission.kind) {
       this.#host.mismatch({ expected: describeEmission(entry), asked: describeEmission(emission), position });
       return true;
     }
     if (!isSameEmission(entry, emission)) this.#host.onDifference();
-    this.#recording.skipEmission();
+    this.#history.skipEmission();
     results.advance();
     return true;
   }
 
-  /** Compares when the agent asks with when it asked the last time. */
+  /** Compares the place of a question in the agent's output with the history. */
   askAgain({ key, emitted }: OpenQuestion): void {
     // A question closes the open message.
     this.#hasClosed = true;
-    const recorded = this.#recording.awaited(key);
-    if (recorded === undefined || recorded.emitted === emitted) return;
+    const before = this.#history.awaited(key);
+    if (before === undefined || before.emitted === emitted) return;
     const position = this.#positionOf(key);
     const { missing } = this.#host.results;
     if (missing !== undefined && missing.position < position)
       this.#host.mismatch({ expected: missing.what, asked: key, position: missing.position });
     else
       this.#host.mismatch({
-        expected: `${key} after ${recorded.emitted} values shown`,
+        expected: `${key} after ${before.emitted} emitted values`,
         asked: `${key} after ${emitted}`,
         position,
       });
   }
 
-  /** An answer that the log holds is none to the question as it is asked now. */
+  /** An answer in the history fails the validation of the question as the code asks it now. */
   onUnfitAnswer(key: string): void {
     const position = this.#positionOf(key);
-    this.#host.mismatch({ expected: `an answer to ${key} that fits`, asked: `${key} with another schema`, position });
+    this.#host.mismatch({ expected: `a valid answer to ${key}`, asked: `${key} with another schema`, position });
   }
 
-  /** Whether the agent ends although the log holds more. */
+  /** Whether the agent ends although its history holds more. */
   endsEarly(error: unknown): boolean {
     const { missing } = this.#host.results;
-    const next = this.#recording.nextEmission;
+    const next = this.#history.nextEmission;
     if (missing === undefined && next === undefined) return false;
     this.#host.mismatch({
       expected: missing?.what ?? (next === undefined ? "" : describeEmission(next.entry)),
@@ -156,27 +158,27 @@ export class ReplayCheck {
   }
 
   #positionOf(key: string): number {
-    return this.#recording.begun.get(key) ?? 0;
+    return this.#history.begun.get(key) ?? 0;
   }
 
   get #notEmitted(): Missing | undefined {
-    const next = this.#recording.nextEmission;
+    const next = this.#history.nextEmission;
     if (next === undefined || next.wasStopped) return undefined;
     return { what: describeEmission(next.entry), position: next.position };
   }
 
-  /** The question that the agent itself asks; one of a sub-run is none of its. */
+  /** The question that is shown, if the agent itself asks it and no sub-run. */
   get #shownToAgent(): string | undefined {
     const shown = this.#host.log.state.shown?.await_id;
     return shown === undefined || isPassedOn(shown) ? undefined : shown;
   }
 }
 
-/** What was shown, in words. */
-function describeEmission(shown: Emission | EmittedEntry): string {
-  switch (shown.kind) {
+/** Describes an emission, for messages. */
+function describeEmission(emission: Emission | EmittedEntry): string {
+  switch (emission.kind) {
     case "part": {
-      const { content_type, content } = shown.part;
+      const { content_type, content } = emission.part;
       if (content === undefined || !content_type.startsWith("text/")) return `a part of type ${content_type}`;
       return `the text ${JSON.stringify(content.length > MAX_QUOTE ? `${content.slice(0, MAX_QUOTE)}…` : content)}`;
     }

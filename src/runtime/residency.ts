@@ -11,74 +11,78 @@ import type { RunLog } from "./run-log.ts";
 export interface ResidencySettings {
   readonly clock: Clock;
   readonly store: Store;
-  /** How long a durable run that waits stays in memory, in milliseconds. */
+  /** How long a waiting durable run stays loaded before it is evicted, in milliseconds. */
   readonly evictAfterMs: number;
-  /** Runs every durable agent again after each commit, for tests. */
+  /** For tests: replays every durable agent after each commit. */
   readonly alwaysReplay: boolean;
 }
 
-/** `sought`: it was begun before, and is looked for. `idle`: it waits for an answer, or has ended. */
+/**
+ * `sought`: an earlier execution began the sub-run, and it is being found. `idle`: it waits for an answer, or has
+ * ended.
+ */
 export type SubRunActivity = "at work" | "sought" | "idle";
 
-/** What the stay of a durable run needs from the run. */
+/** What the residency of a durable run needs from the run. */
 export interface ResidencyHost {
   readonly host: ResidencySettings;
   readonly log: RunLog;
   readonly handover: Handover | undefined;
   readonly execution: Execution | undefined;
-  /** Whether a step is at work. */
+  /** Whether the body of a step is running. */
   readonly isInStep: boolean;
-  /** Whether somebody here relies on the run: the one that has started it, or those that wait for its slot. Then it may not sleep. */
+  /** Whether the run's parent or a run that waits for its slot needs it here. Then it must not be evicted. */
   readonly isNeeded: boolean;
-  /** Resolves when the run does not wait for a slot, or no longer. */
+  /** Resolves when the run has left the queue for a slot. Undefined: it is not in the queue. */
   unqueued(): undefined | Promise<void>;
   replay(entries: readonly Entry[]): void;
-  /** The agent is where its log ends. */
+  /** The agent has caught up with its history. */
   onCaughtUp(): void;
-  /** Lets go of the run. */
+  /** Drops the run from this process. */
   leave(reason: string): void;
 }
 
 /**
- * The stay of a durable run in this process: it comes and catches up with its log, keeps an owner only while there is work for
- * it, sleeps when it waits for long, and is let go of when its code does not fit. Other runs have none: they stay where they are.
+ * The residency of a durable run in this process: it is replayed, has an owner only while there is work for it, is
+ * evicted after a long wait, and is released when its code does not match its history. Other runs stay loaded until
+ * they end, and have no residency.
  */
 export class Residency {
-  /** How the code differs from the log; undefined: it does not, as far as it has come. */
+  /** The mismatch of code and history. Undefined: they match so far. */
   mismatch: Mismatch | undefined;
-  /** Whether the run was taken over so often that it may bring its process down. */
+  /** Whether the run was taken over so often that it may crash the process. */
   isSuspect = false;
   readonly #run: ResidencyHost;
   #ready: Promise<void> | undefined;
   #caughtUp: (() => void) | undefined;
   #leaving: Promise<void> | undefined;
   #tryingAgain: Promise<void> | undefined;
-  #clearSleep: (() => void) | undefined;
+  #clearEviction: (() => void) | undefined;
   #isEvicted = false;
   readonly #subRuns = new Map<string, SubRunActivity>();
-  /** How many times the run looks at what it waits for elsewhere, just now. */
-  #looking = 0;
+  /** How many checks of what the run waits for elsewhere are pending. */
+  #checks = 0;
   #isGivingUp = false;
-  /** For tests that run the agent again after each commit: it is going to be, and is handed nothing before. */
+  /** With `alwaysReplay`: a replay is due, and the agent receives nothing before it. */
   #isReplayDue = false;
-  /** How many entries there were when the agent was last run again. */
+  /** The number of entries at the last replay. */
   #replayedUntil = 0;
 
   constructor(run: ResidencyHost) {
     this.#run = run;
   }
 
-  /** Resolves when an agent that is run again has caught up with its log; undefined: it has. */
+  /** Resolves when the replay is over. Undefined: the agent has caught up. */
   get ready(): Promise<void> | undefined {
     return this.#ready;
   }
 
-  /** While the run is let go of since its code does not fit, and after that. */
+  /** Resolves when the run is released because of a mismatch. Undefined: it stays. */
   get leaving(): Promise<void> | undefined {
     return this.#leaving;
   }
 
-  /** While the run is let go of since other code is there. */
+  /** Resolves when the run is released to be loaded with other code. Undefined: it is not. */
   get tryingAgain(): Promise<void> | undefined {
     return this.#tryingAgain;
   }
@@ -87,7 +91,7 @@ export class Residency {
     return this.#isEvicted;
   }
 
-  /** The agent is run again, from now until `caughtUp`. */
+  /** A replay begins. It lasts until `caughtUp`. */
   begin(): void {
     this.#subRuns.clear();
     this.#expectCatchUp();
@@ -100,34 +104,36 @@ export class Residency {
   }
 
   caughtUp(): void {
-    // Another agent is going to be there in a moment.
+    // The next replay is due already.
     if (this.#isReplayDue) return;
     this.tellReady();
     this.#ready = undefined;
     void this.#forgetTakeovers();
   }
 
-  /** A run that came through its log, and then only waits for answers and sub-runs, brings no process down. */
+  /** A run that has caught up, and then only waits for answers and sub-runs, has not crashed its owners. */
   async #forgetTakeovers(): Promise<void> {
     const { log, execution } = this.#run;
     if (log.head?.takeovers === 0) return;
     await execution?.settled();
-    const isAtIt = this.#run.execution === execution && execution?.over === false && !log.lost;
-    if (isAtIt && execution.results.open.length > 0 && !this.#run.isInStep) this.#run.handover?.forgetTakeovers();
+    const isCurrent = this.#run.execution === execution && execution?.over === false && !log.lost;
+    if (isCurrent && execution.results.open.length > 0 && !this.#run.isInStep) this.#run.handover?.forgetTakeovers();
   }
 
-  /** Whoever waits for the agent to catch up waits no longer: it has, or does not, or does somewhere else. */
+  /**
+   * Ends the wait of callers for the replay: the agent has caught up, is blocked, or is replayed in another process.
+   */
   tellReady(): void {
     this.#caughtUp?.();
   }
 
-  /** Releases the run as blocked: a process that has matching code may take it. */
+  /** Releases the run as blocked. A process with matching code may claim it. */
   block(): Promise<void> {
     this.#leaving ??= this.#release(this.mismatch ?? null);
     return this.#leaving;
   }
 
-  /** Releases the run, which this process loads again with other code at once: answers that come meanwhile wait for that. */
+  /** Releases the run, which this process then loads with other code. Answers wait meanwhile. */
   leaveForOtherCode(): Promise<void> {
     this.#leaving ??= this.#release(null);
     this.#tryingAgain = this.#leaving;
@@ -138,54 +144,54 @@ export class Residency {
     const { handover, execution } = this.#run;
     execution?.fence();
     handover?.setBlocked(blocked);
-    // A run that another process has taken meanwhile is none of this process's any more.
+    // The release fails if another process has claimed the run. Then nothing is left to do.
     await handover?.release().catch(ignore);
     this.#run.leave("The code of the agent does not match the history of the run.");
   }
 
-  /** What a sub-run does, as far as it is known. One that was begun in another process is looked for: until then the run keeps its owner if it has one. */
+  /** Notes what a sub-run does. While a sub-run is `sought`, the run keeps its owner if it has one. */
   setSubRun(key: string, activity: SubRunActivity): void {
     if (activity === "idle") this.#subRuns.delete(key);
     else this.#subRuns.set(key, activity);
     if (activity !== "sought") this.settleOwner();
   }
 
-  /** Something that the run waits for has happened elsewhere. It keeps its owner until it knows what. */
-  lookInto(looking: Promise<unknown>): void {
-    this.#looking += 1;
-    void looking.then(() => {
-      this.#looking -= 1;
+  /** Something that the run waits for has happened elsewhere. The run keeps its owner until the check resolves. */
+  lookInto(check: Promise<unknown>): void {
+    this.#checks += 1;
+    void check.then(() => {
+      this.#checks -= 1;
       this.settleOwner();
     });
   }
 
-  /** A waiting run has no owner, unless work of it is under way here, or may be. */
+  /** Whether a waiting run keeps its owner, because work of it is or may be in progress here. */
   get keepsOwner(): boolean {
-    return this.#isBusy || this.#isLooking || this.#run.execution?.isIdle === false;
+    return this.#isBusy || this.#isChecking || this.#run.execution?.isIdle === false;
   }
 
   get #isBusy(): boolean {
     return this.#run.isInStep || [...this.#subRuns.values()].includes("at work");
   }
 
-  get #isLooking(): boolean {
-    return this.#looking > 0 || this.#subRuns.size > 0 || this.#ready !== undefined || this.#isOverdue;
+  get #isChecking(): boolean {
+    return this.#checks > 0 || this.#subRuns.size > 0 || this.#ready !== undefined || this.#isOverdue;
   }
 
-  /** Whether the time of the question that is shown is up, here or in the store that has given the run for that: in a moment the agent goes on. */
+  /** Whether the question that is shown has expired, by this clock or by the store's. The agent is about to go on. */
   get #isOverdue(): boolean {
     const { takenAt, state } = this.#run.log;
     const deadline = state.shown?.deadline ?? Number.POSITIVE_INFINITY;
     return deadline <= Math.max(this.#run.host.clock.now(), takenAt);
   }
 
-  /** Takes ownership of a waiting run that has work to do here, and gives it up when there is none left. */
+  /** Claims a waiting run that has work to do here, and gives up ownership when no work is left. */
   settleOwner(): void {
     const { log } = this.#run;
     const { head } = log;
     if (head?.status !== "awaiting" || this.mismatch !== undefined) return;
     if (head.owner === null && this.#isBusy) log.settleHead();
-    else if (head.owner !== null && !this.#isBusy && !this.#isLooking) void this.#giveUpOwner();
+    else if (head.owner !== null && !this.#isBusy && !this.#isChecking) void this.#giveUpOwner();
   }
 
   async #giveUpOwner(): Promise<void> {
@@ -198,11 +204,11 @@ export class Residency {
     if (!lost && head?.status === "awaiting" && head.owner !== null && !this.keepsOwner) log.settleHead();
   }
 
-  /** What follows a commit: the run goes to sleep when it waits, and in tests it is run again. */
+  /** After a commit: a waiting run is to be evicted, and with `alwaysReplay` the agent is replayed. */
   onCommit(status: RunStatus): void {
-    this.#clearSleep?.();
+    this.#clearEviction?.();
     if (isFinal(status)) {
-      // An agent may come to its end before it has caught up.
+      // A run may end before its agent has caught up.
       this.tellReady();
       return;
     }
@@ -210,44 +216,49 @@ export class Residency {
     if (alwaysReplay) this.#replaySoon();
     if (status === "awaiting") this.settleOwner();
     if (status !== "awaiting" || evictAfterMs === Number.POSITIVE_INFINITY) return;
-    this.#clearSleep = clock.setTimeout(() => this.sleep(), evictAfterMs);
+    this.#clearEviction = clock.setTimeout(() => this.evict(), evictAfterMs);
   }
 
-  /** The run leaves memory, if it does nothing but wait. While the store has an owner for it, no other process would wake it. */
-  sleep(): void {
+  /**
+   * Evicts the run, if it only waits. A run that has an owner in the store stays, because no other process would load
+   * it.
+   */
+  evict(): void {
     const { head, state, committed, backlog } = this.#run.log;
     const isFree = head?.status === "awaiting" && head.owner === null;
-    const isQuiet = isFree && state.position === committed && backlog === 0 && !this.#isBusy && !this.#isLooking;
-    if (!isQuiet || this.#run.isNeeded) return;
+    const isIdle = isFree && state.position === committed && backlog === 0 && !this.#isBusy && !this.#isChecking;
+    if (!isIdle || this.#run.isNeeded) return;
     this.#isEvicted = true;
-    this.#run.leave("The run waits for an answer, and sleeps.");
+    this.#run.leave("The run waits for an answer, and was evicted.");
   }
 
-  /** The run that has started this one is not there any more. */
+  /** The run's parent is not loaded here any more. */
   leaveAlone(): void {
-    if (this.#run.host.evictAfterMs !== Number.POSITIVE_INFINITY) this.sleep();
+    if (this.#run.host.evictAfterMs !== Number.POSITIVE_INFINITY) this.evict();
   }
 
-  /** The run is not this process's any more. */
+  /** The run has left this process. */
   end(): void {
-    this.#clearSleep?.();
+    this.#clearEviction?.();
     this.tellReady();
   }
 
-  /** From now on the agent is handed nothing: neither a result nor an answer. It is run again as soon as all that it did is committed. */
+  /**
+   * Schedules a replay for when everything that the agent did is committed. Until then the agent receives no results.
+   */
   #replaySoon(): void {
     const { log, execution } = this.#run;
     if (this.#isReplayDue || execution === undefined || this.#isPastReplay(execution)) return;
-    // A run that is to stop stops where its agent is.
+    // A run that is being cancelled is not replayed.
     if (log.committed <= this.#replayedUntil || log.state.status === "cancelling") return;
     this.#isReplayDue = true;
     this.#expectCatchUp();
-    // A store that fails is told of by the process that writes to it: the agent goes on as it is.
-    const replaying = this.#replayWhenQuiet(execution).catch(() => this.#goOnAsItIs());
+    // The writer reports a failing store. The agent goes on without the replay.
+    const replaying = this.#replayWhenCommitted(execution).catch(() => this.#goOnWithoutReplay());
     void execution.results.holdUntil(replaying);
   }
 
-  async #replayWhenQuiet(execution: Execution): Promise<void> {
+  async #replayWhenCommitted(execution: Execution): Promise<void> {
     const { log, host } = this.#run;
     for (;;) {
       await host.clock.turn();
@@ -256,7 +267,7 @@ export class Residency {
       const { committed } = log;
       const entries = await host.store.read(log.key, 0, committed);
       if (this.#isPastReplay(execution)) {
-        this.#goOnAsItIs();
+        this.#goOnWithoutReplay();
         return;
       }
       if (log.backlog > 0 || entries?.length !== log.committed) continue;
@@ -267,13 +278,13 @@ export class Residency {
     }
   }
 
-  /** Whether the agent is not run again any more: it is being stopped, or the run has ended, is blocked or is gone. */
+  /** Whether the agent is not replayed any more: it is being stopped, or the run has ended, is blocked or has left. */
   #isPastReplay(execution: Execution): boolean {
     const { lost, state } = this.#run.log;
     return execution.isStopped || lost || isFinal(state.status) || this.mismatch !== undefined;
   }
 
-  #goOnAsItIs(): void {
+  #goOnWithoutReplay(): void {
     this.#isReplayDue = false;
     const { execution, log } = this.#run;
     if (!log.lost && execution?.results.isReplaying !== true) this.#run.onCaughtUp();

@@ -12,7 +12,7 @@ export class RestWaiters {
     });
   }
 
-  /** The run rests. `record` is called if a caller waits. */
+  /** The run rests. `record` is called only if a caller waits. */
   resolve(record: () => MaybePromise<Run>): void {
     const waiters = this.#waiters;
     if (waiters.length === 0) return;

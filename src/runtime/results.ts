@@ -6,33 +6,39 @@ import { isPromise } from "../core/promises.ts";
 import type { Delivery, Missing, OpenOperations, Replay } from "./log-order.ts";
 import { LogOrder } from "./log-order.ts";
 
-/** A recorded operation: an ask, a step or a sub-run. It has a key, work that begins it, and a result that ends it. */
+/**
+ * An operation of an agent: a question, a step or a sub-run. It has a key, work that begins it, and an entry with its
+ * result.
+ */
 export interface Operation {
   readonly key: string;
-  /** Begins the work. Called once, and only where the log does not hold the result already. */
+  /** Begins the work. Called once, unless the log holds the result. */
   start(): void;
-  /** Makes what the agent gets out of the entry that holds the result. `live` is what the log cannot hold, when the work was done here and now. */
+  /**
+   * Makes the value for the agent from the entry with the result. `live` is the part of a new result that the log
+   * cannot hold.
+   */
   settle(entry: ResultEntry, live: unknown): unknown;
-  /** Hands the agent what it gets. */
+  /** Hands the agent the value. */
   resolve(value: unknown): void;
   reject(error: unknown): void;
 }
 
 /**
- * Hands operations their results. A result is always an entry of the log, whether it was recorded by an earlier
- * incarnation of the agent or has only now been committed. For durable agents a {@link LogOrder} says when.
+ * Hands operations their results. A result is always an entry of the log: one of the history, or one that has just been
+ * committed. For durable agents a {@link LogOrder} decides when.
  */
 export class Results implements OpenOperations {
   readonly #order: LogOrder | undefined;
   /** The name of the first operation. */
   #firstName: string | undefined;
-  /** The operation that has no result yet; with others, the first of them. */
+  /** The operation without a result; with several, the first of them. */
   #only: Operation | undefined;
-  /** Most runs have one operation, or one at a time. */
+  /** Undefined for most runs, which have one operation. */
   #more: More | undefined;
-  /** Why nothing is handed over any more. */
+  /** Set when nothing is handed over any more. */
   #closed: (() => Error) | "dropped" | undefined;
-  /** The agent is about to be given something. */
+  /** Called before the agent receives something. */
   readonly #onMove: () => void;
 
   /** With `paced`, for durable agents, results are handed over one at a time, in log order. */
@@ -54,7 +60,7 @@ export class Results implements OpenOperations {
     return keyOf(name, count);
   }
 
-  /** The operations that have no result yet. */
+  /** The keys of the operations without a result. */
   get open(): readonly string[] {
     const first = this.#only === undefined ? [] : [this.#only.key];
     return [...first, ...(this.#more?.others.keys() ?? [])];
@@ -74,32 +80,33 @@ export class Results implements OpenOperations {
     return this.#order?.time;
   }
 
-  /** Whether the agent is still on its way through its log. */
+  /** Whether the agent is being replayed. */
   get isReplaying(): boolean {
     return this.#order?.isReplaying === true;
   }
 
-  /** What the log holds next and the agent has not done again. */
+  /** What the history holds next and the agent has not done again. */
   get missing(): Missing | undefined {
     return this.#order?.missing;
   }
 
-  /** Whether the agent has had its turn with all that it was handed, and nothing more is about to be. */
+  /** Whether the agent has had its turn with all results, and no other result is ready. */
   get isIdle(): boolean {
     return this.#closed !== undefined || this.#order === undefined || this.#order.isIdle;
   }
 
-  /** Resolves the next time that there is nothing more to hand over. */
+  /** Resolves the next time that no result is ready. */
   idle(): Promise<void> {
     return this.#order?.idle() ?? Promise.resolve();
   }
 
-  /** The agent has done something that it did before. One that finds nothing recorded has caught up soon. */
+  /**
+   * The replayed agent has done something again. If its history is at its end, the agent catches up in a later turn.
+   */
   advance(): void {
     this.#order?.advance();
   }
 
-  /** Begins an operation. */
   perform(operation: Operation): void {
     if (this.#closed !== undefined) {
       if (this.#closed !== "dropped") operation.reject(this.#closed());
@@ -119,7 +126,7 @@ export class Results implements OpenOperations {
     else this.#order.deliver(delivery);
   }
 
-  /** Hands nothing over until then: what the agent does with one result comes before the next. */
+  /** Hands nothing over until the promise resolves, so that the agent finishes with one result before the next. */
   holdUntil(wait: Promise<void>): Promise<void> {
     return this.#order?.holdUntil(wait) ?? wait;
   }
@@ -144,7 +151,7 @@ export class Results implements OpenOperations {
     return undefined;
   }
 
-  /** Fails one operation that can have no result. */
+  /** Fails one operation. */
   reject(key: string, error: unknown): void {
     const operation = this.#remove(key);
     if (operation !== undefined) this.#reject(operation, error);
@@ -160,14 +167,14 @@ export class Results implements OpenOperations {
     operation.reject(error);
   }
 
-  /** Fails all that is open, and all that comes. */
+  /** Fails all open operations, and all later ones. */
   close(reason: () => Error): void {
     const open = [this.#only, ...(this.#more?.others.values() ?? [])];
     this.#letGo(reason);
     for (const operation of open) operation?.reject(reason());
   }
 
-  /** Leaves everything as it is: whoever waits waits for ever. */
+  /** Leaves all operations pending for ever. */
   drop(): void {
     this.#letGo("dropped");
   }
@@ -204,18 +211,18 @@ export class Results implements OpenOperations {
   }
 }
 
-/** The operations of an agent beside its first. */
+/** The operations of an agent after its first. */
 interface More {
-  /** How many there were of each name. */
+  /** How many operations of each name have begun. */
   readonly counts: Map<string, number>;
-  /** Those without a result beside the first of them. */
+  /** The operations without a result, except `#only`. */
   readonly others: Map<string, Operation>;
 }
 
 let lastName = "";
 let lastKey = "";
 
-/** Many runs wait for the first operation of the same name: they share the text of its key. */
+/** Saves memory: the many runs that wait for the first operation of the same name share the string of its key. */
 function keyOf(name: string, count: number): string {
   if (count > 1) return `${name}#${count}`;
   if (name !== lastName) {

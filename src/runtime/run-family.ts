@@ -2,48 +2,59 @@ import type { CadenzaError } from "../core/errors.ts";
 
 const noRuns: readonly string[] = [];
 
-/** The runs that a run has to do with: the one that has started it, and those that it has started. */
+/** The relatives of a run: its parent, and its sub-runs. */
 export class RunFamily<Relative> {
-  /** The run that has started this one and follows it. */
+  /** The parent, which follows this run. */
   parent: Relative | undefined;
-  /** Called whenever an entry was committed, if another run has started this one. */
+  /** Called after each commit, if this run is a sub-run. */
   onProgress: (() => void) | undefined;
-  /** Why the run does not get on: its code does not match its history, or that of a sub-run does not. */
+  /** The error of the run if it is blocked, or if one of its sub-runs is. */
   blocked: CadenzaError | undefined;
   /** The sub-runs that this process executes. */
   readonly children = new Set<Relative>();
-  /** Those that may be elsewhere, each with what looks at it. */
+  /** The sub-runs that other processes may execute, each with the function that checks it. */
   readonly #sought = new Map<string, () => Promise<unknown>>();
-  /** The ids of those that an earlier incarnation of the agent has begun, and that may be anywhere. */
+  /** The ids of the sub-runs that an earlier execution of the agent has begun, and that any process may execute. */
   #before = noRuns;
   /** The sub-runs whose cancel the store does not have yet. */
   readonly #cancels = new Map<string, Promise<void>>();
 
-  /** Sub-runs without a result that the history names: they end with this run, also if the agent does not come to them again. */
+  /**
+   * Sets the sub-runs without a result in the history. They end with this run, even if the replayed agent does not
+   * reach them.
+   */
   begunBefore(ids: readonly string[]): void {
     this.#before = ids;
   }
 
-  /** Adds a sub-run that may be elsewhere. It ends with this run, and `look` is called when an event that this run waits for has happened. */
-  seek(runId: string, look: () => Promise<unknown>): void {
-    this.#sought.set(runId, look);
+  /**
+   * Adds a sub-run that another process may execute. It ends with this run. `check` is called when this run is woken.
+   */
+  seek(runId: string, check: () => Promise<unknown>): void {
+    this.#sought.set(runId, check);
   }
 
-  seekNoMore(runId: string, look: () => Promise<unknown>): void {
-    if (this.#sought.get(runId) === look) this.#sought.delete(runId);
+  seekNoMore(runId: string, check: () => Promise<unknown>): void {
+    if (this.#sought.get(runId) === check) this.#sought.delete(runId);
   }
 
-  /** Looks at each sub-run that may be elsewhere. */
+  /** Checks each sub-run that another process may execute. */
   look(): Promise<unknown>[] {
-    return [...this.#sought.values()].map((look) => look());
+    return [...this.#sought.values()].map((check) => check());
   }
 
-  /** Whether the store does not have the cancels of all sub-runs yet: the run's end is written after them, since no process would cancel them later. */
+  /**
+   * Whether the cancel of a sub-run is not committed yet. The run's end is written after it, because no process would
+   * cancel the sub-run later.
+   */
   get isEndHeld(): boolean {
     return this.#cancels.size > 0;
   }
 
-  /** Ends all sub-runs. `cancel` gives a promise while the store does not have the cancel; `onCancelled` is called when it has. */
+  /**
+   * Cancels all sub-runs. `cancel` returns a promise if the cancel has to be committed. `onCancelled` is called when it
+   * is.
+   */
   end(live: readonly string[], cancel: (runId: string) => undefined | Promise<void>, onCancelled: () => void): void {
     for (const runId of new Set([...live, ...this.#before, ...this.#sought.keys()])) {
       if (this.#cancels.has(runId)) continue;

@@ -20,26 +20,29 @@ export interface RunLoaderHost extends LiveRunHost {
   find(key: RunKey): LiveRun | undefined;
   /** The live runs of this process. */
   [Symbol.iterator](): Iterator<LiveRun>;
-  /** Takes a run in that was in the store. */
+  /** Adds a run that was loaded from the store. */
   add(run: LiveRun): void;
 }
 
-/** From so many take-overs without a result on, a run is suspected to bring its process down. */
+/** After so many take-overs without progress, a run is suspected to crash its process. */
 export const SUSPECT_TAKEOVERS = 2;
 /** How many blocked runs are read at once. */
 const PAGE = 32;
 
-/** Loads runs of the store into this process: those that it was given, those that are answered or cancelled here, and blocked ones when code is registered. */
+/**
+ * Loads runs from the store: those that this process has taken, those that are answered or cancelled here, and blocked
+ * ones when code is registered.
+ */
 export class RunLoader {
   readonly damaged: DamagedRuns;
-  /** The runs at work here that may bring this process down. */
+  /** The loaded runs that may crash this process. */
   readonly suspects = new Set<LiveRun>();
   readonly #host: RunLoaderHost;
   readonly #registry: Registry;
   readonly #logs: DetachedLogs;
   readonly #maxTakeovers: number;
   readonly #loading = new Map<string, Promise<LiveRun | undefined>>();
-  /** The agents whose blocked runs are being tried. */
+  /** The agents whose blocked runs are being tried, by name. */
   readonly #trying = new Map<string, Promise<void>>();
 
   constructor(host: RunLoaderHost, registry: Registry, maxTakeovers: number) {
@@ -50,14 +53,14 @@ export class RunLoader {
     this.damaged = new DamagedRuns(host);
   }
 
-  /** Whether a run is loaded here, or about to be. */
+  /** Whether a run is loaded here, or is being loaded. */
   isKnown(key: RunKey): boolean {
     return this.#host.find(key) !== undefined || this.#loading.has(key.run_id);
   }
 
   /**
-   * The run, loaded in this process. Undefined: it has ended, it is blocked, another process executes it, there is no code for it here, or this
-   * runtime has been closed.
+   * The run, loaded in this process. Undefined: it has ended, it is blocked, another process owns it, its agent or
+   * version is not registered here, or this runtime is closed.
    */
   async load(key: RunKey): Promise<LiveRun | undefined> {
     if (this.#host.isClosed) return this.#host.find(key);
@@ -69,7 +72,7 @@ export class RunLoader {
     return loading;
   }
 
-  /** Begins work on a run that this process has just become the owner of. */
+  /** Begins work on a run that this process owns since a moment ago. */
   async begin(found: FoundRun): Promise<void> {
     if (found.created === null) throw found.error;
     const { key, created, head } = found;
@@ -78,7 +81,7 @@ export class RunLoader {
     const live = this.#host.find(key);
     if (live !== undefined) {
       await live.onTaken(head, found.position);
-      // The run was taken from this process meanwhile, and has come back: what is loaded is of an earlier epoch.
+      // Another process has owned the run meanwhile. The loaded run is of an earlier epoch.
       if (!live.log.lost) return;
     }
     const agent = this.#registry.find(created.agent_name, created.version);
@@ -86,12 +89,15 @@ export class RunLoader {
     else await this.#endWithoutCode(found);
   }
 
-  /** Code was registered: the blocked runs of the agent are tried once with it. */
+  /** Tries the blocked runs of an agent once with the code that was just registered. */
   tryBlocked({ name, options: { version } }: Agent): void {
     for (const run of this.#host) if (run.agent.name === name && run.isBlockedItself) this.loadAgain(run);
     const trying = this.#tryBlocked({ agent_name: name, version: version ?? null })
       .catch((error: unknown) =>
-        this.#host.logger.error(`The store failed while the blocked runs of ${name} were looked for.`, { error }),
+        this.#host.logger.error(
+          `The store failed while the blocked runs of agent ${name} were read. They are tried when the agent is registered again.`,
+          { error },
+        ),
       )
       .finally(() => {
         if (this.#trying.get(name) === trying) this.#trying.delete(name);
@@ -99,12 +105,12 @@ export class RunLoader {
     this.#trying.set(name, trying);
   }
 
-  /** Resolves when the blocked runs of an agent have been tried with the code that was registered last. Undefined: they have. */
+  /** Resolves when the blocked runs of an agent have been tried with the latest code. Undefined: they have been. */
   tried(agentName: string): undefined | Promise<void> {
     return this.#trying.get(agentName);
   }
 
-  /** Lets go of a run whose code does not match its history, and loads it with the code that is registered now. */
+  /** Releases a run whose code does not match its history, and loads it with the code that is registered now. */
   loadAgain(run: LiveRun): void {
     const { key } = run.log;
     run.setBlocked(undefined);
@@ -113,18 +119,21 @@ export class RunLoader {
     });
     this.#loading.set(key.run_id, loading);
     loading.catch((error: unknown) =>
-      this.#host.logger.error(`Run ${key.run_id} could not be loaded again.`, { run_id: key.run_id, error }),
+      this.#host.logger.error(`Run ${key.run_id} could not be loaded with the code that was registered.`, {
+        run_id: key.run_id,
+        error,
+      }),
     );
   }
 
-  /** Stops a run that is not loaded here, wherever it is. Gives its state as the cancel leaves it. */
+  /** Cancels a run that is not loaded here. Resolves with its state after that. */
   async cancel(key: RunKey): Promise<RunState> {
     const state = await this.#logs.cancel(key);
     this.#host.onWake();
     return state;
   }
 
-  /** Stops a run, and is content if it has ended. */
+  /** Cancels a run in any process. Does nothing if the run has ended or is not in the store. */
   async cancelAnywhere(key: RunKey): Promise<void> {
     try {
       const run = await this.load(key);
@@ -136,19 +145,20 @@ export class RunLoader {
     }
   }
 
-  /** Stops a sub-run if the run that has started it has ended, or is forgotten. */
+  /** Cancels a sub-run if its parent has ended or is not in the store. */
   async cancelOrphan(key: RunKey, parent: RunKey): Promise<void> {
     if (await this.#logs.isOver(parent)) await this.cancelAnywhere(key);
   }
 
-  /** Why a run that waits for an answer cannot take it here. */
+  /** The error for an answer to a run that cannot be loaded here. */
   unavailable(state: RunState, { blocked }: RunHead): CadenzaError {
     const { run_id } = state;
     const { agent_name, version } = createdEntry(state);
     if (blocked !== null) return blockedError(run_id, agent_name, blocked);
     if (this.#host.isClosed) return closedError();
     if (this.#registry.find(agent_name, version) !== undefined) return lostError(run_id);
-    const message = `Run ${run_id} needs version ${version ?? "(none)"} of agent ${agent_name}, which is not registered here.`;
+    const which = version === undefined ? "agent" : `version ${JSON.stringify(version)} of agent`;
+    const message = `Run ${run_id} needs ${which} ${JSON.stringify(agent_name)}, which is not registered in this process.`;
     return new CadenzaError("agent_not_found", message, { run_id, agent_name });
   }
 
@@ -170,13 +180,13 @@ export class RunLoader {
     const agent = this.#registry.find(stored.created.agent_name, stored.created.version);
     if (agent === undefined) return undefined;
     const { head } = stored;
-    // A run that only waits is loaded without a claim: it belongs to the first process that writes to it.
+    // A waiting run is loaded without a claim. It belongs to the first process that writes to it.
     const isFree = head.owner === this.#host.owner || (head.owner === null && head.status === "awaiting");
     const claimed = isFree ? head : await this.#claim(stored);
     return claimed && this.#revive(stored, agent, claimed);
   }
 
-  /** Claims a run that has no owner, or a dead one. Undefined: another process has it. */
+  /** Claims a run that has no owner, or whose owner's lease has expired. Undefined: another process owns it. */
   async #claim({ key, head, position }: StoredRun): Promise<RunHead | undefined> {
     const { store, owner } = this.#host;
     const takeovers = head.takeovers + (head.owner === null ? 0 : 1);
@@ -187,7 +197,7 @@ export class RunLoader {
 
   async #revive({ key, position, created }: StoredRun, agent: Agent, head: RunHead): Promise<LiveRun | undefined> {
     const entries = await this.#logs.read(key, position);
-    const failure = this.#failureAtOnce(key, created, head);
+    const failure = this.#failureAtLoad(key, created, head);
     if (failure !== undefined && entries !== undefined) await this.#cancelSubRuns(key, entries);
     if (entries === undefined || this.#host.isClosed || this.#host.find(key) !== undefined) return this.#host.find(key);
     const state = replay(key.run_id, entries);
@@ -204,19 +214,19 @@ export class RunLoader {
       }
       if (state.status === "created") run.loadUnbegun(slotKeyOf(run));
       else run.load(entries, slotKeyOf(run));
-      // It has a turn to come to an end itself, as one that is being cancelled already does.
+      // An orphan is cancelled rather than failed, so that its `finally` blocks run.
       if (isOrphan) void run.cancel().catch(ignore);
     }
     return run;
   }
 
-  /** Why a run that was taken ends instead of going on. */
-  #failureAtOnce({ run_id }: RunKey, { durable }: CreatedEntry, { takeovers }: RunHead): CadenzaError | undefined {
+  /** The error with which a loaded run fails. Undefined: it goes on. */
+  #failureAtLoad({ run_id }: RunKey, { durable }: CreatedEntry, { takeovers }: RunHead): CadenzaError | undefined {
     if (durable !== true) return interruptedError(run_id);
     return takeovers > this.#maxTakeovers ? crashLoopError(run_id, takeovers - 1) : undefined;
   }
 
-  /** Stops what a run has started that is about to end: first them, since no process looks after them when it has ended. */
+  /** Cancels the sub-runs of a run before its end is written, because no process would cancel them later. */
   async #cancelSubRuns({ tenant }: RunKey, entries: readonly Entry[]): Promise<void> {
     for (const run_id of subRunsBegun(entries)) await this.cancelAnywhere({ tenant, run_id });
   }
@@ -228,7 +238,7 @@ export class RunLoader {
     return run;
   }
 
-  /** No process had the code of a cancelled run for a whole lease: it ends without its `finally` blocks. */
+  /** Ends a cancelled run whose code no process had for the time of a lease. Its `finally` blocks do not run. */
   async #endWithoutCode({ key, created, head, position }: StoredRun): Promise<void> {
     const entries = await this.#logs.read(key, position);
     if (entries !== undefined) await this.#cancelSubRuns(key, entries);
@@ -238,7 +248,7 @@ export class RunLoader {
     run.endWithoutCode();
   }
 
-  /** Claims the blocked runs of an agent once: the code that was registered may match their history. */
+  /** Claims and loads each blocked run of a version once. */
   async #tryBlocked(version: AgentVersion): Promise<void> {
     const { store } = this.#host;
     let after: RunKey | undefined;
@@ -266,7 +276,7 @@ export class RunLoader {
   }
 }
 
-/** False: the run has gone to another process meanwhile. */
+/** Waits for an action on a live run. False: another process has claimed the run. */
 async function isStillHere(act: Promise<unknown>): Promise<boolean> {
   try {
     await act;
@@ -278,12 +288,16 @@ async function isStillHere(act: Promise<unknown>): Promise<boolean> {
 }
 
 function interruptedError(runId: string): CadenzaError {
-  return new CadenzaError("interrupted", "The process that executed the run ended before the run did.", {
-    run_id: runId,
-  });
+  return new CadenzaError(
+    "interrupted",
+    `Run ${runId} is not durable, and the process that executed it has ended or lost its lease.`,
+    {
+      run_id: runId,
+    },
+  );
 }
 
 function crashLoopError(runId: string, takeovers: number): CadenzaError {
-  const message = `The run was taken over ${takeovers} times without getting any further.`;
+  const message = `Run ${runId} was taken over ${takeovers} times without progress. It probably crashes its process.`;
   return new CadenzaError("crash_loop", message, { run_id: runId });
 }

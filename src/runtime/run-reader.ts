@@ -15,9 +15,9 @@ import type { RunDetails, Session } from "./requests.ts";
 import type { Runs } from "./runs.ts";
 import { StoredLog } from "./stored-log.ts";
 
-/** Reads runs, wherever they are: loaded in this process, executed by another, or ended. */
+/** Reads runs that are loaded in this process, executed by another process, evicted or ended. */
 export class RunReader {
-  /** What streams need to follow a run where it goes. */
+  /** What streams need to follow a run from process to process. */
   readonly streams: StreamHost;
   readonly #settings: Settings;
   readonly #runs: Runs;
@@ -28,7 +28,7 @@ export class RunReader {
     this.streams = { find: (key) => this.#findAgain(key), waitsForCode: false, hold: () => runs.hold() };
   }
 
-  /** The run as it is now. Throws `run_not_found`. */
+  /** The current record of a run. Throws `run_not_found`. */
   async current(key: RunKey): Promise<Run> {
     const run = this.#runs.find(key);
     if (run === undefined) return this.recordOf(key);
@@ -36,9 +36,9 @@ export class RunReader {
     return run.log.lost ? this.recordOf(key) : run.log.record();
   }
 
-  /** What was decided here is stored, as far as the store takes it; what other processes have written to a run without an owner is read. */
+  /** Commits what was decided here, and reads what other processes have written to a run without an owner. */
   async #refresh({ log }: LiveRun): Promise<void> {
-    // A store that cannot write shows what it has.
+    // If the store fails to write, the caller gets the committed record.
     if (log.head === undefined || !log.isRetrying) {
       try {
         await log.commit(true);
@@ -49,13 +49,13 @@ export class RunReader {
     if (log.head?.owner === null && this.#settings.store.persistent) await log.catchUp();
   }
 
-  /** Whose sub-run the run is, if it is one. Throws `run_not_found`. */
+  /** The parent and the root of a run. Throws `run_not_found`. */
   async details(key: RunKey): Promise<RunDetails> {
     const parent = await this.#parentOf(key);
     if (parent === undefined) throw notFound(key);
     let root = key.run_id;
     let above: string | null | undefined = parent;
-    // A run above it that has been forgotten is the last one that is known.
+    // If an ancestor was deleted, its id counts as the root.
     while (typeof above === "string") {
       root = above;
       above = await this.#parentOf({ ...key, run_id: root });
@@ -63,14 +63,14 @@ export class RunReader {
     return { run_id: key.run_id, parent_run_id: parent, root_run_id: root };
   }
 
-  /** The run that has started this one. Null: there is none. Undefined: there is no such run. */
+  /** The id of a run's parent. Null: the run is a root. Undefined: the run does not exist. */
   async #parentOf(key: RunKey): Promise<string | null | undefined> {
     const live = this.#runs.find(key);
     const created = live?.log.state.created ?? (await this.#settings.store.find(key))?.created;
     return created && (created.parent?.run_id ?? null);
   }
 
-  /** The records of runs that the store has found. One that cannot be read is left out, and reported. */
+  /** The records of runs that the store has found. A run that cannot be read is left out and logged. */
   async records(found: readonly FoundRun[]): Promise<readonly Run[]> {
     const records = await Promise.all(found.map((one) => this.#recordOrDamage(one)));
     return records.filter((record) => record !== undefined);
@@ -82,7 +82,7 @@ export class RunReader {
       throw found.error;
     } catch (error) {
       const { run_id } = found.key;
-      this.#settings.logger.error(`Run ${run_id} cannot be read, and is left out of a list.`, { run_id, error });
+      this.#settings.logger.error(`Run ${run_id} cannot be read and is left out of a list.`, { run_id, error });
       return undefined;
     }
   }
@@ -97,12 +97,12 @@ export class RunReader {
     if (stored === undefined || stored.created.session_id !== id) {
       throw new CadenzaError("session_not_found", `There is no session ${id}.`, { session_id: id });
     }
-    // The session of a run that named none has no record of its own until another run joins it.
+    // The session of a run that was created without one is stored only when another run joins it.
     const state = await foldLog(store, key, initialState(id), stored.position);
     return { id, history: state?.status === "completed" ? transcript(state) : [], state: null };
   }
 
-  /** A caller that waits for a run to rest follows it where it has gone. Any other error stays as it is. */
+  /** The record of a live run when it rests. If another process claims the run, the wait goes on there. */
   restOf(run: LiveRun): MaybePromise<Run> {
     const rest = run.rest();
     if (!isPromise(rest)) return rest;
@@ -118,7 +118,7 @@ export class RunReader {
     return stored;
   }
 
-  /** The record of a run that the store has found. A live run may be further than that. */
+  /** The record of a run that the store has found. The live run may be ahead of it. */
   async record(stored: StoredRun): Promise<Run> {
     const live = this.#runs.find(stored.key);
     if (live !== undefined && stored.position > live.log.committed) await live.log.catchUp();
@@ -133,7 +133,7 @@ export class RunReader {
     return this.record(await this.stored(key));
   }
 
-  /** The run when it rests, wherever it is executed. */
+  /** The record of a run when it rests, in any process. */
   async rest(key: RunKey): Promise<Run> {
     const live = this.#runs.find(key);
     return live === undefined ? this.#restElsewhere(key) : this.restOf(live);
@@ -142,7 +142,7 @@ export class RunReader {
   async #restElsewhere(key: RunKey): Promise<Run> {
     const opening = this.source(key).then((source) => ({ source, after: 0, until: "rest" as const }));
     for await (const _ of new EventStream(opening, this.streams)) {
-      // Reading to the end is the waiting.
+      // The loop ends when the run rests.
     }
     return this.recordOf(key);
   }
@@ -157,12 +157,12 @@ export class RunReader {
   #logOf(stored: StoredRun | undefined): MaybePromise<LogSource | undefined> {
     const runs = this.#runs;
     if (stored === undefined) return undefined;
-    // Whether a run is still blocked shows when the code that was registered last has been tried.
+    // The run may be unblocked by code that is being tried.
     const trying = stored.head.blocked === null ? undefined : runs.loader.tried(stored.created.agent_name);
     return trying === undefined ? new StoredLog(runs, stored) : trying.then(() => this.#find(stored.key));
   }
 
-  /** The log of a run that is not here any more, for a reader that waits for more of it. */
+  /** Finds the log of a run that has left this process, for a reader that waits for more events. */
   #findAgain(key: RunKey): MaybePromise<LogSource | undefined> {
     if (this.#runs.isOver) throw closedError();
     return this.#find(key);
@@ -175,7 +175,7 @@ export class RunReader {
   }
 }
 
-/** No run of the tenant has this id. */
+/** The error for an id that no run of the tenant has. */
 export function notFound({ run_id }: RunKey): CadenzaError {
   return new CadenzaError("run_not_found", `There is no run ${run_id}.`, { run_id });
 }

@@ -1,9 +1,9 @@
 import type { CadenzaError } from "../core/errors.ts";
 
-/** The one signal of a run. It is made when it is first asked for: that costs as much as the rest of a small run. */
+/** The signal of a run. It is created on first use, because that takes as long as the rest of a small run. */
 export class RunSignal {
   #controller: AbortController | undefined;
-  /** Why the signal is aborted, if it is. */
+  /** The reason, once the signal is aborted. */
   #reason: (() => CadenzaError) | undefined;
 
   get signal(): AbortSignal {

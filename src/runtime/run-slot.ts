@@ -1,16 +1,19 @@
 import type { Slots } from "./slots.ts";
 
-/** The slot of one run among those of its agent, or of its session, that may work at once. */
+/** The slot of one run under its agent's `concurrency`. */
 export class RunSlot {
-  /** Whether the slot is needed by now: one is taken as soon as the run is accepted, and its agent begins later. */
+  /**
+   * Whether the agent may begin when it has the slot. The slot is taken when the run is accepted, and the agent begins
+   * after the commit.
+   */
   mayBegin = false;
   readonly #slots: Slots;
   readonly #key: string;
   readonly #max: number;
   #isTaken = false;
-  /** What goes on as soon as there is a slot. */
+  /** The callbacks that wait for the slot. */
   #waiting: (() => void)[] = [];
-  /** While the run waits for its slot: takes it out of the queue. */
+  /** Takes the run out of the queue. Undefined: it is not in the queue. */
   #leaveQueue: (() => void) | undefined;
   /** Called when the run leaves the queue, with a slot or without. */
   #onUnqueued: (() => void)[] = [];
@@ -25,7 +28,7 @@ export class RunSlot {
     return this.#leaveQueue !== undefined;
   }
 
-  /** Resolves when the run waits for its slot no longer. Undefined: it does not. */
+  /** Resolves when the run has left the queue. Undefined: it is not in the queue. */
   unqueued(): undefined | Promise<void> {
     if (!this.isQueued) return undefined;
     return new Promise((resolve) => {
@@ -33,7 +36,7 @@ export class RunSlot {
     });
   }
 
-  /** Calls back with the slot taken, now or when there is one. */
+  /** Takes the slot and calls back, now or when one is free. */
   take(callback: () => void): void {
     if (this.#isTaken) {
       callback();
@@ -49,14 +52,16 @@ export class RunSlot {
     });
   }
 
-  /** Takes the slot, whether it is free or not: the run is at work already. */
+  /** Takes a slot even if none is free, because the run is active already. */
   occupy(): void {
     this.#slots.take(this.#key, Number.POSITIVE_INFINITY, () => {
       this.#isTaken = true;
     });
   }
 
-  /** The run waits, and gives its slot back. What was to go on goes on beside that, as steps do, and needs none. */
+  /**
+   * The run waits for an answer, and gives its slot back. The callbacks that wait for the slot are called without it.
+   */
   rest(): void {
     const waiting = this.#waiting;
     this.give();

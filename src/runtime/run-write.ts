@@ -8,11 +8,11 @@ import { countRun } from "../core/statistics.ts";
 export interface WriteSource {
   /** The session change that goes with a write whose last entry is `ended`. */
   sessionAtEnd(): SessionChange | undefined;
-  /** The run that is due once these entries are written: the parent of a sub-run that comes to rest. */
+  /** The run that these entries wake: the parent of a sub-run that comes to rest. */
   wakes(entries: readonly Entry[]): RunKey | undefined;
 }
 
-/** Puts a write together. `state` is the run with the entries. */
+/** Makes the write for these entries. `state` is the state after the entries. */
 export function writeOf(
   key: RunKey,
   state: RunState,
@@ -21,7 +21,7 @@ export function writeOf(
   session: SessionChange | undefined,
   source: WriteSource,
 ): RunWrite {
-  // A run that is released at work, or is to stop, is due at once. One that waits is due at its deadline.
+  // A run that is released while it is active or being cancelled is due at once. A waiting run is due at its deadline.
   const isAtWork = head.owner === null && !isAtRest(head.status) && head.blocked === null;
   const wake = source.wakes(entries) ?? (isAtWork ? key : undefined);
   if (entries.at(-1)?.type === "ended")
@@ -30,7 +30,7 @@ export function writeOf(
   return { entries, head, session, wake };
 }
 
-/** A run may set its session's state, make the session and add to it in one write. */
+/** Merges two session changes. One write may set the session's state, create the session, and add messages to it. */
 function merge(change: SessionChange | undefined, end: SessionChange | undefined): SessionChange | undefined {
   if (end === undefined || change === undefined) return end ?? change;
   return {

@@ -9,18 +9,20 @@ import { lostError } from "./refusals.ts";
 /** A write that was handed to the store. */
 export interface Attempt {
   readonly write: RunWrite;
-  /** What was decided of it. */
+  /** The decided entries and session change that it writes. */
   readonly batch: Batch;
-  /** What the write expects of the run in the store; undefined: that it is not there. */
+  /** What the write expects of the run in the store. Undefined: that the run is not there. */
   readonly expected: Expected | undefined;
   readonly idempotencyKey: string | null;
 }
 
 /**
- * What became of a write that the store did not simply take.
- * `recognised`: an earlier attempt was written after all, although the store failed to say so.
- * `woken`: the run has wake-ups that its owner has not looked into. `behind`: another process has written, and left the owner as it is.
- * `truncated`: the store holds less than it had taken. `lost`: nothing is written any more. `failed`: the store failed.
+ * The outcome of a write that the store did not accept at once.
+ * `recognised`: an earlier attempt was written, although the store had reported a failure.
+ * `woken`: the run has wake-ups that its owner has not handled. `behind`: another process has posted to the log, and
+ * the owner is the same.
+ * `truncated`: the store holds fewer entries than it had accepted. `lost`: nothing more can be written. `failed`: the
+ * store failed.
  */
 export type Outcome =
   | { readonly is: "recognised"; readonly own: Attempt }
@@ -34,18 +36,18 @@ export type Outcome =
 export interface WriterHost {
   readonly store: Store;
   readonly clock: Clock;
-  /** Keeps the process from ending until the answer is called. */
+  /** Keeps the process open until the returned function is called. */
   hold(): () => void;
 }
 
 const FIRST_PAUSE_MS = 50;
 const LAST_PAUSE_MS = 5_000;
 
-/** Hands the writes of one run to the store, and says what became of each. */
+/** Hands the writes of one run to the store, and reports the outcome of each. */
 export class RunWriter {
   readonly #host: WriterHost;
   readonly #key: RunKey;
-  /** What is known of a store that fails, until it works again. */
+  /** The state of an outage of the store. Undefined: the store works. */
   #outage: Outage | undefined;
 
   constructor(host: WriterHost, key: RunKey) {
@@ -53,12 +55,15 @@ export class RunWriter {
     this.#key = key;
   }
 
-  /** Why the last write failed. Undefined: it did not. */
+  /** The error of the last write. Undefined: it succeeded. */
   get failure(): CadenzaError | undefined {
     return this.#outage?.failure;
   }
 
-  /** Resolves when the next attempt is due. The process stays open until then: what is decided and not stored is lost if it ends. */
+  /**
+   * Resolves when the next attempt is due. The process is kept open until then, because decided entries that are not
+   * committed would be lost.
+   */
   pause(): Promise<void> {
     const { clock } = this.#host;
     const outage = this.#outage;
@@ -78,12 +83,12 @@ export class RunWriter {
     });
   }
 
-  /** There is no next attempt. */
+  /** Cancels the next attempt. */
   end(): void {
     this.#outage?.clear?.();
   }
 
-  /** Whether the run is in the store. Undefined: the store failed to say. */
+  /** Whether the run is in the store. Undefined: the store failed. */
   async isThere(): Promise<boolean | undefined> {
     try {
       return (await this.#host.store.find(this.#key)) !== undefined;
@@ -92,7 +97,7 @@ export class RunWriter {
     }
   }
 
-  /** Undefined: the store has taken the write. */
+  /** Writes. Undefined: the store has accepted the write. */
   write(attempt: Attempt): MaybePromise<Outcome | undefined> {
     const { expected, write, idempotencyKey } = attempt;
     let answer: MaybePromise<StoreConflict | undefined>;
@@ -111,7 +116,7 @@ export class RunWriter {
     );
   }
 
-  /** The store failed in what has to be done before the next write. */
+  /** Notes a failure of the store, and returns its error. */
   failed(cause: unknown): CadenzaError {
     const { run_id } = this.#key;
     const failure = new CadenzaError("store_failed", `The store failed to write run ${run_id}.`, { run_id, cause });
@@ -127,7 +132,7 @@ export class RunWriter {
 
   #onFailure(cause: unknown, attempt: Attempt): Outcome {
     const failure = this.failed(cause);
-    // A run that is not in the store yet is looked for instead: it is written once or not at all.
+    // After a failed `create` the runtime asks the store whether the run exists.
     if (attempt.expected !== undefined) this.#outage?.attempts.push(attempt);
     return { is: "failed", failure };
   }
@@ -144,8 +149,9 @@ export class RunWriter {
   }
 
   /**
-   * The store may have written what it failed to confirm. It has if its log holds just that, under the owner that was written: another
-   * process that takes the run at the same moment gives it the same epoch.
+   * Checks whether the store has written an attempt that it reported as failed. Then its log holds the same entries,
+   * and its head the same owner. The epoch is not enough, because another process that claims the run at the same time
+   * sets the same epoch.
    */
   async #recognise(own: Attempt, conflict: StoreConflict, attempt: Attempt): Promise<Outcome> {
     const { store } = this.#host;
@@ -171,7 +177,7 @@ export class RunWriter {
         return { is: "woken", wakes: conflict.wakes };
       case "key_used": {
         const { run_id } = conflict;
-        const message = "The idempotency key was used in the meantime.";
+        const message = `The idempotency key was used by another request at the same time, which created run ${run_id}.`;
         return { is: "lost", error: new CadenzaError("idempotency_conflict", message, { run_id }) };
       }
       case "changed":
@@ -183,11 +189,11 @@ export class RunWriter {
   }
 }
 
-/** What is known of a store that fails. */
+/** The state of an outage of the store. */
 interface Outage {
-  /** Why the last write failed. */
+  /** The error of the last write. */
   failure: CadenzaError;
-  /** The attempts that failed. The store may have written them all the same. */
+  /** The attempts that failed. The store may still have written them. */
   attempts: Attempt[];
   nextPauseMs: number;
   clear: (() => void) | undefined;

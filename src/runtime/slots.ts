@@ -1,19 +1,25 @@
-/** Counts who is at work, and queues up who wants to be. A slot has a key: an agent's name, or one of its sessions. */
+/**
+ * Counts the slots that are taken, and queues the runs that wait for one. A slot's key names an agent, or one of its
+ * sessions.
+ */
 export class Slots {
   readonly #pools = new Map<string, Pool>();
   #queued = 0;
 
-  /** How many wait for a slot. */
+  /** How many runs wait for a slot. */
   get queued(): number {
     return this.#queued;
   }
 
-  /** Whether there is a slot at once. */
+  /** Whether a slot is free. */
   isFree(key: string, max: number): boolean {
     return (this.#pools.get(key)?.taken ?? 0) < max;
   }
 
-  /** Takes a slot and calls back, now or when there is one. The answer leaves the queue again; undefined: there was no need to queue up. */
+  /**
+   * Takes a slot and calls back, now or when one is free. The returned function leaves the queue. Undefined: the slot
+   * was free.
+   */
   take(key: string, max: number, callback: () => void): (() => void) | undefined {
     let pool = this.#pools.get(key);
     if (pool === undefined) {
@@ -35,7 +41,7 @@ export class Slots {
     };
   }
 
-  /** Gives a slot back; whoever waits longest takes it over, if no more slots are taken than there are. */
+  /** Gives a slot back. The run that waits longest gets it, unless more than `max` slots are taken. */
   give(key: string, max: number): void {
     const pool = this.#pools.get(key);
     if (pool === undefined) return;
@@ -57,11 +63,11 @@ interface Pool {
 }
 
 interface Waiting {
-  /** Undefined once the slot is taken, or not wanted any more. */
+  /** Undefined when the run has the slot, or has left the queue. */
   callback: (() => void) | undefined;
 }
 
-/** Takes whoever waits longest out of the queue, and passes over those that have left it. */
+/** Takes the run that waits longest out of the queue. Runs that have left the queue are skipped. */
 function nextIn(pool: Pool): (() => void) | undefined {
   for (;;) {
     const waiting = pool.queue[pool.next];

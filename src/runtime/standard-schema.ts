@@ -3,14 +3,14 @@ import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
 import type { JsonObject } from "../protocol/json.ts";
 
-/** Any validation library's schema, by the Standard Schema specification, version 1 (zod, valibot, arktype, …). */
+/** A schema of any validation library that implements Standard Schema, version 1 (zod, valibot, arktype, …). */
 export interface StandardSchema<Output = unknown> {
   readonly "~standard": {
     readonly version: 1;
     readonly vendor: string;
     readonly validate: (value: unknown) => MaybePromise<StandardResult<Output>>;
     readonly types?: { readonly input: unknown; readonly output: Output } | undefined;
-    /** The schema as JSON Schema, where the library has it (Standard JSON Schema). */
+    /** Converts the schema to JSON Schema, if the library implements Standard JSON Schema. */
     readonly jsonSchema?:
       | { readonly input: (options: { readonly target: string }) => Record<string, unknown> }
       | undefined;
@@ -26,10 +26,10 @@ interface StandardIssue {
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
 }
 
-/** A value that fits, or what was wrong with the one that came nearest. */
+/** A valid value, or the issues of an invalid one. */
 export type Validated = { readonly value: unknown } | { readonly issues: readonly Issue[] };
 
-/** The first of the candidates that fits the schema; the issues of the first one if none does. */
+/** The output of the first valid candidate. If none is valid, the issues of the first one. */
 export function validateFirst(
   schema: StandardSchema,
   candidates: readonly unknown[],
@@ -52,17 +52,17 @@ export function validateFirst(
   return { issues: issues ?? [] };
 }
 
-/** The schema as JSON Schema (draft 2020-12), or undefined where its library cannot say it. */
+/** The schema as JSON Schema (draft 2020-12), or undefined if its library cannot convert it. */
 export function jsonSchemaOf(schema: StandardSchema): JsonObject | undefined {
   try {
     return schema["~standard"].jsonSchema?.input({ target: "draft-2020-12" }) as JsonObject | undefined;
   } catch {
-    // Some schemas have no JSON Schema (a transformation, a bigint): the question goes without one.
+    // Some schemas have no JSON Schema (a transformation, a bigint). The question is asked without one.
     return undefined;
   }
 }
 
-/** Whether a value is a Standard Schema; arktype's are functions. */
+/** Whether a value is a Standard Schema. Those of arktype are functions. */
 export function isStandardSchema(value: unknown): value is StandardSchema {
   if ((typeof value !== "object" && typeof value !== "function") || value === null) return false;
   return "~standard" in value && typeof (value["~standard"] as { validate?: unknown } | null)?.validate === "function";

@@ -20,19 +20,22 @@ export interface StepsHost {
   readonly clock: Clock;
   readonly durable: boolean;
   readonly signal: AbortSignal;
-  /** The execution that the results go to: a body may outlive the one that began it. */
+  /** The execution that receives the results. It may be a later one than the execution that began a body. */
   readonly execution: Execution | undefined;
-  /** Some work has been done: the run may need no owner any more. */
+  /** A step has ended. A waiting run may not need an owner any more. */
   settleOwner(): void;
-  /** Resolves when it is certain that the run still belongs to this process; stays open if it does not. */
+  /**
+   * Resolves when it is certain that this process still owns the run. Stays pending if it does not. Undefined: it is
+   * certain now.
+   */
   ensureOwner(): undefined | Promise<void>;
-  /** Keeps the process from ending until the answer is called. */
+  /** Keeps the process open until the returned function is called. */
   hold(): () => void;
 }
 
 type Body = (step: StepScope) => MaybePromise<unknown>;
 
-/** The bodies of a run's steps that are at work. */
+/** Executes the bodies of a run's steps. */
 export class Steps {
   readonly #host: StepsHost;
   readonly #atWork = new Set<string>();
@@ -43,12 +46,15 @@ export class Steps {
     this.#bodies = new Bodies(host.clock);
   }
 
-  /** Whether what the agent begins now comes from inside a body. An agent on its way through its log begins what it began before. */
+  /**
+   * Whether an operation that begins now comes from inside a body. A replayed agent begins only the operations of its
+   * history.
+   */
   isInside(isReplaying: boolean): boolean {
     return this.#bodies.isInside(this.#host.durable && !isReplaying);
   }
 
-  /** A durable agent is given something to go on with. */
+  /** A durable agent receives something, and continues. */
   moves(): void {
     this.#bodies.moves();
   }
@@ -57,7 +63,7 @@ export class Steps {
     return this.#atWork.size > 0;
   }
 
-  /** Runs a body and gives what it gives; nothing is recorded. It begins only while the run is this process's. */
+  /** Runs a body and returns its result. Nothing is logged. The body begins only while this process owns the run. */
   async run(key: string, body: Body, { retry }: StepOptions): Promise<unknown> {
     const attempts = retry?.attempts ?? 1;
     for (let attempt = 1; ; attempt++) {
@@ -65,7 +71,8 @@ export class Steps {
         await wait;
         if (this.#isStopped) throw this.#host.signal.reason;
       }
-      // A plain agent goes on by itself after its run has ended. While it is only being stopped, its `finally` blocks may run steps.
+      // A plain agent goes on by itself after its run has ended. While it is only being stopped, its `finally` blocks
+      // may run steps.
       if (this.#host.execution?.over !== false) throw this.#host.signal.reason;
       try {
         return await this.#bodies.call(() => body(this.#scope({ key, attempt })));
@@ -76,7 +83,7 @@ export class Steps {
     }
   }
 
-  /** Runs a body and records what it gives. `before`: the last attempt in the log, which was interrupted. */
+  /** Runs a body and logs its result. `before` is the last attempt in the log, which was interrupted. */
   begin(key: string, body: Body, options: StepOptions, before: IntentEntry | undefined): void {
     if (this.#atWork.has(key)) return;
     this.#atWork.add(key);
@@ -89,7 +96,7 @@ export class Steps {
         ? { error: interrupted(key) }
         : await this.#attempt(key, body, options, before);
     const { log, clock, execution } = this.#host;
-    // What a body showed after the run was given back is not in its log, and so its result is not either.
+    // After the run is released, the body's output is not logged, and so its result is not logged either.
     if (outcome === undefined || execution?.over === true) {
       this.#atWork.delete(key);
       return;
@@ -105,14 +112,17 @@ export class Steps {
     };
     log.decide({ type: "record", entry });
     const committed = log.commit();
-    // An answer that comes before the next microtask comes after this in the log.
+    // Awaiting a commit that is done would let a later answer be handed over before this result.
     if (committed !== undefined) await committed;
     this.#host.execution?.results.deliver(entry);
     this.#atWork.delete(key);
     this.#host.settleOwner();
   }
 
-  /** Every attempt is in the log before it begins, and begins only while the run is this process's. Undefined: the run was stopped before it began. */
+  /**
+   * Each attempt is committed before it begins, and begins only while this process owns the run. Undefined: the run was
+   * stopped before that.
+   */
   async #attempt(key: string, body: Body, { retry }: StepOptions, before: number): Promise<Outcome | undefined> {
     const { log, clock } = this.#host;
     const attempts = retry?.attempts ?? 1;
@@ -120,7 +130,7 @@ export class Steps {
       const attempt = before + tried;
       log.decide({ type: "intend", entry: { type: "intent", at: clock.now(), key, attempt, run_id: null } });
       await log.commit();
-      // Nothing comes between the look and the body: of several bodies that wait, each looks for itself.
+      // Each body checks the ownership itself, with nothing between the check and the body.
       for (let wait = this.#host.ensureOwner(); wait !== undefined; wait = this.#host.ensureOwner()) await wait;
       if (this.#isStopped) return undefined;
       try {
@@ -152,12 +162,12 @@ export class Steps {
     };
   }
 
-  /** Waits between two attempts; a run that is stopped waits no longer. */
+  /** Waits between two attempts. Rejects when the run is stopped. */
   #pause(waitMs: number): Promise<void> {
     if (waitMs === 0) return Promise.resolve();
     const { clock, signal } = this.#host;
     return new Promise((resolve, reject) => {
-      // The run may wait for an answer beside the step, and hold nothing itself.
+      // A run that also waits for an answer does not keep the process open, so the pause does.
       const letGo = this.#host.hold();
       const clear = clock.setTimeout(() => {
         letGo();
@@ -180,7 +190,9 @@ interface Outcome {
   readonly error?: StepFailure;
 }
 
-/** What is recorded of a body that has come to its end. A result that JSON would change makes the step fail; the body is not run again for that. */
+/**
+ * The outcome of a body that has returned. A result that JSON would change makes the step fail without another attempt.
+ */
 function outcomeOf(key: string, result: unknown): Outcome {
   try {
     return { result: recordedResult(key, result) };
@@ -189,11 +201,11 @@ function outcomeOf(key: string, result: unknown): Outcome {
   }
 }
 
-/** What the agent gets out of a recorded step: the result, or an error like the one that was thrown. */
+/** The result of a step in the log, or throws an error like the one that the body threw. */
 export function resultOfStep({ key, result, error }: StepEntry): JsonValue | undefined {
-  // The agent may change what it is given, and the log stays as it is.
+  // A copy, because the agent may change it.
   if (error === null) return recordedResult(key, result);
-  // The code of a CadenzaError was one when it was recorded.
+  // The log holds the code of a CadenzaError as a string.
   if (error.name === "CadenzaError")
     throw new CadenzaError(
       error.code as CadenzaErrorCode,
@@ -206,7 +218,7 @@ export function resultOfStep({ key, result, error }: StepEntry): JsonValue | und
   throw thrown;
 }
 
-/** An error of a step as it is recorded. */
+/** The error of a step as the log holds it. */
 export function failureOfStep(error: unknown): StepFailure {
   if (AgentError.is(error))
     return { name: "AgentError", message: error.message, code: error.code, data: dataOfError(error.data) };
@@ -217,17 +229,17 @@ export function failureOfStep(error: unknown): StepFailure {
 }
 
 function interrupted(key: string): StepFailure {
-  const message = `Step ${key} was interrupted, and is run at most once.`;
+  const message = `Step ${key} was interrupted by the end of its process. Its option "once" forbids another attempt.`;
   return { name: "CadenzaError", message, code: "step_interrupted" satisfies CadenzaErrorCode, data: undefined };
 }
 
-/** What a `CadenzaError` tells beside its message and its cause. */
+/** The fields of a `CadenzaError` beside its message and its cause. */
 function detailsOf({ agent_name, run_id, session_id, await_id, issues, limit }: CadenzaError): JsonValue | undefined {
   const details = copyJson({ agent_name, run_id, session_id, await_id, issues, limit });
   return isJsonObject(details) && Object.keys(details).length > 0 ? details : undefined;
 }
 
-/** The details of an error as JSON: what JSON does not know is left out, since an error must not be lost over them. */
+/** The data of an error as JSON. Data that is not JSON is left out, so that the error itself is not lost. */
 function dataOfError(data: unknown): JsonValue | undefined {
   try {
     return copyJson(data);

@@ -5,8 +5,8 @@ import { isPromise } from "../core/promises.ts";
 import { messageOf } from "./failure.ts";
 
 /**
- * The same store, whose failures are the library's errors: `store_failed`, with what the store threw as its cause. Those of `create` and
- * `append` stay as they are, since who writes a run's log says which run it was.
+ * Wraps a store, so that its failures have the code `store_failed`, with the thrown value as the cause. Failures of
+ * `create` and `append` are not wrapped, because the writer of a run adds the run's id.
  */
 export function namingFailures(store: Store): Store {
   return {

@@ -10,22 +10,22 @@ import { blockedError } from "./refusals.ts";
 
 const READ_CHUNK = 256;
 
-/** What the logs of one runtime's store share. */
+/** What the stored logs of one runtime share. */
 export interface StoredLogHost {
   readonly store: Store;
   readonly follower: Follower;
-  /** Whether the runtime is closed, and its store with it. */
+  /** Whether the runtime and its store are closed. */
   readonly isOver: boolean;
-  /** The logs that readers wait for. */
+  /** The logs with readers that wait. */
   readonly followed: Set<StoredLog>;
 }
 
-/** The log of a run that is not loaded in this process: one that has ended, was evicted, or is another process's. */
+/** The log of a run that is not loaded in this process: it has ended, was evicted, or another process owns it. */
 export class StoredLog implements LogSource, Followed {
   readonly key: RunKey;
   readonly #host: StoredLogHost;
   #run: StoredRun;
-  /** What the store has by now; the run itself is read when it is known to have moved. */
+  /** The number of entries in the store, when it was last read. */
   #position: number;
   #watchers: (() => void)[] = [];
   #unfollow: (() => void) | undefined;
@@ -55,7 +55,7 @@ export class StoredLog implements LogSource, Followed {
   }
 
   read(from: number): MaybePromise<readonly Entry[] | undefined> {
-    // The store may hold more by now, which comes with the next look.
+    // The store may hold more entries by now. They are read after the next poll.
     return this.#host.store.read(this.key, from, Math.min(READ_CHUNK, this.committed - from));
   }
 
@@ -70,7 +70,7 @@ export class StoredLog implements LogSource, Followed {
     if (this.#watchers.length === 0) this.#rest();
   }
 
-  /** The runtime is closed: readers wait no longer. */
+  /** The runtime is closed. Ends the wait of all readers. */
   end(): void {
     this.#rest();
     this.#tell();
@@ -78,16 +78,16 @@ export class StoredLog implements LogSource, Followed {
 
   /** The run has moved in the store. */
   onMoved(): void {
-    // A store that fails is asked again. It keeps no other reader from being told.
-    void this.#lookAgain().catch(ignore);
+    // After a failure of the store, the next poll tries again.
+    void this.#reload().catch(ignore);
   }
 
-  async #lookAgain(): Promise<void> {
-    this.#look(await this.#host.store.find(this.key));
+  async #reload(): Promise<void> {
+    this.#update(await this.#host.store.find(this.key));
   }
 
-  #look(run: StoredRun | undefined): void {
-    // A run that is gone counts as longer, so that its readers read, and learn it.
+  #update(run: StoredRun | undefined): void {
+    // A deleted run counts as longer, so that its readers read and find it gone.
     this.#position = run?.position ?? this.#position + 1;
     this.#run = run ?? this.#run;
     this.#rest();

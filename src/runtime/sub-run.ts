@@ -21,22 +21,25 @@ export interface SubRunHost {
   newRunId(): string;
   /** Creates and begins the sub-run. */
   createSubRun(runId: string): LiveRun;
-  /** The sub-run as far as it is there already: loaded here, ended, or elsewhere. */
+  /** Finds a sub-run that may exist already. */
   findSubRun(key: RunKey): Promise<SubRunFound>;
-  /** Waits a little before another look. */
+  /** Waits before the next search. */
   pause(): Promise<void>;
 }
 
-/** What is found of a sub-run; undefined: there is none yet. */
+/** The result of a search for a sub-run. Undefined: it does not exist yet. */
 export type SubRunFound = LiveRun | EndedRun | RunElsewhere | undefined;
 
-/** A run that has not ended, and that this process cannot load: another one executes it, or its code is not here. */
+/**
+ * A run that has not ended, and that this process cannot load: another process owns it, or its code is not registered
+ * here.
+ */
 export interface RunElsewhere {
-  /** Why it does not get on, if its code does not match its history. */
+  /** The error of a blocked run; undefined if the run is not blocked. */
   readonly blocked: CadenzaError | undefined;
   /** How many entries its log holds. */
   readonly position: number;
-  /** What its log says by now; undefined: it is not there any more. */
+  /** Reads its current state. Undefined: the store has deleted it. */
   read(): MaybePromise<RunState | undefined>;
 }
 
@@ -47,26 +50,30 @@ export interface EndedRun {
 }
 
 /**
- * A run that an agent has started and waits for: one of its recorded operations. What the sub-run asks, the parent asks, and the
- * answer is given to it first: what it takes is the answer to both. When it has ended its record is the operation's result, and its usage is the parent's too. Its id is in the
- * parent's log before it exists, so that a parent that is run again finds it.
+ * One sub-run as an operation of its parent. The parent passes on the questions of the sub-run, and passes answers to
+ * it. An answer that the sub-run has accepted is logged by both. When the sub-run has ended, its record is the
+ * operation's result, and its usage is added to the parent's. Its id is in the parent's log before it is created, so
+ * that a replayed parent finds it.
  */
 export class SubRun {
   readonly #key: string;
   readonly #parent: LiveRun;
   readonly #execution: Execution;
   readonly #host: SubRunHost;
-  /** The question of the sub-run that the parent shows, or is going to show. */
+  /** The question of the sub-run that the parent shows or has queued. */
   #asked: string | undefined;
-  /** The sub-run as it is followed here: one that was elsewhere meanwhile is another object. */
+  /** The live sub-run. It is another object after the sub-run was in another process. */
   #child: LiveRun | undefined;
-  /** While it is looked for: whether the last look has found where it is to be followed, or how it ended. */
+  /** While the sub-run is being found: resolves with whether the last search has found it live or ended. */
   #search: Promise<boolean> | undefined;
-  /** How long the log of a sub-run elsewhere was when it was read last. Undefined: it is not known to be elsewhere. */
+  /** The length of the log of a sub-run in another process when it was last read. Undefined: it has not been read. */
   #readTo: number | undefined;
-  /** The last question of the sub-run that was seen, and how long its log has to be until that is committed. */
+  /**
+   * The last decided question of the sub-run, and the position up to which its log must be committed before the parent
+   * asks it.
+   */
   #seen = nothingSeen;
-  /** Whether an earlier execution of the parent asked it. */
+  /** Whether an earlier execution of the parent has asked `#asked`. */
   #isInherited = false;
 
   constructor(key: string, parent: LiveRun, execution: Execution, host: SubRunHost) {
@@ -76,14 +83,14 @@ export class SubRun {
     this.#host = host;
   }
 
-  /** Runs it to its end. */
+  /** Starts or finds the sub-run. Resolves with its record when it has ended. */
   perform(): Promise<Run> {
     const result = this.#execution.perform({
       key: this.#key,
       start: () => void this.#start().catch((error: unknown) => this.#refuse(error)),
       settle: (entry, live) => live ?? resultOfStep(entry as StepEntry),
     });
-    // What was recorded was made from a run's record.
+    // The log's value was made from the record of a run.
     return result as Promise<Run>;
   }
 
@@ -96,7 +103,7 @@ export class SubRun {
       this.#isInherited = true;
     }
     const runId = intent?.run_id ?? this.#host.newRunId();
-    // A parent that is not durable has its sub-runs in its log too: they end with it if its process dies.
+    // In a persistent store a plain parent logs its sub-runs too, so that they can be cancelled if its process dies.
     if (intent === undefined && (this.#parent.durable || this.#parent.host.store.persistent)) {
       const { log, clock } = this.#parent;
       log.decide({
@@ -105,37 +112,37 @@ export class SubRun {
       });
       await log.commit();
     }
-    // Agents that run each other go deep, and the stack must not.
+    // A new stack for each level, because agents that run each other may be nested deeply.
     await undefined;
-    // A run that has been taken over starts none: its new owner has it ended, or looks for what is there.
+    // A run that another process has taken over starts no sub-run. The new owner ends or finds it.
     for (let wait = this.#parent.ensureOwner(); wait !== undefined; wait = this.#parent.ensureOwner()) await wait;
     if (this.#execution.isStopped) return;
     if (intent === undefined) this.#watch(this.#host.createSubRun(runId));
     else await this.#attach(runId);
   }
 
-  /** The sub-run has left this process, or the store did not take it: then it is begun once more after a pause. */
+  /** The sub-run has left this process. If the store failed to create it, it is created again after a pause. */
   async #seekAgain({ key, lostReason }: LiveRun["log"]): Promise<void> {
     if (lostReason?.code === "store_failed") await this.#host.pause();
     await this.#attach(key.run_id);
   }
 
-  /** Finds a sub-run that was begun before, wherever it is by now, and looks at it from time to time for as long as it is elsewhere. */
+  /** Finds a sub-run that was begun before. While another process executes it, it is polled. */
   async #attach(runId: string): Promise<void> {
     this.#search = Promise.resolve(false);
-    const look = (): Promise<boolean> => this.#lookFor(runId);
-    this.#parent.family.seek(runId, look);
+    const search = (): Promise<boolean> => this.#searchFor(runId);
+    this.#parent.family.seek(runId, search);
     try {
-      while (!(await look())) await this.#host.pause();
+      while (!(await search())) await this.#host.pause();
     } finally {
-      this.#parent.family.seekNoMore(runId, look);
+      this.#parent.family.seekNoMore(runId, search);
       this.#search = undefined;
       this.#readTo = undefined;
     }
   }
 
-  /** Looks for the sub-run, one look after the other. Says whether it has been found. */
-  #lookFor(runId: string): Promise<boolean> {
+  /** Searches for the sub-run after earlier searches have ended. Resolves with whether it was found live or ended. */
+  #searchFor(runId: string): Promise<boolean> {
     const search = (this.#search ?? Promise.resolve(true)).then((isFound) => isFound || this.#find(runId));
     this.#search = search;
     return search;
@@ -151,7 +158,7 @@ export class SubRun {
         return this.#execution.over;
       }
     } catch (error) {
-      logger.warn(`Run ${runId} could not be read for the run that has started it. It is looked for again.`, {
+      logger.warn(`Run ${runId} could not be read for its parent, run ${log.key.run_id}. Reading it is tried again.`, {
         run_id: runId,
         error,
       });
@@ -164,7 +171,10 @@ export class SubRun {
     return true;
   }
 
-  /** The sub-run is elsewhere: the parent asks what it asks, and needs no owner here, since the store wakes it when the sub-run goes on. */
+  /**
+   * Another process executes the sub-run. The parent passes on its question, and needs no owner, because the sub-run's
+   * next rest wakes it.
+   */
   async #readAlong(elsewhere: RunElsewhere): Promise<void> {
     const state = elsewhere.position === this.#readTo ? undefined : await elsewhere.read();
     if (this.#execution.over) return;
@@ -184,35 +194,35 @@ export class SubRun {
 
   #onProgress(child: LiveRun): void {
     if (this.#execution.over) {
-      this.#let(child);
+      this.#unfollow(child);
       return;
     }
     const { head, state, lost } = child.log;
     this.#parent.setSubRun(this.#key, lost || head?.status !== "awaiting" ? "at work" : "idle");
     if (head !== undefined && isFinal(head.status)) {
-      this.#let(child);
+      this.#unfollow(child);
       void Promise.resolve(child.log.record()).then((run) => this.#finish({ run, state }));
     } else if (lost) {
-      this.#let(child);
+      this.#unfollow(child);
       this.#parent.setSubRun(this.#key, "sought");
       this.#seekAgain(child.log).catch((error: unknown) => this.#refuse(error));
-    } else this.#look(child);
+    } else this.#passOnCommitted(child);
   }
 
-  #let(child: LiveRun): void {
+  #unfollow(child: LiveRun): void {
     if (this.#child === child) this.#child = undefined;
     this.#parent.family.children.delete(child);
     child.follow(undefined);
   }
 
-  /** Passes on what the sub-run asks, as soon as that is committed: what was only decided may be decided otherwise. */
-  #look({ log: { state, committed } }: LiveRun): void {
+  /** Passes on the question of the sub-run when it is committed, because a decided entry may be decided again. */
+  #passOnCommitted({ log: { state, committed } }: LiveRun): void {
     const asked = state.shown;
     if (asked !== this.#seen.asked) this.#seen = { asked, position: state.position };
     if (committed >= this.#seen.position) this.#passOn(state, asked);
   }
 
-  /** Asks what the sub-run asks; takes the question down when the sub-run does not ask it any more. */
+  /** Asks the question of the sub-run, or takes it down when the sub-run does not ask it any more. */
   #passOn(child: RunState, asked: AwaitedEntry | null): void {
     const question = asked === null || this.#isAnswered(asked) ? undefined : `${this.#key}/${asked.await_id}`;
     if (question === this.#asked && !this.#isInherited) return;
@@ -224,7 +234,7 @@ export class SubRun {
       key: question,
       parts: passedOnParts(asked.parts, asked.await_id, question),
       pass: (answer) => this.#answer({ ...answer, await_id: asked.await_id }),
-      // The sub-run's own deadline counts, and takes the question down.
+      // The sub-run measures the deadline.
       timeoutMs: Number.POSITIVE_INFINITY,
       expires_at: awaitRequest(child, asked).expires_at,
       hasDefault: false,
@@ -232,7 +242,10 @@ export class SubRun {
     });
   }
 
-  /** Whether the answer is known here already: a run between this one and the one that asks may not have recorded it yet. */
+  /**
+   * Whether this run has logged the answer already. A run between this one and the asking one may not have logged it
+   * yet.
+   */
   #isAnswered({ await_id }: AwaitedEntry): boolean {
     if (!isPassedOn(await_id)) return false;
     const { exchanges } = this.#parent.log.state;
@@ -240,7 +253,10 @@ export class SubRun {
     return exchanges?.some(({ asked, answer }) => asked.await_id === question && answer !== null) === true;
   }
 
-  /** Gives the sub-run an answer. While it is looked for, the answer waits; one that is elsewhere is answered there. */
+  /**
+   * Gives the sub-run an answer. During a search the answer waits. Throws `lost_ownership` if another process executes
+   * the sub-run.
+   */
   #answer(answer: Answer): MaybePromise<unknown> {
     const child = this.#child;
     if (child !== undefined) return child.answer(answer);
@@ -250,7 +266,7 @@ export class SubRun {
     });
   }
 
-  /** The sub-run does not ask any more what the parent asks for it. */
+  /** Settles the question that the sub-run does not ask any more. */
   #settle({ exchanges }: RunState): void {
     const question = this.#asked;
     if (question === undefined) return;
@@ -260,7 +276,7 @@ export class SubRun {
       question,
       exchanges?.findLast(({ asked }) => asked.await_id === awaitId),
     );
-    // The parent is at work again.
+    // The parent is active again, and needs its slot.
     this.#execution.withSlot(ignore);
   }
 
@@ -270,14 +286,17 @@ export class SubRun {
     this.#settle(state);
     if (state.usage !== null) this.#execution.addUsage(state.usage);
     const usage = durable ? this.#execution.takeUsage() : null;
-    // The record is JSON, made by the library itself.
+    // A record contains only JSON values.
     const result = durable ? (run as unknown as StepEntry["result"]) : undefined;
     const entry: StepEntry = { type: "step", at: clock.now(), key: this.#key, result, error: null, usage };
     if (durable) this.#record(entry, run);
     else this.#execution.withSlot(() => this.#execution.results.deliver(entry, run));
   }
 
-  /** The sub-run is not to be. A durable agent is told the same when it is run again, whatever the limits are then. */
+  /**
+   * The sub-run was refused. For a durable agent the refusal is logged, so that a replay gets the same under other
+   * limits.
+   */
   #refuse(error: unknown): void {
     const { durable, log } = this.#parent;
     const isFinal = CadenzaError.is(error) && (error.code === "limit_reached" || error.code === "agent_not_found");
@@ -298,7 +317,7 @@ export class SubRun {
       this.#parent.execution?.results.deliver(entry, live);
       this.#parent.setSubRun(this.#key, "idle");
     };
-    // As with steps: nothing that comes later in the log is handed over before.
+    // Awaiting a commit that is done would let a later entry be handed over before this one.
     if (committed === undefined) deliver();
     else void committed.then(deliver);
   }

@@ -33,13 +33,13 @@ export interface SubRunsHost {
   acceptSubRun(request: NewRun, runId: string, parent: ParentRun): LiveRun;
 }
 
-/** How often a sub-run is looked for that another process executes, in milliseconds. */
+/** The interval at which a sub-run in another process is polled, in milliseconds. */
 const POLL_MS = 200;
-/** How long it waits at first, and at most, before it cancels a sub-run again that could not be cancelled. In milliseconds. */
+/** The first and the longest pause before the cancel of a sub-run is tried again, in milliseconds. */
 const FIRST_RETRY_MS = 50;
 const LAST_RETRY_MS = 5_000;
 
-/** Starts the runs that agents run, finds them again, and ends them with the runs that started them. */
+/** Starts sub-runs, finds them after a replay, and cancels them with their parents. */
 export class SubRuns {
   readonly #host: SubRunsHost;
   readonly #maxDepth: number;
@@ -71,7 +71,7 @@ export class SubRuns {
       createSubRun: (runId) => {
         this.#checkDepth(depth, agentName);
         const run = this.#host.acceptSubRun(request, runId, { run_id: parentKey.run_id, key, depth });
-        // The parent begins it anew if it is not in the store: its agent is not called before it is.
+        // The agent begins after the commit. If the commit fails, the parent creates the sub-run again.
         const committed = run.log.commit();
         if (committed === undefined) run.begin();
         else void committed.then(() => run.begin());
@@ -83,7 +83,9 @@ export class SubRuns {
     return new SubRun(key, parent, execution, host).perform();
   }
 
-  /** Cancels a run with the run that started it. What it has started is cancelled in its turn. See {@link LiveRunHost.cancelSubRun}. */
+  /**
+   * Cancels a sub-run with its parent. The sub-run then cancels its own sub-runs. See {@link LiveRunHost.cancelSubRun}.
+   */
   cancel(key: RunKey, parent: RunLog): undefined | Promise<void> {
     const live = this.#host.find(key);
     if (live !== undefined) this.#cancelling.do(() => void live.cancel().catch(ignore));
@@ -91,19 +93,23 @@ export class SubRuns {
   }
 
   /**
-   * The new owner of a run cancels the sub-runs that it finds, if it ends the run. This one may have reached the store later than that. A run that is not
-   * durable is always ended by its new owner.
+   * Another process has taken over the parent. Its new owner cancels the sub-runs that it finds when it ends the
+   * parent. This sub-run may have been stored after that, so it is cancelled here. A parent that is not durable is
+   * always ended by its new owner.
    */
   onParentLost(child: LiveRun, parent: LiveRun): void {
     const { loader, logger } = this.#host;
     const { key } = child.log;
     const ending = parent.durable ? loader.cancelOrphan(key, parent.log.key) : loader.cancelAnywhere(key);
     ending.catch((error: unknown) =>
-      logger.error(`Run ${key.run_id} could not be ended with the run that has started it.`, { ...key, error }),
+      logger.error(`Run ${key.run_id} could not be cancelled with its parent, run ${parent.log.key.run_id}.`, {
+        ...key,
+        error,
+      }),
     );
   }
 
-  /** Tries until the store has the cancel. Those who wait for the parent's end are told of each failure. */
+  /** Tries until the cancel is committed. Each failure rejects the callers that wait for the parent's end. */
   async #cancelSurely(key: RunKey, parent: RunLog): Promise<void> {
     const { loader, clock, logger } = this.#host;
     for (let wait = FIRST_RETRY_MS; !parent.lost; wait = Math.min(2 * wait, LAST_RETRY_MS)) {
@@ -112,7 +118,7 @@ export class SubRuns {
         return;
       } catch (error) {
         const ids = { run_id: parent.key.run_id, sub_run_id: key.run_id };
-        const message = `Run ${ids.run_id} does not end yet: its sub-run ${ids.sub_run_id} could not be cancelled. It is tried again.`;
+        const message = `Run ${ids.run_id} does not end yet: its sub-run ${ids.sub_run_id} could not be cancelled. The cancel is tried again.`;
         logger.error(message, { ...ids, error });
         parent.refuse(new CadenzaError("store_failed", message, { run_id: ids.run_id, cause: error }));
       }
@@ -122,7 +128,7 @@ export class SubRuns {
 
   #checkDepth(depth: number, agentName: string): void {
     if (depth <= this.#maxDepth) return;
-    const message = `A run of ${agentName} would have ${depth} runs above it, and limits.maxDepth allows ${this.#maxDepth}.`;
+    const message = `A run of agent ${JSON.stringify(agentName)} would have ${depth} ancestors; limits.maxDepth allows ${this.#maxDepth}.`;
     throw new CadenzaError("limit_reached", message, { agent_name: agentName, limit: "maxDepth" });
   }
 

@@ -3,15 +3,15 @@ import type { Clock, Ids, Logger } from "../core/ports.ts";
 import { ignore } from "../core/promises.ts";
 
 /*
- * The one place that touches the machine's clock, its timers and its randomness. The functions are taken once, when the
- * module is loaded, so that a test which fakes timers later does not stop the runtime.
+ * The only module that uses the machine's clock, timers and randomness. The timer functions are read when the module is
+ * loaded, so that a test which fakes timers later does not stop the runtime.
  */
 const startTimeout = setTimeout;
 const stopTimeout = clearTimeout;
 const startInterval = typeof setInterval === "function" ? setInterval : undefined;
 const startImmediate = typeof setImmediate === "function" ? setImmediate : undefined;
 
-/** The longest delay that `setTimeout` knows; it takes a longer one for none. */
+/** The longest delay of `setTimeout`, in milliseconds. A longer one fires at once. */
 const MAX_DELAY_MS = 2 ** 31 - 1;
 
 /** The machine's time. */
@@ -22,14 +22,14 @@ export const systemClock: Clock = {
   hold: holdProcess,
 };
 
-/** How many holds there are on the process, and the timer that holds it while there is one. */
+/** The number of holds on the process, and the timer that keeps it open while there are any. */
 let holds = 0;
 let anchor: ReturnType<typeof setInterval> | undefined;
 
 /** Random identifiers. */
 export const systemIds: Ids = { uuid: randomUuid, token: () => nanoid() };
 
-/** Says nothing. */
+/** A logger that drops all messages. */
 export const silentLogger: Logger = { debug: ignore, info: ignore, warn: ignore, error: ignore };
 
 function startTimer(callback: () => void, delayMs: number): () => void {
@@ -37,14 +37,14 @@ function startTimer(callback: () => void, delayMs: number): () => void {
   const arm = (remainingMs: number): void => {
     const delay = Math.min(Math.max(remainingMs, 0), MAX_DELAY_MS);
     timer = startTimeout(() => (remainingMs > delay ? arm(remainingMs - delay) : callback()), delay);
-    // Where timers are numbers, as in browsers, there is no process to hold open.
+    // In browsers timers are numbers, and there is no process to keep open.
     if (typeof timer === "object") timer.unref();
   };
   arm(delayMs);
   return () => stopTimeout(timer);
 }
 
-/** Keeps the process from ending until the answer is called. */
+/** Keeps the process open until the returned function is called. */
 export function holdProcess(): () => void {
   holds += 1;
   if (holds === 1) anchorProcess();
@@ -57,7 +57,7 @@ export function holdProcess(): () => void {
   };
 }
 
-/** The timer is made with the first hold and kept: to make one for each hold takes ten times as long. */
+/** The timer is created with the first hold and kept. Creating one for each hold takes ten times as long. */
 function anchorProcess(): void {
   anchor ??= startInterval?.(ignore, MAX_DELAY_MS);
   if (typeof anchor === "object") anchor.ref();
@@ -68,7 +68,7 @@ function nextTurn(resolve: () => void): void {
   else startImmediate(resolve);
 }
 
-/** Characters of every byte in hexadecimal, two for each. */
+/** The two hexadecimal character codes of each byte. */
 const hex = Array.from({ length: 512 }, (_, i) => ((i >> (i & 1 ? 1 : 5)) & 15).toString(16).charCodeAt(0));
 const dash = "-".charCodeAt(0);
 const pool = new Uint8Array(4096);
@@ -76,8 +76,8 @@ let used = pool.length;
 const characters: number[] = new Array<number>(36).fill(dash);
 
 /**
- * A version 4 UUID. `crypto.randomUUID` answers with a string made of many small ones, which holds 490 bytes for as long
- * as the run is kept; this one holds 65.
+ * A version 4 UUID. The string of `crypto.randomUUID` is a concatenation of small ones, and keeps 490 bytes alive as
+ * long as the run. This string keeps 65.
  */
 function randomUuid(): string {
   if (used === pool.length) {

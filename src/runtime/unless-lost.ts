@@ -2,7 +2,7 @@ import { isLost } from "./refusals.ts";
 
 const MAX_MOVES = 5;
 
-/** Does something to a run that may change hands meanwhile: then it is done again, wherever the run is now. */
+/** Tries an action on a run again if another process claims the run meanwhile. */
 export async function unlessLost<T>(act: () => Promise<T>): Promise<T> {
   for (let move = 1; ; move++) {
     try {

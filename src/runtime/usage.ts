@@ -2,9 +2,9 @@ import type { Usage } from "../core/usage.ts";
 import { badArgument } from "./check.ts";
 
 /**
- * Reads the usage object of a model call as its SDK gives it: of the AI SDK (versions 4 to 7), of OpenAI's Chat
- * Completions and Responses, and of Anthropic's Messages. Every figure of the prompt ends in `input_tokens`, whether it was
- * cached or not: Anthropic leaves cached tokens out of its `input_tokens`, and here they are put back in.
+ * Reads the usage object of a model call from the AI SDK (versions 4 to 7), OpenAI's Chat Completions and Responses,
+ * and Anthropic's Messages. `input_tokens` includes cached tokens. Anthropic leaves them out of its `input_tokens`, so
+ * they are added.
  */
 export function readUsage(value: unknown): Usage {
   if (!isRecord(value)) throw badArgument("usage", "a usage object of a model SDK", value);
@@ -68,7 +68,7 @@ function field(value: unknown, key: string): unknown {
   return isRecord(value) ? value[key] : undefined;
 }
 
-/** The first of the values that is a count. Providers that do not know a figure leave it out, or send null or NaN. */
+/** The first of the values that is a count. Providers leave an unknown count out, or send null or NaN. */
 function first(...values: readonly unknown[]): number | undefined {
   return values.find((value): value is number => typeof value === "number" && value >= 0 && Number.isFinite(value));
 }

@@ -6,24 +6,28 @@ import { describe } from "./check.ts";
 import type { InputItem } from "./input.ts";
 import { isPartLike, readMessage, readPart, textPart } from "./input.ts";
 
-/** The request that `yield` answers with the client's answer. Made by {@link awaitMessage}. */
+/** An await request. `yield` returns the client's answer to it. Made by `awaitMessage`. */
 export interface AwaitYield {
   readonly type: "message";
   readonly message: InputItem;
-  /** How long the question stands, in milliseconds from when it is shown; default: for ever. */
+  /**
+   * How long the question may be answered, in milliseconds from when it is shown. Default: the runtime's
+   * `awaitTimeoutMs`.
+   */
   readonly timeoutMs?: number | undefined;
-  /** What `yield` gives when nobody answered in time. Without it the run fails then. */
+  /** What `yield` returns when the question expires. Without a default, the run fails when the question expires. */
   readonly default?: unknown;
 }
 
-/** What a value that was yielded means. */
+/** The meaning of a yielded value. */
 export type Meaning =
   | Emission
   | { readonly kind: "await"; readonly request: AwaitYield }
   | { readonly kind: "items"; readonly iterable: Iterable<unknown> | AsyncIterable<unknown> };
 
 /**
- * Tells what a value means that an agent yielded or returned. Throws the error that fails the run for one that means nothing.
+ * The meaning of a value that an agent has yielded or returned. Throws the error that fails the run for an invalid
+ * value.
  */
 export function meaningOf(value: unknown): Meaning {
   if (value === null || value === undefined) return closing;
@@ -39,11 +43,11 @@ export function meaningOf(value: unknown): Meaning {
   } catch (cause) {
     if (CadenzaError.is(cause) && cause.code === "invalid_yield") throw cause;
     const reason = cause instanceof Error ? cause.message : String(cause);
-    throw new CadenzaError("invalid_yield", `The agent yielded something that is not valid: ${reason}`, { cause });
+    throw new CadenzaError("invalid_yield", `The agent yielded an invalid value: ${reason}`, { cause });
   }
 }
 
-/** Reads what `emit` was given; it takes what `yield` takes, except requests and lists. */
+/** Reads the argument of `emit`, which accepts the values of `yield` except await requests and iterables. */
 export function readEmission(value: unknown): Emission {
   const meaning = meaningOf(value);
   if (meaning.kind !== "await" && meaning.kind !== "items") return meaning;

@@ -372,7 +372,7 @@ describe("exposeErrors", () => {
     [null, "null"],
     [5, "5"],
     [Object.freeze({ toString: () => "frozen" }), "frozen"],
-    [Object.create(null), "an error without a text"],
+    [Object.create(null), "an error without a message"],
   ])("shows the text of the thrown value: %o", async (thrown, shown) => {
     const exposed = await runAgent(setUp({ exposeErrors: true }).runtime, async () => {
       throw thrown;

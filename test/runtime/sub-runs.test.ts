@@ -73,7 +73,7 @@ describe("the depth of sub-runs", () => {
     runtime.register("agent", async (_input, { run }) => void (await run("agent", "")));
     const run = await runtime.createRun({ agent_name: "agent", input: "" });
     expect(run).toMatchObject({ status: "failed", error: { data: { reason: "limit_reached" } } });
-    expect(run.error?.message).toBe("A run of agent would have 1 runs above it, and limits.maxDepth allows 0.");
+    expect(run.error?.message).toBe('A run of agent "agent" would have 1 ancestors; limits.maxDepth allows 0.');
   });
 });
 
