@@ -5,7 +5,7 @@ import type { LiveRun } from "./live-run.ts";
 import type { Settings } from "./options.ts";
 import type { Slots } from "./slots.ts";
 
-/** Refuses new runs beyond the limits of the runtime, and beyond the concurrency of their agent. */
+/** Refuses new runs above the limits of the runtime, and above the `concurrency` of their agent. */
 export class Admission {
   readonly #limits: Settings["limits"];
   readonly #slots: Slots;
@@ -15,7 +15,7 @@ export class Admission {
     this.#slots = slots;
   }
 
-  /** `live`: how many runs there are that count. Throws `limit_reached`. */
+  /** `live` is the number of loaded runs that count. Throws `limit_reached`. */
   checkLiveRuns(live: number): void {
     const { maxLiveRuns } = this.#limits;
     if (live < maxLiveRuns) return;
@@ -23,7 +23,7 @@ export class Admission {
     throw new CadenzaError("limit_reached", message, { limit: "maxLiveRuns" });
   }
 
-  /** Throws `limit_reached` if there is no slot, and the run may not wait for one. */
+  /** Throws `limit_reached` if no slot is free and the run must not wait for one. */
   checkSlots({ name, options: { concurrency } }: Agent, tenant: string, sessionId: string): void {
     if (concurrency === undefined) return;
     if (this.#slots.isFree(slotKey(name, concurrency.per, tenant, sessionId), concurrency.max)) return;
@@ -38,7 +38,7 @@ export class Admission {
   }
 }
 
-/** Under which slot a run works; undefined: it needs none. */
+/** The key of the run's slot. Undefined: the run needs none. */
 export function slotKeyOf({ agent: { name, options }, log }: LiveRun): string | undefined {
   const { parent, session_id } = createdEntry(log.state);
   if (options.concurrency === undefined || parent !== undefined) return undefined;

@@ -2,13 +2,16 @@ import type { Clock, Logger, Store } from "../core/ports.ts";
 import { isPromise } from "../core/promises.ts";
 import type { Settings } from "./options.ts";
 
-/** Has the store forget what is older or more than the retention says: from time to time, and when many runs have ended. */
+/**
+ * Has the store delete ended runs and unused sessions above the retention: at an interval, and when many runs have
+ * ended.
+ */
 export class Pruning {
   readonly #store: Store;
   readonly #clock: Clock;
   readonly #logger: Logger;
   readonly #retention: Settings["retention"];
-  /** How many runs have ended since the last time. */
+  /** How many runs have ended since the last pruning. */
   #ended = 0;
   #clearTimer: (() => void) | undefined;
   #isOver = false;
@@ -59,6 +62,8 @@ export class Pruning {
   }
 
   #pruneFailed(error: unknown): void {
-    this.#logger.error("The store failed to forget what it may.", { error });
+    this.#logger.error("The store failed to delete ended runs and unused sessions. It is tried again later.", {
+      error,
+    });
   }
 }

@@ -1,19 +1,20 @@
-/** What happened in this process beside what the logs say. */
+/** Counts of this process that are in no log. */
 export interface RunsReport {
-  /** Runs by status that have not ended, in this process. */
+  /** The runs in this process that have not ended, by status. */
   readonly live: Readonly<Record<string, number>>;
+  /** How many runs wait for a slot. */
   readonly queued: number;
-  /** What agents emitted after their run had ended. */
+  /** How many values agents emitted after their run had ended. They are dropped. */
   readonly dropped: number;
-  /** Agents that did not stop within the grace period. */
+  /** How many stopped agents did not end within `cancelGraceMs`. */
   readonly hung: number;
-  /** Runs that were cancelled without their `finally` blocks, since no matching code was registered. */
+  /** How many runs were cancelled without their `finally` blocks, because no matching code was registered. */
   readonly withoutFinally: number;
-  /** Parts that durable agents emitted with another text in a replay; the history counts. */
+  /** How many values replayed agents emitted that differ from their history. The history counts. */
   readonly differences: number;
 }
 
-/** Counts what happens in this process beside what the logs say. */
+/** The counters behind {@link RunsReport}. */
 export class RunFigures {
   dropped = 0;
   hung = 0;

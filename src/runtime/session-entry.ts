@@ -6,11 +6,11 @@ import { initialState, isFinal } from "../core/state.ts";
 import { foldLog } from "./fold-log.ts";
 import type { LiveRun } from "./live-run.ts";
 
-/** What a new run finds in its session, and does to it. */
+/** The session of a new run, when the run joins it. */
 export interface SessionEntry {
-  /** How many messages there are. */
+  /** How many messages the session holds. */
   readonly length: number;
-  /** Makes the session if there is none. */
+  /** Creates the session if it does not exist. */
   readonly change: SessionChange;
 }
 
@@ -22,17 +22,17 @@ export interface SessionsHost {
   find(key: RunKey): LiveRun | undefined;
 }
 
-/** Has new runs join sessions. */
+/** Lets new runs join sessions. */
 export class SessionEntries {
   readonly #host: SessionsHost;
-  /** Sessions that runs are joining just now. */
+  /** The sessions that runs are joining now. */
   readonly #joining = new Map<string, Promise<SessionEntry>>();
 
   constructor(host: SessionsHost) {
     this.#host = host;
   }
 
-  /** Joins a session. Runs that join the same one do it one after the other: the first one may have to make it. */
+  /** Joins a session. Runs join the same session one after the other, because the first may have to create it. */
   async join(tenant: string, sessionId: string): Promise<SessionEntry> {
     const name = `${sessionId}/${tenant}`;
     const before = this.#joining.get(name);
@@ -48,38 +48,38 @@ export class SessionEntries {
     }
   }
 
-  /** How many messages a session holds, and the change that makes it if there is none. */
   async #join(tenant: string, sessionId: string): Promise<SessionEntry> {
     const at = this.#host.clock.now();
-    const owner = this.#host.find({ tenant, run_id: sessionId });
-    if (owner !== undefined) {
-      owner.join();
-      // It may have said its last word on its session already.
-      if (isFinal(owner.log.state.status)) await owner.log.commit(true)?.catch(ignore);
+    const live = this.#host.find({ tenant, run_id: sessionId });
+    if (live !== undefined) {
+      live.join();
+      // A run that has ended may not have written its session change yet.
+      if (isFinal(live.log.state.status)) await live.log.commit(true)?.catch(ignore);
     }
     const change: SessionChange = { session_id: sessionId, create: true, at };
     const session = await this.#host.store.session({ tenant, session_id: sessionId });
     if (session !== undefined) return { length: session.history.length, change };
     const first = await this.#completedRun({ tenant, run_id: sessionId });
     if (first === undefined) return { length: 0, change };
-    // The session of a run that named none is made when another run joins it, with what that run has said.
+    // The session of a run that was created without one is stored when another run joins it, with the first run's
+    // messages.
     const key = { tenant, session_id: sessionId };
     const history = transcript(first);
     if (await this.#host.store.makeSession(key, { history, state: null }, at))
       return { length: history.length, change };
-    // Another process has made it meanwhile.
+    // Another process has created it meanwhile.
     const made = await this.#host.store.session(key);
     return { length: made?.history.length ?? 0, change };
   }
 
-  /** As {@link join}, for a session whose contents the caller brings along. */
+  /** As {@link join}, but the caller provides the content of the session. */
   async replace(tenant: string, sessionId: string, session: StoredSession): Promise<SessionEntry> {
     const at = this.#host.clock.now();
     await this.#host.store.putSession({ tenant, session_id: sessionId }, session, at);
     return { length: session.history.length, change: { session_id: sessionId, create: true, at } };
   }
 
-  /** The run, if it has completed in a session of its own. */
+  /** The state of the run, if it has completed in a session of its own. */
   async #completedRun(key: RunKey): Promise<RunState | undefined> {
     const found = await this.#host.store.find(key);
     if (found === undefined || found.head.status !== "completed" || found.created.session_id !== key.run_id)

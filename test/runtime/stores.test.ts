@@ -288,7 +288,10 @@ describe.each([
     failing.close = 1;
     expect(await runtime.close()).toEqual({ left: [] });
     const errors = said.filter(({ level }) => level === "error").map(({ message }) => message);
-    expect(errors).toEqual(["The store failed to forget what it may.", "The store failed to close."]);
+    expect(errors).toEqual([
+      "The store failed to delete ended runs and unused sessions. It is tried again later.",
+      "The store failed to close.",
+    ]);
   });
 
   it("is not called any more after it was closed", async () => {
