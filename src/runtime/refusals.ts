@@ -25,7 +25,7 @@ export function rejectedError(runId: string, awaitId: string, issues: CadenzaErr
   const what = issues
     .map(({ path, message }) => (path.length === 0 ? message : `${path.join(".")}: ${message}`))
     .join("; ");
-  return new CadenzaError("answer_rejected", `The answer does not fit the question: ${what}`, {
+  return new CadenzaError("answer_rejected", `The answer to ${awaitId} of run ${runId} is invalid: ${what}`, {
     run_id: runId,
     await_id: awaitId,
     issues,
