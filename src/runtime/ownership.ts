@@ -1,5 +1,6 @@
 import type { Entry } from "../core/log.ts";
 import type { Expected, Mismatch, RunHead } from "../core/ports.ts";
+import { ignore } from "../core/promises.ts";
 import type { RunState } from "../core/state.ts";
 import { isFinal } from "../core/state.ts";
 
@@ -24,25 +25,19 @@ export interface Ownership {
 const LOCAL = "local";
 
 /** The ownership of runs in a store that only this process uses. */
-class LocalOwnership implements Ownership {
-  expected({ epoch }: RunHead, committed: number): Expected {
-    return { epoch, position: committed };
-  }
-
-  headFor({ status, ended }: RunState, entries: readonly Entry[], before: RunHead | undefined): RunHead {
+export const localOwnership: Ownership = {
+  expected: ({ epoch }, committed) => ({ epoch, position: committed }),
+  headFor({ status, ended }, entries, before) {
     if (before?.status === status) return before;
     const epoch = (before?.epoch ?? 0) + (entries.at(-1)?.type === "ended" ? 1 : 0);
     const owner = isFinal(status) ? null : LOCAL;
     const finished_at = ended?.at ?? null;
     return { status, epoch, owner, due_at: null, blocked: null, holds_slot: false, finished_at, takeovers: 0 };
-  }
-
-  onWritten(): void {}
-  takeOver(): void {}
-  lookedInto(): void {}
-}
-
-export const localOwnership: Ownership = new LocalOwnership();
+  },
+  onWritten: ignore,
+  takeOver: ignore,
+  lookedInto: ignore,
+};
 
 /** The ownership of runs that may change their owner: durable ones, and those in a persistent store. */
 export class LeasedOwnership implements Ownership {
