@@ -29,6 +29,11 @@ export class CommitWaiters {
     for (const { resolve } of done) resolve();
   }
 
+  /** What had been decided was decided again, and ends at this position now: entries came before it, or parts were dropped. */
+  rebase(position: number): void {
+    for (const waiter of this.#waiters) waiter.position = position;
+  }
+
   /** Rejects the promises that were added as `refusable`. */
   refuse(error: CadenzaError): void {
     const waiters = this.#waiters;
@@ -38,7 +43,7 @@ export class CommitWaiters {
 }
 
 interface Waiter {
-  readonly position: number;
+  position: number;
   /** The session change that it waits for, if any. */
   readonly session: SessionChange | undefined;
   readonly resolve: () => void;

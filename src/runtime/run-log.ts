@@ -382,6 +382,7 @@ export class RunLog {
     this.#committed = state.position;
     if (this.#readers !== undefined) this.#readers.batch = noEntries;
     this.#decided.rebase(state);
+    this.#waiters?.rebase(this.state.position);
     if (this.#decided.hasEntries) this.#run.host.commitSoon(this);
     this.tellReaders();
     this.#run.onCommit();

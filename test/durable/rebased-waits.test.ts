@@ -1,0 +1,41 @@
+import { expect, it } from "vitest";
+import { deferred } from "../helpers/runtimes.ts";
+import type { Replica } from "./replicas.ts";
+import { inMemory } from "./replicas.ts";
+
+function register({ runtime }: Replica): void {
+  runtime.register("agent", { durable: true }, async function* (_input, { ask }) {
+    yield "One. ";
+    yield { parts: [{ content: "Two." }] };
+    yield JSON.stringify(await ask("Well?"));
+  });
+}
+
+it("A process closes although what it had decided is dropped, since another process has cancelled the run", async () => {
+  const replicas = inMemory();
+  const writing = deferred();
+  let isHeld = true;
+  const first = replicas.start({}, async (call, method) => {
+    if (method === "append" && isHeld) await writing.promise;
+    return call();
+  });
+  register(first);
+  const { run_id } = await first.runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
+  await replicas.clock.settle();
+  let isClosed = false;
+  const closing = first.runtime.close({ drainMs: 0 }).then(() => {
+    isClosed = true;
+  });
+  await replicas.clock.settle();
+  const second = replicas.start();
+  const cancelled = await second.runtime.cancel(run_id);
+  expect(cancelled.status).toBe("cancelling");
+  isHeld = false;
+  writing.resolve();
+  await replicas.clock.advance(1_000);
+  expect(isClosed).toBe(true);
+  await closing;
+  register(second);
+  await replicas.clock.advance(5_000);
+  expect((await second.runtime.getRun(run_id)).status).toBe("cancelled");
+});
