@@ -145,7 +145,7 @@ describe("A question", () => {
     const chat = new Chat(booking);
     await chat.sendMessage({ text: "Rome" });
     await chat.sendMessage({ text: "perhaps" });
-    expect(chat.error?.message).toMatch(/does not fit/);
+    expect(chat.error?.message).toMatch(/is invalid/);
     await chat.sendMessage({ text: '{"ok":false}' });
     expect(chat.status).toBe("ready");
     expect(chat.parts).toEqual([{ type: "text", text: "Not booked.", state: "done" }]);
