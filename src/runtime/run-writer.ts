@@ -79,6 +79,8 @@ export class RunWriter {
       outage.clear = () => {
         letGo();
         clearTimer();
+        // A process that closes, or looks at the run once more, waits for the pause.
+        resolve();
       };
     });
   }

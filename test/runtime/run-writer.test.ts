@@ -40,6 +40,19 @@ async function withLostAnswer(isWritten: boolean) {
   return { store, writer };
 }
 
+it("A pause between two attempts is over when there is no next attempt", async () => {
+  const { writer } = await withLostAnswer(false);
+  let isOver = false;
+  const pause = writer.pause().then(() => {
+    isOver = true;
+  });
+  await Promise.resolve();
+  expect(isOver).toBe(false);
+  writer.end();
+  await pause;
+  expect(isOver).toBe(true);
+});
+
 describe("A claim whose answer was lost", () => {
   it("is recognised when the store has written it", async () => {
     const { writer } = await withLostAnswer(true);
