@@ -4,7 +4,6 @@ import type { Clock, RunKey, Store } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
 import type { RunState } from "../core/state.ts";
-import { initialState } from "../core/state.ts";
 import type { Run } from "../protocol/run.ts";
 import { foldLog } from "./fold-log.ts";
 import type { LiveRun } from "./live-run.ts";
@@ -72,7 +71,7 @@ export class AnswerRouter {
   async #answerRun(key: RunKey, answer: Answer): Promise<Answered> {
     const run = this.#runs.find(key) ?? (await this.#runs.loader.load(key));
     if (run === undefined) {
-      const state = await foldLog(this.#store, key, initialState(key.run_id), Number.POSITIVE_INFINITY);
+      const state = await foldLog(this.#store, key, Number.POSITIVE_INFINITY);
       if (state === undefined) throw notFound(key);
       const decision = decide(state, { ...answer, type: "resume", at: this.#clock.now() });
       if (isRefusal(decision)) throw refusalError(decision, key.run_id, answer.await_id);

@@ -15,10 +15,6 @@ export class CommitWaiters {
     });
   }
 
-  get isEmpty(): boolean {
-    return this.#waiters.length === 0;
-  }
-
   /** Everything up to a position is committed. `session` is the session change that is not committed yet. */
   committed(position: number, session: SessionChange | undefined): void {
     const isOpen = (waiter: Waiter): boolean =>

@@ -1,5 +1,6 @@
 import { CadenzaError } from "../core/errors.ts";
 import type { Clock, FoundRun, Logger, Store } from "../core/ports.ts";
+import { messageOf } from "./failure.ts";
 
 /** What damaged runs need from the runs of the process. */
 export interface DamagedRunsHost {
@@ -55,7 +56,7 @@ export class DamagedRuns {
   async #release({ key, head, position }: FoundRun, cause: unknown): Promise<void> {
     const { store, clock, logger } = this.#host;
     const attempts = (this.#runs.get(key.run_id)?.attempts ?? 0) + 1;
-    const message = `Run ${key.run_id} could not be loaded: ${messageOf(cause)}. Loading it is tried again later.`;
+    const message = `Run ${key.run_id} could not be loaded: ${reasonOf(cause)}. Loading it is tried again later.`;
     this.#runs.set(key.run_id, { ...key, attempts, message });
     logger.error(message, { ...key, attempts, error: cause });
     const due_at = clock.now() + Math.min(FIRST_RETRY_MS * 2 ** Math.min(attempts - 1, 20), LAST_RETRY_MS);
@@ -67,7 +68,7 @@ export class DamagedRuns {
   }
 }
 
-function messageOf(cause: unknown): string {
-  if (CadenzaError.is(cause) && cause.cause instanceof Error) return cause.cause.message;
-  return cause instanceof Error ? cause.message : String(cause);
+/** The failure of the store, rather than the error that names the call. */
+function reasonOf(cause: unknown): string {
+  return messageOf(CadenzaError.is(cause) && cause.cause instanceof Error ? cause.cause : cause);
 }

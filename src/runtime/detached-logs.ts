@@ -1,11 +1,11 @@
 import type { Command } from "../core/decide.ts";
 import { decide, isRefusal } from "../core/decide.ts";
-import { CadenzaError } from "../core/errors.ts";
-import { evolve, replay } from "../core/evolve.ts";
+import { evolve } from "../core/evolve.ts";
 import type { Entry } from "../core/log.ts";
 import type { Clock, RunKey, Store } from "../core/ports.ts";
 import type { RunState } from "../core/state.ts";
 import { isFinal } from "../core/state.ts";
+import { foldLog, present } from "./fold-log.ts";
 import { refusalError } from "./refusals.ts";
 
 const READ_CHUNK = 1_000;
@@ -37,7 +37,7 @@ export class DetachedLogs {
    */
   async cancel(key: RunKey): Promise<RunState> {
     for (;;) {
-      const state = await this.#fold(key);
+      const state = present(key, await foldLog(this.#store, key, Number.POSITIVE_INFINITY));
       const command: Command = { type: "cancel", at: this.#clock.now() };
       const decision = decide(state, command);
       if (isRefusal(decision)) throw refusalError(decision, key.run_id);
@@ -55,13 +55,5 @@ export class DetachedLogs {
   async isOver(key: RunKey): Promise<boolean> {
     const stored = await this.#store.find(key);
     return stored === undefined || isFinal(stored.head.status);
-  }
-
-  async #fold(key: RunKey): Promise<RunState> {
-    const stored = await this.#store.find(key);
-    const entries = stored && (await this.read(key, stored.position));
-    if (entries !== undefined) return replay(key.run_id, entries);
-    const { run_id } = key;
-    throw new CadenzaError("run_not_found", `Run ${run_id} is not in the store any more.`, { run_id });
   }
 }

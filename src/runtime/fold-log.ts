@@ -12,13 +12,17 @@ import type { Run } from "../protocol/run.ts";
 /** How many entries are read from the store at a time. */
 export const READ_CHUNK = 256;
 
-/** Folds the log of a run in the store into a state, up to a position. Undefined: the store does not have the run. */
-export function foldLog(store: Store, key: RunKey, state: RunState, until: number): MaybePromise<RunState | undefined> {
+/** The state of a run in the store, up to a position of its log. Undefined: the store does not have the run. */
+export function foldLog(store: Store, key: RunKey, until: number): MaybePromise<RunState | undefined> {
+  return foldOn(store, key, initialState(key.run_id), until);
+}
+
+function foldOn(store: Store, key: RunKey, state: RunState, until: number): MaybePromise<RunState | undefined> {
   for (;;) {
     const entries = store.read(key, state.position, Math.min(READ_CHUNK, until - state.position));
     if (isPromise(entries))
       return entries.then((later) =>
-        foldChunk(state, later, until) ? foldLog(store, key, state, until) : stateOrNothing(state, later),
+        foldChunk(state, later, until) ? foldOn(store, key, state, until) : stateOrNothing(state, later),
       );
     if (!foldChunk(state, entries, until)) return stateOrNothing(state, entries);
   }
@@ -26,12 +30,13 @@ export function foldLog(store: Store, key: RunKey, state: RunState, until: numbe
 
 /** The record of a run in the store, up to a position. Throws `run_not_found` if the store has deleted it. */
 export function committedRecord(store: Store, key: RunKey, until: number): MaybePromise<Run> {
-  const folded = foldLog(store, key, initialState(key.run_id), until);
-  return isPromise(folded) ? folded.then((state) => recordOf(key, state)) : recordOf(key, folded);
+  const folded = foldLog(store, key, until);
+  return isPromise(folded) ? folded.then((state) => runRecord(present(key, state))) : runRecord(present(key, folded));
 }
 
-function recordOf({ run_id }: RunKey, state: RunState | undefined): Run {
-  if (state !== undefined) return runRecord(state);
+/** The state, or `run_not_found` if the store has deleted the run. */
+export function present({ run_id }: RunKey, state: RunState | undefined): RunState {
+  if (state !== undefined) return state;
   throw new CadenzaError("run_not_found", `Run ${run_id} is not in the store any more.`, { run_id });
 }
 

@@ -1,10 +1,9 @@
 import type { Mismatch, RunHead, RunKey, Store } from "../core/ports.ts";
 import type { LeasedOwnership } from "./ownership.ts";
 import type { RunLog } from "./run-log.ts";
-import { writeOf } from "./run-write.ts";
+import { isDueNow } from "./run-write.ts";
 
 const noEntries = [] as const;
-const noSource = { sessionAtEnd: () => undefined, wakes: () => undefined };
 
 /** Releases, blocks and takes over a run: the changes of its head without entries. */
 export class Handover {
@@ -42,7 +41,7 @@ export class Handover {
       const { head } = log;
       if (head === undefined || head.owner === null || log.lost) return;
       const released = ownership.headFor(log.state, noEntries, head);
-      const write = { wake, ...writeOf(log.key, log.state, noEntries, released, undefined, noSource) };
+      const write = { entries: noEntries, head: released, wake: isDueNow(released) ? log.key : wake };
       const conflict = await this.#store.append(log.key, ownership.expected(head, log.committed), write);
       if (conflict === undefined) log.replaceHead(released);
       // The next owner checks everything that the run waits for.

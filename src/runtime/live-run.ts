@@ -41,6 +41,8 @@ import { Steps } from "./steps.ts";
 
 /** What the live runs of one runtime share. */
 export interface LiveRunHost extends LogHost, ResidencySettings {
+  /** The name under which this runtime owns runs. */
+  readonly owner: string;
   readonly settings: ExecutionSettings;
   readonly exposeErrors: boolean;
   readonly slots: Slots;

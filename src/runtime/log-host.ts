@@ -8,8 +8,6 @@ export interface LogHost {
   readonly store: Store;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** The name under which this runtime owns runs. */
-  readonly owner: string;
   /** Called when a log has entries that no caller waits for. They are committed at the end of the turn. */
   commitSoon(log: { flush(): void }): void;
   /** Keeps the process open until the returned function is called. */

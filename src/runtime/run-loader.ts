@@ -199,11 +199,10 @@ export class RunLoader {
     const entries = await this.#logs.read(key, position);
     const failure = this.#failureAtLoad(key, created, head);
     if (failure !== undefined && entries !== undefined) await this.#cancelSubRuns(key, entries);
-    if (entries === undefined || this.#host.isClosed || this.#host.find(key) !== undefined) return this.#host.find(key);
-    const state = replay(key.run_id, entries);
     const { parent } = created;
     const isOrphan = parent !== undefined && (await this.#logs.isOver({ ...key, run_id: parent.run_id }));
-    if (this.#host.isClosed || this.#host.find(key) !== undefined) return this.#host.find(key);
+    if (entries === undefined || this.#host.isClosed || this.#host.find(key) !== undefined) return this.#host.find(key);
+    const state = replay(key.run_id, entries);
     const run = this.#admit(key, agent, state, head);
     this.damaged.forget(key.run_id);
     if (failure !== undefined) run.fail(failure);

@@ -7,7 +7,7 @@ import type { MaybePromise } from "../core/promises.ts";
 import { ignore, isPromise } from "../core/promises.ts";
 import { runRecord } from "../core/record.ts";
 import type { RunState } from "../core/state.ts";
-import { initialState, isFinal } from "../core/state.ts";
+import { isFinal } from "../core/state.ts";
 import type { Run } from "../protocol/run.ts";
 import { CommitWaiters } from "./commit-waiters.ts";
 import type { Batch } from "./decided-run.ts";
@@ -312,8 +312,7 @@ export class RunLog {
         return;
       case "woken":
         this.#ownership.lookedInto(outcome.wakes);
-        if (attempt.batch.entries.length === 0) this.#isHeadDue = true;
-        this.#decided.putBack(attempt.batch);
+        this.#putBack(attempt.batch);
         this.#run.onWoken();
         this.flush();
         return;
@@ -364,7 +363,7 @@ export class RunLog {
   #decideAgain(batch: Batch): void {
     const { store } = this.#run.host;
     this.#decided.putBack(batch);
-    const reload = foldLog(store, this.key, initialState(this.key.run_id), Number.POSITIVE_INFINITY);
+    const reload = foldLog(store, this.key, Number.POSITIVE_INFINITY);
     if (!isPromise(reload)) this.#rebase(reload);
     else
       this.#writing = reload.then(
@@ -393,14 +392,19 @@ export class RunLog {
 
   /** The store failed. Callers that can be told are told. What was decided stays, and is tried again. */
   #onFailed(failure: CadenzaError, batch: Batch): void {
-    if (batch.entries.length === 0) this.#isHeadDue = true;
-    this.#decided.putBack(batch);
+    this.#putBack(batch);
     this.refuse(failure);
     this.#run.host.logger.error(failure.message, { run_id: this.key.run_id, error: failure.cause });
     this.#writing = this.#writer.pause().then(() => {
       this.#writing = undefined;
       this.flush();
     });
+  }
+
+  /** What was not written is written with what comes next. */
+  #putBack(batch: Batch): void {
+    if (batch.entries.length === 0) this.#isHeadDue = true;
+    this.#decided.putBack(batch);
   }
 
   /** The store failed to say whether it has the run. Until it answers, the run is neither given up nor acknowledged. */
@@ -431,7 +435,6 @@ export class RunLog {
   }
 
   #giveUp(error: CadenzaError): void {
-    this.refuse(error);
     this.abandon(error);
     this.#run.onLost();
   }

@@ -3,7 +3,6 @@ import type { FoundRun, RunKey, StoredRun } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
 import { runRecord, transcript } from "../core/record.ts";
-import { initialState } from "../core/state.ts";
 import type { Run } from "../protocol/run.ts";
 import type { LogSource, StreamHost } from "./events.ts";
 import { EventStream } from "./events.ts";
@@ -98,7 +97,7 @@ export class RunReader {
       throw new CadenzaError("session_not_found", `There is no session ${id}.`, { session_id: id });
     }
     // The session of a run that was created without one is stored only when another run joins it.
-    const state = await foldLog(store, key, initialState(id), stored.position);
+    const state = await foldLog(store, key, stored.position);
     return { id, history: state?.status === "completed" ? transcript(state) : [], state: null };
   }
 
@@ -124,7 +123,7 @@ export class RunReader {
     if (live !== undefined && stored.position > live.log.committed) await live.log.catchUp();
     if (live !== undefined && !live.log.lost) return live.log.record();
     const { key, position } = stored;
-    const state = await foldLog(this.#settings.store, key, initialState(key.run_id), position);
+    const state = await foldLog(this.#settings.store, key, position);
     if (state === undefined || state.created === null) throw notFound(stored.key);
     return runRecord(state);
   }

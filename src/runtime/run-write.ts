@@ -21,13 +21,16 @@ export function writeOf(
   session: SessionChange | undefined,
   source: WriteSource,
 ): RunWrite {
-  // A run that is released while it is active or being cancelled is due at once. A waiting run is due at its deadline.
-  const isAtWork = head.owner === null && !isAtRest(head.status) && head.blocked === null;
-  const wake = source.wakes(entries) ?? (isAtWork ? key : undefined);
+  const wake = source.wakes(entries) ?? (isDueNow(head) ? key : undefined);
   if (entries.at(-1)?.type === "ended")
     return { entries, head, session: merge(session, source.sessionAtEnd()), counters: countRun(state), wake };
   if (session === undefined && wake === undefined) return { entries, head };
   return { entries, head, session, wake };
+}
+
+/** Whether a run with this head is due at once: it has no owner, and is active or being cancelled. A waiting run is due at its deadline. */
+export function isDueNow({ owner, status, blocked }: RunHead): boolean {
+  return owner === null && !isAtRest(status) && blocked === null;
 }
 
 /** Merges two session changes. One write may set the session's state, create the session, and add messages to it. */

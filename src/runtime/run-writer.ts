@@ -5,6 +5,7 @@ import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
 import type { Batch } from "./decided-run.ts";
 import { lostError } from "./refusals.ts";
+import { FIRST_PAUSE_MS, nextPauseMs } from "./retry-pause.ts";
 
 /** A write that was handed to the store. */
 export interface Attempt {
@@ -40,9 +41,6 @@ export interface WriterHost {
   hold(): () => void;
 }
 
-const FIRST_PAUSE_MS = 50;
-const LAST_PAUSE_MS = 5_000;
-
 /** Hands the writes of one run to the store, and reports the outcome of each. */
 export class RunWriter {
   readonly #host: WriterHost;
@@ -69,7 +67,7 @@ export class RunWriter {
     const outage = this.#outage;
     if (outage === undefined) return Promise.resolve();
     const pauseMs = outage.nextPauseMs;
-    outage.nextPauseMs = Math.min(2 * pauseMs, LAST_PAUSE_MS);
+    outage.nextPauseMs = nextPauseMs(pauseMs);
     return new Promise((resolve) => {
       const letGo = this.#host.hold();
       const clearTimer = clock.setTimeout(() => {

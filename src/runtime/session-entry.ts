@@ -2,7 +2,7 @@ import type { Clock, RunKey, SessionChange, Store, StoredSession } from "../core
 import { ignore } from "../core/promises.ts";
 import { transcript } from "../core/record.ts";
 import type { RunState } from "../core/state.ts";
-import { initialState, isFinal } from "../core/state.ts";
+import { isFinal } from "../core/state.ts";
 import { foldLog } from "./fold-log.ts";
 import type { LiveRun } from "./live-run.ts";
 
@@ -84,6 +84,6 @@ export class SessionEntries {
     const found = await this.#host.store.find(key);
     if (found === undefined || found.head.status !== "completed" || found.created.session_id !== key.run_id)
       return undefined;
-    return foldLog(this.#host.store, key, initialState(key.run_id), found.position);
+    return foldLog(this.#host.store, key, found.position);
   }
 }

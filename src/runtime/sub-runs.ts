@@ -5,7 +5,7 @@ import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
 import { runRecord } from "../core/record.ts";
 import type { RunState } from "../core/state.ts";
-import { createdEntry, initialState, isFinal } from "../core/state.ts";
+import { createdEntry, isFinal } from "../core/state.ts";
 import type { Run } from "../protocol/run.ts";
 import type { Execution } from "./execution.ts";
 import { foldLog } from "./fold-log.ts";
@@ -15,6 +15,7 @@ import type { LiveRun } from "./live-run.ts";
 import type { NewRun } from "./new-run.ts";
 import { OneByOne } from "./one-by-one.ts";
 import { blockedError } from "./refusals.ts";
+import { FIRST_PAUSE_MS, nextPauseMs } from "./retry-pause.ts";
 import type { RunLoader } from "./run-loader.ts";
 import type { RunLog } from "./run-log.ts";
 import type { SubRunFound, SubRunHost } from "./sub-run.ts";
@@ -35,9 +36,6 @@ export interface SubRunsHost {
 
 /** The interval at which a sub-run in another process is polled, in milliseconds. */
 const POLL_MS = 200;
-/** The first and the longest pause before the cancel of a sub-run is tried again, in milliseconds. */
-const FIRST_RETRY_MS = 50;
-const LAST_RETRY_MS = 5_000;
 
 /** Starts sub-runs, finds them after a replay, and cancels them with their parents. */
 export class SubRuns {
@@ -112,7 +110,7 @@ export class SubRuns {
   /** Tries until the cancel is committed. Each failure rejects the callers that wait for the parent's end. */
   async #cancelSurely(key: RunKey, parent: RunLog): Promise<void> {
     const { loader, clock, logger } = this.#host;
-    for (let wait = FIRST_RETRY_MS; !parent.lost; wait = Math.min(2 * wait, LAST_RETRY_MS)) {
+    for (let wait = FIRST_PAUSE_MS; !parent.lost; wait = nextPauseMs(wait)) {
       try {
         await loader.cancelAnywhere(key);
         return;
@@ -139,8 +137,7 @@ export class SubRuns {
     const stored = await store.find(key);
     if (stored === undefined) return undefined;
     const { created, head } = stored;
-    const read = (): MaybePromise<RunState | undefined> =>
-      foldLog(store, key, initialState(key.run_id), stored.position);
+    const read = (): MaybePromise<RunState | undefined> => foldLog(store, key, stored.position);
     if (!isFinal(head.status)) {
       const blocked = head.blocked === null ? undefined : blockedError(key.run_id, created.agent_name, head.blocked);
       return { blocked, position: stored.position, read };

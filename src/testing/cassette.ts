@@ -2,7 +2,6 @@ import { copyJson } from "../core/json.ts";
 import type { Entry, StepEntry } from "../core/log.ts";
 import type { RunKey, Store, StoredRun } from "../core/ports.ts";
 import { runRecord } from "../core/record.ts";
-import { initialState } from "../core/state.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Message } from "../protocol/message.ts";
 import type { Run } from "../protocol/run.ts";
@@ -106,7 +105,7 @@ async function subRunsOf(store: Store, parent: StoredRun): Promise<StepEntry[]> 
     const page = await store.list({ tenant, limit: PAGE, offset });
     for (const { key, created, head, position } of page) {
       if (created?.parent?.run_id !== run_id || head.finished_at === null) continue;
-      const state = await foldLog(store, key, initialState(key.run_id), position);
+      const state = await foldLog(store, key, position);
       if (state === undefined) continue;
       // The library makes run records, and they are JSON.
       const result = runRecord(state) as unknown as JsonValue;

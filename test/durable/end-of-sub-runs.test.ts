@@ -24,31 +24,46 @@ function registerIn({ runtime, clock }: Replica): void {
   register(runtime, (ms) => new Promise((resolve) => clock.setTimeout(resolve, ms)), false);
 }
 
+/** A parent at work in the first process, whose child is at work in the second. The first one's posts fail as often as `failPosts` says. */
+async function withChildElsewhere() {
+  const replicas = inMemory();
+  let failures = 0;
+  const first = replicas.start({}, (call, method) => {
+    if (method === "post" && failures-- > 0) throw new Error("no answer");
+    return call();
+  });
+  registerIn(first);
+  const { run_id } = await first.runtime.createRun({ agent_name: "parent", input: "" });
+  const runs = await first.store.list({ tenant: "", limit: 10, offset: 0 });
+  const child = runs.find(({ created }) => created?.agent_name === "child")?.key.run_id ?? "";
+  const second = replicas.start();
+  registerIn(second);
+  await second.runtime.resume({ run_id: child, await_resume: { ok: true }, mode: "async" });
+  await replicas.clock.advance(3_000);
+  const statusOf = async (id: string) => (await second.store.find({ tenant: "", run_id: id }))?.head.status;
+  return {
+    clock: replicas.clock,
+    first,
+    run_id,
+    child,
+    failPosts: (times: number) => {
+      failures = times;
+    },
+    statuses: async () => [await statusOf(run_id), await statusOf(child)],
+  };
+}
+
 describe("the end of a run whose sub-run another process executes", () => {
   it.each([1, 2, 5, 50])(
     "is written when the cancel of its sub-run is in the store, which fails %s times",
     async (times) => {
-      const replicas = inMemory();
-      let refusals = 0;
-      const first = replicas.start({}, (call, method) => {
-        if (method === "post" && refusals-- > 0) throw new Error("no answer");
-        return call();
-      });
-      registerIn(first);
-      const { run_id } = await first.runtime.createRun({ agent_name: "parent", input: "" });
-      const runs = await first.store.list({ tenant: "", limit: 10, offset: 0 });
-      const child = runs.find(({ created }) => created?.agent_name === "child")?.key.run_id ?? "";
-      const second = replicas.start();
-      registerIn(second);
-      await second.runtime.resume({ run_id: child, await_resume: { ok: true }, mode: "async" });
-      await replicas.clock.advance(3_000);
-      refusals = times;
+      const { clock, first, run_id, child, failPosts, statuses } = await withChildElsewhere();
+      failPosts(times);
       await first.runtime.cancel(run_id);
-      const statusOf = async (id: string) => (await first.store.find({ tenant: "", run_id: id }))?.head.status;
-      await replicas.clock.advance(10);
-      expect([await statusOf(run_id), await statusOf(child)]).toEqual(["cancelling", "in-progress"]);
-      await replicas.clock.advance(times * 5_000 + 5_000);
-      expect([await statusOf(run_id), await statusOf(child)]).toEqual(["cancelled", "cancelled"]);
+      await clock.advance(10);
+      expect(await statuses()).toEqual(["cancelling", "in-progress"]);
+      await clock.advance(times * 5_000 + 5_000);
+      expect(await statuses()).toEqual(["cancelled", "cancelled"]);
       const errors = first.said.filter(({ level }) => level === "error");
       expect(errors.length).toBe(times);
       expect(errors[0]?.message).toContain(`its sub-run ${child} could not be cancelled`);
@@ -56,28 +71,14 @@ describe("the end of a run whose sub-run another process executes", () => {
   );
 
   it("does not keep a process from closing while the store fails", async () => {
-    const replicas = inMemory();
-    let broken = false;
-    const first = replicas.start({}, (call, method) => {
-      if (method === "post" && broken) throw new Error("no answer");
-      return call();
-    });
-    registerIn(first);
-    const { run_id } = await first.runtime.createRun({ agent_name: "parent", input: "" });
-    const runs = await first.store.list({ tenant: "", limit: 10, offset: 0 });
-    const child = runs.find(({ created }) => created?.agent_name === "child")?.key.run_id ?? "";
-    const second = replicas.start();
-    registerIn(second);
-    await second.runtime.resume({ run_id: child, await_resume: { ok: true }, mode: "async" });
-    await replicas.clock.advance(3_000);
-    broken = true;
+    const { clock, first, run_id, failPosts, statuses } = await withChildElsewhere();
+    failPosts(Number.POSITIVE_INFINITY);
     await first.runtime.cancel(run_id);
     const closing = first.runtime.close({ drainMs: 1_000 });
-    await replicas.clock.advance(1_000);
+    await clock.advance(1_000);
     await closing;
-    await replicas.clock.advance(10_000);
-    const statusOf = async (id: string) => (await second.store.find({ tenant: "", run_id: id }))?.head.status;
-    expect([await statusOf(run_id), await statusOf(child)]).toEqual(["cancelled", "cancelled"]);
+    await clock.advance(10_000);
+    expect(await statuses()).toEqual(["cancelled", "cancelled"]);
   });
 
   describe.each([
