@@ -4,22 +4,30 @@ import { takeTurns } from "../test/bench/turns.ts";
 
 /*
  * Limits what an installation costs: packages, megabytes, and the time to import the library, which is mostly that of
- * zod. The fastest imports are compared, since a busy machine makes imports slower and never faster.
+ * zod. The fastest imports are compared, since a busy machine makes imports slower and never faster; where the limit
+ * seems to be passed, more of them are measured before it is said.
  */
 const MAX_PACKAGES = 4;
 /** Of these, zod takes more than 6; documentation and examples take 0.3. */
 const MAX_MEGABYTES = 8.5;
 const MAX_IMPORT = 1.5;
+const MAX_TRIES = 6;
 
 const { packages, megabytes } = measureInstalled("cadenza");
-const imports = await takeTurns([{ case: "imports", subjects: ["zod", "cadenza"] }], { rounds: 5 });
-const [zod = [], own = []] = imports.map(({ values }) => values);
-const ratio = Math.min(...own) / Math.min(...zod);
+const ofZod: number[] = [];
+const own: number[] = [];
+let ratio = Number.POSITIVE_INFINITY;
+for (let tries = 0; tries < MAX_TRIES && ratio > MAX_IMPORT; tries++) {
+  const imports = await takeTurns([{ case: "imports", subjects: ["zod", "cadenza"] }], { rounds: 5 });
+  ofZod.push(...(imports[0]?.values ?? []));
+  own.push(...(imports[1]?.values ?? []));
+  ratio = Math.min(...own) / Math.min(...ofZod);
+}
 const checks = [
   [`packages installed: ${packages}, at most ${MAX_PACKAGES}`, packages <= MAX_PACKAGES],
   [`megabytes installed: ${megabytes.toFixed(2)}, less than ${MAX_MEGABYTES}`, megabytes < MAX_MEGABYTES],
   [
-    `import: ${ratio.toFixed(2)} times that of zod alone, at most ${MAX_IMPORT} (medians ${median(own).toFixed(0)} and ${median(zod).toFixed(0)} ms)`,
+    `import: ${ratio.toFixed(2)} times that of zod alone, at most ${MAX_IMPORT} (medians ${median(own).toFixed(0)} and ${median(ofZod).toFixed(0)} ms)`,
     ratio <= MAX_IMPORT,
   ],
 ] as const;
