@@ -89,8 +89,12 @@ export function judgeGoingOn(run: RunEvidence, complain: Complain): void {
   }
 }
 
-/** A cancelled run has run the `finally` around each question that it has asked. */
+/**
+ * A cancelled run has run the `finally` around each question that it has asked. A run whose log has no `started` never
+ * began: its process was killed before the first commit, so that no process runs its agent again.
+ */
 export function judgeFinally(run: RunEvidence, complain: Complain): void {
+  if (!run.log.some((entry) => entry.type === "started")) return;
   const ended = run.log.at(-1);
   if (ended?.type !== "ended" || ended.outcome !== "cancelled") return;
   const finished = new Set(run.lines.flatMap((line) => (line.is === "finally" ? [line.key] : [])));

@@ -232,6 +232,17 @@ describe("of answers", () => {
     expect(judged(seen.slice(0, 1))).toEqual(["left out"]);
     expect(judged(seen)).toEqual([]);
   });
+
+  it("does not ask for a finally of a run that never began", () => {
+    const unstarted = log.filter(({ type }) => type === "created");
+    const seen = lines(["a/1", { is: "asking", key: "ask#1" }]);
+    const judged = (entries: readonly Entry[]) =>
+      complaints((complain) =>
+        judgeFinally(evidenceOf({ log: [...entries, ended("cancelled")], lines: seen }), complain),
+      );
+    expect(judged(unstarted)).toEqual([]);
+    expect(judged(log.slice(0, 3))).toEqual(["left out"]);
+  });
 });
 
 describe("of runs", () => {
