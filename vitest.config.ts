@@ -70,7 +70,7 @@ export default defineConfig({
           name: "replayed",
           isolate: false,
           include: repeatable.map((name) => `test/runtime/${name}.test.ts`),
-          setupFiles: "test/helpers/not-repeatable.ts",
+          setupFiles: "test/harness/not-repeatable.ts",
           env: { CADENZA_REPLAY: process.env["CADENZA_REPLAY"] ?? "memory" },
         },
       },
@@ -79,7 +79,7 @@ export default defineConfig({
         test: {
           name: "system",
           include: system,
-          globalSetup: "test/helpers/installed.ts",
+          globalSetup: "test/harness/installed.ts",
           sequence: { groupOrder: 1 },
           maxConcurrency: 2,
         },

@@ -6,10 +6,10 @@
  */
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import type { AnswerKind, Verdicts } from "../test/durable/deadline-answers.ts";
-import { answerInTime, answerInWorld, answerKinds, sumOf } from "../test/durable/deadline-answers.ts";
-import { duel } from "../test/durable/duels.ts";
-import { temporaryFolder } from "../test/stores/sqlite-files.ts";
+import { temporaryFolder } from "../test/harness/sqlite-files.ts";
+import type { AnswerKind, Verdicts } from "../test/harness/world/deadline-answers.ts";
+import { answerInTime, answerInWorld, answerKinds, sumOf } from "../test/harness/world/deadline-answers.ts";
+import { duel } from "../test/harness/world/duels.ts";
 
 /** How many runs are asked at once with the machine's clock. */
 const AT_ONCE = 50;

@@ -3,7 +3,7 @@
  * `npm run test:processes -- --runs 20000 --seconds 600 --seed mine`
  */
 import { parseArgs } from "node:util";
-import { manyProcesses } from "../test/crash/processes.ts";
+import { manyProcesses } from "../test/harness/crash/processes.ts";
 
 const { values } = parseArgs({
   options: {

@@ -4,7 +4,7 @@
  * `npm run test:crash -- --kills 1000 --runs 10000 --seed mine`
  */
 import { parseArgs } from "node:util";
-import { crash } from "../test/crash/crash.ts";
+import { crash } from "../test/harness/crash/crash.ts";
 
 const { values } = parseArgs({
   options: {

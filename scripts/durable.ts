@@ -9,12 +9,12 @@ import { fork } from "node:child_process";
 import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { crashedOtherwise, crashPoints } from "../test/durable/crash-points.ts";
-import { evictAndAnswer } from "../test/durable/evicted-runs.ts";
-import { play } from "../test/durable/play.ts";
-import { scenarios } from "../test/durable/scenarios.ts";
-import type { Findings } from "../test/durable/trials.ts";
-import { again, noFindings, sumOf, trial, troubles, tryAll } from "../test/durable/trials.ts";
+import { crashedOtherwise, crashPoints } from "../test/harness/world/crash-points.ts";
+import { evictAndAnswer } from "../test/harness/world/evicted-runs.ts";
+import { play } from "../test/harness/world/play.ts";
+import { scenarios } from "../test/harness/world/scenarios.ts";
+import type { Findings } from "../test/harness/world/trials.ts";
+import { again, noFindings, sumOf, trial, troubles, tryAll } from "../test/harness/world/trials.ts";
 
 const RUNS = 100_000;
 /** How many programs a process tries between two reports. */

@@ -3,9 +3,9 @@
  * `npm run test:faults -- --runs 5000 --faults 500 --processes 4 --seed mine --driver libsql --synchronous mixed --keep`
  */
 import { parseArgs } from "node:util";
-import { underFaults } from "../test/faults/faults.ts";
-import { describe, kindsOf } from "../test/faults/report.ts";
-import { drivers } from "../test/stores/sqlite-files.ts";
+import { underFaults } from "../test/harness/faults/faults.ts";
+import { describe, kindsOf } from "../test/harness/faults/report.ts";
+import { drivers } from "../test/harness/sqlite-files.ts";
 
 const { values } = parseArgs({
   options: {

@@ -11,7 +11,7 @@ import { parseArgs } from "node:util";
 import { AgentRuntime } from "cadenza";
 import type { SqliteStoreOptions } from "cadenza/sqlite";
 import { SqliteStore } from "cadenza/sqlite";
-import { openDatabase } from "../test/stores/sqlite-files.ts";
+import { openDatabase } from "../test/harness/sqlite-files.ts";
 
 const ACKNOWLEDGEMENTS = 1_000;
 /** How many acknowledgements with `NORMAL` show that a missing `fsync` is found. */

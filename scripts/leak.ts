@@ -1,4 +1,4 @@
-import { KEPT_RUNS, watchForLeaks } from "../test/runtime/leak-watch.ts";
+import { KEPT_RUNS, watchForLeaks } from "../test/harness/leak-watch.ts";
 
 /**
  * Runs a million runs, cancels ten thousand, and prints what stays in memory. `npm run test:leak -- 100000 1000` runs

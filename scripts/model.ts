@@ -2,8 +2,8 @@ import type { ChildProcess } from "node:child_process";
 import { fork } from "node:child_process";
 import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
-import type { Findings } from "../test/runtime/model-run.ts";
-import { explain, playAll } from "../test/runtime/model-run.ts";
+import type { Findings } from "../test/harness/model/run.ts";
+import { explain, playAll } from "../test/harness/model/run.ts";
 
 /*
  * Plays 200,000 random schedules against the runtime, in one process per processor: half of them over a store that

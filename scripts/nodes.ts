@@ -6,7 +6,7 @@ import { execFileSync } from "node:child_process";
 import { tmpdir } from "node:os";
 import { programsFor, tryPage } from "../test/docs/programs.ts";
 import { examplePrograms, tryExample } from "../test/examples/programs.ts";
-import { makeProject } from "../test/helpers/project.ts";
+import { makeProject } from "../test/harness/project.ts";
 
 const VERSIONS = ["20", "22", "24", "26"];
 const AT_ONCE = 2;

@@ -16,7 +16,7 @@ import type { Store } from "cadenza";
 import { AgentRuntime } from "cadenza";
 import { SqliteStore } from "cadenza/sqlite";
 import { ignore } from "../src/core/promises.ts";
-import { openDatabase } from "../test/stores/sqlite-files.ts";
+import { openDatabase } from "../test/harness/sqlite-files.ts";
 
 const AT_ONCE = 50;
 const MAX_P99_MS = 50;

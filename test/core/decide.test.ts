@@ -3,7 +3,7 @@ import type { Command, Emission } from "../../src/core/decide.ts";
 import { commandOf, decide } from "../../src/core/decide.ts";
 import type { Entry, PartSource } from "../../src/core/log.ts";
 import { isoTime } from "../../src/core/time.ts";
-import { asked, carryOut, created, fold, logs, message, part, question, started, T0 } from "../helpers/logs.ts";
+import { asked, carryOut, created, fold, logs, message, part, question, started, T0 } from "../harness/logs.ts";
 
 const AT = T0 + 100;
 const beginning = [created(), started] as const;

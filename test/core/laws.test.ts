@@ -11,7 +11,7 @@ import { activeMs, initialState, isFinal, isOpen } from "../../src/core/state.ts
 import { eventSchema } from "../../src/protocol/event.ts";
 import type { Message, MessagePart } from "../../src/protocol/message.ts";
 import { runSchema } from "../../src/protocol/run.ts";
-import { created, message, part, RUN_ID, T0 } from "../helpers/logs.ts";
+import { created, message, part, RUN_ID, T0 } from "../harness/logs.ts";
 
 /* Laws that hold for every log that commands can make, in any order. */
 

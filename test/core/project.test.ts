@@ -18,7 +18,7 @@ import {
   resumed,
   started,
   T0,
-} from "../helpers/logs.ts";
+} from "../harness/logs.ts";
 
 const AT = T0 + 25;
 

@@ -17,7 +17,7 @@ import {
   resumed,
   started,
   T0,
-} from "../helpers/logs.ts";
+} from "../harness/logs.ts";
 
 describe("the record of a run", () => {
   it.each(Object.entries(logs))("when %s is what the protocol describes", (status, log) => {

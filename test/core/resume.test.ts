@@ -3,7 +3,7 @@ import type { Command } from "../../src/core/decide.ts";
 import { decide } from "../../src/core/decide.ts";
 import type { Entry } from "../../src/core/log.ts";
 import type { AwaitResume } from "../../src/protocol/run.ts";
-import { asked, cancelRequested, created, ended, fold, resumed, started, T0 } from "../helpers/logs.ts";
+import { asked, cancelRequested, created, ended, fold, resumed, started, T0 } from "../harness/logs.ts";
 
 const AT = T0 + 100;
 

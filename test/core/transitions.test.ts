@@ -4,7 +4,7 @@ import { decide, isRefusal } from "../../src/core/decide.ts";
 import { evolve } from "../../src/core/evolve.ts";
 import type { CommandType } from "../../src/core/transitions.ts";
 import type { RunStatus } from "../../src/protocol/run.ts";
-import { created, fold, logs, part, question, T0 } from "../helpers/logs.ts";
+import { created, fold, logs, part, question, T0 } from "../harness/logs.ts";
 
 const AT = T0 + 100;
 

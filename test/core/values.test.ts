@@ -9,7 +9,7 @@ import { isoTime } from "../../src/core/time.ts";
 import type { Usage } from "../../src/core/usage.ts";
 import { addUsage, subtractUsage } from "../../src/core/usage.ts";
 import { agentStatusSchema } from "../../src/protocol/agent.ts";
-import { fold, logs } from "../helpers/logs.ts";
+import { fold, logs } from "../harness/logs.ts";
 
 const usage: Usage = {
   input_tokens: 10,

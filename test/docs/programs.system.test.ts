@@ -1,5 +1,5 @@
 import { expect, inject, it } from "vitest";
-import { PROCESS_TIMEOUT_MS } from "../helpers/processes.ts";
+import { PROCESS_TIMEOUT_MS } from "../harness/processes.ts";
 import { programsFor, tryPage } from "./programs.ts";
 
 const cwd = inject("projectFolder");

@@ -1,5 +1,5 @@
-import { faultOf, runProgram } from "../helpers/processes.ts";
-import { javascriptOf, write } from "../helpers/project.ts";
+import { faultOf, runProgram } from "../harness/processes.ts";
+import { javascriptOf, write } from "../harness/project.ts";
 import { readPages } from "./pages.ts";
 import type { Snippet } from "./snippets.ts";
 import { snippetsOf } from "./snippets.ts";

@@ -1,7 +1,7 @@
 import type { AgentContext, Store } from "cadenza";
 import { AgentRuntime, MemoryStore } from "cadenza";
 import { expect, it } from "vitest";
-import { nextTurn, textsOf } from "../helpers/runtimes.ts";
+import { nextTurn, textsOf } from "../harness/runtimes.ts";
 
 /* With `alwaysReplay` the agent is replayed after each commit, before it is handed a result, an answer or an event. */
 

@@ -1,11 +1,11 @@
 import { CadenzaError } from "cadenza";
 import { expect, it } from "vitest";
 import { resultKey } from "../../src/core/log.ts";
-import { textsOf } from "../helpers/runtimes.ts";
-import { Chance } from "./chance.ts";
-import { inMemory } from "./replicas.ts";
-import type { Outcome, Process } from "./world.ts";
-import { World } from "./world.ts";
+import { textsOf } from "../harness/runtimes.ts";
+import { Chance } from "../harness/world/chance.ts";
+import { inMemory } from "../harness/world/replicas.ts";
+import type { Outcome, Process } from "../harness/world/world.ts";
+import { World } from "../harness/world/world.ts";
 
 /* Answers that come at the same time as another event of the run. */
 

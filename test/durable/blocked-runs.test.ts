@@ -1,8 +1,8 @@
 import type { RuntimeStats } from "cadenza";
 import { describe, expect, it } from "vitest";
-import { create, createMany, given, statuses } from "./calls.ts";
-import type { Process } from "./world.ts";
-import { World } from "./world.ts";
+import { create, createMany, given, statuses } from "../harness/world/calls.ts";
+import type { Process } from "../harness/world/world.ts";
+import { World } from "../harness/world/world.ts";
 
 /*
  * Runs that no process can execute: their code is missing, or does not match their history. They cost nothing, and

@@ -1,9 +1,9 @@
 import type { AgentFunction, CadenzaError, StreamedEvent } from "cadenza";
 import { AgentRuntime, MemoryStore } from "cadenza";
 import { describe, expect, it } from "vitest";
-import { FakeClock } from "../helpers/fake-clock.ts";
-import { drain, nextTurn, refusal, typesOf } from "../helpers/runtimes.ts";
-import { World } from "./world.ts";
+import { FakeClock } from "../harness/clock.ts";
+import { drain, nextTurn, refusal, typesOf } from "../harness/runtimes.ts";
+import { World } from "../harness/world/world.ts";
 
 /*
  * A run whose code does not match its history waits for matching code. Each caller that waits for such a run is told so

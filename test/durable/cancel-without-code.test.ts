@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { given } from "./calls.ts";
-import type { Process } from "./world.ts";
-import { World } from "./world.ts";
+import { given } from "../harness/world/calls.ts";
+import type { Process } from "../harness/world/world.ts";
+import { World } from "../harness/world/world.ts";
 
 /* A rolling deployment: one process has the code that a run needs, and another one without it gets the cancel. */
 

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import { textsOf } from "../helpers/runtimes.ts";
-import { World } from "./world.ts";
+import { textsOf } from "../harness/runtimes.ts";
+import { World } from "../harness/world/world.ts";
 
 it("an agent that emits without a pause is taken over where it was, and can be stopped", async () => {
   const world = new World({

@@ -1,7 +1,7 @@
 import type { Clock } from "cadenza";
 import { describe, expect, it } from "vitest";
-import type { Replica } from "./replicas.ts";
-import { inMemory } from "./replicas.ts";
+import type { Replica } from "../harness/world/replicas.ts";
+import { inMemory } from "../harness/world/replicas.ts";
 
 const QUESTION_MS = 5_000;
 

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
-import { setUp, textsOf } from "../helpers/runtimes.ts";
-import { create, given } from "./calls.ts";
-import { lastingStore, World } from "./world.ts";
+import { setUp, textsOf } from "../harness/runtimes.ts";
+import { create, given } from "../harness/world/calls.ts";
+import { lastingStore, World } from "../harness/world/world.ts";
 
 /** Two runtimes on one store, one after the other. `begun` holds which of them has called the agent. */
 async function closedWithEvictedRun() {

@@ -1,7 +1,7 @@
 import type { AgentContext, RuntimeOptions } from "cadenza";
 import { describe, expect, it } from "vitest";
-import type { Outcome, Process } from "./world.ts";
-import { World } from "./world.ts";
+import type { Outcome, Process } from "../harness/world/world.ts";
+import { World } from "../harness/world/world.ts";
 
 /* Runs whose processes die again and again, because of the run or for another reason. */
 

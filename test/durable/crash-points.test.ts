@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { textsOf } from "../helpers/runtimes.ts";
-import { crashedOtherwise, crashPoints } from "./crash-points.ts";
-import { play } from "./play.ts";
-import { scenarios } from "./scenarios.ts";
+import { textsOf } from "../harness/runtimes.ts";
+import { crashedOtherwise, crashPoints } from "../harness/world/crash-points.ts";
+import { play } from "../harness/world/play.ts";
+import { scenarios } from "../harness/world/scenarios.ts";
 
 /** One of so many crashes on a store that answers later is tried here; `npm run test:durable` tries all. */
 const LATE_SHARE = 4;

@@ -1,10 +1,10 @@
 import type { AgentRuntime, Clock, RunKey } from "cadenza";
 import { CadenzaError } from "cadenza";
 import { describe, expect, it } from "vitest";
-import { drain } from "../helpers/runtimes.ts";
-import { openDatabase } from "../stores/sqlite-files.ts";
-import type { Replica } from "./replicas.ts";
-import { inMemory, onFile } from "./replicas.ts";
+import { drain } from "../harness/runtimes.ts";
+import { openDatabase } from "../harness/sqlite-files.ts";
+import type { Replica } from "../harness/world/replicas.ts";
+import { inMemory, onFile } from "../harness/world/replicas.ts";
 
 /* Runs whose log cannot be read any more. Each is reported with its id, and affects no other run. */
 

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { answerInWorld, answerKinds, sumOf } from "./deadline-answers.ts";
+import { answerInWorld, answerKinds, sumOf } from "../harness/world/deadline-answers.ts";
 
 /* `npm run test:answers` tries 1,000 of each kind, here and with the machine's clock. */
 

@@ -5,12 +5,12 @@ import type { Entry } from "../../src/core/log.ts";
 import type { RunHead } from "../../src/core/ports.ts";
 import { awaitRequest } from "../../src/core/record.ts";
 import { createdEntry, isFinal } from "../../src/core/state.ts";
-import { textsOf } from "../helpers/runtimes.ts";
-import type { Edit } from "./edits.ts";
-import { edits, mismatchAt, original, register } from "./edits.ts";
-import { numberFor, play } from "./play.ts";
-import type { Process } from "./world.ts";
-import { keyOf, World } from "./world.ts";
+import { textsOf } from "../harness/runtimes.ts";
+import type { Edit } from "../harness/world/edits.ts";
+import { edits, mismatchAt, original, register } from "../harness/world/edits.ts";
+import { numberFor, play } from "../harness/world/play.ts";
+import type { Process } from "../harness/world/world.ts";
+import { keyOf, World } from "../harness/world/world.ts";
 
 /** Each edit is tried with one of so many positions in the log. */
 const EVERY = 2;

@@ -1,8 +1,8 @@
 import type { AgentRuntime } from "cadenza";
 import { describe, expect, it } from "vitest";
-import type { Replica } from "./replicas.ts";
-import { inMemory } from "./replicas.ts";
-import { World } from "./world.ts";
+import type { Replica } from "../harness/world/replicas.ts";
+import { inMemory } from "../harness/world/replicas.ts";
+import { World } from "../harness/world/world.ts";
 
 /** How long the child works after its answer, in milliseconds: longer than each of these tests takes. */
 const WORK_MS = 10_000_000;

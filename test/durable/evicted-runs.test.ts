@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { evictAndAnswer } from "./evicted-runs.ts";
+import { evictAndAnswer } from "../harness/world/evicted-runs.ts";
 
 /** Fewer runs than `npm run test:durable` evicts. */
 const RUNS = 1_500;

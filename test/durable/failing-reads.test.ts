@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import { setUp, textsOf } from "../helpers/runtimes.ts";
-import { failingStore } from "../helpers/stores.ts";
+import { setUp, textsOf } from "../harness/runtimes.ts";
+import { failingStore } from "../harness/store-proxy.ts";
 
 it.each([false, true])("a run that cannot be read for a replay goes on without one (late: %s)", async (late) => {
   const { store, failing } = failingStore({ late });

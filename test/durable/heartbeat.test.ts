@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { create, createMany, given } from "./calls.ts";
-import type { Process } from "./world.ts";
-import { World } from "./world.ts";
+import { create, createMany, given } from "../harness/world/calls.ts";
+import type { Process } from "../harness/world/world.ts";
+import { World } from "../harness/world/world.ts";
 
 /*
  * A living process keeps the lease of the runs that it executes, whatever else it does. It checks its lease before each

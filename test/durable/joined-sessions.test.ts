@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
-import { deferred, textOf } from "../helpers/runtimes.ts";
-import { isRead } from "../helpers/stores.ts";
-import { inMemory } from "./replicas.ts";
+import { deferred, textOf } from "../harness/runtimes.ts";
+import { isRead } from "../harness/store-proxy.ts";
+import { inMemory } from "../harness/world/replicas.ts";
 
 /* The session of a run that named none is created when another run joins it. Two processes may create it at once. */
 

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import type { EmittedPart, Entry } from "../../src/core/log.ts";
-import { emittedIn, isAsEmitted, judge } from "./judge.ts";
-import type { Node } from "./programs.ts";
+import { emittedIn, isAsEmitted, judge } from "../harness/world/judge.ts";
+import type { Node } from "../harness/world/programs.ts";
 
 /** One branch closes a message, the other one emits its content. The runtime may choose the order. */
 const node: Node = { does: "all", nodes: [{ does: "closes" }, { does: "says", text: "text" }] };

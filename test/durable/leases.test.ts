@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { World } from "./world.ts";
+import { World } from "../harness/world/world.ts";
 
 const LEASE_MS = 1_000;
 

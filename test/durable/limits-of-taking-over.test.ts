@@ -1,9 +1,9 @@
 import { expect, it } from "vitest";
-import { deferred } from "../helpers/runtimes.ts";
-import { createMany, given, statuses } from "./calls.ts";
-import { inMemory } from "./replicas.ts";
-import type { Process } from "./world.ts";
-import { World } from "./world.ts";
+import { deferred } from "../harness/runtimes.ts";
+import { createMany, given, statuses } from "../harness/world/calls.ts";
+import { inMemory } from "../harness/world/replicas.ts";
+import type { Process } from "../harness/world/world.ts";
+import { World } from "../harness/world/world.ts";
 
 /* A process takes over no more runs than its limits allow, and the others when some have ended. */
 

@@ -1,11 +1,11 @@
 import { join } from "node:path";
 import type { Clock, Run, RunKey, Store, StreamedEvent } from "cadenza";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { deferred, drain } from "../helpers/runtimes.ts";
-import type { Hook } from "../helpers/stores.ts";
-import { isRead } from "../helpers/stores.ts";
-import { openDatabase, temporaryFolder } from "../stores/sqlite-files.ts";
-import { inMemory, openFile, Replicas } from "./replicas.ts";
+import { deferred, drain } from "../harness/runtimes.ts";
+import { openDatabase, temporaryFolder } from "../harness/sqlite-files.ts";
+import type { Hook } from "../harness/store-proxy.ts";
+import { isRead } from "../harness/store-proxy.ts";
+import { inMemory, openFile, Replicas } from "../harness/world/replicas.ts";
 
 /* A store whose answers are lost, as when a connection breaks; and a store that has lost its last commits. */
 

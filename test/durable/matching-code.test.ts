@@ -1,8 +1,8 @@
 import { expect, it } from "vitest";
-import { textsOf } from "../helpers/runtimes.ts";
-import { Chance } from "./chance.ts";
-import type { Process } from "./world.ts";
-import { World } from "./world.ts";
+import { textsOf } from "../harness/runtimes.ts";
+import { Chance } from "../harness/world/chance.ts";
+import type { Process } from "../harness/world/world.ts";
+import { World } from "../harness/world/world.ts";
 
 /*
  * Matching code may be registered at any moment: while other code is replayed, while the run is released, and

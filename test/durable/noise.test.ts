@@ -1,11 +1,11 @@
 import type { Clock, Run } from "cadenza";
 import { createHandler } from "cadenza/http";
 import { describe, expect, it } from "vitest";
-import type { LogLine } from "../helpers/runtimes.ts";
-import { nextTurn } from "../helpers/runtimes.ts";
-import { isRead } from "../helpers/stores.ts";
-import { openDatabase } from "../stores/sqlite-files.ts";
-import { inMemory, onFile } from "./replicas.ts";
+import type { LogLine } from "../harness/runtimes.ts";
+import { nextTurn } from "../harness/runtimes.ts";
+import { openDatabase } from "../harness/sqlite-files.ts";
+import { isRead } from "../harness/store-proxy.ts";
+import { inMemory, onFile } from "../harness/world/replicas.ts";
 
 /* What a process logs and keeps in its store when nothing is wrong, and what it can do when the disk is full. */
 

@@ -3,10 +3,10 @@ import { AgentRuntime } from "cadenza";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { z } from "zod";
 import { SqliteStore } from "../../src/stores/sqlite.ts";
-import type { Deferred } from "../helpers/runtimes.ts";
-import { deferred, questionOf, refusal, textsOf } from "../helpers/runtimes.ts";
-import { openDatabase, temporaryFolder } from "../stores/sqlite-files.ts";
-import { duel } from "./duels.ts";
+import type { Deferred } from "../harness/runtimes.ts";
+import { deferred, questionOf, refusal, textsOf } from "../harness/runtimes.ts";
+import { openDatabase, temporaryFolder } from "../harness/sqlite-files.ts";
+import { duel } from "../harness/world/duels.ts";
 
 /* Answers to two runtimes that share one SQLite file, as two processes do. */
 

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
-import { create } from "./calls.ts";
-import type { Process } from "./world.ts";
-import { World } from "./world.ts";
+import { create } from "../harness/world/calls.ts";
+import type { Process } from "../harness/world/world.ts";
+import { World } from "../harness/world/world.ts";
 
 /*
  * A durable run waits for a sub-run that is not durable and so cannot change its process. The run stays in that process

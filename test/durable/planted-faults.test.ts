@@ -5,12 +5,12 @@ import type { Expected, RunHead } from "../../src/core/ports.ts";
 import { Lease } from "../../src/runtime/lease.ts";
 import { RunLog } from "../../src/runtime/run-log.ts";
 import { Runs } from "../../src/runtime/runs.ts";
-import { crashedOtherwise, crashPoints } from "./crash-points.ts";
-import { play } from "./play.ts";
-import { scenarios } from "./scenarios.ts";
-import type { Trouble } from "./trials.ts";
-import { trial } from "./trials.ts";
-import { keyOf, World } from "./world.ts";
+import { crashedOtherwise, crashPoints } from "../harness/world/crash-points.ts";
+import { play } from "../harness/world/play.ts";
+import { scenarios } from "../harness/world/scenarios.ts";
+import type { Trouble } from "../harness/world/trials.ts";
+import { trial } from "../harness/world/trials.ts";
+import { keyOf, World } from "../harness/world/world.ts";
 
 /* Each mechanism that durable runs rest on is broken once, and the checks of the other tests here must find it. */
 

@@ -1,8 +1,8 @@
 import type { Entry } from "cadenza";
 import { describe, expect, it } from "vitest";
-import { play } from "./play.ts";
-import { scenarios } from "./scenarios.ts";
-import type { World } from "./world.ts";
+import { play } from "../harness/world/play.ts";
+import { scenarios } from "../harness/world/scenarios.ts";
+import type { World } from "../harness/world/world.ts";
 
 /* A process that does not execute a run may post some entries to the end of its log: here between any two entries. */
 

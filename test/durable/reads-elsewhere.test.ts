@@ -1,8 +1,8 @@
 import type { Run } from "cadenza";
 import { describe, expect, it } from "vitest";
-import { create, createMany, given } from "./calls.ts";
-import type { Outcome, Process } from "./world.ts";
-import { World } from "./world.ts";
+import { create, createMany, given } from "../harness/world/calls.ts";
+import type { Outcome, Process } from "../harness/world/world.ts";
+import { World } from "../harness/world/world.ts";
 
 /*
  * Reads of runs that other processes execute: how old they are, and what they cost. All durations of the runtime are

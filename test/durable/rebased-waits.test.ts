@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
-import { deferred } from "../helpers/runtimes.ts";
-import type { Replica } from "./replicas.ts";
-import { inMemory } from "./replicas.ts";
+import { deferred } from "../harness/runtimes.ts";
+import type { Replica } from "../harness/world/replicas.ts";
+import { inMemory } from "../harness/world/replicas.ts";
 
 function register({ runtime }: Replica): void {
   runtime.register("agent", { durable: true }, async function* (_input, { ask }) {

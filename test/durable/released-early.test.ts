@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
-import { deferred } from "../helpers/runtimes.ts";
-import type { Replica } from "./replicas.ts";
-import { inMemory } from "./replicas.ts";
+import { deferred } from "../harness/runtimes.ts";
+import type { Replica } from "../harness/world/replicas.ts";
+import { inMemory } from "../harness/world/replicas.ts";
 
 /** Two agents: the child asks and works for a while, the parent waits for it. */
 function registerChild({ runtime, clock }: Replica): void {

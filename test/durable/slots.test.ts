@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import type { Process } from "./world.ts";
-import { World } from "./world.ts";
+import type { Process } from "../harness/world/world.ts";
+import { World } from "../harness/world/world.ts";
 
 const SESSION = "00000000-0000-4000-8000-00000000feed";
 

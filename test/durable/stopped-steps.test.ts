@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { World } from "./world.ts";
+import { World } from "../harness/world/world.ts";
 
 it.each([false, true])(
   "a step that ended while its run was being cancelled has one result (late: %s)",

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { resultKey } from "../../src/core/log.ts";
-import { create } from "./calls.ts";
-import type { Process } from "./world.ts";
-import { World } from "./world.ts";
+import { create } from "../harness/world/calls.ts";
+import type { Process } from "../harness/world/world.ts";
+import { World } from "../harness/world/world.ts";
 
 /* Sub-runs whose process has died, with that of their parent: each ends, and none is run twice. */
 

@@ -1,8 +1,8 @@
 import { AgentRuntime, CadenzaError, MemoryStore } from "cadenza";
 import { expect, it } from "vitest";
-import { persistent } from "../helpers/always-replay.ts";
-import type { Process } from "./world.ts";
-import { World } from "./world.ts";
+import { persistent } from "../harness/always-replay.ts";
+import type { Process } from "../harness/world/world.ts";
+import { World } from "../harness/world/world.ts";
 
 /*
  * An evicted run that shows the question of a sub-run. The sub-run goes on by itself at the deadline of the question.

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import { createMany, statuses } from "./calls.ts";
-import { World } from "./world.ts";
+import { createMany, statuses } from "../harness/world/calls.ts";
+import { World } from "../harness/world/world.ts";
 
 /* One run crashes each process that executes it. The runs beside it do not fail and lose nothing. */
 

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import { createMany, statuses } from "./calls.ts";
-import { World } from "./world.ts";
+import { createMany, statuses } from "../harness/world/calls.ts";
+import { World } from "../harness/world/world.ts";
 
 /* How long it takes to take over many runs, and to expire many questions. The store answers at once. */
 

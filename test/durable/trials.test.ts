@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { again, trial, tryAll } from "./trials.ts";
+import { again, trial, tryAll } from "../harness/world/trials.ts";
 
 /** A share of what `npm run test:durable` tries. */
 const PROGRAMS = 240;

@@ -10,7 +10,7 @@ import { readArguments } from "../../examples/licence-audit/arguments.ts";
 import type { AuditReport } from "../../examples/licence-audit/report.ts";
 import { renderReport, renderStatistics, reportIn } from "../../examples/licence-audit/report.ts";
 import { parseExpression, verdictOn } from "../../examples/licence-audit/spdx.ts";
-import { PROCESS_TIMEOUT_MS } from "../helpers/processes.ts";
+import { PROCESS_TIMEOUT_MS } from "../harness/processes.ts";
 import { runMain } from "./run-main.ts";
 
 const DEMO = "licence-audit/main.ts";

@@ -1,7 +1,7 @@
 import { readdirSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { expect, inject, it } from "vitest";
-import { PROCESS_TIMEOUT_MS } from "../helpers/processes.ts";
+import { PROCESS_TIMEOUT_MS } from "../harness/processes.ts";
 import { examplePrograms, tryExample } from "./programs.ts";
 
 const cwd = inject("projectFolder");

@@ -1,4 +1,4 @@
-import { faultOf, runProgram } from "../helpers/processes.ts";
+import { faultOf, runProgram } from "../harness/processes.ts";
 
 /** An example that is a program which ends by itself. */
 export interface ExampleProgram {

@@ -1,6 +1,6 @@
 import { fileURLToPath } from "node:url";
-import type { Ended } from "../helpers/processes.ts";
-import { runProgram } from "../helpers/processes.ts";
+import type { Ended } from "../harness/processes.ts";
+import { runProgram } from "../harness/processes.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 

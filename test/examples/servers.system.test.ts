@@ -9,7 +9,7 @@ import type { Readable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { describe, expect, inject, test } from "vitest";
-import { PROCESS_TIMEOUT_MS } from "../helpers/processes.ts";
+import { PROCESS_TIMEOUT_MS } from "../harness/processes.ts";
 import { Client } from "../http/client.ts";
 
 const FOLDER = fileURLToPath(new URL("../../examples/http/", import.meta.url));

@@ -1,7 +1,7 @@
 import { createRequire } from "node:module";
 import type * as AcpClient from "acp-sdk";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { FakeClock } from "../helpers/fake-clock.ts";
+import { FakeClock } from "../harness/clock.ts";
 import type { OpenPlace } from "./mounts.ts";
 import { nodeHttp } from "./mounts.ts";
 import { makeWorld } from "./world.ts";

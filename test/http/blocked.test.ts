@@ -1,7 +1,7 @@
 import { AgentRuntime } from "cadenza";
 import { createHandler } from "cadenza/http";
 import { expect, it } from "vitest";
-import { FakeClock } from "../helpers/fake-clock.ts";
+import { FakeClock } from "../harness/clock.ts";
 
 /* A client that waits for a blocked run gets an error in a stream, and 503 in mode sync. */
 

@@ -2,7 +2,7 @@ import { createServer } from "node:http";
 import { AgentRuntime, awaitMessage } from "cadenza";
 import { createNodeListener } from "cadenza/http";
 import { describe, expect, test } from "vitest";
-import { FakeClock } from "../helpers/fake-clock.ts";
+import { FakeClock } from "../harness/clock.ts";
 import { Client } from "./client.ts";
 import { inProcess, listen, nodeHttp } from "./mounts.ts";
 import { makeWorld } from "./world.ts";

@@ -2,7 +2,7 @@ import { AgentRuntime } from "cadenza";
 import { createHandler } from "cadenza/http";
 import { createParser } from "eventsource-parser";
 import { describe, expect, test } from "vitest";
-import { FakeClock } from "../helpers/fake-clock.ts";
+import { FakeClock } from "../harness/clock.ts";
 import { Client, parseEvents } from "./client.ts";
 import { runOf } from "./facts/fact.ts";
 import { inProcess, nodeHttp } from "./mounts.ts";

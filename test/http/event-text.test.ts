@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { EventText, eventStreamFormat } from "../../src/http/event-text.ts";
-import { FakeClock } from "../helpers/fake-clock.ts";
+import { FakeClock } from "../harness/clock.ts";
 
 test.each([
   ["at once", () => raise()],

@@ -9,7 +9,7 @@ import { CadenzaError } from "cadenza";
 import type { HttpOptions } from "cadenza/http";
 import { createHandler, createNodeListener } from "cadenza/http";
 import { describe, expect, test } from "vitest";
-import { FakeClock } from "../helpers/fake-clock.ts";
+import { FakeClock } from "../harness/clock.ts";
 import { Client } from "./client.ts";
 import { refused } from "./facts/fact.ts";
 import type { OpenPlace } from "./mounts.ts";

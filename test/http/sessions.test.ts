@@ -4,7 +4,7 @@ import type { HttpOptions, NodeListener } from "cadenza/http";
 import { createNodeListener } from "cadenza/http";
 import express from "express";
 import { afterEach, describe, expect, test } from "vitest";
-import { FakeClock } from "../helpers/fake-clock.ts";
+import { FakeClock } from "../harness/clock.ts";
 import type { Json } from "./client.ts";
 import { Client } from "./client.ts";
 import { pathOf, refused } from "./facts/fact.ts";

@@ -15,7 +15,7 @@ import {
   textOf,
   textsOf,
   typesOf,
-} from "../helpers/runtimes.ts";
+} from "../harness/runtimes.ts";
 
 const json = (value: unknown) => ({
   type: "message",

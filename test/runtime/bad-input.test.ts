@@ -1,7 +1,7 @@
 import type { RuntimeOptions } from "cadenza";
 import { AgentRuntime, awaitMessage, CadenzaError, defineAgent, MemoryStore } from "cadenza";
 import { describe, expect, it } from "vitest";
-import { refusal, runAgent, setUp, snapshot } from "../helpers/runtimes.ts";
+import { refusal, runAgent, setUp, snapshot } from "../harness/runtimes.ts";
 
 const UNKNOWN = "00000000-0000-4000-8000-000000000000";
 const cycle: { self?: unknown } = {};

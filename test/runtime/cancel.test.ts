@@ -13,7 +13,7 @@ import {
   setUp,
   textsOf,
   typesOf,
-} from "../helpers/runtimes.ts";
+} from "../harness/runtimes.ts";
 
 /** Creates a run, and lets it go on until it waits. */
 async function begin(

@@ -1,7 +1,7 @@
 import type { EventOrigin, StreamedEvent } from "cadenza";
 import { describe, expect, it } from "vitest";
-import { deferred, drain, eventsOf, never, refusal, reply, runAgent, setUp, typesOf } from "../helpers/runtimes.ts";
-import { lateStore } from "../helpers/stores.ts";
+import { deferred, drain, eventsOf, never, refusal, reply, runAgent, setUp, typesOf } from "../harness/runtimes.ts";
+import { lateStore } from "../harness/store-proxy.ts";
 
 describe("events", () => {
   /** A run that has emitted two parts, and waits at the gate before the next. */

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { describe, expect, it } from "vitest";
-import { temporaryFolder } from "../stores/sqlite-files.ts";
+import { temporaryFolder } from "../harness/sqlite-files.ts";
 
 const SCRIPT = fileURLToPath(new URL("./hold-programs.ts", import.meta.url));
 

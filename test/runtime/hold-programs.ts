@@ -1,7 +1,7 @@
 import { createServer } from "node:http";
 import { AgentRuntime } from "cadenza";
 import { SqliteStore } from "cadenza/sqlite";
-import { openDatabase } from "../stores/sqlite-files.ts";
+import { openDatabase } from "../harness/sqlite-files.ts";
 
 /*
  * Programs that only the runtime keeps alive. The parameters are the name of one, and a file for those that need one.

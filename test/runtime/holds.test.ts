@@ -1,10 +1,10 @@
 import type { AgentFunction, RuntimeOptions } from "cadenza";
 import { describe, expect, it } from "vitest";
-import { lastingStore } from "../durable/world.ts";
-import { FakeClock } from "../helpers/fake-clock.ts";
-import type { Setup } from "../helpers/runtimes.ts";
-import { deferred, drain, never, setUp } from "../helpers/runtimes.ts";
-import { failingStore, lateStore } from "../helpers/stores.ts";
+import { FakeClock } from "../harness/clock.ts";
+import type { Setup } from "../harness/runtimes.ts";
+import { deferred, drain, never, setUp } from "../harness/runtimes.ts";
+import { failingStore, lateStore } from "../harness/store-proxy.ts";
+import { lastingStore } from "../harness/world/world.ts";
 
 const asks: AgentFunction = async function* (_input, { ask }) {
   yield "First. ";

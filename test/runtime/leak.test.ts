@@ -2,7 +2,7 @@ import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { describe, expect, test } from "vitest";
-import { KEPT_RUNS, watchForLeaks } from "./leak-watch.ts";
+import { KEPT_RUNS, watchForLeaks } from "../harness/leak-watch.ts";
 
 /**
  * How many bytes a removed run may leave on the heap, on average. A retained run takes 1,000 and more, and the heap of

@@ -4,10 +4,10 @@ import type { AgentRuntime } from "cadenza";
 import { describe, expect, it } from "vitest";
 import { evolve } from "../../src/core/evolve.ts";
 import { eventCount } from "../../src/core/project.ts";
-import { created, fold, part, started, T0 } from "../helpers/logs.ts";
-import { runChild } from "../helpers/run-child.ts";
-import { drain, never, nextTurn, setUp } from "../helpers/runtimes.ts";
-import { countingStore } from "../helpers/stores.ts";
+import { created, fold, part, started, T0 } from "../harness/logs.ts";
+import { runChild } from "../harness/run-child.ts";
+import { drain, never, nextTurn, setUp } from "../harness/runtimes.ts";
+import { countingStore } from "../harness/store-proxy.ts";
 
 const PARTS = 100_000;
 

@@ -1,8 +1,8 @@
 import type { AgentContext, AgentFunction, Run } from "cadenza";
 import { AgentRuntime } from "cadenza";
 import { describe, expect, it } from "vitest";
-import { runChild } from "../helpers/run-child.ts";
-import { deferred, eventsOf, never, nextTurn, setUp, typesOf } from "../helpers/runtimes.ts";
+import { runChild } from "../harness/run-child.ts";
+import { deferred, eventsOf, never, nextTurn, setUp, typesOf } from "../harness/runtimes.ts";
 
 type Agent = (input: unknown, context: AgentContext) => unknown;
 

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import type { Entry } from "../../src/core/log.ts";
 import type { Clock, RunWrite, Store } from "../../src/core/ports.ts";
-import { explain, playAll } from "./model-run.ts";
-import type { Setting } from "./model-world.ts";
+import { explain, playAll } from "../harness/model/run.ts";
+import type { Setting } from "../harness/model/world.ts";
 
 /** Each fault has to be found within so many schedules. Most need far fewer. */
 const SCHEDULES = 800;

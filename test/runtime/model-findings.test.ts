@@ -2,8 +2,8 @@ import { setImmediate as inNextTurn } from "node:timers";
 import type { StreamedEvent } from "cadenza";
 import { AgentRuntime, CadenzaError, MemoryStore } from "cadenza";
 import { describe, expect, test } from "vitest";
-import { ModelClock } from "./model-clock.ts";
-import { LateStore } from "./model-store.ts";
+import { ModelClock } from "../harness/model/clock.ts";
+import { LateStore } from "../harness/model/store.ts";
 
 /** Faults that the model has found, each as a minimal scenario. */
 describe("Slots of an agent", () => {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { explain, playAll } from "./model-run.ts";
+import { explain, playAll } from "../harness/model/run.ts";
 
 /** `npm run test:model` plays ten times as many, with other seeds each time. */
 const FIRST_SEED = 1;

@@ -5,8 +5,8 @@ import { AgentError, AgentRuntime, CadenzaError, defineAgent, MemoryStore } from
 import { drive } from "cadenza/testing";
 import { describe, expect, it, onTestFinished, test } from "vitest";
 import { SqliteStore } from "../../src/stores/sqlite.ts";
-import { refusal, textsOf } from "../helpers/runtimes.ts";
-import { openDatabase, temporaryFolder } from "../stores/sqlite-files.ts";
+import { refusal, textsOf } from "../harness/runtimes.ts";
+import { openDatabase, temporaryFolder } from "../harness/sqlite-files.ts";
 
 function sqlite(): SqliteStore {
   const folder = temporaryFolder();

@@ -15,8 +15,8 @@ import {
   textOf,
   textsOf,
   typesOf,
-} from "../helpers/runtimes.ts";
-import { countingStore } from "../helpers/stores.ts";
+} from "../harness/runtimes.ts";
+import { countingStore } from "../harness/store-proxy.ts";
 
 /* Faults of another server, each with the expected behaviour. */
 

@@ -2,9 +2,9 @@ import { MemoryStore } from "cadenza";
 import { describe, expect, it } from "vitest";
 import type { RunHead, RunKey } from "../../src/core/ports.ts";
 import { RunWriter } from "../../src/runtime/run-writer.ts";
-import { FakeClock } from "../helpers/fake-clock.ts";
-import { created } from "../helpers/logs.ts";
-import { hookedStore } from "../helpers/stores.ts";
+import { FakeClock } from "../harness/clock.ts";
+import { created } from "../harness/logs.ts";
+import { hookedStore } from "../harness/store-proxy.ts";
 
 const key: RunKey = { tenant: "", run_id: "00000000-0000-4000-8000-000000000001" };
 const waiting: RunHead = {

@@ -1,7 +1,7 @@
 import type { Run } from "cadenza";
 import { AgentRuntime, defineAgent } from "cadenza";
 import { describe, expect, it } from "vitest";
-import type { Deferred } from "../helpers/runtimes.ts";
+import type { Deferred } from "../harness/runtimes.ts";
 import {
   deferred,
   drain,
@@ -15,7 +15,7 @@ import {
   textOf,
   textsOf,
   typesOf,
-} from "../helpers/runtimes.ts";
+} from "../harness/runtimes.ts";
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 

@@ -12,8 +12,8 @@ import {
   setUp,
   textOf,
   textsOf,
-} from "../helpers/runtimes.ts";
-import { lateStore } from "../helpers/stores.ts";
+} from "../harness/runtimes.ts";
+import { lateStore } from "../harness/store-proxy.ts";
 
 const SESSION = "00000000-0000-4000-8000-0000000000a1";
 

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { deferred, never, setUp } from "../helpers/runtimes.ts";
+import { deferred, never, setUp } from "../harness/runtimes.ts";
 
 /** An agent that begins a step when the test lets it, whether its run has ended by then or not. */
 function withLateStep() {

@@ -13,8 +13,8 @@ import {
   setUp,
   textsOf,
   typesOf,
-} from "../helpers/runtimes.ts";
-import { failingStore, hookedStore, lateStore } from "../helpers/stores.ts";
+} from "../harness/runtimes.ts";
+import { failingStore, hookedStore, lateStore } from "../harness/store-proxy.ts";
 
 const SESSION = "00000000-0000-4000-8000-0000000000a1";
 

@@ -1,7 +1,7 @@
 import type { Message } from "cadenza";
 import { AgentError, awaitMessage } from "cadenza";
 import { describe, expect, it } from "vitest";
-import { drain, eventsOf, questionOf, refusal, reply, runAgent, setUp, textsOf, typesOf } from "../helpers/runtimes.ts";
+import { drain, eventsOf, questionOf, refusal, reply, runAgent, setUp, textsOf, typesOf } from "../harness/runtimes.ts";
 
 function* items(...values: unknown[]): Generator<unknown> {
   yield* values;

@@ -18,7 +18,7 @@ import {
   sorted,
   waiting,
 } from "../../src/testing/store-samples.ts";
-import { openDatabase } from "./sqlite-files.ts";
+import { openDatabase } from "../harness/sqlite-files.ts";
 
 const TENANTS = ["", "acme"];
 const SESSIONS = [sessionId(1), sessionId(2), runId(1)];

@@ -2,10 +2,10 @@ import { describe, test } from "vitest";
 import { MemoryStore } from "../../src/stores/memory.ts";
 import type { OpenStores } from "../../src/testing/store-check.ts";
 import { storeContract } from "../../src/testing/store-contract.ts";
-import { lateStore } from "../helpers/stores.ts";
-import { DamageableStore, damageable } from "../testing/damageable-store.ts";
-import { HintingStore } from "../testing/hinting-store.ts";
-import { drivers, openTwice } from "./sqlite-files.ts";
+import { DamageableStore, damageable } from "../harness/planted-stores/damageable-store.ts";
+import { HintingStore } from "../harness/planted-stores/hinting-store.ts";
+import { drivers, openTwice } from "../harness/sqlite-files.ts";
+import { lateStore } from "../harness/store-proxy.ts";
 
 const stores: readonly (readonly [name: string, open: OpenStores])[] = [
   ["MemoryStore", ({ clock }) => same(new MemoryStore({ clock }))],

@@ -16,7 +16,7 @@ import {
   waiting,
   write,
 } from "../../src/testing/store-samples.ts";
-import { drivers, temporaryFolder } from "./sqlite-files.ts";
+import { drivers, temporaryFolder } from "../harness/sqlite-files.ts";
 
 const PAGE = 4_096;
 /** Longer than half a page, so that no page holds two of them. */

@@ -17,7 +17,7 @@ import {
   sessionId,
   write,
 } from "../../src/testing/store-samples.ts";
-import { openDatabase } from "./sqlite-files.ts";
+import { openDatabase } from "../harness/sqlite-files.ts";
 
 const SHARED = 0;
 const [file = "", number = "", count = ""] = process.argv.slice(2);

@@ -5,7 +5,7 @@ import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import { SqliteStore } from "../../src/stores/sqlite.ts";
 import { runId, runKey, sessionKey } from "../../src/testing/store-samples.ts";
-import { openDatabase, temporaryFolder } from "./sqlite-files.ts";
+import { openDatabase, temporaryFolder } from "../harness/sqlite-files.ts";
 
 const HAMMER = fileURLToPath(new URL("./sqlite-hammer.ts", import.meta.url));
 const PROCESSES = [1, 2];

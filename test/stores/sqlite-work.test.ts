@@ -21,8 +21,8 @@ import {
   waiting,
   write,
 } from "../../src/testing/store-samples.ts";
-import { RecordingDatabase } from "./recording-database.ts";
-import { openDatabase, temporaryFolder } from "./sqlite-files.ts";
+import { RecordingDatabase } from "../harness/recording-database.ts";
+import { openDatabase, temporaryFolder } from "../harness/sqlite-files.ts";
 
 const RUNS = 20_000;
 const echo = { agent_name: "echo", version: null };

@@ -16,8 +16,8 @@ import {
   sessionKey,
   write,
 } from "../../src/testing/store-samples.ts";
-import { RecordingDatabase } from "./recording-database.ts";
-import { drivers, openDatabase, temporaryFolder } from "./sqlite-files.ts";
+import { RecordingDatabase } from "../harness/recording-database.ts";
+import { drivers, openDatabase, temporaryFolder } from "../harness/sqlite-files.ts";
 
 let folder: ReturnType<typeof temporaryFolder>;
 let opened: SqliteStore[];

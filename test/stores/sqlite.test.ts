@@ -6,7 +6,7 @@ import { counterNames } from "../../src/core/statistics.ts";
 import { openSqliteStore, SqliteStore } from "../../src/stores/sqlite.ts";
 import type { SqliteStoreOptions } from "../../src/stores/sqlite-database.ts";
 import { counters, create, ended, look, over, sessionId, sessionKey, write } from "../../src/testing/store-samples.ts";
-import { drivers, openDatabase, temporaryFolder } from "./sqlite-files.ts";
+import { drivers, openDatabase, temporaryFolder } from "../harness/sqlite-files.ts";
 
 let folder: ReturnType<typeof temporaryFolder>;
 let path: string;

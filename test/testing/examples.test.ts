@@ -10,7 +10,7 @@ import { echo } from "../../examples/echo.ts";
 import { licenceAudit } from "../../examples/licence-audit/agent.ts";
 import { jury } from "../../examples/orchestrator.ts";
 import { dice } from "../../examples/statistics.ts";
-import { withoutTimers } from "./without-timers.ts";
+import { withoutTimers } from "../harness/without-timers.ts";
 
 // Some examples wait to seem slow.
 vi.mock("node:timers/promises", () => ({ setTimeout: async () => undefined }));

@@ -1,15 +1,15 @@
 import { expect, test } from "vitest";
 import { storeContract } from "../../src/testing/store-contract.ts";
-import { damageFaults } from "./store-broken-damage.ts";
-import { ownersFaults } from "./store-broken-owners.ts";
-import { postsFaults } from "./store-broken-posts.ts";
-import { pruneFaults } from "./store-broken-prune.ts";
-import { readsFaults } from "./store-broken-reads.ts";
-import { sessionsFaults } from "./store-broken-sessions.ts";
-import { slotsFaults } from "./store-broken-slots.ts";
-import { takeFaults } from "./store-broken-take.ts";
-import { workFaults } from "./store-broken-work.ts";
-import { writesFaults } from "./store-broken-writes.ts";
+import { damageFaults } from "../harness/planted-stores/damage.ts";
+import { ownersFaults } from "../harness/planted-stores/owners.ts";
+import { postsFaults } from "../harness/planted-stores/posts.ts";
+import { pruneFaults } from "../harness/planted-stores/prune.ts";
+import { readsFaults } from "../harness/planted-stores/reads.ts";
+import { sessionsFaults } from "../harness/planted-stores/sessions.ts";
+import { slotsFaults } from "../harness/planted-stores/slots.ts";
+import { takeFaults } from "../harness/planted-stores/take.ts";
+import { workFaults } from "../harness/planted-stores/work.ts";
+import { writesFaults } from "../harness/planted-stores/writes.ts";
 
 const brokenStores = [
   ...writesFaults,

@@ -3,7 +3,7 @@ import { AgentRuntime, defineAgent } from "cadenza";
 import { createFakeClock, drive } from "cadenza/testing";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import * as z from "zod";
-import { withoutTimers } from "./without-timers.ts";
+import { withoutTimers } from "../harness/without-timers.ts";
 
 const DAY_MS = 86_400_000;
 const confirm = z.object({ ok: z.boolean() });

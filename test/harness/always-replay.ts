@@ -1,0 +1,61 @@
+import { rmSync } from "node:fs";
+import { join } from "node:path";
+import type { Agent, AgentFunction, AgentRuntime, Clock, RegisterOptions, Store } from "cadenza";
+import { MemoryStore } from "cadenza";
+import { onTestFinished } from "vitest";
+import { SqliteStore } from "../../src/stores/sqlite.ts";
+import { openDatabase, temporaryFolder } from "./sqlite-files.ts";
+
+/*
+ * The tests of the runtime run a second time with every agent durable, and replayed after each commit: the results have
+ * to be the same. `CADENZA_REPLAY` names the store, `memory` or `sqlite`.
+ */
+
+const mode = process.env["CADENZA_REPLAY"];
+
+/** Whether this is the second time. */
+export const replays = mode !== undefined;
+
+/** How many turns of the event loop an agent needs at most that is replayed so often. */
+export const REPLAY_TURNS = 150;
+
+export function openStore(clock: Clock): Store {
+  if (mode !== "sqlite") return new MemoryStore({ clock });
+  const folder = temporaryFolder();
+  const store = new SqliteStore(openDatabase(join(folder.path, "runs.db")), {
+    synchronous: "NORMAL",
+    closeDatabase: true,
+    clock,
+  });
+  onTestFinished(() => {
+    store.close();
+    rmSync(folder.path, { recursive: true, force: true });
+  });
+  return store;
+}
+
+/** A store in memory that counts as persistent: it outlives the runtimes of a test. */
+export function persistent(store: Store): Store {
+  return new Proxy(store, {
+    get(target, name) {
+      if (name === "persistent") return true;
+      const member: unknown = Reflect.get(target, name, target);
+      return typeof member === "function" ? member.bind(target) : member;
+    },
+  });
+}
+
+/** Makes a runtime register every agent as durable. */
+export function makeDurable(runtime: AgentRuntime): AgentRuntime {
+  const register = runtime.register.bind(runtime);
+  return Object.assign(runtime, {
+    register(first: string | Agent, second?: RegisterOptions | AgentFunction, third?: AgentFunction) {
+      if (typeof first !== "string") {
+        const { replace = false } = (second ?? {}) as RegisterOptions;
+        return register({ ...first, options: { ...first.options, durable: true } }, { replace });
+      }
+      if (typeof second === "function") return register(first, { durable: true }, second);
+      return register(first, { ...second, durable: true }, third as AgentFunction);
+    },
+  });
+}

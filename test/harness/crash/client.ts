@@ -1,0 +1,104 @@
+import type { Random } from "../random.ts";
+import { answerTo } from "./answers.ts";
+import type { RunRecord } from "./ledger.ts";
+import { Ledger } from "./ledger.ts";
+import type { Order, Report } from "./messages.ts";
+
+/** Hands an order to a worker, and gives the worker's name; undefined if there is no worker. */
+type Send = (order: Order) => string | undefined;
+
+/** Refusals of an answer to a question that the run does not ask any more. */
+const LATE_ANSWER = ["not_awaiting", "run_cancelling", "run_finished"];
+/** How long it waits before it repeats an order, in milliseconds. */
+const AGAIN_MS = 20;
+/** How long it waits at most before it answers or cancels, in milliseconds. */
+const MAX_THOUGHT_MS = 20;
+
+/**
+ * Creates runs, follows them, answers their questions and cancels some. Repeats the orders that no worker has
+ * acknowledged.
+ */
+export class Client {
+  readonly ledger = new Ledger();
+  readonly #random: Random;
+  readonly #prefix: string;
+  readonly #send: Send;
+
+  constructor(random: Random, prefix: string, send: Send) {
+    this.#random = random;
+    this.#prefix = prefix;
+    this.#send = send;
+  }
+
+  /** Takes a worker's report, and sends the orders that follow from it. */
+  hear(worker: string, report: Report): void {
+    const isNews = this.ledger.hear(worker, report);
+    if (report.is === "created") {
+      const run = this.ledger.runs.get(report.input);
+      if (run !== undefined) this.#follow(run);
+    } else if (report.is === "event") {
+      const run = this.ledger.find(report.run_id);
+      if (run !== undefined && isNews) this.#react(run);
+    } else if (report.is === "refused") this.#refused(report.order, report.code, report.message);
+  }
+
+  /** Keeps `atOnce` runs open, and creates no more than `total` in all. */
+  fill(atOnce: number, total = Number.POSITIVE_INFINITY): void {
+    const random = this.#random;
+    for (let open = this.ledger.open; open < atOnce && this.ledger.runs.size < total; open++) {
+      const input = `${this.#prefix}-${this.ledger.runs.size}`;
+      const session = random.chance(0.3) ? `00000000-0000-4000-8000-00000000000${random.below(10)}` : null;
+      this.#takeUp(this.ledger.add(input, session, random.chance(0.3)));
+    }
+  }
+
+  /** A worker is gone, and with it the orders that it has not carried out. */
+  lost(worker: string): void {
+    this.ledger.died(worker);
+    for (const run of this.ledger.openRuns()) {
+      if (run.worker === worker || run.worker === undefined) this.#takeUp(run);
+      else this.#insist(run);
+    }
+  }
+
+  /** Sends each order that the run still needs and that no worker has acknowledged. */
+  #takeUp(run: RunRecord): void {
+    const { input, session_id, stream, run_id } = run;
+    if (run_id === undefined) {
+      run.worker = this.#send({ do: "create", input, session_id, stream });
+      return;
+    }
+    this.#follow(run);
+    this.#insist(run);
+  }
+
+  #insist(run: RunRecord): void {
+    if (run.cancel === "asked" && run.run_id !== undefined) this.#send({ do: "cancel", run_id: run.run_id });
+    else this.#answer(run);
+  }
+
+  #follow(run: RunRecord): void {
+    run.worker = this.#send({ do: "follow", run_id: run.run_id ?? "", after: run.seen.length });
+  }
+
+  #react(run: RunRecord): void {
+    const { run_id = "", question, ended } = run;
+    if (!ended && run.cancel === "no" && this.#random.chance(0.01)) {
+      run.cancel = "asked";
+      setTimeout(() => this.#send({ do: "cancel", run_id }), this.#random.below(MAX_THOUGHT_MS));
+    } else if (question !== undefined) setTimeout(() => this.#answer(run), this.#random.below(MAX_THOUGHT_MS));
+  }
+
+  #answer({ input, run_id = "", question }: RunRecord): void {
+    if (question === undefined) return;
+    this.#send({ do: "answer", run_id, await_id: question, answer: answerTo(input, question) });
+  }
+
+  #refused(order: Order, code: string, message: string): void {
+    const isLate = order.do === "answer" ? LATE_ANSWER : order.do === "cancel" ? ["run_finished"] : [];
+    if (isLate.includes(code) || code === "runtime_closed") return;
+    // The process that executes the run is dead, and its lease has not expired yet.
+    if (code === "lost_ownership") setTimeout(() => this.#send(order), AGAIN_MS);
+    else this.ledger.wrong.push(`${JSON.stringify(order)} was refused: ${message}`);
+  }
+}

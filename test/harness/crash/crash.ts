@@ -1,0 +1,178 @@
+import { rmSync } from "node:fs";
+import { join } from "node:path";
+import { Random } from "../random.ts";
+import { temporaryFolder } from "../sqlite-files.ts";
+import type { BuiltProgram } from "../worker-process.ts";
+import { buildProgram, WorkerProcess } from "../worker-process.ts";
+import { Client } from "./client.ts";
+import { inspect } from "./inspection.ts";
+import type { Figures } from "./ledger.ts";
+import type { Order, Report, WorkerSettings } from "./messages.ts";
+
+/** The size of a trial. */
+export interface CrashOptions {
+  readonly seed: string;
+  readonly kills: number;
+  readonly runs: number;
+  readonly onProgress?: ((figures: CrashFigures) => void) | undefined;
+}
+
+/** What happened in a trial. */
+export interface CrashFigures extends Figures {
+  readonly kills: number;
+}
+
+export interface CrashReport extends CrashFigures {
+  /** What was wrong, one sentence each; empty if nothing was. */
+  readonly wrong: readonly string[];
+  /** What the library told its logger. */
+  readonly said: readonly string[];
+}
+
+/** How many runs are open at once. */
+const AT_ONCE = 30;
+const LEASE_MS = 150;
+/**
+ * After this many short lives of the worker comes one in which every run makes progress: the library fails a run that
+ * never does as a crash loop.
+ */
+const SHORT_LIVES = 2;
+/** How long such a life may take. */
+const LONG_LIFE_MS = 60_000;
+/** Runs that do nothing for so long are stuck. */
+const STUCK_MS = 60_000;
+
+/** Lets a worker process run random programs, kills it at random moments, starts it again, and checks the logs. */
+export async function crash(options: CrashOptions): Promise<CrashReport> {
+  const folder = temporaryFolder();
+  const program = await buildProgram(new URL("./worker.ts", import.meta.url));
+  try {
+    return await new Driver(options, program, join(folder.path, "runs.db")).drive();
+  } finally {
+    program.remove();
+    rmSync(folder.path, { recursive: true, force: true });
+  }
+}
+
+type Worker = WorkerProcess<WorkerSettings, Order, Report>;
+type Life = "short" | "long" | "last";
+
+class Driver {
+  readonly #options: CrashOptions;
+  readonly #program: BuiltProgram;
+  readonly #file: string;
+  readonly #random: Random;
+  readonly #client: Client;
+  #worker: Worker | undefined;
+  #lives = 0;
+  #kills = 0;
+  /** The runs that have to make progress before the worker is killed, and what is called then. */
+  #behind = new Set<string>();
+  #onAhead: () => void = () => undefined;
+  #onProgress: () => void = () => undefined;
+
+  constructor(options: CrashOptions, program: BuiltProgram, file: string) {
+    this.#options = options;
+    this.#program = program;
+    this.#file = file;
+    this.#random = new Random(options.seed);
+    this.#client = new Client(this.#random, options.seed, (order) => {
+      this.#worker?.order(order);
+      return this.#worker?.name;
+    });
+  }
+
+  async drive(): Promise<CrashReport> {
+    const { ledger } = this.#client;
+    for (let life = 1; this.#kills < this.#options.kills || ledger.runs.size < this.#options.runs; life++) {
+      await this.#live(life % (SHORT_LIVES + 1) === 0 ? "long" : "short");
+      this.#options.onProgress?.(this.#figures);
+    }
+    await this.#live("last");
+    const wrong = [...ledger.wrong, ...(await inspect(this.#file, ledger))];
+    return { ...this.#figures, wrong, said: ledger.said };
+  }
+
+  get #figures(): CrashFigures {
+    return { kills: this.#kills, ...this.#client.ledger.figures };
+  }
+
+  /** One life of the worker, until it is killed; the last one goes on until all runs have ended. */
+  async #live(life: Life): Promise<void> {
+    const random = this.#random;
+    const worker = new WorkerProcess<WorkerSettings, Order, Report>(
+      this.#program,
+      {
+        file: this.#file,
+        name: `life ${++this.#lives}`,
+        synchronous: random.chance(0.3) ? "FULL" : "NORMAL",
+        leaseMs: LEASE_MS,
+        heartbeatMs: 40,
+        scanMs: 20,
+        evictAfterMs: random.pick([10, 60_000]),
+        maxTakeovers: 5,
+      },
+      (report) => this.#hear(worker, report, life),
+    );
+    this.#worker = worker;
+    if (life === "short" && random.chance(0.1)) setTimeout(() => this.#kill(worker), random.below(120));
+    const stopWatching = life === "last" ? this.#watch(worker) : undefined;
+    await worker.gone;
+    stopWatching?.();
+    if (this.#worker === worker) this.#worker = undefined;
+    this.#client.lost(worker.name);
+  }
+
+  #hear(worker: Worker, report: Report, life: Life): void {
+    const client = this.#client;
+    client.hear(worker.name, report);
+    this.#onProgress();
+    if (report.is === "ready") {
+      if (life !== "last") this.#killLater(worker, life);
+      // The orders of the last worker are lost.
+      client.lost("");
+    } else if (report.is === "event") {
+      this.#behind.delete(client.ledger.find(report.run_id)?.input ?? "");
+      if (this.#behind.size === 0) this.#onAhead();
+    }
+    if (life !== "last") client.fill(AT_ONCE);
+    else if (client.ledger.open === 0) worker.order({ do: "close" });
+  }
+
+  #kill(worker: Worker): void {
+    if (worker !== this.#worker) return;
+    this.#worker = undefined;
+    if (this.#random.chance(0.05)) worker.order({ do: "close" });
+    else {
+      this.#kills += 1;
+      worker.kill();
+    }
+  }
+
+  #killLater(worker: Worker, life: "short" | "long"): void {
+    const soon = this.#random.below(LEASE_MS + 150);
+    if (life === "short") {
+      setTimeout(() => this.#kill(worker), soon);
+      return;
+    }
+    this.#behind = new Set(this.#client.ledger.openRuns().map(({ input }) => input));
+    const late = setTimeout(() => this.#onAhead(), LONG_LIFE_MS);
+    this.#onAhead = () => {
+      clearTimeout(late);
+      this.#onAhead = () => undefined;
+      setTimeout(() => this.#kill(worker), soon);
+    };
+    if (this.#behind.size === 0) this.#onAhead();
+  }
+
+  /** Ends a worker whose runs make no progress any more. Gives the function that stops the watch. */
+  #watch(worker: Worker): () => void {
+    let timer: NodeJS.Timeout | undefined;
+    this.#onProgress = () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => worker.kill(), STUCK_MS);
+    };
+    this.#onProgress();
+    return () => clearTimeout(timer);
+  }
+}

@@ -1,0 +1,197 @@
+import type { Run, StreamedEvent } from "cadenza";
+import { AgentRuntime } from "cadenza";
+import { SqliteStore } from "cadenza/sqlite";
+import { replay } from "../../../src/core/evolve.ts";
+import type { Entry, IntentEntry, StepEntry } from "../../../src/core/log.ts";
+import { resultKey } from "../../../src/core/log.ts";
+import { transcript } from "../../../src/core/record.ts";
+import { openDatabase } from "../sqlite-files.ts";
+import type { Ledger, RunRecord, StepRecord } from "./ledger.ts";
+import { programOf, questionsFallAnywhere } from "./programs.ts";
+import { inputOf, Reference } from "./reference.ts";
+
+/**
+ * Compares a file with what was acknowledged, and each run with one that was never interrupted. Gives what is wrong.
+ */
+export async function inspect(file: string, ledger: Ledger): Promise<string[]> {
+  const inspection = new Inspection(file, ledger);
+  try {
+    for (const run of ledger.runs.values()) await inspection.look(run);
+    await inspection.lookAtSessions();
+  } finally {
+    inspection.close();
+  }
+  return inspection.wrong;
+}
+
+class Inspection {
+  readonly wrong: string[] = [];
+  /** The reports of each step, by run. */
+  readonly #steps = new Map<string, (readonly [key: string, step: StepRecord])[]>();
+  readonly #store: SqliteStore;
+  readonly #runtime: AgentRuntime;
+  readonly #reference = new Reference();
+  /** How many messages the completed runs of each session have added to it. */
+  readonly #messages = new Map<string, number>();
+
+  constructor(file: string, ledger: Ledger) {
+    for (const [name, step] of ledger.steps) {
+      const [run_id = ""] = name.split(" ", 1);
+      const steps = this.#steps.get(run_id) ?? [];
+      steps.push([name.slice(run_id.length + 1), step]);
+      this.#steps.set(run_id, steps);
+    }
+    this.#store = new SqliteStore(openDatabase(file), { closeDatabase: true });
+    // No agent is registered, so no run begins or is taken over.
+    this.#runtime = new AgentRuntime({ store: this.#store });
+  }
+
+  close(): void {
+    this.#store.close();
+  }
+
+  async look(record: RunRecord): Promise<void> {
+    const stored = this.#store.findByIdempotencyKey("", record.input);
+    if (stored === undefined) {
+      this.#complain(record, "is not in the store");
+      return;
+    }
+    const { run_id } = stored.key;
+    if (record.run_id !== undefined && record.run_id !== run_id) this.#complain(record, `has become ${run_id}`);
+    const log = this.#log(run_id);
+    const run = await this.#runtime.getRun(run_id);
+    const events: StreamedEvent[] = [];
+    for await (const event of this.#runtime.events(run_id, { until: "now" })) events.push(event);
+    this.#lookAtEvents(record, events);
+    this.#lookAtPromises(record, log, run);
+    const family = this.#family(run_id, log);
+    for (const [id, each] of family) this.#lookAtLog(record, id, each);
+    if (run.status === "completed" && record.session_id !== null) {
+      const added = transcript(replay(run_id, log)).length;
+      this.#messages.set(record.session_id, (this.#messages.get(record.session_id) ?? 0) + added);
+    }
+    if (!record.ended) this.#complain(record, `hangs: ${wordsOf(log)}`);
+    if (!record.ended || (record.cancel !== "no" && run.status === "cancelled")) return;
+    await this.#compare(record, run, [...family.values()]);
+  }
+
+  async lookAtSessions(): Promise<void> {
+    for (const [session_id, expected] of this.#messages) {
+      const { history } = await this.#runtime.getSession(session_id);
+      if (history.length !== expected)
+        this.wrong.push(`session ${session_id} has ${history.length} messages, expected ${expected}`);
+    }
+  }
+
+  /** The log of a run and those of its sub-runs, by run. */
+  #family(run_id: string, log: readonly Entry[]): Map<string, readonly Entry[]> {
+    const family = new Map([[run_id, log]]);
+    for (const entry of log) {
+      if (entry.type !== "intent" || entry.run_id === null) continue;
+      // A run that was cancelled may have ended before its sub-run began.
+      const found = this.#store.find({ tenant: "", run_id: entry.run_id });
+      if (found !== undefined) family.set(entry.run_id, this.#log(entry.run_id));
+    }
+    return family;
+  }
+
+  #log(run_id: string): readonly Entry[] {
+    return this.#store.read({ tenant: "", run_id }, 0, Number.MAX_SAFE_INTEGER) ?? [];
+  }
+
+  #lookAtEvents(record: RunRecord, events: readonly StreamedEvent[]): void {
+    for (const [index, { id }] of events.entries())
+      if (id !== index + 1) this.#complain(record, `has event ${id} at position ${index + 1}`);
+    for (const seen of record.seen) {
+      const event = events[seen.id - 1];
+      if (JSON.stringify(event) !== JSON.stringify(seen))
+        this.#complain(record, `has ${JSON.stringify(event)} where ${JSON.stringify(seen)} was seen`);
+    }
+  }
+
+  #lookAtPromises(record: RunRecord, log: readonly Entry[], run: Run): void {
+    for (const await_id of record.answered) {
+      const answers = log.filter((entry) => entry.type === "resumed" && entry.await_id === await_id);
+      if (answers.length !== 1) this.#complain(record, `has ${answers.length} answers to ${await_id}: ${wordsOf(log)}`);
+    }
+    if (record.cancel === "accepted" && run.status !== "cancelled")
+      this.#complain(record, `is ${run.status} although its cancellation was accepted: ${wordsOf(log)}`);
+  }
+
+  #lookAtLog(record: RunRecord, run_id: string, log: readonly Entry[]): void {
+    const stored = this.#store.find({ tenant: "", run_id });
+    if (stored?.position !== log.length)
+      this.#complain(record, `has ${log.length} entries of ${stored?.position} in ${run_id}`);
+    const once = count(log, "created") === 1 && count(log, "started") <= 1 && count(log, "ended") === 1;
+    if (!once || log[0]?.type !== "created" || log.at(-1)?.type !== "ended")
+      this.#complain(record, `has an inconsistent log: ${log.map(({ type }) => type).join(" ")}`);
+    this.#lookAtSteps(record, run_id, log);
+  }
+
+  #lookAtSteps(record: RunRecord, run_id: string, log: readonly Entry[]): void {
+    const results = new Map<string, StepEntry>();
+    const intents = new Map<string, IntentEntry>();
+    for (const entry of log) {
+      if (entry.type === "intent") {
+        if (results.has(entry.key)) this.#complain(record, `went on with ${entry.key} after its result`);
+        if (entry.attempt !== (intents.get(entry.key)?.attempt ?? 0) + 1)
+          this.#complain(record, `has attempt ${entry.attempt} at ${entry.key} out of order`);
+        intents.set(entry.key, entry);
+      }
+      if (entry.type !== "step") continue;
+      if (results.has(entry.key)) this.#complain(record, `has two results of ${entry.key}`);
+      if (!intents.has(entry.key)) this.#complain(record, `has a result of ${entry.key}, which it never began`);
+      results.set(entry.key, entry);
+    }
+    for (const [key, { began, got }] of this.#steps.get(run_id) ?? []) {
+      const attempts = intents.get(key)?.attempt ?? 0;
+      for (const { attempt } of began) if (attempt > attempts) this.#complain(record, `ran ${key} without an intent`);
+      if (got && began.length > 0 && !results.has(key)) this.#complain(record, `has lost the result of ${key}`);
+    }
+  }
+
+  async #compare(record: RunRecord, run: Run, logs: readonly (readonly Entry[])[]): Promise<void> {
+    const expected = await this.#reference.play(record.input, logs);
+    const [program, ...subRuns] = logs.map((log) => programOf(inputOf(log)));
+    const isAnywhere = program !== undefined && questionsFallAnywhere(program, subRuns);
+    const outcomeOf = isAnywhere ? textsOf : messagesOf;
+    const [is, ought] = [run, expected].map(outcomeOf);
+    if (is !== ought)
+      this.#complain(record, `came to\n  ${is}\ninstead of\n  ${ought}\nby\n  ${logs.map(wordsOf).join("\n  ")}`);
+  }
+
+  #complain(record: RunRecord, what: string): void {
+    this.wrong.push(`${record.input} (${record.run_id}) ${what}`);
+  }
+}
+
+/** A log in short, for a message. */
+function wordsOf(log: readonly Entry[]): string {
+  const detail = (entry: Entry): string => {
+    switch (entry.type) {
+      case "intent":
+        return `${entry.key}/${entry.attempt}`;
+      case "awaited":
+        return entry.await_id;
+      case "ended":
+        return entry.outcome;
+      default:
+        return resultKey(entry) ?? "";
+    }
+  };
+  return log.map((entry) => `${entry.type} ${detail(entry)}`.trim()).join(", ");
+}
+
+function messagesOf({ status, output, error }: Run): string {
+  const messages = output.map(({ role, parts }) => [role, ...parts.map(({ content }) => content)]);
+  return JSON.stringify([status, error, messages]);
+}
+
+/** As {@link messagesOf}, whatever messages the texts are in. */
+function textsOf({ status, output, error }: Run): string {
+  return JSON.stringify([status, error, output.flatMap(({ parts }) => parts.map(({ content }) => content))]);
+}
+
+function count(log: readonly Entry[], type: Entry["type"]): number {
+  return log.filter((entry) => entry.type === type).length;
+}

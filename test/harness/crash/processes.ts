@@ -1,0 +1,169 @@
+import { rmSync } from "node:fs";
+import { join } from "node:path";
+import { Random } from "../random.ts";
+import { temporaryFolder } from "../sqlite-files.ts";
+import type { BuiltProgram } from "../worker-process.ts";
+import { buildProgram, WorkerProcess } from "../worker-process.ts";
+import { Client } from "./client.ts";
+import { inspect } from "./inspection.ts";
+import type { Figures } from "./ledger.ts";
+import type { Order, Report, WorkerSettings } from "./messages.ts";
+
+/** The size of a trial. */
+export interface ProcessesOptions {
+  readonly seed: string;
+  readonly processes: number;
+  readonly runs: number;
+  /** How much time passes between two kills, in milliseconds. */
+  readonly killEveryMs: number;
+  /** No new runs are created after so many milliseconds. */
+  readonly atMostMs: number;
+  readonly onProgress?: ((figures: ProcessesFigures) => void) | undefined;
+}
+
+/** What happened in a trial. */
+export interface ProcessesFigures extends Figures {
+  readonly kills: number;
+}
+
+export interface ProcessesReport extends ProcessesFigures {
+  /** What was wrong, one sentence each; empty if nothing was. */
+  readonly wrong: readonly string[];
+  /** What the library told its logger. */
+  readonly said: readonly string[];
+}
+
+/** How many runs are open at once. */
+const AT_ONCE = 100;
+const LEASE_MS = 3_000;
+/**
+ * No run fails as a crash loop here: where a process is killed every second, a run with a long log may be taken over
+ * many times before its replay ends.
+ */
+const MAX_TAKEOVERS = 1_000;
+/** When a process is killed, this many others are ready. */
+const MIN_LEFT = 1;
+/** Runs that do nothing for so long are stuck. */
+const STUCK_MS = 60_000;
+
+/**
+ * Lets several processes run random programs on one file, and kills one of them now and then. Each order goes to any of
+ * them.
+ */
+export async function manyProcesses(options: ProcessesOptions): Promise<ProcessesReport> {
+  const folder = temporaryFolder();
+  const program = await buildProgram(new URL("./worker.ts", import.meta.url));
+  try {
+    return await new Driver(options, program, join(folder.path, "runs.db")).drive();
+  } finally {
+    program.remove();
+    rmSync(folder.path, { recursive: true, force: true });
+  }
+}
+
+type Worker = WorkerProcess<WorkerSettings, Order, Report>;
+
+class Driver {
+  readonly #options: ProcessesOptions;
+  readonly #program: BuiltProgram;
+  readonly #file: string;
+  readonly #random: Random;
+  readonly #client: Client;
+  readonly #ready = new Map<string, Worker>();
+  readonly #all = new Set<Worker>();
+  #started = 0;
+  #kills = 0;
+  #total: number;
+  #over = false;
+  #finish: () => void = () => undefined;
+  #stuck: NodeJS.Timeout | undefined;
+
+  constructor(options: ProcessesOptions, program: BuiltProgram, file: string) {
+    this.#options = options;
+    this.#program = program;
+    this.#file = file;
+    this.#total = options.runs;
+    this.#random = new Random(options.seed);
+    this.#client = new Client(this.#random, options.seed, (order) => {
+      const workers = [...this.#ready.values()];
+      const worker = workers[this.#random.below(workers.length)];
+      worker?.order(order);
+      return worker?.name;
+    });
+  }
+
+  async drive(): Promise<ProcessesReport> {
+    const { processes, killEveryMs, atMostMs } = this.#options;
+    const finished = new Promise<void>((resolve) => {
+      this.#finish = resolve;
+    });
+    for (let count = 0; count < processes; count++) this.#start();
+    const killing = setInterval(() => this.#killOne(), killEveryMs);
+    const stopping = setTimeout(() => {
+      this.#total = 0;
+    }, atMostMs);
+    await finished;
+    this.#over = true;
+    clearInterval(killing);
+    clearTimeout(stopping);
+    clearTimeout(this.#stuck);
+    for (const worker of this.#all) worker.kill();
+    await Promise.all([...this.#all].map(({ gone }) => gone));
+    const { ledger } = this.#client;
+    const wrong = [...ledger.wrong, ...(await inspect(this.#file, ledger))];
+    return { ...this.#figures, wrong, said: ledger.said };
+  }
+
+  get #figures(): ProcessesFigures {
+    return { kills: this.#kills, ...this.#client.ledger.figures };
+  }
+
+  #start(): void {
+    const name = `process ${++this.#started}`;
+    const worker = new WorkerProcess<WorkerSettings, Order, Report>(
+      this.#program,
+      {
+        file: this.#file,
+        name,
+        synchronous: this.#random.pick(["FULL", "NORMAL"]),
+        leaseMs: LEASE_MS,
+        heartbeatMs: 500,
+        scanMs: 100,
+        evictAfterMs: this.#random.pick([20, 60_000]),
+        maxTakeovers: MAX_TAKEOVERS,
+      },
+      (report) => {
+        if (report.is === "ready") this.#ready.set(name, worker);
+        this.#client.hear(name, report);
+        // Orders that came while no process was ready are sent again.
+        if (report.is === "ready") this.#client.lost("");
+        this.#goOn();
+      },
+    );
+    this.#all.add(worker);
+    void worker.gone.then(() => {
+      this.#all.delete(worker);
+      this.#ready.delete(name);
+      this.#client.lost(name);
+      if (!this.#over) this.#start();
+    });
+  }
+
+  #goOn(): void {
+    this.#client.fill(AT_ONCE, this.#total);
+    clearTimeout(this.#stuck);
+    if (this.#client.ledger.open === 0) this.#finish();
+    else this.#stuck = setTimeout(() => this.#finish(), STUCK_MS);
+  }
+
+  #killOne(): void {
+    const workers = [...this.#ready.values()];
+    const worker = workers[this.#random.below(workers.length)];
+    if (worker === undefined || workers.length <= MIN_LEFT) return;
+    // It gets no more orders; its earlier reports still arrive.
+    this.#ready.delete(worker.name);
+    worker.kill();
+    this.#kills += 1;
+    this.#options.onProgress?.(this.#figures);
+  }
+}

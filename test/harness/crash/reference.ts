@@ -1,0 +1,107 @@
+import { setImmediate as inNextTurn } from "node:timers";
+import type { Run } from "cadenza";
+import { AgentRuntime, MemoryStore } from "cadenza";
+import type { Entry } from "../../../src/core/log.ts";
+import { resultKey } from "../../../src/core/log.ts";
+import { answerTo } from "./answers.ts";
+import type { World } from "./player.ts";
+import { CHILD, NO_ANSWER, player, textOf } from "./player.ts";
+
+/** With an inconsistent log the program may wait for ever. It is stopped after so many checks without progress. */
+const PATIENCE = 50;
+const LOOK_MS = 100;
+
+/**
+ * Plays programs in this process, in memory and without a crash: their output is the expected one. Operations side by
+ * side end in the order that a log holds.
+ */
+export class Reference {
+  readonly #runtime = new AgentRuntime({ exposeErrors: true, store: new MemoryStore() });
+  readonly #scripts = new Map<string, Script>();
+
+  constructor() {
+    const world: World = {
+      work: ({ input, key }) => this.#script(input).turn(key),
+      pause: () => Promise.resolve(),
+      got: ({ input, key }) => this.#script(input).done(key),
+      ending: async (input) => {
+        const [, parent, number] = /^(.*)\.(\d+)$/.exec(input) ?? [];
+        if (parent !== undefined) await this.#script(parent).turn(`run:${CHILD}#${number}`);
+      },
+    };
+    for (const name of ["program", CHILD]) this.#runtime.register(name, { durable: true }, player(world));
+  }
+
+  /** Plays a program in the order of these logs: its own, and those of its sub-runs. */
+  async play(input: string, logs: readonly (readonly Entry[])[]): Promise<Run> {
+    const inputs = logs.map(inputOf);
+    for (const [index, log] of logs.entries()) this.#scripts.set(inputs[index] ?? "", new Script(log));
+    const { run_id } = await this.#runtime.createRun({ agent_name: "program", input, mode: "async" });
+    const forget = stopIfStuck(() => void this.#runtime.cancel(run_id));
+    for await (const event of this.#runtime.events(run_id, { until: "end" })) {
+      if (event.type !== "run.awaiting") continue;
+      const { await_request } = event.run;
+      if (await_request === null || textOf([await_request.message]).startsWith(NO_ANSWER)) continue;
+      void this.#answer(input, run_id, await_request.await_id);
+    }
+    forget();
+    const run = await this.#runtime.getRun(run_id);
+    for (const each of inputs) this.#scripts.delete(each);
+    return run;
+  }
+
+  async #answer(input: string, run_id: string, await_id: string): Promise<void> {
+    // The questions of a sub-run, which does one thing after the other, are answered as they come.
+    if (!await_id.includes("/")) await this.#script(input).turn(await_id);
+    const await_resume = answerTo(input, await_id);
+    await this.#runtime.resume({ run_id, await_id, await_resume, mode: "async" }).catch(() => undefined);
+  }
+
+  #script(input: string): Script {
+    const script = this.#scripts.get(input);
+    if (script === undefined) throw new Error(`there is no log of ${input}`);
+    return script;
+  }
+}
+
+/** What a run was created with, by its log. */
+export function inputOf([created]: readonly Entry[]): string {
+  return created?.type === "created" ? textOf(created.input) : "";
+}
+
+/** Counts checks and not time, since the machine may pause. Gives the function that stops the watch. */
+function stopIfStuck(stop: () => void): () => void {
+  let looks = 0;
+  const looking = setInterval(() => {
+    looks += 1;
+    if (looks === PATIENCE) stop();
+  }, LOOK_MS);
+  return () => clearInterval(looking);
+}
+
+/** The order in which the operations of a run had their results. */
+class Script {
+  readonly #order: readonly string[];
+  readonly #waiting = new Map<string, () => void>();
+  #next = 0;
+
+  constructor(log: readonly Entry[]) {
+    this.#order = log.flatMap((entry) => resultKey(entry) ?? []).filter((key) => !/^run:.*\//.test(key));
+  }
+
+  /** Resolves when it is this operation's turn. An operation without a result waits for ever. */
+  turn(key: string): Promise<void> {
+    if (this.#order[this.#next] === key) return Promise.resolve();
+    return new Promise((resolve) => this.#waiting.set(key, resolve));
+  }
+
+  /** The operation has its result; the next one follows when the agent has handled it. */
+  done(key: string): void {
+    if (this.#order[this.#next] !== key) return;
+    inNextTurn(() => {
+      this.#next += 1;
+      const next = this.#order[this.#next];
+      if (next !== undefined) this.#waiting.get(next)?.();
+    });
+  }
+}

@@ -1,0 +1,112 @@
+/*
+ * A process that runs random programs on a file, and may be killed at any moment. It exchanges orders and reports with
+ * its parent. Its one parameter holds its settings.
+ */
+import type { Store } from "cadenza";
+import { AgentRuntime, CadenzaError } from "cadenza";
+import { SqliteStore } from "cadenza/sqlite";
+import { openDatabase } from "../sqlite-files.ts";
+import type { Order, Report, WorkerSettings } from "./messages.ts";
+import { CHILD, player } from "./player.ts";
+
+const settings = JSON.parse(process.argv[2] ?? "") as WorkerSettings;
+const store = new SqliteStore(openDatabase(settings.file), {
+  synchronous: settings.synchronous,
+  closeDatabase: true,
+});
+let tokens = 0;
+const { leaseMs, heartbeatMs, scanMs, evictAfterMs, maxTakeovers } = settings;
+const runtime = new AgentRuntime({
+  store,
+  exposeErrors: true,
+  retention: { maxRuns: Number.POSITIVE_INFINITY },
+  durability: { leaseMs, heartbeatMs, scanMs, evictAfterMs, maxTakeovers },
+  ids: { uuid: () => crypto.randomUUID(), token: () => `${settings.name}/${tokens++}` },
+  logger: {
+    debug: () => undefined,
+    info: () => undefined,
+    warn: () => undefined,
+    error: (message, fields) => say({ is: "said", message, error: wordsOf(fields) }),
+  },
+});
+
+runtime.on("run.blocked", ({ expected, asked }, { run_id }) => say({ is: "blocked", run_id, expected, asked }));
+const play = player({
+  async work({ run_id, key, attempt, ms }) {
+    const { epoch, owner } = headOf(run_id);
+    const body = { run_id, key, attempt, epoch, owner } as const;
+    say({ is: "began", ...body });
+    if (ms > 0) await pause(ms);
+    say({ is: "ended", ...body });
+  },
+  pause,
+  got: ({ run_id, key }) => say({ is: "got", run_id, key }),
+  ending: () => Promise.resolve(),
+});
+for (const name of ["program", CHILD]) runtime.register(name, { durable: true, version: "1" }, play);
+
+process.on("message", (order: Order) => {
+  carryOut(order).catch((error: unknown) => {
+    const code = CadenzaError.is(error) ? error.code : "";
+    say({ is: "refused", order, code, message: wordsOf(error) });
+  });
+});
+say({ is: "ready" });
+
+async function carryOut(order: Order): Promise<void> {
+  switch (order.do) {
+    case "create": {
+      const { input, session_id, stream } = order;
+      const request = { agent_name: "program", input, session_id };
+      const options = { idempotencyKey: input };
+      if (stream) {
+        for await (const event of runtime.createRun({ ...request, mode: "stream" }, options)) {
+          if (event.type === "run.created") say({ is: "created", input, run_id: event.run.run_id });
+          // The driver sends a follow order for the run.
+          break;
+        }
+        return;
+      }
+      const { run_id } = await runtime.createRun({ ...request, mode: "async" }, options);
+      return say({ is: "created", input, run_id });
+    }
+    case "answer": {
+      const { run_id, await_id, answer } = order;
+      await runtime.resume({ run_id, await_id, await_resume: answer, mode: "async" });
+      return say({ is: "answered", run_id, await_id });
+    }
+    case "cancel":
+      await runtime.cancel(order.run_id);
+      return say({ is: "cancelled", run_id: order.run_id });
+    case "follow":
+      for await (const event of runtime.events(order.run_id, { after: order.after, until: "end" }))
+        say({ is: "event", run_id: order.run_id, event });
+      return;
+    case "close": {
+      const { left } = await runtime.close({ drainMs: 20 });
+      say({ is: "closed", left: left.length });
+      process.disconnect();
+    }
+  }
+}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+function headOf(run_id: string): { readonly epoch: number; readonly owner: string | null } {
+  const found = (store as Store).find({ tenant: "", run_id });
+  if (found === undefined || "then" in found) throw new Error("a step of a run began that is not in the store");
+  return found.head;
+}
+
+function say(report: Report): void {
+  // Without a parent there is no reader of the report.
+  if (process.connected) process.send?.(report);
+}
+
+function wordsOf(error: unknown): string {
+  if (typeof error === "object" && error !== null && "error" in error) return wordsOf(error.error);
+  if (!(error instanceof Error)) return String(error);
+  return `${error.stack ?? error.message}${error.cause === undefined ? "" : `, because of ${wordsOf(error.cause)}`}`;
+}

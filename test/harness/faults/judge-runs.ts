@@ -1,0 +1,156 @@
+import type { StreamedEvent } from "cadenza";
+import type { EndedEntry, Entry } from "../../../src/core/log.ts";
+import { resultKey } from "../../../src/core/log.ts";
+import type { RunRecord } from "./acknowledged.ts";
+import { ACKNOWLEDGED } from "./acknowledged.ts";
+import { DEFAULT, nonceOf } from "./agents.ts";
+import type { Evidence, Known, RunEvidence } from "./evidence.ts";
+import type { Complain } from "./judge-bodies.ts";
+
+/* Rules for runs: each end has a reason, the events stay the same, and each output occurs once. */
+
+/** The expected end of a run. */
+export interface Expected {
+  /** Its plan ends by throwing. */
+  readonly fails: boolean;
+  /** The client has cancelled it. */
+  readonly isCancelled: boolean;
+  /** The client knows of it, and answers its questions. */
+  readonly isAnswered: boolean;
+}
+
+/** Judges a run by itself: its log, its end, and the results that its agent got. */
+export function judgeRun(run: RunEvidence, known: Known, expected: Expected, complain: Complain): void {
+  const { log, lines } = run;
+  const types = log.map(({ type }) => type);
+  const count = (type: Entry["type"]): number => types.filter((each) => each === type).length;
+  if (types[0] !== "created" || count("created") !== 1 || count("started") > 1 || count("ended") > 1)
+    complain("changed", `has an inconsistent log: ${types.join(" ")}`);
+  const ended = log.at(-1);
+  const parent = run.parent === undefined ? undefined : known.runs.get(run.parent);
+  const parentHasEnded = parent?.log.at(-1)?.type === "ended";
+  if (ended?.type !== "ended") {
+    if (parentHasEnded) complain("orphaned", "has not ended, and the run that started it has");
+    // The client does not answer the questions of a run that it does not know.
+    else if (parent === undefined && (expected.isAnswered || !isOpen(log))) complain("stuck", "does not end");
+    return;
+  }
+  if (run.durable) {
+    const results = new Map<string, unknown>();
+    for (const entry of log) {
+      if (entry.type !== "step") continue;
+      if (results.has(entry.key)) complain("doubled", `has two results of ${entry.key}`);
+      results.set(entry.key, entry.result);
+    }
+    for (const line of lines) {
+      if (line.is !== "got") continue;
+      if (!results.has(line.key)) complain("lost", `has lost the result of ${line.key}`, line.place);
+      else if (results.get(line.key) !== line.body)
+        complain(
+          "changed",
+          `was handed ${line.body} as the result of ${line.key}; the log has ${results.get(line.key)}`,
+          line.place,
+        );
+    }
+  }
+  const why = unexplained(run, ended, { ...expected, parentHasEnded }, known);
+  if (why !== undefined) complain("unexplained", why);
+}
+
+/** Whether a question is open that has no deadline. */
+function isOpen(log: readonly Entry[]): boolean {
+  const open = new Set<string>();
+  for (const entry of log) {
+    if (entry.type === "awaited" && entry.deadline === undefined && entry.expires_at === undefined)
+      open.add(entry.await_id);
+    else if (entry.type === "resumed" || entry.type === "withdrawn") open.delete(entry.await_id);
+  }
+  return open.size > 0;
+}
+
+/** Why the end of a run is not an expected one. */
+function unexplained(
+  run: RunEvidence,
+  { outcome, error, at }: EndedEntry,
+  expected: Expected & { readonly parentHasEnded: boolean },
+  known: Known,
+): string | undefined {
+  const reason = error?.data?.["reason"];
+  const isStopped = run.log.some(({ type }) => type === "cancel-requested");
+  const isLate = run.log.some((entry) => entry.type === "timed-out" && !entry.defaulted);
+  if (outcome === "completed") return expected.fails ? "has completed, and should have failed" : undefined;
+  if (outcome === "cancelled")
+    return expected.isCancelled || (isStopped && expected.parentHasEnded)
+      ? undefined
+      : "was cancelled without a request";
+  if (reason === "await_timeout" && isLate) return undefined;
+  if (reason === "agent_failed" && (expected.fails || isLate)) return undefined;
+  if (reason === "interrupted" && !run.durable) {
+    const called = run.lines.find(({ is }) => is === "called");
+    // A run that never began may have lost its process before.
+    if (called === undefined || known.process(called.by).hadTrouble(at, 0)) return undefined;
+    return "was interrupted, although its process was sound";
+  }
+  return `has failed: ${JSON.stringify(error)}`;
+}
+
+/** What the client was told of its run. */
+export async function judgeRecord(record: RunRecord, evidence: Evidence, complain: Complain): Promise<void> {
+  const { run_id, seen } = record;
+  if (run_id === undefined) return;
+  const run = evidence.runs.get(run_id);
+  if (run === undefined) {
+    complain("lost", "was acknowledged and is not in the store");
+    return;
+  }
+  const events = await evidence.events(run_id);
+  judgeEvents(seen, events, complain);
+  const ended = run.log.at(-1);
+  const isCancelled = ended?.type === "ended" && ended.outcome === "cancelled";
+  if (record.cancels.some(({ outcome }) => outcome === ACKNOWLEDGED) && ended?.type === "ended" && !isCancelled)
+    complain("lost", `has ${ended.outcome}, although its cancellation was acknowledged`);
+  if (ended?.type === "ended" && ended.outcome === "completed")
+    judgeOutput(run, await evidence.texts(run_id), complain);
+}
+
+export function judgeEvents(
+  seen: readonly StreamedEvent[],
+  events: readonly StreamedEvent[],
+  complain: Complain,
+): void {
+  for (const [index, { id }] of events.entries())
+    if (id !== index + 1) complain("changed", `has event ${id} at position ${index + 1}`);
+  for (const event of seen) {
+    const now = events[event.id - 1];
+    if (JSON.stringify(now) !== JSON.stringify(event))
+      complain("changed", `has ${JSON.stringify(now)} where ${JSON.stringify(event)} was seen`);
+  }
+}
+
+/** A completed run emits each result once, as it is in the log. */
+export function judgeOutput(run: RunEvidence, text: string, complain: Complain): void {
+  const shown = new Map<string, string>();
+  for (const [, key = "", value = ""] of text.matchAll(/\[([^=\]]+)=([^\]]*)\]/g)) {
+    if (shown.has(key)) complain("changed", `emits the result of ${key} twice`);
+    shown.set(key, value);
+  }
+  for (const entry of run.durable ? run.log : []) {
+    const key = resultKey(entry);
+    // Sub-runs emit their own results.
+    if (key === undefined || key.startsWith("session.") || key.includes("/")) continue;
+    const value = shown.get(key);
+    const expected = shownValue(entry);
+    if (value !== expected) complain("changed", `emits ${value} for ${key}; the log has ${expected}`);
+  }
+  const tokens = [...text.matchAll(/<[^>]*>/g)].map(([token]) => token);
+  for (const [index, token] of tokens.entries())
+    if (tokens.indexOf(token) !== index) complain("changed", `emits ${token} twice`);
+}
+
+function shownValue(entry: Entry): string {
+  if (entry.type === "resumed") return nonceOf(entry.answer);
+  if (entry.type === "timed-out") return DEFAULT;
+  if (entry.type !== "step") return "";
+  const { result } = entry;
+  return typeof result === "string" ? result : (result as { readonly status: string }).status;
+}

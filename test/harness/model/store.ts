@@ -1,0 +1,353 @@
+import type { Entry } from "../../../src/core/log.ts";
+import type {
+  Backlog,
+  BlockedQuery,
+  Expected,
+  Retention,
+  RunHead,
+  RunKey,
+  RunPosition,
+  RunPost,
+  RunQuery,
+  RunWrite,
+  SessionKey,
+  Store,
+  StoreConflict,
+  StoredRun,
+  StoredSession,
+  TakeRequest,
+} from "../../../src/core/ports.ts";
+import { eventCount } from "../../../src/core/project.ts";
+import { MemoryStore } from "../../../src/stores/memory.ts";
+
+/** The committed entries of one run. They are kept when the store removes the run. */
+export interface WatchedLog {
+  readonly run_id: string;
+  readonly entries: Entry[];
+  readonly idempotencyKey: string | null;
+  /** How many events the entries give. */
+  events: number;
+  head: RunHead;
+  removed: boolean;
+}
+
+/** A memory store that keeps all commits. */
+export class WatchedStore implements Store {
+  readonly persistent = false;
+  readonly logs = new Map<string, WatchedLog>();
+  /** The runs that have ended, in the order of their ends. */
+  readonly ended: string[] = [];
+  /** The broken rules of the writes themselves. */
+  readonly complaints: string[] = [];
+  closed = false;
+  readonly #inner = new MemoryStore();
+
+  create(key: RunKey, write: RunWrite, idempotencyKey: string | null): StoreConflict | undefined {
+    const conflict = this.#inner.create(key, write, idempotencyKey);
+    if (conflict !== undefined) return conflict;
+    const log = { run_id: key.run_id, entries: [], idempotencyKey, events: 0, head: write.head, removed: false };
+    this.logs.set(key.run_id, log);
+    this.#take(log, write);
+    return undefined;
+  }
+
+  append(key: RunKey, expected: Expected, write: RunWrite): StoreConflict | undefined {
+    const conflict = this.#inner.append(key, expected, write);
+    if (conflict !== undefined) return conflict;
+    const log = this.logs.get(key.run_id);
+    if (log !== undefined) this.#take(log, write);
+    return undefined;
+  }
+
+  post(key: RunKey, post: RunPost): StoreConflict | undefined {
+    const conflict = this.#inner.post(key, post);
+    const log = this.logs.get(key.run_id);
+    const run = this.#inner.find(key);
+    if (conflict === undefined && log !== undefined && run !== undefined)
+      this.#take(log, { entries: post.entries, head: run.head });
+    return conflict;
+  }
+
+  claim(key: RunKey, expected: Expected, head: RunHead): StoreConflict | undefined {
+    const conflict = this.#inner.claim(key, expected, head);
+    const log = this.logs.get(key.run_id);
+    if (conflict === undefined && log !== undefined) log.head = head;
+    return conflict;
+  }
+
+  take(request: TakeRequest): readonly StoredRun[] {
+    const taken = this.#inner.take(request);
+    for (const { key, head } of taken) {
+      const log = this.logs.get(key.run_id);
+      if (log !== undefined) log.head = head;
+    }
+    return taken;
+  }
+
+  renew(owner: string, forMs: number): void {
+    this.#inner.renew(owner, forMs);
+  }
+
+  release(owner: string): void {
+    this.#inner.release(owner);
+  }
+
+  find(key: RunKey): StoredRun | undefined {
+    return this.#inner.find(key);
+  }
+
+  read(key: RunKey, from: number, limit: number): readonly Entry[] | undefined {
+    return this.#inner.read(key, from, limit);
+  }
+
+  findByIdempotencyKey(tenant: string, idempotencyKey: string): StoredRun | undefined {
+    return this.#inner.findByIdempotencyKey(tenant, idempotencyKey);
+  }
+
+  list(query: RunQuery): readonly StoredRun[] {
+    return this.#inner.list(query);
+  }
+
+  moved(known: readonly RunPosition[]): readonly RunPosition[] {
+    return this.#inner.moved(known);
+  }
+
+  owned(owner: string, limit: number): readonly RunKey[] {
+    return this.#inner.owned(owner, limit);
+  }
+
+  blocked(query: BlockedQuery): readonly StoredRun[] {
+    return this.#inner.blocked(query);
+  }
+
+  backlog(): readonly Backlog[] {
+    return this.#inner.backlog();
+  }
+
+  session(key: SessionKey): StoredSession | undefined {
+    return this.#inner.session(key);
+  }
+
+  makeSession(key: SessionKey, session: StoredSession, at: number): boolean {
+    return this.#inner.makeSession(key, session, at);
+  }
+
+  putSession(key: SessionKey, session: StoredSession, at: number): void {
+    this.#inner.putSession(key, session, at);
+  }
+
+  counters(agentName: string) {
+    return this.#inner.counters(agentName);
+  }
+
+  prune(retention: Retention): number {
+    const pruned = this.#inner.prune(retention);
+    if (pruned === 0) return 0;
+    for (const log of this.logs.values()) {
+      if (log.removed || this.#inner.find({ tenant: "", run_id: log.run_id }) !== undefined) continue;
+      log.removed = true;
+      if (log.head.finished_at === null) this.complaints.push(`live run ${log.run_id} was removed`);
+    }
+    return pruned;
+  }
+
+  close(): void {
+    this.closed = true;
+  }
+
+  #take(log: WatchedLog, { entries, head }: RunWrite): void {
+    if (this.closed) this.complaints.push(`${log.run_id} was written after the store was closed`);
+    if (head.epoch < log.head.epoch) this.complaints.push(`the epoch of ${log.run_id} went back`);
+    for (const entry of entries) {
+      log.entries.push(entry);
+      log.events += eventCount(entry);
+      if (entry.type === "ended") this.ended.push(log.run_id);
+    }
+    log.head = head;
+  }
+}
+
+/** One call of a store that answers late. */
+interface LateCall {
+  /** The calls of one lane are served in order. */
+  readonly lane: string;
+  /** Whether it may fail, and when. A run whose creation fails is not stored, so that its caller can repeat it. */
+  readonly fails: "never" | "before the work" | "at any time";
+  readonly work: () => unknown;
+  readonly answer: (result: unknown) => void;
+  readonly refuse: (error: Error) => void;
+  /** Set once the work is done. */
+  done: { readonly result: unknown } | { readonly error: Error } | undefined;
+}
+
+/** The error of a failing call. */
+class Outage extends Error {
+  override readonly name = "Outage";
+}
+
+/**
+ * A store whose calls take effect, and later are answered, when the model lets them. The calls for one run keep their
+ * order. A call may fail before it takes effect, or, as with a broken connection, between the effect and the answer.
+ */
+export class LateStore implements Store {
+  readonly persistent: boolean;
+  readonly #store: Store;
+  readonly #calls: LateCall[] = [];
+  #otherLanes = 0;
+  /** How many calls have failed. */
+  failures = 0;
+
+  constructor(store: Store) {
+    this.#store = store;
+    this.persistent = store.persistent;
+  }
+
+  get pending(): number {
+    return this.#calls.length;
+  }
+
+  /** Takes one step with one of the pending calls: first it takes effect, then it is answered. */
+  serve(choice: number): void {
+    const first = new Map<string, LateCall>();
+    for (const call of this.#calls) if (!first.has(call.lane)) first.set(call.lane, call);
+    const calls = [...first.values()];
+    const call = calls[choice % calls.length];
+    if (call === undefined) return;
+    if (call.done === undefined) this.#work(call);
+    else this.#answer(call, call.done);
+  }
+
+  /** Serves all pending calls. */
+  serveAll(): void {
+    for (const call of this.#calls.slice()) {
+      if (call.done === undefined) this.#work(call);
+      if (call.done !== undefined) this.#answer(call, call.done);
+    }
+  }
+
+  /** Fails one of the calls that have not taken effect. `afterWork`: it takes effect, and the answer is lost. */
+  fail(choice: number, afterWork: boolean): void {
+    const calls = this.#calls.filter((call) => call.done === undefined && call.fails !== "never");
+    const call = calls[choice % calls.length];
+    if (call === undefined) return;
+    this.failures += 1;
+    if (afterWork && call.fails === "at any time") this.#work(call);
+    call.done = { error: new Outage("The store is out of order.") };
+  }
+
+  create(key: RunKey, write: RunWrite, idempotencyKey: string | null) {
+    const work = () => this.#store.create(key, write, idempotencyKey);
+    return this.#later(`run ${key.run_id}`, work, "before the work");
+  }
+
+  append(key: RunKey, expected: Expected, write: RunWrite) {
+    return this.#later(`run ${key.run_id}`, () => this.#store.append(key, expected, write), "at any time");
+  }
+
+  post(key: RunKey, post: RunPost) {
+    return this.#later(`run ${key.run_id}`, () => this.#store.post(key, post), "at any time");
+  }
+
+  claim(key: RunKey, expected: Expected, head: RunHead) {
+    return this.#later(`run ${key.run_id}`, () => this.#store.claim(key, expected, head));
+  }
+
+  take(request: TakeRequest) {
+    return this.#later("owner", () => this.#store.take(request));
+  }
+
+  renew(owner: string, forMs: number) {
+    return this.#later("owner", () => this.#store.renew(owner, forMs));
+  }
+
+  release(owner: string) {
+    return this.#later("owner", () => this.#store.release(owner));
+  }
+
+  find(key: RunKey) {
+    return this.#later(undefined, () => this.#store.find(key));
+  }
+
+  read(key: RunKey, from: number, limit: number) {
+    return this.#later(undefined, () => this.#store.read(key, from, limit));
+  }
+
+  findByIdempotencyKey(tenant: string, idempotencyKey: string) {
+    return this.#later(undefined, () => this.#store.findByIdempotencyKey(tenant, idempotencyKey));
+  }
+
+  list(query: RunQuery) {
+    return this.#later(undefined, () => this.#store.list(query));
+  }
+
+  moved(known: readonly RunPosition[]) {
+    return this.#later(undefined, () => this.#store.moved(known));
+  }
+
+  owned(owner: string, limit: number) {
+    return this.#later(undefined, () => this.#store.owned(owner, limit));
+  }
+
+  blocked(query: BlockedQuery) {
+    return this.#later(undefined, () => this.#store.blocked(query));
+  }
+
+  backlog() {
+    return this.#later(undefined, () => this.#store.backlog());
+  }
+
+  session(key: SessionKey) {
+    return this.#later(undefined, () => this.#store.session(key));
+  }
+
+  makeSession(key: SessionKey, session: StoredSession, at: number) {
+    return this.#later(`session ${key.session_id}`, () => this.#store.makeSession(key, session, at));
+  }
+
+  putSession(key: SessionKey, session: StoredSession, at: number) {
+    return this.#later(`session ${key.session_id}`, () => this.#store.putSession(key, session, at));
+  }
+
+  counters(agentName: string) {
+    return this.#later(undefined, () => this.#store.counters(agentName));
+  }
+
+  prune(retention: Retention) {
+    return this.#later("prune", () => this.#store.prune(retention));
+  }
+
+  close() {
+    return this.#later("owner", () => this.#store.close());
+  }
+
+  #later<Result>(
+    lane: string | undefined,
+    work: () => Result,
+    fails: LateCall["fails"] = "never",
+  ): Promise<Awaited<Result>> {
+    return new Promise((resolve, reject) => {
+      this.#calls.push({
+        lane: lane ?? `other ${this.#otherLanes++}`,
+        fails,
+        work,
+        answer: (result) => resolve(result as Awaited<Result>),
+        refuse: reject,
+        done: undefined,
+      });
+    });
+  }
+
+  #work(call: LateCall): void {
+    try {
+      call.done = { result: call.work() };
+    } catch (error) {
+      call.done = { error: error instanceof Error ? error : new Error(String(error)) };
+    }
+  }
+
+  #answer(call: LateCall, done: NonNullable<LateCall["done"]>): void {
+    this.#calls.splice(this.#calls.indexOf(call), 1);
+    if ("error" in done) call.refuse(done.error);
+    else call.answer(done.result);
+  }
+}

@@ -1,0 +1,196 @@
+import type {
+  Expected,
+  Retention,
+  RunKey,
+  RunQuery,
+  RunWrite,
+  SessionKey,
+  StoredRun,
+  StoredSession,
+} from "../../../src/core/ports.ts";
+import { MemoryStore } from "../../../src/stores/memory.ts";
+import type { BrokenStore, Conflict } from "./broken-store.ts";
+import { broken, keepEverything } from "./broken-store.ts";
+
+/** Faults in `prune`, and between instances. */
+export const pruneFaults: readonly BrokenStore[] = [
+  broken(
+    "prune takes the run that was created first",
+    "prune: ended runs beyond the number, the ones that ended first",
+    class extends MemoryStore {
+      readonly #order: RunKey[] = [];
+      readonly #gone = new Set<string>();
+      override create(key: RunKey, write: RunWrite, idempotencyKey: string | null): Conflict {
+        this.#order.push(key);
+        return super.create(key, write, idempotencyKey);
+      }
+      override list(query: RunQuery): readonly StoredRun[] {
+        return super.list(query).filter((run) => !this.#gone.has(run.key.run_id));
+      }
+      override prune({ maxRuns }: Retention): number {
+        const before = this.#gone.size;
+        const ended = this.#order.filter((key) => super.find(key)?.head.finished_at != null);
+        for (const key of ended.slice(0, Math.max(ended.length - maxRuns, 0))) this.#gone.add(key.run_id);
+        return this.#gone.size - before;
+      }
+    },
+  ),
+  broken(
+    "prune ignores the time",
+    "prune: runs that ended before the time",
+    class extends MemoryStore {
+      override prune(retention: Retention): number {
+        return super.prune({ ...retention, endedBefore: Number.NEGATIVE_INFINITY });
+      }
+    },
+  ),
+  broken(
+    "prune takes a run that ended at the time",
+    "prune: runs that ended before the time",
+    class extends MemoryStore {
+      override prune(retention: Retention): number {
+        return super.prune({ ...retention, endedBefore: retention.endedBefore + 1 });
+      }
+    },
+  ),
+  broken(
+    "prune removes a run only if both the number and the time exceed their limits",
+    "prune: the number and the time apply independently",
+    class extends MemoryStore {
+      override prune(retention: Retention): number {
+        const { maxRuns, endedBefore } = retention;
+        const all = { ...keepEverything, sessionsBefore: retention.sessionsBefore };
+        if (endedBefore === Number.NEGATIVE_INFINITY) return super.prune({ ...all, maxRuns });
+        if (maxRuns === Number.POSITIVE_INFINITY || maxRuns === 0) return super.prune({ ...all, endedBefore });
+        return 0;
+      }
+    },
+  ),
+  broken(
+    "prune leaves the idempotency key",
+    "prune: a deleted run does not exist any more, nor does its idempotency key",
+    class extends MemoryStore {
+      readonly #keys = new Map<string, StoredRun>();
+      override create(key: RunKey, write: RunWrite, idempotencyKey: string | null): Conflict {
+        const used = idempotencyKey === null ? undefined : this.#keys.get(key.tenant + idempotencyKey);
+        if (used !== undefined && this.find(used.key) === undefined)
+          return { conflict: "key_used", run_id: used.key.run_id };
+        const answer = super.create(key, write, idempotencyKey);
+        const run = this.find(key);
+        if (answer === undefined && run !== undefined && idempotencyKey !== null)
+          this.#keys.set(key.tenant + idempotencyKey, run);
+        return answer;
+      }
+    },
+  ),
+  broken(
+    "prune takes live runs",
+    "prune: never a run that has not ended",
+    class extends MemoryStore {
+      override prune(retention: Retention): number {
+        const live = super
+          .list({ tenant: "acme", limit: 1_000, offset: 0 })
+          .filter(({ head }) => head.finished_at === null);
+        if (retention.maxRuns === 0) {
+          for (const { key, head, position } of live) {
+            super.append(key, { epoch: head.epoch, position }, { entries: [], head: { ...head, finished_at: 0 } });
+          }
+        }
+        return super.prune(retention);
+      }
+    },
+  ),
+  broken(
+    "prune stops after a hundred",
+    "prune: a great many runs in one call",
+    class extends MemoryStore {
+      override prune(retention: Retention): number {
+        const ended = super
+          .list({ tenant: "acme", limit: 1_000, offset: 0 })
+          .filter(({ head }) => head.finished_at !== null);
+        return super.prune({ ...retention, maxRuns: Math.max(retention.maxRuns, ended.length - 100) });
+      }
+    },
+  ),
+  broken(
+    "prune deletes leases",
+    "prune: leases and counters stay",
+    class extends MemoryStore {
+      override prune(retention: Retention): number {
+        super.release("owner-1");
+        return super.prune(retention);
+      }
+    },
+  ),
+  broken(
+    "prune keeps sessions",
+    "prune: sessions that were last changed before the time",
+    class extends MemoryStore {
+      override prune(retention: Retention): number {
+        return super.prune({ ...retention, sessionsBefore: Number.NEGATIVE_INFINITY });
+      }
+    },
+  ),
+  broken(
+    "prune ignores that a live run uses a session",
+    "prune: never a session that a live run uses",
+    class extends MemoryStore {
+      readonly #gone = new Set<string>();
+      override putSession(key: SessionKey, session: StoredSession, at: number): void {
+        this.#gone.delete(JSON.stringify(key));
+        this.#times.set(JSON.stringify(key), at);
+        super.putSession(key, session, at);
+      }
+      readonly #times = new Map<string, number>();
+      override session(key: SessionKey): StoredSession | undefined {
+        return this.#gone.has(JSON.stringify(key)) ? undefined : super.session(key);
+      }
+      override prune(retention: Retention): number {
+        for (const [key, at] of this.#times) if (at < retention.sessionsBefore) this.#gone.add(key);
+        return super.prune(retention);
+      }
+    },
+  ),
+  {
+    fault: "an instance caches its reads",
+    caughtBy: "instances: each sees at once what the other has written",
+    open(options) {
+      const shared = new MemoryStore(options);
+      const remembered = new Map<string, StoredRun>();
+      const first = new Proxy(shared, {
+        get(target, name) {
+          if (name === "find") {
+            return (key: RunKey) => {
+              const id = JSON.stringify(key);
+              const run = remembered.get(id) ?? target.find(key);
+              if (run !== undefined) remembered.set(id, run);
+              return run;
+            };
+          }
+          if (name === "append") {
+            return (key: RunKey, expected: Expected, write: RunWrite) => {
+              remembered.delete(JSON.stringify(key));
+              return target.append(key, expected, write);
+            };
+          }
+          const member: unknown = Reflect.get(target, name);
+          return typeof member === "function" ? member.bind(target) : member;
+        },
+      });
+      return { first, second: shared };
+    },
+  },
+  {
+    fault: "two instances share nothing",
+    caughtBy: "instances: each sees at once what the other has written",
+    open: (options) => ({ first: new MemoryStore(options), second: new MemoryStore(options) }),
+  },
+  broken(
+    "a store in memory claims to be persistent",
+    "instances: a persistent store keeps its data when it is opened again",
+    class extends MemoryStore {
+      // @ts-expect-error The memory store is never persistent.
+      override readonly persistent = true;
+    },
+  ),
+];

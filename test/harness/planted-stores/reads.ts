@@ -1,0 +1,188 @@
+import type { Entry } from "../../../src/core/log.ts";
+import type {
+  Expected,
+  RunKey,
+  RunQuery,
+  RunWrite,
+  SessionKey,
+  StoredRun,
+  StoredSession,
+} from "../../../src/core/ports.ts";
+import { MemoryStore } from "../../../src/stores/memory.ts";
+import type { BrokenStore, Conflict } from "./broken-store.ts";
+import { broken } from "./broken-store.ts";
+
+/** Faults in `read`, `find` and `list`, and between tenants. */
+export const readsFaults: readonly BrokenStore[] = [
+  broken(
+    "read gives one entry too many",
+    "read: any range of the log, also across several writes",
+    class extends MemoryStore {
+      override read(key: RunKey, from: number, limit: number): readonly Entry[] | undefined {
+        return super.read(key, from, limit + 1);
+      }
+    },
+  ),
+  broken(
+    "read takes whole writes",
+    "read: any range of the log, also across several writes",
+    class extends MemoryStore {
+      override read(key: RunKey, from: number, limit: number): readonly Entry[] | undefined {
+        return super.read(key, from - (from % 3), limit);
+      }
+    },
+  ),
+  broken(
+    "read gives an empty list for a run that is not there",
+    "read: an empty list beyond the end, and undefined for a missing run",
+    class extends MemoryStore {
+      override read(key: RunKey, from: number, limit: number): readonly Entry[] {
+        return super.read(key, from, limit) ?? [];
+      }
+    },
+  ),
+  broken(
+    "read gives undefined beyond the end",
+    "read: an empty list beyond the end, and undefined for a missing run",
+    class extends MemoryStore {
+      override read(key: RunKey, from: number, limit: number): readonly Entry[] | undefined {
+        const entries = super.read(key, from, limit);
+        return entries?.length === 0 ? undefined : entries;
+      }
+    },
+  ),
+  broken(
+    "text goes through UTF-8, which has no lone surrogates",
+    "read: every JSON value is returned unchanged",
+    class extends MemoryStore {
+      override read(key: RunKey, from: number, limit: number): readonly Entry[] | undefined {
+        return super
+          .read(key, from, limit)
+          ?.map((entry) => JSON.parse(JSON.stringify(entry).replaceAll("\\ud800", "�")));
+      }
+    },
+  ),
+  broken(
+    "objects are copied by assignment, which loses a key `__proto__`",
+    "read: every JSON value is returned unchanged",
+    class extends MemoryStore {
+      override read(key: RunKey, from: number, limit: number): readonly Entry[] | undefined {
+        return super.read(key, from, limit)?.map((entry) => assigned(entry) as Entry);
+      }
+    },
+  ),
+  broken(
+    "a text column holds 65,535 characters",
+    "read: a text of a mebibyte is returned whole",
+    class extends MemoryStore {
+      override read(key: RunKey, from: number, limit: number): readonly Entry[] | undefined {
+        return super.read(key, from, limit)?.map((entry) => {
+          if (entry.type !== "emitted" || entry.kind !== "part") return entry;
+          return { ...entry, part: { ...entry.part, content: String(entry.part.content).slice(0, 65_535) } };
+        });
+      }
+    },
+  ),
+  broken(
+    "find ignores the tenant",
+    "tenants: a run of another tenant does not exist",
+    class extends MemoryStore {
+      override find(key: RunKey): StoredRun | undefined {
+        return super.find(key) ?? super.find({ ...key, tenant: "acme" });
+      }
+    },
+  ),
+  broken(
+    "append ignores the tenant",
+    "tenants: a run of another tenant does not exist",
+    class extends MemoryStore {
+      override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
+        return super.append({ ...key, tenant: "acme" }, expected, write);
+      }
+    },
+  ),
+  broken(
+    "a tenant and a name are put together without a border",
+    "tenants: each has its own runs, sessions and idempotency keys under the same names",
+    class extends MemoryStore {
+      override session({ tenant, session_id }: SessionKey): StoredSession | undefined {
+        return super.session({ tenant, session_id });
+      }
+      override create(key: RunKey, write: RunWrite, idempotencyKey: string | null): Conflict {
+        const joined = idempotencyKey === null ? null : key.tenant + idempotencyKey;
+        const other = joined === null ? undefined : super.findByIdempotencyKey("all", joined);
+        if (other !== undefined) return { conflict: "key_used", run_id: other.key.run_id };
+        if (joined !== null)
+          super.create(
+            { tenant: "all", run_id: `${key.tenant}/${key.run_id}` },
+            { entries: write.entries, head: write.head },
+            joined,
+          );
+        return super.create(key, write, idempotencyKey);
+      }
+    },
+  ),
+  broken(
+    "list gives the oldest first",
+    "list: the newest first, in pages",
+    class extends MemoryStore {
+      override list(query: RunQuery): readonly StoredRun[] {
+        return super
+          .list({ ...query, limit: 1_000, offset: 0 })
+          .toReversed()
+          .slice(query.offset, query.offset + query.limit);
+      }
+    },
+  ),
+  broken(
+    "list goes by the time of the entries",
+    "list: the newest first, in pages",
+    class extends MemoryStore {
+      override list(query: RunQuery): readonly StoredRun[] {
+        const runs = super.list({ ...query, limit: 1_000, offset: 0 });
+        return runs.toSorted((a, b) => b.created.at - a.created.at).slice(query.offset, query.offset + query.limit);
+      }
+    },
+  ),
+  broken(
+    "list takes its page before it filters",
+    "list: by agent, by session and by status, alone and together",
+    class extends MemoryStore {
+      override list({ status, ...query }: RunQuery): readonly StoredRun[] {
+        return super.list(query).filter((run) => status === undefined || run.head.status === status);
+      }
+    },
+  ),
+  broken(
+    "list takes its page before it leaves sub-runs out",
+    "list: with roots, sub-runs are left out before the page is taken",
+    class extends MemoryStore {
+      override list({ roots, ...query }: RunQuery): readonly StoredRun[] {
+        return super.list(query).filter(({ created }) => roots !== true || created.parent === undefined);
+      }
+    },
+  ),
+  broken(
+    "list keeps the status that a run began with",
+    "list: the status is that of the last write",
+    class extends MemoryStore {
+      readonly #began = new Map<string, string>();
+      override create(key: RunKey, write: RunWrite, idempotencyKey: string | null): Conflict {
+        this.#began.set(key.run_id, write.head.status);
+        return super.create(key, write, idempotencyKey);
+      }
+      override list({ status, ...query }: RunQuery): readonly StoredRun[] {
+        return super.list(query).filter((run) => status === undefined || this.#began.get(run.key.run_id) === status);
+      }
+    },
+  ),
+];
+
+/** A deep copy made with `copy[key] = value`. */
+function assigned(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(assigned);
+  if (typeof value !== "object" || value === null) return value;
+  const copy: Record<string, unknown> = {};
+  for (const [key, member] of Object.entries(value)) copy[key] = assigned(member);
+  return copy;
+}

@@ -1,0 +1,129 @@
+import { setImmediate as inNextTurn } from "node:timers/promises";
+import type {
+  Expected,
+  RunKey,
+  RunWrite,
+  SessionChange,
+  SessionKey,
+  Store,
+  StoredSession,
+} from "../../../src/core/ports.ts";
+import type { Counters } from "../../../src/core/statistics.ts";
+import { MemoryStore } from "../../../src/stores/memory.ts";
+import type { BrokenStore, Conflict } from "./broken-store.ts";
+import { broken } from "./broken-store.ts";
+
+/** Faults in what writes do to sessions and counters. */
+export const sessionsFaults: readonly BrokenStore[] = [
+  broken(
+    "every change makes the session",
+    "sessions: without `create`, a change to a missing session is ignored, and its messages are not requested",
+    withSession((change) => ({ ...change, create: true })),
+  ),
+  broken(
+    "the messages of a change are always asked for",
+    "sessions: without `create`, a change to a missing session is ignored, and its messages are not requested",
+    withSession((change) => {
+      const messages = change.messages?.();
+      return messages === undefined ? change : { ...change, messages: () => messages };
+    }),
+  ),
+  broken(
+    "a change without a state sets it to null",
+    "sessions: messages join the history in order, and the state is replaced",
+    withSession((change) => ({ ...change, state: change.state ?? { value: null } })),
+  ),
+  broken(
+    "a state cannot be set to null",
+    "sessions: messages join the history in order, and the state is replaced",
+    withSession((change) => ({ ...change, state: change.state?.value === null ? undefined : change.state })),
+  ),
+  broken(
+    "putSession adds to the history",
+    "sessions: putSession makes the session or replaces it as a whole",
+    class extends MemoryStore {
+      override putSession(key: SessionKey, { history, state }: StoredSession, at: number): void {
+        super.putSession(key, { history: [...(this.session(key)?.history ?? []), ...history], state }, at);
+      }
+    },
+  ),
+  broken(
+    "a session is read, changed and written back",
+    "sessions: runs that end concurrently lose none of their messages",
+    class extends MemoryStore {
+      // @ts-expect-error The memory store answers at once, this one later.
+      override async append(key: RunKey, expected: Expected, { session, ...write }: RunWrite): Promise<Conflict> {
+        if (session === undefined) return super.append(key, expected, write);
+        const sessionKey = { tenant: key.tenant, session_id: session.session_id };
+        const before = this.session(sessionKey);
+        await inNextTurn();
+        const answer = super.append(key, expected, write);
+        if (answer !== undefined || (before === undefined && !session.create)) return answer;
+        const history = [...(before?.history ?? []), ...(session.messages?.() ?? [])];
+        this.putSession(sessionKey, { history, state: session.state?.value ?? before?.state ?? null }, session.at);
+        return undefined;
+      }
+    },
+  ),
+  broken(
+    "the history that is read is the stored one",
+    "sessions: a list that is passed in or returned may be changed afterwards",
+    class extends MemoryStore {
+      readonly #read = new Map<string, StoredSession>();
+      override session(key: SessionKey): StoredSession | undefined {
+        const id = JSON.stringify(key);
+        const session = this.#read.get(id) ?? super.session(key);
+        if (session !== undefined) this.#read.set(id, session);
+        return session;
+      }
+    },
+  ),
+  broken(
+    "there are always counters",
+    "counters: undefined before the first run of the agent has ended",
+    class extends MemoryStore {
+      override counters(agentName: string): Counters {
+        return super.counters(agentName) ?? ({} as Counters);
+      }
+    },
+  ),
+  broken(
+    "the last counters win",
+    "counters: added up, key by key, for each agent and over all tenants",
+    class extends MemoryStore {
+      readonly #last = new Map<string, Counters>();
+      override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
+        const run = this.find(key);
+        if (run !== undefined && write.counters !== undefined) this.#last.set(run.created.agent_name, write.counters);
+        return super.append(key, expected, write);
+      }
+      override counters(agentName: string): Counters | undefined {
+        return this.#last.get(agentName) ?? super.counters(agentName);
+      }
+    },
+  ),
+  broken(
+    "a counter that was added later is not stored",
+    "counters: added up, key by key, for each agent and over all tenants",
+    class extends MemoryStore {
+      override counters(agentName: string): Counters | undefined {
+        const counters = super.counters(agentName);
+        return counters && { ...counters, reasoning_tokens: 0 };
+      }
+    },
+  ),
+];
+
+/** A store that carries out another session change. */
+function withSession(twist: (change: SessionChange) => SessionChange): new () => Store {
+  const twisted = (write: RunWrite): RunWrite =>
+    write.session === undefined ? write : { ...write, session: twist(write.session) };
+  return class extends MemoryStore {
+    override create(key: RunKey, write: RunWrite, idempotencyKey: string | null): Conflict {
+      return super.create(key, twisted(write), idempotencyKey);
+    }
+    override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
+      return super.append(key, expected, twisted(write));
+    }
+  };
+}

@@ -1,0 +1,210 @@
+import { nextTick } from "node:process";
+import type { AgentContext } from "cadenza";
+import { AgentError, CadenzaError } from "cadenza";
+import type { Entry, ResultEntry } from "../../../src/core/log.ts";
+import { resultKey } from "../../../src/core/log.ts";
+import { SeededRandom } from "../../../src/runtime/random.ts";
+import type { Node, Player } from "./programs.ts";
+import { perform } from "./programs.ts";
+
+/*
+ * Computes what an agent must have emitted, given the results that its log holds. It is a plain replay of its own that
+ * shares no code with the one of the runtime.
+ */
+
+/** What the agent emits and how it ends if it gets these results, one at a time and in this order. */
+export interface Verdict {
+  readonly emitted: readonly string[];
+  /** How much had been emitted each time before the next result was handed over. */
+  readonly pauses: readonly number[];
+  /** The keys of the operations without a result. */
+  readonly open: readonly string[];
+  readonly ending: "completed" | "failed" | "open";
+  readonly tokens: number;
+}
+
+/** `promises`: how many promises lie between the agent and its session's history. */
+export async function judge(node: Node, runId: string, log: readonly Entry[], promises = 0): Promise<Verdict> {
+  return new Judge(node, runId, log, promises).verdict();
+}
+
+/**
+ * Whether the emitted values are the expected ones. Branches that emit side by side, between two results, do so in an
+ * order that depends on the number of promises in the runtime. That order is the same in each replay.
+ */
+export function isAsEmitted({ emitted, pauses }: Verdict, was: readonly string[], isBeginning = false): boolean {
+  if (isBeginning ? was.length > emitted.length : was.length !== emitted.length) return false;
+  return [...pauses, emitted.length].every((end, index) => {
+    const start = pauses[index - 1] ?? 0;
+    const [is, must] = [was.slice(start, end), emitted.slice(start, end)];
+    if (is.length < must.length) return is.every((text) => must.includes(text));
+    return is.sort().join("|") === must.sort().join("|");
+  });
+}
+
+/** What the agent itself has emitted, by its log. */
+export function emittedIn(log: readonly Entry[]): string[] {
+  const own = log.filter((entry) => entry.type === "emitted" && entry.source === undefined);
+  return own.map((entry) =>
+    entry.type !== "emitted" ? "" : entry.kind === "part" ? `${entry.part.content}` : entry.kind,
+  );
+}
+
+class Judge {
+  readonly #node: Node;
+  readonly #runId: string;
+  readonly #log: readonly Entry[];
+  readonly #promises: number;
+  readonly #counts = new Map<string, number>();
+  readonly #waiting = new Map<string, { resolve: (value: unknown) => void; reject: (error: unknown) => void }>();
+  readonly #emitted: string[] = [];
+  /** How often the agent has closed a message that may not have been open, since the last result. */
+  #closings = 0;
+  /** What was emitted by the log, and how much of it has been judged. */
+  readonly #logged: readonly string[];
+  #passed = 0;
+  #now = 0;
+  #tokens = 0;
+  #ending: Verdict["ending"] = "open";
+
+  constructor(node: Node, runId: string, log: readonly Entry[], promises: number) {
+    this.#promises = promises;
+    this.#node = node;
+    this.#runId = runId;
+    this.#log = log;
+    this.#logged = emittedIn(log);
+  }
+
+  async verdict(): Promise<Verdict> {
+    this.#now = this.#log.find(({ type }) => type === "started")?.at ?? 0;
+    const stopped = this.#log.findIndex(
+      (entry) => entry.type === "cancel-requested" || (entry.type === "timed-out" && !entry.defaulted),
+    );
+    const results = this.#log.slice(0, stopped < 0 ? undefined : stopped).filter(isResult);
+    void this.#drive();
+    await flush();
+    this.#close();
+    const pauses: number[] = [];
+    for (const entry of results) {
+      pauses.push(this.#emitted.length);
+      const key = resultKey(entry) ?? "";
+      const waiting = this.#waiting.get(key);
+      if (waiting === undefined) {
+        if (this.#ending === "open" && !key.includes("/"))
+          throw new Error(`The log holds ${key}, which the agent did not begin.`);
+        continue;
+      }
+      this.#waiting.delete(key);
+      this.#now = entry.at;
+      settle(entry, waiting);
+      await flush();
+      this.#close();
+    }
+    return {
+      emitted: this.#emitted,
+      pauses,
+      open: [...this.#waiting.keys()],
+      ending: this.#ending,
+      tokens: this.#tokens,
+    };
+  }
+
+  async #drive(): Promise<void> {
+    const context = this.#context();
+    // The bodies of steps are never called here.
+    const player: Player = { body: () => new Promise(() => {}), pause: () => new Promise(() => {}) };
+    const agent = perform(this.#node, context, player);
+    try {
+      let sent: unknown;
+      for (;;) {
+        const { done, value } = await agent.next(sent);
+        sent = undefined;
+        if (done === true) break;
+        if (typeof value === "object" && value !== null && "type" in value) sent = await this.#operation("await");
+        else this.#emit(value);
+      }
+      this.#ending = "completed";
+    } catch {
+      this.#ending = "failed";
+    }
+  }
+
+  #emit(value: unknown): void {
+    if (this.#ending !== "open") return;
+    if (value === null) this.#closings += 1;
+    else this.#emitted.push(typeof value === "string" ? value : "generic");
+  }
+
+  /**
+   * A close without an open message emits nothing. Whether one is open may depend on step bodies and on other branches.
+   * Hence as many closes count as the log holds between these two results.
+   */
+  #close(): void {
+    let others = this.#emitted.length - this.#passed;
+    for (; this.#closings > 0 || others > 0; this.#passed += 1) {
+      const isClosing = this.#logged[this.#passed] === "close";
+      if (isClosing ? this.#closings === 0 : others === 0) break;
+      if (isClosing) {
+        this.#closings -= 1;
+        this.#emitted.push("close");
+      } else others -= 1;
+    }
+    this.#closings = 0;
+    this.#passed = this.#emitted.length;
+  }
+
+  #operation(name: string): Promise<unknown> {
+    const count = (this.#counts.get(name) ?? 0) + 1;
+    this.#counts.set(name, count);
+    const promise = new Promise((resolve, reject) => this.#waiting.set(`${name}#${count}`, { resolve, reject }));
+    promise.catch(() => {});
+    return promise;
+  }
+
+  #context(): AgentContext {
+    const random = new SeededRandom(this.#runId);
+    const context = {
+      signal: { aborted: false },
+      step: (name: string) => this.#operation(name),
+      ask: () => this.#operation("ask"),
+      run: (name: string) => this.#operation(`run:${name}`),
+      emit: async (value: unknown) => this.#emit(value),
+      usage: {
+        add: (usage: { input_tokens: number; output_tokens: number }) => {
+          this.#tokens += usage.input_tokens + usage.output_tokens;
+        },
+      },
+      session: {
+        getState: () => this.#operation("session.getState"),
+        setState: () => this.#operation("session.setState"),
+        history: async () => {
+          for (let each = 0; each < this.#promises; each++) await undefined;
+          return [];
+        },
+      },
+      now: () => this.#now,
+      uuid: () => random.uuid(),
+      random: () => random.number(),
+    };
+    return context as unknown as AgentContext;
+  }
+}
+
+function isResult(entry: Entry): entry is ResultEntry {
+  return entry.type === "step" || entry.type === "resumed" || (entry.type === "timed-out" && entry.defaulted);
+}
+
+function settle(
+  entry: ResultEntry,
+  { resolve, reject }: { resolve: (value: unknown) => void; reject: (error: unknown) => void },
+): void {
+  if (entry.type === "resumed") resolve(entry.answer);
+  else if (entry.type === "timed-out") resolve({ number: 5 });
+  else if (entry.error === null) resolve(entry.result);
+  else if (entry.error.name === "AgentError") reject(new AgentError(entry.error.code ?? "", entry.error.message));
+  else reject(new CadenzaError("step_interrupted", entry.error.message));
+}
+
+function flush(): Promise<void> {
+  return new Promise((resolve) => nextTick(resolve));
+}
