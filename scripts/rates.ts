@@ -17,6 +17,7 @@ import { AgentRuntime } from "cadenza";
 import { SqliteStore } from "cadenza/sqlite";
 import { ignore } from "../src/core/promises.ts";
 import { openDatabase } from "../test/harness/sqlite-files.ts";
+import { hookedStore } from "../test/harness/store-proxy.ts";
 
 const AT_ONCE = 50;
 const MAX_P99_MS = 50;
@@ -275,19 +276,13 @@ function open(file: string, mode: "works" | "hangs", durability: object = shortL
   return { runtime, seen, close };
 }
 
-/** The same store, with each write delayed by `ms`. */
+/** The same store, with each write to a run delayed by `ms`. */
 function slower(store: Store, ms: number): Store {
-  const later = <T>(call: () => T | Promise<T>): Promise<T> =>
-    new Promise((resolve, reject) => setTimeout(() => void Promise.resolve(call()).then(resolve, reject), ms));
-  return new Proxy(store, {
-    get(target, name) {
-      const member: unknown = Reflect.get(target, name, target);
-      if (typeof member !== "function") return member;
-      const call = (...parameters: unknown[]): unknown => Reflect.apply(member, target, parameters);
-      if (name !== "append" && name !== "create" && name !== "claim") return call;
-      return (...parameters: unknown[]) => later(() => call(...parameters));
-    },
-  });
+  const slow = ["append", "create", "claim"];
+  return hookedStore((call, method) => {
+    if (!slow.includes(method)) return call();
+    return new Promise((resolve) => setTimeout(resolve, ms)).then(call);
+  }, store);
 }
 
 async function inFolder<T>(act: (file: string) => Promise<T>): Promise<T> {

@@ -1,25 +1,13 @@
-import type { AgentContext, Store } from "cadenza";
+import type { AgentContext } from "cadenza";
 import { AgentRuntime, MemoryStore } from "cadenza";
 import { expect, it } from "vitest";
-import { nextTurn, textsOf } from "../harness/runtimes.ts";
+import { nextTurn } from "../harness/promises.ts";
+import { textsOf } from "../harness/runtimes.ts";
+import { lateStore } from "../harness/store-proxy.ts";
 
 /* With `alwaysReplay` the agent is replayed after each commit, before it is handed a result, an answer or an event. */
 
-/** A store that answers each call in a later turn of the event loop. */
-function lateStore(): Store {
-  return new Proxy<Store>(new MemoryStore(), {
-    get(target, name) {
-      const member: unknown = Reflect.get(target, name, target);
-      if (typeof member !== "function") return member;
-      return async (...parameters: unknown[]) => {
-        await nextTurn();
-        return Reflect.apply(member, target, parameters) as unknown;
-      };
-    },
-  });
-}
-
-const stores = { "at once": () => new MemoryStore(), later: lateStore };
+const stores = { "at once": () => new MemoryStore(), later: () => lateStore() };
 
 it.each(Object.entries(stores))(
   "an answer that is given at once reaches a replayed agent (the store answers %s)",

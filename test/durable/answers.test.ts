@@ -1,8 +1,8 @@
 import { CadenzaError } from "cadenza";
 import { expect, it } from "vitest";
 import { resultKey } from "../../src/core/log.ts";
+import { Random } from "../harness/random.ts";
 import { textsOf } from "../harness/runtimes.ts";
-import { Chance } from "../harness/world/chance.ts";
 import { inMemory } from "../harness/world/replicas.ts";
 import type { Outcome, Process } from "../harness/world/world.ts";
 import { World } from "../harness/world/world.ts";
@@ -186,7 +186,7 @@ it.each([{ mode: "sync" }, { mode: "async" }] as const)(
       const seen: string[] = [];
       const world = new World({
         late: true,
-        chance: new Chance(seed),
+        random: new Random(seed),
         register: ({ runtime }) =>
           void runtime.register("agent", { durable: true }, async (_input, { ask, step }) => {
             let answer: unknown = "none";
@@ -232,10 +232,10 @@ it.each([{ mode: "sync" }, { mode: "async" }] as const)(
 
 it("a cancel by another process stops a run whose owner releases it at the same time", async () => {
   for (let seed = 0; seed < MAX_SEEDS; seed++) {
-    const chance = new Chance(seed);
+    const random = new Random(seed);
     const world = new World({
       late: true,
-      chance,
+      random,
       runtime: { durability: { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100, evictAfterMs: 10 } },
       register: (process) =>
         void process.runtime.register("agent", { durable: true }, (_input, { step, ask }) =>
@@ -245,7 +245,7 @@ it("a cancel by another process stops a run whose owner releases it at the same 
     const first = world.start();
     const run_id = await createIn(world, first);
     const second = world.start();
-    for (let left = chance.below(MAX_STEPS); left > 0; left--) await world.step();
+    for (let left = random.below(MAX_STEPS); left > 0; left--) await world.step();
     given(await world.until(second.runtime.cancel(run_id), second));
     await world.pass(3_000);
     expect({ seed, status: (await world.stateOf(run_id)).status }).toEqual({ seed, status: "cancelled" });

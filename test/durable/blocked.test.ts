@@ -2,7 +2,8 @@ import type { AgentFunction, CadenzaError, StreamedEvent } from "cadenza";
 import { AgentRuntime, MemoryStore } from "cadenza";
 import { describe, expect, it } from "vitest";
 import { FakeClock } from "../harness/clock.ts";
-import { drain, nextTurn, refusal, typesOf } from "../harness/runtimes.ts";
+import { nextTurn } from "../harness/promises.ts";
+import { drain, refusal, typesOf } from "../harness/runtimes.ts";
 import { World } from "../harness/world/world.ts";
 
 /*

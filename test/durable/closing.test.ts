@@ -1,7 +1,8 @@
 import { expect, it } from "vitest";
 import { setUp, textsOf } from "../harness/runtimes.ts";
+import { lastingStore } from "../harness/store-proxy.ts";
 import { create, given } from "../harness/world/calls.ts";
-import { lastingStore, World } from "../harness/world/world.ts";
+import { World } from "../harness/world/world.ts";
 
 /** Two runtimes on one store, one after the other. `begun` holds which of them has called the agent. */
 async function closedWithEvictedRun() {

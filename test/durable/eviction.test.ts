@@ -1,8 +1,8 @@
 import { expect, it } from "vitest";
 import type { RunWrite } from "../../src/core/ports.ts";
 import { setUp, textsOf } from "../harness/runtimes.ts";
+import { lastingStore } from "../harness/store-proxy.ts";
 import { inMemory } from "../harness/world/replicas.ts";
-import { lastingStore } from "../harness/world/world.ts";
 
 it("a run that is evicted is not stopped: its signal does not abort, and its `finally` blocks wait for its end", async () => {
   const { runtime, clock } = setUp({ store: lastingStore(), durability: { evictAfterMs: 50 } });

@@ -1,5 +1,6 @@
 import { expect, it } from "vitest";
-import { deferred, textOf } from "../harness/runtimes.ts";
+import { deferred } from "../harness/promises.ts";
+import { textOf } from "../harness/runtimes.ts";
 import { isRead } from "../harness/store-proxy.ts";
 import { inMemory } from "../harness/world/replicas.ts";
 

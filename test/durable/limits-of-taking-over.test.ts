@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { deferred } from "../harness/runtimes.ts";
+import { deferred } from "../harness/promises.ts";
 import { createMany, given, statuses } from "../harness/world/calls.ts";
 import { inMemory } from "../harness/world/replicas.ts";
 import type { Process } from "../harness/world/world.ts";

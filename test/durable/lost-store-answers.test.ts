@@ -1,7 +1,8 @@
 import { join } from "node:path";
 import type { Clock, Run, RunKey, Store, StreamedEvent } from "cadenza";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { deferred, drain } from "../harness/runtimes.ts";
+import { deferred } from "../harness/promises.ts";
+import { drain } from "../harness/runtimes.ts";
 import { openDatabase, temporaryFolder } from "../harness/sqlite-files.ts";
 import type { Hook } from "../harness/store-proxy.ts";
 import { isRead } from "../harness/store-proxy.ts";

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
+import { Random } from "../harness/random.ts";
 import { textsOf } from "../harness/runtimes.ts";
-import { Chance } from "../harness/world/chance.ts";
 import type { Process } from "../harness/world/world.ts";
 import { World } from "../harness/world/world.ts";
 
@@ -32,15 +32,15 @@ const unmatching: readonly ((process: Process) => void)[] = [
 
 /** A run that waits for an answer, in a process that has other code for it. */
 async function begin(seed: number): Promise<{ world: World; process: Process; run_id: string }> {
-  const chance = new Chance(seed);
-  const world = new World({ chance, late: chance.happens(0.7), register: () => {} });
+  const random = new Random(seed);
+  const world = new World({ random, late: random.chance(0.7), register: () => {} });
   const before = world.start();
   registerMatching(before);
   const created = await world.until(before.runtime.createRun({ agent_name: "trip", input: "" }), before);
   if (created === undefined || "error" in created) throw new Error("The run was not created.");
   before.kill();
   const process = world.start();
-  chance.pick(unmatching)(process);
+  random.pick(unmatching)(process);
   return { world, process, run_id: created.value.run_id };
 }
 
@@ -61,12 +61,12 @@ it.each(Array.from({ length: SEEDS }, (_, seed) => seed))(
   "an answer is taken as soon as matching code is registered (seed %i)",
   async (seed) => {
     const { world, process, run_id } = await begin(seed);
-    const chance = new Chance(seed + 1_000);
+    const random = new Random(seed + 1_000);
     const refused = process.runtime.resume({ run_id, await_resume: { ok: true } }).catch((error: unknown) => error);
-    if (chance.happens(0.3)) await world.pass(LONG_MS);
+    if (random.chance(0.3)) await world.pass(LONG_MS);
     const early = await world.until(refused, process);
     expect(early).toMatchObject({ value: { code: "run_blocked" } });
-    for (let steps = chance.below(6); steps > 0; steps--) await world.step();
+    for (let steps = random.below(6); steps > 0; steps--) await world.step();
     registerMatching(process);
     await isAnswered(world, process, run_id);
   },
@@ -76,10 +76,10 @@ it.each(Array.from({ length: SEEDS }, (_, seed) => seed))(
   "matching code is used if it is registered while other code is replayed (seed %i)",
   async (seed) => {
     const { world, process, run_id } = await begin(seed);
-    const chance = new Chance(seed + 1_000);
+    const random = new Random(seed + 1_000);
     const answering = process.runtime.resume({ run_id, await_resume: { ok: true } });
     answering.catch(() => {});
-    for (let steps = chance.below(12); steps > 0; steps--) await world.step();
+    for (let steps = random.below(12); steps > 0; steps--) await world.step();
     registerMatching(process);
     const outcome = await world.until(answering, process);
     if (outcome !== undefined && "error" in outcome) {

@@ -1,6 +1,7 @@
 import type { AgentContext, StepScope } from "cadenza";
 import { describe, expect, expectTypeOf, it } from "vitest";
-import { deferred, questionOf, setUp, textsOf } from "../harness/runtimes.ts";
+import { deferred } from "../harness/promises.ts";
+import { questionOf, setUp, textsOf } from "../harness/runtimes.ts";
 import { World } from "../harness/world/world.ts";
 
 /* An operation in the body of a step is refused: a body whose result is in the log is not called in a replay. */

@@ -1,8 +1,8 @@
 import type { Clock, Run } from "cadenza";
 import { createHandler } from "cadenza/http";
 import { describe, expect, it } from "vitest";
+import { nextTurn } from "../harness/promises.ts";
 import type { LogLine } from "../harness/runtimes.ts";
-import { nextTurn } from "../harness/runtimes.ts";
 import { openDatabase } from "../harness/sqlite-files.ts";
 import { isRead } from "../harness/store-proxy.ts";
 import { inMemory, onFile } from "../harness/world/replicas.ts";

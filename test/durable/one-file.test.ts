@@ -3,8 +3,9 @@ import { AgentRuntime } from "cadenza";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { z } from "zod";
 import { SqliteStore } from "../../src/stores/sqlite.ts";
-import type { Deferred } from "../harness/runtimes.ts";
-import { deferred, questionOf, refusal, textsOf } from "../harness/runtimes.ts";
+import type { Deferred } from "../harness/promises.ts";
+import { deferred } from "../harness/promises.ts";
+import { questionOf, refusal, textsOf } from "../harness/runtimes.ts";
 import { openDatabase, temporaryFolder } from "../harness/sqlite-files.ts";
 import { duel } from "../harness/world/duels.ts";
 

@@ -1,6 +1,6 @@
 import { AgentRuntime, CadenzaError, MemoryStore } from "cadenza";
 import { expect, it } from "vitest";
-import { persistent } from "../harness/always-replay.ts";
+import { persistent } from "../harness/store-proxy.ts";
 import type { Process } from "../harness/world/world.ts";
 import { World } from "../harness/world/world.ts";
 

@@ -8,7 +8,7 @@ import { GET, POST } from "../../examples/http/nextjs/app/api/agents/[...path]/r
 import type { AgentMessage } from "../../examples/http/nextjs/app/chat/chunks.ts";
 import { agentTransport } from "../../examples/http/nextjs/app/chat/transport.ts";
 import { runtime } from "../../examples/http/nextjs/runtime.ts";
-import { deferred } from "../harness/runtimes.ts";
+import { deferred } from "../harness/promises.ts";
 
 /** What `useChat` keeps in React's state, here in plain fields. */
 class PlainState implements ChatState<AgentMessage> {

@@ -1,7 +1,9 @@
-import type { JsonValue, Message, Run, RunHead, Store, StreamedEvent } from "cadenza";
-import { AgentRuntime, CadenzaError, MemoryStore } from "cadenza";
+import type { JsonValue, Message, Run, RunHead, RunWrite, Store, StreamedEvent } from "cadenza";
+import { AgentRuntime, CadenzaError } from "cadenza";
 import type { Entry } from "../../src/core/log.ts";
 import { isFinal } from "../../src/core/state.ts";
+import { withMembers } from "../harness/port-proxy.ts";
+import { lastingStore } from "../harness/store-proxy.ts";
 import { agents, helper, wait } from "./agents.ts";
 
 /** The writes of a run to its store, and the record and events at the end. */
@@ -64,27 +66,22 @@ export async function goOn(golden: GoldenLog, count: number): Promise<Continued>
   return found;
 }
 
-/**
- * A store in memory that counts as persistent: it outlives the runtimes of a test. It keeps the writes to runs in
- * `writes`.
- */
+/** A persistent store. It keeps the writes to runs in `writes`. */
 function openStore(writes: Write[] = []): Store {
-  return new Proxy<Store>(new MemoryStore(), {
-    get(target, name) {
-      if (name === "persistent") return true;
-      const member: unknown = Reflect.get(target, name, target);
-      if (typeof member !== "function") return member;
-      return (...parameters: Parameters<Store["append"]>) => {
-        const [key, , write] = parameters;
-        if (name === "append") writes.push(writeOf(key.run_id, write));
-        else if (name === "create") writes.push(writeOf(key.run_id, parameters[1] as unknown as typeof write));
-        return Reflect.apply(member, target, parameters) as unknown;
-      };
+  const store = lastingStore();
+  return withMembers(store, {
+    create: (key, write, idempotencyKey) => {
+      writes.push(writeOf(key.run_id, write));
+      return store.create(key, write, idempotencyKey);
+    },
+    append: (key, expected, write) => {
+      writes.push(writeOf(key.run_id, write));
+      return store.append(key, expected, write);
     },
   });
 }
 
-function writeOf(run_id: string, { entries, head, session }: Parameters<Store["append"]>[2]): Write {
+function writeOf(run_id: string, { entries, head, session }: RunWrite): Write {
   const state = session?.state;
   return { run_id, entries, head, ...(state !== undefined && { state: state.value }) };
 }

@@ -34,17 +34,6 @@ export function openStore(clock: Clock): Store {
   return store;
 }
 
-/** A store in memory that counts as persistent: it outlives the runtimes of a test. */
-export function persistent(store: Store): Store {
-  return new Proxy(store, {
-    get(target, name) {
-      if (name === "persistent") return true;
-      const member: unknown = Reflect.get(target, name, target);
-      return typeof member === "function" ? member.bind(target) : member;
-    },
-  });
-}
-
 /** Makes a runtime register every agent as durable. */
 export function makeDurable(runtime: AgentRuntime): AgentRuntime {
   const register = runtime.register.bind(runtime);

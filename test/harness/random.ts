@@ -1,45 +1,52 @@
-/** A random sequence that is the same for the same seed, so that a failure can be repeated. */
+/** A sequence of numbers that is the same for the same seed, so that a failure can be repeated (mulberry32). */
 export class Random {
   #state: number;
 
-  constructor(seed: string) {
-    this.#state = hashOf(seed);
+  constructor(seed: number | string) {
+    this.#state = typeof seed === "string" ? hashOf(seed) : seed | 0;
   }
 
-  /** A number from 0 up to, but not including, 1. */
-  next(): number {
+  /** A whole number from 0 up to, but not including, 2^32. */
+  bits(): number {
     this.#state = (this.#state + 0x6d2b79f5) | 0;
     let mixed = Math.imul(this.#state ^ (this.#state >>> 15), this.#state | 1);
     mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+    return (mixed ^ (mixed >>> 14)) >>> 0;
+  }
+
+  /** A number from 0 up to, but not including, 1. */
+  number(): number {
+    return this.bits() / 2 ** 32;
   }
 
   /** A whole number from 0 up to, but not including, `end`. */
   below(end: number): number {
-    return Math.floor(this.next() * end);
+    return Math.floor(this.number() * end);
   }
 
+  /** Whether something happens that has this probability. */
   chance(probability: number): boolean {
-    return this.next() < probability;
+    return this.number() < probability;
   }
 
-  pick<T>(from: readonly [T, ...T[]]): T {
-    return from[this.below(from.length)] ?? from[0];
+  pick<T>(items: readonly T[]): T {
+    if (items.length === 0) throw new Error("There is nothing to pick from.");
+    return items[this.below(items.length)] as T;
   }
 
   /** One of several, each as likely as its weight says. */
   weighted<T>(choices: readonly (readonly [weight: number, choice: T])[]): T {
     const total = choices.reduce((sum, [weight]) => sum + weight, 0);
-    let left = this.next() * total;
+    let left = this.number() * total;
     for (const [weight, choice] of choices) {
       left -= weight;
       if (left < 0) return choice;
     }
-    throw new Error("there is nothing to choose from");
+    throw new Error("There is nothing to choose from.");
   }
 }
 
-/** A number that belongs to a text: the same every time, and hard to guess from a similar one. */
+/** A number from 0 up to 2^32 that belongs to a text: always the same, and far from that of a similar text. */
 export function hashOf(text: string): number {
   let hash = 2166136261;
   for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 16777619);

@@ -1,4 +1,3 @@
-import { setImmediate as inNextTurn } from "node:timers";
 import type {
   AgentContext,
   AgentFunction,
@@ -13,8 +12,9 @@ import type {
 } from "cadenza";
 import { AgentRuntime, CadenzaError, MemoryStore } from "cadenza";
 import { expect } from "vitest";
-import { makeDurable, openStore, persistent, REPLAY_TURNS, replays } from "./always-replay.ts";
+import { makeDurable, openStore, REPLAY_TURNS, replays } from "./always-replay.ts";
 import { FakeClock } from "./clock.ts";
+import { persistent } from "./store-proxy.ts";
 
 /** A runtime with a clock of the test's own. */
 export interface Setup {
@@ -43,33 +43,6 @@ export function setUp(options: RuntimeOptions = {}, turns?: number): Setup {
   const logger = { debug: line("debug"), info: line("info"), warn: line("warn"), error: line("error") };
   const runtime = new AgentRuntime({ clock, logger, ...options, store, ...(replays && { alwaysReplay: true }) });
   return { runtime: replays ? makeDurable(runtime) : runtime, clock, store, said };
-}
-
-/** A promise that the test settles. */
-export interface Deferred<T> {
-  readonly promise: Promise<T>;
-  readonly resolve: (value: T) => void;
-  readonly reject: (error: unknown) => void;
-}
-
-export function deferred<T = void>(): Deferred<T> {
-  let resolve: (value: T) => void = () => {};
-  let reject: (error: unknown) => void = () => {};
-  const promise = new Promise<T>((onResolve, onReject) => {
-    resolve = onResolve;
-    reject = onReject;
-  });
-  return { promise, resolve, reject };
-}
-
-/** A promise that never settles. */
-export function never(): Promise<never> {
-  return new Promise(() => {});
-}
-
-/** The next turn of the event loop. */
-export function nextTurn(): Promise<void> {
-  return new Promise((resolve) => inNextTurn(resolve));
 }
 
 /** All events of a stream, up to its end. */

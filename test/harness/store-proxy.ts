@@ -1,8 +1,9 @@
-import type { Store } from "cadenza";
+import type { Clock, Store } from "cadenza";
 import { MemoryStore } from "cadenza";
-import { nextTurn } from "./runtimes.ts";
+import { withMembers } from "./port-proxy.ts";
+import { nextTurn } from "./promises.ts";
 
-type Method = Exclude<keyof Store, "persistent">;
+export type Method = Exclude<keyof Store, "persistent">;
 
 /** The methods of a store that change nothing in it. */
 const reads: ReadonlySet<string> = new Set([
@@ -37,6 +38,16 @@ export function hookedStore(hook: Hook, store: Store = new MemoryStore()): Store
         hook(() => Reflect.apply(member, target, parameters) as unknown, name as Method, parameters);
     },
   });
+}
+
+/** The same store, which counts as persistent: it outlives the runtimes of a test. */
+export function persistent(store: Store): Store {
+  return withMembers(store, { persistent: true });
+}
+
+/** A store in memory that counts as persistent. */
+export function lastingStore(clock?: Pick<Clock, "now">): Store {
+  return persistent(new MemoryStore({ clock }));
 }
 
 /** A store as over a network: every call takes effect and is answered in a later turn of the event loop. */

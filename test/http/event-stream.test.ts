@@ -3,10 +3,11 @@ import { createHandler } from "cadenza/http";
 import { createParser } from "eventsource-parser";
 import { describe, expect, test } from "vitest";
 import { FakeClock } from "../harness/clock.ts";
+import { amount, LONG_MS, seededRandom } from "../harness/fuzz.ts";
+import type { Random } from "../harness/random.ts";
 import { Client, parseEvents } from "./client.ts";
 import { runOf } from "./facts/fact.ts";
 import { inProcess, nodeHttp } from "./mounts.ts";
-import { amount, LONG_MS, Random } from "./random.ts";
 import { makeWorld } from "./world.ts";
 
 const STREAM = { accept: "text/event-stream" };
@@ -15,8 +16,7 @@ describe("a stream of events", () => {
   test(
     "that is cut at any position goes on without a gap and without repetition",
     async () => {
-      const random = new Random();
-      random.tell();
+      const random = seededRandom();
       const runtime = makeWorld({ retention: { maxRuns: 100 } });
       // Pauses of a paced agent may contain keep-alive comments.
       const [direct, socket] = [
@@ -53,8 +53,7 @@ describe("a stream of events", () => {
   test(
     "has one frame for each event, whatever the text contains",
     async () => {
-      const random = new Random();
-      random.tell();
+      const random = seededRandom();
       const runtime = makeWorld({ retention: { maxRuns: 10 } });
       const handler = createHandler(runtime);
       const perRun = 200;

@@ -1,4 +1,4 @@
-import type { Random } from "./random.ts";
+import type { Random } from "../harness/random.ts";
 
 /** A request of a malicious or faulty client. */
 export interface FuzzRequest {

@@ -3,13 +3,14 @@ import { connect } from "node:net";
 import type { AgentRuntime } from "cadenza";
 import { createHandler } from "cadenza/http";
 import { describe, expect, test } from "vitest";
+import { amount, LONG_MS, seededRandom } from "../harness/fuzz.ts";
+import type { Random } from "../harness/random.ts";
 import type { Json } from "./client.ts";
 import { parseEvents } from "./client.ts";
 import type { FuzzRequest } from "./fuzz-requests.ts";
 import { fuzzRequest } from "./fuzz-requests.ts";
 import { nodeHttp } from "./mounts.ts";
 import { checkResponse } from "./openapi-check.ts";
-import { amount, LONG_MS, Random } from "./random.ts";
 import { checkWithSdk } from "./sdk-check.ts";
 import { makeWorld } from "./world.ts";
 
@@ -23,8 +24,7 @@ describe("any request", () => {
   test(
     "gets an answer that the OpenAPI document allows, in process",
     async () => {
-      const random = new Random();
-      random.tell();
+      const random = seededRandom();
       const runtime = makeWorld({ retention: { maxRuns: 500 }, limits: { maxLiveRuns: 2_000 } });
       const handler = createHandler(runtime, options);
       const ids: string[] = [];
@@ -51,8 +51,7 @@ describe("any request", () => {
   test(
     "gets an answer that the OpenAPI document allows, over sockets",
     async () => {
-      const random = new Random();
-      random.tell();
+      const random = seededRandom();
       const runtime = makeWorld({ retention: { maxRuns: 500 }, limits: { maxLiveRuns: 2_000 } });
       const place = await nodeHttp.open(runtime, options);
       const { port } = new URL(place.base);

@@ -10,6 +10,7 @@ import type { HttpOptions } from "cadenza/http";
 import { createHandler, createNodeListener } from "cadenza/http";
 import { describe, expect, test } from "vitest";
 import { FakeClock } from "../harness/clock.ts";
+import { withMembers } from "../harness/port-proxy.ts";
 import { Client } from "./client.ts";
 import { refused } from "./facts/fact.ts";
 import type { OpenPlace } from "./mounts.ts";
@@ -373,9 +374,10 @@ describe("an internal error", () => {
       warn: () => {},
       error: (message: string, fields: unknown) => told.push([message, fields]),
     };
-    const runtime = makeWorld({ logger });
-    runtime.listAgents = () => Promise.reject(new Error("disk /dev/sda1 is full"));
-    runtime.getRun = () => Promise.reject(new CadenzaError("store_failed", "select * from runs"));
+    const runtime = withMembers(makeWorld({ logger }), {
+      listAgents: () => Promise.reject(new Error("disk /dev/sda1 is full")),
+      getRun: () => Promise.reject(new CadenzaError("store_failed", "select * from runs")),
+    });
     const client = new Client(await inProcess.open(runtime));
     const broken = await client.get("/agents");
     refused(broken, 500, "server_error");
@@ -390,8 +392,8 @@ describe("an internal error", () => {
     const fail = (): void => {
       throw new Error("the log is full");
     };
-    const runtime = makeWorld({ logger: { debug: fail, info: fail, warn: () => {}, error: fail } });
-    runtime.listAgents = () => Promise.reject(new Error("broken"));
+    const logger = { debug: fail, info: fail, warn: () => {}, error: fail };
+    const runtime = withMembers(makeWorld({ logger }), { listAgents: () => Promise.reject(new Error("broken")) });
     const place = await nodeHttp.open(runtime);
     refused(await new Client(place).get("/agents"), 500, "server_error");
     await place.close();

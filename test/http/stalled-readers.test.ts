@@ -7,9 +7,9 @@ import { runInNewContext } from "node:vm";
 import { AgentRuntime } from "cadenza";
 import { createNodeListener } from "cadenza/http";
 import { expect, test } from "vitest";
+import { amount, LONG_MS } from "../harness/fuzz.ts";
 import { Client } from "./client.ts";
 import { listen } from "./mounts.ts";
-import { amount, LONG_MS } from "./random.ts";
 
 const MIB = 1024 * 1024;
 const STALL_MS = 12_345;

@@ -3,8 +3,8 @@ import { awaitMessage, CadenzaError } from "cadenza";
 import * as v from "valibot";
 import { describe, expect, it } from "vitest";
 import * as z from "zod";
+import { deferred } from "../harness/promises.ts";
 import {
-  deferred,
   drain,
   eventsOf,
   questionOf,

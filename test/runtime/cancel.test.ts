@@ -1,19 +1,8 @@
 import type { AgentContext, AgentFunction, Run } from "cadenza";
 import { awaitMessage, CadenzaError } from "cadenza";
 import { describe, expect, it } from "vitest";
-import {
-  deferred,
-  drain,
-  eventsOf,
-  never,
-  nextTurn,
-  refusal,
-  reply,
-  runAgent,
-  setUp,
-  textsOf,
-  typesOf,
-} from "../harness/runtimes.ts";
+import { deferred, never, nextTurn } from "../harness/promises.ts";
+import { drain, eventsOf, refusal, reply, runAgent, setUp, textsOf, typesOf } from "../harness/runtimes.ts";
 
 /** Creates a run, and lets it go on until it waits. */
 async function begin(

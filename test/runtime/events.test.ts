@@ -1,6 +1,7 @@
 import type { EventOrigin, StreamedEvent } from "cadenza";
 import { describe, expect, it } from "vitest";
-import { deferred, drain, eventsOf, never, refusal, reply, runAgent, setUp, typesOf } from "../harness/runtimes.ts";
+import { deferred, never } from "../harness/promises.ts";
+import { drain, eventsOf, refusal, reply, runAgent, setUp, typesOf } from "../harness/runtimes.ts";
 import { lateStore } from "../harness/store-proxy.ts";
 
 describe("events", () => {

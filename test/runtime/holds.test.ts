@@ -1,10 +1,10 @@
 import type { AgentFunction, RuntimeOptions } from "cadenza";
 import { describe, expect, it } from "vitest";
 import { FakeClock } from "../harness/clock.ts";
+import { deferred, never } from "../harness/promises.ts";
 import type { Setup } from "../harness/runtimes.ts";
-import { deferred, drain, never, setUp } from "../harness/runtimes.ts";
-import { failingStore, lateStore } from "../harness/store-proxy.ts";
-import { lastingStore } from "../harness/world/world.ts";
+import { drain, setUp } from "../harness/runtimes.ts";
+import { failingStore, lastingStore, lateStore } from "../harness/store-proxy.ts";
 
 const asks: AgentFunction = async function* (_input, { ask }) {
   yield "First. ";

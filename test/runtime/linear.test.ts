@@ -1,12 +1,15 @@
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import type { AgentRuntime } from "cadenza";
+import type { AgentRuntime, Clock } from "cadenza";
 import { describe, expect, it } from "vitest";
 import { evolve } from "../../src/core/evolve.ts";
 import { eventCount } from "../../src/core/project.ts";
+import { FakeClock } from "../harness/clock.ts";
 import { created, fold, part, started, T0 } from "../harness/logs.ts";
+import { withMembers } from "../harness/port-proxy.ts";
+import { never, nextTurn } from "../harness/promises.ts";
 import { runChild } from "../harness/run-child.ts";
-import { drain, never, nextTurn, setUp } from "../harness/runtimes.ts";
+import { drain, setUp } from "../harness/runtimes.ts";
 import { countingStore } from "../harness/store-proxy.ts";
 
 const PARTS = 100_000;
@@ -71,13 +74,15 @@ describe("readers that stop reading", () => {
   it("do not slow the agent down, and cost nothing while it goes on", async () => {
     const work = async (readers: number): Promise<{ turns: number; heap: number; reads: number }> => {
       const { store, entries } = countingStore();
-      const { runtime, clock } = setUp({ store });
       let turns = 0;
-      const turn = clock.turn.bind(clock);
-      clock.turn = () => {
-        turns += 1;
-        return turn();
-      };
+      const own = new FakeClock();
+      const clock = withMembers<Clock>(own, {
+        turn: () => {
+          turns += 1;
+          return own.turn();
+        },
+      });
+      const { runtime } = setUp({ store, clock });
       runtime.register("agent", () => parts(50_000));
       const run = await runtime.createRun({ agent_name: "agent", input: "x", mode: "async" });
       const streams = Array.from({ length: readers }, () => runtime.events(run.run_id, { until: "end" }));
@@ -99,20 +104,22 @@ describe("readers that stop reading", () => {
 describe("a deep tree of runs", () => {
   /** How often the clock is read while the tree ends: at least once for each command to each run. */
   async function readings(depth: number, end: (runtime: AgentRuntime, run_id: string) => Promise<unknown>) {
-    const { runtime, clock } = setUp({ limits: { maxDepth: depth } });
     let count = 0;
-    const now = clock.now.bind(clock);
-    clock.now = () => {
-      count += 1;
-      return now();
-    };
+    const own = new FakeClock();
+    const clock = withMembers<Clock>(own, {
+      now: () => {
+        count += 1;
+        return own.now();
+      },
+    });
+    const { runtime } = setUp({ clock, limits: { maxDepth: depth } });
     runtime.register("deep", async (input, { run }) => {
       const left = Number(input[0]?.parts[0]?.content);
       return left === 0 ? never() : (await run("deep", String(left - 1))).status;
     });
     const { run_id } = await runtime.createRun({ agent_name: "deep", input: String(depth), mode: "async" });
     while ((await runtime.listRuns({ limit: depth + 2, roots: false })).length <= depth) await nextTurn();
-    await clock.settle();
+    await own.settle();
     count = 0;
     await end(runtime, run_id);
     return count;

@@ -1,8 +1,9 @@
 import type { AgentContext, AgentFunction, Run } from "cadenza";
 import { AgentRuntime } from "cadenza";
 import { describe, expect, it } from "vitest";
+import { deferred, never, nextTurn } from "../harness/promises.ts";
 import { runChild } from "../harness/run-child.ts";
-import { deferred, eventsOf, never, nextTurn, setUp, typesOf } from "../harness/runtimes.ts";
+import { eventsOf, setUp, typesOf } from "../harness/runtimes.ts";
 
 type Agent = (input: unknown, context: AgentContext) => unknown;
 

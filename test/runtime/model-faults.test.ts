@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
-import type { Entry } from "../../src/core/log.ts";
-import type { Clock, RunWrite, Store } from "../../src/core/ports.ts";
 import { explain, playAll } from "../harness/model/run.ts";
 import type { Setting } from "../harness/model/world.ts";
+import { afterAppend, changedWrites, eagerToConfirm, withTimers } from "../harness/planted-faults.ts";
+import { withMembers } from "../harness/port-proxy.ts";
 
 /** Each fault has to be found within so many schedules. Most need far fewer. */
 const SCHEDULES = 800;
@@ -62,59 +62,59 @@ const faults: readonly Fault[] = [
     name: "a confirmation is lost",
     noticed: /waits, and the run rests/,
     plant: {
-      disturbStore: (store) => ({
-        ...portOf(store),
-        append: async (key, expected, write) => {
-          const conflict = await store.append(key, expected, write);
-          return write.head.status === "awaiting" ? new Promise(() => {}) : conflict;
-        },
-      }),
+      disturbStore: (store) =>
+        withMembers(store, {
+          append: async (key, expected, write) => {
+            const conflict = await store.append(key, expected, write);
+            return write.head.status === "awaiting" ? new Promise(() => {}) : conflict;
+          },
+        }),
     },
   },
   {
     name: "the store has another status than the log",
     noticed: /the store says in-progress, the log says/,
     plant: {
-      disturbStore: (store) => ({
-        ...portOf(store),
-        append: (key, expected, write) =>
-          store.append(key, expected, { ...write, head: { ...write.head, status: "in-progress" } }),
-      }),
+      disturbStore: (store) =>
+        withMembers(store, {
+          append: (key, expected, write) =>
+            store.append(key, expected, { ...write, head: { ...write.head, status: "in-progress" } }),
+        }),
     },
   },
   {
     name: "a reader is given an entry twice",
     noticed: /saw another event|instead of/,
     plant: {
-      disturbStore: (store) => ({
-        ...portOf(store),
-        read: async (key, from, limit) => {
-          const entries = await store.read(key, from, limit);
-          return from === 0 ? entries : entries?.flatMap((entry) => [entry, entry]);
-        },
-      }),
+      disturbStore: (store) =>
+        withMembers(store, {
+          read: async (key, from, limit) => {
+            const entries = await store.read(key, from, limit);
+            return from === 0 ? entries : entries?.flatMap((entry) => [entry, entry]);
+          },
+        }),
     },
   },
   {
     name: "a session loses messages",
     noticed: /session .* holds 0 messages/,
     plant: {
-      disturbStore: (store) => ({
-        ...portOf(store),
-        append: (key, expected, { session, ...write }) =>
-          store.append(key, expected, { ...write, session: session && { ...session, messages: undefined } }),
-      }),
+      disturbStore: (store) =>
+        withMembers(store, {
+          append: (key, expected, { session, ...write }) =>
+            store.append(key, expected, { ...write, session: session && { ...session, messages: undefined } }),
+        }),
     },
   },
   {
     name: "an idempotency key is lost",
     noticed: /neither refused nor|instead of undefined|was refused with/,
     plant: {
-      disturbStore: (store) => ({
-        ...portOf(store),
-        create: (key, write) => store.create(key, write, null),
-        findByIdempotencyKey: () => undefined,
-      }),
+      disturbStore: (store) =>
+        withMembers(store, {
+          create: (key, write) => store.create(key, write, null),
+          findByIdempotencyKey: () => undefined,
+        }),
     },
   },
   {
@@ -131,13 +131,13 @@ const faults: readonly Fault[] = [
     name: "a timer is never cleared",
     noticed: /timers are left/,
     plant: {
-      disturbClock: (clock) => ({
-        ...clockOf(clock),
-        setTimeout: (callback, delayMs) => {
-          clock.setTimeout(callback, delayMs);
-          return () => {};
-        },
-      }),
+      disturbClock: (clock) =>
+        withMembers(clock, {
+          setTimeout: (callback, delayMs) => {
+            clock.setTimeout(callback, delayMs);
+            return () => {};
+          },
+        }),
     },
   },
 ];
@@ -162,102 +162,3 @@ describe("The checker finds planted faults", () => {
     expect(story.split("\n").length).toBeLessThan(12);
   });
 });
-
-/** The store as a plain object, whose methods can be replaced. */
-function portOf(store: Store): Store {
-  return {
-    persistent: store.persistent,
-    create: (...parameters) => store.create(...parameters),
-    append: (...parameters) => store.append(...parameters),
-    post: (...parameters) => store.post(...parameters),
-    claim: (...parameters) => store.claim(...parameters),
-    take: (...parameters) => store.take(...parameters),
-    renew: (...parameters) => store.renew(...parameters),
-    release: (...parameters) => store.release(...parameters),
-    find: (...parameters) => store.find(...parameters),
-    read: (...parameters) => store.read(...parameters),
-    findByIdempotencyKey: (...parameters) => store.findByIdempotencyKey(...parameters),
-    list: (...parameters) => store.list(...parameters),
-    moved: (...parameters) => store.moved(...parameters),
-    owned: (...parameters) => store.owned(...parameters),
-    blocked: (...parameters) => store.blocked(...parameters),
-    backlog: () => store.backlog(),
-    session: (...parameters) => store.session(...parameters),
-    makeSession: (...parameters) => store.makeSession(...parameters),
-    putSession: (...parameters) => store.putSession(...parameters),
-    counters: (...parameters) => store.counters(...parameters),
-    prune: (...parameters) => store.prune(...parameters),
-    close: () => store.close(),
-  };
-}
-
-/** A store that writes more than the runtime gives it. */
-function afterAppend(store: Store, more: (write: RunWrite) => readonly Entry[]): Store {
-  return {
-    ...portOf(store),
-    append: (key, expected, write) => {
-      const conflict = store.append(key, expected, write);
-      const entries = more(write);
-      const { head } = write;
-      const position = expected.position + write.entries.length;
-      if (entries.length > 0) void store.append(key, { epoch: head.epoch, position }, { entries, head });
-      return conflict;
-    },
-  };
-}
-
-/** A store that writes other entries than the runtime gives it, and ignores positions. */
-function changedWrites(store: Store, change: (entry: Entry) => readonly Entry[]): Store {
-  const lengths = new Map<string, number>();
-  return {
-    ...portOf(store),
-    create: (key, write, idempotencyKey) => {
-      const entries = write.entries.flatMap(change);
-      lengths.set(key.run_id, entries.length);
-      return store.create(key, { ...write, entries }, idempotencyKey);
-    },
-    append: (key, expected, write) => {
-      const entries = write.entries.flatMap(change);
-      const position = lengths.get(key.run_id) ?? 0;
-      lengths.set(key.run_id, position + entries.length);
-      return store.append(key, { ...expected, position }, { ...write, entries });
-    },
-  };
-}
-
-/** A store that confirms a write, and carries it out when the next one comes. */
-function eagerToConfirm(store: Store): Store {
-  let owed: (() => unknown) | undefined;
-  const pay = (): void => {
-    void owed?.();
-    owed = undefined;
-  };
-  return {
-    ...portOf(store),
-    append: (key, expected, write) => {
-      pay();
-      owed = () => store.append(key, expected, write);
-      return undefined;
-    },
-    close: () => {
-      pay();
-      return store.close();
-    },
-  };
-}
-
-function clockOf(clock: Clock): Clock {
-  return {
-    now: () => clock.now(),
-    setTimeout: (callback, delayMs) => clock.setTimeout(callback, delayMs),
-    turn: () => clock.turn(),
-  };
-}
-
-/** A clock that loses some of its timers. */
-function withTimers(clock: Clock, loses: (delayMs: number) => boolean): Clock {
-  return {
-    ...clockOf(clock),
-    setTimeout: (callback, delayMs) => (loses(delayMs) ? () => {} : clock.setTimeout(callback, delayMs)),
-  };
-}

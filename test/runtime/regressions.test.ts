@@ -1,12 +1,10 @@
 import type { AgentContext, StreamedEvent } from "cadenza";
 import { AgentError, awaitMessage } from "cadenza";
 import { describe, expect, it } from "vitest";
+import { deferred, never, nextTurn } from "../harness/promises.ts";
 import {
-  deferred,
   drain,
   eventsOf,
-  never,
-  nextTurn,
   questionOf,
   refusal,
   reply,

@@ -1,7 +1,7 @@
 import { AgentRuntime, MemoryStore } from "cadenza";
 import { expect, test } from "vitest";
-import { persistent } from "../harness/always-replay.ts";
 import { refusal } from "../harness/runtimes.ts";
+import { persistent } from "../harness/store-proxy.ts";
 
 /** More runs than a store in memory retains, and more than it may exceed that between two prunings. */
 const MANY = 11_000;

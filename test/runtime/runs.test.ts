@@ -1,12 +1,11 @@
 import type { Run } from "cadenza";
 import { AgentRuntime, defineAgent } from "cadenza";
 import { describe, expect, it } from "vitest";
-import type { Deferred } from "../harness/runtimes.ts";
+import type { Deferred } from "../harness/promises.ts";
+import { deferred, never } from "../harness/promises.ts";
 import {
-  deferred,
   drain,
   eventsOf,
-  never,
   refusal,
   reply,
   runAgent,

@@ -1,18 +1,7 @@
 import type { AgentContext, JsonValue, Message } from "cadenza";
 import { describe, expect, it } from "vitest";
-import {
-  deferred,
-  drain,
-  eventsOf,
-  never,
-  questionOf,
-  refusal,
-  reply,
-  runAgent,
-  setUp,
-  textOf,
-  textsOf,
-} from "../harness/runtimes.ts";
+import { deferred, never } from "../harness/promises.ts";
+import { drain, eventsOf, questionOf, refusal, reply, runAgent, setUp, textOf, textsOf } from "../harness/runtimes.ts";
 import { lateStore } from "../harness/store-proxy.ts";
 
 const SESSION = "00000000-0000-4000-8000-0000000000a1";

@@ -1,5 +1,6 @@
 import { expect, it } from "vitest";
-import { deferred, never, setUp } from "../harness/runtimes.ts";
+import { deferred, never } from "../harness/promises.ts";
+import { setUp } from "../harness/runtimes.ts";
 
 /** An agent that begins a step when the test lets it, whether its run has ended by then or not. */
 function withLateStep() {

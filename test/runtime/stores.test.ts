@@ -1,19 +1,8 @@
 import type { Run, RunWrite, Store } from "cadenza";
 import { MemoryStore } from "cadenza";
 import { describe, expect, it } from "vitest";
-import {
-  deferred,
-  drain,
-  eventsOf,
-  never,
-  nextTurn,
-  refusal,
-  reply,
-  runAgent,
-  setUp,
-  textsOf,
-  typesOf,
-} from "../harness/runtimes.ts";
+import { deferred, never, nextTurn } from "../harness/promises.ts";
+import { drain, eventsOf, refusal, reply, runAgent, setUp, textsOf, typesOf } from "../harness/runtimes.ts";
 import { failingStore, hookedStore, lateStore } from "../harness/store-proxy.ts";
 
 const SESSION = "00000000-0000-4000-8000-0000000000a1";

@@ -3,7 +3,8 @@ import { CadenzaError } from "cadenza";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import type { Entry } from "../../src/core/log.ts";
-import { deferred, eventsOf, questionOf, refusal, setUp, textOf, textsOf, typesOf } from "../harness/runtimes.ts";
+import { deferred } from "../harness/promises.ts";
+import { eventsOf, questionOf, refusal, setUp, textOf, textsOf, typesOf } from "../harness/runtimes.ts";
 import { hookedStore, lateStore } from "../harness/store-proxy.ts";
 
 const number = z.object({ n: z.number() });

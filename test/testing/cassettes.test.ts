@@ -4,6 +4,7 @@ import type { Cassette } from "cadenza/testing";
 import { CassetteMismatch, drive, record, replay } from "cadenza/testing";
 import { describe, expect, test } from "vitest";
 import * as z from "zod";
+import { lastingStore } from "../harness/store-proxy.ts";
 
 const trip: AgentFunction = async function* (_input, { ask, random, run, session, step, uuid }) {
   const plan = await step("plan", async ({ emit }) => {
@@ -204,11 +205,8 @@ describe("a mismatch is reported", () => {
 
 describe("a cassette of a run in production", () => {
   test.each([true, false])("replays, durable: %s", async (durable) => {
-    const store = new MemoryStore();
-    const lasting = durable ? Object.assign(store, { persistent: true }) : store;
-    const runtime = new AgentRuntime({ store: lasting })
-      .register(hotel)
-      .register("trip", { durable, version: "1" }, trip);
+    const store = durable ? lastingStore() : new MemoryStore();
+    const runtime = new AgentRuntime({ store }).register(hotel).register("trip", { durable, version: "1" }, trip);
     const { run_id } = await runtime.createRun({ agent_name: "trip", input: "Paris" });
     await runtime.resume({ run_id, await_resume: { ok: true } });
     const run = await runtime.resume({ run_id, await_resume: { type: "message", message: { parts: [] } } });

@@ -4,7 +4,7 @@ import type { CrashOptions } from "cadenza/testing";
 import { everyCrash, matchers } from "cadenza/testing";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import * as z from "zod";
-import { nextTurn } from "../harness/runtimes.ts";
+import { nextTurn } from "../harness/promises.ts";
 
 expect.extend(matchers);
 

@@ -38,7 +38,7 @@ export class Faults {
 
   start(): void {
     const { everyMs, random } = this.#options;
-    this.#startIn(everyMs * (0.5 + random.next()));
+    this.#startIn(everyMs * (0.5 + random.number()));
   }
 
   #startIn(ms: number): void {
@@ -62,8 +62,8 @@ export class Faults {
     if (victim === undefined || other === undefined) return false;
     const [name, act] = random.weighted<readonly [string, () => void]>([
       [8, ["kill", () => fleet.kill(victim)]],
-      [7, ["freeze", () => this.#freeze(victim, leaseMs * (1.1 + 1.5 * random.next()))]],
-      [2, ["short freeze", () => this.#freeze(victim, leaseMs * 0.7 * random.next())]],
+      [7, ["freeze", () => this.#freeze(victim, leaseMs * (1.1 + 1.5 * random.number()))]],
+      [2, ["short freeze", () => this.#freeze(victim, leaseMs * 0.7 * random.number())]],
       [6, ["close", () => fleet.terminate(victim)]],
       [1, ["freeze and close", () => this.#freezeAnd(victim, () => fleet.terminate(victim))]],
       [1, ["freeze and kill", () => this.#freezeAnd(victim, () => fleet.kill(victim))]],
@@ -84,8 +84,8 @@ export class Faults {
 
   #freezeAnd(name: string, act: () => void): void {
     const { random, leaseMs } = this.#options;
-    this.#freeze(name, leaseMs * (1.1 + random.next()));
-    setTimeout(act, leaseMs * (0.5 + 2 * random.next()));
+    this.#freeze(name, leaseMs * (1.1 + random.number()));
+    setTimeout(act, leaseMs * (0.5 + 2 * random.number()));
   }
 
   #killTwo(one: string, other: string): void {

@@ -1,24 +1,14 @@
 import type { StandardSchema } from "../../../src/runtime/standard-schema.ts";
+import { Random } from "../random.ts";
 import type { AskOrder, Order } from "./puppet.ts";
 import { puppetErrors } from "./puppet.ts";
 import type { Reader, Setting, World } from "./world.ts";
 import { agents, LONGEST_DEADLINE_MS, uuid } from "./world.ts";
 
-/** Numbers from 0 to 2³²-1 that depend on the seed alone (mulberry32). */
-function* randomNumbers(seed: number): Generator<number, never> {
-  let state = seed;
-  for (;;) {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    yield (mixed ^ (mixed >>> 14)) >>> 0;
-  }
-}
-
 /** The schedule of a seed: its setting, and then one number for each step. */
 export function scheduleOf(seed: number, stores: readonly Setting["store"][]): { setting: Setting; steps: number[] } {
-  const numbers = randomNumbers(seed);
-  const first = numbers.next().value;
+  const random = new Random(seed);
+  const first = random.bits();
   const setting: Setting = {
     store: stores[first % stores.length] ?? "at once",
     forgetful: (first >>> 4) % 8 === 0,
@@ -26,7 +16,7 @@ export function scheduleOf(seed: number, stores: readonly Setting["store"][]): {
   };
   // Most faults need few steps, and some need many.
   const length = 2 + ((first >>> 16) % ((first >>> 12) % 4 === 0 ? 40 : 12));
-  return { setting, steps: Array.from({ length }, () => numbers.next().value) };
+  return { setting, steps: Array.from({ length }, () => random.bits()) };
 }
 
 /** The fields of a step. A schedule is a list of numbers, so that it can be shortened without interpreting it. */

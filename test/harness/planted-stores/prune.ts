@@ -1,14 +1,15 @@
 import type {
-  Expected,
   Retention,
   RunKey,
   RunQuery,
   RunWrite,
   SessionKey,
+  Store,
   StoredRun,
   StoredSession,
 } from "../../../src/core/ports.ts";
 import { MemoryStore } from "../../../src/stores/memory.ts";
+import { withMembers } from "../port-proxy.ts";
 import type { BrokenStore, Conflict } from "./broken-store.ts";
 import { broken, keepEverything } from "./broken-store.ts";
 
@@ -157,24 +158,16 @@ export const pruneFaults: readonly BrokenStore[] = [
     open(options) {
       const shared = new MemoryStore(options);
       const remembered = new Map<string, StoredRun>();
-      const first = new Proxy(shared, {
-        get(target, name) {
-          if (name === "find") {
-            return (key: RunKey) => {
-              const id = JSON.stringify(key);
-              const run = remembered.get(id) ?? target.find(key);
-              if (run !== undefined) remembered.set(id, run);
-              return run;
-            };
-          }
-          if (name === "append") {
-            return (key: RunKey, expected: Expected, write: RunWrite) => {
-              remembered.delete(JSON.stringify(key));
-              return target.append(key, expected, write);
-            };
-          }
-          const member: unknown = Reflect.get(target, name);
-          return typeof member === "function" ? member.bind(target) : member;
+      const first = withMembers<Store>(shared, {
+        find: (key) => {
+          const id = JSON.stringify(key);
+          const run = remembered.get(id) ?? shared.find(key);
+          if (run !== undefined) remembered.set(id, run);
+          return run;
+        },
+        append: (key, expected, write) => {
+          remembered.delete(JSON.stringify(key));
+          return shared.append(key, expected, write);
         },
       });
       return { first, second: shared };

@@ -1,7 +1,8 @@
+import type { Method } from "../store-proxy.ts";
 import type { Ending, Played } from "./play.ts";
 import { play } from "./play.ts";
 import type { Scenario } from "./scenarios.ts";
-import type { Crash, Method } from "./world.ts";
+import type { Crash } from "./world.ts";
 
 const writes: ReadonlySet<Method> = new Set(["create", "append", "post", "claim", "putSession", "makeSession"]);
 /** Calls that a process repeats while it waits. Only the first two crashes at each of them are tried. */

@@ -2,8 +2,8 @@ import type { AgentContext, AwaitResume, Message, StandardSchema } from "cadenza
 import { AgentRuntime, CadenzaError } from "cadenza";
 import { z } from "zod";
 import { SqliteStore } from "../../../src/stores/sqlite.ts";
+import { Random } from "../random.ts";
 import { openDatabase } from "../sqlite-files.ts";
-import { Chance } from "./chance.ts";
 import { World } from "./world.ts";
 
 /* Answers to the question of a sub-run that come at its deadline: the agent gets each answer that is acknowledged. */
@@ -36,11 +36,11 @@ const TOO_LATE = ["not_awaiting", "answer_conflict"];
 
 /** In a simulated world: the answer comes between any two steps that happen at the deadline of its question. */
 export async function answerInWorld(kind: AnswerKind, seed: number): Promise<Verdicts> {
-  const chance = new Chance(seed);
+  const random = new Random(seed);
   const got: Got = new Map();
   const world = new World({
-    late: chance.happens(0.8),
-    chance,
+    late: random.chance(0.8),
+    random,
     register: ({ runtime }) => register(runtime, kind, got),
   });
   const process = world.start();
@@ -51,10 +51,10 @@ export async function answerInWorld(kind: AnswerKind, seed: number): Promise<Ver
   while ((await world.stateOf(run_id)).shown === null) await world.step();
   await world.pass(TIME_MS - 1);
   // The first step reaches the deadline.
-  if (chance.happens(0.6)) for (let steps = chance.below(MAX_STEPS); steps > 0; steps--) await world.step();
+  if (random.chance(0.6)) for (let steps = random.below(MAX_STEPS); steps > 0; steps--) await world.step();
   // Some answers go to the sub-run itself.
-  if (chance.happens(0.2)) run_id = await subRunOf(world, run_id);
-  const mode = chance.pick(["sync", "async"] as const);
+  if (random.chance(0.2)) run_id = await subRunOf(world, run_id);
+  const mode = random.pick(["sync", "async"] as const);
   const answering = process.runtime.resume({ run_id, await_resume: answerOf(kind), mode });
   const outcome = await world.until(answering.then(taken, codeOf), process);
   await world.pass(5_000);
@@ -71,7 +71,7 @@ export async function answerInWorld(kind: AnswerKind, seed: number): Promise<Ver
  * the file.
  */
 export async function answerInTime(kind: AnswerKind, count: number, seed: number, file: string): Promise<Verdicts> {
-  const chance = new Chance(seed);
+  const random = new Random(seed);
   const got: Got = new Map();
   const open = () => new SqliteStore(openDatabase(file), { synchronous: "NORMAL", closeDatabase: true });
   const runtime = new AgentRuntime(kind.durable ? { store: open() } : {});
@@ -79,9 +79,9 @@ export async function answerInTime(kind: AnswerKind, count: number, seed: number
   const one = async (index: number): Promise<Verdicts> => {
     const input = String(index);
     const { run_id, await_request } = await runtime.createRun({ agent_name: "parent", input });
-    const due = Date.parse(await_request?.expires_at ?? "") + (2 * chance.number() - 1) * WITHIN_MS;
+    const due = Date.parse(await_request?.expires_at ?? "") + (2 * random.number() - 1) * WITHIN_MS;
     await new Promise((resolve) => setTimeout(resolve, due - Date.now()));
-    const mode = chance.pick(["sync", "async"] as const);
+    const mode = random.pick(["sync", "async"] as const);
     const outcome = await runtime.resume({ run_id, await_resume: answerOf(kind), mode }).then(taken, codeOf);
     for await (const _ of runtime.events(run_id, { until: "end" })) {
       // Waits for the end of the stream.

@@ -1,24 +1,24 @@
 import { AgentRuntime, CadenzaError } from "cadenza";
 import { SqliteStore } from "../../../src/stores/sqlite.ts";
+import { Random } from "../random.ts";
 import { openDatabase } from "../sqlite-files.ts";
-import { Chance } from "./chance.ts";
 
 /**
  * Two runtimes share a file, as two processes do, and get different answers to one question at once. Gives what went
  * wrong: one answer has to be taken, the other refused, and no line after `ask` may see the refused one.
  */
 export async function duel(file: string, seed: number): Promise<readonly string[]> {
-  const chance = new Chance(seed);
+  const random = new Random(seed);
   const seen = new Set<string>();
   const runtimes = [open(file, seen), open(file, seen)] as const;
   const { run_id } = await runtimes[0].createRun({ agent_name: "agent", input: "" });
-  const mode = chance.pick(["sync", "async"] as const);
-  const isInBoth = chance.happens(0.5);
+  const mode = random.pick(["sync", "async"] as const);
+  const isInBoth = random.chance(0.5);
   // A refused answer to another question loads the run into the second runtime.
   if (isInBoth) await runtimes[1].resume({ run_id, await_id: "ask#9", await_resume: {} }).catch(() => undefined);
   const outcomes = await Promise.all(
     runtimes.map(async (runtime, n) => {
-      for (let turns = chance.below(4); turns > 0; turns--) await runtime.clock.turn();
+      for (let turns = random.below(4); turns > 0; turns--) await runtime.clock.turn();
       return runtime.resume({ run_id, await_id: "ask#1", await_resume: { n }, mode }).then(
         () => "taken",
         (error: unknown) => (CadenzaError.is(error) ? error.code : String(error)),

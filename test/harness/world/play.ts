@@ -6,7 +6,7 @@ import { isPromise } from "../../../src/core/promises.ts";
 import { awaitRequest } from "../../../src/core/record.ts";
 import type { RunState } from "../../../src/core/state.ts";
 import { isFinal } from "../../../src/core/state.ts";
-import { hash } from "./chance.ts";
+import { hashOf } from "../random.ts";
 import type { Crash, Outcome, Process, WorldOptions } from "./world.ts";
 import { keyOf, World } from "./world.ts";
 
@@ -132,7 +132,7 @@ class Play {
     if (answer === undefined) return false;
     const { await_id } = request;
     const resume = { run_id: this.#runId, await_resume: answer, await_id };
-    if (this.#options.chance !== undefined && hash(`${await_id} ${log.length}`) % 3 === 0) {
+    if (this.#options.random !== undefined && hashOf(`${await_id} ${log.length}`) % 3 === 0) {
       this.#answering = { process, await_id, answer, outcome: undefined };
       observe(process.runtime.resume({ ...resume, mode: "sync" }), this.#answering);
       return false;
@@ -198,7 +198,7 @@ class Play {
 
   /** A living process. If there is none, one more is started. */
   #process(): Process {
-    const { chance } = this.#options;
+    const { random } = this.#options;
     const { working } = this.#world;
     if (working.length === 0) {
       for (const frozen of this.#world.living) frozen.thaw();
@@ -206,7 +206,7 @@ class Play {
     }
     const [first] = this.#world.working;
     if (first === undefined) throw new Error("There is no process.");
-    return chance === undefined ? first : chance.pick(this.#world.working);
+    return random === undefined ? first : random.pick(this.#world.working);
   }
 
   #start(): Process {

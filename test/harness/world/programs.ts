@@ -1,6 +1,6 @@
 import type { AgentContext } from "cadenza";
 import { AgentError, awaitMessage } from "cadenza";
-import { Chance, hash } from "./chance.ts";
+import { hashOf, Random } from "../random.ts";
 import type { Script } from "./play.ts";
 import { body } from "./play.ts";
 import type { Process } from "./world.ts";
@@ -63,31 +63,31 @@ const leaves: readonly Node["does"][] = [
 const inner: readonly Node["does"][] = ["sequence", "repeats", "branches", "all", "all", "races", "tries"];
 
 export function makeProgram(seed: number): Program {
-  const chance = new Chance(seed);
-  const isOrderly = chance.happens(0.5);
-  return { seed, isOrderly, node: new Maker(chance, isOrderly).sequence(MAX_DEPTH, "top") };
+  const random = new Random(seed);
+  const isOrderly = random.chance(0.5);
+  return { seed, isOrderly, node: new Maker(random, isOrderly).sequence(MAX_DEPTH, "top") };
 }
 
 /** Where a node is: at the top, where it may yield, or in a branch beside others. */
 type Place = "top" | "branch";
 
 class Maker {
-  readonly #chance: Chance;
+  readonly #random: Random;
   readonly #isOrderly: boolean;
   #serial = 0;
 
-  constructor(chance: Chance, isOrderly: boolean) {
-    this.#chance = chance;
+  constructor(random: Random, isOrderly: boolean) {
+    this.#random = random;
     this.#isOrderly = isOrderly;
   }
 
   sequence(depth: number, place: Place): Node {
-    const length = 1 + this.#chance.below(depth + 1);
+    const length = 1 + this.#random.below(depth + 1);
     return { does: "sequence", nodes: Array.from({ length }, () => this.#node(depth - 1, place)) };
   }
 
   #node(depth: number, place: Place): Node {
-    const does = this.#chance.pick(depth > 0 && this.#chance.happens(0.45) ? inner : leaves);
+    const does = this.#random.pick(depth > 0 && this.#random.chance(0.45) ? inner : leaves);
     const isBeside = place === "branch";
     // An orderly program has no branches that emit in no fixed order.
     if (this.#isOrderly && isBeside && !["step", "fails", "sequence", "branches", "repeats"].includes(does))
@@ -98,23 +98,23 @@ class Maker {
       case "step":
         return this.#step();
       case "fails": {
-        const attempts = 1 + this.#chance.below(3);
-        return { does, name: this.#name("f"), attempts, succeedsAt: 1 + this.#chance.below(4) };
+        const attempts = 1 + this.#random.below(3);
+        return { does, name: this.#name("f"), attempts, succeedsAt: 1 + this.#random.below(4) };
       }
       case "streams":
-        return { does, name: this.#name("m"), tokens: 1 + this.#chance.below(4) };
+        return { does, name: this.#name("m"), tokens: 1 + this.#random.below(4) };
       case "asks":
-        return { does, expires: this.#chance.happens(0.2) };
+        return { does, expires: this.#random.chance(0.2) };
       case "awaits":
         return isBeside ? { does: "asks", expires: false } : { does };
       case "runs":
-        return { does, agent: this.#chance.happens(0.7) ? "child" : "asking-child" };
+        return { does, agent: this.#random.chance(0.7) ? "child" : "asking-child" };
       case "reports":
-        return { does, tokens: 1 + this.#chance.below(5) };
+        return { does, tokens: 1 + this.#random.below(5) };
       case "sequence":
         return this.sequence(depth, place);
       case "repeats":
-        return { does, times: 1 + this.#chance.below(3), node: this.#node(depth - 1, place) };
+        return { does, times: 1 + this.#random.below(3), node: this.#node(depth - 1, place) };
       case "branches":
         return {
           does,
@@ -127,7 +127,7 @@ class Maker {
       case "races":
         return this.#isOrderly ? this.sequence(depth, place) : { does, nodes: this.#branches(depth) };
       case "tries": {
-        const node = this.#chance.happens(0.5)
+        const node = this.#random.chance(0.5)
           ? this.sequence(depth - 1, place)
           : ({ does: "sequence", nodes: [this.#node(depth - 1, place), { does: "throws" }] } as const);
         return { does, node, otherwise: this.#node(depth - 1, place), last: this.#node(depth - 1, place) };
@@ -138,17 +138,17 @@ class Maker {
   }
 
   #step(): Node {
-    const once = this.#chance.happens(0.1) && !this.#isOrderly;
-    return { does: "step", name: this.#name("s"), ms: this.#chance.below(40), ...(once && { once }) };
+    const once = this.#random.chance(0.1) && !this.#isOrderly;
+    return { does: "step", name: this.#name("s"), ms: this.#random.below(40), ...(once && { once }) };
   }
 
   /** Orderly branches have names of their own, so that their operations are numbered the same each time. */
   #name(kind: string): string {
-    return this.#isOrderly ? `${kind}${++this.#serial}` : `${kind}-${this.#chance.pick(names)}`;
+    return this.#isOrderly ? `${kind}${++this.#serial}` : `${kind}-${this.#random.pick(names)}`;
   }
 
   #branches(depth: number): Node[] {
-    return Array.from({ length: 2 + this.#chance.below(2) }, () => this.sequence(depth - 1, "branch"));
+    return Array.from({ length: 2 + this.#random.below(2) }, () => this.sequence(depth - 1, "branch"));
   }
 }
 
@@ -174,7 +174,7 @@ export async function* perform(node: Node, context: AgentContext, player: Player
       return 0;
     case "step": {
       const { name, ms, once = false } = node;
-      const work = context.step(name, (s) => player.body(s, hash(s.key) % 97, ms), { once });
+      const work = context.step(name, (s) => player.body(s, hashOf(s.key) % 97, ms), { once });
       if (!once) return work;
       try {
         return await work;
@@ -191,7 +191,7 @@ export async function* perform(node: Node, context: AgentContext, player: Player
             // The output must not depend on the number of attempts, which crashes change.
             await player.body(s, 0, 3);
             if (succeedsAt > attempts) throw new AgentError("unlucky", `${s.key} failed`);
-            return hash(s.key) % 89;
+            return hashOf(s.key) % 89;
           },
           { retry: { attempts, backoffMs: 20 } },
         );
@@ -252,7 +252,7 @@ export async function* perform(node: Node, context: AgentContext, player: Player
       return sum;
     }
     case "branches": {
-      const value = await context.step(node.name, (s) => player.body(s, hash(s.key) % 7, 1));
+      const value = await context.step(node.name, (s) => player.body(s, hashOf(s.key) % 7, 1));
       return yield* here(value % 2 === 0 ? node.even : node.odd);
     }
     case "all": {
@@ -293,7 +293,7 @@ async function drained(branch: AsyncGenerator<unknown, number>, context: AgentCo
 
 /** A program and its client. Some questions are not answered, and some runs are cancelled. */
 export function scriptOf({ seed, node }: Program): Script {
-  const cancelAt = hash(`${seed}`) % 10 === 0 ? 3 + (hash(`at ${seed}`) % 12) : Number.POSITIVE_INFINITY;
+  const cancelAt = hashOf(`${seed}`) % 10 === 0 ? 3 + (hashOf(`at ${seed}`) % 12) : Number.POSITIVE_INFINITY;
   return {
     register: (process) => {
       const options = { durable: true, version: "1" };
@@ -311,7 +311,7 @@ export function scriptOf({ seed, node }: Program): Script {
       });
     },
     answer: ({ message, await_id }) =>
-      message.parts[0]?.content === "Quick?" ? undefined : { number: hash(await_id.split("/").at(-1) ?? "") % 9 },
+      message.parts[0]?.content === "Quick?" ? undefined : { number: hashOf(await_id.split("/").at(-1) ?? "") % 9 },
     cancelWhen: (_state, log) => log.length >= cancelAt,
   };
 }

@@ -7,8 +7,7 @@ import type { Setup } from "../runtimes.ts";
 import { setUp } from "../runtimes.ts";
 import { openDatabase, temporaryFolder } from "../sqlite-files.ts";
 import type { Hook } from "../store-proxy.ts";
-import { hookedStore } from "../store-proxy.ts";
-import { lastingStore } from "./world.ts";
+import { hookedStore, lastingStore } from "../store-proxy.ts";
 
 /*
  * Processes on one store, with one fake clock. Unlike those of a `World` they take real turns of the event loop, as a

@@ -1,6 +1,6 @@
 import type { Store } from "cadenza";
 import type { Entry } from "../../../src/core/log.ts";
-import { Chance } from "./chance.ts";
+import { Random } from "../random.ts";
 import type { Verdict } from "./judge.ts";
 import { emittedIn, isAsEmitted, judge } from "./judge.ts";
 import type { Played } from "./play.ts";
@@ -30,17 +30,17 @@ export interface Trial {
 /** Runs a program with one kind of trouble, and judges its log. */
 export async function trial(seed: number, trouble: Trouble, plant?: (store: Store) => Store): Promise<Trial> {
   const program = makeProgram(seed);
-  const chance = new Chance(seed ^ 0x5eed);
+  const random = new Random(seed ^ 0x5eed);
   const counted = { crashes: 0 };
   const wrong: string[] = [];
   let played: Played | undefined;
   try {
     played = await play(scriptOf(program), {
-      chance,
-      late: chance.happens(0.4),
+      random,
+      late: random.chance(0.4),
       plant,
-      runtime: { alwaysReplay: trouble === "always replay", durability: durabilityIn(chance) },
-      disturb: (world) => disturb(world, trouble, chance, counted),
+      runtime: { alwaysReplay: trouble === "always replay", durability: durabilityIn(random) },
+      disturb: (world) => disturb(world, trouble, random, counted),
     });
     wrong.push(...played.world.violations, ...(await misjudged(program, played)));
     if (program.isOrderly && trouble !== "none") wrong.push(...(await otherwiseThanUncrashed(program, played)));
@@ -50,20 +50,20 @@ export async function trial(seed: number, trouble: Trouble, plant?: (store: Stor
   return { seed, trouble, crashes: counted.crashes, steps: played?.world.steps ?? 0, wrong };
 }
 
-function durabilityIn(chance: Chance): { leaseMs: number; heartbeatMs: number; scanMs: number; evictAfterMs: number } {
-  return { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100, evictAfterMs: chance.pick([0, 50, 60_000]) };
+function durabilityIn(random: Random): { leaseMs: number; heartbeatMs: number; scanMs: number; evictAfterMs: number } {
+  return { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100, evictAfterMs: random.pick([0, 50, 60_000]) };
 }
 
 /** Disturbs a process at random, up to a limit. */
-function disturb(world: World, trouble: Trouble, chance: Chance, counted: { crashes: number }): void {
+function disturb(world: World, trouble: Trouble, random: Random, counted: { crashes: number }): void {
   const { working } = world;
-  if (trouble === "none" || trouble === "always replay" || !chance.happens(0.03)) return;
+  if (trouble === "none" || trouble === "always replay" || !random.chance(0.03)) return;
   if (counted.crashes >= 4) {
     for (const process of world.living) process.thaw();
     for (const process of world.living) process.startClock();
     return;
   }
-  const process = chance.pick(working);
+  const process = random.pick(working);
   counted.crashes += 1;
   switch (trouble) {
     case "crashes":
@@ -71,17 +71,17 @@ function disturb(world: World, trouble: Trouble, chance: Chance, counted: { cras
       break;
     case "take-overs":
       if (working.length < 3) world.start();
-      if (chance.happens(0.7)) process.kill();
+      if (random.chance(0.7)) process.kill();
       break;
     case "freezes":
       if (working.length < 2) world.start();
       process.freeze();
-      process.wakesAt = world.now + chance.below(3_000);
+      process.wakesAt = world.now + random.below(3_000);
       break;
     case "stopped clocks":
       if (working.length < 2) world.start();
       process.stopClock();
-      process.wakesAt = world.now + chance.below(3_000);
+      process.wakesAt = world.now + random.below(3_000);
       break;
   }
 }

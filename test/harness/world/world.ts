@@ -1,14 +1,15 @@
 import { nextTick } from "node:process";
 import type { Clock, Ids, Logger, RuntimeOptions, Store } from "cadenza";
-import { AgentRuntime, MemoryStore } from "cadenza";
+import { AgentRuntime } from "cadenza";
 import { replay } from "../../../src/core/evolve.ts";
 import type { Entry } from "../../../src/core/log.ts";
 import type { RunKey, StoredRun } from "../../../src/core/ports.ts";
 import type { MaybePromise } from "../../../src/core/promises.ts";
 import { isPromise } from "../../../src/core/promises.ts";
 import type { RunState } from "../../../src/core/state.ts";
-import { isRead } from "../store-proxy.ts";
-import type { Chance } from "./chance.ts";
+import type { Random } from "../random.ts";
+import type { Method } from "../store-proxy.ts";
+import { hookedStore, isRead, lastingStore } from "../store-proxy.ts";
 
 /*
  * Simulates several processes on one store. Each has a runtime, a clock and a view of the store of its own, and can be
@@ -20,8 +21,6 @@ const START = Date.UTC(2031, 0, 1);
 const MAX_STEPS = 300_000;
 const never = new Promise<never>(() => {});
 
-export type Method = Exclude<keyof Store, "persistent">;
-
 /** The call to the store at which a process dies. It takes effect or not, and is never answered. */
 export interface Crash {
   readonly call: number;
@@ -30,7 +29,7 @@ export interface Crash {
 
 export interface WorldOptions {
   /** The order of events. Default: first in, first out. */
-  readonly chance?: Chance;
+  readonly random?: Random;
   /** The store answers in a later turn. */
   readonly late?: boolean;
   /** How long a write takes, in milliseconds, as on a slow disk. Default: none. */
@@ -40,18 +39,6 @@ export interface WorldOptions {
   readonly runtime?: RuntimeOptions;
   /** Called with each runtime when its process starts: registers the agents. */
   readonly register: (process: Process) => void;
-}
-
-/** A memory store that outlives its runtimes, and keeps JSON copies. */
-export function lastingStore(clock?: Pick<Clock, "now">): Store {
-  return new Proxy<Store>(new MemoryStore({ clock }), {
-    get(target, name) {
-      if (name === "persistent") return true;
-      const member: unknown = Reflect.get(target, name, target);
-      if (typeof member !== "function") return member;
-      return (...parameters: unknown[]) => Reflect.apply(member, target, parameters) as unknown;
-    },
-  });
 }
 
 export class World {
@@ -101,7 +88,7 @@ export class World {
   /** Lets one event happen. */
   async step(): Promise<void> {
     if (++this.steps > MAX_STEPS) throw new Error(`The world does not come to rest.\n${await this.#describe()}`);
-    const { chance } = this.options;
+    const { random } = this.options;
     for (const process of this.processes) {
       if (process.wakesAt > this.now) continue;
       process.thaw();
@@ -109,7 +96,7 @@ export class World {
     }
     const queues = this.working.flatMap((process) => [process.turns, process.calls].filter(({ length }) => length > 0));
     if (queues.length > 0) {
-      const queue = chance === undefined ? oldest(queues) : chance.pick(queues);
+      const queue = random === undefined ? oldest(queues) : random.pick(queues);
       queue.shift()?.begin();
     } else this.#nextTimer();
     await flush();
@@ -314,17 +301,11 @@ export class Process {
 
   /** The store as this process sees it. */
   #view(): Store {
-    return new Proxy(this.world.store, {
-      get: (target, name) => {
-        const member: unknown = Reflect.get(target, name, target);
-        if (typeof member !== "function") return member;
-        const call = (parameters: unknown[]) => Reflect.apply(member, target, parameters) as MaybePromise<unknown>;
-        return (...parameters: unknown[]) =>
-          this.#call(name as Method, () =>
-            name === "append" ? this.#append(parameters as Appending, () => call(parameters)) : call(parameters),
-          );
-      },
-    });
+    return hookedStore(
+      (call, method, parameters) =>
+        this.#call(method, () => (method === "append" ? this.#append(parameters as Appending, call) : call())),
+      this.world.store,
+    );
   }
 
   /** Checks that another process than the owner writes only posts, which leave the owner as it is. */
