@@ -70,7 +70,6 @@ export default defineConfig({
           name: "replayed",
           isolate: false,
           include: repeatable.map((name) => `test/runtime/${name}.test.ts`),
-          setupFiles: "test/harness/not-repeatable.ts",
           env: { CADENZA_REPLAY: process.env["CADENZA_REPLAY"] ?? "memory" },
         },
       },

@@ -34,17 +34,16 @@ export function openStore(clock: Clock): Store {
   return store;
 }
 
-/** Makes a runtime register every agent as durable. */
+/** Makes a runtime register every agent as durable. Invalid arguments reach it unchanged. */
 export function makeDurable(runtime: AgentRuntime): AgentRuntime {
   const register = runtime.register.bind(runtime);
   return Object.assign(runtime, {
     register(first: string | Agent, second?: RegisterOptions | AgentFunction, third?: AgentFunction) {
-      if (typeof first !== "string") {
-        const { replace = false } = (second ?? {}) as RegisterOptions;
-        return register({ ...first, options: { ...first.options, durable: true } }, { replace });
-      }
+      if (typeof first === "object")
+        return register({ ...first, options: { durable: true, ...first.options } }, second as { replace?: boolean });
       if (typeof second === "function") return register(first, { durable: true }, second);
-      return register(first, { ...second, durable: true }, third as AgentFunction);
+      const options = second && { durable: true, ...second };
+      return register(first, options as RegisterOptions, third as AgentFunction);
     },
   });
 }

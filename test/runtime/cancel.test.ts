@@ -3,6 +3,7 @@ import { awaitMessage, CadenzaError } from "cadenza";
 import { describe, expect, it } from "vitest";
 import { deferred, never, nextTurn } from "../harness/promises.ts";
 import { drain, eventsOf, refusal, reply, runAgent, setUp, textsOf, typesOf } from "../harness/runtimes.ts";
+import { OUTSIDE, RUN_ONCE, TIMERS, unlessReplayed } from "../harness/unless-replayed.ts";
 
 /** Creates a run, and lets it go on until it waits. */
 async function begin(
@@ -168,30 +169,33 @@ describe("cancel", () => {
     expect(textsOf(await set.runtime.getRun(run_id))).toEqual(["inner|outer"]);
   });
 
-  it("runs the finally blocks of the agent also when the iterable that is drained ends by itself then", async () => {
-    for (const last of ["returns", "throws"]) {
-      const set = setUp();
-      const order: string[] = [];
-      const inner = async function* (signal: AbortSignal): AsyncGenerator<unknown> {
-        yield "inner";
-        await new Promise((resolve) => signal.addEventListener("abort", resolve));
-        order.push(last);
-        if (last === "throws") throw signal.reason;
-      };
-      const { run_id } = await begin(set, async function* (_input, { signal }) {
-        try {
-          yield [inner(signal)];
-        } finally {
-          order.push("outer");
-          yield "outer";
-        }
-      });
-      await set.runtime.cancel(run_id);
-      await set.clock.settle();
-      expect(order).toEqual([last, "outer"]);
-      expect(textsOf(await set.runtime.getRun(run_id))).toEqual(["inner|outer"]);
-    }
-  });
+  unlessReplayed(RUN_ONCE)(
+    "runs the finally blocks of the agent also when the iterable that is drained ends by itself then",
+    async () => {
+      for (const last of ["returns", "throws"]) {
+        const set = setUp();
+        const order: string[] = [];
+        const inner = async function* (signal: AbortSignal): AsyncGenerator<unknown> {
+          yield "inner";
+          await new Promise((resolve) => signal.addEventListener("abort", resolve));
+          order.push(last);
+          if (last === "throws") throw signal.reason;
+        };
+        const { run_id } = await begin(set, async function* (_input, { signal }) {
+          try {
+            yield [inner(signal)];
+          } finally {
+            order.push("outer");
+            yield "outer";
+          }
+        });
+        await set.runtime.cancel(run_id);
+        await set.clock.settle();
+        expect(order).toEqual([last, "outer"]);
+        expect(textsOf(await set.runtime.getRun(run_id))).toEqual(["inner|outer"]);
+      }
+    },
+  );
 
   it("stops the agent: its side effects end", async () => {
     const set = setUp();
@@ -339,7 +343,7 @@ describe("cancel", () => {
     expect(set.clock.timers).toBe(idle);
   });
 
-  it("by the agent itself works in every form of agent", async () => {
+  unlessReplayed(RUN_ONCE)("by the agent itself works in every form of agent", async () => {
     const cancels = (context: AgentContext, runtime: ReturnType<typeof setUp>["runtime"]) =>
       runtime.cancel(context.run_id);
     const cleaned: string[] = [];
@@ -391,35 +395,38 @@ describe("cancel", () => {
 });
 
 describe("the grace period", () => {
-  it("ends: an agent that does not stop is abandoned, and what it still emits is dropped and counted", async () => {
-    const set = setUp({ cancelGraceMs: 200 });
-    const gate = deferred();
-    const { run_id } = await begin(set, async (_input, { emit }) => {
-      await gate.promise;
-      await emit("a");
-      await emit("b");
-      return "c";
-    });
-    await set.runtime.cancel(run_id);
-    await set.clock.advance(199);
-    expect(await set.runtime.getRun(run_id)).toMatchObject({ status: "cancelling" });
-    await set.clock.advance(1);
-    const run = await set.runtime.getRun(run_id);
-    const events = await eventsOf(set.runtime, run_id);
-    expect(run.status).toBe("cancelled");
-    expect(await set.runtime.stats()).toMatchObject({ hung: 1, dropped: 0 });
+  unlessReplayed(RUN_ONCE)(
+    "ends: an agent that does not stop is abandoned, and what it still emits is dropped and counted",
+    async () => {
+      const set = setUp({ cancelGraceMs: 200 });
+      const gate = deferred();
+      const { run_id } = await begin(set, async (_input, { emit }) => {
+        await gate.promise;
+        await emit("a");
+        await emit("b");
+        return "c";
+      });
+      await set.runtime.cancel(run_id);
+      await set.clock.advance(199);
+      expect(await set.runtime.getRun(run_id)).toMatchObject({ status: "cancelling" });
+      await set.clock.advance(1);
+      const run = await set.runtime.getRun(run_id);
+      const events = await eventsOf(set.runtime, run_id);
+      expect(run.status).toBe("cancelled");
+      expect(await set.runtime.stats()).toMatchObject({ hung: 1, dropped: 0 });
 
-    gate.resolve();
-    await set.clock.settle();
-    expect(await set.runtime.getRun(run_id)).toEqual(run);
-    expect(await eventsOf(set.runtime, run_id)).toEqual(events);
-    expect(await set.runtime.stats()).toMatchObject({ hung: 1, dropped: 3 });
-    expect(set.said).toContainEqual(
-      expect.objectContaining({ level: "warn", message: expect.stringContaining("left behind") }),
-    );
-  });
+      gate.resolve();
+      await set.clock.settle();
+      expect(await set.runtime.getRun(run_id)).toEqual(run);
+      expect(await eventsOf(set.runtime, run_id)).toEqual(events);
+      expect(await set.runtime.stats()).toMatchObject({ hung: 1, dropped: 3 });
+      expect(set.said).toContainEqual(
+        expect.objectContaining({ level: "warn", message: expect.stringContaining("left behind") }),
+      );
+    },
+  );
 
-  it("may be zero or infinite", async () => {
+  unlessReplayed(TIMERS)("may be zero or infinite", async () => {
     const none = setUp({ cancelGraceMs: 0 });
     const run = await begin(none, () => never());
     await none.runtime.cancel(run.run_id);
@@ -437,7 +444,7 @@ describe("the grace period", () => {
     expect(await endless.runtime.getRun(patient.run_id)).toMatchObject({ status: "cancelled" });
   });
 
-  it("leaves no timer when the agent stops in time", async () => {
+  unlessReplayed(TIMERS)("leaves no timer when the agent stops in time", async () => {
     const set = setUp({
       retention: { maxAgeMs: Number.POSITIVE_INFINITY, maxIdleSessionMs: Number.POSITIVE_INFINITY },
     });
@@ -502,7 +509,7 @@ describe("the timeout of a run", () => {
     expect(await failed(none)).toBe("in-progress");
   });
 
-  it("counts active time only: waiting for answers does not count", async () => {
+  unlessReplayed(OUTSIDE)("counts active time only: waiting for answers does not count", async () => {
     const set = setUp({ timeoutMs: 100, cancelGraceMs: 0 });
     const { run_id } = await begin(set, async (_input, { ask }) => {
       await new Promise<void>((resolve) => set.clock.setTimeout(resolve, 40));
@@ -524,7 +531,7 @@ describe("the timeout of a run", () => {
     expect(await status()).toBe("failed");
   });
 
-  it("leaves no timer when the run ends", async () => {
+  unlessReplayed(TIMERS)("leaves no timer when the run ends", async () => {
     const set = setUp({
       timeoutMs: 60_000,
       retention: { maxAgeMs: Number.POSITIVE_INFINITY, maxIdleSessionMs: Number.POSITIVE_INFINITY },

@@ -4,6 +4,7 @@ import { describe, expect, it } from "vitest";
 import { deferred, never, nextTurn } from "../harness/promises.ts";
 import { runChild } from "../harness/run-child.ts";
 import { eventsOf, setUp, typesOf } from "../harness/runtimes.ts";
+import { OWN_PROCESS, TOO_LONG, unlessReplayed } from "../harness/unless-replayed.ts";
 
 type Agent = (input: unknown, context: AgentContext) => unknown;
 
@@ -217,7 +218,7 @@ describe.each(hostile)("an agent that %s", (_title, agent, alone) => {
     else await set.runtime.close({ drainMs: 0 });
   });
 
-  it("is cancelled in time", async () => {
+  unlessReplayed(TOO_LONG)("is cancelled in time", async () => {
     const { set, run_id, getRun, others } = await begin(agent);
     if ((await getRun()).finished_at !== null) return expectOneEnd(set, await getRun());
     await set.runtime.cancel(run_id);
@@ -230,7 +231,7 @@ describe.each(hostile)("an agent that %s", (_title, agent, alone) => {
     return undefined;
   });
 
-  it("times out in time", async () => {
+  unlessReplayed(TOO_LONG)("times out in time", async () => {
     const { set, getRun, others } = await begin(agent);
     await set.clock.advance(TIMEOUT_MS);
     await others();
@@ -244,7 +245,7 @@ describe.each(hostile)("an agent that %s", (_title, agent, alone) => {
 });
 
 describe("an agent", () => {
-  it("that yields a million parts lets other runs be served", async () => {
+  unlessReplayed(TOO_LONG)("that yields a million parts lets other runs be served", async () => {
     const set = setUp({ limits: { maxLogEntries: Number.POSITIVE_INFINITY } });
     set.runtime.register("million", function* () {
       for (let i = 0; i < 1_000_000; i++) yield "x";
@@ -343,13 +344,19 @@ describe("an agent", () => {
 });
 
 describe("a process", () => {
-  it("lives, and exits by itself, whatever its agents do: the library adds no unhandled rejection", async () => {
-    expect(await runChild("hostile")).toEqual({ code: 0, out: "all ended, 0 unhandled" });
-  });
+  unlessReplayed(OWN_PROCESS)(
+    "lives, and exits by itself, whatever its agents do: the library adds no unhandled rejection",
+    async () => {
+      expect(await runChild("hostile")).toEqual({ code: 0, out: "all ended, 0 unhandled" });
+    },
+  );
 
-  it("gets an unhandled rejection of the agent's own code, by the host's setting", async () => {
-    const { code, out } = await runChild("floating");
-    expect(code).toBe(1);
-    expect(out).toContain("the agent left this one");
-  });
+  unlessReplayed(OWN_PROCESS)(
+    "gets an unhandled rejection of the agent's own code, by the host's setting",
+    async () => {
+      const { code, out } = await runChild("floating");
+      expect(code).toBe(1);
+      expect(out).toContain("the agent left this one");
+    },
+  );
 });

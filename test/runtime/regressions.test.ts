@@ -15,13 +15,14 @@ import {
   typesOf,
 } from "../harness/runtimes.ts";
 import { countingStore } from "../harness/store-proxy.ts";
+import { RUN_ONCE, TIMERS, TOO_LONG, unlessReplayed } from "../harness/unless-replayed.ts";
 
 /* Faults of another server, each with the expected behaviour. */
 
 const SESSION = "00000000-0000-4000-8000-0000000000a1";
 
 describe("faults of other servers", () => {
-  it("cancel stops the agent, and its side effects with it", async () => {
+  unlessReplayed(RUN_ONCE)("cancel stops the agent, and its side effects with it", async () => {
     const { runtime, clock } = setUp();
     let counter = 0;
     runtime.register("counts", async function* () {
@@ -149,7 +150,7 @@ describe("faults of other servers", () => {
     expect(sent).toEqual([undefined, undefined]);
   });
 
-  it("a finished run leaves no listeners, and its writes notify no other run", async () => {
+  unlessReplayed(TIMERS)("a finished run leaves no listeners, and its writes notify no other run", async () => {
     const { store, calls } = countingStore();
     const { runtime, clock } = setUp({
       store,
@@ -174,7 +175,7 @@ describe("faults of other servers", () => {
     ]);
   });
 
-  it("the cost of a part does not depend on the number of parts", async () => {
+  unlessReplayed(TOO_LONG)("the cost of a part does not depend on the number of parts", async () => {
     const work = async (parts: number): Promise<number> => {
       const { store, entries } = countingStore();
       const { runtime } = setUp({ store });

@@ -15,6 +15,7 @@ import {
   textsOf,
   typesOf,
 } from "../harness/runtimes.ts";
+import { HANDED_BACK, OUTSIDE, RUN_ONCE, TOO_LONG, unlessReplayed } from "../harness/unless-replayed.ts";
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 
@@ -299,22 +300,25 @@ describe("concurrency", () => {
     return { ...set, order, create, finish, status };
   }
 
-  it("limits how many runs of an agent execute; the others stay created, and begin in their order", async () => {
-    const { create, finish, order, status, runtime } = gated({ max: 2 });
-    const runs = [await create("a"), await create("b"), await create("c"), await create("d")];
-    expect(order).toEqual(["a", "b"]);
-    expect(await Promise.all(runs.map(status))).toEqual(["in-progress", "in-progress", "created", "created"]);
-    expect((await runtime.stats()).queued).toBe(2);
-    await finish("b");
-    expect(order).toEqual(["a", "b", "c"]);
-    await finish("a");
-    await finish("c");
-    await finish("d");
-    expect(await Promise.all(runs.map(status))).toEqual(Array(4).fill("completed"));
-    expect((await runtime.stats()).queued).toBe(0);
-  });
+  unlessReplayed(RUN_ONCE)(
+    "limits how many runs of an agent execute; the others stay created, and begin in their order",
+    async () => {
+      const { create, finish, order, status, runtime } = gated({ max: 2 });
+      const runs = [await create("a"), await create("b"), await create("c"), await create("d")];
+      expect(order).toEqual(["a", "b"]);
+      expect(await Promise.all(runs.map(status))).toEqual(["in-progress", "in-progress", "created", "created"]);
+      expect((await runtime.stats()).queued).toBe(2);
+      await finish("b");
+      expect(order).toEqual(["a", "b", "c"]);
+      await finish("a");
+      await finish("c");
+      await finish("d");
+      expect(await Promise.all(runs.map(status))).toEqual(Array(4).fill("completed"));
+      expect((await runtime.stats()).queued).toBe(0);
+    },
+  );
 
-  it("may be counted per session", async () => {
+  unlessReplayed(RUN_ONCE)("may be counted per session", async () => {
     const { create, order } = gated({ max: 1, per: "session" });
     const [one, two] = ["00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"];
     await create("a", one);
@@ -325,7 +329,7 @@ describe("concurrency", () => {
     expect(order).toEqual(["a", "c", "d", "e"]);
   });
 
-  it("keeps sessions of the same id apart that belong to different tenants", async () => {
+  unlessReplayed(RUN_ONCE)("keeps sessions of the same id apart that belong to different tenants", async () => {
     const { runtime, clock, order } = gated({ max: 1, per: "session" });
     const session_id = "00000000-0000-4000-8000-000000000001";
     for (const tenant of ["a", "b"])
@@ -355,20 +359,23 @@ describe("concurrency", () => {
     expect((await outcomes).map(({ status }) => status)).toEqual(["fulfilled", "rejected"]);
   });
 
-  it("releases the slot while a run waits for an answer, and takes one again before it goes on", async () => {
-    const { create, finish, order, status, runtime, clock } = gated({ max: 1 });
-    const asking = await create("ask");
-    const next = await create("b");
-    expect([await status(asking), await status(next)]).toEqual(["awaiting", "in-progress"]);
-    await runtime.resume({ run_id: asking, await_resume: reply("ok"), mode: "async" });
-    await clock.settle();
-    await finish("ask");
-    expect(await status(asking)).toBe("in-progress");
-    await finish("b");
-    await finish("ask");
-    expect(await status(asking)).toBe("completed");
-    expect(order).toEqual(["ask", "b"]);
-  });
+  unlessReplayed(OUTSIDE)(
+    "releases the slot while a run waits for an answer, and takes one again before it goes on",
+    async () => {
+      const { create, finish, order, status, runtime, clock } = gated({ max: 1 });
+      const asking = await create("ask");
+      const next = await create("b");
+      expect([await status(asking), await status(next)]).toEqual(["awaiting", "in-progress"]);
+      await runtime.resume({ run_id: asking, await_resume: reply("ok"), mode: "async" });
+      await clock.settle();
+      await finish("ask");
+      expect(await status(asking)).toBe("in-progress");
+      await finish("b");
+      await finish("ask");
+      expect(await status(asking)).toBe("completed");
+      expect(order).toEqual(["ask", "b"]);
+    },
+  );
 
   it("keeps a session's slot while a run waits for an answer", async () => {
     const session = "00000000-0000-4000-8000-000000000001";
@@ -378,7 +385,7 @@ describe("concurrency", () => {
     expect([await status(asking), await status(next)]).toEqual(["awaiting", "created"]);
   });
 
-  it("takes a slot again also when a question ends with its default", async () => {
+  unlessReplayed(RUN_ONCE)("takes a slot again also when a question ends with its default", async () => {
     const { runtime, clock } = setUp();
     let atWork = 0;
     let most = 0;
@@ -397,7 +404,7 @@ describe("concurrency", () => {
     expect(most).toBe(1);
   });
 
-  it("a run that is cancelled in the queue leaves it at once", async () => {
+  unlessReplayed(RUN_ONCE)("a run that is cancelled in the queue leaves it at once", async () => {
     const { create, order, finish, runtime, clock, status } = gated({ max: 1 });
     await create("a");
     const queued = await create("b");
@@ -444,7 +451,7 @@ describe("concurrency", () => {
     expect(await status(await create("d"))).toBe("in-progress");
   });
 
-  it("a run that fails, is cancelled or times out releases its slot", async () => {
+  unlessReplayed(OUTSIDE)("a run that fails, is cancelled or times out releases its slot", async () => {
     const { runtime, clock } = setUp({ cancelGraceMs: 0 });
     let count = 0;
     runtime.register("agent", { concurrency: { max: 1 }, timeoutMs: 10 }, async () => {
@@ -490,7 +497,7 @@ describe("the limits", () => {
     await create();
   });
 
-  it("maxLiveRuns counts sub-runs, so that an agent which runs itself ends", async () => {
+  unlessReplayed(TOO_LONG)("maxLiveRuns counts sub-runs, so that an agent which runs itself ends", async () => {
     const { runtime } = setUp({ limits: { maxLiveRuns: 3_000, maxDepth: Number.POSITIVE_INFINITY } });
     runtime.register("agent", async (_input, { run }) => `${(await run("agent", "deeper")).status}`);
     const run = await runtime.createRun({ agent_name: "agent", input: "x" });
@@ -583,7 +590,7 @@ describe("retention", () => {
     expect((await runtime.stats()).agents["agent"]).toMatchObject({ completed: 7 });
   });
 
-  it("removes ended runs after a time, and idle sessions after theirs", async () => {
+  unlessReplayed(TOO_LONG)("removes ended runs after a time, and idle sessions after theirs", async () => {
     const { runtime, clock } = setUp({ retention: { maxAgeMs: 60_000, maxIdleSessionMs: 600_000 } });
     const session_id = "00000000-0000-4000-8000-000000000001";
     runtime.register("agent", () => "ok").register("asks", (_input, { ask }) => ask("?").then(() => "ok"));
@@ -605,7 +612,7 @@ describe("retention", () => {
     expect(await runtime.listRuns()).toEqual([]);
   });
 
-  it("of Infinity keeps everything", async () => {
+  unlessReplayed(TOO_LONG)("of Infinity keeps everything", async () => {
     const { runtime, clock } = setUp({
       retention: {
         maxRuns: Number.POSITIVE_INFINITY,
@@ -806,35 +813,38 @@ describe("close", () => {
     expect(textsOf(await running)).toEqual(["finished"]);
   });
 
-  it("reports the runs that were left, and what they waited for; those that are not durable fail as interrupted", async () => {
-    const { runtime, clock } = setUp();
-    runtime.register("busy", () => never()).register("asks", (_input, { ask }) => ask("?"));
-    runtime.register("queued", { concurrency: { max: 1 } }, () => never());
-    runtime.register("steps", (_input, { step }) => step("fetch", () => never()));
-    const asking = await runtime.createRun({ agent_name: "asks", input: "x" });
-    const waiting = runtime.createRun({ agent_name: "busy", input: "x" });
-    for (const agent_name of ["queued", "queued", "steps"])
-      await runtime.createRun({ agent_name, input: "x", mode: "async" });
-    const closing = runtime.close({ drainMs: 1_000 });
-    await clock.advance(1_000);
-    const { left } = await closing;
+  unlessReplayed(HANDED_BACK)(
+    "reports the runs that were left, and what they waited for; those that are not durable fail as interrupted",
+    async () => {
+      const { runtime, clock } = setUp();
+      runtime.register("busy", () => never()).register("asks", (_input, { ask }) => ask("?"));
+      runtime.register("queued", { concurrency: { max: 1 } }, () => never());
+      runtime.register("steps", (_input, { step }) => step("fetch", () => never()));
+      const asking = await runtime.createRun({ agent_name: "asks", input: "x" });
+      const waiting = runtime.createRun({ agent_name: "busy", input: "x" });
+      for (const agent_name of ["queued", "queued", "steps"])
+        await runtime.createRun({ agent_name, input: "x", mode: "async" });
+      const closing = runtime.close({ drainMs: 1_000 });
+      await clock.advance(1_000);
+      const { left } = await closing;
 
-    expect(left.map(({ agent_name, status, waits_for }) => `${agent_name}, ${status}: ${waits_for}`).sort()).toEqual([
-      "asks, awaiting: the answer to ask#1",
-      "busy, in-progress: the agent",
-      "queued, created: a slot",
-      "queued, in-progress: the agent",
-      "steps, in-progress: the agent",
-    ]);
-    expect(await waiting).toMatchObject({
-      status: "failed",
-      error: { code: "server_error", data: { reason: "interrupted" } },
-    });
-    expect(await runtime.getRun(asking.run_id)).toMatchObject({ status: "failed" });
-    expect(await runtime.listRuns({ status: "failed" })).toHaveLength(5);
-  });
+      expect(left.map(({ agent_name, status, waits_for }) => `${agent_name}, ${status}: ${waits_for}`).sort()).toEqual([
+        "asks, awaiting: the answer to ask#1",
+        "busy, in-progress: the agent",
+        "queued, created: a slot",
+        "queued, in-progress: the agent",
+        "steps, in-progress: the agent",
+      ]);
+      expect(await waiting).toMatchObject({
+        status: "failed",
+        error: { code: "server_error", data: { reason: "interrupted" } },
+      });
+      expect(await runtime.getRun(asking.run_id)).toMatchObject({ status: "failed" });
+      expect(await runtime.listRuns({ status: "failed" })).toHaveLength(5);
+    },
+  );
 
-  it("does not wait with a drainMs of 0", async () => {
+  unlessReplayed(HANDED_BACK)("does not wait with a drainMs of 0", async () => {
     const { runtime } = setUp();
     runtime.register("busy", () => never());
     const waiting = runtime.createRun({ agent_name: "busy", input: "x" });

@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { deferred, never } from "../harness/promises.ts";
 import { drain, eventsOf, questionOf, refusal, reply, runAgent, setUp, textOf, textsOf } from "../harness/runtimes.ts";
 import { lateStore } from "../harness/store-proxy.ts";
+import { FLOATING, HAS_TIME, RUN_ONCE, TOO_LONG, unlessReplayed } from "../harness/unless-replayed.ts";
 
 const SESSION = "00000000-0000-4000-8000-0000000000a1";
 
@@ -44,29 +45,34 @@ describe.each(stores)("a session, in a store %s,", (_title, make) => {
     expect((await runtime.getSession(SESSION)).history).toEqual([]);
   });
 
-  it("loses nothing of runs at the same time; each sees the history as of its creation", async () => {
-    const { runtime, clock } = make();
-    const gate = deferred();
-    const seen: number[] = [];
-    runtime.register("slow", async (input, { session }) => {
-      await gate.promise;
-      seen.push((await session.history()).length);
-      return input;
-    });
-    runtime.register("quick", (input) => input);
-    await runtime.createRun({ agent_name: "quick", input: "first", session_id: SESSION });
-    const slow = ["a", "b", "c"].map((input) => runtime.createRun({ agent_name: "slow", input, session_id: SESSION }));
-    await clock.settle();
-    await runtime.createRun({ agent_name: "quick", input: "second", session_id: SESSION });
-    gate.resolve();
-    await Promise.all(slow);
+  unlessReplayed(RUN_ONCE)(
+    "loses nothing of runs at the same time; each sees the history as of its creation",
+    async () => {
+      const { runtime, clock } = make();
+      const gate = deferred();
+      const seen: number[] = [];
+      runtime.register("slow", async (input, { session }) => {
+        await gate.promise;
+        seen.push((await session.history()).length);
+        return input;
+      });
+      runtime.register("quick", (input) => input);
+      await runtime.createRun({ agent_name: "quick", input: "first", session_id: SESSION });
+      const slow = ["a", "b", "c"].map((input) =>
+        runtime.createRun({ agent_name: "slow", input, session_id: SESSION }),
+      );
+      await clock.settle();
+      await runtime.createRun({ agent_name: "quick", input: "second", session_id: SESSION });
+      gate.resolve();
+      await Promise.all(slow);
 
-    expect(seen).toEqual([2, 2, 2]);
-    const history = (await runtime.getSession(SESSION)).history.map(textOf);
-    expect(history).toHaveLength(10);
-    expect(history.slice(0, 4)).toEqual(["first", "first", "second", "second"]);
-    expect(history.slice(4).sort()).toEqual(["a", "a", "b", "b", "c", "c"]);
-  });
+      expect(seen).toEqual([2, 2, 2]);
+      const history = (await runtime.getSession(SESSION)).history.map(textOf);
+      expect(history).toHaveLength(10);
+      expect(history.slice(0, 4)).toEqual(["first", "first", "second", "second"]);
+      expect(history.slice(4).sort()).toEqual(["a", "a", "b", "b", "c", "c"]);
+    },
+  );
 
   it("holds questions and answers at their positions", async () => {
     const { runtime } = make();
@@ -103,7 +109,7 @@ describe.each(stores)("a session, in a store %s,", (_title, make) => {
     expect(completed).toEqual(run.output);
   });
 
-  it("of one run is removed with it, unless another run joins it", async () => {
+  unlessReplayed(TOO_LONG)("of one run is removed with it, unless another run joins it", async () => {
     const { runtime, clock } = make();
     runtime.register("recall", recall);
     const alone = await runtime.createRun({ agent_name: "recall", input: "a" });
@@ -144,7 +150,7 @@ describe.each(stores)("a session, in a store %s,", (_title, make) => {
     expect(history.map(textOf)).toEqual(["quick", "quick", "slow", "slow"]);
   });
 
-  it("has a state that runs read and write", async () => {
+  unlessReplayed(RUN_ONCE)("has a state that runs read and write", async () => {
     const { runtime } = make();
     const states: JsonValue[] = [];
     runtime.register("counts", async (_input, { session }) => {
@@ -161,18 +167,21 @@ describe.each(stores)("a session, in a store %s,", (_title, make) => {
     expect((await runtime.getSession(SESSION)).state).toEqual({ count: 2, list: [1] });
   });
 
-  it("keeps the state that is set right before the end, also of a run with a session of its own", async () => {
-    const { runtime } = make();
-    runtime.register("sets", (input, { session }) => {
-      void session.setState("set");
-      return input;
-    });
-    for (const session_id of [SESSION, undefined]) {
-      const run = await runtime.createRun({ agent_name: "sets", input: "a", session_id });
-      expect(run.status).toBe("completed");
-      expect(await runtime.getSession(run.session_id)).toMatchObject({ state: "set", history: { length: 2 } });
-    }
-  });
+  unlessReplayed(FLOATING)(
+    "keeps the state that is set right before the end, also of a run with a session of its own",
+    async () => {
+      const { runtime } = make();
+      runtime.register("sets", (input, { session }) => {
+        void session.setState("set");
+        return input;
+      });
+      for (const session_id of [SESSION, undefined]) {
+        const run = await runtime.createRun({ agent_name: "sets", input: "a", session_id });
+        expect(run.status).toBe("completed");
+        expect(await runtime.getSession(run.session_id)).toMatchObject({ state: "set", history: { length: 2 } });
+      }
+    },
+  );
 
   it("refuses a state that is not JSON", async () => {
     const { runtime } = make();
@@ -220,45 +229,48 @@ describe("statistics", () => {
     expect((await runtime.getAgent("stays")).status).toStrictEqual({});
   });
 
-  it("are averages of active time, tokens and success; cancelled runs count for none", async () => {
-    const { runtime, clock } = setUp();
-    runtime.register("agent", async (input, { ask, usage }) => {
-      const text = input.map(textOf).join();
-      await new Promise<void>((resolve) => clock.setTimeout(resolve, 2_000));
-      if (text === "asks") await ask("?");
-      if (text !== "silent") usage.add({ inputTokens: 10, outputTokens: 5 });
-      if (text === "fails") throw new Error("it broke");
-    });
-    const create = async (input: string): Promise<string> => {
-      const run = await runtime.createRun({ agent_name: "agent", input, mode: "async" });
-      await clock.advance(2_000);
-      return run.run_id;
-    };
-    await create("ok");
-    await create("silent");
-    await create("fails");
-    const asking = await create("asks");
-    await clock.advance(60_000);
-    await runtime.resume({ run_id: asking, await_resume: reply("ok") });
+  unlessReplayed(TOO_LONG)(
+    "are averages of active time, tokens and success; cancelled runs count for none",
+    async () => {
+      const { runtime, clock } = setUp();
+      runtime.register("agent", async (input, { ask, usage }) => {
+        const text = input.map(textOf).join();
+        await new Promise<void>((resolve) => clock.setTimeout(resolve, 2_000));
+        if (text === "asks") await ask("?");
+        if (text !== "silent") usage.add({ inputTokens: 10, outputTokens: 5 });
+        if (text === "fails") throw new Error("it broke");
+      });
+      const create = async (input: string): Promise<string> => {
+        const run = await runtime.createRun({ agent_name: "agent", input, mode: "async" });
+        await clock.advance(2_000);
+        return run.run_id;
+      };
+      await create("ok");
+      await create("silent");
+      await create("fails");
+      const asking = await create("asks");
+      await clock.advance(60_000);
+      await runtime.resume({ run_id: asking, await_resume: reply("ok") });
 
-    expect((await runtime.getAgent("agent")).status).toStrictEqual({
-      avg_run_tokens: 15,
-      avg_run_time_seconds: 2,
-      success_rate: 75,
-    });
-    const { agents } = await runtime.stats();
-    expect(agents["agent"]).toMatchObject({
-      completed: 3,
-      failed: 1,
-      cancelled: 0,
-      active_ms: 8_000,
-      waiting_ms: 60_000,
-      reported: 3,
-      input_tokens: 30,
-      output_tokens: 15,
-      total_tokens: 45,
-    });
-  });
+      expect((await runtime.getAgent("agent")).status).toStrictEqual({
+        avg_run_tokens: 15,
+        avg_run_time_seconds: 2,
+        success_rate: 75,
+      });
+      const { agents } = await runtime.stats();
+      expect(agents["agent"]).toMatchObject({
+        completed: 3,
+        failed: 1,
+        cancelled: 0,
+        active_ms: 8_000,
+        waiting_ms: 60_000,
+        reported: 3,
+        input_tokens: 30,
+        output_tokens: 15,
+        total_tokens: 45,
+      });
+    },
+  );
 });
 
 describe("usage", () => {
@@ -364,7 +376,7 @@ describe("usage", () => {
     expect((await runtime.stats()).agents["agent"]).toMatchObject(counts(200, 40, 120, 20, 0));
   });
 
-  it("adds up over calls, and through questions", async () => {
+  unlessReplayed(HAS_TIME)("adds up over calls, and through questions", async () => {
     const { runtime } = setUp();
     const totals: unknown[] = [];
     const run = await runAgent(runtime, async (_input, { usage, ask }) => {

@@ -4,6 +4,7 @@ import { describe, expect, it } from "vitest";
 import { deferred, never, nextTurn } from "../harness/promises.ts";
 import { drain, eventsOf, refusal, reply, runAgent, setUp, textsOf, typesOf } from "../harness/runtimes.ts";
 import { failingStore, hookedStore, lateStore } from "../harness/store-proxy.ts";
+import { COUNTS_CALLS, FLOATING, OUTSIDE, TOO_LONG, unlessReplayed } from "../harness/unless-replayed.ts";
 
 const SESSION = "00000000-0000-4000-8000-0000000000a1";
 
@@ -41,7 +42,7 @@ describe("a store that answers late", () => {
     expect(later).toEqual(await runtime.getRun(run?.run_id ?? ""));
   });
 
-  it("is given entries in batches, in order, and none twice", async () => {
+  unlessReplayed(COUNTS_CALLS)("is given entries in batches, in order, and none twice", async () => {
     const batches: number[] = [];
     const store = lateStore(
       hookedStore((call, method, parameters) => {
@@ -57,7 +58,7 @@ describe("a store that answers late", () => {
     expect(batches.length).toBeLessThan(50);
   });
 
-  it("makes an agent wait when too many entries are not committed", async () => {
+  unlessReplayed(COUNTS_CALLS)("makes an agent wait when too many entries are not committed", async () => {
     const gate = deferred();
     let most = 0;
     let shown = 0;
@@ -208,21 +209,24 @@ describe.each([
     expect(await runtime.getRun(run_id)).toMatchObject({ status: "cancelled" });
   });
 
-  it("in the last append keeps the session's messages and state, and counts the run once", async () => {
-    const { store, failing } = failingStore({ late });
-    const { runtime, clock } = setUp({ store });
-    runtime.register("agent", async (input, { session }) => {
-      for (let turn = 0; turn < 5; turn++) await clock.turn();
-      failing.append = 2;
-      void session.setState("kept");
-      return input;
-    });
-    const running = runtime.createRun({ agent_name: "agent", input: "x", session_id: SESSION });
-    await clock.advance(10_000);
-    expect(await running).toMatchObject({ status: "completed" });
-    expect(await runtime.getSession(SESSION)).toMatchObject({ state: "kept", history: { length: 2 } });
-    expect((await runtime.stats()).agents["agent"]).toMatchObject({ completed: 1 });
-  });
+  unlessReplayed(FLOATING)(
+    "in the last append keeps the session's messages and state, and counts the run once",
+    async () => {
+      const { store, failing } = failingStore({ late });
+      const { runtime, clock } = setUp({ store });
+      runtime.register("agent", async (input, { session }) => {
+        for (let turn = 0; turn < 5; turn++) await clock.turn();
+        failing.append = 2;
+        void session.setState("kept");
+        return input;
+      });
+      const running = runtime.createRun({ agent_name: "agent", input: "x", session_id: SESSION });
+      await clock.advance(10_000);
+      expect(await running).toMatchObject({ status: "completed" });
+      expect(await runtime.getSession(SESSION)).toMatchObject({ state: "kept", history: { length: 2 } });
+      expect((await runtime.stats()).agents["agent"]).toMatchObject({ completed: 1 });
+    },
+  );
 
   it("that wrote and lost its answer does not get the write twice", async () => {
     for (const what of ["first", "last"]) {
@@ -268,7 +272,7 @@ describe.each([
     expect(await create()).toMatchObject({ status: "completed" });
   });
 
-  it("in prune and close is reported to the logger", async () => {
+  unlessReplayed(TOO_LONG)("in prune and close is reported to the logger", async () => {
     const { store, failing } = failingStore({ late });
     const { runtime, clock, said } = setUp({ store, retention: { maxRuns: 1 } });
     failing.prune = 1;
@@ -338,7 +342,7 @@ describe("a run that another process writes to", () => {
     ["at once", false],
     ["late", true],
   ])("in a store that answers %s", (_title, late) => {
-    it("in the same epoch is read again, and pending commands are decided again", async () => {
+    unlessReplayed(OUTSIDE)("in the same epoch is read again, and pending commands are decided again", async () => {
       const { runtime, clock, memory, run, emit, head } = await shared(late);
       await emit("a");
       const { head: before, position } = head();
@@ -371,28 +375,31 @@ describe("a run that another process writes to", () => {
       expect(await runtime.getRun(run.run_id)).toMatchObject({ status: "cancelled" });
     });
 
-    it("in a higher epoch is lost: its agent is abandoned, and nothing more is written", async () => {
-      const { runtime, clock, memory, run, emit, head } = await shared(late);
-      const waiting = drain(runtime.events(run.run_id, { until: "end" }));
-      await emit("a");
-      const { head: before, position } = head();
-      const at = clock.now();
-      const ended = { type: "ended", at, outcome: "completed", closes: true } as const;
-      memory.append(
-        key(run),
-        { epoch: before.epoch, position },
-        {
-          entries: [ended],
-          head: { ...before, status: "completed", epoch: before.epoch + 1, owner: null, finished_at: at },
-        },
-      );
-      await emit("b");
-      await clock.settle();
-      expect((await runtime.stats()).live).toEqual({});
-      expect(textsOf(await runtime.getRun(run.run_id))).toEqual(["a"]);
-      expect(memory.read(key(run), 0, 100)).toHaveLength(position + 1);
-      expect(typesOf(await waiting).at(-1)).toBe("run.completed");
-    });
+    unlessReplayed(OUTSIDE)(
+      "in a higher epoch is lost: its agent is abandoned, and nothing more is written",
+      async () => {
+        const { runtime, clock, memory, run, emit, head } = await shared(late);
+        const waiting = drain(runtime.events(run.run_id, { until: "end" }));
+        await emit("a");
+        const { head: before, position } = head();
+        const at = clock.now();
+        const ended = { type: "ended", at, outcome: "completed", closes: true } as const;
+        memory.append(
+          key(run),
+          { epoch: before.epoch, position },
+          {
+            entries: [ended],
+            head: { ...before, status: "completed", epoch: before.epoch + 1, owner: null, finished_at: at },
+          },
+        );
+        await emit("b");
+        await clock.settle();
+        expect((await runtime.stats()).live).toEqual({});
+        expect(textsOf(await runtime.getRun(run.run_id))).toEqual(["a"]);
+        expect(memory.read(key(run), 0, 100)).toHaveLength(position + 1);
+        expect(typesOf(await waiting).at(-1)).toBe("run.completed");
+      },
+    );
 
     it("and that is removed is lost too", async () => {
       const { runtime, clock, memory, run, emit, head } = await shared(late);

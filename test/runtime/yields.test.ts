@@ -2,6 +2,7 @@ import type { Message } from "cadenza";
 import { AgentError, awaitMessage } from "cadenza";
 import { describe, expect, it } from "vitest";
 import { drain, eventsOf, questionOf, refusal, reply, runAgent, setUp, textsOf, typesOf } from "../harness/runtimes.ts";
+import { RUN_ONCE, unlessReplayed } from "../harness/unless-replayed.ts";
 
 function* items(...values: unknown[]): Generator<unknown> {
   yield* values;
@@ -207,7 +208,7 @@ describe("what an agent yields", () => {
     }
   });
 
-  it("a plain yield returns undefined, before and after an answer", async () => {
+  unlessReplayed(RUN_ONCE)("a plain yield returns undefined, before and after an answer", async () => {
     const { runtime } = setUp();
     const sent: unknown[] = [];
     const asking = await runAgent(runtime, async function* (): AsyncGenerator<unknown, void, unknown> {
@@ -286,16 +287,19 @@ describe("the forms of an agent", () => {
     expect(textsOf(run)).toEqual(output);
   });
 
-  it("a plain generator that yields a promise gets undefined, and one of a request gets the answer", async () => {
-    const { runtime } = setUp();
-    const sent: unknown[] = [];
-    const asking = await runAgent(runtime, function* (): Generator<unknown, void, unknown> {
-      sent.push(yield Promise.resolve("a"));
-      sent.push(yield Promise.resolve(awaitMessage("Well?")));
-    });
-    await runtime.resume({ run_id: asking.run_id, await_resume: { ok: 1 } });
-    expect(sent).toEqual([undefined, { ok: 1 }]);
-  });
+  unlessReplayed(RUN_ONCE)(
+    "a plain generator that yields a promise gets undefined, and one of a request gets the answer",
+    async () => {
+      const { runtime } = setUp();
+      const sent: unknown[] = [];
+      const asking = await runAgent(runtime, function* (): Generator<unknown, void, unknown> {
+        sent.push(yield Promise.resolve("a"));
+        sent.push(yield Promise.resolve(awaitMessage("Well?")));
+      });
+      await runtime.resume({ run_id: asking.run_id, await_resume: { ok: 1 } });
+      expect(sent).toEqual([undefined, { ok: 1 }]);
+    },
+  );
 
   it("all give one stream of events", async () => {
     const { runtime } = setUp();
