@@ -107,10 +107,10 @@ function entryBatches(connection: Connection, key: RunKey, from: number, to: num
 }
 
 export function listRuns(connection: Connection, query: RunQuery): readonly FoundRun[] {
-  const { where, values } = filters(query);
+  const { select, values } = listed(query);
   return foundRuns(
     connection,
-    `r.id IN (SELECT id FROM cadenza_runs ${where} ORDER BY id DESC LIMIT ? + 0 OFFSET ? + 0) ORDER BY r.id DESC`,
+    `r.id IN (${select} ORDER BY id DESC LIMIT ? + 0 OFFSET ? + 0) ORDER BY r.id DESC`,
     ...values,
     countable(query.limit),
     countable(query.offset),
@@ -200,12 +200,22 @@ export function withFirst(connection: Connection, row: SqliteRow): FoundRun {
   }
 }
 
-/** The condition of a query on `cadenza_runs`, with the index to use. */
+/** The statement that selects the ids of the runs of a query. */
+function listed(query: RunQuery): { select: string; values: SqliteValue[] } {
+  const { where, values } = filters(query);
+  if (!isLive(query) || query.session_id !== undefined)
+    return { select: `SELECT id FROM cadenza_runs WHERE ${where}`, values };
+  // Those that wait are found by their status. Those that processes execute are few, and all of them are read.
+  const select = `
+    SELECT id FROM cadenza_runs INDEXED BY cadenza_runs_by_status WHERE owner IS NULL AND ${where}
+    UNION ALL SELECT id FROM cadenza_runs INDEXED BY cadenza_runs_by_owner WHERE owner IS NOT NULL AND ${where}`;
+  return { select, values: [...values, ...values] };
+}
+
 function filters(query: RunQuery): { where: string; values: SqliteValue[] } {
   const tenant = toText(query.tenant);
-  const isLive = query.status !== undefined && !isFinal(query.status);
   // `+` keeps SQLite from using an index on the column: a session has few runs, and tenant '' is read from the table.
-  const isFound = query.session_id !== undefined || (tenant === "" && !isLive);
+  const isFound = query.session_id !== undefined || (tenant === "" && !isLive(query));
   const conditions = [isFound ? "+tenant = ?" : tenant === "" ? "tenant = ?" : "tenant = ? AND tenant <> ''"];
   const values: SqliteValue[] = [tenant];
   if (query.agent_name !== undefined) {
@@ -213,7 +223,7 @@ function filters(query: RunQuery): { where: string; values: SqliteValue[] } {
     values.push(toText(query.agent_name));
   }
   if (query.status !== undefined) {
-    conditions.push(isLive ? "finished_at IS NULL AND status = ?" : "status = ?");
+    conditions.push(isLive(query) ? "finished_at IS NULL AND status = ?" : "status = ?");
     values.push(query.status);
   }
   if (query.roots === true) conditions.push("parent IS NULL");
@@ -224,6 +234,9 @@ function filters(query: RunQuery): { where: string; values: SqliteValue[] } {
       UNION ALL SELECT id FROM cadenza_runs WHERE tenant = ? AND run_id = ? AND session_id = run_id)`);
     values.push(tenant, session, tenant, session);
   }
-  const index = isLive && query.session_id === undefined ? "INDEXED BY cadenza_runs_by_status " : "";
-  return { where: `${index}WHERE ${conditions.join(" AND ")}`, values };
+  return { where: conditions.join(" AND "), values };
+}
+
+function isLive({ status }: RunQuery): boolean {
+  return status !== undefined && !isFinal(status);
 }

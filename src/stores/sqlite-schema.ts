@@ -7,6 +7,8 @@ import type { Connection } from "./sqlite-database.ts";
  * `session_id <> run_id` selects sessions that a caller named. An application without tenants has the tenant `''`, and
  * its runs are found in the table itself. Some indexes include columns that are always null in them, so that the index
  * alone answers a query. `queue` is the slot of which a run needs a permit: the runs of a full slot are skipped together.
+ * A live run is in one index by its status or in one by its owner, and lists by status read both. A run that waits for
+ * no time is not in the index of those that become due.
  */
 const firstSchema = `
   CREATE TABLE cadenza_runs (
@@ -40,11 +42,12 @@ const firstSchema = `
     WHERE idempotency_key IS NOT NULL;
   CREATE INDEX cadenza_runs_by_tenant ON cadenza_runs (tenant) WHERE tenant <> '';
   CREATE INDEX cadenza_runs_by_session ON cadenza_runs (tenant, session_id) WHERE session_id <> run_id;
-  CREATE INDEX cadenza_runs_without_owner ON cadenza_runs (agent_name, version, queue, due_at, id, owner, finished_at)
+  CREATE INDEX cadenza_runs_due ON cadenza_runs (agent_name, version, queue, due_at, id, owner, finished_at)
+    WHERE finished_at IS NULL AND owner IS NULL AND due_at IS NOT NULL;
+  CREATE INDEX cadenza_runs_by_status ON cadenza_runs (tenant, status, id, parent, agent_name, version, owner, finished_at)
     WHERE finished_at IS NULL AND owner IS NULL;
-  CREATE INDEX cadenza_runs_by_owner ON cadenza_runs (owner, agent_name, version, due_at)
+  CREATE INDEX cadenza_runs_by_owner ON cadenza_runs (owner, agent_name, version, due_at, id, tenant, status, parent, finished_at)
     WHERE finished_at IS NULL AND owner IS NOT NULL;
-  CREATE INDEX cadenza_runs_by_status ON cadenza_runs (tenant, status, id, parent, finished_at) WHERE finished_at IS NULL;
   CREATE INDEX cadenza_runs_in_slot ON cadenza_runs (slot)
     WHERE finished_at IS NULL AND holds_slot AND slot IS NOT NULL;
   CREATE INDEX cadenza_runs_cancelling ON cadenza_runs (owner, due_at)
@@ -104,7 +107,7 @@ const firstSchema = `
 `;
 
 /** The version of `firstSchema`. Earlier versions were never released. */
-const FIRST_VERSION = 3;
+const FIRST_VERSION = 4;
 /** The steps from one version of the schema to the next. Append only: existing files have taken the earlier steps. */
 const migrations: readonly string[] = [firstSchema];
 const LAST_VERSION = FIRST_VERSION + migrations.length - 1;

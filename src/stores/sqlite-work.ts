@@ -26,10 +26,10 @@ const selectOwners = `
 const selectQueues = `
   WITH RECURSIVE queues (queue) AS (
     SELECT min(queue) FROM cadenza_runs
-    WHERE finished_at IS NULL AND owner IS NULL AND agent_name = ? AND version IS ? AND queue >= ''
+    WHERE finished_at IS NULL AND owner IS NULL AND due_at IS NOT NULL AND agent_name = ? AND version IS ? AND queue >= ''
     UNION ALL
     SELECT (SELECT min(r.queue) FROM cadenza_runs r
-      WHERE r.finished_at IS NULL AND r.owner IS NULL AND r.agent_name = ? AND r.version IS ? AND r.queue > q.queue)
+      WHERE r.finished_at IS NULL AND r.owner IS NULL AND r.due_at IS NOT NULL AND r.agent_name = ? AND r.version IS ? AND r.queue > q.queue)
     FROM queues q WHERE q.queue IS NOT NULL
   )
   SELECT queue FROM queues WHERE queue IS NOT NULL`;
@@ -113,16 +113,19 @@ export function readBacklog(connection: Connection, now: number): readonly Backl
     return counts;
   };
   const ownerless = connection.all(
-    `SELECT agent_name, version, count(*) AS runs, sum(due_at IS NOT NULL AND due_at <= ?) AS due, min(due_at) AS first
-     FROM cadenza_runs INDEXED BY cadenza_runs_without_owner
-     WHERE finished_at IS NULL AND owner IS NULL GROUP BY agent_name, version`,
+    `SELECT agent_name, version, count(*) AS runs, 0 AS due, NULL AS first
+     FROM cadenza_runs INDEXED BY cadenza_runs_by_status
+     WHERE finished_at IS NULL AND owner IS NULL GROUP BY agent_name, version
+     UNION ALL SELECT agent_name, version, 0, count(*), min(due_at) FROM cadenza_runs INDEXED BY cadenza_runs_due
+     WHERE finished_at IS NULL AND owner IS NULL AND due_at <= ? GROUP BY agent_name, version`,
     now,
   );
   for (const row of ownerless) {
     const counts = countsOf(row);
-    counts.due = Number(row["due"]);
-    counts.waiting = Number(row["runs"]) - counts.due;
-    if (counts.due > 0) counts.since = Number(row["first"]);
+    const due = Number(row["due"]);
+    counts.due += due;
+    counts.waiting += Number(row["runs"]) - due;
+    counts.since ??= toNumber(row["first"]);
   }
   const blocked = connection.all(
     `SELECT agent_name, version, count(*) AS runs FROM cadenza_runs INDEXED BY cadenza_runs_blocked

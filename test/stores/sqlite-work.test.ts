@@ -81,9 +81,9 @@ describe(`among ${RUNS} runs`, () => {
     expect(db.statements.length).toBeLessThan(12);
     expect([...new Set(used)].toSorted()).toEqual([
       "INDEX cadenza_runs_by_owner (owner>?)",
+      "INDEX cadenza_runs_due (agent_name=? AND version=? AND queue=? AND due_at<?)",
+      "INDEX cadenza_runs_due (agent_name=? AND version=? AND queue>?)",
       "INDEX cadenza_runs_in_slot (slot=?)",
-      "INDEX cadenza_runs_without_owner (agent_name=? AND version=? AND queue=? AND due_at<?)",
-      "INDEX cadenza_runs_without_owner (agent_name=? AND version=? AND queue>?)",
     ]);
   });
 
@@ -128,7 +128,7 @@ describe("the runs and entries that are read", () => {
     [
       "backlog",
       () => store.backlog(),
-      ["SCAN cadenza_runs_blocked", "SCAN cadenza_runs_without_owner", ...owners.slice(1)],
+      ["SCAN cadenza_runs_blocked", "SCAN cadenza_runs_by_status", "SCAN cadenza_runs_due", ...owners.slice(1)],
     ],
     ["list", () => store.list(page({ tenant: "acme" })), ["cadenza_runs_by_tenant (tenant=?)", ...listed]],
     // The runs of the tenant without a name are the table itself, from its end on to the limit.
@@ -136,7 +136,7 @@ describe("the runs and entries that are read", () => {
     ...["acme", ""].map((tenant): [string, () => unknown, readonly string[]] => [
       `list, of those that wait (${JSON.stringify(tenant)})`,
       () => store.list(page({ tenant, status: "awaiting" })),
-      ["cadenza_runs_by_status (tenant=? AND status=?)", ...listed],
+      ["cadenza_runs_by_owner (owner>?)", "cadenza_runs_by_status (tenant=? AND status=?)", ...listed],
     ]),
     ...["acme", ""].map((tenant): [string, () => unknown, readonly string[]] => [
       `list, of a session (${JSON.stringify(tenant)})`,
@@ -154,9 +154,9 @@ describe("the runs and entries that are read", () => {
         "cadenza_runs_by_owner (owner=? AND agent_name=? AND version=?)",
         "cadenza_runs_by_owner (owner>?)",
         "cadenza_runs_cancelling (owner=?)",
+        "cadenza_runs_due (agent_name=? AND version=? AND queue=? AND due_at<?)",
+        "cadenza_runs_due (agent_name=? AND version=? AND queue>?)",
         "cadenza_runs_in_slot (slot=?)",
-        "cadenza_runs_without_owner (agent_name=? AND version=? AND queue=? AND due_at<?)",
-        "cadenza_runs_without_owner (agent_name=? AND version=? AND queue>?)",
         ...listed,
       ],
     ],
@@ -165,6 +165,15 @@ describe("the runs and entries that are read", () => {
 
     expect([...new Set(steps.flatMap(readingOf))].toSorted()).toEqual(read);
   });
+});
+
+test("a list by status reads no run that is not in its page", async () => {
+  const query = page({ tenant: "acme", status: "awaiting", agent_name: "echo", roots: true });
+  const steps = (await plansOf(async () => store.list(query))).flatMap((plan) => plan.steps);
+  const searches = steps.filter((step) => /cadenza_runs_by_/.test(step));
+
+  expect(searches).toHaveLength(2);
+  expect(searches.filter((step) => !step.includes("COVERING"))).toEqual([]);
 });
 
 describe("an append", () => {
@@ -212,7 +221,7 @@ const KNOWN_SCANS: readonly (readonly [what: RegExp, why: string])[] = [
   [/^SCAN (o|q|owners|queues)$/, "owners and slots, found by jumps"],
   [/^SCAN k VIRTUAL TABLE/, "the runs in the query"],
   [/^SCAN cadenza_leases$/, "one row for each process"],
-  [/^SCAN cadenza_runs USING COVERING INDEX cadenza_runs_without_owner$/, "the backlog, which counts them"],
+  [/^SCAN cadenza_runs USING COVERING INDEX cadenza_runs_(by_status|due)$/, "the backlog, which counts them"],
   [/^SCAN cadenza_runs USING INDEX cadenza_runs_blocked$/, "the backlog, which counts them"],
   [/^SCAN cadenza_runs$/, "the list of the tenant without a name, the newest first, up to its limit"],
 ];
@@ -221,6 +230,8 @@ const KNOWN_SORTS: readonly (readonly [what: RegExp, why: string])[] = [
   [/WHERE finished_at IS NULL AND owner = \? ORDER BY id/, "the runs of one owner"],
   [/INDEXED BY cadenza_runs_blocked/, "blocked runs"],
   [/session_id <> run_id/, "the runs of one session"],
+  [/INDEXED BY cadenza_runs_by_owner WHERE owner IS NOT NULL/, "the runs that processes execute, in lists by status"],
+  [/INDEXED BY cadenza_runs_by_status\s+WHERE .* GROUP BY/, "the backlog, which counts the runs without an owner"],
 ];
 
 /** Makes every query that runtimes make. */

@@ -98,7 +98,7 @@ describe("the schema", () => {
 
     expect(second.find(key)).toEqual(first.find(key));
     expect(schema()).toEqual(before);
-    expect(versions()).toEqual([3]);
+    expect(versions()).toEqual([4]);
   });
 
   test("is created completely or not at all", () => {
@@ -109,22 +109,22 @@ describe("the schema", () => {
     db.exec("DROP TABLE cadenza_counters");
     new SqliteStore(db);
 
-    expect(versions()).toEqual([3]);
+    expect(versions()).toEqual([4]);
   });
 
   test("of a newer version is refused, and not changed", () => {
     const db = openDatabase(path);
     new SqliteStore(db);
-    db.exec("INSERT INTO cadenza_migrations (number) VALUES (4), (5)");
+    db.exec("INSERT INTO cadenza_migrations (number) VALUES (5), (6)");
     const before = schema();
     const opening = () => new SqliteStore(openDatabase(path));
 
     expect(opening).toThrow(CadenzaError);
-    expect(opening).toThrow("has schema 5, and this version of cadenza knows 3");
+    expect(opening).toThrow("has schema 6, and this version of cadenza knows 4");
     expect(schema()).toEqual(before);
   });
 
-  test.each([1, 2])("of version %i, which was never released, is refused, and not changed", (version) => {
+  test.each([1, 2, 3])("of version %i, which was never released, is refused, and not changed", (version) => {
     const db = openDatabase(path);
     db.exec("CREATE TABLE cadenza_migrations (number INTEGER PRIMARY KEY); CREATE TABLE cadenza_runs (id INTEGER)");
     for (let number = 1; number <= version; number++)
@@ -133,7 +133,7 @@ describe("the schema", () => {
     const opening = () => new SqliteStore(openDatabase(path));
 
     expect(opening).toThrow(CadenzaError);
-    expect(opening).toThrow(`has schema ${version}, and this version of cadenza knows 3 and later`);
+    expect(opening).toThrow(`has schema ${version}, and this version of cadenza knows 4 and later`);
     expect(schema()).toEqual(before);
   });
 
