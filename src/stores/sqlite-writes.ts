@@ -1,5 +1,5 @@
 import type { Expected, RunHead, RunKey, RunPost, RunWrite, Slot, StoreConflict } from "../core/ports.ts";
-import type { Connection, SqliteRow, SqliteValue } from "./sqlite-database.ts";
+import type { Connection } from "./sqlite-database.ts";
 import {
   countable,
   fromHead,
@@ -11,6 +11,8 @@ import {
   toText,
   toTextOrNull,
 } from "./sqlite-rows.ts";
+import type { RunRow } from "./sqlite-run-row.ts";
+import { findRow, updateRow } from "./sqlite-run-row.ts";
 import { addToCounters, changeSession } from "./sqlite-sessions.ts";
 import { leaseEnd, slotHolders } from "./sqlite-work.ts";
 
@@ -19,8 +21,6 @@ import { leaseEnd, slotHolders } from "./sqlite-work.ts";
  * has to be rolled back.
  */
 
-/** The columns of a run that a write may change, in the order of `rowValues`. */
-const changing = [...headColumns, "wakes", "for_look", "position"] as const;
 const inserted = [
   "tenant",
   "run_id",
@@ -37,7 +37,6 @@ const inserted = [
 const insertRun = `
   INSERT INTO cadenza_runs (${inserted.join(", ")}) VALUES (${inserted.map(() => "?").join(", ")}) ON CONFLICT DO NOTHING`;
 const insertEntries = "INSERT INTO cadenza_entries (run, position, lines) VALUES (?, ?, ?)";
-const selectRun = `SELECT id, agent_name, slot, slot_max, ${changing.join(", ")} FROM cadenza_runs WHERE tenant = ? AND run_id = ?`;
 
 /**
  * A write with its entries as text. What JSON cannot carry fails here, before it shares a transaction with other
@@ -95,15 +94,15 @@ export function appendToRun(
   { write, lines }: PreparedWrite,
   now: () => number,
 ): StoreConflict | undefined {
-  const run = connection.get(selectRun, toText(key.tenant), toText(key.run_id));
+  const run = findRow(connection, toText(key.tenant), toText(key.run_id));
   if (run === undefined) return { conflict: "missing" };
   const { head, entries } = write;
   const refusal = changed(run, expected) ?? unseenWakeUp(run, expected, head) ?? missingPermit(connection, run, head);
   if (refusal !== undefined) return refusal;
   const { position } = expected;
-  updateRun(connection, run, rowValues(run, head, position + entries.length));
-  if (entries.length > 0) connection.run(insertEntries, Number(run["id"]), position, lines);
-  settle(connection, key, fromText(String(run["agent_name"])), write, now);
+  updateRow(connection, run, head, position + entries.length);
+  if (entries.length > 0) connection.run(insertEntries, run.id, position, lines);
+  settle(connection, key, fromText(run.agent_name), write, now);
   return undefined;
 }
 
@@ -114,18 +113,18 @@ export function postToRun(
   lines: string,
   now: () => number,
 ): StoreConflict | undefined {
-  const run = connection.get(selectRun, toText(key.tenant), toText(key.run_id));
+  const run = findRow(connection, toText(key.tenant), toText(key.run_id));
   if (run === undefined) return { conflict: "missing" };
   const before = toHead(run);
   if (before.finished_at !== null) return { conflict: "ended" };
   const blocked = post.unblocks === true ? null : before.blocked;
   const becomesDue = post.due !== undefined && before.owner === null && blocked === null;
   const due_at = becomesDue ? Math.min(before.due_at ?? Number.POSITIVE_INFINITY, now()) : before.due_at;
-  const position = Number(run["position"]);
+  const position = run.position;
   const head = { ...before, status: post.status ?? before.status, blocked, due_at };
   const change = becomesDue && post.due === "look" ? { forLook: true } : {};
-  updateRun(connection, run, rowValues(run, head, position + post.entries.length, change));
-  if (post.entries.length > 0) connection.run(insertEntries, Number(run["id"]), position, lines);
+  updateRow(connection, run, head, position + post.entries.length, change);
+  if (post.entries.length > 0) connection.run(insertEntries, run.id, position, lines);
   return undefined;
 }
 
@@ -136,17 +135,17 @@ export function claimRun(
   head: RunHead,
   now: number,
 ): StoreConflict | undefined {
-  const run = connection.get(selectRun, toText(key.tenant), toText(key.run_id));
+  const run = findRow(connection, toText(key.tenant), toText(key.run_id));
   if (run === undefined) return { conflict: "missing" };
-  if (run["finished_at"] !== null) return { conflict: "ended" };
+  if (run.finished_at !== null) return { conflict: "ended" };
   const refusal = changed(run, expected);
   if (refusal !== undefined) return refusal;
   const { owner } = run;
-  if (typeof owner === "string" && leaseEnd(connection, owner, now) > now) return { conflict: "owned" };
+  if (owner !== null && leaseEnd(connection, owner, now) > now) return { conflict: "owned" };
   const full = missingPermit(connection, run, head);
   if (full !== undefined) return full;
   // The process that claims a run checks everything that the run waits for.
-  updateRun(connection, run, rowValues(run, head, expected.position, { wakes: 0 }));
+  updateRow(connection, run, head, expected.position, { wakes: 0 });
   return undefined;
 }
 
@@ -156,77 +155,34 @@ function creationConflict(
   runId: string,
   used: string | null,
 ): StoreConflict | undefined {
-  if (connection.get(selectRun, tenant, runId) !== undefined) return { conflict: "exists" };
+  if (findRow(connection, tenant, runId) !== undefined) return { conflict: "exists" };
   if (used === null) return undefined;
   const select = "SELECT run_id FROM cadenza_runs WHERE tenant = ? AND idempotency_key = ?";
   const other = connection.get(select, tenant, used);
   return other && { conflict: "key_used", run_id: fromText(String(other["run_id"])) };
 }
 
-function changed(run: SqliteRow, expected: Expected): StoreConflict | undefined {
-  const epoch = Number(run["epoch"]);
-  const position = Number(run["position"]);
+function changed(run: RunRow, expected: Expected): StoreConflict | undefined {
+  const { epoch, position } = run;
   if (epoch === expected.epoch && position === expected.position) return undefined;
   return { conflict: "changed", epoch, position };
 }
 
-function unseenWakeUp(run: SqliteRow, { wakes = 0 }: Expected, head: RunHead): StoreConflict | undefined {
-  const isGivenUp = run["owner"] !== null && head.owner === null && head.finished_at === null;
-  const known = Number(run["wakes"]);
-  return isGivenUp && known !== wakes ? { conflict: "woken", wakes: known } : undefined;
+function unseenWakeUp(run: RunRow, { wakes = 0 }: Expected, head: RunHead): StoreConflict | undefined {
+  const isGivenUp = run.owner !== null && head.owner === null && head.finished_at === null;
+  return isGivenUp && run.wakes !== wakes ? { conflict: "woken", wakes: run.wakes } : undefined;
 }
 
 /** The conflict of a run whose head newly holds its slot while no permit is free. */
-function missingPermit(connection: Connection, run: SqliteRow, head: RunHead): StoreConflict | undefined {
+function missingPermit(connection: Connection, run: RunRow, head: RunHead): StoreConflict | undefined {
   const { slot } = run;
-  if (typeof slot !== "string" || !head.holds_slot || head.finished_at !== null) return undefined;
-  if (Number(run["holds_slot"]) !== 0) return undefined;
-  const isRefused = slotHolders(connection, slot) >= Number(run["slot_max"]);
+  if (slot === null || !head.holds_slot || head.finished_at !== null || run.holds_slot !== 0) return undefined;
+  const isRefused = slotHolders(connection, slot) >= Number(run.slot_max);
   return isRefused ? { conflict: "full" } : undefined;
 }
 
 function isFull(connection: Connection, { key, max }: Slot): boolean {
   return slotHolders(connection, toText(key)) >= max;
-}
-
-/**
- * The values of a row with this head. A change of owner resets `wakes`; a run with an owner is no longer `for_look`.
- */
-function rowValues(
-  run: SqliteRow,
-  head: RunHead,
-  position: number,
-  changes: { readonly wakes?: number; readonly forLook?: boolean } = {},
-): SqliteValue[] {
-  const values = fromHead(head);
-  const owner = values[headColumns.indexOf("owner")];
-  const { wakes = owner === run["owner"] ? Number(run["wakes"]) : 0, forLook = Number(run["for_look"]) !== 0 } =
-    changes;
-  values.push(wakes, owner === null && forLook ? 1 : 0, position);
-  return values;
-}
-
-const updates = new Map<number, string>();
-
-/** Writes the changed columns only: SQLite updates an index only if one of its columns is written. */
-function updateRun(connection: Connection, run: SqliteRow, values: readonly SqliteValue[]): void {
-  const written: SqliteValue[] = [];
-  let columns = 0;
-  for (const [index, name] of changing.entries()) {
-    const before = run[name];
-    const value = values[index] ?? null;
-    if ((typeof before === "bigint" ? Number(before) : before) === value) continue;
-    columns |= 1 << index;
-    written.push(value);
-  }
-  if (columns === 0) return;
-  let update = updates.get(columns);
-  if (update === undefined) {
-    const names = changing.filter((_name, index) => (columns & (1 << index)) !== 0);
-    update = `UPDATE cadenza_runs SET ${names.map((name) => `${name} = ?`).join(", ")} WHERE id = ?`;
-    updates.set(columns, update);
-  }
-  connection.run(update, ...written, Number(run["id"]));
 }
 
 /** Applies what comes with the entries of a write: the session, the counters and the run to wake. */
