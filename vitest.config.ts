@@ -31,7 +31,6 @@ const system = ["test/**/*.system.test.ts"];
  * once.
  */
 const alone = [
-  "test/durable/planted-faults.test.ts",
   "test/durable/evicted-runs.test.ts",
   "test/http/event-stream.test.ts",
   "test/http/stalled-readers.test.ts",

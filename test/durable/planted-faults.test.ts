@@ -1,36 +1,20 @@
 import type { Store } from "cadenza";
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import type { Entry } from "../../src/core/log.ts";
+import { describe, expect, it } from "vitest";
 import type { Expected, RunHead } from "../../src/core/ports.ts";
-import { Lease } from "../../src/runtime/lease.ts";
-import { RunLog } from "../../src/runtime/run-log.ts";
-import { Runs } from "../../src/runtime/runs.ts";
+import { eagerToConfirm, reversedResults, unawareClock, withoutLeases } from "../harness/planted-faults.ts";
+import { withMembers } from "../harness/port-proxy.ts";
 import { crashedOtherwise, crashPoints } from "../harness/world/crash-points.ts";
 import { play } from "../harness/world/play.ts";
 import { scenarios } from "../harness/world/scenarios.ts";
 import type { Trouble } from "../harness/world/trials.ts";
 import { trial } from "../harness/world/trials.ts";
+import type { Plant } from "../harness/world/world.ts";
 import { keyOf, World } from "../harness/world/world.ts";
 
-/* Each mechanism that durable runs rest on is broken once, and the checks of the other tests here must find it. */
-
-const planted = vi.hoisted(() => ({ isUnordered: false }));
-
-vi.mock("../../src/runtime/history.ts", async (importOriginal) => {
-  const original = await importOriginal<typeof import("../../src/runtime/history.ts")>();
-  class Unordered extends original.History {
-    constructor(entries: Iterable<Entry>) {
-      super(entries);
-      if (planted.isUnordered) Object.assign(this, { results: this.results.toReversed() });
-    }
-  }
-  return { ...original, History: Unordered };
-});
-
-beforeEach(() => {
-  planted.isUnordered = false;
-});
-afterEach(() => void vi.restoreAllMocks());
+/*
+ * Each mechanism that durable runs rest on fails once, by a fault of the store or of a clock, and the checks of the
+ * other tests here must find it.
+ */
 
 describe("a store that does not compare epochs", () => {
   it("is noticed", async () => {
@@ -42,55 +26,39 @@ describe("a store that does not compare epochs", () => {
 describe("results that are not handed over in the order of the log", () => {
   it("are noticed", async () => {
     expect(await tried("crashes", 60)).toEqual([]);
-    planted.isUnordered = true;
-    expect(await tried("crashes", 60)).not.toEqual([]);
+    expect(await tried("crashes", 60, { view: reversedResults })).not.toEqual([]);
   });
 });
 
-describe("an owner that does not check its own lease", () => {
+describe("an owner that does not notice that its lease has expired", () => {
   it("is noticed", async () => {
     expect(await tried("freezes", 60)).toEqual([]);
-    vi.spyOn(Lease.prototype, "ensure").mockReturnValue(undefined);
-    expect(await tried("freezes", 60)).not.toEqual([]);
+    expect(await tried("none", 20, { clock: unawareClock })).toEqual([]);
+    expect((await tried("freezes", 60, { clock: unawareClock })).join()).toMatch(
+      /runs, and the run belongs to process-\d/,
+    );
   });
 });
 
 describe("an acknowledgement before the commit", () => {
   it("is noticed", async () => {
     expect(await crashed("questions one after the other")).toEqual([]);
-    const { commit } = RunLog.prototype;
-    vi.spyOn(RunLog.prototype, "commit").mockImplementation(function (this: RunLog, refusable) {
-      const committed = commit.call(this, refusable);
-      if (refusable !== true || this.head === undefined) return committed;
-      committed?.catch(() => {});
-      return undefined;
-    });
-    expect(await crashed("questions one after the other")).toContainEqual(
+    expect(await crashed("questions one after the other", { view: eagerToConfirm })).toContainEqual(
       expect.stringContaining("the answer to ask#1 was acknowledged before it was written"),
     );
   });
 });
 
-describe("a scan that claims a run which the process has just created", () => {
-  it("is noticed", async () => {
-    expect(await begunTwice()).toEqual([]);
-    const { find, add } = Runs.prototype;
-    let isScanning = false;
-    vi.spyOn(Runs.prototype, "find").mockImplementation(function (this: Runs, key) {
-      return isScanning ? undefined : find.call(this, key);
-    });
-    vi.spyOn(Runs.prototype, "add").mockImplementation(function (this: Runs, run) {
-      isScanning = false;
-      add.call(this, run);
-    });
-    const whenScanned = (store: Store): Store =>
-      changed(store, {
-        take: (...parameters) => {
-          isScanning = true;
-          return store.take(...parameters);
-        },
-      });
-    expect(await begunTwice(whenScanned)).toContain("attempt 2 at long#1 began while attempt 1 was running");
+describe("a store that keeps no leases", () => {
+  it("gives a process none of its own runs again", async () => {
+    expect(await begunTwice(1, { store: withoutLeases })).toEqual([]);
+  });
+
+  it("is noticed when it gives them to another process", async () => {
+    expect(await begunTwice(2)).toEqual([]);
+    expect(await begunTwice(2, { store: withoutLeases })).toContain(
+      "attempt 2 at long#1 began while attempt 1 was running",
+    );
   });
 });
 
@@ -102,7 +70,7 @@ describe("an end that does not fence", () => {
 });
 
 /** What goes wrong with the first programs, up to the first that fails. */
-async function tried(trouble: Trouble, programs: number, plant?: (store: Store) => Store): Promise<readonly string[]> {
+async function tried(trouble: Trouble, programs: number, plant?: Plant): Promise<readonly string[]> {
   for (let seed = 1; seed <= programs; seed++) {
     const { wrong } = await trial(seed, trouble, plant);
     if (wrong.length > 0) return wrong;
@@ -111,13 +79,13 @@ async function tried(trouble: Trouble, programs: number, plant?: (store: Store) 
 }
 
 /** What goes wrong when the first process dies at each call of its store in turn. */
-async function crashed(name: string): Promise<readonly string[]> {
+async function crashed(name: string, plant?: Plant): Promise<readonly string[]> {
   const scenario = scenarios.find((one) => one.name === name);
   if (scenario === undefined) throw new Error(`There is no scenario ${name}.`);
   const uncrashed = await play(scenario, { late: true });
   const wrong: string[] = [];
   for (const point of crashPoints(uncrashed.world.processes[0]?.storeCalls ?? []))
-    wrong.push(...(await crashedOtherwise(scenario, [point], uncrashed, true)));
+    wrong.push(...(await crashedOtherwise(scenario, [point], uncrashed, true, plant)));
   return wrong;
 }
 
@@ -131,7 +99,7 @@ async function writtenAfterTakeOver(plant: (store: Store) => Store = same): Prom
     finish = resolve;
   });
   const finishing = (store: Store): Store =>
-    changed(store, {
+    withMembers(store, {
       take: async (...parameters) => {
         const taken = await store.take(...parameters);
         if (taken.length > 0) finish();
@@ -139,7 +107,7 @@ async function writtenAfterTakeOver(plant: (store: Store) => Store = same): Prom
       },
     });
   const world = new World({
-    plant: (store) => finishing(plant(store)),
+    plant: { store: (store) => finishing(plant(store)) },
     register: (process) => {
       const work = () => (process === world.processes[0] ? finished : process.wait(10_000));
       process.runtime.register("agent", { durable: true }, (_input, { step }) => step("work", work));
@@ -155,7 +123,7 @@ async function writtenAfterTakeOver(plant: (store: Store) => Store = same): Prom
 }
 
 function withoutEpochs(store: Store): Store {
-  return changed(store, {
+  return withMembers(store, {
     append: async (key, { position }, write) => {
       const epoch = (await store.find(key))?.head.epoch ?? 0;
       return store.append(key, { epoch, position }, write);
@@ -163,11 +131,11 @@ function withoutEpochs(store: Store): Store {
   });
 }
 
-/** Which attempts of a step overlap in a single process whose lease is never written to the store. */
-async function begunTwice(plant: (store: Store) => Store = same): Promise<readonly string[]> {
+/** Which attempts of a step overlap when so many processes scan the store for runs. */
+async function begunTwice(processes: number, plant?: Plant): Promise<readonly string[]> {
   const begun: number[] = [];
   const world = new World({
-    plant: (store) => plant(changed(store, { renew: () => undefined })),
+    plant,
     register: (process) => {
       process.runtime.register("agent", { durable: true }, (_input, { step }) =>
         step("long", ({ attempt }) => {
@@ -177,8 +145,9 @@ async function begunTwice(plant: (store: Store) => Store = same): Promise<readon
       );
     },
   });
-  const process = world.start();
-  await world.until(process.runtime.createRun({ agent_name: "agent", input: "Go.", mode: "async" }), process);
+  const first = world.start();
+  for (let others = 1; others < processes; others++) world.start();
+  await world.until(first.runtime.createRun({ agent_name: "agent", input: "Go.", mode: "async" }), first);
   await world.pass(250);
   return begun
     .slice(1)
@@ -191,13 +160,13 @@ async function writtenAfterTheEnd(plant: (store: Store) => Store = same): Promis
   if (scenario === undefined) throw new Error("There are no scenarios.");
   const written: Expected[] = [];
   const watched = (store: Store): Store =>
-    changed(store, {
+    withMembers(store, {
       append: (key, expected, write) => {
         written.push(expected);
         return store.append(key, expected, write);
       },
     });
-  const { run_id, log, world } = await play(scenario, { plant: (store) => watched(plant(store)) });
+  const { run_id, log, world } = await play(scenario, { plant: { store: (store) => watched(plant(store)) } });
   const { head } = (await world.find(run_id)) ?? {};
   const epoch = written.at(-1)?.epoch ?? 0;
   if (head === undefined) throw new Error("The run is gone.");
@@ -207,21 +176,11 @@ async function writtenAfterTheEnd(plant: (store: Store) => Store = same): Promis
 
 function withoutLastEpoch(store: Store): Store {
   const lowered = (head: RunHead): RunHead => (head.finished_at === null ? head : { ...head, epoch: head.epoch - 1 });
-  return changed(store, {
+  return withMembers(store, {
     append: (key, expected, write) => store.append(key, expected, { ...write, head: lowered(write.head) }),
   });
 }
 
 function same(store: Store): Store {
   return store;
-}
-
-/** The store with some of its methods replaced. */
-function changed(store: Store, methods: Partial<Store>): Store {
-  return new Proxy(store, {
-    get: (target, name) => {
-      const own: unknown = Reflect.get(methods, name);
-      return own ?? (Reflect.get(target, name, target) as unknown);
-    },
-  });
 }

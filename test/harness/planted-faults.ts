@@ -1,8 +1,12 @@
 import type { Entry } from "../../src/core/log.ts";
 import type { Clock, RunWrite, Store } from "../../src/core/ports.ts";
 import { withMembers } from "./port-proxy.ts";
+import { hookedStore } from "./store-proxy.ts";
 
 /* Stores and clocks with a fault, with which a test checks that a judge finds it. */
+
+/** By how much an unaware clock advances at most between two readings: more than a heartbeat. In milliseconds. */
+const MAX_ADVANCE_MS = 350;
 
 /** A store that writes more than the runtime gives it. */
 export function afterAppend(store: Store, more: (write: RunWrite) => readonly Entry[]): Store {
@@ -36,24 +40,14 @@ export function changedWrites(store: Store, change: (entry: Entry) => readonly E
   });
 }
 
-/** A store that confirms a write, and carries it out when the next one comes. */
+/** A store that confirms a write, and carries it out at the next call. */
 export function eagerToConfirm(store: Store): Store {
   let owed: (() => unknown) | undefined;
-  const pay = (): void => {
+  return hookedStore((call, method) => {
     void owed?.();
-    owed = undefined;
-  };
-  return withMembers(store, {
-    append: (key, expected, write) => {
-      pay();
-      owed = () => store.append(key, expected, write);
-      return undefined;
-    },
-    close: () => {
-      pay();
-      return store.close();
-    },
-  });
+    owed = method === "append" ? call : undefined;
+    return method === "append" ? undefined : call();
+  }, store);
 }
 
 /** A clock that loses some of its timers. */
@@ -61,4 +55,34 @@ export function withTimers(clock: Clock, loses: (delayMs: number) => boolean): C
   return withMembers(clock, {
     setTimeout: (callback, delayMs) => (loses(delayMs) ? () => {} : clock.setTimeout(callback, delayMs)),
   });
+}
+
+/** A clock that hides for how long its process was frozen. */
+export function unawareClock(clock: Clock): Clock {
+  let last = clock.now();
+  let shown = last;
+  return withMembers(clock, {
+    now: () => {
+      const now = clock.now();
+      shown += Math.min(now - last, MAX_ADVANCE_MS);
+      last = now;
+      return shown;
+    },
+  });
+}
+
+/** A store that reads the results of steps in the reverse order. */
+export function reversedResults(store: Store): Store {
+  return withMembers(store, {
+    read: async (key, from, limit) => {
+      const entries = await store.read(key, from, limit);
+      const results = entries?.filter(({ type }) => type === "step") ?? [];
+      return entries?.map((entry) => (entry.type === "step" ? (results.pop() ?? entry) : entry));
+    },
+  });
+}
+
+/** A store that keeps no leases: no owner counts as living. */
+export function withoutLeases(store: Store): Store {
+  return withMembers(store, { renew: () => undefined });
 }

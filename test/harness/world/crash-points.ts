@@ -2,7 +2,7 @@ import type { Method } from "../store-proxy.ts";
 import type { Ending, Played } from "./play.ts";
 import { play } from "./play.ts";
 import type { Scenario } from "./scenarios.ts";
-import type { Crash } from "./world.ts";
+import type { Crash, Plant } from "./world.ts";
 
 const writes: ReadonlySet<Method> = new Set(["create", "append", "post", "claim", "putSession", "makeSession"]);
 /** Calls that a process repeats while it waits. Only the first two crashes at each of them are tried. */
@@ -28,8 +28,9 @@ export async function crashedOtherwise(
   crashes: readonly Crash[],
   uncrashed: Played,
   late: boolean,
+  plant?: Plant,
 ): Promise<string[]> {
-  const { world, ending } = await play(scenario, { crashes, late });
+  const { world, ending } = await play(scenario, { crashes, late, plant });
   const where = JSON.stringify(crashes);
   const wrong = world.violations.map((violation) => `${where}: ${violation}`);
   if (comparable(scenario, ending) !== comparable(scenario, uncrashed.ending))

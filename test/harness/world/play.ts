@@ -166,8 +166,12 @@ class Play {
       log = begun?.type === "intent" && begun.run_id !== null ? await this.#world.log(begun.run_id) : [];
       isWritten = isResumed(log, path.join("/"));
     }
-    if (isWritten) this.#answered.set(awaitId, answer);
-    else this.#world.violations.push(`the answer to ${awaitId} was acknowledged before it was written`);
+    if (isWritten) {
+      this.#answered.set(awaitId, answer);
+      return;
+    }
+    this.#world.violations.push(`the answer to ${awaitId} was acknowledged before it was written`);
+    await this.#world.step();
   }
 
   #accepted(what: string, outcome: Outcome<unknown> | undefined): boolean {

@@ -1,4 +1,3 @@
-import type { Store } from "cadenza";
 import type { Entry } from "../../../src/core/log.ts";
 import { Random } from "../random.ts";
 import type { Verdict } from "./judge.ts";
@@ -7,7 +6,7 @@ import type { Played } from "./play.ts";
 import { play } from "./play.ts";
 import type { Program } from "./programs.ts";
 import { makeProgram, scriptOf } from "./programs.ts";
-import type { World } from "./world.ts";
+import type { Plant, World } from "./world.ts";
 
 /** What happens to the processes that run a program. */
 export const troubles = ["none", "always replay", "crashes", "take-overs", "freezes", "stopped clocks"] as const;
@@ -28,7 +27,7 @@ export interface Trial {
 }
 
 /** Runs a program with one kind of trouble, and judges its log. */
-export async function trial(seed: number, trouble: Trouble, plant?: (store: Store) => Store): Promise<Trial> {
+export async function trial(seed: number, trouble: Trouble, plant?: Plant): Promise<Trial> {
   const program = makeProgram(seed);
   const random = new Random(seed ^ 0x5eed);
   const counted = { crashes: 0 };

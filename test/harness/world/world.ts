@@ -27,6 +27,16 @@ export interface Crash {
   readonly after: boolean;
 }
 
+/** Faults, each planted at a port. */
+export interface Plant {
+  /** Replaces the store, which is in memory and outlives its processes. */
+  readonly store?: (store: Store) => Store;
+  /** Replaces the store as each process sees it. */
+  readonly view?: (store: Store) => Store;
+  /** Replaces the clock of each process. */
+  readonly clock?: (clock: Clock) => Clock;
+}
+
 export interface WorldOptions {
   /** The order of events. Default: first in, first out. */
   readonly random?: Random;
@@ -34,8 +44,8 @@ export interface WorldOptions {
   readonly late?: boolean;
   /** How long a write takes, in milliseconds, as on a slow disk. Default: none. */
   readonly writeMs?: number;
-  /** Replaces the store, which is in memory and outlives its processes. */
-  readonly plant?: ((store: Store) => Store) | undefined;
+  /** The faults that a test plants. Default: none. */
+  readonly plant?: Plant | undefined;
   readonly runtime?: RuntimeOptions;
   /** Called with each runtime when its process starts: registers the agents. */
   readonly register: (process: Process) => void;
@@ -56,7 +66,7 @@ export class World {
   constructor(options: WorldOptions) {
     this.options = options;
     const store = lastingStore({ now: () => this.now });
-    this.store = options.plant?.(store) ?? store;
+    this.store = options.plant?.store?.(store) ?? store;
   }
 
   /** The time of the wall clock. */
@@ -224,16 +234,18 @@ export class Process {
     this.world = world;
     this.name = name;
     this.crash = crash;
-    const { runtime } = world.options;
+    const { runtime, plant } = world.options;
+    const clock = this.#clock();
+    const view = this.#view();
     const say = (message: string): void => void this.said.push(message);
     const logger: Logger = { debug: say, info: say, warn: say, error: say };
     this.runtime = new AgentRuntime({
       durability: { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100 },
       ...runtime,
       logger,
-      clock: this.#clock(),
+      clock: plant?.clock?.(clock) ?? clock,
       ids: this.#ids(),
-      store: this.#view(),
+      store: plant?.view?.(view) ?? view,
     });
   }
 
