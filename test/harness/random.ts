@@ -46,10 +46,9 @@ export class Random {
   }
 }
 
-/** A number from 0 up to 2^32 that belongs to a text: always the same, and far from that of a similar text. */
+/** A number from 0 up to 2^32 that belongs to a text, the same each time (FNV-1a). */
 export function hashOf(text: string): number {
   let hash = 2166136261;
   for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 16777619);
-  hash = Math.imul(hash ^ (hash >>> 16), 0x21f0aaad);
-  return (hash ^ (hash >>> 15)) >>> 0;
+  return hash >>> 0;
 }
