@@ -1,5 +1,6 @@
 import type { Retention } from "../core/ports.ts";
 import type { Connection, SqliteRow } from "./sqlite-database.ts";
+import { deleteEntries } from "./sqlite-entries.ts";
 
 /** How many runs or sessions are deleted in one transaction. */
 const PRUNE_CHUNK = 100;
@@ -21,7 +22,7 @@ export function pruneRuns(connection: Connection, { maxRuns, endedBefore }: Rete
   );
   const doomed = firstToKeep === -1 ? oldest : oldest.slice(0, firstToKeep);
   for (const run of doomed) {
-    connection.run("DELETE FROM cadenza_entries WHERE run = ?", Number(run["id"]));
+    deleteEntries(connection, Number(run["id"]));
     connection.run("DELETE FROM cadenza_runs WHERE id = ?", Number(run["id"]));
   }
   return doomed.length;

@@ -1,4 +1,3 @@
-import type { Entry } from "../core/log.ts";
 import type {
   BlockedQuery,
   FoundRun,
@@ -14,15 +13,13 @@ import type { Counters } from "../core/statistics.ts";
 import { counterNames } from "../core/statistics.ts";
 import type { Message } from "../protocol/message.ts";
 import { distinctAgents } from "./choice.ts";
-import { damaged } from "./damage.ts";
 import type { Connection, SqliteRow, SqliteValue } from "./sqlite-database.ts";
 import { isCorrupt } from "./sqlite-database.ts";
+import { firstId } from "./sqlite-entries.ts";
 import {
   countable,
   createdColumn,
   fromJson,
-  fromLines,
-  LineError,
   runColumns,
   toDamagedRun,
   toFoundRun,
@@ -40,14 +37,7 @@ import {
  */
 
 const storedColumns = `${runColumns}, ${createdColumn}`;
-const joinFirst = "LEFT JOIN cadenza_entries e ON e.run = r.id AND e.position = 0";
-
-/** From the batch that holds the first requested entry on. A run without a batch in the range still has its row. */
-const selectEntries = `
-  SELECT r.position AS length, e.position, e.lines FROM cadenza_runs r
-  LEFT JOIN cadenza_entries e ON e.run = r.id AND e.position < ? AND e.position >=
-    (SELECT max(b.position) FROM cadenza_entries b WHERE b.run = r.id AND b.position <= ?)
-  WHERE r.tenant = ? AND r.run_id = ? ORDER BY e.position`;
+const joinFirst = `LEFT JOIN cadenza_entries e ON e.id = ${firstId("r.id")}`;
 
 /** Those runs of a JSON list of tenant, id, epoch and position that have moved, by their index in the list. */
 const selectMoved = `
@@ -70,40 +60,6 @@ export function runRow(connection: Connection, id: number): SqliteRow {
   const row = connection.get(`SELECT ${runColumns} FROM cadenza_runs r WHERE r.id = ?`, id);
   if (row === undefined) throw new TypeError(`There is no row ${id}.`);
   return row;
-}
-
-export function readEntries(
-  connection: Connection,
-  key: RunKey,
-  from: number,
-  limit: number,
-): readonly Entry[] | undefined {
-  const batches = entryBatches(connection, key, from, from + limit);
-  const [batch] = batches;
-  if (batch === undefined) return undefined;
-  const entries: Entry[] = [];
-  const to = Math.min(from + limit, Number(batch["length"]));
-  for (const { position, lines } of batches) {
-    const first = Number(position);
-    const at = from + entries.length;
-    // A missing batch leaves a gap.
-    if (typeof lines !== "string" || first > at) break;
-    try {
-      for (const entry of fromLines(lines, at - first, to - first)) entries.push(entry);
-    } catch (error) {
-      throw error instanceof LineError ? damaged(key, first + error.line, error.cause) : error;
-    }
-  }
-  if (from + entries.length < to) throw damaged(key, from + entries.length);
-  return entries;
-}
-
-function entryBatches(connection: Connection, key: RunKey, from: number, to: number): readonly SqliteRow[] {
-  try {
-    return connection.all(selectEntries, countable(to), from, toText(key.tenant), toText(key.run_id));
-  } catch (error) {
-    throw isCorrupt(error) ? damaged(key, from, error) : error;
-  }
 }
 
 export function listRuns(connection: Connection, query: RunQuery): readonly FoundRun[] {
@@ -192,7 +148,7 @@ function foundRuns(connection: Connection, where: string, ...values: SqliteValue
 /** The run of a row without its first entry. */
 export function withFirst(connection: Connection, row: SqliteRow): FoundRun {
   try {
-    const select = `SELECT ${createdColumn} FROM cadenza_entries e WHERE e.run = ? AND e.position = 0`;
+    const select = `SELECT ${createdColumn} FROM cadenza_entries e WHERE e.id = ${firstId("?")}`;
     return toFoundRun({ ...row, ...connection.get(select, Number(row["id"])) });
   } catch (error) {
     if (!isCorrupt(error)) throw error;

@@ -1,5 +1,6 @@
 import { CadenzaError } from "../core/errors.ts";
 import type { Connection } from "./sqlite-database.ts";
+import { LAST_POSITION, POSITION_BITS } from "./sqlite-entries.ts";
 
 /*
  * The row of a run is small, since each append writes it. Large values are in rows that are never changed.
@@ -56,12 +57,13 @@ const firstSchema = `
     WHERE finished_at IS NULL AND owner IS NULL AND blocked IS NOT NULL;
   CREATE INDEX cadenza_runs_ended ON cadenza_runs (finished_at) WHERE finished_at IS NOT NULL;
 
-  -- The entries of one write, each as JSON in a line of its own; position is that of the first.
+  -- The entries of one write, each as JSON in a line of its own; position is that of the first. The id holds both
+  -- numbers: the batches of a run are side by side, and a write changes one page and no index.
   CREATE TABLE cadenza_entries (
-    run INTEGER NOT NULL,
-    position INTEGER NOT NULL,
-    lines TEXT NOT NULL,
-    PRIMARY KEY (run, position)
+    id INTEGER PRIMARY KEY,
+    run INTEGER GENERATED ALWAYS AS (id >> ${POSITION_BITS}) VIRTUAL,
+    position INTEGER GENERATED ALWAYS AS (id & ${LAST_POSITION}) VIRTUAL,
+    lines TEXT NOT NULL
   );
 
   CREATE TABLE cadenza_sessions (
@@ -107,7 +109,7 @@ const firstSchema = `
 `;
 
 /** The version of `firstSchema`. Earlier versions were never released. */
-const FIRST_VERSION = 4;
+const FIRST_VERSION = 5;
 /** The steps from one version of the schema to the next. Append only: existing files have taken the earlier steps. */
 const migrations: readonly string[] = [firstSchema];
 const LAST_VERSION = FIRST_VERSION + migrations.length - 1;

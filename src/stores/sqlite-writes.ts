@@ -1,5 +1,6 @@
 import type { Expected, RunHead, RunKey, RunPost, RunWrite, Slot, StoreConflict } from "../core/ports.ts";
 import type { Connection } from "./sqlite-database.ts";
+import { addLines } from "./sqlite-entries.ts";
 import {
   countable,
   fromHead,
@@ -36,7 +37,6 @@ const inserted = [
 ];
 const insertRun = `
   INSERT INTO cadenza_runs (${inserted.join(", ")}) VALUES (${inserted.map(() => "?").join(", ")}) ON CONFLICT DO NOTHING`;
-const insertEntries = "INSERT INTO cadenza_entries (run, position, lines) VALUES (?, ?, ?)";
 
 /**
  * A write with its entries as text. What JSON cannot carry fails here, before it shares a transaction with other
@@ -82,7 +82,7 @@ export function createRun(
     write.entries.length,
   );
   if (Number(changes) === 0) return creationConflict(connection, tenant, runId, used);
-  connection.run(insertEntries, Number(lastInsertRowid), 0, lines);
+  addLines(connection, Number(lastInsertRowid), 0, lines);
   settle(connection, key, created.agent_name, write, now);
   return undefined;
 }
@@ -101,7 +101,7 @@ export function appendToRun(
   if (refusal !== undefined) return refusal;
   const { position } = expected;
   updateRow(connection, run, head, position + entries.length);
-  if (entries.length > 0) connection.run(insertEntries, run.id, position, lines);
+  addLines(connection, run.id, position, lines);
   settle(connection, key, fromText(run.agent_name), write, now);
   return undefined;
 }
@@ -124,7 +124,7 @@ export function postToRun(
   const head = { ...before, status: post.status ?? before.status, blocked, due_at };
   const change = becomesDue && post.due === "look" ? { forLook: true } : {};
   updateRow(connection, run, head, position + post.entries.length, change);
-  if (post.entries.length > 0) connection.run(insertEntries, run.id, position, lines);
+  addLines(connection, run.id, position, lines);
   return undefined;
 }
 

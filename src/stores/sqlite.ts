@@ -25,6 +25,7 @@ import type { Counters } from "../core/statistics.ts";
 import { systemClock } from "../runtime/system.ts";
 import type { SqliteDatabase, SqliteStoreOptions } from "./sqlite-database.ts";
 import { Connection } from "./sqlite-database.ts";
+import { readEntries } from "./sqlite-entries.ts";
 import type { SessionCursor } from "./sqlite-prune.ts";
 import { pruneRuns, pruneSessions } from "./sqlite-prune.ts";
 import * as reads from "./sqlite-reads.ts";
@@ -96,7 +97,7 @@ export class SqliteStore implements Store {
   }
 
   read(key: RunKey, from: number, limit: number): readonly Entry[] | undefined {
-    return reads.readEntries(this.#connection, key, from, limit);
+    return readEntries(this.#connection, key, from, limit);
   }
 
   findByIdempotencyKey(tenant: string, idempotencyKey: string): StoredRun | undefined {

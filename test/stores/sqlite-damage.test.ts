@@ -48,6 +48,7 @@ describe.each(drivers)("a file that is damaged, with $name", ({ open }) => {
     expect(errorOf(() => store.find(runKey(3)))).toMatchObject({ code: "store_failed", run_id: runId(3) });
     expect(errorOf(() => store.read(runKey(3), 0, 9))).toMatchObject({ code: "store_failed", run_id: runId(3) });
     expect(store.read(runKey(2), 0, 9)).toHaveLength(1);
+    expect(store.read(runKey(2), 1, 9)).toEqual([]);
     store.close();
   });
 
@@ -61,6 +62,7 @@ describe.each(drivers)("a file that is damaged, with $name", ({ open }) => {
     const store = opened();
 
     expect(store.read(key, 0, 2)).toHaveLength(2);
+    expect(store.read(key, 1, 1)).toEqual(parts("x".repeat(LONG)));
     expect(errorOf(() => store.read(key, 0, 3))).toMatchObject({ code: "store_failed", run_id: runId(1) });
     expect(told(store.list({ tenant: TENANT, limit: 9, offset: 0 }))).toEqual(["1"]);
     store.close();

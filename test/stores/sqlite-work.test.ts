@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { RunQuery, TakeRequest } from "../../src/core/ports.ts";
 import { SqliteStore } from "../../src/stores/sqlite.ts";
 import type { SqliteDatabase } from "../../src/stores/sqlite-database.ts";
+import { firstId } from "../../src/stores/sqlite-entries.ts";
 import { CheckClock, NOW } from "../../src/testing/store-check.ts";
 import {
   create,
@@ -96,25 +97,21 @@ describe(`among ${RUNS} runs`, () => {
 });
 
 describe("the runs and entries that are read", () => {
-  const found = ["cadenza_runs_by_key (tenant=? AND run_id=?)", "entries (run=? AND position=?)"];
+  const found = ["cadenza_runs_by_key (tenant=? AND run_id=?)", "entries (rowid=?)"];
   const owners = ["cadenza_runs_by_owner (owner=?)", "cadenza_runs_by_owner (owner>?)"];
-  const listed = ["entries (run=? AND position=?)", "rowid=?"];
+  const listed = ["entries (rowid=?)", "runs (rowid=?)"];
 
   test.each<[what: string, ask: () => unknown, read: readonly string[]]>([
     ["find", () => store.find(runKey(1)), found],
     [
       "findByIdempotencyKey",
       () => store.findByIdempotencyKey("acme", "key"),
-      ["cadenza_runs_by_idempotency_key (tenant=? AND idempotency_key=?)", "entries (run=? AND position=?)"],
+      ["cadenza_runs_by_idempotency_key (tenant=? AND idempotency_key=?)", "entries (rowid=?)"],
     ],
     [
       "read",
       () => store.read(runKey(1), 0, 9),
-      [
-        "cadenza_runs_by_key (tenant=? AND run_id=?)",
-        "entries (run=? AND position<?)",
-        "entries (run=? AND position>? AND position<?)",
-      ],
+      ["cadenza_runs_by_key (tenant=? AND run_id=?)", "entries (rowid>? AND rowid<?)"],
     ],
     ["moved", () => store.moved([{ key: runKey(1), epoch: 1, position: 1 }]), found.slice(0, 1)],
     ["owned", () => store.owned("alive", 9), owners.slice(0, 1)],
@@ -273,10 +270,10 @@ function readingOf(step: string): readonly string[] {
   const [, whole] =
     /^SCAN (?:cadenza_runs USING (?:COVERING )?INDEX )?((?:cadenza_(?:runs|entries)|[reb]\b)\w*)/.exec(step) ?? [];
   if (whole !== undefined) return [`SCAN ${whole}`];
-  const [, index, columns = ""] =
-    /INDEX (cadenza_runs_\w+|sqlite_autoindex_cadenza_entries_1) \((.*)\)/.exec(step) ?? [];
-  if (index !== undefined) return [`${index.replace(/^sqlite_autoindex_cadenza_entries_1$/, "entries")} (${columns})`];
-  return step.includes("INTEGER PRIMARY KEY (rowid=?)") ? ["rowid=?"] : [];
+  const [, index] = /INDEX (cadenza_runs_\w+ \(.*\))/.exec(step) ?? [];
+  if (index !== undefined) return [index];
+  const [, table = "", ids] = /^SEARCH (\w+) USING INTEGER PRIMARY KEY \((.*)\)/.exec(step) ?? [];
+  return ids === undefined ? [] : [`${/^[eb]$/.test(table) ? "entries" : "runs"} (${ids})`];
 }
 
 function page(query: Partial<RunQuery> & Pick<RunQuery, "tenant">): RunQuery {
@@ -334,6 +331,6 @@ function fill(): void {
          n = 4, CASE WHEN n % 5 = 3 THEN ${NOW} END, 0, 1 FROM numbers`,
     )
     .run();
-  raw.prepare("INSERT INTO cadenza_entries (run, position, lines) SELECT id, 0, ? FROM cadenza_runs").run(first);
+  raw.prepare(`INSERT INTO cadenza_entries (id, lines) SELECT ${firstId("id")}, ? FROM cadenza_runs`).run(first);
   raw.exec("COMMIT");
 }

@@ -5,7 +5,19 @@ import { CadenzaError } from "../../src/core/errors.ts";
 import { counterNames } from "../../src/core/statistics.ts";
 import { openSqliteStore, SqliteStore } from "../../src/stores/sqlite.ts";
 import type { SqliteStoreOptions } from "../../src/stores/sqlite-database.ts";
-import { counters, create, ended, look, over, sessionId, sessionKey, write } from "../../src/testing/store-samples.ts";
+import {
+  counters,
+  create,
+  ended,
+  look,
+  over,
+  parts,
+  runKey,
+  sessionId,
+  sessionKey,
+  waiting,
+  write,
+} from "../../src/testing/store-samples.ts";
 import { drivers, openDatabase, temporaryFolder } from "../harness/sqlite-files.ts";
 
 let folder: ReturnType<typeof temporaryFolder>;
@@ -98,7 +110,7 @@ describe("the schema", () => {
 
     expect(second.find(key)).toEqual(first.find(key));
     expect(schema()).toEqual(before);
-    expect(versions()).toEqual([4]);
+    expect(versions()).toEqual([5]);
   });
 
   test("is created completely or not at all", () => {
@@ -109,22 +121,22 @@ describe("the schema", () => {
     db.exec("DROP TABLE cadenza_counters");
     new SqliteStore(db);
 
-    expect(versions()).toEqual([4]);
+    expect(versions()).toEqual([5]);
   });
 
   test("of a newer version is refused, and not changed", () => {
     const db = openDatabase(path);
     new SqliteStore(db);
-    db.exec("INSERT INTO cadenza_migrations (number) VALUES (5), (6)");
+    db.exec("INSERT INTO cadenza_migrations (number) VALUES (6), (7)");
     const before = schema();
     const opening = () => new SqliteStore(openDatabase(path));
 
     expect(opening).toThrow(CadenzaError);
-    expect(opening).toThrow("has schema 6, and this version of cadenza knows 4");
+    expect(opening).toThrow("has schema 7, and this version of cadenza knows 5");
     expect(schema()).toEqual(before);
   });
 
-  test.each([1, 2, 3])("of version %i, which was never released, is refused, and not changed", (version) => {
+  test.each([1, 2, 3, 4])("of version %i, which was never released, is refused, and not changed", (version) => {
     const db = openDatabase(path);
     db.exec("CREATE TABLE cadenza_migrations (number INTEGER PRIMARY KEY); CREATE TABLE cadenza_runs (id INTEGER)");
     for (let number = 1; number <= version; number++)
@@ -133,7 +145,7 @@ describe("the schema", () => {
     const opening = () => new SqliteStore(openDatabase(path));
 
     expect(opening).toThrow(CadenzaError);
-    expect(opening).toThrow(`has schema ${version}, and this version of cadenza knows 4 and later`);
+    expect(opening).toThrow(`has schema ${version}, and this version of cadenza knows 5 and later`);
     expect(schema()).toEqual(before);
   });
 
@@ -143,6 +155,21 @@ describe("the schema", () => {
 
     expect(columns.map((row) => (row as { name: string }).name)).toEqual(["agent_name", ...counterNames]);
   });
+});
+
+test("a log that is full takes no more entries, and the write changes nothing", async () => {
+  const db = openDatabase(path);
+  const store = new SqliteStore(db, { synchronous: "NORMAL" });
+  const key = await create(store, 1);
+  await create(store, 2);
+  const position = 2 ** 26 - 1;
+  db.exec(`UPDATE cadenza_runs SET position = ${position} WHERE id = 1`);
+  const before = store.find(key);
+  const more = store.append(key, { epoch: 1, position }, write(parts("a"), { head: waiting() }));
+
+  await expect(more).rejects.toThrow(`expected fewer than ${position} entries`);
+  expect(store.find(key)).toEqual(before);
+  expect(store.read(runKey(2), 0, 9)).toHaveLength(1);
 });
 
 describe("openSqliteStore", () => {
