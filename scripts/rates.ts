@@ -14,6 +14,7 @@ import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import type { Store } from "cadenza";
 import { AgentRuntime } from "cadenza";
+import { durable } from "cadenza/durable";
 import { SqliteStore } from "cadenza/sqlite";
 import { ignore } from "../src/core/promises.ts";
 import { openDatabase } from "../test/harness/sqlite-files.ts";
@@ -247,7 +248,7 @@ function open(file: string, mode: "works" | "hangs", durability: object = shortL
   const sqlite = new SqliteStore(openDatabase(file), { closeDatabase: true });
   const store = slowerMs === 0 ? sqlite : slower(sqlite, slowerMs);
   const limits = { maxLiveRuns: 100_000 };
-  const runtime = new AgentRuntime({ store, limits, durability });
+  const runtime = new AgentRuntime({ store: durable(store, durability), limits });
   const seen: Seen = { completed: 0, firstAt: 0, lastAt: 0, begun: new Map() };
   const onCompleted = (): void => {
     seen.lastAt = Date.now();

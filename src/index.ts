@@ -73,8 +73,8 @@ export type {
 export { AgentRuntime, type CloseReport, type LeftRun, type RuntimeStats } from "./runtime/agent-runtime.ts";
 export type { AnnouncedType, BlockedEvent, EventListener, EventOf, EventOrigin } from "./runtime/announcer.ts";
 export type { InputItem, RunInput } from "./runtime/input.ts";
-export type { DurabilityOptions, LimitOptions, RetentionOptions, RuntimeOptions } from "./runtime/options.ts";
-export type { BlockedRun } from "./runtime/recovery-report.ts";
+export type { LimitOptions, RetentionOptions, RuntimeOptions } from "./runtime/options.ts";
+export type { BlockedRun } from "./runtime/remote-runs.ts";
 export type {
   CreateRunOptions,
   CreateRunRequest,

@@ -66,6 +66,17 @@ describe("a small set of sources that keeps every rule", () => {
     ["http.ts", `export { R } from "./runtime/agent.ts";`, "http.ts may not import runtime/agent.ts"],
     ["other.ts", `export { C } from "./core/log.ts";`, "no rule covers this file"],
 
+    // the two rooms
+    ["runtime/a.ts", `import { D } from "../durable/a.ts";`, "runtime/ may not import durable/a.ts"],
+    ["runtime/a.ts", `import type { D } from "../durable/a.ts";`, "runtime/ may not import durable/a.ts"],
+    ["stores/memory.ts", `import { D } from "../durable/a.ts";`, "stores/ may not import durable/a.ts"],
+    ["durable/a.ts", `import { m } from "../stores/memory.ts";`, "durable/ may not import stores/memory.ts"],
+    ["runtime/a.ts", "export const a = 1; // as long as the lease", "the plain room knows no lease"],
+    ["runtime/a.ts", "export const raisedEpoch = 1;", "the plain room knows no epoch"],
+    ["runtime/a.ts", "export const isReplaying = false;", "the plain room knows no replaying"],
+    ["runtime/a.ts", "/** The owner. */\nexport const a = 1;", "the plain room knows no owner"],
+    ["runtime/a.ts", "export const a = { history: [] };", "the plain room knows no history"],
+
     // the clock, random numbers, the process
     ["core/a.ts", `export const now = Date.now();`, "uses Date"],
     ["core/a.ts", `export const now = new Date();`, "uses Date"],
@@ -136,6 +147,7 @@ const HOUSE = {
     system.setTimeout(() => {}, 1);
     const { setTimeout: later } = system;
   `,
+  "durable/a.ts": `import { system } from "../runtime/system.ts";\nexport const lease = system;`,
   "http/handler.ts": `
     import { z } from "zod";
     import { CadenzaError } from "../core/errors.ts";

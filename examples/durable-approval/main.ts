@@ -5,14 +5,14 @@
 import { createInterface } from "node:readline";
 import type { Run } from "cadenza";
 import { AgentRuntime } from "cadenza";
+import { durable } from "cadenza/durable";
 import { booking } from "./agent.ts";
 import { openStore } from "./store.ts";
 
 const [path = "booking.db"] = process.argv.slice(2);
 const runtime = new AgentRuntime({
-  store: await openStore(path),
   // A new process takes the run over after a second, instead of ten.
-  durability: { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100 },
+  store: durable(await openStore(path), { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100 }),
 });
 runtime.register(booking);
 

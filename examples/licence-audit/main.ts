@@ -3,6 +3,7 @@ import { resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { RunStatus } from "cadenza";
 import { AgentRuntime } from "cadenza";
+import { durable } from "cadenza/durable";
 import { openStore } from "../durable-approval/store.ts";
 import { licenceAudit } from "./agent.ts";
 import { readArguments, USAGE } from "./arguments.ts";
@@ -58,8 +59,8 @@ async function main(args: readonly string[]): Promise<number> {
 
 /** A runtime whose runs outlive the process. A new process takes over a run after a second, instead of ten. */
 async function openRuntime(path: string): Promise<AgentRuntime> {
-  const durability = { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100 };
-  return new AgentRuntime({ exposeErrors: true, store: await openStore(path), durability });
+  const store = durable(await openStore(path), { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100 });
+  return new AgentRuntime({ exposeErrors: true, store });
 }
 
 /** npm runs scripts in the project's folder. INIT_CWD is the user's folder. */

@@ -28,8 +28,8 @@ export interface AgentContext {
    */
   readonly ask: Ask;
   /**
-   * Runs a function with side effects. For a durable agent the result is written to the log, and a replay does not run
-   * the function again.
+   * Runs a function with side effects. For a durable agent the result is written to the log. When the
+   * agent is executed again, it gets the result from there, and the function is not called.
    */
   readonly step: Step;
   /**
@@ -40,12 +40,15 @@ export interface AgentContext {
   readonly usage: UsageReport;
   /**
    * The time in milliseconds since 1970. For a durable agent it is the time of the last result that it received, or of
-   * its start. A replay gets the same times.
+   * its start. An agent that is executed again gets the same times.
    */
   readonly now: () => number;
-  /** A UUID that is the same when a durable agent is replayed. */
+  /** A UUID that is the same when a durable agent is executed again. */
   readonly uuid: () => string;
-  /** A number from 0 up to, but not including, 1. It is the same when a durable agent is replayed. Not for secrets. */
+  /**
+   * A number from 0 up to, but not including, 1. It is the same when a durable agent is executed again. Not for
+   * secrets.
+   */
   readonly random: () => number;
 }
 

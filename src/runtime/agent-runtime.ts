@@ -14,14 +14,14 @@ import type { LiveRun } from "./live-run.ts";
 import type { RuntimeOptions, Settings } from "./options.ts";
 import { readOptions } from "./options.ts";
 import { recordedValue } from "./recorded.ts";
-import type { RecoveryReport } from "./recovery-report.ts";
 import { Registry } from "./registry.ts";
+import type { RemoteReport } from "./remote-runs.ts";
 import type { RunsReport } from "./run-figures.ts";
 import { Runs } from "./runs.ts";
 import { Scope } from "./scope.ts";
 
 /** The state of a runtime, as `stats()` reports it. */
-export interface RuntimeStats extends RunsReport, RecoveryReport {
+export interface RuntimeStats extends RunsReport, RemoteReport {
   /**
    * The counters of each registered agent since the store was created: ended runs, times in milliseconds, tokens by
    * kind.
@@ -88,7 +88,7 @@ export class AgentRuntime extends Scope {
   register(first: Agent | string, second?: RegisterOptions | AgentFunction, third?: AgentFunction): this {
     const agent = readAgent(first, second, third);
     this.#registry.add(agent);
-    this.#runs.recovery.onRegistered(agent);
+    this.#runs.remote.onRegistered(agent);
     return this;
   }
 
@@ -131,7 +131,7 @@ export class AgentRuntime extends Scope {
     const agents: Record<string, Counters> = {};
     for (const { name } of this.#registry.all())
       agents[name] = (await this.#settings.store.counters(name)) ?? noCounters;
-    return { ...this.#runs.report, ...(await this.#runs.recovery.report()), agents };
+    return { ...this.#runs.report, ...(await this.#runs.remote.report()), agents };
   }
 
   /**
@@ -153,7 +153,12 @@ export class AgentRuntime extends Scope {
     const left = open.map(leftRun);
     const { store, logger } = this.#settings;
     const end = async (run: LiveRun): Promise<void> => {
-      if (run.durable && store.persistent) return run.handBack();
+      const released = run.ownership.release();
+      if (released !== undefined) {
+        await released;
+        run.leave("The runtime was closed.");
+        return undefined;
+      }
       run.fail(leftError(run.log.key.run_id));
       return run.log.commit(true);
     };
@@ -164,9 +169,8 @@ export class AgentRuntime extends Scope {
     for (const run of this.#runs) run.leave("The runtime was closed.");
     this.#runs.end();
     this.#announcer.removeAll();
-    await this.#runs.recovery.lease.stop();
     try {
-      await store.release(this.#runs.owner);
+      await this.#runs.remote.close();
       await store.close();
     } catch (error) {
       logger.error("The store failed to close.", { error });

@@ -19,7 +19,7 @@ export interface EventOrigin {
 }
 
 /**
- * A durable run is blocked: its code does not match its history. Nothing is written to it until matching code is
+ * A durable run is blocked: its code does not match its log. Nothing is written to it until matching code is
  * registered. The log does not hold this event, and the protocol does not know it.
  */
 export interface BlockedEvent {
@@ -27,7 +27,7 @@ export interface BlockedEvent {
   readonly version: string | null;
   /** The index in the log, from 0, of the first entry that does not match. */
   readonly position: number;
-  /** What the history holds there. */
+  /** What the log holds there. */
   readonly expected: string;
   /** What the code did instead. */
   readonly asked: string;

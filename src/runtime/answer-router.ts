@@ -69,13 +69,13 @@ export class AnswerRouter {
   }
 
   async #answerRun(key: RunKey, answer: Answer): Promise<Answered> {
-    const run = this.#runs.find(key) ?? (await this.#runs.loader.load(key));
+    const run = this.#runs.find(key) ?? (await this.#runs.remote.load(key));
     if (run === undefined) {
       const state = await foldLog(this.#store, key, Number.POSITIVE_INFINITY);
       if (state === undefined) throw notFound(key);
       const decision = decide(state, { ...answer, type: "resume", at: this.#clock.now() });
       if (isRefusal(decision)) throw refusalError(decision, key.run_id, answer.await_id);
-      if (decision.length > 0) throw this.#runs.loader.unavailable(state, (await this.#reader.stored(key)).head);
+      if (decision.length > 0) throw this.#runs.remote.unavailable(state, await this.#reader.stored(key));
       return { run: undefined, key, record: undefined, after: askedAt(state, answer) };
     }
     return this.#answerLive(run, key, answer);
@@ -97,7 +97,7 @@ function askedAt(state: RunState, { await_id, idempotency_key }: Answer): number
   return before?.event ?? state.events;
 }
 
-/** The answer, given again because the run has changed its owner. It is bound to the same question as before. */
+/** The answer, given again because the run has left this process. It is bound to the same question as before. */
 function sameQuestion(answer: Answer, error: unknown): Answer {
   if (!CadenzaError.is(error) || error.await_id === undefined) return answer;
   return { ...answer, await_id: error.await_id };

@@ -1,13 +1,14 @@
 import type { ResumeCommand } from "../core/decide.ts";
 import { isRefusal } from "../core/decide.ts";
-import type { Clock, Mismatch } from "../core/ports.ts";
+import type { Clock } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore, isPromise } from "../core/promises.ts";
 import { runRecord } from "../core/record.ts";
 import type { Run } from "../protocol/run.ts";
 import type { Execution } from "./execution.ts";
+import type { Ownership } from "./ownership.ts";
 import type { Answer, OpenQuestion, PassedOnQuestion } from "./questions.ts";
-import { blockedError, closedError, isLost, lostError, refusalError, refusedAbove, rejectedError } from "./refusals.ts";
+import { closedError, isLost, lostError, refusalError, refusedAbove, rejectedError } from "./refusals.ts";
 import type { RunLog } from "./run-log.ts";
 import type { Validated } from "./standard-schema.ts";
 
@@ -17,14 +18,7 @@ export interface AnsweredRun {
   readonly clock: Clock;
   readonly agent: { readonly name: string };
   readonly execution: Execution | undefined;
-  /** The residency of a durable run. Other runs have none. */
-  readonly residencyIfAny:
-    | {
-        readonly ready: Promise<void> | undefined;
-        readonly tryingAgain: Promise<void> | undefined;
-        readonly mismatch: Mismatch | undefined;
-      }
-    | undefined;
+  readonly ownership: Pick<Ownership, "whenAnswerable">;
   /** Whether the runtime is being closed. Then it accepts no answers. */
   readonly isClosing: boolean;
   /**
@@ -42,31 +36,19 @@ type Answered = MaybePromise<Run | undefined>;
  * the run before its agent goes on.
  */
 export function answerRun(run: AnsweredRun, answer: Answer): Answered {
-  const ready = run.residencyIfAny?.ready;
-  if (ready === undefined) return answerNow(run, answer);
-  // A new promise means that the agent is replayed once more. The same promise means that it has not caught up.
-  return ready.then(() => (run.residencyIfAny?.ready === ready ? answerNow(run, answer) : answerRun(run, answer)));
+  const ready = run.ownership.whenAnswerable();
+  return ready === undefined ? answerNow(run, answer) : ready.then(() => answerNow(run, answer));
 }
 
 function answerNow(run: AnsweredRun, answer: Answer): Answered {
-  const { log, clock, residencyIfAny: residency } = run;
+  const { log, clock } = run;
   const { run_id } = log.key;
-  if (residency?.tryingAgain !== undefined) {
-    return residency.tryingAgain.then(() => {
-      throw lostError(run_id);
-    });
-  }
-  if (residency?.mismatch !== undefined) {
-    // A caller that gets this error finds the run blocked in the store.
-    if (log.writing !== undefined && !log.isRetrying) return log.writing.then(() => answerNow(run, answer));
-    throw blockedError(run_id, run.agent.name, residency.mismatch);
-  }
   const command = commandOf(answer, answer.await_id, clock.now());
   const first = log.preview(command);
   if (isRefusal(first)) {
     // A refusal reveals the state, so the state is committed first.
     const committed = log.commit(true);
-    if (committed !== undefined) return committed.then(() => answerNow(run, answer));
+    if (committed !== undefined) return committed.then(() => answerRun(run, answer));
     throw refusalError(first, run_id, answer.await_id);
   }
   const awaitId = log.state.shown?.await_id;
@@ -121,7 +103,7 @@ function take(run: AnsweredRun, execution: Execution, answer: BoundAnswer, readi
   const { run_id } = log.key;
   const { await_id } = answer;
   if ("issues" in reading) throw rejectedError(run_id, await_id, reading.issues);
-  // During the validation another process may have claimed the run, or a replay may have begun.
+  // During the validation another process may have taken the run over, or the agent may be executed again.
   if (log.lost || execution.over) return withoutQuestion(run, answer);
   if (run.isClosing) throw closedError();
   const command = commandOf(answer, await_id, clock.now());

@@ -7,9 +7,9 @@ import type { AwaitResume } from "../protocol/run.ts";
 import type { Question } from "./agent-context.ts";
 import { badArgument, checkKeys, checkObject } from "./check.ts";
 import { readItem, textPart } from "./input.ts";
+import type { Operation } from "./operations.ts";
 import type { OwnQuestion } from "./questions.ts";
 import { readAnswer } from "./questions.ts";
-import type { Operation } from "./results.ts";
 import type { StandardSchema, Validated } from "./standard-schema.ts";
 import { isStandardSchema } from "./standard-schema.ts";
 
@@ -20,8 +20,7 @@ export interface AskHost {
   /** How long a question without a `timeoutMs` may be answered, in milliseconds. */
   readonly awaitTimeoutMs: number;
   onAsk(question: OwnQuestion): void;
-  onAnswer(entry: ResultEntry): void;
-  /** The history holds an answer that fails the validation of the question as the code asks it now. */
+  /** The log holds an answer that fails the validation of the question as the code asks it now. */
   onUnfitAnswer(key: string): void;
   /** Continues an agent that has yielded an await request. `yield` returns `sent`. */
   goOn(sent: unknown): void;
@@ -65,7 +64,6 @@ abstract class Ask implements Operation, OwnQuestion {
   }
 
   settle(entry: ResultEntry, live: unknown): unknown {
-    this.host.onAnswer(entry);
     if (entry.type === "timed-out") return this.#fallback;
     if (live !== undefined) return live;
     if (entry.type !== "resumed")
@@ -73,7 +71,7 @@ abstract class Ask implements Operation, OwnQuestion {
     return this.#settled(entry.answer);
   }
 
-  /** Validates an answer from the history. */
+  /** Validates an answer from the log. */
   async #settled(answer: AwaitResume): Promise<unknown> {
     const outcome = await this.validate(answer);
     if ("value" in outcome) return outcome.value;

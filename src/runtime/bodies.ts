@@ -20,7 +20,7 @@ export class Bodies {
   }
 
   /**
-   * Whether an operation that begins now could not be replayed. `isPaced`: the agent continues only when it receives
+   * Whether an operation that begins now would be missing when the agent is executed again. `isPaced`: the agent continues only when it receives
    * something, as live durable agents do.
    */
   isInside(isPaced: boolean): boolean {
@@ -68,7 +68,7 @@ export class Bodies {
 export function nestedError(runId: string, what: string): CadenzaError {
   const message =
     `Run ${runId}: ${what} was called in the body of a step, or beside one after a wait that is not in the log. ` +
-    "It could not be replayed: call it before the step or after it.";
+    "It would be missing when the agent is executed again: call it before the step or after it.";
   return new CadenzaError("nested_operation", message, { run_id: runId });
 }
 

@@ -77,7 +77,7 @@ export class RunContext implements AgentContext {
   get emit(): (value: unknown) => Promise<void> {
     return (value) =>
       observed(async () => {
-        // A replay does not run bodies, so this value would be missing. A body emits with `step.emit`.
+        // A body is not called again, so this value would be missing then. A body emits with `step.emit`.
         if (this.#host.durable) this.#checkOutside("emit");
         const emitted = this.#execution.emit(readEmission(value));
         if (emitted !== undefined) await emitted;
@@ -130,7 +130,7 @@ export class RunContext implements AgentContext {
           host.onMove();
           return history;
         }),
-      // For a durable agent these are steps, so that a replay does not read or write the state again.
+      // For a durable agent these are steps, so that an agent that is executed again does not read or write the state.
       getState: () =>
         observed(async () => this.#once("session.getState", () => host.session.getState()) as Promise<JsonValue>),
       setState: (state) =>
@@ -154,7 +154,7 @@ export class RunContext implements AgentContext {
   }
 
   get now(): () => number {
-    return () => (this.#host.durable ? this.#execution.time : this.#host.clock.now());
+    return () => this.#execution.operations.now();
   }
 
   get uuid(): () => string {
@@ -172,8 +172,8 @@ export class RunContext implements AgentContext {
   }
 
   /**
-   * Throws for an operation that begins inside the body of a step. A replay does not run the body, and so would not
-   * begin the operation.
+   * Throws for an operation that begins inside the body of a step. When the agent is executed again, the body
+   * is not called, and would not begin the operation.
    */
   #checkOutside(what: string): void {
     if (this.#host.isInBody(this.#execution)) throw nestedError(this.run_id, what);
@@ -211,11 +211,11 @@ function runStep(
   fn: (step: StepScope) => unknown,
   options: StepOptions,
 ): Promise<unknown> {
-  const key = execution.results.keyFor(name);
+  const key = execution.operations.keyFor(name);
   if (!host.durable) return host.steps.run(key, fn, options);
   return execution.perform({
     key,
-    start: () => host.steps.begin(key, fn, options, execution.intent(key)),
+    start: () => host.steps.begin(key, fn, options, execution.operations.intent(key)),
     settle: (entry) => resultOfStep(entry as StepEntry),
   });
 }

@@ -1,9 +1,9 @@
 import type { Emission } from "../core/decide.ts";
 import { isRefusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
-import type { Entry, IntentEntry, ResultEntry } from "../core/log.ts";
+import type { Entry } from "../core/log.ts";
 import { overdueError } from "../core/overdue.ts";
-import type { Clock, Logger, Mismatch } from "../core/ports.ts";
+import type { Clock, Logger } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
 import { activeMs, createdEntry } from "../core/state.ts";
@@ -17,14 +17,10 @@ import type { AskHost } from "./ask.ts";
 import { AskedQuestion, checkAskOptions, questionParts, withSchema, YieldedQuestion } from "./ask.ts";
 import type { Generator } from "./generator.ts";
 import { generatorOf, generatorOfItems, nextOf, unwind } from "./generator.ts";
-import type { History } from "./history.ts";
+import type { Operation, Operations } from "./operations.ts";
 import { checkSize, limitError } from "./part-size.ts";
 import type { OpenQuestion, QuestionsHost } from "./questions.ts";
 import { Questions } from "./questions.ts";
-import type { ReplayCheckHost } from "./replay-check.ts";
-import { ReplayCheck } from "./replay-check.ts";
-import type { Operation } from "./results.ts";
-import { Results } from "./results.ts";
 import type { RunLog } from "./run-log.ts";
 import { jsonSchemaOf } from "./standard-schema.ts";
 import type { AwaitYield } from "./yields.ts";
@@ -44,6 +40,8 @@ export interface ExecutionHost {
   readonly principal: JsonValue;
   /** Makes what the agent is called with. */
   contextFor(execution: Execution): AgentContext;
+  /** How the agent's operations get their results. */
+  operationsFor(execution: Execution): Operations;
   /** Calls back when the run has its slot, now or later. */
   withSlot(callback: () => void): void;
   /** The agent is about to be given something: it goes on. */
@@ -51,12 +49,6 @@ export interface ExecutionHost {
   /** Now and then another turn of the event loop is due; undefined when it is not. */
   pace(at: number): undefined | Promise<void>;
   failureOf(error: unknown): ProtocolError;
-  /** The replay is over: the agent goes on with new work. */
-  onCaughtUp(): void;
-  /** What the agent does is not what the log holds. With `final` unset the agent may still come round. Undefined: it has. */
-  onMismatch(mismatch: Mismatch | undefined, final: boolean): void;
-  /** The agent emitted another text than its history holds. The history counts. */
-  onDifference(): void;
   /** The agent was still working after the run had ended, and what it emitted was dropped. */
   onDropped(): void;
   /** The run is about to end: its sub-runs end first. */
@@ -65,8 +57,6 @@ export interface ExecutionHost {
   onOver(hung: boolean): void;
 }
 
-/** How many items a durable agent emits before it waits a turn. */
-const EMITTED_AT_ONCE = 64;
 /** The limits under which an agent is executed. Durations are in milliseconds. */
 export interface ExecutionSettings {
   readonly timeoutMs: number;
@@ -75,23 +65,19 @@ export interface ExecutionSettings {
   readonly maxLogEntries: number;
   readonly maxPartBytes: number;
   readonly maxBacklog: number;
-  /** How long an agent that is run again may take to ask for what its log holds next. */
-  readonly stallMs: number;
 }
 
 /**
  * One agent at work on one run: a single loop over a generator, whatever form the agent function has. Everything that
  * the agent does becomes a command to the log; everything that happens to it comes as an entry of the log.
  */
-export class Execution implements QuestionsHost, AskHost, ReplayCheckHost {
+export class Execution implements QuestionsHost, AskHost {
+  readonly operations: Operations;
   readonly #host: ExecutionHost;
   #generator: Generator | undefined;
   /** The generators that wait while one that they gave is drained. */
   #outer: Generator[] | undefined;
-  #results: Results | undefined;
   #questions: Questions | undefined;
-  /** Compares the agent with what the log holds of an earlier execution. */
-  readonly #replay: ReplayCheck | undefined;
   #aborted: CadenzaError | undefined;
   /** What ends the run once the agent is unwound; null: nothing went wrong. */
   #failure: unknown = null;
@@ -101,21 +87,20 @@ export class Execution implements QuestionsHost, AskHost, ReplayCheckHost {
   /** Of the time-out, and then of the grace period. */
   #clearTimer: (() => void) | undefined;
 
-  /** With a history the agent is replayed first. */
-  constructor(host: ExecutionHost, history?: History) {
+  constructor(host: ExecutionHost) {
     this.#host = host;
-    this.#replay = history && new ReplayCheck(this, history);
+    this.operations = host.operationsFor(this);
   }
 
   /** Calls the agent. Never throws: what the agent throws fails its run. */
   start(): void {
     const { log, clock } = this.#host;
-    if (this.#replay === undefined) {
+    if (!this.operations.isCatchingUp) {
       log.decide({ type: "start", at: clock.now() });
       this.#armTimeout();
     }
     this.#call();
-    if (this.#replay !== undefined) this.results.advance();
+    this.operations.begin();
   }
 
   /** The error with which the run was stopped, if it was. */
@@ -132,56 +117,13 @@ export class Execution implements QuestionsHost, AskHost, ReplayCheckHost {
     return this.#aborted !== undefined || this.#over;
   }
 
-  /** Whether the agent has had its turn with all that has happened to it. */
-  get isIdle(): boolean {
-    return this.#results === undefined || this.#results.isIdle;
-  }
-
-  get results(): Results {
-    if (this.#results === undefined) {
-      this.#results = new Results(
-        this.#host.clock,
-        this.#host.durable,
-        () => this.#host.onMove(),
-        this.#replay?.replay,
-      );
-      // An agent that goes on after its end is told so by whatever it asks for.
-      if (this.#over) this.#results.close(() => endedError(this.#host.log.key.run_id));
-    }
-    return this.#results;
-  }
-
-  /** The time as a durable agent sees it: that of the last thing that happened to it. */
-  get time(): number {
-    return this.#results?.time ?? this.log.state.started?.at ?? 0;
-  }
-
-  /** Whether the agent is still on its way through its log. */
-  get isReplaying(): boolean {
-    return this.#results?.isReplaying === true || (this.#results === undefined && this.#replay !== undefined);
-  }
-
   /** Begins a recorded operation. The promise is observed: an agent that drops it does no harm. */
   perform({ key, start, settle }: Work): Promise<unknown> {
     const promise = new Promise((resolve, reject) => {
-      this.results.perform({
-        key,
-        start,
-        settle: (entry, live) => {
-          this.onAnswer(entry);
-          return settle(entry, live);
-        },
-        resolve,
-        reject,
-      });
+      this.operations.perform({ key, start, settle, resolve, reject });
     });
     promise.catch(ignore);
     return promise;
-  }
-
-  /** The last attempt at an operation that has no result, if it was begun before. */
-  intent(key: string): IntentEntry | undefined {
-    return this.#replay?.intent(key);
   }
 
   get questions(): Questions {
@@ -202,41 +144,20 @@ export class Execution implements QuestionsHost, AskHost, ReplayCheckHost {
     return this.#host.clock;
   }
 
-  /** Resolves after a turn of the event loop, when the agent has had its turn with all that has happened to it. */
-  async settled(): Promise<void> {
-    await this.clock.turn();
-    while (!this.isIdle && !this.#over) {
-      await this.results.idle();
-      await this.clock.turn();
-    }
+  /** See {@link Operations.settled}. */
+  settled(): Promise<void> {
+    return this.operations.settled();
   }
 
   /** Hands a result to the operation that waits for it. */
   deliver(entry: Entry, live?: unknown): void {
     this.#armTimeout();
-    this.results.deliver(entry, live);
+    this.operations.deliver(entry, live);
   }
 
   /** Goes on when the run has its slot again. */
   withSlot(callback: () => void): void {
-    if (!this.#host.durable) {
-      this.#host.withSlot(callback);
-      return;
-    }
-    // For a durable agent the result takes its turn in the order of the log at once, and is handed over later.
-    let goOn: (() => void) | undefined = ignore;
-    this.#host.withSlot(() => {
-      goOn?.();
-      goOn = undefined;
-    });
-    if (goOn !== undefined) {
-      void this.results.holdUntil(
-        new Promise((resolve) => {
-          goOn = resolve;
-        }),
-      );
-    }
-    callback();
+    this.operations.withSlot((take) => this.#host.withSlot(take), callback);
   }
 
   onExpired(): void {
@@ -259,20 +180,7 @@ export class Execution implements QuestionsHost, AskHost, ReplayCheckHost {
       return log.backlog >= settings.maxBacklog ? log.commit() : this.#host.pace(at);
     }
     this.#emitted += 1;
-    if (this.#replay?.emitAgain(emission) !== true) log.decide({ type: "emit", at, item: emission });
-    if (this.#host.durable) return this.#waitAsBefore();
-    return log.backlog >= settings.maxBacklog ? log.commit() : this.#host.pace(at);
-  }
-
-  /**
-   * A durable agent that emits waits at the same points in each replay, whatever the time and the
-   * store: what it does side by side goes on in the same order then. It is handed nothing meanwhile.
-   */
-  #waitAsBefore(): undefined | Promise<void> {
-    const { log, clock, settings } = this.#host;
-    if (this.#emitted % Math.min(EMITTED_AT_ONCE, settings.maxBacklog) !== 0) return undefined;
-    const accepted = log.backlog >= settings.maxBacklog ? log.commit() : undefined;
-    return this.results.holdUntil(accepted ?? clock.turn());
+    return this.operations.emit(emission, at);
   }
 
   /** Asks the client; the promise is the answer. It is observed: an agent that drops it does no harm. */
@@ -280,7 +188,7 @@ export class Execution implements QuestionsHost, AskHost, ReplayCheckHost {
     try {
       if (options !== undefined) checkAskOptions(options);
       const { schema, timeoutMs, default: fallback } = options ?? {};
-      const key = this.results.keyFor("ask");
+      const key = this.operations.keyFor("ask");
       const parts = withSchema(questionParts(question), schema === undefined ? undefined : jsonSchemaOf(schema), key);
       const ask = new AskedQuestion(this, key, parts, schema, timeoutMs, fallback, this.#emitted);
       this.#ask(ask);
@@ -298,26 +206,17 @@ export class Execution implements QuestionsHost, AskHost, ReplayCheckHost {
     this.questions.ask(question);
   }
 
-  get stallMs(): number {
-    return this.#host.settings.stallMs;
-  }
-
   get awaitTimeoutMs(): number {
     return this.#host.settings.awaitTimeoutMs;
   }
 
-  /** Something happens to the agent, as the entry says. */
-  onAnswer(entry: ResultEntry): void {
-    this.#replay?.passUsage(entry);
-  }
-
   onUnfitAnswer(key: string): void {
-    this.#replay?.onUnfitAnswer(key);
+    this.operations.onUnfitAnswer(key);
   }
 
   /** Books usage. An agent that has not caught up reports what the log has already. */
   addUsage(usage: Usage): void {
-    if (this.#replay?.takeUsage(usage) === true) return;
+    if (this.operations.holdsUsage(usage)) return;
     this.#usage = addUsage(this.#usage, usage);
   }
 
@@ -350,21 +249,21 @@ export class Execution implements QuestionsHost, AskHost, ReplayCheckHost {
     this.#questions?.close();
     // An agent that has failed is being unwound already. The others are told to stop before they learn what stops them.
     if (this.#failure === null) this.#beginUnwinding();
-    this.results.close(() => reason);
+    this.operations.close(() => reason);
     this.#host.abortSignal(() => reason);
   }
 
   /** Leaves the agent where it is: nothing that it does counts any more, and nothing happens to it, not even its end. */
   fence(): void {
     if (this.#over) return;
-    this.results.drop();
+    this.operations.drop();
     this.#over = true;
     this.#letGo();
   }
 
   /** What the run waits for, for the report of `close`. */
   get waitsFor(): string {
-    const open = this.#results?.open ?? [];
+    const { open } = this.operations;
     return open.length === 0 ? "the agent" : open.join(", ");
   }
 
@@ -469,13 +368,12 @@ export class Execution implements QuestionsHost, AskHost, ReplayCheckHost {
   }
 
   #awaitMessage({ message, timeoutMs, default: fallback }: AwaitYield): void {
-    const key = this.results.keyFor("await");
+    const key = this.operations.keyFor("await");
     this.#ask(new YieldedQuestion(this, key, questionParts(message), timeoutMs, fallback, this.#emitted));
   }
 
   #ask(ask: YieldedQuestion | AskedQuestion): void {
-    this.#replay?.askAgain(ask);
-    this.results.perform(ask);
+    this.operations.perform(ask);
   }
 
   /** The answer to a request that was yielded: `yield` gives it. */
@@ -520,14 +418,13 @@ export class Execution implements QuestionsHost, AskHost, ReplayCheckHost {
   #end(thrown: unknown, hung: boolean): void {
     if (this.#over) return;
     const error = thrown ?? this.#failure;
-    if (this.#aborted === undefined && this.#replay?.endsEarly(error) === true) return;
-    this.#replay?.emitEarly();
+    if (!this.operations.mayEnd(error, this.#aborted)) return;
     this.#over = true;
     const { log, clock, failureOf } = this.#host;
     const failure = error === null ? null : failureOf.call(this.#host, error);
     log.decide({ type: "end", at: clock.now(), failure, usage: this.takeUsage() });
     const reason = (): CadenzaError => this.#aborted ?? endedError(log.key.run_id);
-    this.#results?.close(reason);
+    this.operations.close(reason);
     this.#letGo();
     this.#host.abortSignal(reason);
     this.#host.onEnd();
@@ -542,24 +439,10 @@ export class Execution implements QuestionsHost, AskHost, ReplayCheckHost {
     this.#generator = undefined;
   }
 
+  /** The agent goes on with new work. */
   onCaughtUp(): void {
-    this.#replay?.emitEarly();
     this.#questions?.onCaughtUp();
     if (this.log.state.shown === null) this.#armTimeout();
-    this.#host.onCaughtUp();
-  }
-
-  onStall(mismatch: Mismatch | undefined): void {
-    this.#host.onMismatch(mismatch, false);
-  }
-
-  onDifference(): void {
-    this.#host.onDifference();
-  }
-
-  mismatch(mismatch: Mismatch): void {
-    this.fence();
-    this.#host.onMismatch(mismatch, true);
   }
 
   /** Active time is limited: the clock runs while the agent works, and stands while the run waits for an answer. */

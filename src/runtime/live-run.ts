@@ -1,9 +1,8 @@
 import type { Command } from "../core/decide.ts";
 import { isRefusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
-import type { Entry } from "../core/log.ts";
 import { overdueError } from "../core/overdue.ts";
-import type { Clock, Logger, Mismatch, RunHead, RunKey, SessionChange } from "../core/ports.ts";
+import type { Clock, Logger, RunKey, SessionChange } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
 import { runRecord, transcript } from "../core/record.ts";
@@ -20,16 +19,14 @@ import { RunContext } from "./context.ts";
 import type { ExecutionSettings } from "./execution.ts";
 import { Execution } from "./execution.ts";
 import { failureOf, messageOf } from "./failure.ts";
-import { Handover } from "./handover.ts";
-import { History, subRunsBegun } from "./history.ts";
 import type { RunInput } from "./input.ts";
+import { LiveOperations } from "./live-operations.ts";
 import type { LogHost, LogRun } from "./log-host.ts";
 import type { OneByOne } from "./one-by-one.ts";
-import { LeasedOwnership, localOwnership } from "./ownership.ts";
+import type { Operations } from "./operations.ts";
+import type { Ownership } from "./ownership.ts";
 import type { Answer } from "./questions.ts";
-import { blockedError, lostError, refusalError } from "./refusals.ts";
-import type { ResidencyHost, ResidencySettings, SubRunActivity } from "./residency.ts";
-import { Residency } from "./residency.ts";
+import { lostError, refusalError } from "./refusals.ts";
 import { RestWaiters } from "./rest-waiters.ts";
 import { RunFamily } from "./run-family.ts";
 import { RunLog } from "./run-log.ts";
@@ -40,9 +37,7 @@ import type { Slots } from "./slots.ts";
 import { Steps } from "./steps.ts";
 
 /** What the live runs of one runtime share. */
-export interface LiveRunHost extends LogHost, ResidencySettings {
-  /** The name under which this runtime owns runs. */
-  readonly owner: string;
+export interface LiveRunHost extends LogHost {
   readonly settings: ExecutionSettings;
   readonly exposeErrors: boolean;
   readonly slots: Slots;
@@ -52,45 +47,29 @@ export interface LiveRunHost extends LogHost, ResidencySettings {
   onDropped(run: LiveRun): void;
   onHung(run: LiveRun): void;
   onCommit(): void;
-  onDifference(): void;
   /** The run was cancelled without its `finally` blocks, since there was no code for them. */
   onAgentMissing(run: LiveRun): void;
-  /** Whether other code than the run's agent is registered for it by now. */
-  hasOtherCode(run: LiveRun): boolean;
-  /** Releases the run, and loads it with the code that is registered now. */
-  loadAgain(run: LiveRun): void;
-  /** The code does not match the history. */
-  onBlocked(run: LiveRun, mismatch: Mismatch): void;
-  /** A run that is not loaded here has something to do. */
-  onWake(): void;
-  /** A run that was suspected to bring its process down has come further, or is gone. */
-  onSuspectCleared(run: LiveRun): void;
   /** Tells runs what those that they have started have done. */
   readonly telling: OneByOne;
   /** Cancels a sub-run wherever it is, and what it has started itself. Resolves when the store has the cancel, and not before; undefined: it has. */
   cancelSubRun(key: RunKey, parent: RunLog): undefined | Promise<void>;
-  /** The process has lost a run, and not the sub-run that it has started. */
-  onParentLost(child: LiveRun, parent: LiveRun): void;
-  /** Resolves when it is certain that this process still owns its runs; undefined: it is. */
-  ensureOwner(run: LiveRun): undefined | Promise<void>;
-  /** The run is over, and that is committed; or it belongs to another process. */
+  /** Who may write to a run, and where it is executed. */
+  ownershipOf(run: LiveRun): Ownership;
+  /** The run is over, and that is committed; or it has left this process. */
   onGone(run: LiveRun): void;
   runAgent(parent: LiveRun, execution: Execution, agentName: string, input: RunInput): Promise<Run>;
 }
 
 /** A run that is loaded in this process: its log, the agent at work on it, and the callers that wait for it. */
-export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun {
+export class LiveRun implements LogRun, ContextHost, AnsweredRun {
   readonly log: RunLog;
   readonly agent: Agent;
   /** What the agent threw, for those who are told more than the client. */
   cause: unknown;
   readonly host: LiveRunHost;
-  /** Only runs that may change hands have one. */
-  readonly handover: Handover | undefined;
+  readonly ownership: Ownership;
   #signal: RunSignal | undefined;
   #execution: Execution | undefined;
-  /** Only runs that are durable, or came out of the store, have one. */
-  #residency: Residency | undefined;
   /** Only runs that have to do with others have one. */
   #family: RunFamily<LiveRun> | undefined;
   #isJoined = false;
@@ -106,10 +85,8 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
   constructor(host: LiveRunHost, key: RunKey, agent: Agent) {
     this.host = host;
     this.agent = agent;
-    const mayChangeHands = host.store.persistent || agent.options.durable === true;
-    const ownership = mayChangeHands ? new LeasedOwnership(host.owner, () => this.keepsOwner()) : undefined;
-    this.log = new RunLog(key, this, ownership ?? localOwnership);
-    if (ownership !== undefined) this.handover = new Handover(this.log, ownership, host.store);
+    this.ownership = host.ownershipOf(this);
+    this.log = new RunLog(key, this, this.ownership);
   }
 
   get clock(): Clock {
@@ -160,16 +137,6 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
     return this.agent.options.concurrency?.per === "session";
   }
 
-  /** What only a durable run has. */
-  get residency(): Residency {
-    this.#residency ??= new Residency(this);
-    return this.#residency;
-  }
-
-  get residencyIfAny(): Residency | undefined {
-    return this.#residency;
-  }
-
   get execution(): Execution | undefined {
     return this.#execution;
   }
@@ -189,10 +156,6 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
     this.#signal.abort(reason);
   }
 
-  ensureOwner(): undefined | Promise<void> {
-    return this.host.ensureOwner(this);
-  }
-
   hold(): () => void {
     return this.host.hold();
   }
@@ -209,40 +172,23 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
     if (this.#slot?.isQueued !== true) this.withSlot(() => this.#startAgent());
   }
 
-  /** Begins with a run that was accepted elsewhere, and whose agent was never called. */
-  loadUnbegun(slotKey: string | undefined): void {
-    this.reserve(slotKey);
-    this.begin();
-    if (this.isQueued) this.handover?.forgetTakeovers();
+  /** Takes a slot although none may be free, because the run is active already. Undefined: the run needs none. */
+  occupy(slotKey: string | undefined): void {
+    this.#setSlot(slotKey);
+    if (this.log.state.status !== "awaiting") this.#slot?.occupy();
   }
 
   /** Ends a run that is being cancelled and whose code no process has. */
   endWithoutCode(): void {
     this.#endChildren();
-    this.#endWithoutAgent();
+    this.endWithoutAgent();
   }
 
-  /** Takes over a run of a durable agent that is in the store, and runs it again. */
-  load(entries: readonly Entry[], slotKey: string | undefined): void {
-    this.#setSlot(slotKey);
-    if (this.log.state.status !== "awaiting") this.#slot?.occupy();
-    this.replay(entries);
-  }
-
-  /** Runs a durable agent again, up to where its log ends. */
-  replay(entries: readonly Entry[]): void {
-    this.#execution?.fence();
-    this.residency.begin();
-    const begun = subRunsBegun(entries);
-    if (begun.length > 0) this.family.begunBefore(begun);
-    const history = new History(entries);
-    if (history.startedAt === undefined && history.isStopped) {
-      this.#endWithoutAgent();
-      return;
-    }
-    this.#execution = new Execution(this, history);
+  /** Calls the agent. An earlier execution of the run has been fenced. */
+  execute(): void {
+    this.#execution = new Execution(this);
     this.#execution.start();
-    this.#settleHold();
+    this.settleHold();
   }
 
   /** The run as soon as it rests. Rejects with `run_blocked` if it is blocked. */
@@ -289,11 +235,6 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
     return answerRun(this, answer);
   }
 
-  /** Whether the run's own code does not match its history, as far as it has come. */
-  get isBlockedItself(): boolean {
-    return this.#residency?.mismatch !== undefined;
-  }
-
   get isClosing(): boolean {
     return this.host.isClosed;
   }
@@ -328,7 +269,7 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
     if (this.#family?.onProgress !== undefined) this.host.telling.do(() => this.#family?.onProgress?.());
   }
 
-  /** Why the run does not get on: its code does not match its history, or that of a sub-run does not. */
+  /** Why the run does not get on: its code does not match its log, or that of a sub-run does not. */
   get blocked(): CadenzaError | undefined {
     return this.#family?.blocked;
   }
@@ -362,19 +303,11 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
     this.log.flush();
   }
 
-  /** Releases the run: its agent is left where it is, what was decided is committed, and any process may take it over. */
-  async handBack(): Promise<void> {
-    this.#execution?.fence();
-    // A run whose sub-runs could not be cancelled is ended by its next owner, who cancels them first.
-    if (!this.isEndHeld) await this.handover?.releaseForALook();
-    this.leave("The runtime was closed.");
-  }
-
-  /** Removes the run from memory: it is evicted, released, or left to the next start. */
-  leave(reason: string): void {
+  /** Removes the run from memory: it was evicted or released. The signal of an evicted run does not abort. */
+  leave(reason: string, how: "evicted" | "released" = "released"): void {
     const error = new CadenzaError("lost_ownership", reason, { run_id: this.log.key.run_id });
     this.log.abandon(error);
-    this.onLost();
+    this.#onGone(how);
   }
 
   // What the log reports.
@@ -382,43 +315,34 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
   onCommit(): void {
     const { head } = this.log;
     if (head === undefined) return;
-    this.#settleHold();
+    this.settleHold();
     if (head.status === "awaiting" && !this.#keepsSlot) this.#slot?.rest();
     if (isAtRest(head.status)) this.#resting?.resolve(() => this.log.record());
-    if (this.durable) this.residency.onCommit(head.status);
-    if (this.#residency?.isSuspect === true && head.takeovers === 0) this.#clearSuspect();
+    this.ownership.onCommit(head);
     if (this.#family?.onProgress !== undefined) this.#tellParent();
     this.host.onCommit();
     if (isFinal(head.status)) this.host.onGone(this);
   }
 
   onLost(): void {
+    this.#onGone("lost");
+  }
+
+  #onGone(how: "lost" | "evicted" | "released"): void {
     const error = this.log.lostReason ?? lostError(this.log.key.run_id);
-    this.#settleHold();
+    this.settleHold();
     this.#execution?.fence();
-    this.#residency?.end();
     // A listener of the signal would take an evicted run for a stopped one.
-    if (this.#residency?.isEvicted !== true) this.abortSignal(() => error);
+    if (how !== "evicted") this.abortSignal(() => error);
+    this.ownership.onGone();
     this.#slot?.give();
     this.#resting?.reject(error);
     for (const child of this.#family?.children ?? []) {
-      child.#leaveAlone();
-      this.host.onParentLost(child, this);
+      child.ownership.onParentGone();
+      child.follow(undefined);
     }
     this.#tellParent();
     this.host.onGone(this);
-  }
-
-  /** Another run has something to do, since this one was written: the parent of a sub-run. */
-  onWakeWritten(): void {
-    const parent = this.#family?.parent;
-    if (parent === undefined) this.host.onWake();
-    else parent.handover?.noteWake();
-  }
-
-  #clearSuspect(): void {
-    this.residency.isSuspect = false;
-    this.host.onSuspectCleared(this);
   }
 
   sessionAtEnd(): SessionChange | undefined {
@@ -433,37 +357,9 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
     };
   }
 
-  /** A run that cannot be run again elsewhere keeps its owner, also while it waits. */
-  keepsOwner(): boolean {
-    return !this.durable || this.residency.keepsOwner;
-  }
-
-  wakes(entries: readonly Entry[]): RunKey | undefined {
-    const { parent } = createdEntry(this.log.state);
-    if (parent === undefined || !this.host.store.persistent || !entries.some(isNewsForParent)) return undefined;
-    return { tenant: this.log.key.tenant, run_id: parent.run_id };
-  }
-
-  /** Something that the run waits for has happened elsewhere: its sub-runs are looked at. */
-  onWoken(): void {
-    if (!this.durable) return;
-    this.#execution?.onTaken();
-    const looks = [...this.family.children].map(({ log }) => log.catchUp(true));
-    const all = [...looks, ...this.family.look()].map((look) => look.catch(ignore));
-    this.residency.lookInto(Promise.all(all));
-  }
-
-  /** See {@link Handover.take}. */
-  async onTaken(head: RunHead, position: number): Promise<void> {
-    if ((await this.handover?.take(head, position)) === true) this.onWoken();
-  }
-
-  setSubRun(key: string, activity: SubRunActivity): void {
-    if (this.durable) this.residency.setSubRun(key, activity);
-  }
-
-  settleOwner(): void {
-    if (this.durable) this.residency.settleOwner();
+  /** The run that has started this one, and follows it. */
+  get parent(): LiveRun | undefined {
+    return this.#family?.parent;
   }
 
   /** Another process has written to the run. */
@@ -473,6 +369,10 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
   }
 
   // What the execution asks for.
+
+  operationsFor(): Operations {
+    return this.ownership.operations() ?? new LiveOperations(this);
+  }
 
   contextFor(execution: Execution): RunContext {
     return new RunContext(this, execution);
@@ -490,7 +390,7 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
     // What a run that stops refuses, it refuses for that.
     if (this.#openSteps === undefined || execution.aborted !== undefined || isFinal(this.log.state.status))
       return false;
-    return this.#openSteps.isInside(execution.isReplaying);
+    return this.#openSteps.isInside(execution.operations.isPaced);
   }
 
   failureOf(error: unknown): ProtocolError {
@@ -502,41 +402,14 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
     return failureOf(error, this.host.exposeErrors);
   }
 
-  onCaughtUp(): void {
+  /** The agent has done again what the log holds. It is stopped if the run was. */
+  goOn(): void {
     const { status, overdue } = this.log.state;
-    this.#residency?.caughtUp();
     // A cancel that is not committed yet may be lost: it stops the agent when it is.
     if (status === "cancelling" && this.#isCancelPending) return;
     if (status === "cancelling") this.#stop();
     else if (overdue !== null) this.#execution?.abort(overdueError(this.log.key.run_id, overdue.await_id));
-    else this.settleOwner();
-  }
-
-  onMismatch(mismatch: Mismatch | undefined, final: boolean): void {
-    this.residency.mismatch = mismatch;
-    this.#settleHold();
-    if (mismatch !== undefined && this.log.state.status === "cancelling") {
-      this.#execution?.fence();
-      this.#endWithoutAgent();
-      return;
-    }
-    if (mismatch !== undefined && this.host.hasOtherCode(this)) {
-      this.residency.tellReady();
-      this.host.loadAgain(this);
-      return;
-    }
-    this.handover?.setBlocked(mismatch ?? null);
-    this.setBlocked(mismatch && blockedError(this.log.key.run_id, this.agent.name, mismatch));
-    if (mismatch !== undefined) {
-      this.host.onBlocked(this, mismatch);
-      this.handover?.forgetTakeovers();
-      this.residency.tellReady();
-    }
-    if (final) void this.residency.block();
-  }
-
-  onDifference(): void {
-    this.host.onDifference();
+    else this.ownership.settle();
   }
 
   onDropped(): void {
@@ -583,8 +456,8 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
 
   #stop(): void {
     // An agent that is run again is stopped where it was, not on the way there. While the run is queued it is not run again.
-    const { ready, mismatch } = this.#residency ?? {};
-    if (ready !== undefined && mismatch === undefined && !this.isQueued) return;
+    const { isCatchingUp, mismatch } = this.ownership;
+    if (isCatchingUp && mismatch === undefined && !this.isQueued) return;
     this.#endChildren();
     const reason = new CadenzaError("run_cancelled", "The run was cancelled.", { run_id: this.log.key.run_id });
     if (mismatch !== undefined) this.#execution?.fence();
@@ -592,11 +465,11 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
       this.#execution.abort(reason);
       return;
     }
-    this.#endWithoutAgent();
+    this.endWithoutAgent();
   }
 
-  /** Ends a run that has no agent at work: it was not begun, or its code is missing or does not match its history. */
-  #endWithoutAgent(): void {
+  /** Ends a run that has no agent at work: it was not begun, or its code is missing or does not match its log. */
+  endWithoutAgent(): void {
     if (this.log.state.position > 2) this.host.onAgentMissing(this);
     this.log.decide({ type: "end", at: this.clock.now(), failure: null, usage: null });
     this.#slot?.give();
@@ -609,8 +482,7 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
       this.#slot?.give();
       return;
     }
-    this.#execution = new Execution(this);
-    this.#execution.start();
+    this.execute();
   }
 
   #endChildren(): void {
@@ -633,10 +505,10 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
   }
 
   /** The process stays open while the run is at work. One that waits for an answer or for other code holds nothing. */
-  #settleHold(): void {
+  settleHold(): void {
     const { head, lost } = this.log;
     const hasAgent = head?.status === "in-progress" || head?.status === "cancelling";
-    if (hasAgent && !lost && this.#residency?.mismatch === undefined) this.#letGo ??= this.host.hold();
+    if (hasAgent && !lost && this.ownership.mismatch === undefined) this.#letGo ??= this.host.hold();
     else {
       this.#letGo?.();
       this.#letGo = undefined;
@@ -648,15 +520,4 @@ export class LiveRun implements LogRun, ContextHost, ResidencyHost, AnsweredRun 
     if (slotKey !== undefined && concurrency !== undefined)
       this.#slot = new RunSlot(this.host.slots, slotKey, concurrency.max);
   }
-
-  /** The run that has started this one is not there any more. */
-  #leaveAlone(): void {
-    this.follow(undefined);
-    if (this.durable) this.residency.leaveAlone();
-  }
-}
-
-/** Whether the parent of a run has something to do after this entry: the run asks, goes on, or has ended. */
-function isNewsForParent({ type }: Entry): boolean {
-  return type === "awaited" || type === "resumed" || type === "timed-out" || type === "withdrawn" || type === "ended";
 }

@@ -7,7 +7,6 @@ export class LogReaders {
   /** The entries of the last commit. Readers that are up to date need not read them from the store. */
   batch = noEntries;
   #waiting: (() => void)[] = [];
-  #unfollow: (() => void) | undefined;
 
   get isEmpty(): boolean {
     return this.#waiting.length === 0;
@@ -26,19 +25,5 @@ export class LogReaders {
     const waiting = this.#waiting;
     this.#waiting = [];
     for (const reader of waiting) reader();
-  }
-
-  /**
-   * Polls the store for as long as readers wait, because another process may write to the run. `follow` returns the
-   * function that ends it.
-   */
-  follow(follow: () => () => void): void {
-    if (this.isEmpty) this.unfollow();
-    else this.#unfollow ??= follow();
-  }
-
-  unfollow(): void {
-    this.#unfollow?.();
-    this.#unfollow = undefined;
   }
 }

@@ -1,12 +1,14 @@
 import type { Clock, Ids, Logger, Store } from "../core/ports.ts";
 import { MemoryStore } from "../stores/memory.ts";
 import { badArgument, checkAmount, checkKeys, checkObject } from "./check.ts";
+import type { Engine } from "./remote-runs.ts";
+import { engineOf } from "./remote-runs.ts";
 import { namingFailures } from "./store-failures.ts";
 import { silentLogger, systemClock, systemIds } from "./system.ts";
 
 /** The options of a runtime. All are optional. Durations are in milliseconds. `Infinity` switches a limit off. */
 export interface RuntimeOptions {
-  /** The store that keeps the runs. Default: a store in memory. */
+  /** The store that keeps the runs. Durable runs need a durable one, as of `cadenza/sqlite`. Default: a store in memory. */
   readonly store?: Store | undefined;
   /** How long ended runs and unused sessions are kept. Runs that have not ended are always kept. */
   readonly retention?: RetentionOptions | undefined;
@@ -21,10 +23,6 @@ export interface RuntimeOptions {
   readonly awaitTimeoutMs?: number | undefined;
   /** How much time a stopped agent has for its `finally` blocks. Default: 500. */
   readonly cancelGraceMs?: number | undefined;
-  /** How durable runs are owned, recovered and evicted. */
-  readonly durability?: DurabilityOptions | undefined;
-  /** For tests: replays every durable agent after each commit. Default: false. */
-  readonly alwaysReplay?: boolean | undefined;
   /** Whether clients see the message of any error that an agent throws, not only of an `AgentError`. Default: false. */
   readonly exposeErrors?: boolean | undefined;
   /** Takes the messages that no caller waits for. Default: a logger that drops them. */
@@ -51,34 +49,6 @@ export interface RetentionOptions {
   readonly maxIdleSessionMs?: number | undefined;
 }
 
-/**
- * How durable runs are owned, recovered and evicted. Durations are in milliseconds. `Infinity` switches a limit off.
- */
-export interface DurabilityOptions {
-  /**
-   * How long the lease lasts after a heartbeat. Then other processes take over the runs of this one. Default: 10,000.
-   */
-  readonly leaseMs?: number | undefined;
-  /**
-   * The interval of heartbeats. Each renews the lease, and reads what other processes have written to the runs of this
-   * one. Default: 3,000.
-   */
-  readonly heartbeatMs?: number | undefined;
-  /** The interval at which the store is asked for runs that need work. Default: 1,000. */
-  readonly scanMs?: number | undefined;
-  /**
-   * How long a run that waits for an answer stays loaded before it is evicted from memory. It is loaded again when it
-   * is due. Default: 60,000.
-   */
-  readonly evictAfterMs?: number | undefined;
-  /**
-   * How often in a row a run may be taken over without progress. After more take-overs it fails with the reason
-   * `crash_loop`, since it probably crashes the processes that execute it. Taking over a run that only waits does not
-   * count. Default: 5.
-   */
-  readonly maxTakeovers?: number | undefined;
-}
-
 /** The limits of a runtime. An error with the code `limit_reached` names the limit. */
 export interface LimitOptions {
   /** How many runs that have not ended may be loaded in this process. Default: 10,000. */
@@ -95,17 +65,15 @@ export interface LimitOptions {
   readonly maxBacklog?: number | undefined;
 }
 
-export type DurabilitySettings = Required<{ readonly [Key in keyof DurabilityOptions]: number }>;
-
 /** The options with their defaults. */
 export interface Settings {
   readonly timeoutMs: number;
   readonly awaitTimeoutMs: number;
   readonly cancelGraceMs: number;
   readonly exposeErrors: boolean;
-  readonly alwaysReplay: boolean;
-  readonly durability: DurabilitySettings;
   readonly store: Store;
+  /** What the store brings for durable runs. Undefined: it is not durable. */
+  readonly engine: Engine | undefined;
   readonly clock: Clock;
   readonly ids: Ids;
   readonly logger: Logger;
@@ -120,13 +88,6 @@ const defaults = {
   timeoutMs: Number.POSITIVE_INFINITY,
   awaitTimeoutMs: Number.POSITIVE_INFINITY,
   cancelGraceMs: 500,
-};
-const durabilityDefaults = {
-  leaseMs: 10_000,
-  heartbeatMs: 3_000,
-  scanMs: 1_000,
-  evictAfterMs: 60_000,
-  maxTakeovers: 5,
 };
 const retentionDefaults = { maxRuns: 10_000, maxAgeMs: HOUR_MS, maxIdleSessionMs: 24 * HOUR_MS };
 const persistentRetention = {
@@ -151,8 +112,6 @@ const names = [
   "awaitTimeoutMs",
   "cancelGraceMs",
   "exposeErrors",
-  "durability",
-  "alwaysReplay",
   "logger",
   "clock",
   "ids",
@@ -190,19 +149,17 @@ const portMethods = {
 export function readOptions(options: RuntimeOptions): Settings {
   checkObject("options", options);
   checkKeys("options", options, names);
-  const { exposeErrors = false, alwaysReplay = false } = options;
-  if (typeof alwaysReplay !== "boolean") throw badArgument("options.alwaysReplay", "true or false", alwaysReplay);
+  const { exposeErrors = false } = options;
   if (typeof exposeErrors !== "boolean") throw badArgument("options.exposeErrors", "true or false", exposeErrors);
   const clock = port("clock", options.clock, () => systemClock);
   const store = port("store", options.store, () => new MemoryStore({ clock }));
   return {
     store: namingFailures(store),
+    engine: engineOf(store),
     clock,
     ids: port("ids", options.ids, () => systemIds),
     logger: port("logger", options.logger, () => silentLogger),
     exposeErrors,
-    alwaysReplay,
-    durability: amounts("options.durability", durabilityDefaults, options.durability),
     ...amounts("options", defaults, {
       timeoutMs: options.timeoutMs,
       awaitTimeoutMs: options.awaitTimeoutMs,

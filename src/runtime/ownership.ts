@@ -1,149 +1,63 @@
 import type { Entry } from "../core/log.ts";
-import type { Expected, Mismatch, RunHead } from "../core/ports.ts";
-import { ignore } from "../core/promises.ts";
+import type { Expected, Mismatch, RunHead, RunKey, StoreConflict } from "../core/ports.ts";
+import type { MaybePromise } from "../core/promises.ts";
 import type { RunState } from "../core/state.ts";
-import { isFinal } from "../core/state.ts";
+import type { Operations } from "./operations.ts";
+import type { Attempt, Outcome } from "./run-write.ts";
+
+/** `sought`: an earlier execution began the sub-run, and it is being found. `idle`: it waits, or has ended. */
+export type SubRunActivity = "at work" | "sought" | "idle";
 
 /**
- * The ownership of a run, as its log sees it: what a write expects of the run in the store, and the head that it
- * leaves.
+ * Who may write to a run, and where it is executed. It varies by store. In a store of one process the owner of a run
+ * never changes, and the run stays loaded until it ends. In a durable store other processes may take the run over.
  */
 export interface Ownership {
   /** What a write expects of the run in the store. */
   expected(head: RunHead, committed: number): Expected;
   /** The head of the run after these entries. `before` itself: the head does not change. */
   headFor(state: RunState, entries: readonly Entry[], before: RunHead | undefined): RunHead;
-  /** A head was written. */
-  onWritten(head: RunHead, before: RunHead | undefined): void;
-  /** This process has claimed a run that was in the store. */
-  takeOver(): void;
-  /** This process has handled the wake-ups up to this number. */
-  lookedInto(wakes: number): void;
-}
+  /** The run to wake with a write: one that is due then. */
+  wakeFor(entries: readonly Entry[], head: RunHead): RunKey | undefined;
+  /** The store has accepted a write. `before`: the head until then. */
+  onWritten(attempt: Attempt, before: RunHead | undefined): void;
+  /** After the readers and callers of a write that has woken a run were told. */
+  onWakeWritten(): void;
+  /** What it means that the store refused a write. `failed`: the attempts whose answer was lost. */
+  onConflict(conflict: StoreConflict, attempt: Attempt, failed: Attempt[]): MaybePromise<Outcome>;
+  /** A call to the store failed. The store may still have carried it out. */
+  onUnknownOutcome(): void;
+  /** The run was loaded from the store. */
+  onLoaded(): void;
+  /** Readers of the log begin or end to wait, or the head has changed. */
+  onReaders(): void;
 
-/** The owner of runs that no other process can own. */
-const LOCAL = "local";
+  /** Resolves when it is certain that this process may still execute the run. Undefined: it is certain now. */
+  verify(): undefined | Promise<void>;
+  /** Reads what other processes have written to the run. Undefined: none can have. */
+  catchUp(): undefined | Promise<void>;
+  /** As {@link catchUp}, but only if any process may write to the run now. */
+  refresh(): undefined | Promise<void>;
+  /** When the store made the run due, by its clock; 0: it did not. In milliseconds since 1970. */
+  readonly takenAt: number;
 
-/** The ownership of runs in a store that only this process uses. */
-export const localOwnership: Ownership = {
-  expected: ({ epoch }, committed) => ({ epoch, position: committed }),
-  headFor({ status, ended }, entries, before) {
-    if (before?.status === status) return before;
-    const epoch = (before?.epoch ?? 0) + (entries.at(-1)?.type === "ended" ? 1 : 0);
-    const owner = isFinal(status) ? null : LOCAL;
-    const finished_at = ended?.at ?? null;
-    return { status, epoch, owner, due_at: null, blocked: null, holds_slot: false, finished_at, takeovers: 0 };
-  },
-  onWritten: ignore,
-  takeOver: ignore,
-  lookedInto: ignore,
-};
-
-/** The ownership of runs that may change their owner: durable ones, and those in a persistent store. */
-export class LeasedOwnership implements Ownership {
-  readonly #owner: string;
-  /** Whether a waiting run keeps its owner, because work of it is in progress here. */
-  readonly #isAtWork: () => boolean;
-  /** The run was claimed, and nothing has been written since. */
-  #isTakenOver = false;
-  /** The run has caught up without crashing this process. */
-  #isSound = false;
-  /** The run is being released. No later write claims it again. */
-  #isReleased = false;
-  #wakes = 0;
-  #blocked: Mismatch | null = null;
-
-  constructor(owner: string, isAtWork: () => boolean) {
-    this.#owner = owner;
-    this.#isAtWork = isAtWork;
-  }
-
-  get isBlocked(): boolean {
-    return this.#blocked !== null;
-  }
-
-  /** Whether this process owns the run. */
-  owns({ owner }: RunHead): boolean {
-    return owner === this.#owner;
-  }
-
-  lookedInto(wakes: number): void {
-    this.#wakes = wakes;
-  }
-
-  lookedIntoOneMore(): void {
-    this.#wakes += 1;
-  }
-
-  takeOver(): void {
-    this.#isTakenOver = true;
-  }
-
-  /** See {@link Handover.forgetTakeovers}. */
-  forgetTakeovers(): void {
-    this.#isSound = true;
-  }
-
-  /** From now on the head has no owner. */
-  release(): void {
-    this.#isReleased = true;
-  }
-
-  /** Blocks the run: it has no owner, and no process takes it before other code is registered. Null: unblocks it. */
-  block(mismatch: Mismatch | null): void {
-    this.#blocked = mismatch;
-  }
-
-  expected({ epoch }: RunHead, committed: number): Expected {
-    const wakes = this.#wakes;
-    return wakes === 0 ? { epoch, position: committed } : { epoch, position: committed, wakes };
-  }
-
-  /** Most writes of a stream leave the head as it is. */
-  headFor(state: RunState, entries: readonly Entry[], before: RunHead | undefined): RunHead {
-    const { status, shown, ended } = state;
-    const blocked = isFinal(status) ? null : this.#blocked;
-    const owner = this.#isFree(state, entries, blocked) ? null : this.#owner;
-    const getsOn = this.#isSound || entries.some(isProgress);
-    const takeovers = before === undefined || getsOn ? 0 : before.takeovers;
-    const deadline = status === "awaiting" && blocked === null ? (shown?.deadline ?? null) : null;
-    // For an owned run, `due_at` is the time at which the store has given it to the owner.
-    const due_at = owner === null ? deadline : before?.owner === owner ? before.due_at : null;
-    const isSame =
-      before?.status === status &&
-      before.owner === owner &&
-      before.due_at === due_at &&
-      before.blocked === blocked &&
-      before.takeovers === takeovers;
-    // Each change of the owner raises the epoch, and so does the end.
-    // Several processes may have loaded a run without an owner. It belongs to the first that writes.
-    const isIdle = before?.owner === null && (entries.length > 0 || !isSame);
-    const isHandedOver = before !== undefined && (isIdle || (this.#isTakenOver && before.owner !== null));
-    // Giving up ownership raises the epoch, so that a writer with the old head cannot restore the owner.
-    const isGivenUp = before !== undefined && owner === null && entries.length === 0 && !isSame;
-    const epoch =
-      (before?.epoch ?? 0) + (isHandedOver || isGivenUp ? 1 : 0) + (entries.at(-1)?.type === "ended" ? 1 : 0);
-    if (isSame && before.epoch === epoch) return before;
-    return { status, epoch, owner, due_at, blocked, holds_slot: false, finished_at: ended?.at ?? null, takeovers };
-  }
-
-  onWritten(head: RunHead, before: RunHead | undefined): void {
-    this.#isTakenOver = false;
-    if (before?.owner !== head.owner) this.#wakes = 0;
-  }
-
-  #isFree({ status }: RunState, entries: readonly Entry[], blocked: Mismatch | null): boolean {
-    // The entries are written first. Then the run is released.
-    const isReleased = this.#isReleased && entries.length === 0;
-    return isFinal(status) || isReleased || blocked !== null || (status === "awaiting" && !this.#isAtWork());
-  }
-}
-
-/**
- * Whether an entry is progress. An attempt at a step, and what the step emits, is not, because the next attempt may
- * crash in the same way.
- */
-function isProgress(entry: Entry): boolean {
-  if (entry.type === "emitted") return entry.kind !== "part" || entry.source === undefined;
-  return entry.type !== "intent";
+  /** How the operations of the run's agent get their results. Undefined: they are executed once, here. */
+  operations(): Operations | undefined;
+  /** Where the code and the log disagree. Undefined: they agree so far. */
+  readonly mismatch: Mismatch | undefined;
+  /** Whether the agent still does again what the log holds. */
+  readonly isCatchingUp: boolean;
+  /** Resolves when the run can be answered. Undefined: it can. Throws or rejects if it cannot. */
+  whenAnswerable(): undefined | Promise<void>;
+  onCommit(head: RunHead): void;
+  /** The run is not loaded here any more. */
+  onGone(): void;
+  /** The parent of this run has left this process. */
+  onParentGone(): void;
+  /** Notes what a sub-run of this run does. */
+  setSubRun(key: string, activity: SubRunActivity): void;
+  /** Work of the run has ended. A run that waits may be left to any process then. */
+  settle(): void;
+  /** Leaves the run to other processes, because this one closes. Undefined: no other process can execute it. */
+  release(): undefined | Promise<void>;
 }

@@ -92,7 +92,7 @@ export class Questions {
   }
 
   /**
-   * The question with this id. During a replay it resolves when the agent has asked it again. Undefined: the question
+   * The question with this id. While the agent catches up it resolves when the agent has asked it again. Undefined: the question
    * is not shown any more.
    */
   find(awaitId: string): MaybePromise<OpenQuestion | undefined> {
@@ -137,7 +137,7 @@ export class Questions {
     this.#tellShown();
   }
 
-  /** The client sees the question already, because the agent that asks it is replayed. */
+  /** The client sees the question already, because an earlier execution has asked it. */
   #resume(question: OpenQuestion): void {
     this.#shown = question;
     this.#tellShown();
@@ -151,12 +151,12 @@ export class Questions {
     for (const resolve of onShown) resolve();
   }
 
-  /** The replayed agent has caught up. From now on its question may expire. */
+  /** The agent has caught up with its log. From now on its question may expire. */
   onCaughtUp(): void {
     if (this.#shown !== undefined) this.#watchDeadline(this.#shown);
   }
 
-  /** The store has made this process the owner, perhaps because the question has expired. */
+  /** The store has given the run to this process, perhaps because the question has expired. */
   onTaken(): void {
     if (this.#clearDeadline !== undefined && this.#shown !== undefined) this.#watchDeadline(this.#shown);
   }

@@ -1,5 +1,5 @@
 /**
- * A random sequence that is the same for the same seed, so that a replayed agent draws the same numbers. Not for
+ * A random sequence that is the same for the same seed, so that an agent that is executed again draws the same numbers. Not for
  * secrets. (xoshiro128**, seeded by splitmix32 over an FNV-1a hash of the seed.)
  */
 export class SeededRandom {

@@ -1,6 +1,5 @@
 import type { Refusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
-import type { Mismatch } from "../core/ports.ts";
 
 /* The errors of calls that are refused. */
 
@@ -32,15 +31,6 @@ export function rejectedError(runId: string, awaitId: string, issues: CadenzaErr
   });
 }
 
-/** The error for a blocked run. */
-export function blockedError(runId: string, agent_name: string, mismatch: Mismatch): CadenzaError {
-  const { expected, asked, position } = mismatch;
-  const message =
-    `Run ${runId} is blocked: the registered code of ${JSON.stringify(agent_name)} does not match its history ` +
-    `at entry ${position + 1} (history: ${expected}; code: ${asked}). Register matching code, or cancel the run.`;
-  return new CadenzaError("run_blocked", message, { run_id: runId, agent_name });
-}
-
 /** The error for a call on a closed runtime. */
 export function closedError(): CadenzaError {
   return new CadenzaError("runtime_closed", "The runtime has been closed.");
@@ -62,7 +52,7 @@ function isRefused(code: CadenzaError["code"]): code is Refusal["refused"] {
 }
 
 /**
- * The error for a run that this process does not own any more. `awaitId` is the question that the refused answer was
+ * The error for a run that this process does not execute any more. `awaitId` is the question that the refused answer was
  * for.
  */
 export function lostError(runId: string, why = "belongs to another process now", awaitId?: string): CadenzaError {

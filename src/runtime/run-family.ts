@@ -20,8 +20,8 @@ export class RunFamily<Relative> {
   readonly #cancels = new Map<string, Promise<void>>();
 
   /**
-   * Sets the sub-runs without a result in the history. They end with this run, even if the replayed agent does not
-   * reach them.
+   * Sets the sub-runs without a result in the log. They end with this run, even if the agent does not reach them
+   * again.
    */
   begunBefore(ids: readonly string[]): void {
     this.#before = ids;

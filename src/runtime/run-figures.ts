@@ -10,14 +10,11 @@ export interface RunsReport {
   readonly hung: number;
   /** How many runs were cancelled without their `finally` blocks, because no matching code was registered. */
   readonly withoutFinally: number;
-  /** How many values replayed agents emitted that differ from their history. The history counts. */
-  readonly differences: number;
 }
 
 /** The counters behind {@link RunsReport}. */
 export class RunFigures {
   dropped = 0;
   hung = 0;
-  differences = 0;
   withoutFinally = 0;
 }

@@ -2,7 +2,7 @@ import type { Command, Decision } from "../core/decide.ts";
 import { decide, isRefusal } from "../core/decide.ts";
 import type { CadenzaError } from "../core/errors.ts";
 import type { Entry } from "../core/log.ts";
-import type { RunHead, RunKey, RunPosition, SessionChange, StoredRun } from "../core/ports.ts";
+import type { RunHead, RunKey, SessionChange } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore, isPromise } from "../core/promises.ts";
 import { runRecord } from "../core/record.ts";
@@ -17,8 +17,8 @@ import type { LogRun } from "./log-host.ts";
 import { LogReaders } from "./log-readers.ts";
 import type { Ownership } from "./ownership.ts";
 import { lostError } from "./refusals.ts";
+import type { Attempt, Outcome } from "./run-write.ts";
 import { writeOf } from "./run-write.ts";
-import type { Attempt, Outcome } from "./run-writer.ts";
 import { RunWriter } from "./run-writer.ts";
 
 const noEntries: readonly Entry[] = [];
@@ -54,7 +54,7 @@ export class RunLog {
     this.key = key;
     this.#run = run;
     this.#ownership = ownership;
-    this.#writer = new RunWriter(run.host, key);
+    this.#writer = new RunWriter(run.host, key, ownership);
     this.#decided = new DecidedRun(key);
   }
 
@@ -68,20 +68,14 @@ export class RunLog {
     return this.#committed;
   }
 
-  /** How far the store is known to have come with the run; undefined before the first commit and after the run was lost. */
-  get known(): RunPosition {
-    return { key: this.key, epoch: this.#head?.epoch ?? 0, position: this.#committed };
-  }
-
   /** What the store knows of the run beside its log; undefined before the first commit. */
   get head(): RunHead | undefined {
     return this.#head;
   }
 
-  /** When the store gave the run to this process, by the store's clock, if the run was due then; else 0. In milliseconds since the epoch. */
+  /** See {@link Ownership.takenAt}. */
   get takenAt(): number {
-    const head = this.#head;
-    return head === undefined || head.owner === null ? 0 : (head.due_at ?? 0);
+    return this.#ownership.takenAt;
   }
 
   /** The run as it is committed. Work that has been decided and is not committed is left out. */
@@ -90,12 +84,12 @@ export class RunLog {
     return committedRecord(this.#run.host.store, this.key, this.#committed);
   }
 
-  /** Whether the run belongs to another process by now. */
+  /** Whether nothing is written to the run here any more. */
   get lost(): boolean {
     return this.#lost !== undefined;
   }
 
-  /** Why the run is not this process's any more; undefined while it is. */
+  /** Why nothing is written any more; undefined while it is. */
   get lostReason(): CadenzaError | undefined {
     return this.#lost;
   }
@@ -111,12 +105,12 @@ export class RunLog {
     this.decide(command);
   }
 
-  /** Takes over a run that is in the store: its entries so far, and its head as it is there. */
+  /** Begins with a run that is in the store: its entries so far, and its head as it is there. */
   adopt(state: RunState, head: RunHead): void {
     this.#decided.adopt(state);
     this.#committed = state.position;
     this.#head = head;
-    this.#ownership.takeOver();
+    this.#ownership.onLoaded();
   }
 
   /** Decides a command on the decided state. What is decided in one turn of the event loop is committed together at its end, unless a caller forces it. */
@@ -194,7 +188,7 @@ export class RunLog {
     this.flush();
   }
 
-  /** A durable run that waits gives its owner up. What its agent does beside asking has a turn to begin, and keeps the owner. */
+  /** A durable run that asks may be left to any process. What its agent does beside asking has a turn to begin. */
   #comeToRest(): void {
     this.#isComingToRest = true;
     void this.#run.host.clock.turn().then(() => {
@@ -222,28 +216,18 @@ export class RunLog {
   watch(callback: () => void): void {
     this.#readers ??= new LogReaders();
     this.#readers.add(callback);
-    this.#settleFollowing();
+    this.#ownership.onReaders();
   }
 
   /** Takes a `watch` back. */
   unwatch(callback: () => void): void {
     this.#readers?.remove(callback);
-    this.#settleFollowing();
+    this.#ownership.onReaders();
   }
 
-  /** The store has more of the run than this process has seen, or the run has another owner. */
-  onMoved(): void {
-    void this.catchUp().catch(ignore);
-  }
-
-  /** A run without an owner may be written by another process: for readers here the store is asked. */
-  #settleFollowing(): void {
-    const readers = this.#readers;
-    if (readers === undefined) return;
-    const { store, follower } = this.#run.host;
-    const isOutside = this.#head?.owner === null && this.#lost === undefined && store.persistent;
-    if (isOutside && !isFinal(this.#head?.status ?? "created")) readers.follow(() => follower.follow(this));
-    else readers.unfollow();
+  /** Whether readers wait for the next commit. */
+  get isRead(): boolean {
+    return this.#readers?.isEmpty === false;
   }
 
   /** The head has been replaced in the store, by this process, and nothing else was written. */
@@ -251,22 +235,10 @@ export class RunLog {
     this.#head = head;
   }
 
-  /** Looks whether another process has written to the run, or has taken it over. With `surely` it waits for what this process writes meanwhile. */
-  async catchUp(surely = false): Promise<void> {
-    const { store } = this.#run.host;
-    let stored: StoredRun | undefined;
-    for (;;) {
-      if (surely && this.#writing !== undefined) await this.#writing;
-      const head = this.#head;
-      stored = await store.find(this.key);
-      if (this.#lost !== undefined) return;
-      if (this.#head === head && this.#writing === undefined) break;
-      if (!surely) return;
-    }
-    if (stored?.position === this.#committed && stored.head.epoch === this.#head?.epoch) return;
-    if (stored !== undefined && stored.position < this.#committed) this.#loseHistory(stored.position);
-    else if (stored === undefined || stored.head.epoch !== this.#head?.epoch) this.#giveUp(lostError(this.key.run_id));
-    else this.#decideAgain(noBatch);
+  /** The store holds something else than this process knows, as a read has shown. Nothing is being written. */
+  onStored(outcome: Outcome & { readonly is: "behind" | "lost" }): void {
+    if (outcome.is === "behind") this.#decideAgain(noBatch);
+    else this.#giveUp(outcome.error, outcome.after);
   }
 
   /** Gives the run up: nothing is written any more. Readers are told, so that they can look elsewhere. */
@@ -276,7 +248,7 @@ export class RunLog {
     this.#decided.drop();
     this.refuse(reason);
     this.#waiters = undefined;
-    this.#settleFollowing();
+    this.#ownership.onReaders();
     this.tellReaders();
   }
 
@@ -288,9 +260,11 @@ export class RunLog {
     const head = this.#ownership.headFor(this.state, entries, before);
     this.#isHeadDue = false;
     // The store has it already.
-    if (head === before && head.owner === null && entries.length === 0 && session === undefined) return;
+    if (head === before && entries.length === 0 && session === undefined) return;
+    const wake = this.#ownership.wakeFor(entries, head);
     const attempt: Attempt = {
-      write: writeOf(this.key, this.state, entries, head, session, this.#run),
+      key: this.key,
+      write: writeOf(this.state, entries, head, wake, session, () => this.#run.sessionAtEnd()),
       batch,
       expected: before && this.#ownership.expected(before, this.#committed),
       idempotencyKey: this.#idempotencyKey,
@@ -310,35 +284,33 @@ export class RunLog {
       case "recognised":
         this.#onRecognised(outcome.own, attempt);
         return;
-      case "woken":
-        this.#ownership.lookedInto(outcome.wakes);
+      case "again":
         this.#putBack(attempt.batch);
-        this.#run.onWoken();
+        outcome.before();
         this.flush();
         return;
       case "behind":
         this.#decideAgain(attempt.batch);
         return;
-      case "truncated":
-        this.#loseHistory(outcome.position);
-        return;
       case "lost":
-        this.#giveUp(outcome.error);
+        this.#giveUp(outcome.error, outcome.after);
         return;
       case "failed":
         if (this.#head !== undefined) {
           this.#onFailed(outcome.failure, attempt.batch);
           return;
         }
-        this.#run.host.onUnknownOutcome();
+        this.#ownership.onUnknownOutcome();
         this.#writing = this.#confirmCreate(outcome.failure, attempt);
     }
   }
 
-  #onWritten({ write }: Attempt): void {
-    this.#ownership.onWritten(write.head, this.#head);
+  #onWritten(attempt: Attempt): void {
+    const { write } = attempt;
+    const before = this.#head;
     this.#head = write.head;
-    this.#settleFollowing();
+    this.#ownership.onWritten(attempt, before);
+    this.#ownership.onReaders();
     if (write.entries.length > 0) {
       this.#committed += write.entries.length;
       this.#keepForReaders(write.entries);
@@ -346,7 +318,7 @@ export class RunLog {
     this.#waiters?.committed(this.#committed, this.#decided.session);
     this.tellReaders();
     this.#run.onCommit();
-    if (write.wake !== undefined) this.#run.onWakeWritten();
+    if (write.wake !== undefined) this.#ownership.onWakeWritten();
     // What was decided meanwhile goes next, all of it in one batch.
     this.flush();
   }
@@ -359,7 +331,7 @@ export class RunLog {
     this.#onWritten(own);
   }
 
-  /** Another process has added to the log, in the same epoch: what was decided here is decided again on what is there now. */
+  /** The log in the store is longer: what was decided here is decided again on what is there now. */
   #decideAgain(batch: Batch): void {
     const { store } = this.#run.host;
     this.#decided.putBack(batch);
@@ -424,29 +396,18 @@ export class RunLog {
     }
   }
 
-  /** What the store had acknowledged is not there any more. Nothing is written on top of that: the run is replayed from what is left. */
-  #loseHistory(position: number): void {
-    const { host } = this.#run;
-    const { run_id } = this.key;
-    const message = `The store lost entries of run ${run_id}: it holds ${position}, and had acknowledged ${this.#committed}. The run is replayed from what is left.`;
-    host.logger.warn(message, { run_id, position, acknowledged: this.#committed });
-    this.#giveUp(lostError(run_id, "lost a part of its history in the store, and is replayed"));
-    host.reload(this.key);
-  }
-
-  #giveUp(error: CadenzaError): void {
+  #giveUp(error: CadenzaError, after?: () => void): void {
     this.abandon(error);
     this.#run.onLost();
+    after?.();
   }
 
   /** Without readers nothing is kept for them. */
   #keepForReaders(entries: readonly Entry[]): void {
     const readers = this.#readers;
     if (readers === undefined) return;
-    readers.batch = entries;
-    if (!readers.isEmpty) return;
-    readers.unfollow();
-    this.#readers = undefined;
+    if (readers.isEmpty) this.#readers = undefined;
+    else readers.batch = entries;
   }
 
   /** Wakes those that wait for more entries: there are some, or there is something to learn about the run. */

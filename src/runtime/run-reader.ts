@@ -12,7 +12,6 @@ import type { Settings } from "./options.ts";
 import { closedError, isLost } from "./refusals.ts";
 import type { RunDetails, Session } from "./requests.ts";
 import type { Runs } from "./runs.ts";
-import { StoredLog } from "./stored-log.ts";
 
 /** Reads runs that are loaded in this process, executed by another process, evicted or ended. */
 export class RunReader {
@@ -35,8 +34,8 @@ export class RunReader {
     return run.log.lost ? this.recordOf(key) : run.log.record();
   }
 
-  /** Commits what was decided here, and reads what other processes have written to a run without an owner. */
-  async #refresh({ log }: LiveRun): Promise<void> {
+  /** Commits what was decided here, and reads what other processes have written to a run that waits. */
+  async #refresh({ log, ownership }: LiveRun): Promise<void> {
     // If the store fails to write, the caller gets the committed record.
     if (log.head === undefined || !log.isRetrying) {
       try {
@@ -45,7 +44,8 @@ export class RunReader {
         if (log.head === undefined) throw error;
       }
     }
-    if (log.head?.owner === null && this.#settings.store.persistent) await log.catchUp();
+    const refreshed = ownership.refresh();
+    if (refreshed !== undefined) await refreshed;
   }
 
   /** The parent and the root of a run. Throws `run_not_found`. */
@@ -120,7 +120,7 @@ export class RunReader {
   /** The record of a run that the store has found. The live run may be ahead of it. */
   async record(stored: StoredRun): Promise<Run> {
     const live = this.#runs.find(stored.key);
-    if (live !== undefined && stored.position > live.log.committed) await live.log.catchUp();
+    if (live !== undefined && stored.position > live.log.committed) await live.ownership.catchUp();
     if (live !== undefined && !live.log.lost) return live.log.record();
     const { key, position } = stored;
     const state = await foldLog(this.#settings.store, key, position);
@@ -154,11 +154,11 @@ export class RunReader {
   }
 
   #logOf(stored: StoredRun | undefined): MaybePromise<LogSource | undefined> {
-    const runs = this.#runs;
     if (stored === undefined) return undefined;
+    const { remote } = this.#runs;
     // The run may be unblocked by code that is being tried.
-    const trying = stored.head.blocked === null ? undefined : runs.loader.tried(stored.created.agent_name);
-    return trying === undefined ? new StoredLog(runs, stored) : trying.then(() => this.#find(stored.key));
+    const trying = remote.trying(stored);
+    return trying === undefined ? remote.logOf(stored) : trying.then(() => this.#find(stored.key));
   }
 
   /** Finds the log of a run that has left this process, for a reader that waits for more events. */

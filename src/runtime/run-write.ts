@@ -1,36 +1,47 @@
+import type { CadenzaError } from "../core/errors.ts";
 import type { Entry } from "../core/log.ts";
-import type { RunHead, RunKey, RunWrite, SessionChange } from "../core/ports.ts";
+import type { Expected, RunHead, RunKey, RunWrite, SessionChange } from "../core/ports.ts";
 import type { RunState } from "../core/state.ts";
-import { isAtRest } from "../core/state.ts";
 import { countRun } from "../core/statistics.ts";
+import type { Batch } from "./decided-run.ts";
 
-/** What a run adds to its writes. */
-export interface WriteSource {
-  /** The session change that goes with a write whose last entry is `ended`. */
-  sessionAtEnd(): SessionChange | undefined;
-  /** The run that these entries wake: the parent of a sub-run that comes to rest. */
-  wakes(entries: readonly Entry[]): RunKey | undefined;
+/** A write that was handed to the store. */
+export interface Attempt {
+  readonly key: RunKey;
+  readonly write: RunWrite;
+  /** The decided entries and session change that it writes. */
+  readonly batch: Batch;
+  /** What the write expects of the run in the store. Undefined: that the run is not there. */
+  readonly expected: Expected | undefined;
+  readonly idempotencyKey: string | null;
 }
 
-/** Makes the write for these entries. `state` is the state after the entries. */
+/**
+ * The outcome of a write that the store did not accept at once.
+ * `recognised`: an earlier attempt was written, although the store had reported a failure. `again`: it is to be written
+ * once more, after `before`. `behind`: the log in the store has entries that are not known here. `lost`: nothing more
+ * can be written; `after` is called when the run is given up. `failed`: the store failed.
+ */
+export type Outcome =
+  | { readonly is: "recognised"; readonly own: Attempt }
+  | { readonly is: "again"; before(): void }
+  | { readonly is: "behind" }
+  | { readonly is: "lost"; readonly error: CadenzaError; readonly after?: () => void }
+  | { readonly is: "failed"; readonly failure: CadenzaError };
+
+/** Makes the write for these entries. `state` is the state after the entries, `end` the session change of the run's end. */
 export function writeOf(
-  key: RunKey,
   state: RunState,
   entries: readonly Entry[],
   head: RunHead,
+  wake: RunKey | undefined,
   session: SessionChange | undefined,
-  source: WriteSource,
+  end: () => SessionChange | undefined,
 ): RunWrite {
-  const wake = source.wakes(entries) ?? (isDueNow(head) ? key : undefined);
   if (entries.at(-1)?.type === "ended")
-    return { entries, head, session: merge(session, source.sessionAtEnd()), counters: countRun(state), wake };
+    return { entries, head, session: merge(session, end()), counters: countRun(state), wake };
   if (session === undefined && wake === undefined) return { entries, head };
   return { entries, head, session, wake };
-}
-
-/** Whether a run with this head is due at once: it has no owner, and is active or being cancelled. A waiting run is due at its deadline. */
-export function isDueNow({ owner, status, blocked }: RunHead): boolean {
-  return owner === null && !isAtRest(status) && blocked === null;
 }
 
 /** Merges two session changes. One write may set the session's state, create the session, and add messages to it. */

@@ -1,37 +1,10 @@
 import { CadenzaError } from "../core/errors.ts";
-import { copyJson, sameJson } from "../core/json.ts";
-import type { Clock, Expected, RunKey, RunWrite, Store, StoreConflict } from "../core/ports.ts";
+import type { Clock, RunKey, Store, StoreConflict } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
-import type { Batch } from "./decided-run.ts";
-import { lostError } from "./refusals.ts";
+import type { Ownership } from "./ownership.ts";
 import { FIRST_PAUSE_MS, nextPauseMs } from "./retry-pause.ts";
-
-/** A write that was handed to the store. */
-export interface Attempt {
-  readonly write: RunWrite;
-  /** The decided entries and session change that it writes. */
-  readonly batch: Batch;
-  /** What the write expects of the run in the store. Undefined: that the run is not there. */
-  readonly expected: Expected | undefined;
-  readonly idempotencyKey: string | null;
-}
-
-/**
- * The outcome of a write that the store did not accept at once.
- * `recognised`: an earlier attempt was written, although the store had reported a failure.
- * `woken`: the run has wake-ups that its owner has not handled. `behind`: another process has posted to the log, and
- * the owner is the same.
- * `truncated`: the store holds fewer entries than it had accepted. `lost`: nothing more can be written. `failed`: the
- * store failed.
- */
-export type Outcome =
-  | { readonly is: "recognised"; readonly own: Attempt }
-  | { readonly is: "woken"; readonly wakes: number }
-  | { readonly is: "behind" }
-  | { readonly is: "truncated"; readonly position: number }
-  | { readonly is: "lost"; readonly error: CadenzaError }
-  | { readonly is: "failed"; readonly failure: CadenzaError };
+import type { Attempt, Outcome } from "./run-write.ts";
 
 /** What writers share. */
 export interface WriterHost {
@@ -45,12 +18,14 @@ export interface WriterHost {
 export class RunWriter {
   readonly #host: WriterHost;
   readonly #key: RunKey;
+  readonly #ownership: Ownership;
   /** The state of an outage of the store. Undefined: the store works. */
   #outage: Outage | undefined;
 
-  constructor(host: WriterHost, key: RunKey) {
+  constructor(host: WriterHost, key: RunKey, ownership: Ownership) {
     this.#host = host;
     this.#key = key;
+    this.#ownership = ownership;
   }
 
   /** The error of the last write. Undefined: it succeeded. */
@@ -138,54 +113,17 @@ export class RunWriter {
   }
 
   #onConflict(conflict: StoreConflict, attempt: Attempt): MaybePromise<Outcome> {
-    const { expected } = attempt;
-    const own = this.#outage?.attempts.find(
-      ({ write: { head, entries } }) =>
-        conflict.conflict === "changed" &&
-        conflict.epoch === head.epoch &&
-        conflict.position === (expected?.position ?? 0) + entries.length,
+    const outcome = this.#ownership.onConflict(conflict, attempt, this.#outage?.attempts ?? []);
+    if (!isPromise(outcome)) return this.#onMeaning(outcome);
+    return outcome.then(
+      (later) => this.#onMeaning(later),
+      (error: unknown) => this.#onFailure(error, attempt),
     );
-    return own === undefined ? this.#meaningOf(conflict, expected) : this.#recognise(own, conflict, attempt);
   }
 
-  /**
-   * Checks whether the store has written an attempt that it reported as failed. Then its log holds the same entries,
-   * and its head the same owner. The epoch is not enough, because another process that claims the run at the same time
-   * sets the same epoch.
-   */
-  async #recognise(own: Attempt, conflict: StoreConflict, attempt: Attempt): Promise<Outcome> {
-    const { store } = this.#host;
-    const { entries, head } = own.write;
-    try {
-      const stored = await store.find(this.#key);
-      const isSameOwner = stored?.head.owner === head.owner && stored.head.epoch === head.epoch;
-      const held = await store.read(this.#key, attempt.expected?.position ?? 0, entries.length);
-      if (isSameOwner && sameJson(copyJson(held), copyJson(entries))) {
-        this.#outage = undefined;
-        return { is: "recognised", own };
-      }
-    } catch (error) {
-      return this.#onFailure(error, attempt);
-    }
-    if (this.#outage !== undefined) this.#outage.attempts = [];
-    return this.#meaningOf(conflict, attempt.expected);
-  }
-
-  #meaningOf(conflict: StoreConflict, expected: Expected | undefined): Outcome {
-    switch (conflict.conflict) {
-      case "woken":
-        return { is: "woken", wakes: conflict.wakes };
-      case "key_used": {
-        const { run_id } = conflict;
-        const message = `The idempotency key was used by another request at the same time, which created run ${run_id}.`;
-        return { is: "lost", error: new CadenzaError("idempotency_conflict", message, { run_id }) };
-      }
-      case "changed":
-        if (expected !== undefined && conflict.position < expected.position)
-          return { is: "truncated", position: conflict.position };
-        if (conflict.epoch === expected?.epoch) return { is: "behind" };
-    }
-    return { is: "lost", error: lostError(this.#key.run_id) };
+  #onMeaning(outcome: Outcome): Outcome {
+    if (outcome.is === "recognised") this.#outage = undefined;
+    return outcome;
   }
 }
 

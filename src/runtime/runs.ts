@@ -1,32 +1,29 @@
 import type { ParentRun } from "../core/log.ts";
-import type { Clock, Logger, Mismatch, RunKey, SessionChange, Store } from "../core/ports.ts";
+import type { Clock, Ids, Logger, Mismatch, RunKey, SessionChange, Store } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
-import { createdEntry } from "../core/state.ts";
 import type { Run } from "../protocol/run.ts";
 import { Admission, slotKeyOf } from "./admission.ts";
 import type { Agent } from "./agent.ts";
 import type { Execution, ExecutionSettings } from "./execution.ts";
-import { Follower } from "./follower.ts";
 import type { RunInput } from "./input.ts";
 import { LiveRun } from "./live-run.ts";
 import type { NewRun } from "./new-run.ts";
 import { createdEntryOf, repeat } from "./new-run.ts";
+import { NoRemoteRuns } from "./no-remote-runs.ts";
 import { OneByOne } from "./one-by-one.ts";
 import type { Settings } from "./options.ts";
+import type { Ownership } from "./ownership.ts";
 import { Pacer } from "./pacer.ts";
 import { Pruning } from "./pruning.ts";
-import type { RecoveryHost } from "./recovery.ts";
-import { Recovery } from "./recovery.ts";
-import { blockedError, closedError } from "./refusals.ts";
+import { closedError } from "./refusals.ts";
 import type { Registry } from "./registry.ts";
+import type { RemoteRuns, RemoteRunsHost } from "./remote-runs.ts";
 import type { RunsReport } from "./run-figures.ts";
 import { RunFigures } from "./run-figures.ts";
-import { RunLoader } from "./run-loader.ts";
 import type { RunLog } from "./run-log.ts";
 import { SessionEntries } from "./session-entry.ts";
 import { Slots } from "./slots.ts";
-import type { StoredLog, StoredLogHost } from "./stored-log.ts";
 import { SubRuns } from "./sub-runs.ts";
 import { holdProcess } from "./system.ts";
 
@@ -34,31 +31,22 @@ import { holdProcess } from "./system.ts";
 export interface RunsListener {
   /** A run has come into this process: it is new, or was in the store. */
   onCreated(run: LiveRun): void;
-  /** The code of a durable run does not match its history. */
+  /** The code of a durable run does not match its log. */
   onBlocked(run: LiveRun, mismatch: Mismatch): void;
 }
 
-/** How long an agent that is run again may take to ask for what its log holds next, in milliseconds. */
-const STALL_MS = 5_000;
-/** With `alwaysReplay`: test runners give up after five seconds, and their message says nothing. */
-const TEST_STALL_MS = 2_000;
-
 /** The live runs of a runtime: creates, finds and ends them. */
-export class Runs implements RecoveryHost, StoredLogHost {
+export class Runs implements RemoteRunsHost {
   readonly store: Store;
   readonly clock: Clock;
   readonly logger: Logger;
-  readonly alwaysReplay: boolean;
   readonly exposeErrors: boolean;
   readonly settings: ExecutionSettings;
   readonly slots = new Slots();
   readonly telling = new OneByOne();
-  readonly recovery: Recovery;
-  readonly loader: RunLoader;
-  readonly followed = new Set<StoredLog>();
-  readonly follower: Follower;
+  readonly remote: RemoteRuns;
+  readonly registry: Registry;
   readonly #options: Settings;
-  readonly #registry: Registry;
   readonly #listener: RunsListener;
   readonly #live = new Map<string, LiveRun>();
   /** Those that were in the store before they were loaded here. */
@@ -70,7 +58,6 @@ export class Runs implements RecoveryHost, StoredLogHost {
   readonly #subRuns: SubRuns;
   readonly #figures = new RunFigures();
   #dirty: { flush(): void }[] = [];
-  #owner: string | undefined;
   #closed = false;
   #over = false;
   /** Called after every commit while the runtime is being closed. */
@@ -81,32 +68,26 @@ export class Runs implements RecoveryHost, StoredLogHost {
     this.store = options.store;
     this.clock = options.clock;
     this.logger = options.logger;
-    this.alwaysReplay = options.alwaysReplay;
     this.exposeErrors = options.exposeErrors;
-    this.#registry = registry;
+    this.registry = registry;
     this.#listener = listener;
     this.#sessions = new SessionEntries(this);
     this.#pruning = new Pruning(options);
     this.#admission = new Admission(options.limits, this.slots);
     this.#pacer = new Pacer(options.clock);
-    this.follower = new Follower(options.store, options.clock, options.logger);
-    this.loader = new RunLoader(this, registry, options.durability.maxTakeovers);
-    this.recovery = new Recovery(this, registry, this.loader, options.durability);
     const { timeoutMs, awaitTimeoutMs, cancelGraceMs, limits } = options;
     const { maxLogEntries, maxPartBytes, maxBacklog } = limits;
-    const stallMs = options.alwaysReplay ? TEST_STALL_MS : STALL_MS;
+    this.settings = { timeoutMs, awaitTimeoutMs, cancelGraceMs, maxLogEntries, maxPartBytes, maxBacklog };
+    this.remote = options.engine?.connect(this) ?? new NoRemoteRuns(options.store, options.logger);
     this.#subRuns = new SubRuns(this, limits.maxDepth);
-    this.settings = { timeoutMs, awaitTimeoutMs, cancelGraceMs, maxLogEntries, maxPartBytes, maxBacklog, stallMs };
   }
 
-  /** The name of this process among those that share the store. Made when it is first needed: Workers refuse chance while modules load. */
-  get owner(): string {
-    this.#owner ??= this.#options.ids.token();
-    return this.#owner;
+  get ids(): Ids {
+    return this.#options.ids;
   }
 
-  get evictAfterMs(): number {
-    return this.store.persistent ? this.#options.durability.evictAfterMs : Number.POSITIVE_INFINITY;
+  ownershipOf(run: LiveRun): Ownership {
+    return this.remote.ownershipOf(run);
   }
 
   /** Keeps the process from ending until the answer is called. */
@@ -151,7 +132,7 @@ export class Runs implements RecoveryHost, StoredLogHost {
    * Most runs need nothing from the store to be accepted, and are accepted at once.
    */
   create(request: NewRun): MaybePromise<{ readonly run: LiveRun } | { readonly repeated: RunKey }> {
-    const agent = this.#registry.get(request.agent_name);
+    const agent = this.registry.get(request.agent_name);
     this.#admit();
     if (request.session_id === undefined && request.idempotencyKey === undefined && request.session === undefined) {
       return { run: this.#accept(agent, request, this.newRunId(), 0, undefined) };
@@ -161,7 +142,7 @@ export class Runs implements RecoveryHost, StoredLogHost {
 
   /** Accepts a sub-run. */
   acceptSubRun(request: NewRun, runId: string, parent: ParentRun): LiveRun {
-    const agent = this.#registry.get(request.agent_name);
+    const agent = this.registry.get(request.agent_name);
     this.#admission.checkLiveRuns(this.#live.size - this.#taken.size);
     return this.#accept(agent, request, runId, 0, undefined, parent);
   }
@@ -188,59 +169,19 @@ export class Runs implements RecoveryHost, StoredLogHost {
   /** No run is here any more, and the store is not asked any more: readers that wait are told so. */
   end(): void {
     this.#over = true;
-    for (const log of [...this.followed]) log.end();
+    this.remote.end();
   }
 
   get capacity(): number {
     return Math.max(0, this.#options.limits.maxLiveRuns - this.#live.size);
   }
 
-  ensureOwner(run: LiveRun): undefined | Promise<void> {
-    return this.recovery.lease.ensure(run);
-  }
-
-  hasOtherCode({ agent, log }: LiveRun): boolean {
-    const { agent_name, version } = createdEntry(log.state);
-    return this.#registry.find(agent_name, version) !== agent;
-  }
-
-  loadAgain(run: LiveRun): void {
-    this.loader.loadAgain(run);
-  }
-
   onBlocked(run: LiveRun, mismatch: Mismatch): void {
-    const { run_id } = run.log.key;
-    const error = blockedError(run_id, run.agent.name, mismatch);
-    this.logger.warn(error.message, { run_id, ...mismatch });
     this.#listener.onBlocked(run, mismatch);
-  }
-
-  onWake(): void {
-    this.recovery.lookForWork();
-  }
-
-  onUnknownOutcome(): void {
-    this.recovery.onUnknownOutcome();
-  }
-
-  reload(key: RunKey): void {
-    this.loader
-      .load(key)
-      .catch((error: unknown) =>
-        this.logger.error(`Run ${key.run_id} could not be loaded again.`, { run_id: key.run_id, error }),
-      );
-  }
-
-  onSuspectCleared(run: LiveRun): void {
-    this.recovery.onSuspectCleared(run);
   }
 
   onAgentMissing(): void {
     this.#figures.withoutFinally += 1;
-  }
-
-  onDifference(): void {
-    this.#figures.differences += 1;
   }
 
   pace(at: number): undefined | Promise<void> {
@@ -277,17 +218,12 @@ export class Runs implements RecoveryHost, StoredLogHost {
     if (this.#live.get(run_id) !== run) return;
     this.#live.delete(run_id);
     this.#taken.delete(run);
-    this.recovery.onSuspectCleared(run);
     this.#pruning.onEnded();
     this.#onProgress?.();
   }
 
   runAgent(parent: LiveRun, execution: Execution, agentName: string, input: RunInput): Promise<Run> {
     return this.#subRuns.run(parent, execution, agentName, input);
-  }
-
-  onParentLost(child: LiveRun, parent: LiveRun): void {
-    if (!this.#closed && this.store.persistent) this.#subRuns.onParentLost(child, parent);
   }
 
   cancelSubRun(key: RunKey, parent: RunLog): undefined | Promise<void> {
@@ -297,7 +233,7 @@ export class Runs implements RecoveryHost, StoredLogHost {
   /** No new runs from now on. Resolves when none is at work any more, or after `drainMs`. */
   async drain(drainMs: number): Promise<readonly LiveRun[]> {
     this.#closed = true;
-    await this.recovery.stopTaking();
+    await this.remote.stopTaking();
     this.#pruning.stop();
     if (drainMs > 0 && this.#isWorking) {
       await new Promise<void>((resolve) => {
@@ -333,7 +269,7 @@ export class Runs implements RecoveryHost, StoredLogHost {
     session: SessionChange | undefined,
     parent?: ParentRun,
   ): LiveRun {
-    this.recovery.start();
+    this.remote.start();
     const run = new LiveRun(this, { tenant: request.tenant, run_id: runId }, agent);
     const entry = createdEntryOf(agent, request, runId, this.clock.now(), historyLength, parent);
     if (parent === undefined) this.#admission.checkSlots(agent, request.tenant, entry.session_id);

@@ -121,12 +121,12 @@ export class Scope {
 
   /** Stops a run that is not at work here: it was evicted, is executed elsewhere, or has ended. */
   async #cancelStored(key: RunKey): Promise<Run> {
-    const { loader } = this.#parts.runs;
+    const { remote } = this.#parts.runs;
     const stored = await this.#reader.stored(key);
     if (stored.head.status === "cancelled") return this.#reader.record(stored);
     if (isFinal(stored.head.status)) throw refusalError({ refused: "run_finished" }, key.run_id);
-    const run = await loader.load(key);
-    return run === undefined ? runRecord(await loader.cancel(key)) : run.cancel();
+    const run = await remote.load(key);
+    return run === undefined ? runRecord(await remote.cancel(key)) : run.cancel();
   }
 
   /** The run as it is now. Refused with `run_not_found`. */

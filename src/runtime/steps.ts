@@ -10,6 +10,7 @@ import { isJsonObject } from "../protocol/json.ts";
 import type { StepOptions, StepScope } from "./agent-context.ts";
 import { Bodies, isNested } from "./bodies.ts";
 import type { Execution } from "./execution.ts";
+import type { Ownership } from "./ownership.ts";
 import { recordedResult } from "./recorded.ts";
 import type { RunLog } from "./run-log.ts";
 import { readEmission } from "./yields.ts";
@@ -22,13 +23,7 @@ export interface StepsHost {
   readonly signal: AbortSignal;
   /** The execution that receives the results. It may be a later one than the execution that began a body. */
   readonly execution: Execution | undefined;
-  /** A step has ended. A waiting run may not need an owner any more. */
-  settleOwner(): void;
-  /**
-   * Resolves when it is certain that this process still owns the run. Stays pending if it does not. Undefined: it is
-   * certain now.
-   */
-  ensureOwner(): undefined | Promise<void>;
+  readonly ownership: Pick<Ownership, "verify" | "settle">;
   /** Keeps the process open until the returned function is called. */
   hold(): () => void;
 }
@@ -47,11 +42,10 @@ export class Steps {
   }
 
   /**
-   * Whether an operation that begins now comes from inside a body. A replayed agent begins only the operations of its
-   * history.
+   * Whether an operation that begins now comes from inside a body. `isPaced`: see {@link Operations}.
    */
-  isInside(isReplaying: boolean): boolean {
-    return this.#bodies.isInside(this.#host.durable && !isReplaying);
+  isInside(isPaced: boolean): boolean {
+    return this.#bodies.isInside(isPaced);
   }
 
   /** A durable agent receives something, and continues. */
@@ -63,11 +57,11 @@ export class Steps {
     return this.#atWork.size > 0;
   }
 
-  /** Runs a body and returns its result. Nothing is logged. The body begins only while this process owns the run. */
+  /** Runs a body and returns its result. Nothing is logged. The body begins only while this process may execute the run. */
   async run(key: string, body: Body, { retry }: StepOptions): Promise<unknown> {
     const attempts = retry?.attempts ?? 1;
     for (let attempt = 1; ; attempt++) {
-      for (let wait = this.#host.ensureOwner(); wait !== undefined; wait = this.#host.ensureOwner()) {
+      for (let wait = this.#host.ownership.verify(); wait !== undefined; wait = this.#host.ownership.verify()) {
         await wait;
         if (this.#isStopped) throw this.#host.signal.reason;
       }
@@ -114,9 +108,9 @@ export class Steps {
     const committed = log.commit();
     // Awaiting a commit that is done would let a later answer be handed over before this result.
     if (committed !== undefined) await committed;
-    this.#host.execution?.results.deliver(entry);
+    this.#host.execution?.operations.deliver(entry);
     this.#atWork.delete(key);
-    this.#host.settleOwner();
+    this.#host.ownership.settle();
   }
 
   /**
@@ -131,7 +125,8 @@ export class Steps {
       log.decide({ type: "intend", entry: { type: "intent", at: clock.now(), key, attempt, run_id: null } });
       await log.commit();
       // Each body checks the ownership itself, with nothing between the check and the body.
-      for (let wait = this.#host.ensureOwner(); wait !== undefined; wait = this.#host.ensureOwner()) await wait;
+      for (let wait = this.#host.ownership.verify(); wait !== undefined; wait = this.#host.ownership.verify())
+        await wait;
       if (this.#isStopped) return undefined;
       try {
         const result = await this.#bodies.call(() => body(this.#scope({ key, attempt })));

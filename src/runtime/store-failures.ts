@@ -17,7 +17,7 @@ export function namingFailures(store: Store): Store {
     claim: (...parameters) => named(() => store.claim(...parameters)),
     take: (request) => named(() => store.take(request)),
     renew: (...parameters) => named(() => store.renew(...parameters)),
-    release: (owner) => named(() => store.release(owner)),
+    release: (name) => named(() => store.release(name)),
     find: (key) => named(() => store.find(key)),
     read: (...parameters) => named(() => store.read(...parameters)),
     findByIdempotencyKey: (...parameters) => named(() => store.findByIdempotencyKey(...parameters)),

@@ -53,7 +53,7 @@ export interface EndedRun {
  * One sub-run as an operation of its parent. The parent passes on the questions of the sub-run, and passes answers to
  * it. An answer that the sub-run has accepted is logged by both. When the sub-run has ended, its record is the
  * operation's result, and its usage is added to the parent's. Its id is in the parent's log before it is created, so
- * that a replayed parent finds it.
+ * that a parent that is executed again finds it.
  */
 export class SubRun {
   readonly #key: string;
@@ -95,8 +95,8 @@ export class SubRun {
   }
 
   async #start(): Promise<void> {
-    const intent = this.#execution.intent(this.#key);
-    this.#parent.setSubRun(this.#key, intent === undefined ? "at work" : "sought");
+    const intent = this.#execution.operations.intent(this.#key);
+    this.#parent.ownership.setSubRun(this.#key, intent === undefined ? "at work" : "sought");
     const shown = this.#parent.log.state.shown?.await_id;
     if (shown?.startsWith(`${this.#key}/`) === true) {
       this.#asked = shown;
@@ -114,8 +114,9 @@ export class SubRun {
     }
     // A new stack for each level, because agents that run each other may be nested deeply.
     await undefined;
-    // A run that another process has taken over starts no sub-run. The new owner ends or finds it.
-    for (let wait = this.#parent.ensureOwner(); wait !== undefined; wait = this.#parent.ensureOwner()) await wait;
+    const parent = this.#parent.ownership;
+    // A run that another process has taken over starts no sub-run. That process ends or finds it.
+    for (let wait = parent.verify(); wait !== undefined; wait = parent.verify()) await wait;
     if (this.#execution.isStopped) return;
     if (intent === undefined) this.#watch(this.#host.createSubRun(runId));
     else await this.#attach(runId);
@@ -172,7 +173,7 @@ export class SubRun {
   }
 
   /**
-   * Another process executes the sub-run. The parent passes on its question, and needs no owner, because the sub-run's
+   * Another process executes the sub-run. The parent passes on its question, and need not stay loaded, because the sub-run's
    * next rest wakes it.
    */
   async #readAlong(elsewhere: RunElsewhere): Promise<void> {
@@ -181,7 +182,7 @@ export class SubRun {
     this.#parent.setBlocked(elsewhere.blocked);
     if (state !== undefined) this.#passOn(state, state.shown);
     this.#readTo = elsewhere.position;
-    this.#parent.setSubRun(this.#key, "idle");
+    this.#parent.ownership.setSubRun(this.#key, "idle");
   }
 
   #watch(child: LiveRun): void {
@@ -198,13 +199,13 @@ export class SubRun {
       return;
     }
     const { head, state, lost } = child.log;
-    this.#parent.setSubRun(this.#key, lost || head?.status !== "awaiting" ? "at work" : "idle");
+    this.#parent.ownership.setSubRun(this.#key, lost || head?.status !== "awaiting" ? "at work" : "idle");
     if (head !== undefined && isFinal(head.status)) {
       this.#unfollow(child);
       void Promise.resolve(child.log.record()).then((run) => this.#finish({ run, state }));
     } else if (lost) {
       this.#unfollow(child);
-      this.#parent.setSubRun(this.#key, "sought");
+      this.#parent.ownership.setSubRun(this.#key, "sought");
       this.#seekAgain(child.log).catch((error: unknown) => this.#refuse(error));
     } else this.#passOnCommitted(child);
   }
@@ -290,18 +291,18 @@ export class SubRun {
     const result = durable ? (run as unknown as StepEntry["result"]) : undefined;
     const entry: StepEntry = { type: "step", at: clock.now(), key: this.#key, result, error: null, usage };
     if (durable) this.#record(entry, run);
-    else this.#execution.withSlot(() => this.#execution.results.deliver(entry, run));
+    else this.#execution.withSlot(() => this.#execution.operations.deliver(entry, run));
   }
 
   /**
-   * The sub-run was refused. For a durable agent the refusal is logged, so that a replay gets the same under other
-   * limits.
+   * The sub-run was refused. For a durable agent the refusal is logged, so that the agent gets the same when it is executed
+   * again under other limits.
    */
   #refuse(error: unknown): void {
     const { durable, log } = this.#parent;
     const isFinal = CadenzaError.is(error) && (error.code === "limit_reached" || error.code === "agent_not_found");
     if (!durable || !isFinal || log.lost || this.#execution.over) {
-      this.#execution.results.reject(this.#key, error);
+      this.#execution.operations.reject(this.#key, error);
       return;
     }
     const failure = failureOfStep(error);
@@ -314,8 +315,8 @@ export class SubRun {
     log.decide({ type: "record", entry });
     const committed = log.commit();
     const deliver = (): void => {
-      this.#parent.execution?.results.deliver(entry, live);
-      this.#parent.setSubRun(this.#key, "idle");
+      this.#parent.execution?.operations.deliver(entry, live);
+      this.#parent.ownership.setSubRun(this.#key, "idle");
     };
     // Awaiting a commit that is done would let a later entry be handed over before this one.
     if (committed === undefined) deliver();

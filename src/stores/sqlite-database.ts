@@ -1,5 +1,6 @@
 import { CadenzaError } from "../core/errors.ts";
 import type { Clock } from "../core/ports.ts";
+import type { DurabilityOptions } from "../durable/options.ts";
 
 /** An open database: `DatabaseSync` of `node:sqlite`, or `Database` of `better-sqlite3` or `libsql`. */
 export interface SqliteDatabase {
@@ -43,6 +44,8 @@ export interface SqliteStoreOptions {
    * machine's.
    */
   readonly clock?: Pick<Clock, "now"> | undefined;
+  /** How durable runs are owned, recovered and evicted. */
+  readonly durability?: DurabilityOptions | undefined;
 }
 
 const DEFAULT_BUSY_TIMEOUT_MS = 10_000;

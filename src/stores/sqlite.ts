@@ -15,13 +15,14 @@ import type {
   RunQuery,
   RunWrite,
   SessionKey,
-  Store,
   StoreConflict,
   StoredRun,
   StoredSession,
   TakeRequest,
 } from "../core/ports.ts";
 import type { Counters } from "../core/statistics.ts";
+import { durableEngine } from "../durable/durable.ts";
+import type { DurableStore, Engine } from "../runtime/remote-runs.ts";
 import { systemClock } from "../runtime/system.ts";
 import type { SqliteDatabase, SqliteStoreOptions } from "./sqlite-database.ts";
 import { Connection } from "./sqlite-database.ts";
@@ -41,8 +42,9 @@ import * as writes from "./sqlite-writes.ts";
  * event loop are committed together, and acknowledged after the commit. Reads answer at once, from committed data. Give
  * the store a handle of its own: it opens transactions, and sets the handle to WAL mode with short waits for locks.
  */
-export class SqliteStore implements Store {
+export class SqliteStore implements DurableStore {
   readonly persistent: boolean;
+  readonly engine: Engine;
   readonly #connection: Connection;
   readonly #writer: GroupCommit;
   readonly #closeDatabase: boolean;
@@ -56,6 +58,7 @@ export class SqliteStore implements Store {
     this.#writer = new GroupCommit(this.#connection);
     this.#closeDatabase = options.closeDatabase ?? false;
     this.persistent = this.#connection.isFile();
+    this.engine = durableEngine(options.durability);
   }
 
   async create(key: RunKey, write: RunWrite, idempotencyKey: string | null): Promise<StoreConflict | undefined> {

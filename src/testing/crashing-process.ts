@@ -1,6 +1,7 @@
 import type { Clock, Ids, RunKey, RunWrite, Store, StoreConflict } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
+import { durable } from "../durable/durable.ts";
 import type { Agent } from "../runtime/agent.ts";
 import { AgentRuntime } from "../runtime/agent-runtime.ts";
 import type { BlockedEvent } from "../runtime/announcer.ts";
@@ -46,18 +47,17 @@ export class CrashingProcess {
     this.name = name;
     const { agent, settings, hooks, ids, alwaysReplay } = machine;
     const runtime = new AgentRuntime({
-      store: this.#storeView(),
-      clock: this.#clockView(),
-      ids: { uuid: () => ids.uuid(), token: () => name },
-      awaitTimeoutMs: settings.awaitTimeoutMs,
-      cancelGraceMs: settings.cancelGraceMs,
-      durability: {
+      store: durable(this.#storeView(), {
         leaseMs: LEASE_MS,
         heartbeatMs: Number.POSITIVE_INFINITY,
         scanMs: Number.POSITIVE_INFINITY,
         evictAfterMs: Number.POSITIVE_INFINITY,
-      },
-      alwaysReplay,
+        alwaysReplay,
+      }),
+      clock: this.#clockView(),
+      ids: { uuid: () => ids.uuid(), token: () => name },
+      awaitTimeoutMs: settings.awaitTimeoutMs,
+      cancelGraceMs: settings.cancelGraceMs,
       // The test needs the error that the agent threw.
       exposeErrors: true,
     });

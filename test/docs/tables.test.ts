@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { AgentRuntime } from "cadenza";
 import { describe, expect, it } from "vitest";
+import { readDurability } from "../../src/durable/options.ts";
 import { readOptions } from "../../src/runtime/options.ts";
 import { MemoryStore } from "../../src/stores/memory.ts";
 import { ROOT, readPage, rowsOf } from "./pages.ts";
@@ -19,7 +20,7 @@ describe("docs/errors.md", () => {
 
 describe("docs/limits.md", () => {
   const rows = rowsOf(readPage("docs/limits.md")).map(([[name = ""], ...cells]) => [name, ...cells] as const);
-  const inMemory = flat(readOptions({}));
+  const inMemory = flat({ ...readOptions({}), ...readDurability({}) }, "engine");
   const store = Object.assign(new MemoryStore(), { persistent: true });
   const persistent = flat(readOptions({ store }));
 
@@ -65,14 +66,17 @@ describe("docs/statistics.md", () => {
 });
 
 /** The settings by their names, those in a group with the group's name in front. */
-function flat(settings: object): ReadonlyMap<string, unknown> {
-  const groups = ["retention", "limits", "durability"];
+/** The values by their names. `without`: one that is no option. */
+function flat(settings: object, without?: string): ReadonlyMap<string, unknown> {
+  const groups = ["retention", "limits"];
   return new Map(
-    Object.entries(settings).flatMap(([name, value]) =>
-      groups.includes(name)
-        ? Object.entries(value as object).map(([key, inner]) => [`${name}.${key}`, inner] as const)
-        : [[name, value] as const],
-    ),
+    Object.entries(settings)
+      .filter(([name]) => name !== without)
+      .flatMap(([name, value]) =>
+        groups.includes(name)
+          ? Object.entries(value as object).map(([key, inner]) => [`${name}.${key}`, inner] as const)
+          : [[name, value] as const],
+      ),
   );
 }
 

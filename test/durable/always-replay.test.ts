@@ -1,6 +1,7 @@
 import type { AgentContext } from "cadenza";
 import { AgentRuntime, MemoryStore } from "cadenza";
 import { expect, it } from "vitest";
+import { onDurableStore } from "../harness/durable-runtime.ts";
 import { nextTurn } from "../harness/promises.ts";
 import { textsOf } from "../harness/runtimes.ts";
 import { lateStore } from "../harness/store-proxy.ts";
@@ -12,7 +13,7 @@ const stores = { "at once": () => new MemoryStore(), later: () => lateStore() };
 it.each(Object.entries(stores))(
   "an answer that is given at once reaches a replayed agent (the store answers %s)",
   async (_name, store) => {
-    const runtime = new AgentRuntime({ alwaysReplay: true, store: store() });
+    const runtime = new AgentRuntime(onDurableStore({ durability: { alwaysReplay: true }, store: store() }));
     let charged = 0;
     runtime.register("order", { durable: true }, async function* (_input, { ask, step }) {
       charged += 1;
@@ -30,7 +31,7 @@ it.each(Object.entries(stores))(
 it.each(Object.entries(stores))(
   "after each commit the agent is replayed, before it is handed anything (the store answers %s)",
   async (_name, store) => {
-    const runtime = new AgentRuntime({ alwaysReplay: true, store: store() });
+    const runtime = new AgentRuntime(onDurableStore({ durability: { alwaysReplay: true }, store: store() }));
     const calls: string[][] = [];
     runtime.register("order", { durable: true }, async (_input, { step, ask, emit }) => {
       const seen: string[] = [];
@@ -54,7 +55,9 @@ it.each(Object.entries(stores))(
 it.each(Object.entries(stores))(
   "an event from outside right after a commit reaches a replayed agent (the store answers %s)",
   async (_name, store) => {
-    const runtime = new AgentRuntime({ alwaysReplay: true, store: store(), cancelGraceMs: 5_000 });
+    const runtime = new AgentRuntime(
+      onDurableStore({ durability: { alwaysReplay: true }, store: store(), cancelGraceMs: 5_000 }),
+    );
     let calls = 0;
     const closed: number[] = [];
     const agent = async function* (_input: unknown, { ask }: AgentContext) {
@@ -77,7 +80,7 @@ it.each(Object.entries(stores))(
 );
 
 it("an agent that goes on by itself is replayed as soon as all that it did is stored", async () => {
-  const runtime = new AgentRuntime({ alwaysReplay: true });
+  const runtime = new AgentRuntime(onDurableStore({ durability: { alwaysReplay: true } }));
   let charged = 0;
   runtime.register("chatty", { durable: true }, async function* (_input, { step }) {
     for (let n = 0; n < 300; n++) yield `${n} `;
@@ -91,7 +94,7 @@ it("an agent that goes on by itself is replayed as soon as all that it did is st
 });
 
 it("an agent that is replayed while its run waits for a slot goes on when there is one", async () => {
-  const runtime = new AgentRuntime({ alwaysReplay: true });
+  const runtime = new AgentRuntime(onDurableStore({ durability: { alwaysReplay: true } }));
   const atWork = new Set<string>();
   let most = 0;
   let finish = (): void => {};

@@ -2,6 +2,7 @@ import type { AgentFunction, CadenzaError, StreamedEvent } from "cadenza";
 import { AgentRuntime, MemoryStore } from "cadenza";
 import { describe, expect, it } from "vitest";
 import { FakeClock } from "../harness/clock.ts";
+import { onDurableStore } from "../harness/durable-runtime.ts";
 import { nextTurn } from "../harness/promises.ts";
 import { drain, refusal, typesOf } from "../harness/runtimes.ts";
 import { World } from "../harness/world/world.ts";
@@ -135,7 +136,7 @@ describe("with alwaysReplay", () => {
     "%s by a random choice is a mismatch, and told to the caller in each mode",
     async (_name, agent) => {
       const clock = new FakeClock();
-      const runtime = new AgentRuntime({ alwaysReplay: true, clock });
+      const runtime = new AgentRuntime(onDurableStore({ durability: { alwaysReplay: true }, clock }));
       runtime.register("agent", { durable: true }, (input, context) => {
         calls += 1;
         return agent(calls === 1)(input, context);
@@ -158,7 +159,9 @@ describe("with alwaysReplay", () => {
 
   it("a run that waits for a sub-run that is blocked is told of it", async () => {
     const clock = new FakeClock();
-    const runtime = new AgentRuntime({ alwaysReplay: true, clock, store: new MemoryStore() });
+    const runtime = new AgentRuntime(
+      onDurableStore({ durability: { alwaysReplay: true }, clock, store: new MemoryStore() }),
+    );
     let calls = 0;
     runtime.register("child", { durable: true }, async (_input, { step }) => {
       calls += 1;

@@ -1,4 +1,5 @@
-import type { AgentContext, RuntimeOptions } from "cadenza";
+import type { AgentContext } from "cadenza";
+import type { DurabilityOptions } from "cadenza/durable";
 import { describe, expect, it } from "vitest";
 import type { Outcome, Process } from "../harness/world/world.ts";
 import { World } from "../harness/world/world.ts";
@@ -10,7 +11,7 @@ type AgentBody = (process: Process, context: AgentContext) => Promise<unknown>;
 /** More often than a run may be taken over. */
 const LIVES = 8;
 
-function worldOf(agent: AgentBody, durability: RuntimeOptions["durability"] = {}): World {
+function worldOf(agent: AgentBody, durability: DurabilityOptions = {}): World {
   return new World({
     runtime: { durability: { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100, ...durability } },
     register: (process) => {

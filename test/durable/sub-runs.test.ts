@@ -1,4 +1,5 @@
 import { AgentRuntime, CadenzaError, MemoryStore } from "cadenza";
+import { durable } from "cadenza/durable";
 import { expect, it } from "vitest";
 import { persistent } from "../harness/store-proxy.ts";
 import type { Process } from "../harness/world/world.ts";
@@ -129,7 +130,7 @@ it("a parent that was marked as due is evicted again when it has read its sub-ru
 it("a sub-run that is refused since it is too deep is refused again after a restart with another limit", async () => {
   const store = persistent(new MemoryStore());
   const open = (maxDepth: number): AgentRuntime => {
-    const runtime = new AgentRuntime({ store, limits: { maxDepth } });
+    const runtime = new AgentRuntime({ store: durable(store), limits: { maxDepth } });
     return runtime.register("deep", { durable: true }, async (input, { ask, run }) => {
       const depth = Number(input[0]?.parts[0]?.content);
       try {
@@ -155,7 +156,7 @@ it("a sub-run that is refused since it is too deep is refused again after a rest
 it("a run keeps its depth after a restart", async () => {
   const store = persistent(new MemoryStore());
   const open = (): AgentRuntime => {
-    const runtime = new AgentRuntime({ store, limits: { maxDepth: 3 } });
+    const runtime = new AgentRuntime({ store: durable(store), limits: { maxDepth: 3 } });
     return runtime.register("deep", { durable: true }, async (input, { ask, run }) => {
       const depth = Number(input[0]?.parts[0]?.content);
       if (depth === 2) await ask("Go on?");

@@ -10,6 +10,7 @@ import { readArguments } from "../../examples/licence-audit/arguments.ts";
 import type { AuditReport } from "../../examples/licence-audit/report.ts";
 import { renderReport, renderStatistics, reportIn } from "../../examples/licence-audit/report.ts";
 import { parseExpression, verdictOn } from "../../examples/licence-audit/spdx.ts";
+import { onDurableStore } from "../harness/durable-runtime.ts";
 import { PROCESS_TIMEOUT_MS } from "../harness/processes.ts";
 import { runMain } from "./run-main.ts";
 
@@ -44,7 +45,11 @@ async function auditWith(
   { durable = false } = {},
 ): Promise<{ run: Run; asked: readonly string[]; runtime: AgentRuntime }> {
   const { name, options, fn } = licenceAudit;
-  const runtime = new AgentRuntime({ alwaysReplay: durable }).register(name, { ...options, durable }, fn);
+  const runtime = new AgentRuntime(onDurableStore({ durability: { alwaysReplay: durable } })).register(
+    name,
+    { ...options, durable },
+    fn,
+  );
   let run = await runtime.createRun({ agent_name: "licence-audit", input: file });
   const asked: string[] = [];
   while (run.status === "awaiting") {

@@ -1,5 +1,6 @@
 import type { JsonValue, Message, Run, RunHead, RunWrite, Store, StreamedEvent } from "cadenza";
 import { AgentRuntime, CadenzaError } from "cadenza";
+import { durable } from "cadenza/durable";
 import type { Entry } from "../../src/core/log.ts";
 import { isFinal } from "../../src/core/state.ts";
 import { withMembers } from "../harness/port-proxy.ts";
@@ -107,7 +108,7 @@ async function fill(store: Store, { writes, history }: GoldenLog, count: number)
 function openRuntime(store: Store, agent_name: string): AgentRuntime {
   const agent = agents[agent_name];
   if (agent === undefined) throw new Error(`there is no agent ${agent_name}`);
-  const runtime = new AgentRuntime({ store, durability: { scanMs: 5 } });
+  const runtime = new AgentRuntime({ store: durable(store, { scanMs: 5 }) });
   runtime.register("helper", { durable: true, version: "1" }, helper);
   return runtime.register(agent_name, { durable: true, version: "1" }, agent.fn);
 }

@@ -5,15 +5,16 @@ import type {
   Logger,
   Message,
   Run,
-  RuntimeOptions,
   RuntimeStats,
   Store,
   StreamedEvent,
 } from "cadenza";
 import { AgentRuntime, CadenzaError, MemoryStore } from "cadenza";
+import { durable } from "cadenza/durable";
 import { expect } from "vitest";
 import { makeDurable, openStore, REPLAY_TURNS, replays } from "./always-replay.ts";
 import { FakeClock } from "./clock.ts";
+import type { DurableRuntimeOptions } from "./durable-runtime.ts";
 import { persistent } from "./store-proxy.ts";
 
 /** A runtime with a clock of the test's own. */
@@ -31,7 +32,7 @@ export interface LogLine {
   readonly fields: { readonly error?: unknown; readonly [key: string]: unknown };
 }
 
-export function setUp(options: RuntimeOptions = {}, turns?: number): Setup {
+export function setUp({ durability, ...options }: DurableRuntimeOptions = {}, turns?: number): Setup {
   const clock = new FakeClock(replays ? REPLAY_TURNS : turns);
   const store = replays ? persistent(options.store ?? openStore(clock)) : (options.store ?? new MemoryStore({ clock }));
   const said: LogLine[] = [];
@@ -41,7 +42,8 @@ export function setUp(options: RuntimeOptions = {}, turns?: number): Setup {
       said.push({ level, message, fields: { ...fields } });
     };
   const logger = { debug: line("debug"), info: line("info"), warn: line("warn"), error: line("error") };
-  const runtime = new AgentRuntime({ clock, logger, ...options, store, ...(replays && { alwaysReplay: true }) });
+  const wrapped = durable(store, { ...durability, ...(replays && { alwaysReplay: true }) });
+  const runtime = new AgentRuntime({ clock, logger, ...options, store: wrapped });
   return { runtime: replays ? makeDurable(runtime) : runtime, clock, store, said };
 }
 

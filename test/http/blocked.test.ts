@@ -2,6 +2,7 @@ import { AgentRuntime } from "cadenza";
 import { createHandler } from "cadenza/http";
 import { expect, it } from "vitest";
 import { FakeClock } from "../harness/clock.ts";
+import { onDurableStore } from "../harness/durable-runtime.ts";
 
 /* A client that waits for a blocked run gets an error in a stream, and 503 in mode sync. */
 
@@ -15,7 +16,7 @@ const post = (path: string, body: object): Request =>
 /** A runtime with an agent whose step has another key in each replay. */
 function setUp() {
   const clock = new FakeClock();
-  const runtime = new AgentRuntime({ alwaysReplay: true, clock });
+  const runtime = new AgentRuntime(onDurableStore({ durability: { alwaysReplay: true }, clock }));
   let calls = 0;
   runtime.register("agent", { durable: true }, async (_input, { step }) => {
     calls += 1;

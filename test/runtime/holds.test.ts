@@ -1,6 +1,7 @@
-import type { AgentFunction, RuntimeOptions } from "cadenza";
+import type { AgentFunction } from "cadenza";
 import { describe, expect, it } from "vitest";
 import { FakeClock } from "../harness/clock.ts";
+import type { DurableRuntimeOptions } from "../harness/durable-runtime.ts";
 import { deferred, never } from "../harness/promises.ts";
 import type { Setup } from "../harness/runtimes.ts";
 import { drain, setUp } from "../harness/runtimes.ts";
@@ -12,14 +13,14 @@ const asks: AgentFunction = async function* (_input, { ask }) {
 };
 
 /** A runtime with one agent. Its clock counts the holds on the process. */
-function withAgent(fn: AgentFunction, options: RuntimeOptions = {}, durable = false): Setup {
+function withAgent(fn: AgentFunction, options: DurableRuntimeOptions = {}, durable = false): Setup {
   const set = setUp(options);
   set.runtime.register("agent", { durable }, fn);
   return set;
 }
 
 /** A durable agent on a store that outlives its runtime, and has the same clock. */
-function withLasting(fn: AgentFunction, options: RuntimeOptions): Setup {
+function withLasting(fn: AgentFunction, options: DurableRuntimeOptions): Setup {
   const clock = new FakeClock();
   return { ...withAgent(fn, { store: lastingStore(clock), ...options, clock }, true), clock };
 }

@@ -1,10 +1,12 @@
 import { rmSync } from "node:fs";
 import { join } from "node:path";
-import type { RuntimeOptions } from "cadenza";
+import type {} from "cadenza";
 import { AgentError, AgentRuntime, CadenzaError, defineAgent, MemoryStore } from "cadenza";
 import { drive } from "cadenza/testing";
 import { describe, expect, it, onTestFinished, test } from "vitest";
 import { SqliteStore } from "../../src/stores/sqlite.ts";
+import type { DurableRuntimeOptions } from "../harness/durable-runtime.ts";
+import { onDurableStore } from "../harness/durable-runtime.ts";
 import { refusal, textsOf } from "../harness/runtimes.ts";
 import { openDatabase, temporaryFolder } from "../harness/sqlite-files.ts";
 
@@ -18,17 +20,17 @@ function sqlite(): SqliteStore {
   return store;
 }
 
-const places: readonly [title: string, options: () => RuntimeOptions][] = [
+const places: readonly [title: string, options: () => DurableRuntimeOptions][] = [
   ["in memory", () => ({})],
-  ["in memory, and replayed after every commit", () => ({ alwaysReplay: true })],
+  ["in memory, and replayed after every commit", () => ({ durability: { alwaysReplay: true } })],
   ["on SQLite", () => ({ store: sqlite() })],
-  ["on SQLite, and replayed after every commit", () => ({ store: sqlite(), alwaysReplay: true })],
+  ["on SQLite, and replayed after every commit", () => ({ store: sqlite(), durability: { alwaysReplay: true } })],
 ];
 
 describe.each(places)("the result of a durable step, %s,", (_title, options) => {
   /** Runs a durable agent that calls one step, and gives the step's result or error. */
   async function resultOf(body: () => unknown, retry?: { readonly attempts: number }): Promise<unknown> {
-    const runtime = new AgentRuntime({ ...options(), exposeErrors: true });
+    const runtime = new AgentRuntime(onDurableStore({ ...options(), exposeErrors: true }));
     let given: unknown;
     runtime.register("agent", { durable: true }, async (_input, { step }) => {
       given = await step("fetch", body, retry === undefined ? {} : { retry }).catch((error: unknown) => error);
@@ -74,7 +76,7 @@ describe.each(places)("the result of a durable step, %s,", (_title, options) => 
   });
 
   it("is a copy: the agent's changes to it do not change the log", async () => {
-    const runtime = new AgentRuntime(options());
+    const runtime = new AgentRuntime(onDurableStore(options()));
     runtime.register("agent", { durable: true }, async function* (_input, { step }) {
       const list = await step("list", () => [1]);
       list.push(2);
@@ -124,7 +126,7 @@ test("the test kit gives a durable agent the same results, and refuses the same"
 });
 
 test.each(places)("the state of a session is refused if JSON would change it, %s", async (_title, options) => {
-  const runtime = new AgentRuntime(options());
+  const runtime = new AgentRuntime(onDurableStore(options()));
   runtime.register("agent", { durable: true }, async (_input, { session }) => {
     const set = session.setState({ seen: [Number.NaN] }).catch((error: unknown) => error);
     const error = await set;

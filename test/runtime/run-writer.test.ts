@@ -1,6 +1,10 @@
 import { MemoryStore } from "cadenza";
 import { describe, expect, it } from "vitest";
 import type { RunHead, RunKey } from "../../src/core/ports.ts";
+import { meaningOf } from "../../src/durable/write-conflicts.ts";
+import { localOwnership } from "../../src/runtime/local-ownership.ts";
+import type { Ownership } from "../../src/runtime/ownership.ts";
+import type { Outcome } from "../../src/runtime/run-write.ts";
 import { RunWriter } from "../../src/runtime/run-writer.ts";
 import { FakeClock } from "../harness/clock.ts";
 import { created } from "../harness/logs.ts";
@@ -21,7 +25,7 @@ const claimed = (owner: string): RunHead => ({ ...waiting, owner, epoch: 1 });
 const batch = { entries: [], session: undefined };
 
 function attemptOf(head: RunHead) {
-  return { write: { entries: [], head }, batch, expected: { epoch: 0, position: 1 }, idempotencyKey: null };
+  return { key, write: { entries: [], head }, batch, expected: { epoch: 0, position: 1 }, idempotencyKey: null };
 }
 
 /** A writer on a store that fails to answer the next write, and has written it or not. */
@@ -35,7 +39,11 @@ async function withLostAnswer(isWritten: boolean) {
     if (isWritten) void call();
     throw new Error("no answer");
   }, store);
-  const writer = new RunWriter({ store: failing, clock: new FakeClock(), hold: () => () => {} }, key);
+  const ownership: Ownership = {
+    ...localOwnership,
+    onConflict: async (conflict, attempt, failed) => (await meaningOf(failing, conflict, attempt, failed)) as Outcome,
+  };
+  const writer = new RunWriter({ store: failing, clock: new FakeClock(), hold: () => () => {} }, key, ownership);
   expect(await writer.write(attemptOf(claimed("one")))).toMatchObject({ is: "failed" });
   return { store, writer };
 }

@@ -3,7 +3,7 @@ import { MemoryStore } from "cadenza";
 import { describe, expect, it } from "vitest";
 import { deferred, never, nextTurn } from "../harness/promises.ts";
 import { drain, eventsOf, refusal, reply, runAgent, setUp, textsOf, typesOf } from "../harness/runtimes.ts";
-import { failingStore, hookedStore, lateStore } from "../harness/store-proxy.ts";
+import { failingStore, hookedStore, lateStore, persistent } from "../harness/store-proxy.ts";
 import { COUNTS_CALLS, FLOATING, OUTSIDE, TOO_LONG, unlessReplayed } from "../harness/unless-replayed.ts";
 
 const SESSION = "00000000-0000-4000-8000-0000000000a1";
@@ -316,7 +316,7 @@ describe("a run that another process writes to", () => {
   /** A run that emits a part at each `emit` of the test, and its store. */
   async function shared(late: boolean) {
     const memory = new MemoryStore();
-    const set = setUp({ store: late ? lateStore(memory) : memory });
+    const set = setUp({ store: persistent(late ? lateStore(memory) : memory) });
     let gate = deferred<string | undefined>();
     set.runtime.register("agent", async function* () {
       for (let text = await gate.promise; text !== undefined; text = await gate.promise) {

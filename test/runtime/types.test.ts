@@ -5,16 +5,15 @@ import type {
   AnnouncedType,
   BlockedEvent,
   BlockedRun,
-  DurabilityOptions,
   DurableContext,
   EventOf,
   JsonObject,
   Message,
   RunsReport,
-  RuntimeOptions,
   RuntimeStats,
 } from "cadenza";
 import { defineAgent } from "cadenza";
+import type { DurabilityOptions, durable } from "cadenza/durable";
 import * as v from "valibot";
 import { expect, expectTypeOf, test } from "vitest";
 import * as z from "zod";
@@ -53,7 +52,7 @@ test("an answer without a schema is a message or an object, and so is its defaul
 });
 
 test("the types of options, events and reports are exported", () => {
-  expectTypeOf<NonNullable<RuntimeOptions["durability"]>>().toEqualTypeOf<DurabilityOptions>();
+  expectTypeOf<NonNullable<Parameters<typeof durable>[1]>>().toEqualTypeOf<DurabilityOptions>();
   expectTypeOf<RuntimeStats>().toExtend<RunsReport>();
   expectTypeOf<RuntimeStats["blocked"][number]>().toEqualTypeOf<BlockedRun>();
   expectTypeOf<EventOf<"run.blocked">>().toEqualTypeOf<BlockedEvent>();

@@ -4,6 +4,7 @@ import type { CrashOptions } from "cadenza/testing";
 import { everyCrash, everyInterruption } from "cadenza/testing";
 import { beforeEach, describe, expect, test } from "vitest";
 import * as z from "zod";
+import { onDurableStore } from "../harness/durable-runtime.ts";
 import { aiSdkAgents } from "./ai-sdk-agents.ts";
 
 /* Agents with a bug in their effects, each with the same agent without the bug. */
@@ -232,7 +233,7 @@ describe("everyInterruption finds", () => {
 });
 
 test("alwaysReplay repeats a charge outside a step, however quickly the question is answered", async () => {
-  const runtime = new AgentRuntime({ alwaysReplay: true });
+  const runtime = new AgentRuntime(onDurableStore({ durability: { alwaysReplay: true } }));
   const agent = found["a charge outside a step, before a question"]?.wrong ?? (() => undefined);
   runtime.register("order", { durable: true }, agent);
   const { run_id } = await runtime.createRun({ agent_name: "order", input: "" });

@@ -4,6 +4,7 @@
  */
 import type { Store } from "cadenza";
 import { AgentRuntime, CadenzaError } from "cadenza";
+import { durable } from "cadenza/durable";
 import { SqliteStore } from "cadenza/sqlite";
 import { openDatabase } from "../sqlite-files.ts";
 import type { Order, Report, WorkerSettings } from "./messages.ts";
@@ -17,10 +18,9 @@ const store = new SqliteStore(openDatabase(settings.file), {
 let tokens = 0;
 const { leaseMs, heartbeatMs, scanMs, evictAfterMs, maxTakeovers } = settings;
 const runtime = new AgentRuntime({
-  store,
+  store: durable(store, { leaseMs, heartbeatMs, scanMs, evictAfterMs, maxTakeovers }),
   exposeErrors: true,
   retention: { maxRuns: Number.POSITIVE_INFINITY },
-  durability: { leaseMs, heartbeatMs, scanMs, evictAfterMs, maxTakeovers },
   ids: { uuid: () => crypto.randomUUID(), token: () => `${settings.name}/${tokens++}` },
   logger: {
     debug: () => undefined,

@@ -5,6 +5,7 @@
 import { performance } from "node:perf_hooks";
 import type { Clock, Logger } from "cadenza";
 import { AgentRuntime, CadenzaError } from "cadenza";
+import { durable } from "cadenza/durable";
 import { SqliteStore } from "cadenza/sqlite";
 import { systemClock } from "../../../src/runtime/system.ts";
 import { drivers } from "../sqlite-files.ts";
@@ -57,13 +58,12 @@ const logger: Logger = {
   error: (message, fields) => say({ is: "said", level: "error", message, error: wordsOf(fields) }),
 };
 const runtime = new AgentRuntime({
-  store,
+  // No run crashes its process here, so none may fail as a crash loop.
+  store: durable(store, { leaseMs, heartbeatMs, scanMs, evictAfterMs, maxTakeovers: 1_000 }),
   clock,
   logger,
   exposeErrors: true,
   retention: { maxRuns: Number.POSITIVE_INFINITY },
-  // No run crashes its process here, so none may fail as a crash loop.
-  durability: { leaseMs, heartbeatMs, scanMs, evictAfterMs, maxTakeovers: 1_000 },
   ids: { uuid: () => crypto.randomUUID(), token: () => `${name}/${crypto.randomUUID()}` },
 });
 runtime.register("durable", { durable: true, version: "1" }, agentOf(outside, true));

@@ -4,6 +4,7 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import type { Clock } from "cadenza";
 import { AgentRuntime } from "cadenza";
+import { durable } from "cadenza/durable";
 import { SqliteStore } from "../../../src/stores/sqlite.ts";
 import { openDatabase, temporaryFolder } from "../sqlite-files.ts";
 
@@ -36,7 +37,7 @@ export async function evictAndAnswer(count: number): Promise<Eviction> {
   const folder = temporaryFolder();
   const db = openDatabase(join(folder.path, "runs.db"));
   const store = new SqliteStore(db, { synchronous: "NORMAL", closeDatabase: true });
-  const runtime = new AgentRuntime({ store, clock, durability: { evictAfterMs: 0 } });
+  const runtime = new AgentRuntime({ store: durable(store, { evictAfterMs: 0 }), clock });
   runtime.register("asks", { durable: true }, async function* (_input, { ask, step }) {
     yield `prepared ${await step("prepare", () => 1)}`;
     const answer = await ask("Go on?");

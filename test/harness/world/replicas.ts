@@ -1,8 +1,9 @@
 import { join } from "node:path";
-import type { Clock, RuntimeOptions, Store } from "cadenza";
+import type { Clock, Store } from "cadenza";
 import { onTestFinished } from "vitest";
 import { SqliteStore } from "../../../src/stores/sqlite.ts";
 import { FakeClock } from "../clock.ts";
+import type { DurableRuntimeOptions } from "../durable-runtime.ts";
 import type { Setup } from "../runtimes.ts";
 import { setUp } from "../runtimes.ts";
 import { openDatabase, temporaryFolder } from "../sqlite-files.ts";
@@ -34,7 +35,7 @@ export class Replicas {
   }
 
   /** Starts a process, with a hook around its calls of the store. */
-  start(options: RuntimeOptions = {}, hook: Hook = (call) => call()): Replica {
+  start(options: DurableRuntimeOptions = {}, hook: Hook = (call) => call()): Replica {
     let isDead = false;
     const { clock } = this;
     const throughHook: Hook = (call, method, parameters) => (isDead ? never : hook(call, method, parameters));

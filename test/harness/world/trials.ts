@@ -38,7 +38,7 @@ export async function trial(seed: number, trouble: Trouble, plant?: Plant): Prom
       random,
       late: random.chance(0.4),
       plant,
-      runtime: { alwaysReplay: trouble === "always replay", durability: durabilityIn(random) },
+      runtime: { durability: { ...durabilityIn(random), alwaysReplay: trouble === "always replay" } },
       disturb: (world) => disturb(world, trouble, random, counted),
     });
     wrong.push(...played.world.violations, ...(await misjudged(program, played)));

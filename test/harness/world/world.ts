@@ -1,12 +1,14 @@
 import { nextTick } from "node:process";
-import type { Clock, Ids, Logger, RuntimeOptions, Store } from "cadenza";
+import type { Clock, Ids, Logger, Store } from "cadenza";
 import { AgentRuntime } from "cadenza";
+import { durable } from "cadenza/durable";
 import { replay } from "../../../src/core/evolve.ts";
 import type { Entry } from "../../../src/core/log.ts";
 import type { RunKey, StoredRun } from "../../../src/core/ports.ts";
 import type { MaybePromise } from "../../../src/core/promises.ts";
 import { isPromise } from "../../../src/core/promises.ts";
 import type { RunState } from "../../../src/core/state.ts";
+import type { DurableRuntimeOptions } from "../durable-runtime.ts";
 import type { Random } from "../random.ts";
 import type { Method } from "../store-proxy.ts";
 import { hookedStore, isRead, lastingStore } from "../store-proxy.ts";
@@ -46,7 +48,7 @@ export interface WorldOptions {
   readonly writeMs?: number;
   /** The faults that a test plants. Default: none. */
   readonly plant?: Plant | undefined;
-  readonly runtime?: RuntimeOptions;
+  readonly runtime?: DurableRuntimeOptions;
   /** Called with each runtime when its process starts: registers the agents. */
   readonly register: (process: Process) => void;
 }
@@ -234,18 +236,17 @@ export class Process {
     this.world = world;
     this.name = name;
     this.crash = crash;
-    const { runtime, plant } = world.options;
+    const { runtime: { durability, ...runtime } = {}, plant } = world.options;
     const clock = this.#clock();
     const view = this.#view();
     const say = (message: string): void => void this.said.push(message);
     const logger: Logger = { debug: say, info: say, warn: say, error: say };
     this.runtime = new AgentRuntime({
-      durability: { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100 },
       ...runtime,
       logger,
       clock: plant?.clock?.(clock) ?? clock,
       ids: this.#ids(),
-      store: plant?.view?.(view) ?? view,
+      store: durable(plant?.view?.(view) ?? view, durability ?? { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100 }),
     });
   }
 

@@ -4,26 +4,32 @@ import type { EmittedEntry, IntentEntry, ResultEntry } from "../core/log.ts";
 import { isPassedOn } from "../core/log.ts";
 import type { Clock, Mismatch } from "../core/ports.ts";
 import type { Usage } from "../core/usage.ts";
-import { messageOf } from "./failure.ts";
+import { messageOf } from "../runtime/failure.ts";
+import type { RunLog } from "../runtime/run-log.ts";
 import type { History } from "./history.ts";
 import type { Missing, Replay } from "./log-order.ts";
-import type { OpenQuestion } from "./questions.ts";
-import type { Results } from "./results.ts";
-import type { RunLog } from "./run-log.ts";
 
-/** What the comparison needs from the replayed agent. */
+/** What the comparison needs from the run of the replayed agent. */
 export interface ReplayCheckHost {
   readonly log: RunLog;
   readonly clock: Clock;
-  readonly results: Results;
   /** See {@link Replay.stallMs}. */
   readonly stallMs: number;
   /** The agent does not do what its history holds. */
-  mismatch(mismatch: Mismatch): void;
-  /** As {@link mismatch}, but the agent may still go on. Undefined: it has gone on. */
+  onMismatch(mismatch: Mismatch): void;
+  /** As {@link onMismatch}, but the agent may still go on. Undefined: it has gone on. */
   onStall(mismatch: Mismatch | undefined): void;
   /** The agent emitted another value of the same kind than its history holds. The history counts. */
   onDifference(): void;
+}
+
+/** The replayed operations. */
+export interface ReplayedOperations {
+  readonly isCatchingUp: boolean;
+  /** What the history holds next and the agent has not done again. */
+  readonly missing: Missing | undefined;
+  /** The agent has done something again. */
+  advance(): void;
   onCaughtUp(): void;
 }
 
@@ -33,14 +39,16 @@ const MAX_QUOTE = 40;
 /** Compares what a replayed agent does with its history. */
 export class ReplayCheck {
   readonly #host: ReplayCheckHost;
+  readonly #operations: ReplayedOperations;
   readonly #history: History;
   /** What the agent emitted for the first time before it had caught up. */
   #early: Emission[] = [];
   /** Whether the agent itself has no open message. */
   #hasClosed = true;
 
-  constructor(host: ReplayCheckHost, history: History) {
+  constructor(host: ReplayCheckHost, operations: ReplayedOperations, history: History) {
     this.#host = host;
+    this.#operations = operations;
     this.#history = history;
   }
 
@@ -53,7 +61,7 @@ export class ReplayCheck {
       stallMs: this.#host.stallMs,
       shown: this.#shownToAgent,
       notEmitted: () => this.#notEmitted,
-      onCaughtUp: () => this.#host.onCaughtUp(),
+      onCaughtUp: () => this.#operations.onCaughtUp(),
       onStall: (missing, asked) =>
         this.#host.onStall(
           missing && {
@@ -79,7 +87,7 @@ export class ReplayCheck {
    * Whether the agent is replayed and its history holds this report of usage. Each report in the history counts once.
    */
   takeUsage(usage: Usage): boolean {
-    return this.#host.results.isReplaying && this.#history.takeUsage(usage);
+    return this.#operations.isCatchingUp && this.#history.takeUsage(usage);
   }
 
   /** Logs what the agent emitted for the first time before it had caught up. */
@@ -93,8 +101,7 @@ export class ReplayCheck {
   /** Compares what the agent emits with its history. False: the history is at its end, and the emission is new. */
   emitAgain(emission: Emission): boolean {
     const next = this.#history.nextEmission;
-    const { results } = this.#host;
-    const { isReplaying } = results;
+    const isReplaying = this.#operations.isCatchingUp;
     const hadClosed = this.#hasClosed;
     if (emission.kind !== "generic") this.#hasClosed = emission.kind !== "part";
     // The output of `finally` blocks after a stop is not compared with what the agent emits before it reaches the stop.
@@ -111,27 +118,27 @@ export class ReplayCheck {
     // Closing when no message was open has written no entry.
     if (emission.kind === "close" && entry.kind !== "close") return true;
     if (entry.kind !== emission.kind) {
-      this.#host.mismatch({ expected: describeEmission(entry), asked: describeEmission(emission), position });
+      this.#host.onMismatch({ expected: describeEmission(entry), asked: describeEmission(emission), position });
       return true;
     }
     if (!isSameEmission(entry, emission)) this.#host.onDifference();
     this.#history.skipEmission();
-    results.advance();
+    this.#operations.advance();
     return true;
   }
 
   /** Compares the place of a question in the agent's output with the history. */
-  askAgain({ key, emitted }: OpenQuestion): void {
+  askAgain(key: string, emitted: number): void {
     // A question closes the open message.
     this.#hasClosed = true;
     const before = this.#history.awaited(key);
     if (before === undefined || before.emitted === emitted) return;
     const position = this.#positionOf(key);
-    const { missing } = this.#host.results;
+    const { missing } = this.#operations;
     if (missing !== undefined && missing.position < position)
-      this.#host.mismatch({ expected: missing.what, asked: key, position: missing.position });
+      this.#host.onMismatch({ expected: missing.what, asked: key, position: missing.position });
     else
-      this.#host.mismatch({
+      this.#host.onMismatch({
         expected: `${key} after ${before.emitted} emitted values`,
         asked: `${key} after ${emitted}`,
         position,
@@ -141,15 +148,15 @@ export class ReplayCheck {
   /** An answer in the history fails the validation of the question as the code asks it now. */
   onUnfitAnswer(key: string): void {
     const position = this.#positionOf(key);
-    this.#host.mismatch({ expected: `a valid answer to ${key}`, asked: `${key} with another schema`, position });
+    this.#host.onMismatch({ expected: `a valid answer to ${key}`, asked: `${key} with another schema`, position });
   }
 
   /** Whether the agent ends although its history holds more. */
   endsEarly(error: unknown): boolean {
-    const { missing } = this.#host.results;
+    const { missing } = this.#operations;
     const next = this.#history.nextEmission;
     if (missing === undefined && next === undefined) return false;
-    this.#host.mismatch({
+    this.#host.onMismatch({
       expected: missing?.what ?? (next === undefined ? "" : describeEmission(next.entry)),
       asked: error === null ? "the agent returned" : `the agent threw: ${messageOf(error)}`,
       position: missing?.position ?? next?.position ?? 0,

@@ -4,33 +4,34 @@ import type { RunKey, RunPosition, Store, StoredRun } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
 import { isFinal } from "../core/state.ts";
-import type { LogSource } from "./events.ts";
+import type { LogSource } from "../runtime/events.ts";
+
+import { blockedError } from "./blocked-error.ts";
 import type { Followed, Follower } from "./follower.ts";
-import { blockedError } from "./refusals.ts";
 
 const READ_CHUNK = 256;
 
-/** What the stored logs of one runtime share. */
-export interface StoredLogHost {
+/** What the remote logs of one runtime share. */
+export interface RemoteLogHost {
   readonly store: Store;
   readonly follower: Follower;
   /** Whether the runtime and its store are closed. */
   readonly isOver: boolean;
   /** The logs with readers that wait. */
-  readonly followed: Set<StoredLog>;
+  readonly followed: Set<RemoteLog>;
 }
 
 /** The log of a run that is not loaded in this process: it has ended, was evicted, or another process owns it. */
-export class StoredLog implements LogSource, Followed {
+export class RemoteLog implements LogSource, Followed {
   readonly key: RunKey;
-  readonly #host: StoredLogHost;
+  readonly #host: RemoteLogHost;
   #run: StoredRun;
   /** The number of entries in the store, when it was last read. */
   #position: number;
   #watchers: (() => void)[] = [];
   #unfollow: (() => void) | undefined;
 
-  constructor(host: StoredLogHost, run: StoredRun) {
+  constructor(host: RemoteLogHost, run: StoredRun) {
     this.#host = host;
     this.#run = run;
     this.#position = run.position;

@@ -5,24 +5,17 @@ import type { AgentVersion, FoundRun, RunHead, RunKey, StoredRun } from "../core
 import { ignore } from "../core/promises.ts";
 import type { RunState } from "../core/state.ts";
 import { createdEntry, isFinal } from "../core/state.ts";
-import { slotKeyOf } from "./admission.ts";
-import type { Agent } from "./agent.ts";
+import { slotKeyOf } from "../runtime/admission.ts";
+import type { Agent } from "../runtime/agent.ts";
+import { LiveRun } from "../runtime/live-run.ts";
+import { closedError, isLost, lostError } from "../runtime/refusals.ts";
+import { blockedError } from "./blocked-error.ts";
 import { DamagedRuns } from "./damaged-runs.ts";
 import { DetachedLogs } from "./detached-logs.ts";
 import { subRunsBegun } from "./history.ts";
-import type { LiveRunHost } from "./live-run.ts";
-import { LiveRun } from "./live-run.ts";
-import { blockedError, closedError, isLost, lostError } from "./refusals.ts";
-import type { Registry } from "./registry.ts";
-
-/** What loading runs needs from the runs of the process. */
-export interface RunLoaderHost extends LiveRunHost {
-  find(key: RunKey): LiveRun | undefined;
-  /** The live runs of this process. */
-  [Symbol.iterator](): Iterator<LiveRun>;
-  /** Adds a run that was loaded from the store. */
-  add(run: LiveRun): void;
-}
+import type { LeasedOwnership } from "./leased-ownership.ts";
+import { leased } from "./leased-ownership.ts";
+import type { Owner } from "./owner.ts";
 
 /** After so many take-overs without progress, a run is suspected to crash its process. */
 export const SUSPECT_TAKEOVERS = 2;
@@ -36,26 +29,22 @@ const PAGE = 32;
 export class RunLoader {
   readonly damaged: DamagedRuns;
   /** The loaded runs that may crash this process. */
-  readonly suspects = new Set<LiveRun>();
-  readonly #host: RunLoaderHost;
-  readonly #registry: Registry;
+  readonly suspects = new Set<LeasedOwnership>();
+  readonly #owner: Owner;
   readonly #logs: DetachedLogs;
-  readonly #maxTakeovers: number;
   readonly #loading = new Map<string, Promise<LiveRun | undefined>>();
   /** The agents whose blocked runs are being tried, by name. */
   readonly #trying = new Map<string, Promise<void>>();
 
-  constructor(host: RunLoaderHost, registry: Registry, maxTakeovers: number) {
-    this.#host = host;
-    this.#registry = registry;
-    this.#maxTakeovers = maxTakeovers;
-    this.#logs = new DetachedLogs(host.store, host.clock);
-    this.damaged = new DamagedRuns(host);
+  constructor(owner: Owner) {
+    this.#owner = owner;
+    this.#logs = new DetachedLogs(owner.store, owner.runs.clock);
+    this.damaged = new DamagedRuns(owner);
   }
 
   /** Whether a run is loaded here, or is being loaded. */
   isKnown(key: RunKey): boolean {
-    return this.#host.find(key) !== undefined || this.#loading.has(key.run_id);
+    return this.#owner.runs.find(key) !== undefined || this.#loading.has(key.run_id);
   }
 
   /**
@@ -63,7 +52,7 @@ export class RunLoader {
    * version is not registered here, or this runtime is closed.
    */
   async load(key: RunKey): Promise<LiveRun | undefined> {
-    if (this.#host.isClosed) return this.#host.find(key);
+    if (this.#owner.runs.isClosed) return this.#owner.runs.find(key);
     let loading = this.#loading.get(key.run_id);
     if (loading === undefined) {
       loading = this.#load(key).finally(() => this.#loading.delete(key.run_id));
@@ -78,23 +67,25 @@ export class RunLoader {
     const { key, created, head } = found;
     // A load that is under way may have read the run before this process became its owner.
     await this.#loading.get(key.run_id)?.catch(ignore);
-    const live = this.#host.find(key);
+    const live = this.#owner.runs.find(key);
     if (live !== undefined) {
-      await live.onTaken(head, found.position);
+      await leased(live)?.onTaken(head, found.position);
       // Another process has owned the run meanwhile. The loaded run is of an earlier epoch.
       if (!live.log.lost) return;
     }
-    const agent = this.#registry.find(created.agent_name, created.version);
+    const agent = this.#owner.runs.registry.find(created.agent_name, created.version);
     if (agent !== undefined) await this.#revive(found, agent, head);
     else await this.#endWithoutCode(found);
   }
 
   /** Tries the blocked runs of an agent once with the code that was just registered. */
   tryBlocked({ name, options: { version } }: Agent): void {
-    for (const run of this.#host) if (run.agent.name === name && run.isBlockedItself) this.loadAgain(run);
+    for (const run of this.#owner.runs) {
+      if (run.agent.name === name && run.ownership.mismatch !== undefined) this.loadAgain(run);
+    }
     const trying = this.#tryBlocked({ agent_name: name, version: version ?? null })
       .catch((error: unknown) =>
-        this.#host.logger.error(
+        this.#owner.runs.logger.error(
           `The store failed while the blocked runs of agent ${name} were read. They are tried when the agent is registered again.`,
           { error },
         ),
@@ -119,7 +110,7 @@ export class RunLoader {
     });
     this.#loading.set(key.run_id, loading);
     loading.catch((error: unknown) =>
-      this.#host.logger.error(`Run ${key.run_id} could not be loaded with the code that was registered.`, {
+      this.#owner.runs.logger.error(`Run ${key.run_id} could not be loaded with the code that was registered.`, {
         run_id: key.run_id,
         error,
       }),
@@ -129,7 +120,7 @@ export class RunLoader {
   /** Cancels a run that is not loaded here. Resolves with its state after that. */
   async cancel(key: RunKey): Promise<RunState> {
     const state = await this.#logs.cancel(key);
-    this.#host.onWake();
+    this.#owner.onWake();
     return state;
   }
 
@@ -155,40 +146,40 @@ export class RunLoader {
     const { run_id } = state;
     const { agent_name, version } = createdEntry(state);
     if (blocked !== null) return blockedError(run_id, agent_name, blocked);
-    if (this.#host.isClosed) return closedError();
-    if (this.#registry.find(agent_name, version) !== undefined) return lostError(run_id);
+    if (this.#owner.runs.isClosed) return closedError();
+    if (this.#owner.runs.registry.find(agent_name, version) !== undefined) return lostError(run_id);
     const which = version === undefined ? "agent" : `version ${JSON.stringify(version)} of agent`;
     const message = `Run ${run_id} needs ${which} ${JSON.stringify(agent_name)}, which is not registered in this process.`;
     return new CadenzaError("agent_not_found", message, { run_id, agent_name });
   }
 
   async #loadAgain(run: LiveRun, key: RunKey): Promise<LiveRun | undefined> {
-    await run.residency.leaveForOtherCode();
-    const stored = await this.#host.store.find(key);
+    await leased(run)?.residency.leaveForOtherCode();
+    const stored = await this.#owner.store.find(key);
     return stored === undefined || stored.head.blocked === null ? this.#load(key) : this.#tryAgain(stored);
   }
 
   async #load(key: RunKey): Promise<LiveRun | undefined> {
-    const live = this.#host.find(key);
+    const live = this.#owner.runs.find(key);
     if (live !== undefined) return live;
-    const stored = await this.#host.store.find(key);
+    const stored = await this.#owner.store.find(key);
     if (stored === undefined || isFinal(stored.head.status)) return undefined;
     if (stored.head.blocked !== null) {
       await this.tried(stored.created.agent_name);
-      return this.#host.find(key);
+      return this.#owner.runs.find(key);
     }
-    const agent = this.#registry.find(stored.created.agent_name, stored.created.version);
+    const agent = this.#owner.runs.registry.find(stored.created.agent_name, stored.created.version);
     if (agent === undefined) return undefined;
     const { head } = stored;
     // A waiting run is loaded without a claim. It belongs to the first process that writes to it.
-    const isFree = head.owner === this.#host.owner || (head.owner === null && head.status === "awaiting");
+    const isFree = head.owner === this.#owner.name || (head.owner === null && head.status === "awaiting");
     const claimed = isFree ? head : await this.#claim(stored);
     return claimed && this.#revive(stored, agent, claimed);
   }
 
   /** Claims a run that has no owner, or whose owner's lease has expired. Undefined: another process owns it. */
   async #claim({ key, head, position }: StoredRun): Promise<RunHead | undefined> {
-    const { store, owner } = this.#host;
+    const { store, name: owner } = this.#owner;
     const takeovers = head.takeovers + (head.owner === null ? 0 : 1);
     const claimed: RunHead = { ...head, owner, epoch: head.epoch + 1, due_at: null, takeovers, blocked: null };
     const conflict = await store.claim(key, { epoch: head.epoch, position }, claimed);
@@ -201,18 +192,14 @@ export class RunLoader {
     if (failure !== undefined && entries !== undefined) await this.#cancelSubRuns(key, entries);
     const { parent } = created;
     const isOrphan = parent !== undefined && (await this.#logs.isOver({ ...key, run_id: parent.run_id }));
-    if (entries === undefined || this.#host.isClosed || this.#host.find(key) !== undefined) return this.#host.find(key);
+    if (entries === undefined || this.#owner.runs.isClosed || this.#owner.runs.find(key) !== undefined)
+      return this.#owner.runs.find(key);
     const state = replay(key.run_id, entries);
     const run = this.#admit(key, agent, state, head);
     this.damaged.forget(key.run_id);
     if (failure !== undefined) run.fail(failure);
     else {
-      if (head.takeovers >= SUSPECT_TAKEOVERS) {
-        run.residency.isSuspect = true;
-        this.suspects.add(run);
-      }
-      if (state.status === "created") run.loadUnbegun(slotKeyOf(run));
-      else run.load(entries, slotKeyOf(run));
+      this.#execute(run, entries, head);
       // An orphan is cancelled rather than failed, so that its `finally` blocks run.
       if (isOrphan) void run.cancel().catch(ignore);
     }
@@ -222,7 +209,7 @@ export class RunLoader {
   /** The error with which a loaded run fails. Undefined: it goes on. */
   #failureAtLoad({ run_id }: RunKey, { durable }: CreatedEntry, { takeovers }: RunHead): CadenzaError | undefined {
     if (durable !== true) return interruptedError(run_id);
-    return takeovers > this.#maxTakeovers ? crashLoopError(run_id, takeovers - 1) : undefined;
+    return takeovers > this.#owner.settings.maxTakeovers ? crashLoopError(run_id, takeovers - 1) : undefined;
   }
 
   /** Cancels the sub-runs of a run before its end is written, because no process would cancel them later. */
@@ -230,10 +217,30 @@ export class RunLoader {
     for (const run_id of subRunsBegun(entries)) await this.cancelAnywhere({ tenant, run_id });
   }
 
+  #execute(run: LiveRun, entries: readonly Entry[], { takeovers }: RunHead): void {
+    const owned = leased(run);
+    if (owned === undefined) return;
+    if (takeovers >= SUSPECT_TAKEOVERS) {
+      owned.residency.isSuspect = true;
+      this.suspects.add(owned);
+    }
+    const slotKey = slotKeyOf(run);
+    if (run.log.state.status !== "created") {
+      run.occupy(slotKey);
+      owned.residency.replay(entries);
+      return;
+    }
+    // The run was accepted by another process, and its agent was never called.
+    run.reserve(slotKey);
+    run.begin();
+    if (run.isQueued) owned.handover.forgetTakeovers();
+  }
+
   #admit(key: RunKey, agent: Agent, state: RunState, head: RunHead): LiveRun {
-    const run = new LiveRun(this.#host, key, agent);
+    const { runs } = this.#owner;
+    const run = new LiveRun(runs, key, agent);
     run.log.adopt(state, head);
-    this.#host.add(run);
+    runs.add(run);
     return run;
   }
 
@@ -241,7 +248,7 @@ export class RunLoader {
   async #endWithoutCode({ key, created, head, position }: StoredRun): Promise<void> {
     const entries = await this.#logs.read(key, position);
     if (entries !== undefined) await this.#cancelSubRuns(key, entries);
-    if (entries === undefined || this.#host.isClosed) return;
+    if (entries === undefined || this.#owner.runs.isClosed) return;
     const agent: Agent = { name: created.agent_name, options: {}, fn: () => undefined };
     const run = this.#admit(key, agent, replay(key.run_id, entries), head);
     run.endWithoutCode();
@@ -249,12 +256,12 @@ export class RunLoader {
 
   /** Claims and loads each blocked run of a version once. */
   async #tryBlocked(version: AgentVersion): Promise<void> {
-    const { store } = this.#host;
+    const { store } = this.#owner;
     let after: RunKey | undefined;
     for (;;) {
       const page = await store.blocked({ agents: [version], limit: PAGE, after });
       for (const found of page) {
-        if (this.#host.isClosed) return;
+        if (this.#owner.runs.isClosed) return;
         if (found.created !== null) await this.#tryAgain(found);
       }
       after = page.at(-1)?.key;
@@ -263,7 +270,7 @@ export class RunLoader {
   }
 
   async #tryAgain(stored: StoredRun): Promise<LiveRun | undefined> {
-    const agent = this.#registry.find(stored.created.agent_name, stored.created.version);
+    const agent = this.#owner.runs.registry.find(stored.created.agent_name, stored.created.version);
     const claimed = agent && (await this.#claim(stored));
     if (agent === undefined || claimed === undefined) return undefined;
     try {

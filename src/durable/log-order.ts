@@ -1,15 +1,7 @@
 import type { ResultEntry } from "../core/log.ts";
 import { resultKey } from "../core/log.ts";
 import type { Clock } from "../core/ports.ts";
-
-/**
- * An entry with a result, and the key of its operation. `live` is the part of a new result that the log cannot hold.
- */
-export interface Delivery {
-  readonly key: string;
-  readonly entry: ResultEntry;
-  readonly live: unknown;
-}
+import type { Delivery } from "../runtime/live-operations.ts";
 
 /** The operations that wait for results. */
 export interface OpenOperations {

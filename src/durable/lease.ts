@@ -1,18 +1,8 @@
-import type { Clock, Logger, Store } from "../core/ports.ts";
 import { ignore } from "../core/promises.ts";
-import type { LiveRun } from "./live-run.ts";
-import type { DurabilitySettings } from "./options.ts";
-
-/** What the lease needs from the runs of the process. */
-export interface LeaseHost {
-  readonly store: Store;
-  readonly clock: Clock;
-  readonly logger: Logger;
-  /** The name under which this process owns runs. */
-  readonly owner: string;
-  /** The live runs of this process. */
-  [Symbol.iterator](): Iterator<LiveRun>;
-}
+import type { LiveRun } from "../runtime/live-run.ts";
+import type { LeasedOwnership } from "./leased-ownership.ts";
+import { leased } from "./leased-ownership.ts";
+import type { Owner } from "./owner.ts";
 
 /** The share of the lease by which it ends earlier for its owner, because work begins a moment after the check. */
 const MARGIN = 0.1;
@@ -23,10 +13,9 @@ const MARGIN = 0.1;
  * longer than the store.
  */
 export class Lease {
-  readonly #host: LeaseHost;
-  readonly #settings: DurabilitySettings;
+  readonly #owner: Owner;
   /** The runs that other processes may have taken over while the lease had expired. */
-  readonly #doubted = new WeakSet<LiveRun>();
+  readonly #doubted = new WeakSet<LeasedOwnership>();
   #renewedAt = Number.NEGATIVE_INFINITY;
   #clearTimer: (() => void) | undefined;
   #beating: Promise<void> = Promise.resolve();
@@ -36,9 +25,8 @@ export class Lease {
   readonly #onRenewed: () => Promise<void>;
 
   /** `onRenewed`: called after each heartbeat, to compare what this process executes with what the store says. */
-  constructor(host: LeaseHost, settings: DurabilitySettings, onRenewed: () => Promise<void>) {
-    this.#host = host;
-    this.#settings = settings;
+  constructor(owner: Owner, onRenewed: () => Promise<void>) {
+    this.#owner = owner;
     this.#onRenewed = onRenewed;
   }
 
@@ -49,7 +37,7 @@ export class Lease {
   start(): void {
     this.#isOn = true;
     void this.renew().catch(ignore);
-    this.#beatLater(this.#settings.heartbeatMs);
+    this.#beatLater(this.#owner.settings.heartbeatMs);
   }
 
   /** Stops the heartbeats. The lease ends with the store's `release`. Resolves when no heartbeat is pending. */
@@ -68,12 +56,13 @@ export class Lease {
   }
 
   async #renew(): Promise<void> {
-    const { store, clock, owner } = this.#host;
+    const { store, name: owner, runs } = this.#owner;
+    const { clock } = runs;
     const before = this.#renewedAt;
     const now = clock.now();
-    await store.renew(owner, this.#settings.leaseMs);
+    await store.renew(owner, this.#owner.settings.leaseMs);
     const isLate = before !== Number.NEGATIVE_INFINITY && this.#isOver(before, clock.now());
-    if (isLate) for (const run of this.#host) this.#doubted.add(run);
+    if (isLate) for (const run of runs) this.#doubt(run);
     this.#renewedAt = now;
   }
 
@@ -81,61 +70,68 @@ export class Lease {
    * Checks that this process still owns a run. Undefined: it does. A promise: check again when it resolves. The promise
    * stays pending if the run is lost.
    */
-  ensure(run: LiveRun): undefined | Promise<void> {
+  ensure(run: LeasedOwnership): undefined | Promise<void> {
     if (!this.#isOn || (this.isHeld && !this.#doubted.has(run))) return undefined;
     return this.#reassure(run);
   }
 
   /** Whether the lease holds, less the safety margin. */
   get isHeld(): boolean {
-    const { leaseMs } = this.#settings;
-    const now = this.#host.clock.now();
+    const { leaseMs } = this.#owner.settings;
+    const now = this.#owner.runs.clock.now();
     // After the clock was set back, the age of the renewal is unknown.
     return now >= this.#renewedAt && now < this.#renewedAt + leaseMs * (1 - MARGIN);
   }
 
   #isOver(renewedAt: number, now: number): boolean {
-    return now < renewedAt || now >= renewedAt + this.#settings.leaseMs;
+    return now < renewedAt || now >= renewedAt + this.#owner.settings.leaseMs;
   }
 
   #beatLater(delayMs: number): void {
-    this.#clearTimer = this.#host.clock.setTimeout(() => {
+    this.#clearTimer = this.#owner.runs.clock.setTimeout(() => {
       this.#beating = this.#beat();
     }, delayMs);
   }
 
   async #beat(): Promise<void> {
-    const { leaseMs, heartbeatMs } = this.#settings;
+    const { leaseMs, heartbeatMs } = this.#owner.settings;
     let wait = heartbeatMs;
     try {
       await this.renew();
     } catch (error) {
       // A shorter interval allows several tries before the lease expires.
       wait = Math.min(heartbeatMs, leaseMs / 8);
-      this.#host.logger.error("The store failed to renew the lease.", { error });
+      this.#owner.runs.logger.error("The store failed to renew the lease.", { error });
     }
     if (!this.#isOn) return;
     this.#beatLater(wait);
     await this.#onRenewed().catch((error: unknown) =>
-      this.#host.logger.error(
+      this.#owner.runs.logger.error(
         "The store failed to read what other processes have written to the runs of this one. The next heartbeat reads it again.",
         { error },
       ),
     );
   }
 
-  async #reassure(run: LiveRun): Promise<void> {
+  #doubt(run: LiveRun): void {
+    const owned = leased(run);
+    if (owned !== undefined) this.#doubted.add(owned);
+  }
+
+  async #reassure(run: LeasedOwnership): Promise<void> {
     for (;;) {
       try {
         await this.renew();
         // No process can have claimed the run since the renewal. If one has claimed it before, the epoch differs.
         this.#doubted.delete(run);
-        await run.log.catchUp(true);
+        await run.compared();
         if (this.isHeld && !this.#doubted.has(run)) break;
       } catch (error) {
         this.#doubted.add(run);
-        this.#host.logger.error("The store failed to renew the lease.", { error });
-        await new Promise<void>((resolve) => this.#host.clock.setTimeout(resolve, this.#settings.leaseMs / 8));
+        this.#owner.runs.logger.error("The store failed to renew the lease.", { error });
+        await new Promise<void>((resolve) =>
+          this.#owner.runs.clock.setTimeout(resolve, this.#owner.settings.leaseMs / 8),
+        );
       }
     }
     if (run.log.lost) await new Promise(ignore);

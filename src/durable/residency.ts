@@ -3,9 +3,13 @@ import type { Clock, Mismatch, Store } from "../core/ports.ts";
 import { ignore } from "../core/promises.ts";
 import { isFinal } from "../core/state.ts";
 import type { RunStatus } from "../protocol/run.ts";
-import type { Execution } from "./execution.ts";
+import type { Execution } from "../runtime/execution.ts";
+import type { LiveRun } from "../runtime/live-run.ts";
+import type { SubRunActivity } from "../runtime/ownership.ts";
 import type { Handover } from "./handover.ts";
-import type { RunLog } from "./run-log.ts";
+import { History, subRunsBegun } from "./history.ts";
+import type { JournalHost } from "./journaled-operations.ts";
+import { JournaledOperations } from "./journaled-operations.ts";
 
 /** What the durable runs of one runtime share. */
 export interface ResidencySettings {
@@ -15,31 +19,8 @@ export interface ResidencySettings {
   readonly evictAfterMs: number;
   /** For tests: replays every durable agent after each commit. */
   readonly alwaysReplay: boolean;
-}
-
-/**
- * `sought`: an earlier execution began the sub-run, and it is being found. `idle`: it waits for an answer, or has
- * ended.
- */
-export type SubRunActivity = "at work" | "sought" | "idle";
-
-/** What the residency of a durable run needs from the run. */
-export interface ResidencyHost {
-  readonly host: ResidencySettings;
-  readonly log: RunLog;
-  readonly handover: Handover | undefined;
-  readonly execution: Execution | undefined;
-  /** Whether the body of a step is running. */
-  readonly isInStep: boolean;
-  /** Whether the run's parent or a run that waits for its slot needs it here. Then it must not be evicted. */
-  readonly isNeeded: boolean;
-  /** Resolves when the run has left the queue for a slot. Undefined: it is not in the queue. */
-  unqueued(): undefined | Promise<void>;
-  replay(entries: readonly Entry[]): void;
-  /** The agent has caught up with its history. */
-  onCaughtUp(): void;
-  /** Drops the run from this process. */
-  leave(reason: string): void;
+  /** How long a replayed agent may take for the next operation in its history, in milliseconds. */
+  readonly stallMs: number;
 }
 
 /**
@@ -52,13 +33,14 @@ export class Residency {
   mismatch: Mismatch | undefined;
   /** Whether the run was taken over so often that it may crash the process. */
   isSuspect = false;
-  readonly #run: ResidencyHost;
+  readonly #host: ResidencySettings;
+  readonly #run: LiveRun;
+  readonly #handover: () => Handover;
   #ready: Promise<void> | undefined;
   #caughtUp: (() => void) | undefined;
   #leaving: Promise<void> | undefined;
   #tryingAgain: Promise<void> | undefined;
   #clearEviction: (() => void) | undefined;
-  #isEvicted = false;
   readonly #subRuns = new Map<string, SubRunActivity>();
   /** How many checks of what the run waits for elsewhere are pending. */
   #checks = 0;
@@ -67,9 +49,15 @@ export class Residency {
   #isReplayDue = false;
   /** The number of entries at the last replay. */
   #replayedUntil = 0;
+  /** The operations of the agent that is executed now. */
+  #operations: JournaledOperations | undefined;
+  /** What the next execution has to do again. */
+  #history: History | undefined;
 
-  constructor(run: ResidencyHost) {
+  constructor(host: ResidencySettings, run: LiveRun, handover: () => Handover) {
+    this.#host = host;
     this.#run = run;
+    this.#handover = handover;
   }
 
   /** Resolves when the replay is over. Undefined: the agent has caught up. */
@@ -77,24 +65,33 @@ export class Residency {
     return this.#ready;
   }
 
-  /** Resolves when the run is released because of a mismatch. Undefined: it stays. */
-  get leaving(): Promise<void> | undefined {
-    return this.#leaving;
-  }
-
   /** Resolves when the run is released to be loaded with other code. Undefined: it is not. */
   get tryingAgain(): Promise<void> | undefined {
     return this.#tryingAgain;
   }
 
-  get isEvicted(): boolean {
-    return this.#isEvicted;
+  /** The operations of the next execution. */
+  operations(journal: JournalHost): JournaledOperations {
+    this.#operations = new JournaledOperations(journal, this.#history);
+    this.#history = undefined;
+    return this.#operations;
   }
 
-  /** A replay begins. It lasts until `caughtUp`. */
-  begin(): void {
+  /** Executes the agent again, against its history. It catches up until `caughtUp`. */
+  replay(entries: readonly Entry[]): void {
+    const run = this.#run;
+    run.execution?.fence();
     this.#subRuns.clear();
     this.#expectCatchUp();
+    const begun = subRunsBegun(entries);
+    if (begun.length > 0) run.family.begunBefore(begun);
+    const history = new History(entries);
+    if (history.startedAt === undefined && history.isStopped) {
+      run.endWithoutAgent();
+      return;
+    }
+    this.#history = history;
+    run.execute();
   }
 
   #expectCatchUp(): void {
@@ -117,7 +114,7 @@ export class Residency {
     if (log.head?.takeovers === 0) return;
     await execution?.settled();
     const isCurrent = this.#run.execution === execution && execution?.over === false && !log.lost;
-    if (isCurrent && execution.results.open.length > 0 && !this.#run.isInStep) this.#run.handover?.forgetTakeovers();
+    if (isCurrent && execution.operations.open.length > 0 && !this.#run.isInStep) this.#handover().forgetTakeovers();
   }
 
   /**
@@ -128,9 +125,8 @@ export class Residency {
   }
 
   /** Releases the run as blocked. A process with matching code may claim it. */
-  block(): Promise<void> {
+  block(): void {
     this.#leaving ??= this.#release(this.mismatch ?? null);
-    return this.#leaving;
   }
 
   /** Releases the run, which this process then loads with other code. Answers wait meanwhile. */
@@ -141,11 +137,11 @@ export class Residency {
   }
 
   async #release(blocked: Mismatch | null): Promise<void> {
-    const { handover, execution } = this.#run;
-    execution?.fence();
-    handover?.setBlocked(blocked);
+    const handover = this.#handover();
+    this.#run.execution?.fence();
+    handover.setBlocked(blocked);
     // The release fails if another process has claimed the run. Then nothing is left to do.
-    await handover?.release().catch(ignore);
+    await handover.release().catch(ignore);
     this.#run.leave("The code of the agent does not match the history of the run.");
   }
 
@@ -167,7 +163,9 @@ export class Residency {
 
   /** Whether a waiting run keeps its owner, because work of it is or may be in progress here. */
   get keepsOwner(): boolean {
-    return this.#isBusy || this.#isChecking || this.#run.execution?.isIdle === false;
+    return (
+      this.#isBusy || this.#isChecking || (this.#run.execution !== undefined && this.#operations?.isIdle === false)
+    );
   }
 
   get #isBusy(): boolean {
@@ -182,7 +180,7 @@ export class Residency {
   get #isOverdue(): boolean {
     const { takenAt, state } = this.#run.log;
     const deadline = state.shown?.deadline ?? Number.POSITIVE_INFINITY;
-    return deadline <= Math.max(this.#run.host.clock.now(), takenAt);
+    return deadline <= Math.max(this.#host.clock.now(), takenAt);
   }
 
   /** Claims a waiting run that has work to do here, and gives up ownership when no work is left. */
@@ -212,7 +210,7 @@ export class Residency {
       this.tellReady();
       return;
     }
-    const { alwaysReplay, evictAfterMs, clock } = this.#run.host;
+    const { alwaysReplay, evictAfterMs, clock } = this.#host;
     if (alwaysReplay) this.#replaySoon();
     if (status === "awaiting") this.settleOwner();
     if (status !== "awaiting" || evictAfterMs === Number.POSITIVE_INFINITY) return;
@@ -228,13 +226,12 @@ export class Residency {
     const isFree = head?.status === "awaiting" && head.owner === null;
     const isIdle = isFree && state.position === committed && backlog === 0 && !this.#isBusy && !this.#isChecking;
     if (!isIdle || this.#run.isNeeded) return;
-    this.#isEvicted = true;
-    this.#run.leave("The run waits for an answer, and was evicted.");
+    this.#run.leave("The run waits for an answer, and was evicted.", "evicted");
   }
 
   /** The run's parent is not loaded here any more. */
   leaveAlone(): void {
-    if (this.#run.host.evictAfterMs !== Number.POSITIVE_INFINITY) this.evict();
+    if (this.#host.evictAfterMs !== Number.POSITIVE_INFINITY) this.evict();
   }
 
   /** The run has left this process. */
@@ -255,17 +252,18 @@ export class Residency {
     this.#expectCatchUp();
     // The writer reports a failing store. The agent goes on without the replay.
     const replaying = this.#replayWhenCommitted(execution).catch(() => this.#goOnWithoutReplay());
-    void execution.results.holdUntil(replaying);
+    void this.#operations?.holdUntil(replaying);
   }
 
   async #replayWhenCommitted(execution: Execution): Promise<void> {
-    const { log, host } = this.#run;
+    const { log } = this.#run;
+    const { clock, store } = this.#host;
     for (;;) {
-      await host.clock.turn();
+      await clock.turn();
       await log.commit();
       await this.#run.unqueued();
       const { committed } = log;
-      const entries = await host.store.read(log.key, 0, committed);
+      const entries = await store.read(log.key, 0, committed);
       if (this.#isPastReplay(execution)) {
         this.#goOnWithoutReplay();
         return;
@@ -273,7 +271,7 @@ export class Residency {
       if (log.backlog > 0 || entries?.length !== log.committed) continue;
       this.#isReplayDue = false;
       this.#replayedUntil = log.committed;
-      this.#run.replay(entries);
+      this.replay(entries);
       return;
     }
   }
@@ -286,7 +284,8 @@ export class Residency {
 
   #goOnWithoutReplay(): void {
     this.#isReplayDue = false;
-    const { execution, log } = this.#run;
-    if (!log.lost && execution?.results.isReplaying !== true) this.#run.onCaughtUp();
+    if (this.#run.log.lost || this.#operations?.isCatchingUp === true) return;
+    this.caughtUp();
+    this.#run.goOn();
   }
 }

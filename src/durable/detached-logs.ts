@@ -5,8 +5,8 @@ import type { Entry } from "../core/log.ts";
 import type { Clock, RunKey, Store } from "../core/ports.ts";
 import type { RunState } from "../core/state.ts";
 import { isFinal } from "../core/state.ts";
-import { foldLog, present } from "./fold-log.ts";
-import { refusalError } from "./refusals.ts";
+import { foldLog, present } from "../runtime/fold-log.ts";
+import { refusalError } from "../runtime/refusals.ts";
 
 const READ_CHUNK = 1_000;
 

@@ -1,35 +1,19 @@
 import { CadenzaError } from "../core/errors.ts";
-import type { Clock, FoundRun, Logger, Store } from "../core/ports.ts";
-import { messageOf } from "./failure.ts";
-
-/** What damaged runs need from the runs of the process. */
-export interface DamagedRunsHost {
-  readonly store: Store;
-  readonly clock: Clock;
-  readonly logger: Logger;
-  /** The store may still name this process as the owner of a run that is not loaded. */
-  onUnknownOutcome(): void;
-}
-
-/** A run whose log could not be read. Loading it is tried again after a pause. Other runs are not affected. */
-export interface DamagedRun {
-  readonly run_id: string;
-  readonly tenant: string;
-  /** How often this process has tried to load it. */
-  readonly attempts: number;
-  readonly message: string;
-}
+import type { FoundRun } from "../core/ports.ts";
+import { messageOf } from "../runtime/failure.ts";
+import type { DamagedRun } from "../runtime/remote-runs.ts";
+import type { Owner } from "./owner.ts";
 
 const FIRST_RETRY_MS = 1_000;
 const LAST_RETRY_MS = 3_600_000;
 
 /** The runs that this process took and could not load. Each is released, and is due again after a pause that grows. */
 export class DamagedRuns {
-  readonly #host: DamagedRunsHost;
+  readonly #owner: Owner;
   readonly #runs = new Map<string, DamagedRun>();
 
-  constructor(host: DamagedRunsHost) {
-    this.#host = host;
+  constructor(owner: Owner) {
+    this.#owner = owner;
   }
 
   /** The runs that have not been loaded since. */
@@ -40,8 +24,8 @@ export class DamagedRuns {
   /** Reports a run that this process owns and could not load, and releases it. */
   put(found: FoundRun, cause: unknown): void {
     this.#release(found, cause).catch((error: unknown) => {
-      this.#host.onUnknownOutcome();
-      this.#host.logger.error(`Run ${found.key.run_id} could not be released after it could not be loaded.`, {
+      this.#owner.onUnknownOutcome();
+      this.#owner.runs.logger.error(`Run ${found.key.run_id} could not be released after it could not be loaded.`, {
         ...found.key,
         error,
       });
@@ -54,7 +38,8 @@ export class DamagedRuns {
   }
 
   async #release({ key, head, position }: FoundRun, cause: unknown): Promise<void> {
-    const { store, clock, logger } = this.#host;
+    const { store, runs } = this.#owner;
+    const { clock, logger } = runs;
     const attempts = (this.#runs.get(key.run_id)?.attempts ?? 0) + 1;
     const message = `Run ${key.run_id} could not be loaded: ${reasonOf(cause)}. Loading it is tried again later.`;
     this.#runs.set(key.run_id, { ...key, attempts, message });
@@ -64,7 +49,7 @@ export class DamagedRuns {
     const write = { entries: [], head: released };
     const conflict = await store.append(key, { epoch: head.epoch, position }, write);
     // Another process has written to the run or woken it. If this process still owns the run, it is loaded again.
-    if (conflict !== undefined) this.#host.onUnknownOutcome();
+    if (conflict !== undefined) this.#owner.onUnknownOutcome();
   }
 }
 

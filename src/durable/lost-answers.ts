@@ -1,13 +1,5 @@
-import type { Clock, Logger, RunKey, Store, StoredRun } from "../core/ports.ts";
-
-/** What finding runs needs whose owner does not know that it owns them. */
-export interface LostAnswersHost {
-  readonly store: Store;
-  readonly clock: Clock;
-  readonly logger: Logger;
-  /** The name under which this process owns runs. */
-  readonly owner: string;
-}
+import type { RunKey, StoredRun } from "../core/ports.ts";
+import type { Owner } from "./owner.ts";
 
 /** The runs of the process. */
 export interface FoundAgain {
@@ -29,23 +21,21 @@ const LEASES_UNTIL_SETTLED = 10;
  * on the run begins.
  */
 export class LostAnswers {
-  readonly #host: LostAnswersHost;
-  readonly #leaseMs: number;
+  readonly #owner: Owner;
   readonly #runs: FoundAgain;
   /** The runs of this process in the store that it has not loaded, with the times when they were first found. */
   #unknown = new Map<string, number>();
   /** The time of the last call with an unknown outcome. Undefined: all calls are settled. */
   #since: number | undefined;
 
-  constructor(host: LostAnswersHost, leaseMs: number, runs: FoundAgain) {
-    this.#host = host;
-    this.#leaseMs = leaseMs;
+  constructor(owner: Owner, runs: FoundAgain) {
+    this.#owner = owner;
     this.#runs = runs;
   }
 
   /** A call to the store failed. The store may still have made this process the owner of a run. */
   note(): void {
-    this.#since = this.#host.clock.now();
+    this.#since = this.#owner.runs.clock.now();
   }
 
   /**
@@ -54,8 +44,9 @@ export class LostAnswers {
   async compare(): Promise<void> {
     const since = this.#since;
     if (since === undefined) return;
-    const { store, clock, owner } = this.#host;
-    const now = clock.now();
+    const { store, name: owner, runs, settings } = this.#owner;
+    const { leaseMs } = settings;
+    const now = runs.clock.now();
     const before = this.#unknown;
     this.#unknown = new Map();
     const certain: RunKey[] = [];
@@ -63,23 +54,23 @@ export class LostAnswers {
       if (this.#runs.isKnown(key)) continue;
       // After the clock was set back, the time counts from now.
       const seen = Math.min(before.get(key.run_id) ?? now, now);
-      const isCertain = now - seen >= this.#leaseMs;
+      const isCertain = now - seen >= leaseMs;
       if (isCertain) certain.push(key);
       this.#unknown.set(key.run_id, isCertain ? now : seen);
     }
-    const isSettled = this.#unknown.size === 0 && now - since >= LEASES_UNTIL_SETTLED * this.#leaseMs;
+    const isSettled = this.#unknown.size === 0 && now - since >= LEASES_UNTIL_SETTLED * leaseMs;
     if (isSettled && this.#since === since) this.#since = undefined;
     for (const key of certain) await this.#begin(key);
   }
 
   /** A run that cannot be read is tried again after the time of a lease. Other runs are not affected. */
   async #begin(key: RunKey): Promise<void> {
-    const { store, owner, logger } = this.#host;
+    const { store, name: owner, runs } = this.#owner;
     try {
       const found = await store.find(key);
       if (found?.head.owner === owner) await this.#runs.begin(found);
     } catch (error) {
-      logger.error(
+      runs.logger.error(
         `Run ${key.run_id} is owned by this process, but could not be read. Reading it is tried again later.`,
         { ...key, error },
       );

@@ -1,20 +1,23 @@
 import type { Mismatch, RunHead, RunKey, Store } from "../core/ports.ts";
-import type { LeasedOwnership } from "./ownership.ts";
-import type { RunLog } from "./run-log.ts";
-import { isDueNow } from "./run-write.ts";
+import type { RunLog } from "../runtime/run-log.ts";
+import type { LeasedHead } from "./leased-head.ts";
+import { isDueNow } from "./leased-head.ts";
 
 const noEntries = [] as const;
 
 /** Releases, blocks and takes over a run: the changes of its head without entries. */
 export class Handover {
   readonly #log: RunLog;
-  readonly #ownership: LeasedOwnership;
+  readonly #head: LeasedHead;
   readonly #store: Store;
+  /** Reads what other processes have written to the run, after what this process is writing. */
+  readonly #catchUp: () => Promise<void>;
 
-  constructor(log: RunLog, ownership: LeasedOwnership, store: Store) {
+  constructor(log: RunLog, head: LeasedHead, store: Store, catchUp: () => Promise<void>) {
     this.#log = log;
-    this.#ownership = ownership;
+    this.#head = head;
     this.#store = store;
+    this.#catchUp = catchUp;
   }
 
   /** Releases the run. A waiting run is due at its deadline. */
@@ -26,36 +29,35 @@ export class Handover {
    * Releases the run and makes it due at once, because this process may not have handled the wake-up for which it took
    * the run.
    */
-  releaseForALook(): Promise<void> {
+  releaseDue(): Promise<void> {
     return this.#release(this.#log.key);
   }
 
   async #release(wake: RunKey | undefined): Promise<void> {
     const log = this.#log;
-    const ownership = this.#ownership;
-    ownership.release();
+    this.#head.release();
     const committed = log.commit(true);
     if (committed !== undefined) await committed;
     for (;;) {
       if (log.writing !== undefined) await log.writing;
       const { head } = log;
       if (head === undefined || head.owner === null || log.lost) return;
-      const released = ownership.headFor(log.state, noEntries, head);
+      const released = this.#head.headFor(log.state, noEntries, head);
       const write = { entries: noEntries, head: released, wake: isDueNow(released) ? log.key : wake };
-      const conflict = await this.#store.append(log.key, ownership.expected(head, log.committed), write);
+      const conflict = await this.#store.append(log.key, this.#head.expected(head, log.committed), write);
       if (conflict === undefined) log.replaceHead(released);
       // The next owner checks everything that the run waits for.
-      else if (conflict.conflict === "woken") ownership.lookedInto(conflict.wakes);
+      else if (conflict.conflict === "woken") this.#head.handled(conflict.wakes);
       else if (conflict.conflict !== "changed" || conflict.epoch !== head.epoch) return;
       // Another process has posted a cancel. The run is released with it.
-      else await log.catchUp(true);
+      else await this.#catchUp();
     }
   }
 
   /** Blocks the run, because the code does not match the history. Null: unblocks it. */
   setBlocked(mismatch: Mismatch | null): void {
-    if (this.#log.head === undefined || (mismatch === null && !this.#ownership.isBlocked)) return;
-    this.#ownership.block(mismatch);
+    if (this.#log.head === undefined || (mismatch === null && !this.#head.isBlocked)) return;
+    this.#head.block(mismatch);
     this.#log.settleHead();
   }
 
@@ -63,14 +65,14 @@ export class Handover {
   forgetTakeovers(): void {
     const { head } = this.#log;
     if (head === undefined || head.takeovers === 0) return;
-    this.#ownership.forgetTakeovers();
+    this.#head.forgetTakeovers();
     this.#log.settleHead();
   }
 
   /** This process has written a run that this one waits for, and this run knows it. The wake-up counts as handled. */
   noteWake(): void {
     const { head, writing } = this.#log;
-    if (head !== undefined && writing === undefined && this.#ownership.owns(head)) this.#ownership.lookedIntoOneMore();
+    if (head !== undefined && writing === undefined && this.#head.owns(head)) this.#head.handledOneMore();
   }
 
   /**
@@ -82,11 +84,11 @@ export class Handover {
     if (log.lost) return false;
     const { epoch } = log.head ?? head;
     if (epoch !== head.epoch - 1 || position !== log.committed || log.writing !== undefined) {
-      await log.catchUp(true);
+      await this.#catchUp();
       return false;
     }
     log.replaceHead(head);
-    this.#ownership.lookedInto(0);
+    this.#head.handled(0);
     return true;
   }
 }

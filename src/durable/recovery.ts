@@ -1,20 +1,12 @@
 import type { FoundRun, RunKey } from "../core/ports.ts";
-import type { Agent } from "./agent.ts";
+import type { Agent } from "../runtime/agent.ts";
 import { Lease } from "./lease.ts";
-import type { LiveRun } from "./live-run.ts";
+import type { LeasedOwnership } from "./leased-ownership.ts";
+import { leased } from "./leased-ownership.ts";
 import { LostAnswers } from "./lost-answers.ts";
-import type { DurabilitySettings } from "./options.ts";
-import type { RecoveryReport } from "./recovery-report.ts";
-import { reportOf } from "./recovery-report.ts";
-import type { Registry } from "./registry.ts";
-import type { RunLoader, RunLoaderHost } from "./run-loader.ts";
+import type { Owner } from "./owner.ts";
+import type { RunLoader } from "./run-loader.ts";
 import { SUSPECT_TAKEOVERS } from "./run-loader.ts";
-
-/** What recovery needs from the runs of the process. */
-export interface RecoveryHost extends RunLoaderHost {
-  /** How many more runs this process may take. */
-  readonly capacity: number;
-}
 
 /**
  * How many runs are taken in one transaction, and how many positions are compared at once. A synchronous store blocks
@@ -30,10 +22,8 @@ const SUSPECTS_AT_ONCE = 1;
  */
 export class Recovery {
   readonly lease: Lease;
-  readonly #host: RecoveryHost;
-  readonly #registry: Registry;
+  readonly #owner: Owner;
   readonly #loader: RunLoader;
-  readonly #settings: DurabilitySettings;
   /** The runs that were taken and are not loaded yet. */
   readonly #beginning = new Set<FoundRun>();
   readonly #lostAnswers: LostAnswers;
@@ -42,13 +32,11 @@ export class Recovery {
   #scanning: Promise<void> | undefined;
   #isOn = false;
 
-  constructor(host: RecoveryHost, registry: Registry, loader: RunLoader, settings: DurabilitySettings) {
-    this.#host = host;
-    this.#registry = registry;
+  constructor(owner: Owner, loader: RunLoader) {
+    this.#owner = owner;
     this.#loader = loader;
-    this.#settings = settings;
-    this.lease = new Lease(host, settings, () => this.#onHeartbeat());
-    this.#lostAnswers = new LostAnswers(host, settings.leaseMs, {
+    this.lease = new Lease(owner, () => this.#onHeartbeat());
+    this.#lostAnswers = new LostAnswers(owner, {
       isKnown: (key) => loader.isKnown(key),
       begin: (found) => this.#workOn(found),
     });
@@ -56,8 +44,8 @@ export class Recovery {
 
   /** Begins to own runs, and to take runs that need work. */
   start(): void {
-    const { isClosed, store } = this.#host;
-    if (this.#isOn || isClosed || !store.persistent) return;
+    const { runs, store } = this.#owner;
+    if (this.#isOn || runs.isClosed || !store.persistent) return;
     this.#isOn = true;
     this.lease.start();
     this.#unwatch = store.watch?.(({ due }) => {
@@ -74,11 +62,6 @@ export class Recovery {
     await this.#scanning;
   }
 
-  /** The runs of the store that cannot go on. */
-  report(): Promise<RecoveryReport> {
-    return reportOf(this.#host.store, this.#registry, this.#loader.damaged.report);
-  }
-
   /** An agent was registered. Its blocked runs are tried once, and the store is scanned at once. */
   onRegistered(agent: Agent): void {
     this.start();
@@ -93,7 +76,7 @@ export class Recovery {
   }
 
   /** A suspect has made progress, waits, or has left this process. The next one may be tried. */
-  onSuspectCleared(run: LiveRun): void {
+  onSuspectCleared(run: LeasedOwnership): void {
     if (this.#loader.suspects.delete(run)) this.lookForWork();
   }
 
@@ -106,7 +89,7 @@ export class Recovery {
 
   #scanSoon(delayMs: number): void {
     this.#clearTimer?.();
-    this.#clearTimer = this.#host.clock.setTimeout(() => {
+    this.#clearTimer = this.#owner.runs.clock.setTimeout(() => {
       this.#scanning = this.#scanAndGoOn(this.#scanning);
     }, delayMs);
   }
@@ -117,28 +100,28 @@ export class Recovery {
       await this.#scan();
     } catch (error) {
       this.onUnknownOutcome();
-      this.#host.logger.error("The store failed while runs that need work were taken.", { error });
+      this.#owner.runs.logger.error("The store failed while runs that need work were taken.", { error });
     }
-    if (this.#isOn) this.#scanSoon(this.#settings.scanMs);
+    if (this.#isOn) this.#scanSoon(this.#owner.settings.scanMs);
   }
 
   /** Takes the runs that need work, a page at a time, until a page is not full. */
   async #scan(): Promise<void> {
-    const { store, clock, owner } = this.#host;
+    const { store, name: owner, runs, settings } = this.#owner;
     while (this.#isOn) {
-      const limit = Math.min(PAGE, this.#host.capacity - this.#beginning.size);
+      const limit = Math.min(PAGE, runs.capacity - this.#beginning.size);
       if (limit <= 0) return;
       // With an expired lease, the store would give this process its own runs.
       if (!this.lease.isHeld) await this.lease.renew();
-      const agents = this.#registry.versions;
+      const agents = runs.registry.versions;
       const suspects = {
         takeovers: SUSPECT_TAKEOVERS,
         limit: Math.max(0, SUSPECTS_AT_ONCE - this.#loader.suspects.size - this.#suspectsBeginning),
       };
-      const taken = await store.take({ owner, agents, limit, suspects, cancelledForMs: this.#settings.leaseMs });
+      const taken = await store.take({ owner, agents, limit, suspects, cancelledForMs: settings.leaseMs });
       for (const found of taken) void this.#workOn(found);
       if (taken.length < limit) return;
-      await clock.turn();
+      await runs.clock.turn();
     }
   }
 
@@ -166,8 +149,9 @@ export class Recovery {
 
   /** Reads what other processes have written to runs that are loaded here. */
   async #catchUpMoved(): Promise<void> {
-    const { store, clock } = this.#host;
-    const known = [...this.#host].flatMap(({ log }) => (log.head === undefined ? [] : [log.known]));
+    const { store, runs } = this.#owner;
+    const { clock } = runs;
+    const known = [...runs].flatMap((run) => (run.log.head === undefined ? [] : (leased(run)?.known ?? [])));
     for (let from = 0; from < known.length; from += PAGE) {
       if (from > 0) await clock.turn();
       for (const { key } of await store.moved(known.slice(from, from + PAGE))) await this.#catchUp(key);
@@ -177,10 +161,10 @@ export class Recovery {
   /** A run that cannot be read does not keep the others from being read. */
   async #catchUp(key: RunKey): Promise<void> {
     try {
-      await this.#host.find(key)?.log.catchUp();
+      await this.#owner.runs.find(key)?.ownership.catchUp();
     } catch (error) {
       const message = `The store failed to read what another process has written to run ${key.run_id}. The next heartbeat reads it again.`;
-      this.#host.logger.warn(message, { ...key, error });
+      this.#owner.runs.logger.warn(message, { ...key, error });
     }
   }
 }

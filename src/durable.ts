@@ -1,0 +1,3 @@
+export { durable } from "./durable/durable.ts";
+export type { DurabilityOptions } from "./durable/options.ts";
+export type { DurableStore } from "./runtime/remote-runs.ts";

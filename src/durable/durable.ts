@@ -1,0 +1,35 @@
+import type { Store } from "../core/ports.ts";
+import { checkObject } from "../runtime/check.ts";
+import type { DurableStore, Engine } from "../runtime/remote-runs.ts";
+import { DurableRuns } from "./durable-runs.ts";
+import type { DurabilityOptions } from "./options.ts";
+import { readDurability } from "./options.ts";
+
+/** What durable runs need, with these options. Throws `invalid_argument` for an unknown or invalid option. */
+export function durableEngine(options: DurabilityOptions = {}): Engine {
+  const settings = readDurability(options);
+  return { connect: (host) => new DurableRuns(host, settings) };
+}
+
+/**
+ * Makes a store durable: the runs of its durable agents survive the end of their process, and go on in any process that
+ * uses the store. The stores of `cadenza/sqlite` are durable already; wrap them for other options. Throws
+ * `invalid_argument` for an unknown or invalid option.
+ *
+ * @example
+ * ```ts
+ * const runtime = new AgentRuntime({ store: durable(myStore, { leaseMs: 5_000 }) });
+ * ```
+ */
+export function durable(store: Store, options: DurabilityOptions = {}): DurableStore {
+  checkObject("store", store);
+  const engine = durableEngine(options);
+  return new Proxy(store, {
+    get(target, name) {
+      if (name === "engine") return engine;
+      const member: unknown = Reflect.get(target, name, target);
+      return typeof member === "function" ? member.bind(target) : member;
+    },
+    has: (target, name) => name === "engine" || Reflect.has(target, name),
+  }) as DurableStore;
+}

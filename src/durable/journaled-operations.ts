@@ -1,0 +1,169 @@
+import type { Emission } from "../core/decide.ts";
+import type { CadenzaError } from "../core/errors.ts";
+import type { IntentEntry } from "../core/log.ts";
+import type { Mismatch } from "../core/ports.ts";
+import { ignore } from "../core/promises.ts";
+import type { Usage } from "../core/usage.ts";
+import type { Delivery, OperationsHost } from "../runtime/live-operations.ts";
+import { LiveOperations } from "../runtime/live-operations.ts";
+import type { Operation } from "../runtime/operations.ts";
+import type { History } from "./history.ts";
+import type { Missing } from "./log-order.ts";
+import { LogOrder } from "./log-order.ts";
+import { ReplayCheck } from "./replay-check.ts";
+
+/** How many items a durable agent emits before it waits a turn. */
+const EMITTED_AT_ONCE = 64;
+
+/** What journaled operations need from their run. */
+export interface JournalHost extends OperationsHost {
+  /** How long a replayed agent may take for the next operation in its history, in milliseconds. */
+  readonly stallMs: number;
+  /** The agent has caught up with its history. */
+  onCaughtUp(): void;
+  /** The agent does not do what its history holds. */
+  onMismatch(mismatch: Mismatch): void;
+  /** The replay has stalled, and may still go on. Undefined: it has gone on. */
+  onStall(mismatch: Mismatch | undefined): void;
+  /** The agent emitted another value of the same kind than its history holds. The history counts. */
+  onDifference(): void;
+}
+
+/**
+ * The operations of a durable agent. Results are handed over one at a time, in log order. With a history the agent is
+ * replayed: its operations get the results in the history, and what it does is compared with the history.
+ */
+export class JournaledOperations extends LiveOperations {
+  readonly #journal: JournalHost;
+  readonly #order: LogOrder;
+  readonly #check: ReplayCheck | undefined;
+  #emitted = 0;
+
+  constructor(host: JournalHost, history: History | undefined) {
+    super(host);
+    this.#journal = host;
+    this.#check = history && new ReplayCheck(host, this, history);
+    this.#order = new LogOrder(host.clock, this, this.#check?.replay);
+  }
+
+  override get isCatchingUp(): boolean {
+    return this.#order.isReplaying;
+  }
+
+  override get isPaced(): boolean {
+    return !this.isCatchingUp;
+  }
+
+  /** Whether the agent has had its turn with all results, and no other result is ready. */
+  get isIdle(): boolean {
+    return this.isClosed || this.#order.isIdle;
+  }
+
+  /** What the history holds next and the agent has not done again. */
+  get missing(): Missing | undefined {
+    return this.#order.missing;
+  }
+
+  override begin(): void {
+    this.advance();
+  }
+
+  /** The agent has done something again. If its history is at its end, the agent catches up in a later turn. */
+  advance(): void {
+    if (this.isCatchingUp) this.#order.advance();
+  }
+
+  /** The time of the last result, so that a replay sees the same time. */
+  override now(): number {
+    return this.#order.time ?? this.host.log.state.started?.at ?? 0;
+  }
+
+  override perform(operation: Operation): void {
+    if (operation.emitted !== undefined) this.#check?.askAgain(operation.key, operation.emitted);
+    if (!this.accepts(operation)) return;
+    if (this.#order.takesUp(operation)) operation.start();
+    this.advance();
+  }
+
+  override intent(key: string): IntentEntry | undefined {
+    return this.#check?.intent(key);
+  }
+
+  protected override take(delivery: Delivery): void {
+    this.#order.deliver(delivery);
+  }
+
+  override handOver(delivery: Delivery): undefined | Promise<void> {
+    this.#check?.passUsage(delivery.entry);
+    return super.handOver(delivery);
+  }
+
+  override onUnfitAnswer(key: string): void {
+    this.#check?.onUnfitAnswer(key);
+  }
+
+  /**
+   * A durable agent waits at the same points in each replay, whatever the time and the store, so that what it does side
+   * by side goes on in the same order. It receives nothing meanwhile.
+   */
+  override emit(emission: Emission, at: number): undefined | Promise<void> {
+    const { log, clock, settings } = this.host;
+    this.#emitted += 1;
+    if (this.#check?.emitAgain(emission) !== true) log.decide({ type: "emit", at, item: emission });
+    if (this.#emitted % Math.min(EMITTED_AT_ONCE, settings.maxBacklog) !== 0) return undefined;
+    const accepted = log.backlog >= settings.maxBacklog ? log.commit() : undefined;
+    return this.#order.holdUntil(accepted ?? clock.turn());
+  }
+
+  override holdsUsage(usage: Usage): boolean {
+    return this.#check?.takeUsage(usage) === true;
+  }
+
+  /** A result takes its turn in the order of the log at once, and is handed over when the run has its slot. */
+  override withSlot(take: (callback: () => void) => void, callback: () => void): void {
+    let goOn: (() => void) | undefined = ignore;
+    take(() => {
+      goOn?.();
+      goOn = undefined;
+    });
+    if (goOn !== undefined) {
+      void this.#order.holdUntil(
+        new Promise((resolve) => {
+          goOn = resolve;
+        }),
+      );
+    }
+    callback();
+  }
+
+  /** Hands nothing over until the promise resolves. */
+  holdUntil(wait: Promise<void>): Promise<void> {
+    return this.#order.holdUntil(wait);
+  }
+
+  override async settled(): Promise<void> {
+    const { clock } = this.host;
+    await clock.turn();
+    while (!this.isIdle) {
+      await this.#order.idle();
+      await clock.turn();
+    }
+  }
+
+  override mayEnd(error: unknown, stopped: CadenzaError | undefined): boolean {
+    if (stopped === undefined && this.#check?.endsEarly(error) === true) return false;
+    this.#check?.emitEarly();
+    return true;
+  }
+
+  /** The agent has caught up with its history. New work begins. */
+  onCaughtUp(): void {
+    this.#check?.emitEarly();
+    this.#journal.onCaughtUp();
+  }
+
+  protected override end(closed: (() => Error) | "dropped"): void {
+    super.end(closed);
+    this.#order.stop();
+  }
+}

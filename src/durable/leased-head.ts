@@ -1,0 +1,124 @@
+import type { Entry } from "../core/log.ts";
+import type { Expected, Mismatch, RunHead } from "../core/ports.ts";
+import type { RunState } from "../core/state.ts";
+import { isAtRest, isFinal } from "../core/state.ts";
+
+/** The head of a run that may change its owner, and what its writes expect. */
+export class LeasedHead {
+  readonly #owner: string;
+  /** Whether a waiting run keeps its owner, because work of it is in progress here. */
+  readonly #isAtWork: () => boolean;
+  /** The run was claimed, and nothing has been written since. */
+  #isTakenOver = false;
+  /** The run has caught up without crashing this process. */
+  #isSound = false;
+  /** The run is being released. No later write claims it again. */
+  #isReleased = false;
+  #wakes = 0;
+  #blocked: Mismatch | null = null;
+
+  constructor(owner: string, isAtWork: () => boolean) {
+    this.#owner = owner;
+    this.#isAtWork = isAtWork;
+  }
+
+  get isBlocked(): boolean {
+    return this.#blocked !== null;
+  }
+
+  /** Whether this process owns the run. */
+  owns({ owner }: RunHead): boolean {
+    return owner === this.#owner;
+  }
+
+  /** This process has handled the wake-ups up to this number. */
+  handled(wakes: number): void {
+    this.#wakes = wakes;
+  }
+
+  /** This process has handled one more wake-up. */
+  handledOneMore(): void {
+    this.#wakes += 1;
+  }
+
+  /** The run was loaded from the store. */
+  takeOver(): void {
+    this.#isTakenOver = true;
+  }
+
+  /** See {@link Handover.forgetTakeovers}. */
+  forgetTakeovers(): void {
+    this.#isSound = true;
+  }
+
+  /** From now on the head has no owner. */
+  release(): void {
+    this.#isReleased = true;
+  }
+
+  /** Blocks the run: it has no owner, and no process takes it before other code is registered. Null: unblocks it. */
+  block(mismatch: Mismatch | null): void {
+    this.#blocked = mismatch;
+  }
+
+  expected({ epoch }: RunHead, committed: number): Expected {
+    const wakes = this.#wakes;
+    return wakes === 0 ? { epoch, position: committed } : { epoch, position: committed, wakes };
+  }
+
+  /** Most writes of a stream leave the head as it is. */
+  headFor(state: RunState, entries: readonly Entry[], before: RunHead | undefined): RunHead {
+    const { status, shown, ended } = state;
+    const blocked = isFinal(status) ? null : this.#blocked;
+    const owner = this.#isFree(state, entries, blocked) ? null : this.#owner;
+    const getsOn = this.#isSound || entries.some(isProgress);
+    const takeovers = before === undefined || getsOn ? 0 : before.takeovers;
+    const deadline = status === "awaiting" && blocked === null ? (shown?.deadline ?? null) : null;
+    // For an owned run, `due_at` is the time at which the store has given it to the owner.
+    const due_at = owner === null ? deadline : before?.owner === owner ? before.due_at : null;
+    const isSame =
+      before?.status === status &&
+      before.owner === owner &&
+      before.due_at === due_at &&
+      before.blocked === blocked &&
+      before.takeovers === takeovers;
+    // Each change of the owner raises the epoch, and so does the end.
+    // Several processes may have loaded a run without an owner. It belongs to the first that writes.
+    const isIdle = before?.owner === null && (entries.length > 0 || !isSame);
+    const isHandedOver = before !== undefined && (isIdle || (this.#isTakenOver && before.owner !== null));
+    // Giving up ownership raises the epoch, so that a writer with the old head cannot restore the owner.
+    const isGivenUp = before !== undefined && owner === null && entries.length === 0 && !isSame;
+    const epoch =
+      (before?.epoch ?? 0) + (isHandedOver || isGivenUp ? 1 : 0) + (entries.at(-1)?.type === "ended" ? 1 : 0);
+    if (isSame && before.epoch === epoch) return before;
+    return { status, epoch, owner, due_at, blocked, holds_slot: false, finished_at: ended?.at ?? null, takeovers };
+  }
+
+  onWritten(head: RunHead, before: RunHead | undefined): void {
+    this.#isTakenOver = false;
+    if (before?.owner !== head.owner) this.#wakes = 0;
+  }
+
+  #isFree({ status }: RunState, entries: readonly Entry[], blocked: Mismatch | null): boolean {
+    // The entries are written first. Then the run is released.
+    const isReleased = this.#isReleased && entries.length === 0;
+    return isFinal(status) || isReleased || blocked !== null || (status === "awaiting" && !this.#isAtWork());
+  }
+}
+
+/**
+ * Whether a run with this head is due at once: it has no owner, and is active or being cancelled. A waiting run is due at
+ * its deadline.
+ */
+export function isDueNow({ owner, status, blocked }: RunHead): boolean {
+  return owner === null && !isAtRest(status) && blocked === null;
+}
+
+/**
+ * Whether an entry is progress. An attempt at a step, and what the step emits, is not, because the next attempt may
+ * crash in the same way.
+ */
+function isProgress(entry: Entry): boolean {
+  if (entry.type === "emitted") return entry.kind !== "part" || entry.source === undefined;
+  return entry.type !== "intent";
+}

@@ -1,0 +1,298 @@
+import type { Entry } from "../core/log.ts";
+import type { Expected, Mismatch, RunHead, RunKey, RunPosition, Store, StoreConflict } from "../core/ports.ts";
+import type { MaybePromise } from "../core/promises.ts";
+import { ignore, isPromise } from "../core/promises.ts";
+import type { RunState } from "../core/state.ts";
+import { createdEntry, isFinal } from "../core/state.ts";
+import type { LiveRun } from "../runtime/live-run.ts";
+import type { Operations } from "../runtime/operations.ts";
+import type { Ownership, SubRunActivity } from "../runtime/ownership.ts";
+import { lostError } from "../runtime/refusals.ts";
+import type { RunLog } from "../runtime/run-log.ts";
+import type { Attempt, Outcome } from "../runtime/run-write.ts";
+import { blockedError } from "./blocked-error.ts";
+import type { Followed, Follower } from "./follower.ts";
+import { Handover } from "./handover.ts";
+import { isDueNow, LeasedHead } from "./leased-head.ts";
+import type { ResidencySettings } from "./residency.ts";
+import { Residency } from "./residency.ts";
+import type { JournalSettings } from "./run-journal.ts";
+import { RunJournal } from "./run-journal.ts";
+import type { Meaning } from "./write-conflicts.ts";
+import { meaningOf } from "./write-conflicts.ts";
+
+/** What the owned runs of one process share. */
+export interface OwnershipHost extends ResidencySettings, JournalSettings {
+  /** The name under which this process owns runs. */
+  readonly name: string;
+  /** Polls the store for runs that other processes may write to. */
+  readonly follower: Follower;
+  /** Resolves when it is certain that this process still owns the run. Undefined: it is certain now. */
+  ensureOwner(run: LeasedOwnership): undefined | Promise<void>;
+  /** Loads the run again after it was given up. */
+  reload(key: RunKey): void;
+  /** A run that is not loaded here is due. */
+  onWake(): void;
+  onUnknownOutcome(): void;
+  /** A run that was suspected to crash its process has made progress, or has left. */
+  onSuspectCleared(run: LeasedOwnership): void;
+  /** This process has lost a run, but not the sub-run. */
+  onParentLost(child: LiveRun, parent: LiveRun): void;
+}
+
+/** The ownership of a run that may change its owner: its head, its residency, and what other processes write to it. */
+export class LeasedOwnership implements Ownership, Followed {
+  readonly run: LiveRun;
+  readonly residency: Residency;
+  readonly #host: OwnershipHost;
+  readonly #head: LeasedHead;
+  #handover: Handover | undefined;
+  #unfollow: (() => void) | undefined;
+
+  constructor(host: OwnershipHost, run: LiveRun) {
+    this.#host = host;
+    this.run = run;
+    this.residency = new Residency(host, run, () => this.handover);
+    this.#head = new LeasedHead(host.name, () => !run.durable || this.residency.keepsOwner);
+  }
+
+  get log(): RunLog {
+    return this.run.log;
+  }
+
+  get store(): Store {
+    return this.#host.store;
+  }
+
+  get handover(): Handover {
+    this.#handover ??= new Handover(this.log, this.#head, this.store, () => this.#catchUpSurely());
+    return this.#handover;
+  }
+
+  // Writing.
+
+  expected(head: RunHead, committed: number): Expected {
+    return this.#head.expected(head, committed);
+  }
+
+  headFor(state: RunState, entries: readonly Entry[], before: RunHead | undefined): RunHead {
+    return this.#head.headFor(state, entries, before);
+  }
+
+  wakeFor(entries: readonly Entry[], head: RunHead): RunKey | undefined {
+    const { parent } = createdEntry(this.log.state);
+    if (parent !== undefined && this.store.persistent && entries.some(isNewsForParent))
+      return { tenant: this.log.key.tenant, run_id: parent.run_id };
+    return isDueNow(head) ? this.log.key : undefined;
+  }
+
+  onWritten({ write }: Attempt, before: RunHead | undefined): void {
+    this.#head.onWritten(write.head, before);
+  }
+
+  onWakeWritten(): void {
+    const { parent } = this.run;
+    if (parent === undefined) this.#host.onWake();
+    else leased(parent)?.handover.noteWake();
+  }
+
+  onConflict(conflict: StoreConflict, attempt: Attempt, failed: Attempt[]): MaybePromise<Outcome> {
+    const meaning = meaningOf(this.store, conflict, attempt, failed);
+    return isPromise(meaning) ? meaning.then((later) => this.#outcomeOf(later)) : this.#outcomeOf(meaning);
+  }
+
+  #outcomeOf(meaning: Meaning): Outcome {
+    if (meaning.is === "truncated") return this.#lostHistory(meaning.position);
+    if (meaning.is !== "woken") return meaning;
+    this.#head.handled(meaning.wakes);
+    return { is: "again", before: () => this.onWoken() };
+  }
+
+  /** Nothing is written on top of a log that has lost entries. The run is replayed from what is left. */
+  #lostHistory(position: number): Outcome & { readonly is: "lost" } {
+    const { run_id } = this.log.key;
+    const { committed } = this.log;
+    const message = `The store lost entries of run ${run_id}: it holds ${position}, and had acknowledged ${committed}. The run is replayed from what is left.`;
+    this.#host.runs.logger.warn(message, { run_id, position, acknowledged: committed });
+    const error = lostError(run_id, "lost a part of its history in the store, and is replayed");
+    return { is: "lost", error, after: () => this.#host.reload(this.log.key) };
+  }
+
+  onUnknownOutcome(): void {
+    this.#host.onUnknownOutcome();
+  }
+
+  onLoaded(): void {
+    this.#head.takeOver();
+  }
+
+  // What other processes write.
+
+  /** How far the store is known to have come with the run. */
+  get known(): RunPosition {
+    return { key: this.log.key, epoch: this.log.head?.epoch ?? 0, position: this.log.committed };
+  }
+
+  /** The store has more of the run than this process has read, or the run has another owner. */
+  onMoved(): void {
+    void this.catchUp().catch(ignore);
+  }
+
+  /** A run without an owner may be written by another process. For readers here the store is polled. */
+  onReaders(): void {
+    const { head, lost, isRead } = this.log;
+    const isOutside = head?.owner === null && !isFinal(head.status) && !lost && this.store.persistent;
+    if (isOutside && isRead) this.#unfollow ??= this.#host.follower.follow(this);
+    else {
+      this.#unfollow?.();
+      this.#unfollow = undefined;
+    }
+  }
+
+  verify(): undefined | Promise<void> {
+    return this.#host.ensureOwner(this);
+  }
+
+  refresh(): undefined | Promise<void> {
+    return this.log.head?.owner === null && this.store.persistent ? this.catchUp() : undefined;
+  }
+
+  /** Compares the run with the store, unless this process is writing to it. */
+  async catchUp(): Promise<void> {
+    const { head } = this.log;
+    const stored = await this.store.find(this.log.key);
+    if (this.log.head === head && this.log.writing === undefined) this.#compare(stored?.position, stored?.head);
+  }
+
+  /** As {@link catchUp}, after what this process is writing. */
+  async #catchUpSurely(): Promise<void> {
+    const { log } = this;
+    for (;;) {
+      if (log.writing !== undefined) await log.writing;
+      const { head } = log;
+      const stored = await this.store.find(log.key);
+      if (log.lost) return;
+      if (log.head !== head || log.writing !== undefined) continue;
+      this.#compare(stored?.position, stored?.head);
+      return;
+    }
+  }
+
+  #compare(position: number | undefined, head: RunHead | undefined): void {
+    const { log } = this;
+    const isSameOwner = head?.epoch === log.head?.epoch;
+    if (log.lost || (position === log.committed && isSameOwner)) return;
+    if (position !== undefined && position < log.committed) log.onStored(this.#lostHistory(position));
+    else if (position === undefined || !isSameOwner) log.onStored({ is: "lost", error: lostError(log.key.run_id) });
+    else log.onStored({ is: "behind" });
+  }
+
+  get takenAt(): number {
+    const { head } = this.log;
+    return head === undefined || head.owner === null ? 0 : (head.due_at ?? 0);
+  }
+
+  /** Resolves when the run was compared with the store. */
+  compared(): Promise<void> {
+    return this.#catchUpSurely();
+  }
+
+  // The execution.
+
+  operations(): Operations | undefined {
+    if (!this.run.durable) return undefined;
+    return this.residency.operations(new RunJournal(this.#host, this.run, this.residency, this.handover));
+  }
+
+  get mismatch(): Mismatch | undefined {
+    return this.residency.mismatch;
+  }
+
+  get isCatchingUp(): boolean {
+    return this.residency.ready !== undefined;
+  }
+
+  whenAnswerable(): undefined | Promise<void> {
+    const { residency } = this;
+    const { ready } = residency;
+    if (ready === undefined) return this.#answerable();
+    // A new promise means that the agent is replayed once more. The same promise means that it has not caught up.
+    return ready.then(() => (residency.ready === ready ? this.#answerable() : this.whenAnswerable()));
+  }
+
+  #answerable(): undefined | Promise<void> {
+    const { residency, log, run } = this;
+    const { run_id } = log.key;
+    if (residency.tryingAgain !== undefined) {
+      return residency.tryingAgain.then(() => {
+        throw lostError(run_id);
+      });
+    }
+    if (residency.mismatch === undefined) return undefined;
+    // A caller that gets this error finds the run blocked in the store.
+    if (log.writing !== undefined && !log.isRetrying) return log.writing.then(() => this.#answerable());
+    throw blockedError(run_id, run.agent.name, residency.mismatch);
+  }
+
+  onCommit(head: RunHead): void {
+    if (this.run.durable) this.residency.onCommit(head.status);
+    if (!this.residency.isSuspect || head.takeovers > 0) return;
+    this.residency.isSuspect = false;
+    this.#host.onSuspectCleared(this);
+  }
+
+  onGone(): void {
+    this.residency.end();
+    this.#host.onSuspectCleared(this);
+  }
+
+  onParentGone(): void {
+    const { parent } = this.run;
+    this.run.follow(undefined);
+    if (this.run.durable) this.residency.leaveAlone();
+    if (parent !== undefined) this.#host.onParentLost(this.run, parent);
+  }
+
+  setSubRun(key: string, activity: SubRunActivity): void {
+    if (this.run.durable) this.residency.setSubRun(key, activity);
+  }
+
+  settle(): void {
+    if (this.run.durable) this.residency.settleOwner();
+  }
+
+  /** Something that the run waits for has happened elsewhere: its sub-runs are checked. */
+  onWoken(): void {
+    const { run } = this;
+    if (!run.durable) return;
+    run.execution?.onTaken();
+    const checks = [...run.family.children].map((child) => leased(child)?.compared());
+    const all = [...checks, ...run.family.look()].map((check) => check?.catch(ignore));
+    this.residency.lookInto(Promise.all(all));
+  }
+
+  /** See {@link Handover.take}. */
+  async onTaken(head: RunHead, position: number): Promise<void> {
+    if (await this.handover.take(head, position)) this.onWoken();
+  }
+
+  release(): undefined | Promise<void> {
+    return this.run.durable && this.store.persistent ? this.#release() : undefined;
+  }
+
+  async #release(): Promise<void> {
+    this.run.execution?.fence();
+    // A run whose sub-runs could not be cancelled is ended by its next owner, who cancels them first.
+    if (!this.run.isEndHeld) await this.handover.releaseDue();
+  }
+}
+
+/** The ownership of a run that may change its owner. Undefined: the run cannot. */
+export function leased({ ownership }: LiveRun): LeasedOwnership | undefined {
+  return ownership instanceof LeasedOwnership ? ownership : undefined;
+}
+
+/** Whether the parent of a run has something to do after this entry: the run asks, goes on, or has ended. */
+function isNewsForParent({ type }: Entry): boolean {
+  return type === "awaited" || type === "resumed" || type === "timed-out" || type === "withdrawn" || type === "ended";
+}

@@ -1,0 +1,62 @@
+import { copyJson, sameJson } from "../core/json.ts";
+import type { Store, StoreConflict } from "../core/ports.ts";
+import type { MaybePromise } from "../core/promises.ts";
+import { keyUsedError } from "../runtime/local-ownership.ts";
+import { lostError } from "../runtime/refusals.ts";
+import type { Attempt, Outcome } from "../runtime/run-write.ts";
+
+/** The meaning of a conflict that needs no write to be recognised. */
+export type Meaning =
+  | { readonly is: "woken"; readonly wakes: number }
+  | { readonly is: "truncated"; readonly position: number }
+  | Extract<Outcome, { readonly is: "recognised" | "behind" | "lost" }>;
+
+/**
+ * What it means that the store refused a write. `woken`: the run has wake-ups that its owner has not handled.
+ * `truncated`: the store holds fewer entries than it had accepted. `failed`: the attempts whose answer was lost.
+ */
+export function meaningOf(
+  store: Store,
+  conflict: StoreConflict,
+  attempt: Attempt,
+  failed: Attempt[],
+): MaybePromise<Meaning> {
+  const { expected } = attempt;
+  const own = failed.find(
+    ({ write: { head, entries } }) =>
+      conflict.conflict === "changed" &&
+      conflict.epoch === head.epoch &&
+      conflict.position === (expected?.position ?? 0) + entries.length,
+  );
+  return own === undefined ? plainMeaningOf(conflict, attempt) : recognise(store, own, conflict, attempt, failed);
+}
+
+/**
+ * Checks whether the store has written an attempt that it reported as failed. Then its log holds the same entries, and
+ * its head the same owner. The epoch is not enough, because another process that claims the run at the same time sets
+ * the same epoch.
+ */
+async function recognise(
+  store: Store,
+  own: Attempt,
+  conflict: StoreConflict,
+  attempt: Attempt,
+  failed: Attempt[],
+): Promise<Meaning> {
+  const { entries, head } = own.write;
+  const stored = await store.find(own.key);
+  const isSameOwner = stored?.head.owner === head.owner && stored.head.epoch === head.epoch;
+  const held = await store.read(own.key, attempt.expected?.position ?? 0, entries.length);
+  if (isSameOwner && sameJson(copyJson(held), copyJson(entries))) return { is: "recognised", own };
+  failed.length = 0;
+  return plainMeaningOf(conflict, attempt);
+}
+
+function plainMeaningOf(conflict: StoreConflict, { key, expected }: Attempt): Meaning {
+  if (conflict.conflict === "woken") return { is: "woken", wakes: conflict.wakes };
+  if (conflict.conflict === "changed" && expected !== undefined) {
+    if (conflict.position < expected.position) return { is: "truncated", position: conflict.position };
+    if (conflict.epoch === expected.epoch) return { is: "behind" };
+  }
+  return { is: "lost", error: keyUsedError(conflict) ?? lostError(key.run_id) };
+}

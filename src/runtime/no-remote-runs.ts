@@ -1,0 +1,90 @@
+import type { CadenzaError } from "../core/errors.ts";
+import type { Logger, Store, StoredRun } from "../core/ports.ts";
+import type { RunState } from "../core/state.ts";
+import { isFinal } from "../core/state.ts";
+import type { Agent } from "./agent.ts";
+import { EndedLog } from "./ended-log.ts";
+import type { LogSource } from "./events.ts";
+import { localOwnership } from "./local-ownership.ts";
+import type { Ownership } from "./ownership.ts";
+import { closedError, lostError } from "./refusals.ts";
+import type { RemoteReport, RemoteRuns } from "./remote-runs.ts";
+
+const nothing: RemoteReport = { blocked: [], unregistered: 0, damaged: [], differences: 0 };
+
+/** The remote runs of a store that is not durable: only this process executes its runs, and all are loaded. */
+export class NoRemoteRuns implements RemoteRuns {
+  readonly #store: Store;
+  readonly #logger: Logger;
+  #hasWarned = false;
+
+  constructor(store: Store, logger: Logger) {
+    this.#store = store;
+    this.#logger = logger;
+  }
+
+  ownershipOf(): Ownership {
+    return localOwnership;
+  }
+
+  start(): void {
+    // No other process takes runs.
+  }
+
+  async load(): Promise<undefined> {
+    return undefined;
+  }
+
+  async cancel({ run_id }: { readonly run_id: string }): Promise<RunState> {
+    throw notLoaded(run_id);
+  }
+
+  cancelSubRun(): undefined {
+    return undefined;
+  }
+
+  async findSubRun(): Promise<undefined> {
+    return undefined;
+  }
+
+  unavailable(): CadenzaError {
+    return closedError();
+  }
+
+  trying(): undefined {
+    return undefined;
+  }
+
+  logOf(stored: StoredRun): LogSource {
+    return new EndedLog(this.#store, stored, isFinal(stored.head.status) ? undefined : notLoaded(stored.key.run_id));
+  }
+
+  /** Durable agents work here too, until the process ends. The logger is told once. */
+  onRegistered({ name, options }: Agent): void {
+    if (options.durable !== true || this.#hasWarned) return;
+    this.#hasWarned = true;
+    const message = `Agent ${JSON.stringify(name)} is durable, and the store is not: its runs end with this process. Use a store of "cadenza/sqlite", or durable(store) of "cadenza/durable".`;
+    this.#logger.warn(message, { agent_name: name });
+  }
+
+  async report(): Promise<RemoteReport> {
+    return nothing;
+  }
+
+  async stopTaking(): Promise<void> {
+    // No run is taken.
+  }
+
+  end(): void {
+    // No reader waits.
+  }
+
+  async close(): Promise<void> {
+    // Nothing is held.
+  }
+}
+
+/** The error for a run that had not ended when its runtime was closed. */
+function notLoaded(runId: string): CadenzaError {
+  return lostError(runId, "was left by the runtime that executed it");
+}

@@ -1,0 +1,66 @@
+import type { Emission } from "../core/decide.ts";
+import type { CadenzaError } from "../core/errors.ts";
+import type { Entry, IntentEntry, ResultEntry } from "../core/log.ts";
+import type { Usage } from "../core/usage.ts";
+
+/**
+ * An operation of an agent: a question, a step or a sub-run. It has a key, work that begins it, and an entry with its
+ * result.
+ */
+export interface Operation {
+  readonly key: string;
+  /** Of a question: how many values the agent had emitted when it asked. */
+  readonly emitted?: number;
+  /** Begins the work. Called once, unless the log holds the result. */
+  start(): void;
+  /**
+   * Makes the value for the agent from the entry with the result. `live` is the part of a new result that the log
+   * cannot hold.
+   */
+  settle(entry: ResultEntry, live: unknown): unknown;
+  /** Hands the agent the value. */
+  resolve(value: unknown): void;
+  reject(error: unknown): void;
+}
+
+/**
+ * How the operations and the output of an agent get into the log, and how the operations get their results. It varies
+ * by agent: those of a durable agent on a durable store may be in the log already.
+ */
+export interface Operations {
+  /** The keys of the operations without a result. */
+  readonly open: readonly string[];
+  /** Whether the log holds more than the agent has done so far: it does again what an earlier execution has done. */
+  readonly isCatchingUp: boolean;
+  /** Whether the agent goes on only when it receives a result, one result a turn of the event loop. */
+  readonly isPaced: boolean;
+  /** The agent was called for the first time in this process. */
+  begin(): void;
+  /** The time as the agent sees it, in milliseconds since 1970. */
+  now(): number;
+  /** The key of the next operation of this name: `name#1`, `name#2`, … */
+  keyFor(name: string): string;
+  perform(operation: Operation): void;
+  /** The last attempt at an operation without a result that the log holds. */
+  intent(key: string): IntentEntry | undefined;
+  /** Takes the entry that holds an operation's result. */
+  deliver(entry: Entry, live?: unknown): void;
+  /** Fails one operation. */
+  reject(key: string, error: unknown): void;
+  /** The answer in the log fails the validation of the question as the code asks it now. */
+  onUnfitAnswer(key: string): void;
+  /** Takes what the agent emits. A promise: the agent waits for it before it emits more. */
+  emit(emission: Emission, at: number): undefined | Promise<void>;
+  /** Whether the log holds this report of usage. Each report in the log counts once. */
+  holdsUsage(usage: Usage): boolean;
+  /** Calls `take` with the callback, which it calls when the run has its slot. Results keep their order meanwhile. */
+  withSlot(take: (callback: () => void) => void, callback: () => void): void;
+  /** Resolves after a turn of the event loop in which the agent has used the results that it received. */
+  settled(): Promise<void>;
+  /** Whether the agent may end: with this error, or null. `stopped`: why it was stopped, if it was. */
+  mayEnd(error: unknown, stopped: CadenzaError | undefined): boolean;
+  /** Fails all open operations, and all later ones. */
+  close(reason: () => Error): void;
+  /** Leaves all operations pending for ever. */
+  drop(): void;
+}

@@ -1,0 +1,111 @@
+import type { CadenzaError } from "../core/errors.ts";
+import type { Ids, Mismatch, RunKey, Store, StoredRun } from "../core/ports.ts";
+import type { RunState } from "../core/state.ts";
+import type { Agent } from "./agent.ts";
+import type { LogSource } from "./events.ts";
+import type { LiveRun, LiveRunHost } from "./live-run.ts";
+import type { Ownership } from "./ownership.ts";
+import type { Registry } from "./registry.ts";
+import type { RunLog } from "./run-log.ts";
+import type { SubRunFound } from "./sub-run.ts";
+
+/** A blocked run: its code does not match its log. Nothing is written to it until matching code is registered. */
+export interface BlockedRun {
+  readonly run_id: string;
+  readonly agent_name: string;
+  readonly version: string | null;
+  /** The index in the log, from 0, of the first entry that does not match. */
+  readonly position: number;
+  /** What the log holds there. */
+  readonly expected: string;
+  /** What the code did instead. */
+  readonly asked: string;
+}
+
+/** A run whose log could not be read. Loading it is tried again after a pause. Other runs are not affected. */
+export interface DamagedRun {
+  readonly run_id: string;
+  readonly tenant: string;
+  /** How often this process has tried to load it. */
+  readonly attempts: number;
+  readonly message: string;
+}
+
+/** The runs of the store that cannot go on. A store that is not durable has none. */
+export interface RemoteReport {
+  /** The oldest 1,000 blocked runs of all processes. */
+  readonly blocked: readonly BlockedRun[];
+  /**
+   * How many runs that no process executes have an agent or a version that is not registered here. It counts due and waiting
+   * runs.
+   */
+  readonly unregistered: number;
+  /** The runs that this process took and could not load. Loading each is tried again after a pause. */
+  readonly damaged: readonly DamagedRun[];
+  /** How many values durable agents emitted again that differ from the log. The log counts. */
+  readonly differences: number;
+}
+
+/** The runs of a store that are not loaded in this process. It varies by store. */
+export interface RemoteRuns {
+  ownershipOf(run: LiveRun): Ownership;
+  /** The first run is about to be written. */
+  start(): void;
+  /**
+   * The run, loaded in this process. Undefined: it has ended, it is blocked, another process executes it, its agent or
+   * version is not registered here, or this runtime is closed.
+   */
+  load(key: RunKey): Promise<LiveRun | undefined>;
+  /** Cancels a run that is not loaded here. Resolves with its state after that. */
+  cancel(key: RunKey): Promise<RunState>;
+  /**
+   * Cancels a sub-run wherever it is, with its own sub-runs. Resolves when the store has the cancel, and not before.
+   * Undefined: only this process can execute it.
+   */
+  cancelSubRun(key: RunKey, parent: RunLog): undefined | Promise<void>;
+  /** Finds a sub-run that is not loaded here. */
+  findSubRun(key: RunKey): Promise<SubRunFound>;
+  /** The error for an answer to a run that cannot be loaded here. */
+  unavailable(state: RunState, stored: StoredRun): CadenzaError;
+  /** Resolves when code that was just registered has been tried on a blocked run. Undefined: it has been. */
+  trying(stored: StoredRun): undefined | Promise<void>;
+  /** The log of a run that is not loaded here. */
+  logOf(stored: StoredRun): LogSource;
+  onRegistered(agent: Agent): void;
+  report(): Promise<RemoteReport>;
+  /** No more runs are taken. */
+  stopTaking(): Promise<void>;
+  /** No run is loaded here any more: readers that wait are told. */
+  end(): void;
+  /** This process executes no run any more. */
+  close(): Promise<void>;
+}
+
+/** What the remote runs of a runtime need from it. */
+export interface RemoteRunsHost extends LiveRunHost, Iterable<LiveRun> {
+  readonly registry: Registry;
+  readonly ids: Ids;
+  /** How many more runs may be loaded in this process. */
+  readonly capacity: number;
+  /** The run, if it is loaded in this process. */
+  find(key: RunKey): LiveRun | undefined;
+  /** Adds a run that was loaded from the store. */
+  add(run: LiveRun): void;
+  /** The code of a durable run does not match its log. */
+  onBlocked(run: LiveRun, mismatch: Mismatch): void;
+}
+
+/** Makes the remote runs of one runtime. */
+export interface Engine {
+  connect(host: RemoteRunsHost): RemoteRuns;
+}
+
+/** A store that brings what durable runs need. See `durable` in `cadenza/durable`. */
+export interface DurableStore extends Store {
+  readonly engine: Engine;
+}
+
+/** The engine that a store brings. Undefined: the store is not durable. */
+export function engineOf(store: Store): Engine | undefined {
+  return (store as Partial<DurableStore>).engine;
+}
