@@ -9,7 +9,8 @@ import { LAST_POSITION, POSITION_BITS } from "./sqlite-entries.ts";
  * its runs are found in the table itself. Some indexes include columns that are always null in them, so that the index
  * alone answers a query. `queue` is the slot of which a run needs a permit: the runs of a full slot are skipped together.
  * A live run is in one index by its status or in one by its owner, and lists by status read both. A run that waits for
- * no time is not in the index of those that become due.
+ * no time is not in the index of those that become due. SQLite evaluates the condition of an index when one of its
+ * columns is written, so conditions leave out what runtimes never write: an ended run is neither cancelling nor blocked.
  */
 const firstSchema = `
   CREATE TABLE cadenza_runs (
@@ -52,9 +53,9 @@ const firstSchema = `
   CREATE INDEX cadenza_runs_in_slot ON cadenza_runs (slot)
     WHERE finished_at IS NULL AND holds_slot AND slot IS NOT NULL;
   CREATE INDEX cadenza_runs_cancelling ON cadenza_runs (owner, due_at)
-    WHERE finished_at IS NULL AND status = 'cancelling';
+    WHERE status = 'cancelling';
   CREATE INDEX cadenza_runs_blocked ON cadenza_runs (agent_name, version)
-    WHERE finished_at IS NULL AND owner IS NULL AND blocked IS NOT NULL;
+    WHERE blocked IS NOT NULL;
   CREATE INDEX cadenza_runs_ended ON cadenza_runs (finished_at) WHERE finished_at IS NOT NULL;
 
   -- The entries of one write, each as JSON in a line of its own; position is that of the first. The id holds both
