@@ -1,6 +1,7 @@
 import { setImmediate as inNextTurn } from "node:timers";
 import type { Run } from "cadenza";
 import { AgentRuntime, MemoryStore } from "cadenza";
+import { durable } from "cadenza/durable";
 import type { Entry } from "../../../src/core/log.ts";
 import { resultKey } from "../../../src/core/log.ts";
 import { answerTo } from "./answers.ts";
@@ -16,7 +17,7 @@ const LOOK_MS = 100;
  * side end in the order that a log holds.
  */
 export class Reference {
-  readonly #runtime = new AgentRuntime({ exposeErrors: true, store: new MemoryStore() });
+  readonly #runtime = new AgentRuntime({ exposeErrors: true, store: durable(new MemoryStore()) });
   readonly #scripts = new Map<string, Script>();
 
   constructor() {
