@@ -4,6 +4,7 @@ import type { RunKey } from "../core/ports.ts";
 import { runRecord } from "../core/record.ts";
 import type { RunState } from "../core/state.ts";
 import { isAtRest, isFinal } from "../core/state.ts";
+import { durable } from "../durable/durable.ts";
 import type { Message } from "../protocol/message.ts";
 import type { AwaitResume, Run } from "../protocol/run.ts";
 import type { Agent } from "../runtime/agent.ts";
@@ -62,7 +63,8 @@ export class Stage {
     this.clock = createFakeClock(settings.now === undefined ? {} : { now: settings.now });
     this.#store = new WatchedStore(this.clock, (key, entries) => this.#onWrite(key, entries));
     this.#runtime = new AgentRuntime({
-      store: this.#store,
+      // A durable agent gets its results in the same order as on a store that outlives its process.
+      store: durable(this.#store),
       clock: this.clock,
       ids: sequentialIds(hooks.firstId),
       retention: { maxAgeMs: Number.POSITIVE_INFINITY, maxIdleSessionMs: Number.POSITIVE_INFINITY },
