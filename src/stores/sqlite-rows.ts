@@ -5,12 +5,15 @@ import type { RunStatus } from "../protocol/run.ts";
 import { damaged } from "./damage.ts";
 import type { SqliteRow, SqliteValue } from "./sqlite-database.ts";
 
+/** A constant: the build turns the literal into a call of `RegExp`, which would be made for each text. */
+const loneSurrogate = /\p{Surrogate}/u;
+
 /**
  * Text in a form that SQLite keeps unchanged. SQLite cannot hold a lone surrogate, and some drivers stop reading at a
  * NUL. Such text becomes a JSON string, and so does text that looks like one.
  */
 export function toText(value: string): string {
-  const plain = !value.startsWith('"') && !value.includes("\0") && !/\p{Surrogate}/u.test(value);
+  const plain = !value.startsWith('"') && !value.includes("\0") && !loneSurrogate.test(value);
   return plain ? value : JSON.stringify(value);
 }
 
