@@ -10,6 +10,8 @@ import type { Handover } from "./handover.ts";
 import { History, subRunsBegun } from "./history.ts";
 import type { JournalHost } from "./journaled-operations.ts";
 import { JournaledOperations } from "./journaled-operations.ts";
+import type { ResidencyRule } from "./residency-rules.ts";
+import { activityOf, ruleFor } from "./residency-rules.ts";
 
 /** What the durable runs of one runtime share. */
 export interface ResidencySettings {
@@ -41,7 +43,8 @@ export class Residency {
   #leaving: Promise<void> | undefined;
   #tryingAgain: Promise<void> | undefined;
   #clearEviction: (() => void) | undefined;
-  readonly #subRuns = new Map<string, SubRunActivity>();
+  /** Undefined for most runs, which have no sub-runs. */
+  #subRuns: Map<string, SubRunActivity> | undefined;
   /** How many checks of what the run waits for elsewhere are pending. */
   #checks = 0;
   #isGivingUp = false;
@@ -81,7 +84,7 @@ export class Residency {
   replay(entries: readonly Entry[]): void {
     const run = this.#run;
     run.execution?.fence();
-    this.#subRuns.clear();
+    this.#subRuns = undefined;
     this.#expectCatchUp();
     const begun = subRunsBegun(entries);
     if (begun.length > 0) run.family.begunBefore(begun);
@@ -147,6 +150,7 @@ export class Residency {
 
   /** Notes what a sub-run does. While a sub-run is `sought`, the run keeps its owner if it has one. */
   setSubRun(key: string, activity: SubRunActivity): void {
+    this.#subRuns ??= new Map();
     if (activity === "idle") this.#subRuns.delete(key);
     else this.#subRuns.set(key, activity);
     if (activity !== "sought") this.settleOwner();
@@ -163,17 +167,20 @@ export class Residency {
 
   /** Whether a waiting run keeps its owner, because work of it is or may be in progress here. */
   get keepsOwner(): boolean {
-    return (
-      this.#isBusy || this.#isChecking || (this.#run.execution !== undefined && this.#operations?.isIdle === false)
+    return this.#rule.keeps;
+  }
+
+  get #rule(): ResidencyRule {
+    return ruleFor(
+      activityOf({
+        isInStep: this.#run.isInStep,
+        subRuns: this.#subRuns?.values() ?? [],
+        checks: this.#checks,
+        isReplaying: this.#ready !== undefined,
+        isOverdue: this.#isOverdue,
+        isSettled: this.#operations?.isIdle !== false,
+      }),
     );
-  }
-
-  get #isBusy(): boolean {
-    return this.#run.isInStep || [...this.#subRuns.values()].includes("at work");
-  }
-
-  get #isChecking(): boolean {
-    return this.#checks > 0 || this.#subRuns.size > 0 || this.#ready !== undefined || this.#isOverdue;
   }
 
   /** Whether the question that is shown has expired, by this clock or by the store's. The agent is about to go on. */
@@ -188,8 +195,9 @@ export class Residency {
     const { log } = this.#run;
     const { head } = log;
     if (head?.status !== "awaiting" || this.mismatch !== undefined) return;
-    if (head.owner === null && this.#isBusy) log.settleHead();
-    else if (head.owner !== null && !this.#isBusy && !this.#isChecking) void this.#giveUpOwner();
+    const { claims, evicts } = this.#rule;
+    if (head.owner === null && claims) log.settleHead();
+    else if (head.owner !== null && evicts) void this.#giveUpOwner();
   }
 
   async #giveUpOwner(): Promise<void> {
@@ -224,8 +232,8 @@ export class Residency {
   evict(): void {
     const { head, state, committed, backlog } = this.#run.log;
     const isFree = head?.status === "awaiting" && head.owner === null;
-    const isIdle = isFree && state.position === committed && backlog === 0 && !this.#isBusy && !this.#isChecking;
-    if (!isIdle || this.#run.isNeeded) return;
+    const isCommitted = state.position === committed && backlog === 0;
+    if (!isFree || !isCommitted || !this.#rule.evicts || this.#run.isNeeded) return;
     this.#run.leave("The run waits for an answer, and was evicted.", "evicted");
   }
 
