@@ -72,7 +72,7 @@ describe("an end that does not fence", () => {
 /** What goes wrong with the first programs, up to the first that fails. */
 async function tried(trouble: Trouble, programs: number, plant?: Plant): Promise<readonly string[]> {
   for (let seed = 1; seed <= programs; seed++) {
-    const { wrong } = await trial(seed, trouble, plant);
+    const { wrong } = await trial(seed, trouble, { plant });
     if (wrong.length > 0) return wrong;
   }
   return [];

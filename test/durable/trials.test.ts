@@ -1,8 +1,13 @@
+import { readFileSync } from "node:fs";
 import { expect, it } from "vitest";
+import type { Program } from "../harness/program.ts";
+import type { Trouble } from "../harness/world/trials.ts";
 import { again, trial, tryAll } from "../harness/world/trials.ts";
 
 /** A share of what `npm run test:durable` tries. */
 const PROGRAMS = 240;
+/** How often a kept program is tried, each time with its trouble at other moments. */
+const TIMES = 20;
 const seed = Number(process.env["DURABLE_SEED"] ?? Math.floor(Math.random() * 2 ** 31));
 
 it(`random programs survive crashes, take-overs, freezes and stopped clocks of their processes (DURABLE_SEED=${seed})`, async () => {
@@ -12,19 +17,12 @@ it(`random programs survive crashes, take-overs, freezes and stopped clocks of t
   expect(troubles).toBeGreaterThan(PROGRAMS / 2);
 });
 
-it.each([
-  { seed: 78_655, trouble: "stopped clocks" },
-  { seed: 93_634, trouble: "freezes" },
-  { seed: 34_163, trouble: "stopped clocks" },
-  { seed: 61_237, trouble: "take-overs" },
-  { seed: 46_138, trouble: "freezes" },
-  { seed: 99_184, trouble: "crashes" },
-  { seed: 64_461, trouble: "take-overs" },
-  { seed: 786_566, trouble: "freezes" },
-  { seed: 8_320, trouble: "always replay" },
-  { seed: 7_201, trouble: "take-overs" },
-  { seed: 102_535, trouble: "stopped clocks" },
-  { seed: 5_054_240, trouble: "always replay" },
-] as const)("the program of seed $seed survives $trouble", async ({ seed, trouble }) => {
-  expect((await trial(seed, trouble)).wrong).toEqual([]);
+/** Programs that have once found a fault, and the trouble in which they did. */
+const kept = readFileSync(new URL("./kept-programs.jsonl", import.meta.url), "utf8")
+  .trim()
+  .split("\n")
+  .map((line) => JSON.parse(line) as { readonly seed: number; readonly trouble: Trouble; readonly program: Program });
+
+it.each(kept)("the program of seed $seed survives $trouble", async ({ seed, trouble, program }) => {
+  for (let time = 0; time < TIMES; time++) expect((await trial(seed + time, trouble, { program })).wrong).toEqual([]);
 });

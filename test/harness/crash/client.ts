@@ -1,5 +1,5 @@
+import { answerTo } from "../answers.ts";
 import type { Random } from "../random.ts";
-import { answerTo } from "./answers.ts";
 import type { RunRecord } from "./ledger.ts";
 import { Ledger } from "./ledger.ts";
 import type { Order, Report } from "./messages.ts";
@@ -34,7 +34,7 @@ export class Client {
   hear(worker: string, report: Report): void {
     const isNews = this.ledger.hear(worker, report);
     if (report.is === "created") {
-      const run = this.ledger.runs.get(report.input);
+      const run = this.ledger.runs.get(report.name);
       if (run !== undefined) this.#follow(run);
     } else if (report.is === "event") {
       const run = this.ledger.find(report.run_id);
@@ -46,9 +46,9 @@ export class Client {
   fill(atOnce: number, total = Number.POSITIVE_INFINITY): void {
     const random = this.#random;
     for (let open = this.ledger.open; open < atOnce && this.ledger.runs.size < total; open++) {
-      const input = `${this.#prefix}-${this.ledger.runs.size}`;
+      const name = `${this.#prefix}-${this.ledger.runs.size}`;
       const session = random.chance(0.3) ? `00000000-0000-4000-8000-00000000000${random.below(10)}` : null;
-      this.#takeUp(this.ledger.add(input, session, random.chance(0.3)));
+      this.#takeUp(this.ledger.add(name, session, random.chance(0.3)));
     }
   }
 
@@ -63,9 +63,9 @@ export class Client {
 
   /** Sends each order that the run still needs and that no worker has acknowledged. */
   #takeUp(run: RunRecord): void {
-    const { input, session_id, stream, run_id } = run;
+    const { name, session_id, stream, run_id } = run;
     if (run_id === undefined) {
-      run.worker = this.#send({ do: "create", input, session_id, stream });
+      run.worker = this.#send({ do: "create", name, session_id, stream });
       return;
     }
     this.#follow(run);
@@ -89,9 +89,9 @@ export class Client {
     } else if (question !== undefined) setTimeout(() => this.#answer(run), this.#random.below(MAX_THOUGHT_MS));
   }
 
-  #answer({ input, run_id = "", question }: RunRecord): void {
+  #answer({ name, run_id = "", question }: RunRecord): void {
     if (question === undefined) return;
-    this.#send({ do: "answer", run_id, await_id: question, answer: answerTo(input, question) });
+    this.#send({ do: "answer", run_id, await_id: question, answer: answerTo(name, question) });
   }
 
   #refused(order: Order, code: string, message: string): void {

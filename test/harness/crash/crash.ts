@@ -132,7 +132,7 @@ class Driver {
       // The orders of the last worker are lost.
       client.lost("");
     } else if (report.is === "event") {
-      this.#behind.delete(client.ledger.find(report.run_id)?.input ?? "");
+      this.#behind.delete(client.ledger.find(report.run_id)?.name ?? "");
       if (this.#behind.size === 0) this.#onAhead();
     }
     if (life !== "last") client.fill(AT_ONCE);
@@ -155,7 +155,7 @@ class Driver {
       setTimeout(() => this.#kill(worker), soon);
       return;
     }
-    this.#behind = new Set(this.#client.ledger.openRuns().map(({ input }) => input));
+    this.#behind = new Set(this.#client.ledger.openRuns().map(({ name }) => name));
     const late = setTimeout(() => this.#onAhead(), LONG_LIFE_MS);
     this.#onAhead = () => {
       clearTimeout(late);

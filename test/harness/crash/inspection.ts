@@ -5,10 +5,13 @@ import { replay } from "../../../src/core/evolve.ts";
 import type { Entry, IntentEntry, StepEntry } from "../../../src/core/log.ts";
 import { resultKey } from "../../../src/core/log.ts";
 import { transcript } from "../../../src/core/record.ts";
+import { misjudged } from "../judge.ts";
+import { print } from "../program.ts";
+import { questionsFallAnywhere } from "../program-maker.ts";
+import { namedIn } from "../program-player.ts";
 import { openDatabase } from "../sqlite-files.ts";
 import type { Ledger, RunRecord, StepRecord } from "./ledger.ts";
-import { programOf, questionsFallAnywhere } from "./programs.ts";
-import { inputOf, Reference } from "./reference.ts";
+import { Reference } from "./reference.ts";
 
 /**
  * Compares a file with what was acknowledged, and each run with one that was never interrupted. Gives what is wrong.
@@ -51,7 +54,7 @@ class Inspection {
   }
 
   async look(record: RunRecord): Promise<void> {
-    const stored = this.#store.findByIdempotencyKey("", record.input);
+    const stored = this.#store.findByIdempotencyKey("", record.name);
     if (stored === undefined) {
       this.#complain(record, "is not in the store");
       return;
@@ -66,6 +69,7 @@ class Inspection {
     this.#lookAtPromises(record, log, run);
     const family = this.#family(run_id, log);
     for (const [id, each] of family) this.#lookAtLog(record, id, each);
+    if (record.ended) this.wrong.push(...(await misjudged(run_id, (id) => family.get(id))));
     if (run.status === "completed" && record.session_id !== null) {
       const added = transcript(replay(run_id, log)).length;
       this.#messages.set(record.session_id, (this.#messages.get(record.session_id) ?? 0) + added);
@@ -151,17 +155,21 @@ class Inspection {
   }
 
   async #compare(record: RunRecord, run: Run, logs: readonly (readonly Entry[])[]): Promise<void> {
-    const expected = await this.#reference.play(record.input, logs);
-    const [program, ...subRuns] = logs.map((log) => programOf(inputOf(log)));
-    const isAnywhere = program !== undefined && questionsFallAnywhere(program, subRuns);
+    const named = namedIn(logs[0] ?? []);
+    if (named === undefined) throw new Error(`The log of ${record.name} is empty.`);
+    const expected = await this.#reference.play(named, logs);
+    const isAnywhere = questionsFallAnywhere(named.program);
     const outcomeOf = isAnywhere ? textsOf : messagesOf;
     const [is, ought] = [run, expected].map(outcomeOf);
     if (is !== ought)
-      this.#complain(record, `came to\n  ${is}\ninstead of\n  ${ought}\nby\n  ${logs.map(wordsOf).join("\n  ")}`);
+      this.#complain(
+        record,
+        `came to\n  ${is}\ninstead of\n  ${ought}\nby\n  ${logs.map(wordsOf).join("\n  ")}\n${print(named.program)}`,
+      );
   }
 
   #complain(record: RunRecord, what: string): void {
-    this.wrong.push(`${record.input} (${record.run_id}) ${what}`);
+    this.wrong.push(`${record.name} (${record.run_id}) ${what}`);
   }
 }
 

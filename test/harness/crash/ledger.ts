@@ -1,10 +1,11 @@
 import type { StreamedEvent } from "cadenza";
+import { NO_ANSWER } from "../answers.ts";
+import { textOf } from "../program-player.ts";
 import type { BodyReport, Report } from "./messages.ts";
-import { NO_ANSWER, textOf } from "./player.ts";
 
 /** What the driver knows of one run: what it has asked for, and what was acknowledged. */
 export interface RunRecord {
-  readonly input: string;
+  readonly name: string;
   readonly session_id: string | null;
   readonly stream: boolean;
   run_id: string | undefined;
@@ -47,9 +48,9 @@ export class Ledger {
   /** The bodies that are being executed, by run, with their process. */
   readonly #working = new Map<string, Map<string, string>>();
 
-  add(input: string, session_id: string | null, stream: boolean): RunRecord {
+  add(name: string, session_id: string | null, stream: boolean): RunRecord {
     const run: RunRecord = {
-      input,
+      name,
       session_id,
       stream,
       run_id: undefined,
@@ -60,7 +61,7 @@ export class Ledger {
       ended: false,
       worker: undefined,
     };
-    this.runs.set(input, run);
+    this.runs.set(name, run);
     this.#open.add(run);
     return run;
   }
@@ -99,7 +100,7 @@ export class Ledger {
   #note(worker: string, report: Report): void {
     switch (report.is) {
       case "created":
-        this.#created(report.input, report.run_id);
+        this.#created(report.name, report.run_id);
         return;
       case "answered":
         this.#byId.get(report.run_id)?.answered.add(report.await_id);
@@ -136,11 +137,11 @@ export class Ledger {
       for (const body of [...bodies.keys()]) if (body.startsWith(`${worker} `)) bodies.delete(body);
   }
 
-  #created(input: string, run_id: string): void {
-    const run = this.runs.get(input);
+  #created(name: string, run_id: string): void {
+    const run = this.runs.get(name);
     if (run === undefined) return;
     if (run.run_id !== undefined && run.run_id !== run_id)
-      this.wrong.push(`${input} was created twice: as ${run.run_id} and as ${run_id}`);
+      this.wrong.push(`${name} was created twice: as ${run.run_id} and as ${run_id}`);
     run.run_id = run_id;
     this.#byId.set(run_id, run);
   }

@@ -1,4 +1,5 @@
 import type { StreamedEvent } from "cadenza";
+import type { Answer } from "../answers.ts";
 
 /* The messages between the driver and its worker processes. */
 
@@ -17,23 +18,16 @@ export interface WorkerSettings {
 
 /** What a worker has to do. */
 export type Order =
-  | { readonly do: "create"; readonly input: string; readonly session_id: string | null; readonly stream: boolean }
+  | { readonly do: "create"; readonly name: string; readonly session_id: string | null; readonly stream: boolean }
   | { readonly do: "answer"; readonly run_id: string; readonly await_id: string; readonly answer: Answer }
   | { readonly do: "cancel"; readonly run_id: string }
   | { readonly do: "follow"; readonly run_id: string; readonly after: number }
   | { readonly do: "close" };
 
-export type Answer =
-  | { readonly value: number }
-  | {
-      readonly type: "message";
-      readonly message: { readonly role: "user"; readonly parts: readonly [{ readonly content: string }] };
-    };
-
 /** What has happened in a worker. */
 export type Report =
   | { readonly is: "ready" }
-  | { readonly is: "created"; readonly input: string; readonly run_id: string }
+  | { readonly is: "created"; readonly name: string; readonly run_id: string }
   | { readonly is: "event"; readonly run_id: string; readonly event: StreamedEvent }
   | { readonly is: "answered"; readonly run_id: string; readonly await_id: string }
   | { readonly is: "cancelled"; readonly run_id: string }

@@ -4,9 +4,11 @@ import { AgentRuntime, MemoryStore } from "cadenza";
 import { durable } from "cadenza/durable";
 import type { Entry } from "../../../src/core/log.ts";
 import { resultKey } from "../../../src/core/log.ts";
-import { answerTo } from "./answers.ts";
-import type { World } from "./player.ts";
-import { CHILD, NO_ANSWER, player, textOf } from "./player.ts";
+import { answerTo, NO_ANSWER } from "../answers.ts";
+import type { NamedProgram } from "../program.ts";
+import { CHILD, inputOf } from "../program.ts";
+import type { Player } from "../program-player.ts";
+import { agentOf, namedIn, textOf } from "../program-player.ts";
 
 /** With an inconsistent log the program may wait for ever. It is stopped after so many checks without progress. */
 const PATIENCE = 50;
@@ -21,53 +23,49 @@ export class Reference {
   readonly #scripts = new Map<string, Script>();
 
   constructor() {
-    const world: World = {
-      work: ({ input, key }) => this.#script(input).turn(key),
+    const player: Player = {
+      work: ({ name, key }) => this.#script(name).turn(key),
       pause: () => Promise.resolve(),
-      got: ({ input, key }) => this.#script(input).done(key),
-      ending: async (input) => {
-        const [, parent, number] = /^(.*)\.(\d+)$/.exec(input) ?? [];
+      got: ({ name, key }) => this.#script(name).done(key),
+      ending: async (name) => {
+        const [, parent, number] = /^(.*)\.(\d+)$/.exec(name) ?? [];
         if (parent !== undefined) await this.#script(parent).turn(`run:${CHILD}#${number}`);
       },
     };
-    for (const name of ["program", CHILD]) this.#runtime.register(name, { durable: true }, player(world));
+    for (const name of ["program", CHILD]) this.#runtime.register(name, { durable: true }, agentOf(player));
   }
 
   /** Plays a program in the order of these logs: its own, and those of its sub-runs. */
-  async play(input: string, logs: readonly (readonly Entry[])[]): Promise<Run> {
-    const inputs = logs.map(inputOf);
-    for (const [index, log] of logs.entries()) this.#scripts.set(inputs[index] ?? "", new Script(log));
+  async play(named: NamedProgram, logs: readonly (readonly Entry[])[]): Promise<Run> {
+    const names = logs.map((log) => namedIn(log)?.name ?? "");
+    for (const [index, log] of logs.entries()) this.#scripts.set(names[index] ?? "", new Script(log));
+    const input = inputOf(named);
     const { run_id } = await this.#runtime.createRun({ agent_name: "program", input, mode: "async" });
     const forget = stopIfStuck(() => void this.#runtime.cancel(run_id));
     for await (const event of this.#runtime.events(run_id, { until: "end" })) {
       if (event.type !== "run.awaiting") continue;
       const { await_request } = event.run;
       if (await_request === null || textOf([await_request.message]).startsWith(NO_ANSWER)) continue;
-      void this.#answer(input, run_id, await_request.await_id);
+      void this.#answer(named.name, run_id, await_request.await_id);
     }
     forget();
     const run = await this.#runtime.getRun(run_id);
-    for (const each of inputs) this.#scripts.delete(each);
+    for (const each of names) this.#scripts.delete(each);
     return run;
   }
 
-  async #answer(input: string, run_id: string, await_id: string): Promise<void> {
+  async #answer(name: string, run_id: string, await_id: string): Promise<void> {
     // The questions of a sub-run, which does one thing after the other, are answered as they come.
-    if (!await_id.includes("/")) await this.#script(input).turn(await_id);
-    const await_resume = answerTo(input, await_id);
+    if (!await_id.includes("/")) await this.#script(name).turn(await_id);
+    const await_resume = answerTo(name, await_id);
     await this.#runtime.resume({ run_id, await_id, await_resume, mode: "async" }).catch(() => undefined);
   }
 
-  #script(input: string): Script {
-    const script = this.#scripts.get(input);
-    if (script === undefined) throw new Error(`there is no log of ${input}`);
+  #script(name: string): Script {
+    const script = this.#scripts.get(name);
+    if (script === undefined) throw new Error(`there is no log of ${name}`);
     return script;
   }
-}
-
-/** What a run was created with, by its log. */
-export function inputOf([created]: readonly Entry[]): string {
-  return created?.type === "created" ? textOf(created.input) : "";
 }
 
 /** Counts checks and not time, since the machine may pause. Gives the function that stops the watch. */

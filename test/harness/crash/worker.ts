@@ -6,9 +6,11 @@ import type { Store } from "cadenza";
 import { AgentRuntime, CadenzaError } from "cadenza";
 import { durable } from "cadenza/durable";
 import { SqliteStore } from "cadenza/sqlite";
+import { CHILD, inputOf } from "../program.ts";
+import { agentOf } from "../program-player.ts";
 import { openDatabase } from "../sqlite-files.ts";
 import type { Order, Report, WorkerSettings } from "./messages.ts";
-import { CHILD, player } from "./player.ts";
+import { programOf } from "./programs.ts";
 
 const settings = JSON.parse(process.argv[2] ?? "") as WorkerSettings;
 const store = new SqliteStore(openDatabase(settings.file), {
@@ -31,7 +33,7 @@ const runtime = new AgentRuntime({
 });
 
 runtime.on("run.blocked", ({ expected, asked }, { run_id }) => say({ is: "blocked", run_id, expected, asked }));
-const play = player({
+const agent = agentOf({
   async work({ run_id, key, attempt, ms }) {
     const { epoch, owner } = headOf(run_id);
     const body = { run_id, key, attempt, epoch, owner } as const;
@@ -41,9 +43,8 @@ const play = player({
   },
   pause,
   got: ({ run_id, key }) => say({ is: "got", run_id, key }),
-  ending: () => Promise.resolve(),
 });
-for (const name of ["program", CHILD]) runtime.register(name, { durable: true, version: "1" }, play);
+for (const name of ["program", CHILD]) runtime.register(name, { durable: true, version: "1" }, agent);
 
 process.on("message", (order: Order) => {
   carryOut(order).catch((error: unknown) => {
@@ -56,19 +57,19 @@ say({ is: "ready" });
 async function carryOut(order: Order): Promise<void> {
   switch (order.do) {
     case "create": {
-      const { input, session_id, stream } = order;
-      const request = { agent_name: "program", input, session_id };
-      const options = { idempotencyKey: input };
+      const { name, session_id, stream } = order;
+      const request = { agent_name: "program", input: inputOf(programOf(name)), session_id };
+      const options = { idempotencyKey: name };
       if (stream) {
         for await (const event of runtime.createRun({ ...request, mode: "stream" }, options)) {
-          if (event.type === "run.created") say({ is: "created", input, run_id: event.run.run_id });
+          if (event.type === "run.created") say({ is: "created", name, run_id: event.run.run_id });
           // The driver sends a follow order for the run.
           break;
         }
         return;
       }
       const { run_id } = await runtime.createRun({ ...request, mode: "async" }, options);
-      return say({ is: "created", input, run_id });
+      return say({ is: "created", name, run_id });
     }
     case "answer": {
       const { run_id, await_id, answer } = order;

@@ -1,7 +1,7 @@
 import type { AgentContext, AgentFunction, Message, StepScope } from "cadenza";
 import { awaitMessage, CadenzaError } from "cadenza";
 import * as z from "zod";
-import { textOf } from "../crash/player.ts";
+import { textOf } from "../program-player.ts";
 import type { Act, AskAct, Plan, StepAct } from "./plans.ts";
 import type { ByAgent } from "./witness.ts";
 

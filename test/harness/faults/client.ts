@@ -1,5 +1,5 @@
 import type { RunMode, StreamedEvent } from "cadenza";
-import type { textOf } from "../crash/player.ts";
+import type { textOf } from "../program-player.ts";
 import type { Random } from "../random.ts";
 import type { AnswerRecord, OpenQuestion, RunRecord } from "./acknowledged.ts";
 import { ACKNOWLEDGED, Acknowledged, UNKNOWN } from "./acknowledged.ts";

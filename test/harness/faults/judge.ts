@@ -1,4 +1,4 @@
-import { textOf } from "../crash/player.ts";
+import { textOf } from "../program-player.ts";
 import type { Acknowledged, RunRecord } from "./acknowledged.ts";
 import type { ProcessHistory, RunEvidence, Seen } from "./evidence.ts";
 import { Evidence } from "./evidence.ts";

@@ -1,5 +1,5 @@
 import type { RunMode, StreamedEvent } from "cadenza";
-import type { Answer } from "../crash/messages.ts";
+import type { Answer } from "../answers.ts";
 import type { Loss } from "../unreliable-store.ts";
 
 /* The messages between the harness and its worker processes. */

@@ -1,4 +1,4 @@
-import type { AgentContext, AwaitRequest, AwaitResume, Run, StepScope, StreamedEvent } from "cadenza";
+import type { AgentContext, AwaitRequest, AwaitResume, Message, Run, StepScope, StreamedEvent } from "cadenza";
 import { CadenzaError } from "cadenza";
 import type { Entry } from "../../../src/core/log.ts";
 import { resultKey } from "../../../src/core/log.ts";
@@ -305,7 +305,7 @@ class Play {
     if (ends !== 1 || log.at(-1)?.type !== "ended") violations.push(`${ends} ends in the log`);
     for (const [awaitId, answer] of this.#answered) {
       const kept = log.find((entry) => entry.type === "resumed" && entry.await_id === awaitId);
-      if (kept?.type !== "resumed" || JSON.stringify(kept.answer) !== JSON.stringify(answer))
+      if (kept?.type !== "resumed" || contentOf(kept.answer) !== contentOf(answer))
         violations.push(`the answer to ${awaitId} is lost`);
     }
     if (this.#cancelled && run.status !== "cancelled") violations.push(`the run was cancelled, and is ${run.status}`);
@@ -364,6 +364,12 @@ async function collect(stream: AsyncIterable<StreamedEvent>): Promise<StreamedEv
 
 function textOf({ role, parts }: Run["output"][number]): string {
   return `${role}: ${parts.map(({ content, content_url, name }) => `${name ?? ""}${content ?? content_url}`).join("|")}`;
+}
+
+/** An answer as text, in the same way whether it is given as an object or as a message with this object. */
+function contentOf(answer: unknown): string {
+  const { message } = answer as { readonly message?: Pick<Message, "parts"> };
+  return message === undefined ? JSON.stringify(answer) : message.parts.map(({ content }) => content ?? "").join("");
 }
 
 /** The value without times and ids. */

@@ -1,11 +1,12 @@
-import type { Entry } from "../../../src/core/log.ts";
-import { Random } from "../random.ts";
-import type { Verdict } from "./judge.ts";
-import { emittedIn, isAsEmitted, judge } from "./judge.ts";
-import type { Played } from "./play.ts";
-import { play } from "./play.ts";
-import type { Program } from "./programs.ts";
-import { makeProgram, scriptOf } from "./programs.ts";
+import { answerTo, NO_ANSWER } from "../answers.ts";
+import { misjudged } from "../judge.ts";
+import type { Certainty, Program } from "../program.ts";
+import { CHILD, inputOf, print } from "../program.ts";
+import { makeProgram } from "../program-maker.ts";
+import { agentOf } from "../program-player.ts";
+import { hashOf, Random } from "../random.ts";
+import type { Played, Script } from "./play.ts";
+import { body, play } from "./play.ts";
 import type { Plant, World } from "./world.ts";
 
 /** What happens to the processes that run a program. */
@@ -26,27 +27,65 @@ export interface Trial {
   readonly wrong: readonly string[];
 }
 
+export interface TrialOptions {
+  /** Default: the program that belongs to the seed. */
+  readonly program?: Program;
+  readonly plant?: Plant | undefined;
+}
+
 /** Runs a program with one kind of trouble, and judges its log. */
-export async function trial(seed: number, trouble: Trouble, plant?: Plant): Promise<Trial> {
-  const program = makeProgram(seed);
+export async function trial(
+  seed: number,
+  trouble: Trouble,
+  { program = programOf(seed), plant }: TrialOptions = {},
+): Promise<Trial> {
+  const script = scriptOf(program, seed);
   const random = new Random(seed ^ 0x5eed);
   const counted = { crashes: 0 };
   const wrong: string[] = [];
   let played: Played | undefined;
   try {
-    played = await play(scriptOf(program), {
+    played = await play(script, {
       random,
       late: random.chance(0.4),
       plant,
       runtime: { durability: { ...durabilityIn(random), alwaysReplay: trouble === "always replay" } },
       disturb: (world) => disturb(world, trouble, random, counted),
     });
-    wrong.push(...played.world.violations, ...(await misjudged(program, played)));
-    if (program.isOrderly && trouble !== "none") wrong.push(...(await otherwiseThanUncrashed(program, played)));
+    const { world, run_id } = played;
+    wrong.push(...world.violations, ...(await misjudged(run_id, (id) => world.log(id))));
+    if (program.certainty === "fixed" && trouble !== "none")
+      wrong.push(...(await otherwiseThanUncrashed(script, played)));
   } catch (error) {
     wrong.push(error instanceof Error ? `${error.stack}` : String(error));
   }
+  if (wrong.length > 0) wrong.push(print(program));
   return { seed, trouble, crashes: counted.crashes, steps: played?.world.steps ?? 0, wrong };
+}
+
+/** The program that belongs to a seed. */
+function programOf(seed: number): Program {
+  const random = new Random(seed);
+  const certainty = random.pick<Certainty>(["fixed", "fixed", "logged", "loose", "loose"]);
+  return makeProgram(random, { certainty, depth: 3, stepMs: 40, deadlineMs: 30_000, isAlone: true });
+}
+
+/** A program and its client. Some questions are not answered, and some runs are cancelled. */
+function scriptOf(program: Program, seed: number): Script {
+  const cancelAt = hashOf(`${seed}`) % 10 === 0 ? 3 + (hashOf(`at ${seed}`) % 12) : Number.POSITIVE_INFINITY;
+  return {
+    register: (process) => {
+      const agent = agentOf({
+        work: ({ run_id, ms, ...step }) => body(process, { run_id }, step, undefined, ms),
+        pause: (ms) => process.wait(ms),
+      });
+      for (const name of ["agent", CHILD]) process.runtime.register(name, { durable: true, version: "1" }, agent);
+    },
+    input: inputOf({ name: `program ${seed}`, program }),
+    answer: ({ message, await_id }) =>
+      message.parts[0]?.content === NO_ANSWER ? undefined : answerTo("", await_id.split("/").at(-1) ?? ""),
+    cancelWhen: (_state, log) => log.length >= cancelAt,
+  };
 }
 
 function durabilityIn(random: Random): { leaseMs: number; heartbeatMs: number; scanMs: number; evictAfterMs: number } {
@@ -85,50 +124,11 @@ function disturb(world: World, trouble: Trouble, random: Random, counted: { cras
   }
 }
 
-/** Compares the output with that of the judge. */
-async function misjudged(program: Program, played: Played): Promise<string[]> {
-  let wrong: string[] = [];
-  // The order of two questions that are asked side by side depends on the number of promises before each.
-  for (const promises of [0, 1, 3, 8]) {
-    wrong = misjudgedBy(await judge(program.node, played.run_id, played.log, promises), played);
-    if (wrong.length === 0) break;
-  }
-  return wrong;
-}
-
-function misjudgedBy(verdict: Verdict, { run, log, state }: Played): string[] {
-  const { emitted, ending, tokens, open } = verdict;
-  const was = emittedIn(log);
-  const wrong: string[] = [];
-  const say = (what: string): void => void wrong.push(`${what}\n${describe(log)}`);
-  if (run.status === "cancelled") {
-    const before = emittedIn(
-      log.slice(
-        0,
-        log.findIndex(({ type }) => type === "cancel-requested"),
-      ),
-    );
-    if (!isAsEmitted(verdict, before, true))
-      say(`had emitted ${before.join("|")}, and must have emitted ${emitted.join("|")}`);
-    return wrong;
-  }
-  if (!isAsEmitted(verdict, was)) say(`emits ${was.join("|")}, and must emit ${emitted.join("|")}`);
-  if (run.status !== ending) say(`is ${run.status}, and must be ${ending}; waits for ${open.join()}`);
-  const fromChildren = log.filter((entry) => entry.type === "step" && entry.key.startsWith("run:child")).length * 4;
-  if ((state.usage?.total_tokens ?? 0) !== tokens + fromChildren)
-    say(`has used ${state.usage?.total_tokens}, and must have used ${tokens} and ${fromChildren}`);
-  return wrong;
-}
-
-async function otherwiseThanUncrashed(program: Program, { ending }: Played): Promise<string[]> {
-  const uncrashed = await play(scriptOf(program));
+async function otherwiseThanUncrashed(script: Script, { ending }: Played): Promise<string[]> {
+  const uncrashed = await play(script);
   if (ending.status === "cancelled" || uncrashed.ending.status === "cancelled") return [];
   const [is, must] = [JSON.stringify(ending), JSON.stringify(uncrashed.ending)];
   return is === must ? [] : [`ended as ${is}, and uncrashed as ${must}`];
-}
-
-function describe(log: readonly Entry[]): string {
-  return log.map((entry, index) => `  ${index} ${JSON.stringify(entry)}`).join("\n");
 }
 
 /** The sums of many trials. */

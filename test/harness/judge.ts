@@ -1,11 +1,15 @@
 import { nextTick } from "node:process";
-import type { AgentContext } from "cadenza";
+import type { AgentContext, Message } from "cadenza";
 import { AgentError, CadenzaError } from "cadenza";
-import type { Entry, ResultEntry } from "../../../src/core/log.ts";
-import { resultKey } from "../../../src/core/log.ts";
-import { SeededRandom } from "../../../src/runtime/random.ts";
-import type { Node, Player } from "./programs.ts";
-import { perform } from "./programs.ts";
+import { replay } from "../../src/core/evolve.ts";
+import type { EmittedEntry, Entry, ResultEntry } from "../../src/core/log.ts";
+import { resultKey } from "../../src/core/log.ts";
+import type { MaybePromise } from "../../src/core/promises.ts";
+import { SeededRandom } from "../../src/runtime/random.ts";
+import { BY_DEFAULT } from "./answers.ts";
+import type { NamedProgram } from "./program.ts";
+import type { Player } from "./program-player.ts";
+import { namedIn, perform } from "./program-player.ts";
 
 /*
  * Computes what an agent must have emitted, given the results that its log holds. It is a plain replay of its own that
@@ -24,8 +28,13 @@ export interface Verdict {
 }
 
 /** `promises`: how many promises lie between the agent and its session's history. */
-export async function judge(node: Node, runId: string, log: readonly Entry[], promises = 0): Promise<Verdict> {
-  return new Judge(node, runId, log, promises).verdict();
+export async function judge(
+  program: NamedProgram,
+  runId: string,
+  log: readonly Entry[],
+  promises = 0,
+): Promise<Verdict> {
+  return new Judge(program, runId, log, promises).verdict();
 }
 
 /**
@@ -44,14 +53,65 @@ export function isAsEmitted({ emitted, pauses }: Verdict, was: readonly string[]
 
 /** What the agent itself has emitted, by its log. */
 export function emittedIn(log: readonly Entry[]): string[] {
-  const own = log.filter((entry) => entry.type === "emitted" && entry.source === undefined);
-  return own.map((entry) =>
-    entry.type !== "emitted" ? "" : entry.kind === "part" ? `${entry.part.content}` : entry.kind,
-  );
+  return log.flatMap((entry) => (entry.type === "emitted" && entry.source === undefined ? [wordOfEntry(entry)] : []));
+}
+
+/** The log of a run. Undefined: there is no such run. */
+export type LogOf = (run_id: string) => MaybePromise<readonly Entry[] | undefined>;
+
+/** What is wrong with a run of a program and with its sub-runs, which have all ended. */
+export async function misjudged(run_id: string, logOf: LogOf): Promise<string[]> {
+  const log = await logOf(run_id);
+  const named = namedIn(log ?? []);
+  // A run that was stopped may have ended before its sub-run began.
+  if (log === undefined || named === undefined) return [];
+  const subRuns = log.flatMap((entry) => (entry.type === "intent" && entry.run_id !== null ? [entry.run_id] : []));
+  const wrong: string[] = [];
+  let used = 0;
+  for (const subRun of new Set(subRuns)) {
+    wrong.push(...(await misjudged(subRun, logOf)));
+    used += usageOf(subRun, (await logOf(subRun)) ?? []);
+  }
+  let own: string[] = [];
+  // The order of two questions that are asked side by side depends on the number of promises before each.
+  for (const promises of PROMISES) {
+    own = misjudgedBy(await judge(named, run_id, log, promises), run_id, log, used);
+    if (own.length === 0) break;
+  }
+  return [...wrong, ...own.map((what) => `${named.name} (${run_id}) ${what}\n${describe(log)}`)];
+}
+
+const PROMISES = [0, 1, 3, 8];
+
+function misjudgedBy(verdict: Verdict, run_id: string, log: readonly Entry[], used: number): string[] {
+  const { emitted, ending, tokens, open } = verdict;
+  const was = emittedIn(log);
+  const end = log.at(-1);
+  const status = end?.type === "ended" ? end.outcome : "open";
+  if (status === "cancelled") {
+    const stopped = log.findIndex(({ type }) => type === "cancel-requested");
+    const before = emittedIn(log.slice(0, stopped));
+    if (isAsEmitted(verdict, before, true)) return [];
+    return [`had emitted ${before.join("|")}, and must have emitted ${emitted.join("|")}`];
+  }
+  const wrong: string[] = [];
+  if (!isAsEmitted(verdict, was)) wrong.push(`emits ${was.join("|")}, and must emit ${emitted.join("|")}`);
+  if (status !== ending) wrong.push(`is ${status}, and must be ${ending}; waits for ${open.join()}`);
+  if (usageOf(run_id, log) !== tokens + used)
+    wrong.push(`has used ${usageOf(run_id, log)}, and must have used ${tokens} and ${used}`);
+  return wrong;
+}
+
+function usageOf(run_id: string, log: readonly Entry[]): number {
+  return log.length === 0 ? 0 : (replay(run_id, log).usage?.total_tokens ?? 0);
+}
+
+function describe(log: readonly Entry[]): string {
+  return log.map((entry, index) => `  ${index} ${JSON.stringify(entry)}`).join("\n");
 }
 
 class Judge {
-  readonly #node: Node;
+  readonly #program: NamedProgram;
   readonly #runId: string;
   readonly #log: readonly Entry[];
   readonly #promises: number;
@@ -67,9 +127,9 @@ class Judge {
   #tokens = 0;
   #ending: Verdict["ending"] = "open";
 
-  constructor(node: Node, runId: string, log: readonly Entry[], promises: number) {
+  constructor(program: NamedProgram, runId: string, log: readonly Entry[], promises: number) {
     this.#promises = promises;
-    this.#node = node;
+    this.#program = program;
     this.#runId = runId;
     this.#log = log;
     this.#logged = emittedIn(log);
@@ -112,8 +172,8 @@ class Judge {
   async #drive(): Promise<void> {
     const context = this.#context();
     // The bodies of steps are never called here.
-    const player: Player = { body: () => new Promise(() => {}), pause: () => new Promise(() => {}) };
-    const agent = perform(this.#node, context, player);
+    const player: Player = { work: () => new Promise(() => {}), pause: () => new Promise(() => {}) };
+    const agent = perform(this.#program, context, player);
     try {
       let sent: unknown;
       for (;;) {
@@ -132,7 +192,7 @@ class Judge {
   #emit(value: unknown): void {
     if (this.#ending !== "open") return;
     if (value === null) this.#closings += 1;
-    else this.#emitted.push(typeof value === "string" ? value : "generic");
+    else this.#emitted.push(wordOf(value));
   }
 
   /**
@@ -190,6 +250,26 @@ class Judge {
   }
 }
 
+/** An emitted value as a word. The same value has the same word in a log. */
+function wordOf(value: unknown): string {
+  if (typeof value === "string") return value;
+  const { parts } = value as { readonly parts?: Message["parts"] };
+  return parts === undefined ? JSON.stringify(value) : `message ${parts[0]?.content}`;
+}
+
+function wordOfEntry(entry: EmittedEntry): string {
+  switch (entry.kind) {
+    case "part":
+      return `${entry.part.content}`;
+    case "message":
+      return `message ${entry.message.parts[0]?.content}`;
+    case "generic":
+      return JSON.stringify(entry.generic);
+    case "close":
+      return "close";
+  }
+}
+
 function isResult(entry: Entry): entry is ResultEntry {
   return entry.type === "step" || entry.type === "resumed" || (entry.type === "timed-out" && entry.defaulted);
 }
@@ -199,7 +279,7 @@ function settle(
   { resolve, reject }: { resolve: (value: unknown) => void; reject: (error: unknown) => void },
 ): void {
   if (entry.type === "resumed") resolve(entry.answer);
-  else if (entry.type === "timed-out") resolve({ number: 5 });
+  else if (entry.type === "timed-out") resolve(BY_DEFAULT);
   else if (entry.error === null) resolve(entry.result);
   else if (entry.error.name === "AgentError") reject(new AgentError(entry.error.code ?? "", entry.error.message));
   else reject(new CadenzaError("step_interrupted", entry.error.message));

@@ -1,0 +1,33 @@
+import type { Message } from "cadenza";
+import { hashOf } from "./random.ts";
+
+/* The answers to the questions of programs. */
+
+export type Answer =
+  | { readonly value: number }
+  | {
+      readonly type: "message";
+      readonly message: { readonly role: "user"; readonly parts: readonly [{ readonly content: string }] };
+    };
+
+/** The text of a question that is left to its deadline, and the answer that it gets then. */
+export const NO_ANSWER = "Is there an answer?";
+export const BY_DEFAULT = { value: 5 };
+
+/** The answer to a question of a run with this name: always the same, an object or a message. */
+export function answerTo(name: string, await_id: string): Answer {
+  const hash = hashOf(`${name} ${await_id}`);
+  const value = hash % 1_000;
+  if (hash & 1024) return { value };
+  return { type: "message", message: { role: "user", parts: [{ content: JSON.stringify({ value }) }] } };
+}
+
+/** The number in an answer, however it comes: as an object, as a message, or as what a `yield` gives. */
+export function numberIn(answer: unknown): number {
+  const { value, parts, message } = answer as {
+    readonly value?: number;
+    readonly parts?: Message["parts"];
+    readonly message?: Message;
+  };
+  return value ?? (JSON.parse((parts ?? message?.parts)?.[0]?.content ?? "{}") as { readonly value: number }).value;
+}

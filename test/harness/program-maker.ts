@@ -1,0 +1,179 @@
+import type { Block, Certainty, Emission, Program, Statement } from "./program.ts";
+import { CHILD, contains } from "./program.ts";
+import type { Random } from "./random.ts";
+
+/** What programs are made for. */
+export interface ProgramOptions {
+  readonly certainty: Certainty;
+  /** How deep blocks are nested. */
+  readonly depth: number;
+  /** How long a body and a question without an answer take at most, in milliseconds. */
+  readonly stepMs: number;
+  readonly deadlineMs: number;
+  /** Whether no other run uses the session. */
+  readonly isAlone: boolean;
+}
+
+/** Makes a random program. */
+export function makeProgram(random: Random, options: ProgramOptions): Program {
+  return new Maker(random, options).program();
+}
+
+/**
+ * Whether the position of a question, and with it the end of the message that it completes, depends on time: it is
+ * asked beside other branches, or beside one that has lost a race and goes on; or a sub-run asks it, with a deadline
+ * that may pass before its parent has heard of it.
+ */
+export function questionsFallAnywhere({ body }: Program): boolean {
+  return contains(body, (one) => {
+    if (one.does === "race") return true;
+    if (one.does === "run") return contains(one.program.body, ({ does }) => does === "ask in vain");
+    return one.does === "all" && contains(one.branches.flat(), ({ does }) => does === "ask");
+  });
+}
+
+interface Place {
+  /** How many blocks may be nested in it. */
+  readonly depth: number;
+  /** Whether statements run side by side. */
+  readonly isBeside: boolean;
+  /** Sub-runs do one thing after the other, and start none themselves. */
+  readonly isChild: boolean;
+}
+
+const NAMES = ["fetch", "plan", "call", "look up"] as const;
+const FIRST_LENGTH = 5;
+const LENGTH = 3;
+
+class Maker {
+  readonly #random: Random;
+  readonly #options: ProgramOptions;
+  /**
+   * Whether there are races. The losers of a race go on at their own pace, so that the output of such programs follows
+   * from the log only if they emit nothing in steps and await no deadline.
+   */
+  readonly #hasRaces: boolean;
+  #serial = 0;
+
+  constructor(random: Random, options: ProgramOptions) {
+    this.#random = random;
+    this.#options = options;
+    this.#hasRaces = options.certainty !== "fixed" && random.chance(0.5);
+  }
+
+  program(): Program {
+    const { certainty, depth } = this.#options;
+    const body = this.#block({ depth, isBeside: false, isChild: false }, FIRST_LENGTH);
+    return { certainty, body, fails: this.#random.chance(0.06) };
+  }
+
+  #block(place: Place, most = LENGTH): Block {
+    return Array.from({ length: 1 + this.#random.below(most) }, () => this.#statement(place));
+  }
+
+  #statement(place: Place): Statement {
+    return this.#random.weighted([...this.#single(place), ...this.#nested(place)])();
+  }
+
+  #single({ depth, isBeside, isChild }: Place): Choices {
+    const random = this.#random;
+    const { certainty, stepMs, deadlineMs, isAlone } = this.#options;
+    // Beside other branches the output of a fixed program must not change, and that of a logged one not with time.
+    const isFree = !isBeside || certainty !== "fixed";
+    const isUntimed = !isBeside || certainty === "loose";
+    const mayWait = isUntimed && !(certainty === "logged" && this.#hasRaces && !isChild);
+    const emission = (what: Emission["what"]) => (): Statement => ({
+      does: "emit",
+      what,
+      text: this.#name(random.pick(NAMES)),
+      by: isBeside || random.chance(0.5) ? "emit" : "yield",
+    });
+    return [
+      [8, () => this.#step()],
+      [isFree ? 3 : 0, emission("part")],
+      [isUntimed ? 1 : 0, emission("message")],
+      [isUntimed ? 1 : 0, emission("object")],
+      [isUntimed ? 1 : 0, emission("close")],
+      [isFree ? 1 : 0, () => ({ does: "fail", name: this.#name("fail"), attempts: 1 + random.below(3) })],
+      [
+        certainty === "fixed" ? 0 : 1,
+        () => ({ does: "once", name: "pay", ms: random.below(stepMs), tells: this.#tells }),
+      ],
+      [isFree ? 1.5 : 0, () => ({ does: "ask", schema: random.chance(0.5) })],
+      [isFree ? 1 : 0, () => ({ does: "draw" })],
+      [isUntimed ? 0.5 : 0, () => ({ does: "report", tokens: 1 + random.below(5) })],
+      [
+        mayWait ? 3 : 0,
+        () => ({ does: "stream", name: "model", tokens: 1 + random.below(6), ms: random.below(stepMs) }),
+      ],
+      [mayWait ? 0.7 : 0, () => ({ does: "ask in vain", ms: deadlineMs / 4 + random.below((deadlineMs * 3) / 4) })],
+      [isBeside ? 0 : 1, () => ({ does: "await" })],
+      [isUntimed && !isChild ? 0.7 : 0, () => this.#run(depth)],
+      [isUntimed && isAlone && !isChild ? 0.5 : 0, () => ({ does: "state" })],
+      [isUntimed && isAlone ? 0.5 : 0, () => ({ does: "history" })],
+    ];
+  }
+
+  #nested(place: Place): Choices {
+    if (place.depth === 0) return [];
+    const random = this.#random;
+    const { certainty } = this.#options;
+    const inner: Place = { ...place, depth: place.depth - 1 };
+    const isFree = !place.isBeside || certainty !== "fixed";
+    return [
+      [
+        1.5,
+        () => ({ does: "repeat", times: random.chance(0.5) ? "total" : random.below(4), body: this.#block(inner) }),
+      ],
+      [2, () => this.#branch(inner)],
+      [isFree && !place.isChild ? 2.5 : 0, () => ({ does: "all", branches: this.#branches(inner) })],
+      [this.#hasRaces && !place.isChild ? 2 : 0, () => this.#race(inner)],
+      [isFree ? 1 : 0, () => this.#try(inner)],
+    ];
+  }
+
+  #step(): Statement {
+    const random = this.#random;
+    const failures = random.chance(0.1) ? 1 + random.below(2) : 0;
+    return { does: "step", name: this.#name(random.pick(NAMES)), ms: random.below(this.#options.stepMs), failures };
+  }
+
+  #run(depth: number): Statement {
+    const { certainty } = this.#options;
+    const body = this.#block({ depth: Math.min(depth, 2), isBeside: false, isChild: true });
+    return { does: "run", agent: CHILD, program: { certainty, body, fails: this.#random.chance(0.06) } };
+  }
+
+  #branch(inner: Place): Statement {
+    const ways = Array.from({ length: 2 + this.#random.below(2) }, () =>
+      this.#random.chance(0.3) ? [] : this.#block(inner),
+    );
+    return { does: "branch", by: this.#random.chance(0.5) ? this.#name("decide") : null, ways };
+  }
+
+  #branches(inner: Place): readonly Block[] {
+    return Array.from({ length: 2 + this.#random.below(2) }, () => this.#block({ ...inner, isBeside: true }));
+  }
+
+  #race(inner: Place): Statement {
+    return { does: "race", branches: this.#branches(inner), leaves: this.#random.chance(0.5) };
+  }
+
+  #try(inner: Place): Statement {
+    const body = this.#block(inner);
+    const thrown: Block = this.#random.chance(0.5) ? [{ does: "throw" }] : [];
+    return { does: "try", body: [...body, ...thrown], otherwise: this.#block(inner), last: this.#block(inner) };
+  }
+
+  /** Whether the output may tell that a step was interrupted: not where it is compared with that of another run. */
+  get #tells(): boolean {
+    return this.#options.certainty === "loose" && this.#random.chance(0.5);
+  }
+
+  /** The operations of fixed branches have names of their own, so that they are numbered the same each time. */
+  #name(name: string): string {
+    return this.#options.certainty === "fixed" ? `${name} ${++this.#serial}` : name;
+  }
+}
+
+type Choices = readonly (readonly [weight: number, make: () => Statement])[];

@@ -1,0 +1,330 @@
+import type { AgentContext, AgentFunction, Message, StepOptions, StepScope } from "cadenza";
+import { AgentError, awaitMessage, CadenzaError } from "cadenza";
+import * as z from "zod";
+import type { Entry } from "../../src/core/log.ts";
+import { BY_DEFAULT, NO_ANSWER, numberIn } from "./answers.ts";
+import type { Block, Emission, NamedProgram, Statement } from "./program.ts";
+import { inputOf, parseInput } from "./program.ts";
+import { hashOf } from "./random.ts";
+
+/** What the steps of a program act on, and what observes the agent. */
+export interface Player {
+  /** The body of a step does its work. It may take a while. */
+  work(work: Work): Promise<void>;
+  /** A body waits in the middle of its work. */
+  pause(ms: number): Promise<void>;
+  /** The agent has been handed the result of an operation. */
+  got?(got: { readonly run_id: string; readonly name: string; readonly key: string }): void;
+  /** The agent is about to end. */
+  ending?(name: string): Promise<void>;
+}
+
+/** What the body of a step is about to do. */
+export interface Work {
+  readonly run_id: string;
+  readonly name: string;
+  readonly key: string;
+  readonly attempt: number;
+  readonly ms: number;
+  readonly signal: AbortSignal;
+}
+
+/** An agent that performs the program in its input. */
+export function agentOf(player: Player): AgentFunction {
+  return (input, context) => perform(parseInput(textOf(input)), context, player);
+}
+
+/** Runs a program. Its values depend on keys alone, and its branches on its values. */
+export async function* perform(
+  { name, program }: NamedProgram,
+  context: AgentContext,
+  player: Player,
+): AsyncGenerator<unknown, void> {
+  const tally = new Tally(program.certainty !== "fixed");
+  yield* new Performance(name, context, player).block(program.body, tally);
+  await player.ending?.(name);
+  if (program.fails) throw new Error(`The program ends here, at ${tally.total}.`);
+}
+
+/** The program of a run, by its log. Undefined: the log is empty. */
+export function namedIn([created]: readonly Entry[]): NamedProgram | undefined {
+  return created?.type === "created" ? parseInput(textOf(created.input)) : undefined;
+}
+
+export function textOf(messages: readonly Message[]): string {
+  return messages.flatMap(({ parts }) => parts.map(({ content }) => content ?? "")).join("");
+}
+
+const answerSchema = z.object({ value: z.number() });
+const RETRY_MS = 20;
+/** What counts for a step that was interrupted, where the output tells so. */
+const INTERRUPTED = 3;
+
+/** A value that all results so far have changed: it depends on their order. */
+class Tally {
+  readonly #isShared: boolean;
+  total = 1;
+
+  /** `isShared`: by all branches. Otherwise each branch has its own, and the total depends on no order. */
+  constructor(isShared: boolean) {
+    this.#isShared = isShared;
+  }
+
+  add(value: number): void {
+    this.total = (this.total * 31 + value) % 1_000_003;
+  }
+
+  fork(): Tally {
+    return this.#isShared ? this : new Tally(false);
+  }
+
+  join(branches: readonly Tally[]): void {
+    if (!this.#isShared) for (const { total } of branches) this.add(total);
+  }
+}
+
+interface Result {
+  readonly key: string;
+  readonly value: number;
+}
+
+/** One run of a program, in one process. */
+class Performance {
+  readonly #name: string;
+  readonly #context: AgentContext;
+  readonly #player: Player;
+  readonly #occurrences = new Map<string, number>();
+
+  constructor(name: string, context: AgentContext, player: Player) {
+    this.#name = name;
+    this.#context = context;
+    this.#player = player;
+  }
+
+  async *block(block: Block, tally: Tally): AsyncGenerator<unknown, void> {
+    for (const statement of block) yield* this.#play(statement, tally);
+  }
+
+  async *#play(statement: Statement, tally: Tally): AsyncGenerator<unknown, void> {
+    const { usage, signal, session } = this.#context;
+    switch (statement.does) {
+      case "emit":
+        if (statement.by === "yield") yield emittedBy(statement, tally);
+        else await this.#context.emit(emittedBy(statement, tally));
+        return;
+      case "step":
+        tally.add(
+          (await this.#step(statement.name, (step) => this.#succeed(step, statement), manyTries(statement))).value,
+        );
+        return;
+      case "fail":
+        return yield* this.#fail(statement.name, statement.attempts, tally);
+      case "stream":
+        tally.add((await this.#step(statement.name, (step) => this.#stream(step, statement))).value);
+        return;
+      case "once":
+        return this.#once(statement, tally);
+      case "ask":
+      case "ask in vain":
+        return this.#ask(statement, tally);
+      case "await":
+        tally.add(numberIn(this.#received(this.#keyOf("await"), yield awaitMessage("What about this?"))));
+        return;
+      case "run":
+        return yield* this.#run(statement, tally);
+      case "report":
+        usage.add({ input_tokens: statement.tokens, output_tokens: 1 });
+        return;
+      case "draw":
+        return yield* this.#draw();
+      case "state": {
+        const keys = [this.#keyOf("session.setState"), this.#keyOf("session.getState")] as const;
+        this.#received(keys[0], await session.setState({ count: 7 }));
+        tally.add((this.#received(keys[1], await session.getState()) as { readonly count: number }).count);
+        return;
+      }
+      case "history":
+        await session.history();
+        return;
+      case "repeat": {
+        const times = statement.times === "total" ? tally.total % 4 : statement.times;
+        for (let time = 0; time < times; time++) yield* this.block(statement.body, tally);
+        return;
+      }
+      case "branch": {
+        const { by, ways } = statement;
+        const chosen = by === null ? tally.total : (await this.#step(by, (step) => this.#decide(step))).value;
+        return yield* this.block(ways[chosen % ways.length] ?? [], tally);
+      }
+      case "all": {
+        const tallies = statement.branches.map(() => tally.fork());
+        await Promise.all(statement.branches.map((branch, index) => this.#drain(branch, tallies[index] ?? tally)));
+        tally.join(tallies);
+        yield `all ${tally.total} `;
+        return;
+      }
+      case "race":
+        return yield* this.#race(statement.branches, statement.leaves, tally);
+      case "try":
+        try {
+          return yield* this.block(statement.body, tally);
+        } catch (error) {
+          yield `caught ${(error as Error).message} `;
+          return yield* this.block(statement.otherwise, tally);
+        } finally {
+          if (signal.aborted) yield "stopped ";
+          else yield* this.block(statement.last, tally);
+        }
+      case "throw":
+        throw new AgentError("thrown", "on purpose");
+    }
+  }
+
+  async #step(name: string, body: (step: StepScope) => Promise<Result>, options: StepOptions = {}): Promise<Result> {
+    const key = this.#keyOf(name);
+    const result = this.#received(key, await this.#context.step(name, body, options));
+    if (result.key !== key) throw new Error(`${key} was given the result of ${result.key}.`);
+    return result;
+  }
+
+  async #succeed(step: StepScope, { ms, failures }: Statement & { does: "step" }): Promise<Result> {
+    await this.#work(step, ms);
+    // Attempts are counted across crashes: the attempt that should fail may be the one that was interrupted.
+    if (step.attempt <= failures) throw new Error("not yet");
+    return this.#resultOf(step);
+  }
+
+  async *#fail(name: string, attempts: number, tally: Tally): AsyncGenerator<unknown, void> {
+    const key = this.#keyOf(name);
+    const body = async (step: StepScope): Promise<never> => {
+      await this.#work(step, 3);
+      throw new AgentError("unlucky", `${step.key} failed`);
+    };
+    try {
+      await this.#context.step(name, body, { retry: { attempts, backoffMs: RETRY_MS } });
+    } catch (error) {
+      if (CadenzaError.is(error)) throw error;
+      const { code, message } = error as AgentError;
+      tally.add(hashOf(this.#received(key, message)) % 1_000);
+      yield `${code} `;
+    }
+  }
+
+  async #stream(step: StepScope, { tokens, ms }: Statement & { does: "stream" }): Promise<Result> {
+    await this.#work(step, 1);
+    for (let token = 0; token < tokens; token++) {
+      await step.emit(`${step.key}/${token} `);
+      await this.#player.pause(ms);
+    }
+    return this.#resultOf(step);
+  }
+
+  async #once({ name, ms, tells }: Statement & { does: "once" }, tally: Tally): Promise<void> {
+    const key = this.#keyOf(name);
+    const body = async (step: StepScope): Promise<Result> => {
+      await this.#work(step, ms);
+      return this.#resultOf(step);
+    };
+    const value = await this.#context.step(name, body, { once: true }).then(
+      (result) => result.value,
+      (error: unknown) => {
+        if (!CadenzaError.is(error) || error.code !== "step_interrupted") throw error;
+        return INTERRUPTED;
+      },
+    );
+    this.#received(key, value);
+    if (tells) tally.add(value);
+  }
+
+  async #ask(statement: Statement & { does: "ask" | "ask in vain" }, tally: Tally): Promise<void> {
+    const { ask } = this.#context;
+    const key = this.#keyOf("ask");
+    const answer =
+      statement.does === "ask in vain"
+        ? await ask(NO_ANSWER, { timeoutMs: statement.ms, default: BY_DEFAULT })
+        : statement.schema
+          ? await ask("How much?", { schema: answerSchema })
+          : await ask("What about this?");
+    tally.add(numberIn(this.#received(key, answer)));
+  }
+
+  async *#run({ agent, program }: Statement & { does: "run" }, tally: Tally): AsyncGenerator<unknown, void> {
+    const key = this.#keyOf(`run:${agent}`);
+    const name = `${this.#name}.${key.split("#").at(-1)}`;
+    const { status, output } = this.#received(key, await this.#context.run(agent, inputOf({ name, program })));
+    const text = `${status} ${output.map(({ parts }) => parts.map(({ content }) => content).join("")).join("/")}`;
+    tally.add(hashOf(text) % 1_000);
+    yield `${text} `;
+  }
+
+  async *#draw(): AsyncGenerator<unknown, void> {
+    const { uuid, random, now } = this.#context;
+    const drawn = { uuid: uuid(), number: random(), now: now() };
+    const key = this.#keyOf("draw");
+    const body = async (step: StepScope): Promise<typeof drawn> => {
+      await this.#work(step, 2);
+      return drawn;
+    };
+    const first = this.#received(key, await this.#context.step("draw", body));
+    yield `${first.uuid === drawn.uuid} ${first.number === drawn.number} ${first.now === drawn.now} `;
+  }
+
+  async *#race(branches: readonly Block[], leaves: boolean, tally: Tally): AsyncGenerator<unknown, void> {
+    const racing = branches.map(async (branch, index) => {
+      await this.#drain(branch, tally.fork());
+      return index;
+    });
+    const winner = await Promise.race(racing);
+    tally.add(winner);
+    yield `won by ${winner}, ${tally.total} `;
+    if (!leaves) await Promise.allSettled(racing);
+  }
+
+  /** The value of a step that decides which way the program goes. */
+  async #decide(step: StepScope): Promise<Result> {
+    await this.#work(step, 1);
+    return { key: step.key, value: hashOf(step.key) % 7 };
+  }
+
+  /** Emits what a branch yields. */
+  async #drain(branch: Block, tally: Tally): Promise<void> {
+    for await (const value of this.block(branch, tally)) await this.#context.emit(value);
+  }
+
+  #resultOf({ key }: StepScope): Result {
+    return { key, value: hashOf(`${this.#name} ${key}`) % 1_000 };
+  }
+
+  #work({ key, attempt, signal }: StepScope, ms: number): Promise<void> {
+    return this.#player.work({ run_id: this.#context.run_id, name: this.#name, key, attempt, ms, signal });
+  }
+
+  /** Notes that the agent has been handed a result. */
+  #received<T>(key: string, result: T): T {
+    this.#player.got?.({ run_id: this.#context.run_id, name: this.#name, key });
+    return result;
+  }
+
+  #keyOf(name: string): string {
+    const occurrence = (this.#occurrences.get(name) ?? 0) + 1;
+    this.#occurrences.set(name, occurrence);
+    return `${name}#${occurrence}`;
+  }
+}
+
+function emittedBy({ what, text }: Emission, { total }: Tally): unknown {
+  switch (what) {
+    case "part":
+      return `${text} ${total} `;
+    case "message":
+      return { parts: [{ content: `${text} ${total}` }] };
+    case "object":
+      return { text, total };
+    case "close":
+      return null;
+  }
+}
+
+function manyTries({ failures }: Statement & { does: "step" }): StepOptions {
+  return failures === 0 ? {} : { retry: { attempts: 1_000, backoffMs: RETRY_MS } };
+}

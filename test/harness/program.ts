@@ -1,0 +1,127 @@
+/*
+ * The language of random agents. A program is a tree of what an agent does. What it does depends on its name and on the
+ * results of its own operations, and on nothing else. `program-maker.ts` makes programs, `program-player.ts` plays them
+ * in a run, and `judge.ts` says what a run of one must have emitted.
+ */
+
+export interface Program {
+  readonly certainty: Certainty;
+  readonly body: Block;
+  /** Whether it ends by throwing. */
+  readonly fails: boolean;
+}
+
+/**
+ * What the output depends on beside the program. `fixed`: on nothing, in whatever order the operations end. `logged`:
+ * on the order in which the log holds their results. `loose`: branches that emit side by side, between two results, may
+ * do so in any order.
+ */
+export type Certainty = "fixed" | "logged" | "loose";
+
+/** Statements, one after the other. */
+export type Block = readonly Statement[];
+
+export type Statement =
+  | Emission
+  /** A step that takes some time, and fails its first attempts. It is repeated until it succeeds. */
+  | { readonly does: "step"; readonly name: string; readonly ms: number; readonly failures: number }
+  /** A step that fails at each of its attempts. The agent catches the error. */
+  | { readonly does: "fail"; readonly name: string; readonly attempts: number }
+  /** A step whose body emits one token after the other. */
+  | { readonly does: "stream"; readonly name: string; readonly tokens: number; readonly ms: number }
+  /** A step that runs at most once. `tells`: the output tells whether it was interrupted. */
+  | { readonly does: "once"; readonly name: string; readonly ms: number; readonly tells: boolean }
+  | { readonly does: "ask"; readonly schema: boolean }
+  /** A question that is left to its deadline. */
+  | { readonly does: "ask in vain"; readonly ms: number }
+  /** A question that is asked by `yield`, which no branch can do. */
+  | { readonly does: "await" }
+  /** A sub-run. Its agent performs the program in its input. */
+  | { readonly does: "run"; readonly agent: string; readonly program: Program }
+  /** Reports the use of tokens. */
+  | { readonly does: "report"; readonly tokens: number }
+  /** Emits whether the time and the random values are those of the first execution. */
+  | { readonly does: "draw" }
+  /** Sets and reads the state of the session. */
+  | { readonly does: "state" }
+  /** Reads the messages of the session. */
+  | { readonly does: "history" }
+  | { readonly does: "repeat"; readonly times: number | "total"; readonly body: Block }
+  /** Goes one of several ways, by the value of a step with this name, or by the total. */
+  | { readonly does: "branch"; readonly by: string | null; readonly ways: readonly Block[] }
+  | { readonly does: "all"; readonly branches: readonly Block[] }
+  /** The first branch to end decides how it goes on. `leaves`: the others go on without being waited for. */
+  | { readonly does: "race"; readonly branches: readonly Block[]; readonly leaves: boolean }
+  | { readonly does: "try"; readonly body: Block; readonly otherwise: Block; readonly last: Block }
+  | { readonly does: "throw" };
+
+export interface Emission {
+  readonly does: "emit";
+  readonly what: "part" | "message" | "object" | "close";
+  readonly text: string;
+  readonly by: "yield" | "emit";
+}
+
+/** A program with the name of its run, which is unique in a trial. */
+export interface NamedProgram {
+  readonly name: string;
+  readonly program: Program;
+}
+
+/** The agent of the sub-runs that programs start. */
+export const CHILD = "child";
+
+/** The input of a run of a program. */
+export function inputOf(named: NamedProgram): string {
+  return JSON.stringify(named);
+}
+
+export function parseInput(input: string): NamedProgram {
+  return JSON.parse(input) as NamedProgram;
+}
+
+/** Whether a statement of a block is such a statement, at any depth. Sub-runs are not searched. */
+export function contains(block: Block, isSuch: (statement: Statement) => boolean): boolean {
+  return block.some((one) => isSuch(one) || blocksOf(one).some((inner) => contains(inner, isSuch)));
+}
+
+/** The program as text, a statement a line. */
+export function print({ certainty, body, fails }: Program): string {
+  return [`${certainty}${fails ? ", fails" : ""}`, ...linesOf(body)].join("\n");
+}
+
+function linesOf(block: Block): string[] {
+  return block.flatMap((statement) => [headOf(statement), ...indented(innerLines(statement))]);
+}
+
+function headOf(statement: Statement): string {
+  const details = Object.entries(statement).filter(([name, value]) => name !== "does" && typeof value !== "object");
+  return [statement.does, ...details.map(([name, value]) => `${name}=${value}`)].join(" ");
+}
+
+function innerLines(statement: Statement): string[] {
+  if (statement.does === "run") return print(statement.program).split("\n");
+  const blocks = blocksOf(statement);
+  if (blocks.length === 1) return linesOf(blocks[0] ?? []);
+  return blocks.flatMap((block) => ["-", ...indented(linesOf(block))]);
+}
+
+function indented(lines: readonly string[]): string[] {
+  return lines.map((line) => `  ${line}`);
+}
+
+function blocksOf(statement: Statement): readonly Block[] {
+  switch (statement.does) {
+    case "repeat":
+      return [statement.body];
+    case "branch":
+      return statement.ways;
+    case "all":
+    case "race":
+      return statement.branches;
+    case "try":
+      return [statement.body, statement.otherwise, statement.last];
+    default:
+      return [];
+  }
+}
