@@ -27,11 +27,14 @@ const RULES: readonly Rule[] = [
   { place: "runtime/", imports: ["core/", "protocol/", "stores/memory"], packages: ["eventemitter3", "nanoid"] },
   { place: "durable/", imports: ["runtime/", "core/", "protocol/"] },
   { place: "http/", imports: ["core/error", "protocol/"], types: ["core/", "runtime/"], packages: ["zod"] },
+  // The contract of stores belongs to the entry of the stores, and so needs nothing else of the testing kit.
+  { place: "testing/store-", imports: ["core/", "protocol/"] },
   { place: "testing/", imports: ["http/", "durable/", "runtime/", "stores/", "core/", "protocol/"], node: true },
   { place: "index.ts", imports: ["runtime/", "stores/memory", "core/", "protocol/"] },
   { place: "durable.ts", imports: ["durable/"], types: ["runtime/remote-runs"] },
   { place: "http.ts", imports: ["http/", "core/", "protocol/"] },
   { place: "testing.ts", imports: ["testing/"], node: true },
+  { place: "store.ts", imports: ["testing/store-"], types: ["core/"] },
   { place: "sqlite.ts", imports: ["stores/sqlite"], node: true },
 ];
 

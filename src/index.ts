@@ -5,35 +5,7 @@ export {
   type CadenzaErrorDetails,
   type Issue,
 } from "./core/errors.ts";
-export type { Entry } from "./core/log.ts";
-export type {
-  AgentVersion,
-  Backlog,
-  BlockedQuery,
-  Clock,
-  DamagedRun,
-  Expected,
-  FoundRun,
-  Ids,
-  Logger,
-  Mismatch,
-  Retention,
-  RunHead,
-  RunKey,
-  RunPosition,
-  RunPost,
-  RunQuery,
-  RunWrite,
-  SessionChange,
-  SessionKey,
-  Slot,
-  Store,
-  StoreConflict,
-  StoredRun,
-  StoredSession,
-  StoreHint,
-  TakeRequest,
-} from "./core/ports.ts";
+export type { Clock, Ids, Logger } from "./core/ports.ts";
 export type { StreamedEvent } from "./core/project.ts";
 export type { MaybePromise } from "./core/promises.ts";
 export type { Counters } from "./core/statistics.ts";

@@ -22,5 +22,3 @@ export type { Operation } from "./testing/operation.ts";
 export type { Answers } from "./testing/rehearsal.ts";
 export { CassetteMismatch, type ReplayOptions, replay } from "./testing/replay.ts";
 export type { StepStandIn, StepStandInScope } from "./testing/staged-context.ts";
-export type { OpenedStores, OpenStores, OpenStoresOptions, StoreCheck } from "./testing/store-check.ts";
-export { storeContract } from "./testing/store-contract.ts";

@@ -64,6 +64,10 @@ describe("a small set of sources that keeps every rule", () => {
     ["index.ts", `export const version = 1;`, "re-exports only"],
     ["http.ts", `import { h } from "./http/handler.ts";\nexport { h };`, "re-exports only"],
     ["http.ts", `export { R } from "./runtime/agent.ts";`, "http.ts may not import runtime/agent.ts"],
+    ["store.ts", `export { C } from "./core/log.ts";`, "only its types"],
+    ["store.ts", `export { drive } from "./testing/drive.ts";`, "that file needs Node modules"],
+    ["testing/store-contract.ts", `import { drive } from "./drive.ts";`, "that file needs Node modules"],
+    ["testing/store-contract.ts", `import { h } from "../http/handler.ts";`, "testing/store- may not import http/"],
     ["other.ts", `export { C } from "./core/log.ts";`, "no rule covers this file"],
 
     // the two rooms
@@ -156,6 +160,12 @@ const HOUSE = {
     export const secret = (agent: Agent): unknown => agent.crypto;
   `,
   "testing/drive.ts": `import { ok } from "node:assert";\nimport { handler } from "../http/handler.ts";`,
+  "testing/store-contract.ts": `import { state } from "../core/state.ts";`,
+  "testing/kit.ts": `import { contract } from "./store-contract.ts";`,
+  "store.ts": `
+    export type { Timer } from "./core/log.ts";
+    export { contract } from "./testing/store-contract.ts";
+  `,
   "index.ts": `export { Agent } from "./runtime/agent.ts";\nexport type { Timer } from "./core/log.ts";`,
   "http.ts": `export { handler } from "./http/handler.ts";`,
   "testing.ts": `export { drive } from "./testing/drive.ts";`,

@@ -1,6 +1,6 @@
 import { getBuiltinModule } from "node:process";
-import type { Store } from "cadenza";
 import { openSqliteStore, SqliteStore } from "cadenza/sqlite";
+import type { Store } from "cadenza/store";
 
 /** Keeps runs in a file: with Node's own SQLite if this version has it, else with the package `libsql`. */
 export async function openStore(path: string): Promise<Store> {

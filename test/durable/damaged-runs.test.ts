@@ -1,5 +1,6 @@
-import type { AgentRuntime, Clock, RunKey } from "cadenza";
+import type { AgentRuntime, Clock } from "cadenza";
 import { CadenzaError } from "cadenza";
+import type { RunKey } from "cadenza/store";
 import { describe, expect, it } from "vitest";
 import { drain } from "../harness/runtimes.ts";
 import { openDatabase } from "../harness/sqlite-files.ts";

@@ -1,5 +1,6 @@
 import { join } from "node:path";
-import type { Clock, Run, RunKey, Store, StreamedEvent } from "cadenza";
+import type { Clock, Run, StreamedEvent } from "cadenza";
+import type { RunKey, Store } from "cadenza/store";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { deferred } from "../harness/promises.ts";
 import { drain } from "../harness/runtimes.ts";

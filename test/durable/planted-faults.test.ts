@@ -1,4 +1,4 @@
-import type { Store } from "cadenza";
+import type { Store } from "cadenza/store";
 import { describe, expect, it } from "vitest";
 import type { Expected, RunHead } from "../../src/core/ports.ts";
 import { eagerToConfirm, reversedResults, unawareClock, withoutLeases } from "../harness/planted-faults.ts";

@@ -1,4 +1,4 @@
-import type { Entry } from "cadenza";
+import type { Entry } from "cadenza/store";
 import { describe, expect, it } from "vitest";
 import { play } from "../harness/world/play.ts";
 import { scenarios } from "../harness/world/scenarios.ts";

@@ -1,6 +1,7 @@
-import type { JsonValue, Message, Run, RunHead, RunWrite, Store, StreamedEvent } from "cadenza";
+import type { JsonValue, Message, Run, StreamedEvent } from "cadenza";
 import { AgentRuntime, CadenzaError } from "cadenza";
 import { durable } from "cadenza/durable";
+import type { RunHead, RunWrite, Store } from "cadenza/store";
 import type { Entry } from "../../src/core/log.ts";
 import { isFinal } from "../../src/core/state.ts";
 import { withMembers } from "../harness/port-proxy.ts";

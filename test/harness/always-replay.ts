@@ -1,7 +1,8 @@
 import { rmSync } from "node:fs";
 import { join } from "node:path";
-import type { Agent, AgentFunction, AgentRuntime, Clock, RegisterOptions, Store } from "cadenza";
+import type { Agent, AgentFunction, AgentRuntime, Clock, RegisterOptions } from "cadenza";
 import { MemoryStore } from "cadenza";
+import type { Store } from "cadenza/store";
 import { onTestFinished } from "vitest";
 import { SqliteStore } from "../../src/stores/sqlite.ts";
 import { openDatabase, temporaryFolder } from "./sqlite-files.ts";

@@ -6,11 +6,11 @@ import type {
   Message,
   Run,
   RuntimeStats,
-  Store,
   StreamedEvent,
 } from "cadenza";
 import { AgentRuntime, CadenzaError, MemoryStore } from "cadenza";
 import { durable } from "cadenza/durable";
+import type { Store } from "cadenza/store";
 import { expect } from "vitest";
 import { makeDurable, openStore, REPLAY_TURNS, replays } from "./always-replay.ts";
 import { FakeClock } from "./clock.ts";

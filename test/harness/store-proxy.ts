@@ -1,5 +1,6 @@
-import type { Clock, Store } from "cadenza";
+import type { Clock } from "cadenza";
 import { MemoryStore } from "cadenza";
+import type { Store } from "cadenza/store";
 import { withMembers } from "./port-proxy.ts";
 import { nextTurn } from "./promises.ts";
 

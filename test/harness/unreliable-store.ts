@@ -1,4 +1,4 @@
-import type { Store } from "cadenza";
+import type { Store } from "cadenza/store";
 import { Random } from "./random.ts";
 import { hookedStore, isRead } from "./store-proxy.ts";
 

@@ -1,5 +1,6 @@
 const { defineAgent, MemoryStore } = require("cadenza");
-const { drive, everyInterruption, matchers, record, replay, storeContract } = require("cadenza/testing");
+const { drive, everyInterruption, matchers, record, replay } = require("cadenza/testing");
+const { storeContract } = require("cadenza/store");
 
 expect.extend(matchers);
 

@@ -1,7 +1,9 @@
 // What a user's TypeScript sees, compiled once as an ES module and once as CommonJS.
-import { AgentError, AgentRuntime, CadenzaError } from "cadenza";
+import { AgentError, AgentRuntime, CadenzaError, MemoryStore } from "cadenza";
+import type { OpenStores, RunHead, Store } from "cadenza/store";
 
-const runtime = new AgentRuntime();
+const store: Store = new MemoryStore();
+const runtime = new AgentRuntime({ store });
 
 runtime.register("echo", async function* (input, context) {
   if (context.signal.aborted) throw new AgentError("invalid_input", "too late");
@@ -22,4 +24,13 @@ export async function code(name: string): Promise<string> {
   } catch (error) {
     return CadenzaError.is(error) ? error.code : "unknown";
   }
+}
+
+export const openTwice: OpenStores = ({ clock }) => {
+  const both = new MemoryStore({ clock });
+  return { first: both, second: both, close: () => both.close() };
+};
+
+export function isWaiting({ owner, status }: RunHead): boolean {
+  return owner === null && status === "awaiting";
 }

@@ -1,5 +1,6 @@
-import type { Run, RunWrite, Store } from "cadenza";
+import type { Run } from "cadenza";
 import { MemoryStore } from "cadenza";
+import type { RunWrite, Store } from "cadenza/store";
 import { describe, expect, it } from "vitest";
 import { deferred, never, nextTurn } from "../harness/promises.ts";
 import { drain, eventsOf, refusal, reply, runAgent, setUp, textsOf, typesOf } from "../harness/runtimes.ts";

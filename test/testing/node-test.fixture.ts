@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { defineAgent, MemoryStore } from "cadenza";
-import { drive, everyInterruption, record, replay, storeContract } from "cadenza/testing";
+import { storeContract } from "cadenza/store";
+import { drive, everyInterruption, record, replay } from "cadenza/testing";
 
 const booking = defineAgent("booking", async function* (_input, { ask, step }) {
   yield await step("plan", () => "via Brussels");

@@ -1,5 +1,7 @@
 import type { Message, Run } from "cadenza";
 import { AgentRuntime, defineAgent, MemoryStore } from "cadenza";
+import type { StoreCheck } from "cadenza/store";
+import { storeContract } from "cadenza/store";
 import type {
   AwaitDriveEvent,
   CadenzaMatchers,
@@ -10,18 +12,8 @@ import type {
   EndDriveEvent,
   FakeClock,
   InterruptionReport,
-  StoreCheck,
 } from "cadenza/testing";
-import {
-  createFakeClock,
-  drive,
-  everyCrash,
-  everyInterruption,
-  matchers,
-  record,
-  replay,
-  storeContract,
-} from "cadenza/testing";
+import { createFakeClock, drive, everyCrash, everyInterruption, matchers, record, replay } from "cadenza/testing";
 import { expect, expectTypeOf, test } from "vitest";
 
 const agent = defineAgent("agent", () => "x");

@@ -2,10 +2,11 @@
  * A process that runs random programs on a file, and may be killed at any moment. It exchanges orders and reports with
  * its parent. Its one parameter holds its settings.
  */
-import type { Store } from "cadenza";
+
 import { AgentRuntime, CadenzaError } from "cadenza";
 import { durable } from "cadenza/durable";
 import { SqliteStore } from "cadenza/sqlite";
+import type { Store } from "cadenza/store";
 import { CHILD, inputOf } from "../program.ts";
 import { agentOf } from "../program-player.ts";
 import { openDatabase } from "../sqlite-files.ts";

@@ -1,5 +1,6 @@
 import { join } from "node:path";
-import type { Clock, Store } from "cadenza";
+import type { Clock } from "cadenza";
+import type { Store } from "cadenza/store";
 import { onTestFinished } from "vitest";
 import { SqliteStore } from "../../../src/stores/sqlite.ts";
 import { FakeClock } from "../clock.ts";

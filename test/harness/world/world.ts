@@ -1,7 +1,8 @@
 import { nextTick } from "node:process";
-import type { Clock, Ids, Logger, Store } from "cadenza";
+import type { Clock, Ids, Logger } from "cadenza";
 import { AgentRuntime } from "cadenza";
 import { durable } from "cadenza/durable";
+import type { Store } from "cadenza/store";
 import { replay } from "../../../src/core/evolve.ts";
 import type { Entry } from "../../../src/core/log.ts";
 import type { RunKey, StoredRun } from "../../../src/core/ports.ts";

@@ -1,0 +1,28 @@
+export type { Entry } from "./core/log.ts";
+export type {
+  AgentVersion,
+  Backlog,
+  BlockedQuery,
+  DamagedRun,
+  Expected,
+  FoundRun,
+  Mismatch,
+  Retention,
+  RunHead,
+  RunKey,
+  RunPosition,
+  RunPost,
+  RunQuery,
+  RunWrite,
+  SessionChange,
+  SessionKey,
+  Slot,
+  Store,
+  StoreConflict,
+  StoredRun,
+  StoredSession,
+  StoreHint,
+  TakeRequest,
+} from "./core/ports.ts";
+export type { OpenedStores, OpenStores, OpenStoresOptions, StoreCheck } from "./testing/store-check.ts";
+export { storeContract } from "./testing/store-contract.ts";
