@@ -13,10 +13,10 @@ import type { ProtocolError } from "../protocol/error.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { AgentFunction } from "./agent.ts";
 import type { AgentContext, AskOptions, Question } from "./agent-context.ts";
+import type { LoopHost } from "./agent-loop.ts";
+import { AgentLoop } from "./agent-loop.ts";
 import type { AskHost } from "./ask.ts";
 import { AskedQuestion, checkAskOptions, questionParts, withSchema, YieldedQuestion } from "./ask.ts";
-import type { Generator } from "./generator.ts";
-import { generatorOf, generatorOfItems, nextOf, unwind } from "./generator.ts";
 import type { Operation, Operations } from "./operations.ts";
 import { checkSize, limitError } from "./part-size.ts";
 import type { OpenQuestion, QuestionsHost } from "./questions.ts";
@@ -24,7 +24,6 @@ import { Questions } from "./questions.ts";
 import type { RunLog } from "./run-log.ts";
 import { jsonSchemaOf } from "./standard-schema.ts";
 import type { AwaitYield } from "./yields.ts";
-import { meaningOf } from "./yields.ts";
 
 /** What an execution needs from the run that it executes. */
 export interface ExecutionHost {
@@ -71,12 +70,10 @@ export interface ExecutionSettings {
  * One agent at work on one run: a single loop over a generator, whatever form the agent function has. Everything that
  * the agent does becomes a command to the log; everything that happens to it comes as an entry of the log.
  */
-export class Execution implements QuestionsHost, AskHost {
+export class Execution implements QuestionsHost, AskHost, LoopHost {
   readonly operations: Operations;
   readonly #host: ExecutionHost;
-  #generator: Generator | undefined;
-  /** The generators that wait while one that they gave is drained. */
-  #outer: Generator[] | undefined;
+  readonly #loop: AgentLoop;
   #questions: Questions | undefined;
   #aborted: CadenzaError | undefined;
   /** What ends the run once the agent is unwound; null: nothing went wrong. */
@@ -89,6 +86,7 @@ export class Execution implements QuestionsHost, AskHost {
 
   constructor(host: ExecutionHost) {
     this.#host = host;
+    this.#loop = new AgentLoop(this);
     this.operations = host.operationsFor(this);
   }
 
@@ -99,7 +97,8 @@ export class Execution implements QuestionsHost, AskHost {
       log.decide({ type: "start", at: clock.now() });
       this.#armTimeout();
     }
-    this.#call();
+    const { input } = createdEntry(log.state);
+    this.#loop.begin(() => this.#host.fn(input, this.#host.contextFor(this)));
     this.operations.begin();
   }
 
@@ -144,6 +143,10 @@ export class Execution implements QuestionsHost, AskHost {
     return this.#host.clock;
   }
 
+  get logger(): Logger {
+    return this.#host.logger;
+  }
+
   /** See {@link Operations.settled}. */
   settled(): Promise<void> {
     return this.operations.settled();
@@ -169,7 +172,7 @@ export class Execution implements QuestionsHost, AskHost {
     const { log, clock, settings } = this.#host;
     if (this.#over) {
       this.#host.onDropped();
-      return this.#host.pace(clock.now());
+      return this.pace();
     }
     if (log.state.position >= settings.maxLogEntries)
       throw limitError("maxLogEntries", `The run's log has reached its limit of ${settings.maxLogEntries} entries.`);
@@ -191,7 +194,7 @@ export class Execution implements QuestionsHost, AskHost {
       const key = this.operations.keyFor("ask");
       const parts = withSchema(questionParts(question), schema === undefined ? undefined : jsonSchemaOf(schema), key);
       const ask = new AskedQuestion(this, key, parts, schema, timeoutMs, fallback, this.#emitted);
-      this.#ask(ask);
+      this.operations.perform(ask);
       return ask.answer;
     } catch (error) {
       const refused = Promise.reject(error);
@@ -267,152 +270,45 @@ export class Execution implements QuestionsHost, AskHost {
     return open.length === 0 ? "the agent" : open.join(", ");
   }
 
-  #call(): void {
-    const { input } = createdEntry(this.log.state);
-    try {
-      this.#generator = generatorOf(this.#host.fn(input, this.#host.contextFor(this)));
-    } catch (error) {
-      this.#fail(error);
-      return;
-    }
-    this.#drive(undefined);
-  }
-
-  /**
-   * Takes one value of the agent after the other until it is through, is stopped, or waits for an answer. Not an async function:
-   * its frame would be a part of what the run takes for as long as the agent waits.
-   */
-  #drive(sent: unknown): void {
-    try {
-      const step = this.#next(sent);
-      if (step === undefined) return;
-      Promise.resolve(step).then(
-        (given) => this.#goOnWith(given),
-        (error: unknown) => this.#fail(error),
-      );
-    } catch (error) {
-      this.#fail(error);
-    }
-  }
-
-  #goOnWith(step: IteratorResult<unknown>): void {
-    try {
-      const taken = this.#take(step);
-      if (taken === undefined) this.#drive(undefined);
-      else if (taken !== "stops")
-        taken.then(
-          () => this.#drive(undefined),
-          (error: unknown) => this.#fail(error),
-        );
-    } catch (error) {
-      this.#fail(error);
-    }
-  }
-
-  /** Lets the agent run to its next value. Undefined: there is none. */
-  #next(sent: unknown): undefined | MaybePromise<IteratorResult<unknown>> {
-    if (this.isStopped) return undefined;
-    this.#host.onMove();
-    if (this.#generator !== undefined) return nextOf(this.#generator, sent);
-    this.#end(null, false);
-    return undefined;
-  }
-
-  #take(step: IteratorResult<unknown>): Taken {
-    const isLast = step.done === true;
-    const hasValue = !isLast || step.value !== undefined;
-    if (this.isStopped) {
-      // Unwinding needs the generators that wait for this one.
-      if (hasValue) void this.#emitLast(step.value);
-      return "stops";
-    }
-    if (isLast) this.#generator = this.#outer?.pop();
-    return hasValue ? this.#handle(step.value) : undefined;
-  }
-
-  /** The agent threw, or emitted what means nothing: its `finally` blocks run, those of outer generators too, and the run fails. */
-  #fail(thrown: unknown): void {
+  /** The agent threw, or emitted an invalid value: all `finally` blocks run, and the run fails. */
+  onThrown(thrown: unknown): void {
     const error = thrown ?? new Error(String(thrown));
     if (this.isStopped) {
-      this.#host.logger.debug("The agent threw while it was being stopped.", { error });
+      this.logger.debug("The agent threw while it was being stopped.", { error });
       return;
     }
     this.#failure = error;
-    if (this.#generator === undefined) this.#end(null, false);
-    else this.#beginUnwinding();
+    if (this.#loop.hasBegun) this.#beginUnwinding();
+    else this.#end(null, false);
+  }
+
+  onReturned(): void {
+    this.#end(null, false);
+  }
+
+  onMove(): void {
+    this.#host.onMove();
+  }
+
+  pace(): undefined | Promise<void> {
+    return this.#host.pace(this.#host.clock.now());
   }
 
   #beginUnwinding(): void {
     this.#clearTimer?.();
     this.#clearTimer = this.#host.clock.setTimeout(() => this.#end(null, true), this.#host.settings.cancelGraceMs);
-    void this.#unwind();
+    void this.#loop.unwind().then(() => this.#end(null, false));
   }
 
-  /** What is sent back is undefined, always, except to a request. The loop ends there, and the answer begins it again: a run that waits costs no more than its log. */
-  #handle(value: unknown): Taken {
-    const meaning = meaningOf(value);
-    switch (meaning.kind) {
-      case "await":
-        this.#awaitMessage(meaning.request);
-        return "stops";
-      case "items":
-        if (this.#generator !== undefined) {
-          this.#outer ??= [];
-          this.#outer.push(this.#generator);
-        }
-        this.#generator = generatorOfItems(meaning.iterable);
-        return this.#host.pace(this.#host.clock.now());
-      default:
-        return this.emit(meaning);
-    }
-  }
-
-  #awaitMessage({ message, timeoutMs, default: fallback }: AwaitYield): void {
+  onAwait({ message, timeoutMs, default: fallback }: AwaitYield): void {
     const key = this.operations.keyFor("await");
-    this.#ask(new YieldedQuestion(this, key, questionParts(message), timeoutMs, fallback, this.#emitted));
-  }
-
-  #ask(ask: YieldedQuestion | AskedQuestion): void {
-    this.operations.perform(ask);
+    const parts = questionParts(message);
+    this.operations.perform(new YieldedQuestion(this, key, parts, timeoutMs, fallback, this.#emitted));
   }
 
   /** The answer to a request that was yielded: `yield` gives it. */
   goOn(sent: unknown): void {
-    this.#drive(sent);
-  }
-
-  /** Runs the `finally` blocks, those of the innermost generator first. What they emit is kept. */
-  async #unwind(): Promise<void> {
-    // A generator that is stopped by what it calls itself has to come to its next `yield` first.
-    await undefined;
-    for (let generator = this.#generator; generator !== undefined; generator = this.#outer?.pop()) {
-      try {
-        let step = await unwind(generator);
-        while (step.done !== true && !this.#over) {
-          await this.#emitLast(step.value);
-          step = await nextOf(generator, undefined);
-        }
-      } catch (error) {
-        this.#host.logger.debug("The agent threw while it was being stopped.", { error });
-      }
-    }
-    this.#end(null, false);
-  }
-
-  /** Keeps what a `finally` block emits. What means nothing, or asks, is passed over. */
-  async #emitLast(value: unknown): Promise<void> {
-    try {
-      const meaning = meaningOf(value);
-      if (meaning.kind !== "await" && meaning.kind !== "items") await this.emit(meaning);
-      else await this.#host.pace(this.#host.clock.now());
-      if (meaning.kind !== "items") return;
-      for await (const item of meaning.iterable) {
-        if (this.#over) return;
-        await this.#emitLast(item);
-      }
-    } catch (error) {
-      this.#host.logger.debug("The agent emitted an invalid value while it was being stopped.", { error });
-    }
+    this.#loop.goOn(sent);
   }
 
   #end(thrown: unknown, hung: boolean): void {
@@ -435,8 +331,7 @@ export class Execution implements QuestionsHost, AskHost {
   #letGo(): void {
     this.#clearTimer?.();
     this.#questions?.close();
-    this.#outer = undefined;
-    this.#generator = undefined;
+    this.#loop.drop();
   }
 
   /** The agent goes on with new work. */
@@ -464,9 +359,6 @@ export class Execution implements QuestionsHost, AskHost {
     this.abort(overdueError(log.key.run_id, null));
   }
 }
-
-/** What becomes of the loop. Undefined: it goes on. A promise: it goes on then. `stops`: an answer begins it again, or the run is being stopped. */
-type Taken = undefined | Promise<void> | "stops";
 
 /** The work of an operation: see {@link Operation}. */
 export type Work = Pick<Operation, "key" | "start" | "settle">;

@@ -89,17 +89,12 @@ export class RunLog {
     return this.#lost !== undefined;
   }
 
-  /** Why nothing is written any more; undefined while it is. */
   get lostReason(): CadenzaError | undefined {
     return this.#lost;
   }
 
   /** Begins a new run. `idempotencyKey` and `session` go with the first write. */
-  create(
-    command: Command & { type: "create" },
-    idempotencyKey: string | null,
-    session: SessionChange | undefined,
-  ): void {
+  create(command: Command, idempotencyKey: string | null, session: SessionChange | undefined): void {
     this.#idempotencyKey = idempotencyKey;
     if (session !== undefined) this.#decided.changeSession(session);
     this.decide(command);
@@ -253,9 +248,8 @@ export class RunLog {
   }
 
   #write(): void {
-    const { session } = this.#decided;
     const batch = this.#decided.take();
-    const { entries } = batch;
+    const { entries, session } = batch;
     const before = this.#head;
     const head = this.#ownership.headFor(this.state, entries, before);
     this.#isHeadDue = false;
@@ -313,7 +307,9 @@ export class RunLog {
     this.#ownership.onReaders();
     if (write.entries.length > 0) {
       this.#committed += write.entries.length;
-      this.#keepForReaders(write.entries);
+      // Without readers nothing is kept for them.
+      if (this.#readers?.isEmpty === true) this.#readers = undefined;
+      else if (this.#readers !== undefined) this.#readers.batch = write.entries;
     }
     this.#waiters?.committed(this.#committed, this.#decided.session);
     this.tellReaders();
@@ -381,33 +377,20 @@ export class RunLog {
 
   /** The store failed to say whether it has the run. Until it answers, the run is neither given up nor acknowledged. */
   async #confirmCreate(failure: CadenzaError, attempt: Attempt): Promise<void> {
-    while (this.#lost === undefined) {
-      const isWritten = await this.#writer.isThere();
-      if (isWritten === undefined) {
-        this.refuse(failure);
-        await this.#writer.pause();
-        continue;
-      }
-      this.#writing = undefined;
-      if (this.#lost !== undefined) return;
-      if (isWritten) this.#onWritten(attempt);
-      else this.#giveUp(failure);
-      return;
-    }
+    const isWritten = await this.#writer.isThere(
+      () => this.lost,
+      () => this.refuse(failure),
+    );
+    this.#writing = undefined;
+    if (this.lost || isWritten === undefined) return;
+    if (isWritten) this.#onWritten(attempt);
+    else this.#giveUp(failure);
   }
 
   #giveUp(error: CadenzaError, after?: () => void): void {
     this.abandon(error);
     this.#run.onLost();
     after?.();
-  }
-
-  /** Without readers nothing is kept for them. */
-  #keepForReaders(entries: readonly Entry[]): void {
-    const readers = this.#readers;
-    if (readers === undefined) return;
-    if (readers.isEmpty) this.#readers = undefined;
-    else readers.batch = entries;
   }
 
   /** Wakes those that wait for more entries: there are some, or there is something to learn about the run. */

@@ -63,13 +63,20 @@ export class RunWriter {
     this.#outage?.clear?.();
   }
 
-  /** Whether the run is in the store. Undefined: the store failed. */
-  async isThere(): Promise<boolean | undefined> {
-    try {
-      return (await this.#host.store.find(this.#key)) !== undefined;
-    } catch {
-      return undefined;
+  /**
+   * Asks the store whether it has the run, until it answers. `isLost`: whether that matters no more. Undefined: it does
+   * not. `onFailure` is called each time that the store fails.
+   */
+  async isThere(isLost: () => boolean, onFailure: () => void): Promise<boolean | undefined> {
+    while (!isLost()) {
+      try {
+        return (await this.#host.store.find(this.#key)) !== undefined;
+      } catch {
+        onFailure();
+        await this.pause();
+      }
     }
+    return undefined;
   }
 
   /** Writes. Undefined: the store has accepted the write. */
