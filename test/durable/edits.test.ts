@@ -1,14 +1,17 @@
+import type { AwaitRequest, AwaitResume } from "cadenza";
 import { CadenzaError } from "cadenza";
+
 import { describe, expect, it } from "vitest";
 import { replay } from "../../src/core/evolve.ts";
 import type { Entry } from "../../src/core/log.ts";
 import type { RunHead } from "../../src/core/ports.ts";
 import { awaitRequest } from "../../src/core/record.ts";
 import { createdEntry, isFinal } from "../../src/core/state.ts";
+import { answerTo } from "../harness/answers.ts";
 import { textsOf } from "../harness/runtimes.ts";
 import type { Edit } from "../harness/world/edits.ts";
 import { edits, mismatchAt, original, register } from "../harness/world/edits.ts";
-import { numberFor, play } from "../harness/world/play.ts";
+import { play } from "../harness/world/play.ts";
 import type { Process } from "../harness/world/world.ts";
 import { keyOf, World } from "../harness/world/world.ts";
 
@@ -17,7 +20,7 @@ const EVERY = 2;
 /** Longer than the time that a replay may make no progress. */
 const LONG_MS = 8_000;
 
-const uncrashed = await play({ register: (process) => register(process, original, false), answer: numberFor });
+const uncrashed = await play({ register: (process) => register(process, original, false), answer });
 const allEdits = edits();
 const positions = uncrashed.log.map((_, index) => index).filter((index) => index >= 2 && index % EVERY === 0);
 
@@ -135,12 +138,16 @@ async function toTheEnd(world: World, process: Process): Promise<string> {
   return statusOf(world);
 }
 
+function answer({ await_id }: AwaitRequest): AwaitResume {
+  return answerTo("edited", await_id);
+}
+
 async function answerOf(world: World, process: Process): Promise<string> {
   const state = await world.stateOf(uncrashed.run_id);
   if (state.shown === null) return "nothing is asked";
   const resuming = process.runtime.resume({
     run_id: uncrashed.run_id,
-    await_resume: numberFor(awaitRequest(state, state.shown)),
+    await_resume: answer(awaitRequest(state, state.shown)),
     mode: "async",
   });
   const outcome = await world.until(resuming, process);

@@ -1,32 +1,28 @@
-import { awaitMessage } from "cadenza";
 import type { Entry } from "../../../src/core/log.ts";
-import { body } from "./play.ts";
+import type { Block, Statement } from "../program.ts";
+import { perform } from "../program-player.ts";
+import { playerIn } from "./play.ts";
 import type { Process } from "./world.ts";
 
-/* An agent as a list of lines, so that its code can be edited. */
-
-export type Line =
-  | { readonly does: "step"; readonly name: string }
-  | { readonly does: "says" | "emits"; readonly text: string }
-  | { readonly does: "asks" | "awaits" };
+/* An agent as a list of statements, so that its code can be edited. */
 
 export interface Edit {
   readonly name: string;
-  readonly code: readonly Line[];
+  readonly code: Block;
 }
 
-export const original: readonly Line[] = [
-  { does: "step", name: "plan" },
-  { does: "says", text: "planned" },
-  { does: "step", name: "search" },
-  { does: "step", name: "compare" },
-  { does: "asks" },
-  { does: "says", text: "answered" },
-  { does: "step", name: "pay" },
-  { does: "emits", text: "receipt" },
-  { does: "awaits" },
-  { does: "step", name: "book" },
-  { does: "says", text: "booked" },
+export const original: Block = [
+  step("plan"),
+  emission("part", "planned"),
+  step("search"),
+  step("compare"),
+  { does: "ask", schema: false },
+  emission("part", "answered"),
+  step("pay"),
+  emission("object", "receipt"),
+  { does: "await" },
+  step("book"),
+  emission("part", "booked"),
 ];
 
 /** The ways to change one line of the code. */
@@ -34,36 +30,36 @@ export function edits(): Edit[] {
   return original.flatMap((line, at) => {
     const before = original.slice(0, at);
     const after = original.slice(at + 1);
-    const replaced = (name: string, ...by: readonly Line[]): Edit => ({
-      name: `line ${at + 1} (${line.does}) ${name}`,
+    const replaced = (name: string, ...by: Block): Edit => ({
+      name: `line ${at + 1} (${nameOf(line)}) ${name}`,
       code: [...before, ...by, ...after],
     });
-    const inserted = replaced("with a step inserted before it", { does: "step", name: "new" }, line);
+    const inserted = replaced("with a step inserted before it", step("new"), line);
     const next = original[at + 1];
     switch (line.does) {
       case "step":
         return [
-          replaced("renamed", { does: "step", name: "renamed" }),
+          replaced("renamed", step("renamed")),
           replaced("removed"),
           inserted,
           ...(next?.does === "step"
             ? [{ name: `lines ${at + 1} and ${at + 2} swapped`, code: [...before, next, line, ...after.slice(1)] }]
             : []),
         ];
-      case "says":
-        return [replaced("as an object", { does: "emits", text: "object" }), inserted];
-      case "emits":
-        return [replaced("as a text", { does: "says", text: "text" }), inserted];
-      case "asks":
+      case "emit":
+        return line.what === "part"
+          ? [replaced("as an object", emission("object", "object")), inserted]
+          : [replaced("as a text", emission("part", "text")), inserted];
+      case "ask":
         return [
-          replaced("as a yield", { does: "awaits" }),
+          replaced("as a yield", { does: "await" }),
           replaced("removed"),
           replaced("asked twice", line, line),
           inserted,
         ];
       default:
         return [
-          replaced("as an ask", { does: "asks" }),
+          replaced("as an ask", { does: "ask", schema: false }),
           replaced("removed"),
           replaced("asked twice", line, line),
           inserted,
@@ -73,16 +69,11 @@ export function edits(): Edit[] {
 }
 
 /** Registers the code as the agent, with a `finally` block that emits a text. */
-export function register(process: Process, code: readonly Line[], replace: boolean): void {
+export function register(process: Process, body: Block, replace: boolean): void {
+  const named = { name: "edited", program: { certainty: "fixed", body, fails: false } } as const;
   process.runtime.register("agent", { durable: true, version: "1", replace }, async function* (_input, context) {
     try {
-      for (const line of code) {
-        if (line.does === "step") await context.step(line.name, (s) => body(process, context, s, line.name));
-        else if (line.does === "says") yield line.text;
-        else if (line.does === "emits") yield { emitted: line.text };
-        else if (line.does === "asks") await context.ask("Well?");
-        else yield awaitMessage("And?");
-      }
+      yield* perform(named, context, playerIn(process));
     } finally {
       if (context.signal.aborted) yield "finally";
     }
@@ -90,10 +81,22 @@ export function register(process: Process, code: readonly Line[], replace: boole
 }
 
 /** The entry of a log at which the code does not match it; undefined if the code matches all entries. */
-export function mismatchAt(log: readonly Entry[], code: readonly Line[]): number | undefined {
+export function mismatchAt(log: readonly Entry[], code: Block): number | undefined {
   const does = marksOf(code);
   const index = log.findIndex((entry, position) => position >= 2 && markOf(entry) !== does[position - 2]);
   return index < 0 ? undefined : index;
+}
+
+function step(name: string): Statement {
+  return { does: "step", name, ms: 5, failures: 0 };
+}
+
+function emission(what: "part" | "object", text: string): Statement {
+  return { does: "emit", what, text, by: "yield" };
+}
+
+function nameOf(line: Statement): string {
+  return line.does === "emit" ? `emits a ${line.what}` : line.does;
 }
 
 function markOf(entry: Entry): string {
@@ -112,16 +115,15 @@ function markOf(entry: Entry): string {
   }
 }
 
-function marksOf(code: readonly Line[]): string[] {
+function marksOf(code: Block): string[] {
   const counts = new Map<string, number>();
   const keyOf = (name: string): string => {
     counts.set(name, (counts.get(name) ?? 0) + 1);
     return `${name}#${counts.get(name)}`;
   };
   return code.flatMap((line) => {
-    if (line.does === "says") return ["part"];
-    if (line.does === "emits") return ["generic"];
-    const key = keyOf(line.does === "step" ? line.name : line.does === "asks" ? "ask" : "await");
+    if (line.does === "emit") return [line.what === "part" ? "part" : "generic"];
+    const key = keyOf(line.does === "step" ? line.name : line.does);
     return line.does === "step" ? [`intent ${key}`, `step ${key}`] : [`awaited ${key}`, `resumed ${key}`];
   });
 }

@@ -6,6 +6,7 @@ import { isPromise } from "../../../src/core/promises.ts";
 import { awaitRequest } from "../../../src/core/record.ts";
 import type { RunState } from "../../../src/core/state.ts";
 import { isFinal } from "../../../src/core/state.ts";
+import type { Player } from "../program-player.ts";
 import { hashOf } from "../random.ts";
 import type { Crash, Outcome, Process, WorldOptions } from "./world.ts";
 import { keyOf, World } from "./world.ts";
@@ -351,8 +352,16 @@ export async function body<T>(
   return value;
 }
 
+/** Performs programs in a process. */
+export function playerIn(process: Process): Player {
+  return {
+    work: ({ run_id, ms, ...step }) => body(process, { run_id }, step, undefined, ms),
+    pause: (ms) => process.wait(ms),
+  };
+}
+
 /** The answer that belongs to a question. */
-export function numberFor({ await_id }: AwaitRequest): AwaitResume {
+function numberFor({ await_id }: AwaitRequest): AwaitResume {
   return { number: await_id.length % 7 };
 }
 

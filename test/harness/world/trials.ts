@@ -6,7 +6,7 @@ import { makeProgram } from "../program-maker.ts";
 import { agentOf } from "../program-player.ts";
 import { hashOf, Random } from "../random.ts";
 import type { Played, Script } from "./play.ts";
-import { body, play } from "./play.ts";
+import { play, playerIn } from "./play.ts";
 import type { Plant, World } from "./world.ts";
 
 /** What happens to the processes that run a program. */
@@ -75,10 +75,7 @@ function scriptOf(program: Program, seed: number): Script {
   const cancelAt = hashOf(`${seed}`) % 10 === 0 ? 3 + (hashOf(`at ${seed}`) % 12) : Number.POSITIVE_INFINITY;
   return {
     register: (process) => {
-      const agent = agentOf({
-        work: ({ run_id, ms, ...step }) => body(process, { run_id }, step, undefined, ms),
-        pause: (ms) => process.wait(ms),
-      });
+      const agent = agentOf(playerIn(process));
       for (const name of ["agent", CHILD]) process.runtime.register(name, { durable: true, version: "1" }, agent);
     },
     input: inputOf({ name: `program ${seed}`, program }),
