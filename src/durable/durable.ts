@@ -18,7 +18,12 @@ export function durableEngine(options: DurabilityOptions = {}): Engine {
  *
  * @example
  * ```ts
- * const runtime = new AgentRuntime({ store: durable(myStore, { leaseMs: 5_000 }) });
+ * import { AgentRuntime, MemoryStore } from "cadenza";
+ * import { durable } from "cadenza/durable";
+ *
+ * const store = durable(new MemoryStore(), { leaseMs: 5_000 }); // yours
+ * const runtime = new AgentRuntime({ store });
+ * await runtime.close();
  * ```
  */
 export function durable(store: Store, options: DurabilityOptions = {}): DurableStore {

@@ -16,7 +16,16 @@ export type Handler = (request: Request) => Promise<Response>;
  * for an invalid option.
  *
  * @example
- * app.all("/*", (context) => handler(context.req.raw));
+ * ```ts
+ * import { AgentRuntime } from "cadenza";
+ * import { createHandler } from "cadenza/http";
+ *
+ * const runtime = new AgentRuntime().register("echo", (input) => input);
+ * const handler = createHandler(runtime, { basePath: "/agents" });
+ * // With Hono: app.all("/agents/*", (context) => handler(context.req.raw));
+ * const response = await handler(new Request("http://localhost/agents/ping"));
+ * console.log(response.status); // → 200
+ * ```
  */
 export function createHandler(runtime: AgentRuntime, options: HttpOptions = {}): Handler {
   const service = new Service(runtime, readHttpOptions(options));

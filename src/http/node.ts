@@ -16,7 +16,14 @@ export type NodeListener = (request: NodeRequest, response: NodeResponse) => voi
  * option.
  *
  * @example
+ * ```ts no-run — it listens until it is stopped
+ * import { createServer } from "node:http";
+ * import { AgentRuntime } from "cadenza";
+ * import { createNodeListener } from "cadenza/http";
+ *
+ * const runtime = new AgentRuntime().register("echo", (input) => input);
  * createServer(createNodeListener(runtime)).listen(8000);
+ * ```
  */
 export function createNodeListener(runtime: AgentRuntime, options: HttpOptions = {}): NodeListener {
   const service = new Service(runtime, readHttpOptions(options));

@@ -25,11 +25,35 @@ export interface AgentContext {
   /**
    * Asks the client and resolves with the answer. The open message is completed first. Concurrent questions are shown
    * one after the other.
+   *
+   * @example
+   * ```ts
+   * import { defineAgent } from "cadenza";
+   * import { z } from "zod";
+   *
+   * const schema = z.object({ ok: z.boolean() });
+   * export const booking = defineAgent("booking", async (_input, { ask }) => {
+   *   const { ok } = await ask("Book it?", { schema, timeoutMs: 86_400_000, default: { ok: false } });
+   *   return ok ? "Booked." : "Not booked.";
+   * });
+   * ```
    */
   readonly ask: Ask;
   /**
    * Runs a function with side effects. For a durable agent the result is written to the log. When the
    * agent is executed again, it gets the result from there, and the function is not called.
+   *
+   * @example
+   * ```ts
+   * import { defineAgent } from "cadenza";
+   *
+   * export const report = defineAgent("report", { durable: true }, async (_input, { step }) => {
+   *   const load = async ({ signal }: { signal: AbortSignal }) =>
+   *     (await fetch("https://example.com/figures.txt", { signal })).text();
+   *   const figures = await step("load figures", load, { retry: { attempts: 3, backoffMs: 500 } });
+   *   return `The figures: ${figures}`;
+   * });
+   * ```
    */
   readonly step: Step;
   /**

@@ -46,7 +46,22 @@ export interface LeftRun {
 const announcedTypes: readonly AnnouncedType[] = [...eventTypes, "run.blocked"];
 const DRAIN_MS = 10_000;
 
-/** Runs agents inside a Node process: registers them by name, and executes their runs. */
+/**
+ * Runs agents inside a Node process: registers them by name, and executes their runs.
+ *
+ * @example
+ * ```ts
+ * import { AgentRuntime } from "cadenza";
+ *
+ * const runtime = new AgentRuntime({ timeoutMs: 60_000 });
+ * runtime.register("echo", async function* (input) {
+ *   yield* input;
+ * });
+ * const run = await runtime.createRun({ agent_name: "echo", input: "Hello" });
+ * console.log(run.status); // → completed
+ * await runtime.close();
+ * ```
+ */
 export class AgentRuntime extends Scope {
   readonly #settings: Settings;
   readonly #registry: Registry;
@@ -80,6 +95,19 @@ export class AgentRuntime extends Scope {
   /**
    * Registers an agent; new runs of its name use it. Throws `agent_exists` if this name and version is registered,
    * unless `replace` is true. Throws `invalid_argument` for an invalid name or option.
+   *
+   * @example
+   * ```ts
+   * import { AgentRuntime, defineAgent } from "cadenza";
+   *
+   * const runtime = new AgentRuntime();
+   * runtime.register("hello", () => "Hello!");
+   * runtime.register("greet", { description: "Greets by name.", timeoutMs: 5_000 }, async (_input, { ask }) => {
+   *   const name = await ask("Who are you?");
+   *   return { name };
+   * });
+   * runtime.register(defineAgent("bye", () => "Bye!"));
+   * ```
    */
   register(agent: Agent, options?: { readonly replace?: boolean }): this;
   register(name: string, fn: AgentFunction): this;

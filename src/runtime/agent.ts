@@ -107,7 +107,21 @@ const optionNames: readonly (keyof RegisterOptions)[] = [
   "replace",
 ];
 
-/** Makes an agent as a value. Throws `invalid_argument` for an invalid name, option or function. */
+/**
+ * Makes an agent as a value. Throws `invalid_argument` for an invalid name, option or function.
+ *
+ * @example
+ * ```ts
+ * import { AgentRuntime, defineAgent } from "cadenza";
+ *
+ * const booking = defineAgent("booking", { version: "1", durable: true }, async function* (_input, { ask }) {
+ *   yield "Looking for trains…";
+ *   await ask("Book it?");
+ *   yield "Booked.";
+ * });
+ * new AgentRuntime().register(booking);
+ * ```
+ */
 export function defineAgent(name: string, fn: AgentFunction): Agent;
 export function defineAgent(
   name: string,

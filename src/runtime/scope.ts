@@ -64,6 +64,20 @@ export class Scope {
    * Starts a run. In mode `sync` the promise is the run when it rests: completed, failed,
    * cancelled or awaiting; in mode `async` the run as it was accepted; in mode `stream` the answer is its events, and the
    * run goes on whether they are read or not. Refused with `invalid_argument`, `agent_not_found`, `limit_reached`, `idempotency_conflict` or `runtime_closed`.
+   *
+   * @example
+   * ```ts
+   * import { AgentRuntime } from "cadenza";
+   *
+   * const runtime = new AgentRuntime().register("echo", (input) => input);
+   * const run = await runtime.createRun({ agent_name: "echo", input: "Hello" });
+   * console.log(run.status); // → completed
+   * const accepted = await runtime.createRun({ agent_name: "echo", input: "Hello", mode: "async" });
+   * console.log(accepted.status); // → created
+   * for await (const event of runtime.createRun({ agent_name: "echo", input: "Hello", mode: "stream" })) {
+   *   if (event.type === "message.part") console.log(event.part.content); // → Hello
+   * }
+   * ```
    */
   createRun(
     request: CreateRunRequest & { readonly mode: "stream" },
@@ -86,6 +100,17 @@ export class Scope {
    * Answers what a run asks. Refused with `run_not_found`, `not_awaiting`, `run_cancelling`, `answer_rejected` when the
    * answer does not fit (the run goes on waiting), `answer_conflict` when the question has another answer already, or `runtime_closed` for a
    * run that would have to be loaded.
+   *
+   * @example
+   * ```ts
+   * import { AgentRuntime } from "cadenza";
+   *
+   * const runtime = new AgentRuntime().register("booking", async (_input, { ask }) => ask("Book it?"));
+   * const { run_id, status } = await runtime.createRun({ agent_name: "booking", input: "Berlin to Paris" });
+   * console.log(status); // → awaiting
+   * const run = await runtime.resume({ run_id, await_resume: { ok: true } });
+   * console.log(run.status); // → completed
+   * ```
    */
   resume(
     request: ResumeRequest & { readonly mode: "stream" },
@@ -107,6 +132,17 @@ export class Scope {
   /**
    * Stops a run: gives it as it is while it is being cancelled, and again when asked again. Refused with `run_not_found`, or with
    * `run_finished` when it has completed or failed.
+   *
+   * @example
+   * ```ts
+   * import { setTimeout } from "node:timers/promises";
+   * import { AgentRuntime } from "cadenza";
+   *
+   * const runtime = new AgentRuntime();
+   * runtime.register("slow", (_input, { signal }) => setTimeout(60_000, "Done.", { signal }));
+   * const { run_id } = await runtime.createRun({ agent_name: "slow", input: "", mode: "async" });
+   * console.log((await runtime.cancel(run_id)).status); // → cancelling
+   * ```
    */
   async cancel(run_id: string): Promise<Run> {
     const key = this.#key(run_id);
@@ -162,7 +198,20 @@ export class Scope {
     return this.#reader.records(found);
   }
 
-  /** What happened in a run: everything so far, then live. Leaving the loop detaches. The first `next` rejects with `run_not_found`. */
+  /**
+   * What happened in a run: everything so far, then live. Leaving the loop detaches. The first `next` rejects with `run_not_found`.
+   *
+   * @example
+   * ```ts
+   * import { AgentRuntime } from "cadenza";
+   *
+   * const runtime = new AgentRuntime().register("echo", (input) => input);
+   * const { run_id } = await runtime.createRun({ agent_name: "echo", input: "Hello", mode: "async" });
+   * for await (const event of runtime.events(run_id, { until: "end" })) {
+   *   console.log(event.id, event.type); // the ids are 1, 2, 3 and so on
+   * }
+   * ```
+   */
   events(run_id: string, options: EventsOptions = {}): AsyncIterableIterator<StreamedEvent> {
     return this.#stream(async () => {
       checkObject("options", options);

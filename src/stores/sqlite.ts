@@ -172,6 +172,16 @@ export class SqliteStore implements DurableStore {
  * Opens a database file with the SQLite that is built into Node (22.13 and newer), and creates a missing file.
  * `close()` closes it. On other platforms open the file with `libsql` or `better-sqlite3`, and pass the handle to
  * `SqliteStore`.
+ *
+ * @example
+ * ```ts node 22.13 — SQLite is built in from there on
+ * import { AgentRuntime } from "cadenza";
+ * import { openSqliteStore } from "cadenza/sqlite";
+ *
+ * const store = openSqliteStore("runs.db", { durability: { leaseMs: 10_000 } });
+ * const runtime = new AgentRuntime({ store });
+ * await runtime.close();
+ * ```
  */
 export function openSqliteStore(path: string, options: SqliteStoreOptions = {}): SqliteStore {
   const sqlite = getBuiltinModule("node:sqlite") as NodeSqlite | undefined;

@@ -36,11 +36,21 @@ export interface AnswerOptions {
  * HTTP and no model, and time stands still until `t.clock` is moved.
  *
  * @example
+ * ```ts
+ * import { defineAgent } from "cadenza";
+ * import { drive } from "cadenza/testing";
+ *
+ * const booking = defineAgent("booking", async function* (_input, { step, ask }) {
+ *   const { train } = await step("plan", async () => ({ train: "unknown" }));
+ *   yield `Found ${train}.`;
+ *   await ask("Book it?");
+ * });
  * const t = drive(booking, "Berlin to Paris", { steps: { plan: { train: "ICE 9553" } } });
- * await t.next();                  // { type: "part", text: "Looking for trains… " }
- * await t.next();                  // { type: "await", question: "Book it?", … }
+ * console.log(await t.next()); // { type: "part", text: "Found ICE 9553.", … }
+ * console.log(await t.next()); // { type: "await", question: "Book it?", … }
  * await t.answer({ ok: true });
- * const run = await t.finish();    // run.status is "completed"
+ * console.log((await t.finish()).status); // completed
+ * ```
  */
 export function drive(agent: Agent | AgentFunction, input: RunInput, options: DriveOptions = {}): Drive {
   return new Drive(new Stage(readAgent(agent), input, readDriveOptions(options)));

@@ -45,12 +45,22 @@ interface Ending {
  * replay.
  *
  * @example
+ * ```ts
+ * import { defineAgent } from "cadenza";
+ * import { everyCrash } from "cadenza/testing";
+ *
+ * const charges = new Map<string, number>(); // what the payment service holds
+ * const order = defineAgent("order", async (_input, { step, ask }) => {
+ *   await step("charge", ({ key }) => void charges.set(key, 30));
+ *   return ask("Ship?");
+ * });
  * const report = await everyCrash(order, "Three apples", {
  *   answers: [{ ok: true }],
- *   before: () => shop.reset(),
- *   world: () => shop.charges,
+ *   before: () => charges.clear(),
+ *   world: () => [...charges],
  * });
  * report.assert();
+ * ```
  */
 export async function everyCrash(
   agent: Agent | AgentFunction,

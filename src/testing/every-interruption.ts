@@ -24,8 +24,14 @@ const MAX_WITHOUT_END = 10;
  * nothing after it, no question, step or sub-run is pending, and no timer or abort listener is left.
  *
  * @example
+ * ```ts
+ * import { defineAgent } from "cadenza";
+ * import { everyInterruption } from "cadenza/testing";
+ *
+ * const booking = defineAgent("booking", async (_input, { ask }) => ask("Book it?"));
  * const report = await everyInterruption(booking, "Berlin to Paris", { answers: [{ ok: true }] });
  * report.assert();
+ * ```
  */
 export async function everyInterruption(
   agent: Agent | AgentFunction,

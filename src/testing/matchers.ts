@@ -33,9 +33,24 @@ export interface MatcherResult {
  * gives it.
  *
  * @example
+ * ```ts
+ * import { defineAgent } from "cadenza";
+ * import { type CadenzaMatchers, drive, matchers } from "cadenza/testing";
+ * import { expect, test } from "vitest";
+ *
+ * declare module "vitest" {
+ *   interface Matchers<T> extends CadenzaMatchers<T> {}
+ * }
  * expect.extend(matchers);
- * expect(t).toBeAwaiting("Book it?");
- * expect(await t.finish()).toHaveCompleted();
+ *
+ * test("it asks before it books", async () => {
+ *   const t = drive(defineAgent("booking", async (_input, { ask }) => ask("Book it?")), "Berlin to Paris");
+ *   await t.until("await");
+ *   expect(t).toBeAwaiting("Book it?");
+ *   await t.answer({ ok: true });
+ *   expect(await t.finish()).toHaveCompleted();
+ * });
+ * ```
  */
 export const matchers = {
   toHaveCompleted(received: unknown): MatcherResult {

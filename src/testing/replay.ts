@@ -34,8 +34,18 @@ export class CassetteMismatch extends Error {
  * CassetteMismatch} with the first difference.
  *
  * @example
- * const cassette = await record(store, run);          // in production
- * await replay(licenceAudit, cassette);                // in a test, ever after
+ * ```ts
+ * import { AgentRuntime, defineAgent, MemoryStore } from "cadenza";
+ * import { record, replay } from "cadenza/testing";
+ *
+ * const greeter = defineAgent("greeter", async (_input, { ask }) => ask("Who are you?"));
+ * const store = new MemoryStore();
+ * const runtime = new AgentRuntime({ store }).register(greeter);
+ * const { run_id } = await runtime.createRun({ agent_name: "greeter", input: "Hi" });
+ * const run = await runtime.resume({ run_id, await_resume: { name: "Ada" } });
+ * const cassette = await record(store, run); // in production
+ * console.log((await replay(greeter, cassette)).status); // → completed
+ * ```
  */
 export async function replay(
   agent: Agent | AgentFunction,

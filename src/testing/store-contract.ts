@@ -15,12 +15,19 @@ import { writeChecks } from "./store-contract-writes.ts";
  * own, and rejects with an error that says what was expected.
  *
  * @example
+ * ```ts
+ * import { test } from "vitest";
+ * import { MemoryStore } from "cadenza";
+ * import { storeContract } from "cadenza/store";
+ *
  * for (const { name, run } of storeContract) {
- *   test(name, () => run(({ clock }) => {
- *     const store = new MemoryStore({ clock });
- *     return { first: store, second: store, close: () => store.close() };
- *   }));
+ *   test(name, () =>
+ *     run(({ clock }) => {
+ *       const store = new MemoryStore({ clock }); // yours
+ *       return { first: store, second: store, close: () => store.close() };
+ *     }));
  * }
+ * ```
  */
 export const storeContract: readonly StoreCheck[] = [
   ...writeChecks,

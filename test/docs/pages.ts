@@ -1,4 +1,5 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { join, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 
 export const ROOT = fileURLToPath(new URL("../../", import.meta.url));
@@ -19,6 +20,22 @@ export function readPages(): readonly Page[] {
 
 export function readPage(path: string): Page {
   return { path, text: readFileSync(ROOT + path, "utf8") };
+}
+
+/** The files of `src/`. */
+export function readSources(): readonly Page[] {
+  return readdirSync(`${ROOT}src`, { recursive: true, encoding: "utf8" })
+    .filter((file) => file.endsWith(".ts"))
+    .sort()
+    .map((file) => readPage(join("src", file).split(sep).join("/")));
+}
+
+/** The `@example`s in the comments of a source file, each as a page. Its code has the lines that it has in the file. */
+export function examplesOf({ path, text }: Page): readonly Page[] {
+  return [...text.matchAll(/^ *\* @example\n([\s\S]*?)^ *\*\//gm)].map(({ 1: example = "", index }) => ({
+    path,
+    text: "\n".repeat(text.slice(0, index).split("\n").length) + example.replace(/^ *\* ?/gm, ""),
+  }));
 }
 
 /** A fenced block of code. */

@@ -1,10 +1,10 @@
 import { faultOf, runProgram } from "../harness/processes.ts";
 import { javascriptOf, write } from "../harness/project.ts";
-import { readPages } from "./pages.ts";
+import { examplesOf, readPages, readSources } from "./pages.ts";
 import type { Snippet } from "./snippets.ts";
 import { snippetsOf } from "./snippets.ts";
 
-/** A program of the documentation, as its reader would save it. */
+/** A program of the documentation, or an example in a comment of the source, as its reader would save it. */
 export interface Program {
   /** The page and the line of the first block. */
   readonly name: string;
@@ -15,9 +15,9 @@ export interface Program {
   readonly isTest: boolean;
 }
 
-/** The programs of all pages that can be run under a version of Node. */
+/** The programs of all pages and examples that can be run under a version of Node. */
 export function programsFor(nodeVersion: string): readonly Program[] {
-  return readPages()
+  return [...readPages(), ...readSources().flatMap(examplesOf)]
     .flatMap(snippetsOf)
     .flatMap((snippet) => programOf(snippet, nodeVersion) ?? []);
 }
