@@ -1,6 +1,7 @@
 import type { Store } from "cadenza/store";
 import { describe, expect, it } from "vitest";
 import type { Expected, RunHead } from "../../src/core/ports.ts";
+import type { Plant } from "../harness/planted-faults.ts";
 import { eagerToConfirm, reversedResults, unawareClock, withoutLeases } from "../harness/planted-faults.ts";
 import { withMembers } from "../harness/port-proxy.ts";
 import { crashedOtherwise, crashPoints } from "../harness/world/crash-points.ts";
@@ -8,7 +9,6 @@ import { play } from "../harness/world/play.ts";
 import { scenarios } from "../harness/world/scenarios.ts";
 import type { Trouble } from "../harness/world/trials.ts";
 import { trial } from "../harness/world/trials.ts";
-import type { Plant } from "../harness/world/world.ts";
 import { keyOf, World } from "../harness/world/world.ts";
 
 /*

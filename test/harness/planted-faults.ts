@@ -5,6 +5,16 @@ import { hookedStore } from "./store-proxy.ts";
 
 /* Stores and clocks with a fault, with which a test checks that a judge finds it. */
 
+/** Faults, each planted at a port. */
+export interface Plant {
+  /** Replaces the store, which outlives its processes. */
+  readonly store?: (store: Store) => Store;
+  /** Replaces the store as each process of a simulated world sees it. */
+  readonly view?: (store: Store) => Store;
+  /** Replaces the clock, or that of each process. */
+  readonly clock?: (clock: Clock) => Clock;
+}
+
 /** By how much an unaware clock advances at most between two readings: more than a heartbeat. In milliseconds. */
 const MAX_ADVANCE_MS = 350;
 

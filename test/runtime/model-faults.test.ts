@@ -1,6 +1,7 @@
+import type { Clock } from "cadenza";
 import { describe, expect, test } from "vitest";
 import { explain, playAll } from "../harness/model/run.ts";
-import type { Setting } from "../harness/model/world.ts";
+import type { Plant } from "../harness/planted-faults.ts";
 import { afterAppend, changedWrites, eagerToConfirm, withTimers } from "../harness/planted-faults.ts";
 import { withMembers } from "../harness/port-proxy.ts";
 
@@ -12,7 +13,7 @@ interface Fault {
   readonly name: string;
   /** The violation that has to be found. */
   readonly noticed: RegExp;
-  readonly plant: Partial<Setting>;
+  readonly plant: Pick<Plant, "store" | "clock">;
 }
 
 const faults: readonly Fault[] = [
@@ -20,14 +21,14 @@ const faults: readonly Fault[] = [
     name: "an answer is written twice",
     noticed: /was answered twice/,
     plant: {
-      disturbStore: (store) => afterAppend(store, ({ entries }) => entries.filter(({ type }) => type === "resumed")),
+      store: (store) => afterAppend(store, ({ entries }) => entries.filter(({ type }) => type === "resumed")),
     },
   },
   {
     name: "an answer goes to another question",
     noticed: /resumed at \d+ follows the status/,
     plant: {
-      disturbStore: (store) =>
+      store: (store) =>
         changedWrites(store, (entry) => [entry.type === "resumed" ? { ...entry, await_id: "ask#9" } : entry]),
     },
   },
@@ -35,34 +36,34 @@ const faults: readonly Fault[] = [
     name: "a run ends twice",
     noticed: /it ended 2 times/,
     plant: {
-      disturbStore: (store) => afterAppend(store, ({ entries }) => entries.filter(({ type }) => type === "ended")),
+      store: (store) => afterAppend(store, ({ entries }) => entries.filter(({ type }) => type === "ended")),
     },
   },
   {
     name: "a part is written twice",
     noticed: /emits no\. \d+ twice/,
     plant: {
-      disturbStore: (store) => changedWrites(store, (entry) => (entry.type === "emitted" ? [entry, entry] : [entry])),
+      store: (store) => changedWrites(store, (entry) => (entry.type === "emitted" ? [entry, entry] : [entry])),
     },
   },
   {
     name: "a part is lost",
     noticed: /and its agent emitted/,
     plant: {
-      disturbStore: (store) =>
+      store: (store) =>
         changedWrites(store, (entry) => (entry.type === "emitted" && entry.kind === "generic" ? [] : [entry])),
     },
   },
   {
     name: "the store confirms what it has not written",
     noticed: /before it was committed/,
-    plant: { disturbStore: eagerToConfirm },
+    plant: { store: eagerToConfirm },
   },
   {
     name: "a confirmation is lost",
     noticed: /waits, and the run rests/,
     plant: {
-      disturbStore: (store) =>
+      store: (store) =>
         withMembers(store, {
           append: async (key, expected, write) => {
             const conflict = await store.append(key, expected, write);
@@ -75,7 +76,7 @@ const faults: readonly Fault[] = [
     name: "the store has another status than the log",
     noticed: /the store says in-progress, the log says/,
     plant: {
-      disturbStore: (store) =>
+      store: (store) =>
         withMembers(store, {
           append: (key, expected, write) =>
             store.append(key, expected, { ...write, head: { ...write.head, status: "in-progress" } }),
@@ -86,7 +87,7 @@ const faults: readonly Fault[] = [
     name: "a reader is given an entry twice",
     noticed: /saw another event|instead of/,
     plant: {
-      disturbStore: (store) =>
+      store: (store) =>
         withMembers(store, {
           read: async (key, from, limit) => {
             const entries = await store.read(key, from, limit);
@@ -99,7 +100,7 @@ const faults: readonly Fault[] = [
     name: "a session loses messages",
     noticed: /session .* holds 0 messages/,
     plant: {
-      disturbStore: (store) =>
+      store: (store) =>
         withMembers(store, {
           append: (key, expected, { session, ...write }) =>
             store.append(key, expected, { ...write, session: session && { ...session, messages: undefined } }),
@@ -110,7 +111,7 @@ const faults: readonly Fault[] = [
     name: "an idempotency key is lost",
     noticed: /neither refused nor|instead of undefined|was refused with/,
     plant: {
-      disturbStore: (store) =>
+      store: (store) =>
         withMembers(store, {
           create: (key, write) => store.create(key, write, null),
           findByIdempotencyKey: () => undefined,
@@ -120,18 +121,18 @@ const faults: readonly Fault[] = [
   {
     name: "a deadline never fires",
     noticed: /awaits an answer after its deadline/,
-    plant: { disturbClock: (clock) => withTimers(clock, (delayMs) => delayMs <= 250) },
+    plant: { clock: (clock) => withTimers(clock, (delayMs) => delayMs <= 250) },
   },
   {
     name: "the grace period never ends",
     noticed: /it took \d+ ms to stop/,
-    plant: { disturbClock: (clock) => withTimers(clock, (delayMs) => delayMs === 500) },
+    plant: { clock: (clock) => withTimers(clock, (delayMs) => delayMs === 500) },
   },
   {
     name: "a timer is never cleared",
     noticed: /timers are left/,
     plant: {
-      disturbClock: (clock) =>
+      clock: (clock) =>
         withMembers(clock, {
           setTimeout: (callback, delayMs) => {
             clock.setTimeout(callback, delayMs);
@@ -147,14 +148,14 @@ describe("The checker finds planted faults", () => {
     const { noticed, plant } = fault;
     const found: string[] = [];
     for (let from = 1; from < SCHEDULES && !found.some((violation) => noticed.test(violation)); from += AT_ONCE) {
-      const { failures } = await playAll({ from, count: AT_ONCE, stores: ["at once", "late"], change: plant });
+      const { failures } = await playAll({ from, count: AT_ONCE, stores: ["at once", "late"], change: { plant } });
       found.push(...failures.flatMap(({ violations }) => violations));
     }
     expect(found.join("\n")).toMatch(noticed);
   });
 
   test("It reports the shortest schedule that it finds", async () => {
-    const change: Partial<Setting> = { disturbClock: (clock) => withTimers(clock, (delayMs) => delayMs <= 250) };
+    const change = { plant: { clock: (clock: Clock) => withTimers(clock, (delayMs) => delayMs <= 250) } };
     const { failures } = await playAll({ from: 1, count: SCHEDULES, stores: ["at once"], change });
     const story = await explain(failures[0]?.seed ?? 0, { stores: ["at once"], change });
     expect(story).toMatch(/create/);

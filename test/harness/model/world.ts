@@ -1,10 +1,10 @@
 import { CadenzaError } from "../../../src/core/errors.ts";
 import type { Entry } from "../../../src/core/log.ts";
-import type { Clock, Store } from "../../../src/core/ports.ts";
 import type { StreamedEvent } from "../../../src/core/project.ts";
 import type { Run } from "../../../src/protocol/run.ts";
 import { AgentRuntime } from "../../../src/runtime/agent-runtime.ts";
 import type { ResumeRequest } from "../../../src/runtime/requests.ts";
+import type { Plant } from "../planted-faults.ts";
 import { ModelClock } from "./clock.ts";
 import type { Manners } from "./puppet.ts";
 import { Puppet, playAsFunction, playAsGenerator } from "./puppet.ts";
@@ -18,10 +18,8 @@ export interface Setting {
   readonly forgetful: boolean;
   /** Whether listeners get the events of all runs. */
   readonly listens: boolean;
-  /** Wraps the store, so that a test can plant a fault. */
-  readonly disturbStore?: ((store: Store) => Store) | undefined;
-  /** The same for the clock. */
-  readonly disturbClock?: ((clock: Clock) => Clock) | undefined;
+  /** The faults that a test plants. Default: none. */
+  readonly plant?: Pick<Plant, "store" | "clock">;
 }
 
 export const GRACE_MS = 500;
@@ -93,11 +91,11 @@ export class World {
 
   constructor(setting: Setting) {
     this.setting = setting;
-    const disturbed = setting.disturbStore?.(this.store) ?? this.store;
+    const disturbed = setting.plant?.store?.(this.store) ?? this.store;
     this.late = setting.store === "at once" ? undefined : new LateStore(disturbed);
     this.runtime = new AgentRuntime({
       store: this.late ?? disturbed,
-      clock: setting.disturbClock?.(this.clock) ?? this.clock,
+      clock: setting.plant?.clock?.(this.clock) ?? this.clock,
       cancelGraceMs: GRACE_MS,
       ids: { uuid: () => this.#uuid(), token: () => "owner" },
       ...(setting.forgetful && { retention: { maxRuns: 2 } }),

@@ -1,8 +1,9 @@
+import type { Plant } from "../planted-faults.ts";
 import type { Method } from "../store-proxy.ts";
 import type { Ending, Played } from "./play.ts";
 import { play } from "./play.ts";
 import type { Scenario } from "./scenarios.ts";
-import type { Crash, Plant } from "./world.ts";
+import type { Crash } from "./world.ts";
 
 const writes: ReadonlySet<Method> = new Set(["create", "append", "post", "claim", "putSession", "makeSession"]);
 /** Calls that a process repeats while it waits. Only the first two crashes at each of them are tried. */

@@ -1,5 +1,6 @@
 import { answerTo, NO_ANSWER } from "../answers.ts";
 import { misjudged } from "../judge.ts";
+import type { Plant } from "../planted-faults.ts";
 import type { Certainty, Program } from "../program.ts";
 import { CHILD, inputOf, print } from "../program.ts";
 import { makeProgram } from "../program-maker.ts";
@@ -7,7 +8,7 @@ import { agentOf } from "../program-player.ts";
 import { hashOf, Random } from "../random.ts";
 import type { Played, Script } from "./play.ts";
 import { play, playerIn } from "./play.ts";
-import type { Plant, World } from "./world.ts";
+import type { World } from "./world.ts";
 
 /** What happens to the processes that run a program. */
 export const troubles = ["none", "always replay", "crashes", "take-overs", "freezes", "stopped clocks"] as const;

@@ -10,6 +10,7 @@ import type { MaybePromise } from "../../../src/core/promises.ts";
 import { isPromise } from "../../../src/core/promises.ts";
 import type { RunState } from "../../../src/core/state.ts";
 import type { DurableRuntimeOptions } from "../durable-runtime.ts";
+import type { Plant } from "../planted-faults.ts";
 import type { Random } from "../random.ts";
 import type { Method } from "../store-proxy.ts";
 import { hookedStore, isRead, lastingStore } from "../store-proxy.ts";
@@ -28,16 +29,6 @@ const never = new Promise<never>(() => {});
 export interface Crash {
   readonly call: number;
   readonly after: boolean;
-}
-
-/** Faults, each planted at a port. */
-export interface Plant {
-  /** Replaces the store, which is in memory and outlives its processes. */
-  readonly store?: (store: Store) => Store;
-  /** Replaces the store as each process sees it. */
-  readonly view?: (store: Store) => Store;
-  /** Replaces the clock of each process. */
-  readonly clock?: (clock: Clock) => Clock;
 }
 
 export interface WorldOptions {
