@@ -91,7 +91,7 @@ export class LeasedOwnership implements Ownership, Followed {
   }
 
   onWakeWritten(): void {
-    const { parent } = this.run;
+    const { parent } = this.run.family;
     if (parent === undefined) this.#host.onWake();
     else leased(parent)?.handover.noteWake();
   }
@@ -247,7 +247,7 @@ export class LeasedOwnership implements Ownership, Followed {
   }
 
   onParentGone(): void {
-    const { parent } = this.run;
+    const { parent } = this.run.family;
     this.run.follow(undefined);
     if (this.run.durable) this.residency.leaveAlone();
     if (parent !== undefined) this.#host.onParentLost(this.run, parent);

@@ -269,7 +269,7 @@ export class Residency {
     for (;;) {
       await clock.turn();
       await log.commit();
-      await this.#run.unqueued();
+      await this.#run.slot?.unqueued();
       const { committed } = log;
       const entries = await store.read(log.key, 0, committed);
       if (this.#isPastReplay(execution)) {

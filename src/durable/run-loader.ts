@@ -233,7 +233,7 @@ export class RunLoader {
     // The run was accepted by another process, and its agent was never called.
     run.reserve(slotKey);
     run.begin();
-    if (run.isQueued) owned.handover.forgetTakeovers();
+    if (run.slot?.isQueued === true) owned.handover.forgetTakeovers();
   }
 
   #admit(key: RunKey, agent: Agent, state: RunState, head: RunHead): LiveRun {
@@ -251,7 +251,8 @@ export class RunLoader {
     if (entries === undefined || this.#owner.runs.isClosed) return;
     const agent: Agent = { name: created.agent_name, options: {}, fn: () => undefined };
     const run = this.#admit(key, agent, replay(key.run_id, entries), head);
-    run.endWithoutCode();
+    run.onEnd();
+    run.endWithoutAgent();
   }
 
   /** Claims and loads each blocked run of a version once. */

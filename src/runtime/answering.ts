@@ -15,12 +15,11 @@ import type { Validated } from "./standard-schema.ts";
 /** What answering needs from the run that is answered. */
 export interface AnsweredRun {
   readonly log: RunLog;
-  readonly clock: Clock;
   readonly agent: { readonly name: string };
   readonly execution: Execution | undefined;
   readonly ownership: Pick<Ownership, "whenAnswerable">;
-  /** Whether the runtime is being closed. Then it accepts no answers. */
-  readonly isClosing: boolean;
+  /** A runtime that is being closed accepts no answers. */
+  readonly host: { readonly clock: Clock; readonly isClosed: boolean };
   /**
    * Resolves when the entries of the run's ancestors are committed, or their writes have failed. Undefined: they are
    * committed.
@@ -41,9 +40,9 @@ export function answerRun(run: AnsweredRun, answer: Answer): Answered {
 }
 
 function answerNow(run: AnsweredRun, answer: Answer): Answered {
-  const { log, clock } = run;
+  const { log, host } = run;
   const { run_id } = log.key;
-  const command = commandOf(answer, answer.await_id, clock.now());
+  const command = commandOf(answer, answer.await_id, host.clock.now());
   const first = log.preview(command);
   if (isRefusal(first)) {
     // A refusal reveals the state, so the state is committed first.
@@ -53,7 +52,7 @@ function answerNow(run: AnsweredRun, answer: Answer): Answered {
   }
   const awaitId = log.state.shown?.await_id;
   if (first.length === 0 || awaitId === undefined) return answeredBefore(run, answer, command);
-  if (run.isClosing) throw closedError();
+  if (run.host.isClosed) throw closedError();
   const bound: BoundAnswer = { ...answer, await_id: awaitId };
   const { execution } = run;
   if (execution === undefined) throw lostError(run_id);
@@ -88,10 +87,10 @@ function giveTo(
 
 /** This process does not hold the question any more: it is settled, or another process owns the run. */
 function withoutQuestion(run: AnsweredRun, answer: BoundAnswer): Answered {
-  const { log, clock } = run;
+  const { log, host } = run;
   const committed = log.commit(true);
   if (committed !== undefined) return committed.then(() => withoutQuestion(run, answer));
-  const command = commandOf(answer, answer.await_id, clock.now());
+  const command = commandOf(answer, answer.await_id, host.clock.now());
   const decision = log.preview(command);
   if (isRefusal(decision)) throw refusalError(decision, log.key.run_id, answer.await_id);
   if (decision.length === 0) return answeredBefore(run, answer, command);
@@ -99,14 +98,14 @@ function withoutQuestion(run: AnsweredRun, answer: BoundAnswer): Answered {
 }
 
 function take(run: AnsweredRun, execution: Execution, answer: BoundAnswer, reading: Validated): Answered {
-  const { log, clock } = run;
+  const { log, host } = run;
   const { run_id } = log.key;
   const { await_id } = answer;
   if ("issues" in reading) throw rejectedError(run_id, await_id, reading.issues);
   // During the validation another process may have taken the run over, or the agent may be executed again.
   if (log.lost || execution.over) return withoutQuestion(run, answer);
-  if (run.isClosing) throw closedError();
-  const command = commandOf(answer, await_id, clock.now());
+  if (run.host.isClosed) throw closedError();
+  const command = commandOf(answer, await_id, host.clock.now());
   const decision = log.decide(command);
   if (isRefusal(decision)) throw refusalError(decision, run_id, await_id);
   const [entry] = decision;
@@ -136,9 +135,9 @@ function take(run: AnsweredRun, execution: Execution, answer: BoundAnswer, readi
  * the sub-run's refusal.
  */
 function passOn(run: AnsweredRun, answer: BoundAnswer, question: PassedOnQuestion): Answered {
-  const { log, clock } = run;
+  const { log, host } = run;
   const { run_id } = log.key;
-  const command = commandOf(answer, answer.await_id, clock.now());
+  const command = commandOf(answer, answer.await_id, host.clock.now());
   let record: Run | undefined;
   const onTaken = (): void => {
     log.decide(command);

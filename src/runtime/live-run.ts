@@ -1,50 +1,38 @@
-import type { Command } from "../core/decide.ts";
+import type { Decision } from "../core/decide.ts";
 import { isRefusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
+import type { Entry } from "../core/log.ts";
 import { overdueError } from "../core/overdue.ts";
-import type { Clock, Logger, RunKey, SessionChange } from "../core/ports.ts";
+import type { RunKey, SessionChange } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
 import { runRecord, transcript } from "../core/record.ts";
 import { createdEntry, isAtRest, isFinal } from "../core/state.ts";
-import type { Usage } from "../core/usage.ts";
-import type { ProtocolError } from "../protocol/error.ts";
-import type { JsonValue } from "../protocol/json.ts";
 import type { Run } from "../protocol/run.ts";
-import type { Agent, AgentFunction } from "./agent.ts";
+import type { Agent } from "./agent.ts";
+import type { AgentRun, SharedByAgents } from "./agent-host.ts";
+import { AgentHost } from "./agent-host.ts";
 import type { AnsweredRun } from "./answering.ts";
 import { answerRun } from "./answering.ts";
-import type { ContextHost } from "./context.ts";
-import { RunContext } from "./context.ts";
-import type { ExecutionSettings } from "./execution.ts";
 import { Execution } from "./execution.ts";
-import { failureOf, messageOf } from "./failure.ts";
+import { failureOf } from "./failure.ts";
 import type { RunInput } from "./input.ts";
-import { LiveOperations } from "./live-operations.ts";
 import type { LogHost, LogRun } from "./log-host.ts";
 import type { OneByOne } from "./one-by-one.ts";
-import type { Operations } from "./operations.ts";
 import type { Ownership } from "./ownership.ts";
 import type { Answer } from "./questions.ts";
 import { lostError, refusalError } from "./refusals.ts";
 import { RestWaiters } from "./rest-waiters.ts";
 import { RunFamily } from "./run-family.ts";
 import { RunLog } from "./run-log.ts";
-import { RunSession } from "./run-session.ts";
-import { RunSignal } from "./run-signal.ts";
 import { RunSlot } from "./run-slot.ts";
 import type { Slots } from "./slots.ts";
-import { Steps } from "./steps.ts";
 
 /** What the live runs of one runtime share. */
-export interface LiveRunHost extends LogHost {
-  readonly settings: ExecutionSettings;
-  readonly exposeErrors: boolean;
+export interface LiveRunHost extends LogHost, SharedByAgents {
   readonly slots: Slots;
   /** Whether the runtime has been closed: no run begins, is loaded or is answered any more. */
   readonly isClosed: boolean;
-  pace(at: number): undefined | Promise<void>;
-  onDropped(run: LiveRun): void;
   onHung(run: LiveRun): void;
   onCommit(): void;
   /** The run was cancelled without its `finally` blocks, since there was no code for them. */
@@ -61,21 +49,22 @@ export interface LiveRunHost extends LogHost {
 }
 
 /** A run that is loaded in this process: its log, the agent at work on it, and the callers that wait for it. */
-export class LiveRun implements LogRun, ContextHost, AnsweredRun {
+export class LiveRun implements LogRun, AgentRun, AnsweredRun {
   readonly log: RunLog;
   readonly agent: Agent;
   /** What the agent threw, for those who are told more than the client. */
   cause: unknown;
   readonly host: LiveRunHost;
   readonly ownership: Ownership;
-  #signal: RunSignal | undefined;
+  /** Made when the agent is called. */
+  #agentHost: AgentHost | undefined;
   #execution: Execution | undefined;
   /** Only runs that have to do with others have one. */
   #family: RunFamily<LiveRun> | undefined;
-  #isJoined = false;
+  /** Another run has joined the session that was made for this one: then the session stays. */
+  isJoined = false;
   /** A cancel has been decided, and is not committed yet. */
   #isCancelPending = false;
-  #openSteps: Steps | undefined;
   #resting: RestWaiters | undefined;
   /** Only runs of agents have one that may not all work at once. */
   #slot: RunSlot | undefined;
@@ -89,43 +78,17 @@ export class LiveRun implements LogRun, ContextHost, AnsweredRun {
     this.log = new RunLog(key, this, this.ownership);
   }
 
-  get clock(): Clock {
-    return this.host.clock;
-  }
-
-  get logger(): Logger {
-    return this.host.logger;
-  }
-
-  get fn(): AgentFunction {
-    return this.agent.fn;
-  }
-
-  get principal(): JsonValue {
-    return createdEntry(this.log.state).principal ?? null;
-  }
-
   get durable(): boolean {
     return createdEntry(this.log.state).durable === true;
   }
 
-  get settings(): ExecutionSettings {
-    const { settings } = this.host;
-    const timeoutMs = createdEntry(this.log.state).timeout_ms ?? this.agent.options.timeoutMs ?? settings.timeoutMs;
-    return timeoutMs === settings.timeoutMs ? settings : { ...settings, timeoutMs };
-  }
-
   get isInStep(): boolean {
-    return this.#openSteps?.isBusy === true;
+    return this.#agentHost?.isInStep === true;
   }
 
-  /** Whether the run waits for a slot. */
-  get isQueued(): boolean {
-    return this.#slot?.isQueued === true;
-  }
-
-  unqueued(): undefined | Promise<void> {
-    return this.#slot?.unqueued();
+  /** Only runs of agents have one that may not all be active at once. */
+  get slot(): RunSlot | undefined {
+    return this.#slot;
   }
 
   get isNeeded(): boolean {
@@ -139,25 +102,6 @@ export class LiveRun implements LogRun, ContextHost, AnsweredRun {
 
   get execution(): Execution | undefined {
     return this.#execution;
-  }
-
-  get steps(): Steps {
-    this.#openSteps ??= new Steps(this);
-    return this.#openSteps;
-  }
-
-  get signal(): AbortSignal {
-    this.#signal ??= new RunSignal();
-    return this.#signal.signal;
-  }
-
-  abortSignal(reason: () => CadenzaError): void {
-    this.#signal ??= new RunSignal();
-    this.#signal.abort(reason);
-  }
-
-  hold(): () => void {
-    return this.host.hold();
   }
 
   /** Takes a slot, or queues for one, before the agent may begin: the next run finds it taken. Undefined: the run needs none. */
@@ -178,15 +122,10 @@ export class LiveRun implements LogRun, ContextHost, AnsweredRun {
     if (this.log.state.status !== "awaiting") this.#slot?.occupy();
   }
 
-  /** Ends a run that is being cancelled and whose code no process has. */
-  endWithoutCode(): void {
-    this.#endChildren();
-    this.endWithoutAgent();
-  }
-
   /** Calls the agent. An earlier execution of the run has been fenced. */
   execute(): void {
-    this.#execution = new Execution(this);
+    this.#agentHost ??= new AgentHost(this);
+    this.#execution = new Execution(this.#agentHost);
     this.#execution.start();
     this.settleHold();
   }
@@ -203,40 +142,36 @@ export class LiveRun implements LogRun, ContextHost, AnsweredRun {
 
   /** Asks the run to stop. Gives the record as it is then. A refusal waits until what it is based on is committed. */
   async cancel(): Promise<Run> {
-    const command = { type: "cancel", at: this.clock.now() } as const;
+    const command = { type: "cancel", at: this.host.clock.now() } as const;
+    const check = (decision: Decision): readonly Entry[] => {
+      if (isRefusal(decision)) throw refusalError(decision, this.log.key.run_id);
+      return decision;
+    };
     if (isRefusal(this.log.preview(command))) await this.log.commit(true);
-    const decision = this.log.decide(command);
-    if (isRefusal(decision)) throw refusalError(decision, this.log.key.run_id);
-    const record = runRecord(this.log.state);
     // A run that is being cancelled already has been told to stop, and so have its sub-runs.
-    if (decision.length > 0) this.#isCancelPending = true;
-    const acknowledged = this.#whenCommitted(decision.length === 0 ? ignore : () => this.#onCancelCommitted());
-    if (acknowledged !== undefined) {
+    const isNew = check(this.log.decide(command)).length > 0;
+    if (isNew) this.#isCancelPending = true;
+    const record = runRecord(this.log.state);
+    const acknowledged = this.log.commit(true);
+    const follow = isNew ? () => this.#onCancelCommitted() : ignore;
+    if (acknowledged === undefined) follow();
+    else {
+      void this.log.commit()?.then(follow);
       await acknowledged;
-      this.#confirm(command);
+      // Another process may have written first: then the cancel was decided again, and perhaps refused.
+      check(this.log.preview(command));
     }
     return record;
   }
 
-  /** Another process may have written first: then the cancel was decided again, and perhaps otherwise. */
   #onCancelCommitted(): void {
     this.#isCancelPending = false;
     if (this.log.state.status === "cancelling") this.#stop();
   }
 
-  /** Refuses a cancel that was decided again, and otherwise. */
-  #confirm(command: Command): void {
-    const decision = this.log.preview(command);
-    if (isRefusal(decision)) throw refusalError(decision, this.log.key.run_id);
-  }
-
   /** See {@link answerRun}. */
   answer(answer: Answer): MaybePromise<Run | undefined> {
     return answerRun(this, answer);
-  }
-
-  get isClosing(): boolean {
-    return this.host.isClosed;
   }
 
   committedAbove(): undefined | Promise<void> {
@@ -257,11 +192,6 @@ export class LiveRun implements LogRun, ContextHost, AnsweredRun {
   get family(): RunFamily<LiveRun> {
     this.#family ??= new RunFamily();
     return this.#family;
-  }
-
-  /** Another run has joined the session that was made for this one: then the session stays. */
-  join(): void {
-    this.#isJoined = true;
   }
 
   /** The run that has started this one may do something in its turn, which the one above it is told of, and so on. */
@@ -295,10 +225,10 @@ export class LiveRun implements LogRun, ContextHost, AnsweredRun {
   fail(error: CadenzaError): void {
     this.cause = error;
     const usage = this.#execution?.takeUsage() ?? null;
-    this.log.decide({ type: "end", at: this.clock.now(), failure: failureOf(error, false), usage });
+    this.log.decide({ type: "end", at: this.host.clock.now(), failure: failureOf(error, false), usage });
     this.#execution?.fence();
-    this.abortSignal(() => error);
-    this.#endChildren();
+    this.#agentHost?.abortSignal(() => error);
+    this.onEnd();
     this.#slot?.give();
     this.log.flush();
   }
@@ -333,7 +263,7 @@ export class LiveRun implements LogRun, ContextHost, AnsweredRun {
     this.settleHold();
     this.#execution?.fence();
     // A listener of the signal would take an evicted run for a stopped one.
-    if (how !== "evicted") this.abortSignal(() => error);
+    if (how !== "evicted") this.#agentHost?.abortSignal(() => error);
     this.ownership.onGone();
     this.#slot?.give();
     this.#resting?.reject(error);
@@ -351,15 +281,10 @@ export class LiveRun implements LogRun, ContextHost, AnsweredRun {
     const { session_id } = createdEntry(state);
     return {
       session_id,
-      create: session_id !== key.run_id || this.#isJoined,
+      create: session_id !== key.run_id || this.isJoined,
       messages: () => transcript(state),
       at: state.ended?.at ?? 0,
     };
-  }
-
-  /** The run that has started this one, and follows it. */
-  get parent(): LiveRun | undefined {
-    return this.#family?.parent;
   }
 
   /** Another process has written to the run. */
@@ -368,38 +293,10 @@ export class LiveRun implements LogRun, ContextHost, AnsweredRun {
     if (status === "cancelling" && this.#execution?.aborted === undefined) this.#stop();
   }
 
-  // What the execution asks for.
-
-  operationsFor(): Operations {
-    return this.ownership.operations() ?? new LiveOperations(this);
-  }
-
-  contextFor(execution: Execution): RunContext {
-    return new RunContext(this, execution);
-  }
-
-  pace(at: number): undefined | Promise<void> {
-    return this.host.pace(at);
-  }
+  // What the agent reports.
 
   onMove(): void {
-    if (this.#openSteps !== undefined && this.durable) this.#openSteps.moves();
-  }
-
-  isInBody(execution: Execution): boolean {
-    // What a run that stops refuses, it refuses for that.
-    if (this.#openSteps === undefined || execution.aborted !== undefined || isFinal(this.log.state.status))
-      return false;
-    return this.#openSteps.isInside(execution.operations.isPaced);
-  }
-
-  failureOf(error: unknown): ProtocolError {
-    this.cause = error;
-    this.logger.warn(`Run ${this.log.key.run_id} of ${this.agent.name} failed: ${messageOf(error)}`, {
-      run_id: this.log.key.run_id,
-      error,
-    });
-    return failureOf(error, this.host.exposeErrors);
+    this.#agentHost?.onMove();
   }
 
   /** The agent has done again what the log holds. It is stopped if the run was. */
@@ -412,12 +309,15 @@ export class LiveRun implements LogRun, ContextHost, AnsweredRun {
     else this.ownership.settle();
   }
 
-  onDropped(): void {
-    this.host.onDropped(this);
-  }
-
+  /** Cancels the sub-runs. The end of the run is written after that. */
   onEnd(): void {
-    this.#endChildren();
+    if (this.#family === undefined) return;
+    const { tenant } = this.log.key;
+    this.#family.end(
+      [...this.#family.children].map(({ log }) => log.key.run_id),
+      (run_id) => this.host.cancelSubRun({ tenant, run_id }, this.log),
+      () => this.log.flush(),
+    );
   }
 
   onOver(hung: boolean): void {
@@ -429,36 +329,15 @@ export class LiveRun implements LogRun, ContextHost, AnsweredRun {
     return this.#family?.isEndHeld === true;
   }
 
-  // What the context asks for.
-
-  get session(): RunSession {
-    return new RunSession(this.log, this.host.store, this.clock);
-  }
-
   runAgent(execution: Execution, agentName: string, input: RunInput): Promise<Run> {
     return this.host.runAgent(this, execution, agentName, input);
-  }
-
-  get usage(): Usage | null {
-    return this.log.state.usage;
-  }
-
-  /** Does what follows from a decision once it is committed. The promise is for the caller, who is told if the store fails. */
-  #whenCommitted(follow: () => void): undefined | Promise<void> {
-    const acknowledged = this.log.commit(true);
-    if (acknowledged === undefined) {
-      follow();
-      return undefined;
-    }
-    void this.log.commit()?.then(follow);
-    return acknowledged;
   }
 
   #stop(): void {
     // An agent that is run again is stopped where it was, not on the way there. While the run is queued it is not run again.
     const { isCatchingUp, mismatch } = this.ownership;
-    if (isCatchingUp && mismatch === undefined && !this.isQueued) return;
-    this.#endChildren();
+    if (isCatchingUp && mismatch === undefined && this.#slot?.isQueued !== true) return;
+    this.onEnd();
     const reason = new CadenzaError("run_cancelled", "The run was cancelled.", { run_id: this.log.key.run_id });
     if (mismatch !== undefined) this.#execution?.fence();
     else if (this.#execution !== undefined) {
@@ -471,7 +350,7 @@ export class LiveRun implements LogRun, ContextHost, AnsweredRun {
   /** Ends a run that has no agent at work: it was not begun, or its code is missing or does not match its log. */
   endWithoutAgent(): void {
     if (this.log.state.position > 2) this.host.onAgentMissing(this);
-    this.log.decide({ type: "end", at: this.clock.now(), failure: null, usage: null });
+    this.log.decide({ type: "end", at: this.host.clock.now(), failure: null, usage: null });
     this.#slot?.give();
     this.log.flush();
   }
@@ -483,16 +362,6 @@ export class LiveRun implements LogRun, ContextHost, AnsweredRun {
       return;
     }
     this.execute();
-  }
-
-  #endChildren(): void {
-    if (this.#family === undefined) return;
-    const { tenant } = this.log.key;
-    this.#family.end(
-      [...this.#family.children].map(({ log }) => log.key.run_id),
-      (run_id) => this.host.cancelSubRun({ tenant, run_id }, this.log),
-      () => this.log.flush(),
-    );
   }
 
   withSlot(callback: () => void): void {

@@ -52,7 +52,7 @@ export class SessionEntries {
     const at = this.#host.clock.now();
     const live = this.#host.find({ tenant, run_id: sessionId });
     if (live !== undefined) {
-      live.join();
+      live.isJoined = true;
       // A run that has ended may not have written its session change yet.
       if (isFinal(live.log.state.status)) await live.log.commit(true)?.catch(ignore);
     }

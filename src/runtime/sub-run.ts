@@ -105,10 +105,10 @@ export class SubRun {
     const runId = intent?.run_id ?? this.#host.newRunId();
     // In a persistent store a plain parent logs its sub-runs too, so that they can be cancelled if its process dies.
     if (intent === undefined && (this.#parent.durable || this.#parent.host.store.persistent)) {
-      const { log, clock } = this.#parent;
+      const { log, host } = this.#parent;
       log.decide({
         type: "intend",
-        entry: { type: "intent", at: clock.now(), key: this.#key, attempt: 1, run_id: runId },
+        entry: { type: "intent", at: host.clock.now(), key: this.#key, attempt: 1, run_id: runId },
       });
       await log.commit();
     }
@@ -150,7 +150,7 @@ export class SubRun {
   }
 
   async #find(runId: string): Promise<boolean> {
-    const { log, logger } = this.#parent;
+    const { log, host } = this.#parent;
     let found: SubRunFound;
     try {
       found = await this.#host.findSubRun({ tenant: log.key.tenant, run_id: runId });
@@ -159,10 +159,13 @@ export class SubRun {
         return this.#execution.over;
       }
     } catch (error) {
-      logger.warn(`Run ${runId} could not be read for its parent, run ${log.key.run_id}. Reading it is tried again.`, {
-        run_id: runId,
-        error,
-      });
+      host.logger.warn(
+        `Run ${runId} could not be read for its parent, run ${log.key.run_id}. Reading it is tried again.`,
+        {
+          run_id: runId,
+          error,
+        },
+      );
       return this.#execution.over;
     }
     if (this.#execution.over) return true;
@@ -282,14 +285,14 @@ export class SubRun {
   }
 
   #finish({ run, state }: EndedRun): void {
-    const { clock, durable } = this.#parent;
+    const { durable, host } = this.#parent;
     if (this.#execution.over) return;
     this.#settle(state);
     if (state.usage !== null) this.#execution.addUsage(state.usage);
     const usage = durable ? this.#execution.takeUsage() : null;
     // A record contains only JSON values.
     const result = durable ? (run as unknown as StepEntry["result"]) : undefined;
-    const entry: StepEntry = { type: "step", at: clock.now(), key: this.#key, result, error: null, usage };
+    const entry: StepEntry = { type: "step", at: host.clock.now(), key: this.#key, result, error: null, usage };
     if (durable) this.#record(entry, run);
     else this.#execution.withSlot(() => this.#execution.operations.deliver(entry, run));
   }
@@ -306,7 +309,7 @@ export class SubRun {
       return;
     }
     const failure = failureOfStep(error);
-    const at = this.#parent.clock.now();
+    const at = this.#parent.host.clock.now();
     this.#record({ type: "step", at, key: this.#key, result: undefined, error: failure, usage: null }, undefined);
   }
 

@@ -47,7 +47,7 @@ export class SubRuns {
     const key = execution.operations.keyFor(`run:${agentName}`);
     const request: NewRun = {
       tenant: parentKey.tenant,
-      principal: parent.principal,
+      principal: createdEntry(state).principal ?? null,
       agent_name: agentName,
       input: readInput(input),
       session_id: undefined,

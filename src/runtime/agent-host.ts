@@ -1,0 +1,180 @@
+import type { CadenzaError } from "../core/errors.ts";
+import type { Clock, Logger, Store } from "../core/ports.ts";
+import { createdEntry, isFinal } from "../core/state.ts";
+import type { ProtocolError } from "../protocol/error.ts";
+import type { JsonValue } from "../protocol/json.ts";
+import type { Run } from "../protocol/run.ts";
+import type { Agent, AgentFunction } from "./agent.ts";
+import type { ContextHost } from "./context.ts";
+import { RunContext } from "./context.ts";
+import type { Execution, ExecutionSettings } from "./execution.ts";
+import { failureOf, messageOf } from "./failure.ts";
+import type { RunInput } from "./input.ts";
+import { LiveOperations } from "./live-operations.ts";
+import type { Operations } from "./operations.ts";
+import type { Ownership } from "./ownership.ts";
+import type { RunLog } from "./run-log.ts";
+import { RunSession } from "./run-session.ts";
+import { RunSignal } from "./run-signal.ts";
+import { Steps } from "./steps.ts";
+
+/** What the agents of one runtime share. */
+export interface SharedByAgents {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly settings: ExecutionSettings;
+  readonly exposeErrors: boolean;
+  /** Now and then another turn of the event loop is due. Undefined: it is not. */
+  pace(at: number): undefined | Promise<void>;
+  /** Keeps the process open until the returned function is called. */
+  hold(): () => void;
+  /** An agent was still working after its run had ended, and what it emitted was dropped. */
+  onDropped(): void;
+}
+
+/** The run of an agent, and what its agent reports to it. */
+export interface AgentRun {
+  readonly host: SharedByAgents;
+  readonly log: RunLog;
+  readonly agent: Agent;
+  readonly durable: boolean;
+  readonly ownership: Ownership;
+  readonly execution: Execution | undefined;
+  /** Calls back when the run has its slot, now or later. */
+  withSlot(callback: () => void): void;
+  runAgent(execution: Execution, agentName: string, input: RunInput): Promise<Run>;
+  /** What the agent threw, for callers who are told more than the client. */
+  cause: unknown;
+  /** The run is about to end: its sub-runs end first. */
+  onEnd(): void;
+  /** The agent has ended, or has been left behind. `hung`: it did not stop in time. */
+  onOver(hung: boolean): void;
+}
+
+/** The run as its agent sees it: what executions, contexts and steps of the agent need. Made when the agent is called. */
+export class AgentHost implements ContextHost {
+  readonly #run: AgentRun;
+  #signal: RunSignal | undefined;
+  #steps: Steps | undefined;
+
+  constructor(run: AgentRun) {
+    this.#run = run;
+  }
+
+  get log(): RunLog {
+    return this.#run.log;
+  }
+
+  get clock(): Clock {
+    return this.#run.host.clock;
+  }
+
+  get logger(): Logger {
+    return this.#run.host.logger;
+  }
+
+  get fn(): AgentFunction {
+    return this.#run.agent.fn;
+  }
+
+  get durable(): boolean {
+    return this.#run.durable;
+  }
+
+  get ownership(): Ownership {
+    return this.#run.ownership;
+  }
+
+  get execution(): Execution | undefined {
+    return this.#run.execution;
+  }
+
+  get principal(): JsonValue {
+    return createdEntry(this.log.state).principal ?? null;
+  }
+
+  get settings(): ExecutionSettings {
+    const { host, agent } = this.#run;
+    const { settings } = host;
+    const timeoutMs = createdEntry(this.log.state).timeout_ms ?? agent.options.timeoutMs ?? settings.timeoutMs;
+    return timeoutMs === settings.timeoutMs ? settings : { ...settings, timeoutMs };
+  }
+
+  get signal(): AbortSignal {
+    this.#signal ??= new RunSignal();
+    return this.#signal.signal;
+  }
+
+  abortSignal(reason: () => CadenzaError): void {
+    this.#signal ??= new RunSignal();
+    this.#signal.abort(reason);
+  }
+
+  get session(): RunSession {
+    return new RunSession(this.log, this.#run.host.store, this.clock);
+  }
+
+  get steps(): Steps {
+    this.#steps ??= new Steps(this);
+    return this.#steps;
+  }
+
+  /** Whether the body of a step is running. */
+  get isInStep(): boolean {
+    return this.#steps?.isBusy === true;
+  }
+
+  isInBody(execution: Execution): boolean {
+    // What a run that stops refuses, it refuses for that.
+    if (this.#steps === undefined || execution.aborted !== undefined || isFinal(this.log.state.status)) return false;
+    return this.#steps.isInside(execution.operations.isPaced);
+  }
+
+  contextFor(execution: Execution): RunContext {
+    return new RunContext(this, execution);
+  }
+
+  operationsFor(): Operations {
+    return this.#run.ownership.operations() ?? new LiveOperations(this);
+  }
+
+  onMove(): void {
+    if (this.#steps !== undefined && this.durable) this.#steps.moves();
+  }
+
+  pace(at: number): undefined | Promise<void> {
+    return this.#run.host.pace(at);
+  }
+
+  hold(): () => void {
+    return this.#run.host.hold();
+  }
+
+  withSlot(callback: () => void): void {
+    this.#run.withSlot(callback);
+  }
+
+  runAgent(execution: Execution, agentName: string, input: RunInput): Promise<Run> {
+    return this.#run.runAgent(execution, agentName, input);
+  }
+
+  failureOf(error: unknown): ProtocolError {
+    this.#run.cause = error;
+    const { run_id } = this.log.key;
+    this.logger.warn(`Run ${run_id} of ${this.#run.agent.name} failed: ${messageOf(error)}`, { run_id, error });
+    return failureOf(error, this.#run.host.exposeErrors);
+  }
+
+  onDropped(): void {
+    this.#run.host.onDropped();
+  }
+
+  onEnd(): void {
+    this.#run.onEnd();
+  }
+
+  onOver(hung: boolean): void {
+    this.#run.onOver(hung);
+  }
+}
