@@ -7,24 +7,32 @@ import type { Run } from "../protocol/run.ts";
 import type { InputItem, RunInput } from "./input.ts";
 import type { StandardSchema } from "./standard-schema.ts";
 
-/** The second argument of an agent function. Its methods are bound: they may be destructured and passed on. */
+/**
+ * The second argument of an agent function. Its methods are bound: they may be destructured and passed on. After the run
+ * was stopped, `ask` and `run` reject with `run_cancelled`, `run_timeout` or `await_timeout`. Inside the body of a step
+ * `ask`, `step` and `run` reject with `nested_operation`, as do `emit` and the session's state in a durable agent.
+ */
 export interface AgentContext {
   readonly run_id: string;
   readonly agent_name: string;
   readonly session: AgentSession;
-  /** Aborts when the run is cancelled, exceeds its `timeoutMs` or ends. Each run has one signal. */
+  /**
+   * Aborts when the run is cancelled, exceeds its `timeoutMs` or ends. Its reason is a `CadenzaError`, such as
+   * `run_cancelled` or `run_timeout`. Each run has one signal.
+   */
   readonly signal: AbortSignal;
   /** The principal that the application named when it created the run. Default: null. */
   readonly principal: JsonValue;
+  /** The logger of the runtime. */
   readonly logger: Logger;
   /**
    * Emits a part, a message or an object as `yield` does, for code in callbacks. Resolves at once, or, above
-   * `limits.maxBacklog`, when the store has caught up.
+   * `limits.maxBacklog`, when the store has caught up. Rejects with `invalid_yield` for a value that is none of these.
    */
   readonly emit: (value: unknown) => Promise<void>;
   /**
    * Asks the client and resolves with the answer. The open message is completed first. Concurrent questions are shown
-   * one after the other.
+   * one after the other. Rejects with `invalid_argument` for an invalid question or option.
    *
    * @example
    * ```ts
@@ -40,8 +48,9 @@ export interface AgentContext {
    */
   readonly ask: Ask;
   /**
-   * Runs a function with side effects. For a durable agent the result is written to the log. When the
-   * agent is executed again, it gets the result from there, and the function is not called.
+   * Runs a function with side effects, and resolves with its result. For a durable agent the result is written to the
+   * log. When the agent is executed again, it gets the result from there, and the function is not called. Rejects with
+   * the error of the last attempt, and with `invalid_argument` for an invalid name, function or option.
    *
    * @example
    * ```ts
@@ -57,10 +66,12 @@ export interface AgentContext {
    */
   readonly step: Step;
   /**
-   * Runs another agent in a session of its own, and resolves with the run when it has ended. The sub-run is cancelled
-   * with this run. This run passes on its questions.
+   * Runs another agent in a session of its own, and resolves with the run when it has ended, also if it has failed. The
+   * sub-run is cancelled with this run. This run passes on its questions. Rejects with `agent_not_found`, and with
+   * `limit_reached` above `limits.maxDepth`.
    */
   readonly run: (agent_name: string, input: RunInput) => Promise<Run>;
+  /** Takes the token usage of the run's model calls. */
   readonly usage: UsageReport;
   /**
    * The time in milliseconds since 1970. For a durable agent it is the time of the last result that it received, or of
@@ -81,9 +92,9 @@ export interface AgentSession {
   readonly id: string;
   /** The messages of the session as they were when the run was created, oldest first. */
   readonly history: () => Promise<readonly Message[]>;
-  /** The current state; null until it is set. */
+  /** The current state, as JSON; null until it is set. */
   readonly getState: () => Promise<JsonValue>;
-  /** Replaces the state. Resolves when it is stored. */
+  /** Replaces the state. Resolves when it is stored. Rejects with `invalid_argument` for a value that is not JSON. */
   readonly setState: (state: JsonValue) => Promise<void>;
 }
 
@@ -120,8 +131,8 @@ export interface AskOptions<Output> {
    */
   readonly timeoutMs?: number | undefined;
   /**
-   * The answer when the question expires. It is not validated. Without a default, the run fails when the question
-   * expires.
+   * The answer when the question expires. It is not validated. Default: none, and the run fails with the reason
+   * `await_timeout` when the question expires.
    */
   readonly default?: NoInfer<Output> | undefined;
 }
@@ -190,6 +201,7 @@ export interface StepScope {
   readonly key: string;
   /** 1 for the first attempt. */
   readonly attempt: number;
+  /** The signal of the run. */
   readonly signal: AbortSignal;
   /** Emits a part, a message or an object while the step runs, for example each token of a model's answer. */
   readonly emit: (value: unknown) => Promise<void>;

@@ -31,6 +31,7 @@ export interface RuntimeStats extends RunsReport, RemoteReport {
 
 /** The runs that had not ended when a runtime was closed. */
 export interface CloseReport {
+  /** Those that this process had loaded. */
   readonly left: readonly LeftRun[];
 }
 
@@ -47,7 +48,8 @@ const announcedTypes: readonly AnnouncedType[] = [...eventTypes, "run.blocked"];
 const DRAIN_MS = 10_000;
 
 /**
- * Runs agents inside a Node process: registers them by name, and executes their runs.
+ * Runs agents inside a Node process: registers them by name, and executes their runs. It is the {@link Scope} of the
+ * tenant "" with the principal null.
  *
  * @example
  * ```ts
@@ -122,7 +124,8 @@ export class AgentRuntime extends Scope {
 
   /**
    * The runs and sessions of one tenant. A scope cannot see those of other tenants. Agents see `principal` as
-   * `context.principal`. Defaults: the tenant "" and the principal null.
+   * `context.principal`. Defaults: the tenant "" and the principal null. Throws `invalid_argument` for a tenant that is
+   * not a string, and for a principal that is not JSON.
    */
   scope(options: { readonly tenant?: string; readonly principal?: JsonValue } = {}): Scope {
     checkObject("options", options);
@@ -135,7 +138,7 @@ export class AgentRuntime extends Scope {
 
   /**
    * Calls a listener with each event of one type, of all runs and tenants that this process executes, after the event
-   * is committed.
+   * is committed. Throws `invalid_argument` for an unknown type.
    */
   on<Type extends AnnouncedType>(type: Type, listener: EventListener<Type>): this {
     return this.#listen(type, listener, false);
@@ -146,7 +149,7 @@ export class AgentRuntime extends Scope {
     return this.#listen(type, listener, true);
   }
 
-  /** Removes a listener. */
+  /** Removes a listener. Does nothing if it was not added. */
   off<Type extends AnnouncedType>(type: Type, listener: EventListener<Type>): this {
     checkType(type);
     checkFunction("listener", listener);
@@ -154,7 +157,10 @@ export class AgentRuntime extends Scope {
     return this;
   }
 
-  /** Counts the runs of this process, and reads the counters and the runs that need attention from the store. */
+  /**
+   * Counts the runs of this process, and reads the counters and the runs that need attention from the store. Rejects
+   * with `store_failed` if the store fails.
+   */
   async stats(): Promise<RuntimeStats> {
     const agents: Record<string, Counters> = {};
     for (const { name } of this.#registry.all())
@@ -165,7 +171,8 @@ export class AgentRuntime extends Scope {
   /**
    * Accepts no new runs, waits up to `drainMs` milliseconds (default 10,000) for active runs to rest, and closes the
    * store. Resolves with the runs that have not ended. A durable run in a persistent store is released and goes on in
-   * another process. Any other run fails with the reason `interrupted`.
+   * another process. Any other run fails with the reason `interrupted`. A repeated call gives the same promise. Errors
+   * of the store go to the logger. Rejects with `invalid_argument` for an invalid option.
    */
   async close(options: { readonly drainMs?: number } = {}): Promise<CloseReport> {
     checkObject("options", options);

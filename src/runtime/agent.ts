@@ -55,11 +55,14 @@ export interface AgentOptions {
   readonly outputContentTypes?: readonly string[] | undefined;
   /** The version of the code. A run is executed only by the version that it was created with. Default: none. */
   readonly version?: string | undefined;
-  /** Whether runs survive the end of the process. Needs a persistent store. Default: false. */
+  /**
+   * Whether runs survive the end of the process. Needs a durable store. With any other store the agent works, its runs
+   * end with the process, and the logger is warned once. Default: false.
+   */
   readonly durable?: boolean | undefined;
   /**
-   * How long a run may be active, in milliseconds. The time in which it waits for answers does not count. Default: the
-   * runtime's `timeoutMs`.
+   * How long a run may be active, in milliseconds. The time in which it waits for answers does not count. A run that
+   * exceeds it fails with the reason `run_timeout`. Default: the runtime's `timeoutMs`.
    */
   readonly timeoutMs?: number | undefined;
   /** How many runs may be active at the same time in this process. Default: no limit. */
@@ -90,6 +93,7 @@ export interface RegisterOptions extends AgentOptions {
 
 /** An agent as a value; `register` takes it. Made by {@link defineAgent}. */
 export interface Agent {
+  /** 1 to 63 letters, digits, `-` or `_`. */
   readonly name: string;
   readonly options: AgentOptions;
   readonly fn: AgentFunction;
@@ -108,7 +112,8 @@ const optionNames: readonly (keyof RegisterOptions)[] = [
 ];
 
 /**
- * Makes an agent as a value. Throws `invalid_argument` for an invalid name, option or function.
+ * Makes an agent as a value. A name has 1 to 63 letters, digits, `-` or `_`. Throws `invalid_argument` for an invalid
+ * name, option or function.
  *
  * @example
  * ```ts
@@ -139,8 +144,8 @@ export function defineAgent(name: string, ...rest: [AgentFunction] | [AgentOptio
 
 /**
  * Makes the await request that a generator yields to ask the client: `const answer = yield awaitMessage("Sure?")`. The
- * answer is the protocol's `await_resume`: a message, or any object. `timeoutMs` and `default` mean the same as in
- * {@link AgentContext.ask}.
+ * answer is the protocol's `await_resume`: a message, or any object. `timeoutMs`, in milliseconds, and `default` mean the
+ * same as in {@link AskOptions}. Throws `invalid_argument` if there is no question.
  */
 export function awaitMessage(
   message: Question,

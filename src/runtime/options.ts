@@ -15,13 +15,16 @@ export interface RuntimeOptions {
   /** The limits above which requests are refused or runs fail. */
   readonly limits?: LimitOptions | undefined;
   /**
-   * How long a run may be active. The time in which it waits for answers does not count. An agent may set its own.
-   * Default: `Infinity`.
+   * How long a run may be active. The time in which it waits for answers does not count. A run that exceeds it fails
+   * with the reason `run_timeout`. An agent or a call may set its own. Default: `Infinity`.
    */
   readonly timeoutMs?: number | undefined;
-  /** How long a question may be answered. A question may set its own. Default: `Infinity`. */
+  /**
+   * How long a question may be answered. After that its default is the answer, or the run fails with the reason
+   * `await_timeout`. A question may set its own. Default: `Infinity`.
+   */
   readonly awaitTimeoutMs?: number | undefined;
-  /** How much time a stopped agent has for its `finally` blocks. Default: 500. */
+  /** How much time a stopped agent has for its `finally` blocks. Then its run ends without it. Default: 500. */
   readonly cancelGraceMs?: number | undefined;
   /** Whether clients see the message of any error that an agent throws, not only of an `AgentError`. Default: false. */
   readonly exposeErrors?: boolean | undefined;

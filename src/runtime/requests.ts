@@ -12,7 +12,9 @@ import { recordedValue } from "./recorded.ts";
 
 /** The request of a new run. Null means the same as absent. */
 export interface CreateRunRequest {
+  /** The name of a registered agent. */
   readonly agent_name: string;
+  /** A text, a part, a message, or a list of them. */
   readonly input: RunInput;
   /** A UUID. A session that does not exist is created. Default: the run has a session of its own. */
   readonly session_id?: string | null | undefined;
@@ -30,13 +32,13 @@ export interface CreateRunOptions {
    * `idempotency_conflict`. Default: none.
    */
   readonly idempotencyKey?: string | undefined;
-  /** Ends the caller's wait. It does not stop the run. */
+  /** Ends the caller's wait: the call rejects with the signal's reason. It does not stop the run. Default: none. */
   readonly signal?: AbortSignal | undefined;
   /** How long this run may be active, in milliseconds. Default: the agent's `timeoutMs`. */
   readonly timeoutMs?: number | undefined;
   /**
    * Replaces the history and state of the session before the run joins it, for example with a session from another
-   * server.
+   * server. Default: the session stays as it is.
    */
   readonly session?: { readonly history: readonly MessageInput[]; readonly state?: JsonValue | undefined } | undefined;
 }
@@ -59,14 +61,17 @@ export interface ResumeOptions {
    * `idempotency_conflict`. Default: none.
    */
   readonly idempotencyKey?: string | undefined;
-  /** Ends the caller's wait. It does not stop the run. */
+  /** Ends the caller's wait: the call rejects with the signal's reason. It does not stop the run. Default: none. */
   readonly signal?: AbortSignal | undefined;
 }
 
 /** Which runs to list. */
 export interface ListRunsQuery {
+  /** Only runs of this agent. Default: of all. */
   readonly agent_name?: string | undefined;
+  /** Only runs of this session. Default: of all. */
   readonly session_id?: string | undefined;
+  /** Only runs with this status. Default: with any. */
   readonly status?: RunStatus | undefined;
   /**
    * Whether to leave out sub-runs. A parent passes on the questions of its sub-runs. Default: true with the status

@@ -35,6 +35,7 @@ import type {
 import { checkOptions, noOptions, readAnswer, readAwaitId, readId, readMode, readSession } from "./requests.ts";
 import { RunReader } from "./run-reader.ts";
 import type { Runs } from "./runs.ts";
+import { unlessAborted } from "./unless-aborted.ts";
 import { unlessLost } from "./unless-lost.ts";
 
 /** What the runs of one tenant share with all others. */
@@ -44,7 +45,11 @@ export interface ScopeParts {
   readonly runs: Runs;
 }
 
-/** The runs and sessions of one tenant, in the name of one principal. */
+/**
+ * The runs and sessions of one tenant, in the name of one principal. A refused call changes nothing. Besides the codes
+ * that its comment names, each call is refused with `invalid_argument` for an invalid argument, and with `store_failed`
+ * if the store fails.
+ */
 export class Scope {
   readonly #parts: ScopeParts;
   readonly #tenant: string;
@@ -61,9 +66,11 @@ export class Scope {
   }
 
   /**
-   * Starts a run. In mode `sync` the promise is the run when it rests: completed, failed,
-   * cancelled or awaiting; in mode `async` the run as it was accepted; in mode `stream` the answer is its events, and the
-   * run goes on whether they are read or not. Refused with `invalid_argument`, `agent_not_found`, `limit_reached`, `idempotency_conflict` or `runtime_closed`.
+   * Starts a run. In mode `sync`, the default, it resolves with the run when it rests: completed, failed, cancelled or
+   * awaiting. In mode `async` it resolves with the run as it was accepted. In mode `stream` it returns the run's events
+   * until it rests. The run goes on whether they are read or not. Refused with `agent_not_found`, `limit_reached`,
+   * `idempotency_conflict` or `runtime_closed`. A call that waits is also refused with `run_blocked` or
+   * `lost_ownership`, if the run cannot go on here. A refused stream rejects its first `next`.
    *
    * @example
    * ```ts
@@ -97,9 +104,10 @@ export class Scope {
   }
 
   /**
-   * Answers what a run asks. Refused with `run_not_found`, `not_awaiting`, `run_cancelling`, `answer_rejected` when the
-   * answer does not fit (the run goes on waiting), `answer_conflict` when the question has another answer already, or `runtime_closed` for a
-   * run that would have to be loaded.
+   * Answers what a run asks. The modes are those of {@link createRun}. Refused with `run_not_found`, `not_awaiting` or
+   * `run_cancelling`; with `answer_rejected` if the answer does not match the question's schema (the run goes on
+   * waiting); with `answer_conflict` if the question has another answer already; with `idempotency_conflict` if the key
+   * has; with `run_blocked`, `lost_ownership` or `runtime_closed` if the run cannot go on here.
    *
    * @example
    * ```ts
@@ -130,8 +138,9 @@ export class Scope {
   }
 
   /**
-   * Stops a run: gives it as it is while it is being cancelled, and again when asked again. Refused with `run_not_found`, or with
-   * `run_finished` when it has completed or failed.
+   * Stops a run, and resolves with it when the store has the cancel. Its agent then has the runtime's `cancelGraceMs`
+   * for its `finally` blocks. A cancel may be repeated. Refused with `run_not_found`, or with `run_finished` if the run
+   * has completed or failed.
    *
    * @example
    * ```ts
@@ -170,12 +179,12 @@ export class Scope {
     return this.#reader.current(this.#key(run_id));
   }
 
-  /** Whose sub-run the run is, if it is one. Refused with `run_not_found`. */
+  /** The facts about a run that its record has no field for. Refused with `run_not_found`. */
   async details(run_id: string): Promise<RunDetails> {
     return this.#reader.details(this.#key(run_id));
   }
 
-  /** A page of runs, the newest first. */
+  /** A page of runs, the newest first. Runs that the store cannot read are left out. */
   async listRuns(query: ListRunsQuery = {}): Promise<readonly Run[]> {
     checkObject("query", query);
     checkKeys("query", query, ["agent_name", "session_id", "status", "roots", "limit", "offset"]);
@@ -199,7 +208,10 @@ export class Scope {
   }
 
   /**
-   * What happened in a run: everything so far, then live. Leaving the loop detaches. The first `next` rejects with `run_not_found`.
+   * What happened in a run: everything so far, then live, by default until the run rests. Leaving the loop detaches. The
+   * first `next` rejects with `run_not_found`, and any `next` with `run_blocked`, `lost_ownership` or `runtime_closed`
+   * if no event can follow here. If the store has forgotten events before they are read, an `error` event ends the
+   * stream.
    *
    * @example
    * ```ts
@@ -232,12 +244,12 @@ export class Scope {
     return manifestOf(agent, agentStatus(counters ?? noCounters));
   }
 
-  /** All agents that take new runs. */
+  /** The manifests of all registered agents, with their live statistics. */
   async listAgents(): Promise<readonly AgentManifest[]> {
     return Promise.all(this.#parts.registry.all().map(({ name }) => this.getAgent(name)));
   }
 
-  /** A session with its messages. Refused with `session_not_found`. */
+  /** A session with its messages and its state. Refused with `session_not_found`. */
   async getSession(session_id: string): Promise<Session> {
     const id = readId("session_id", session_id);
     return this.#reader.session(this.#tenant, id);
@@ -261,13 +273,13 @@ export class Scope {
     try {
       if ("repeated" in created) {
         if (mode === "async") return await this.#reader.recordOf(created.repeated);
-        return await waiting(this.#reader.rest(created.repeated), options.signal);
+        return await unlessAborted(this.#reader.rest(created.repeated), options.signal);
       }
       const { run } = created;
       if (mode === "async") return await this.#acknowledge(run);
       run.begin();
       const rest = this.#reader.restOf(run);
-      return await (options.signal === undefined ? rest : waiting(rest, options.signal));
+      return await (options.signal === undefined ? rest : unlessAborted(rest, options.signal));
     } finally {
       letGo();
     }
@@ -329,7 +341,7 @@ export class Scope {
       const { run, key, record } = isPromise(answering) ? await answering : answering;
       if (run === undefined) return await this.#reader.recordOf(key);
       if (mode === "async" && record !== undefined) return record;
-      return await waiting(this.#reader.restOf(run), options.signal);
+      return await unlessAborted(this.#reader.restOf(run), options.signal);
     } finally {
       letGo();
     }
@@ -359,27 +371,6 @@ export class Scope {
   #key(runId: string): RunKey {
     return { tenant: this.#tenant, run_id: readId("run_id", runId) };
   }
-}
-
-/** Waits until a signal says to stop waiting. */
-async function waiting<T>(promise: MaybePromise<T>, signal: AbortSignal | undefined): Promise<T> {
-  if (signal === undefined || !isPromise(promise)) return promise;
-  return new Promise((resolve, reject) => {
-    const stop = (): void => reject(signal.reason);
-    if (signal.aborted) stop();
-    signal.addEventListener("abort", stop, { once: true });
-    const done = (): void => signal.removeEventListener("abort", stop);
-    promise.then(
-      (value) => {
-        done();
-        resolve(value);
-      },
-      (error: unknown) => {
-        done();
-        reject(error);
-      },
-    );
-  });
 }
 
 /** A stream begins when the store has taken the run. */

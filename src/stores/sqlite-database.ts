@@ -31,20 +31,23 @@ export type SqliteRow = Readonly<Record<string, SqliteValue | bigint>>;
 /** How a `SqliteStore` uses its database. */
 export interface SqliteStoreOptions {
   /**
-   * When a write counts as written. With `FULL`, the default: once it is on the disk. With `NORMAL`: once the operating
-   * system has it. That is several times as fast, but a power loss can undo the last acknowledged writes.
+   * When a write counts as written. With `FULL`: once it is on the disk. With `NORMAL`: once the operating system has
+   * it. That is several times as fast, but a power loss can undo the last acknowledged writes. Default: `FULL`.
    */
   readonly synchronous?: "FULL" | "NORMAL" | undefined;
-  /** About how long a write waits for other processes that write to the file, in milliseconds. Default 10,000. */
+  /**
+   * About how long a write waits for other processes that write to the file, in milliseconds. After that it fails with
+   * `store_failed`. Not `Infinity`. Default: 10,000.
+   */
   readonly busyTimeoutMs?: number | undefined;
-  /** Whether `close()` closes the handle too. Default false: the code that opened the handle closes it. */
+  /** Whether `close()` closes the handle too. Default: false, and the code that opened the handle closes it. */
   readonly closeDatabase?: boolean | undefined;
   /**
    * The clock by which leases and due times are measured. All processes that share the file need the same. Default: the
    * machine's.
    */
   readonly clock?: Pick<Clock, "now"> | undefined;
-  /** How durable runs are owned, recovered and evicted. */
+  /** How durable runs are owned, recovered and evicted. Default: as {@link DurabilityOptions} says. */
   readonly durability?: DurabilityOptions | undefined;
 }
 

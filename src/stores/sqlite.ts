@@ -41,6 +41,7 @@ import * as writes from "./sqlite-writes.ts";
  * Keeps runs in a SQLite database, which several processes on one machine may share. The writes of one turn of the
  * event loop are committed together, and acknowledged after the commit. Reads answer at once, from committed data. Give
  * the store a handle of its own: it opens transactions, and sets the handle to WAL mode with short waits for locks.
+ * Throws `invalid_argument` for an invalid option, and `store_failed` for a file that a newer version has written.
  */
 export class SqliteStore implements DurableStore {
   readonly persistent: boolean;
@@ -170,8 +171,8 @@ export class SqliteStore implements DurableStore {
 
 /**
  * Opens a database file with the SQLite that is built into Node (22.13 and newer), and creates a missing file.
- * `close()` closes it. On other platforms open the file with `libsql` or `better-sqlite3`, and pass the handle to
- * `SqliteStore`.
+ * `close()` closes it. Throws `store_failed` if this version of Node has no SQLite. There open the file with `libsql` or
+ * `better-sqlite3`, and pass the handle to {@link SqliteStore}. Throws also what `SqliteStore` throws.
  *
  * @example
  * ```ts node 22.13 — SQLite is built in from there on
