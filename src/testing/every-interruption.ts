@@ -116,7 +116,7 @@ function resultOf(
   const where = describeInterruption(interruption, outcome.driveEvents);
   return {
     kind: interruption.kind,
-    yield_index: interruption.kind === "none" ? 0 : interruption.at,
+    yieldIndex: interruption.kind === "none" ? 0 : interruption.at,
     where,
     status: outcome.stage.state?.status ?? "created",
     ...sortOut(problems, where, way),

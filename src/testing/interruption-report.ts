@@ -6,7 +6,7 @@ import { Report } from "./report.ts";
 export interface InterruptionResult extends WayResult {
   readonly kind: Interruption["kind"];
   /** The number of the last thing that the agent had done before, counted from 1; 0 for none. */
-  readonly yield_index: number;
+  readonly yieldIndex: number;
   /** The interruption in words: `cancelled after yield 2 (part "Looking for trains…")`. */
   readonly where: string;
   /** What the agent did wrong, in sentences; none if nothing. */

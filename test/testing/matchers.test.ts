@@ -89,7 +89,7 @@ test("reports have matchers too", async () => {
   );
   expect(bad.results.find(({ problems }) => problems.length > 0)).toMatchObject({
     kind: "cancel",
-    yield_index: 1,
+    yieldIndex: 1,
     status: "cancelled",
   });
 });
