@@ -65,7 +65,7 @@ export function evolve(state: RunState, entry: Entry): RunState {
 }
 
 /** The state that a whole log, or its beginning, describes. */
-export function replay(runId: string, entries: Iterable<Entry>): RunState {
+export function foldEntries(runId: string, entries: Iterable<Entry>): RunState {
   const state = initialState(runId);
   for (const entry of entries) evolve(state, entry);
   return state;

@@ -1,5 +1,5 @@
 import { CadenzaError } from "../core/errors.ts";
-import { replay } from "../core/evolve.ts";
+import { foldEntries } from "../core/evolve.ts";
 import type { CreatedEntry, Entry } from "../core/log.ts";
 import type { AgentVersion, FoundRun, RunHead, RunKey, StoredRun } from "../core/ports.ts";
 import { ignore } from "../core/promises.ts";
@@ -194,7 +194,7 @@ export class RunLoader {
     const isOrphan = parent !== undefined && (await this.#logs.isOver({ ...key, run_id: parent.run_id }));
     if (entries === undefined || this.#owner.runs.isClosed || this.#owner.runs.find(key) !== undefined)
       return this.#owner.runs.find(key);
-    const state = replay(key.run_id, entries);
+    const state = foldEntries(key.run_id, entries);
     const run = this.#admit(key, agent, state, head);
     this.damaged.forget(key.run_id);
     if (failure !== undefined) run.fail(failure);
@@ -250,7 +250,7 @@ export class RunLoader {
     if (entries !== undefined) await this.#cancelSubRuns(key, entries);
     if (entries === undefined || this.#owner.runs.isClosed) return;
     const agent: Agent = { name: created.agent_name, options: {}, fn: () => undefined };
-    const run = this.#admit(key, agent, replay(key.run_id, entries), head);
+    const run = this.#admit(key, agent, foldEntries(key.run_id, entries), head);
     run.onEnd();
     run.endWithoutAgent();
   }

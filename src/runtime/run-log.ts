@@ -192,7 +192,7 @@ export class RunLog {
     });
   }
 
-  /** The committed entries from a position on, some or all of them; undefined if the store has forgotten the run. */
+  /** The committed entries from a position on, some or all of them; undefined if the store has deleted the run. */
   read(from: number): MaybePromise<readonly Entry[] | undefined> {
     const behind = this.#committed - from;
     if (behind === 0) return noEntries;

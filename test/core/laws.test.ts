@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { AskCommand, Command, Emission } from "../../src/core/decide.ts";
 import { commandOf, decide, isRefusal } from "../../src/core/decide.ts";
-import { evolve, replay } from "../../src/core/evolve.ts";
+import { evolve, foldEntries } from "../../src/core/evolve.ts";
 import type { Entry, IntentEntry, PartSource, StepEntry } from "../../src/core/log.ts";
 import type { StreamedEvent } from "../../src/core/project.ts";
 import { eventCount, project } from "../../src/core/project.ts";
@@ -174,23 +174,23 @@ describe("every log that commands can make", () => {
   itHolds("has events numbered without a gap, as many as its entries give", (log) => {
     const events = eventsOf(log);
     expect(events.map(({ id }) => id)).toEqual(events.map((_, index) => index + 1));
-    expect(replay(RUN_ID, log).events).toBe(events.length);
+    expect(foldEntries(RUN_ID, log).events).toBe(events.length);
   });
 
   itHolds("has events and a record that the protocol describes", (log) => {
     for (const { id: _, ...event } of eventsOf(log)) expect(eventSchema.parse(event)).toStrictEqual(event);
-    const record = runRecord(replay(RUN_ID, log));
+    const record = runRecord(foldEntries(RUN_ID, log));
     expect(runSchema.parse(record)).toStrictEqual(record);
   });
 
   itHolds("has the output that its message events add up to", (log) => {
-    expect(runRecord(replay(RUN_ID, log)).output).toEqual(outputOf(log));
+    expect(runRecord(foldEntries(RUN_ID, log)).output).toEqual(outputOf(log));
   });
 
   itHolds("has one final entry at most, and nothing after it", (log) => {
     const end = log.findIndex(({ type }) => type === "ended");
     expect(end === -1 || end === log.length - 1).toBe(true);
-    expect(isFinal(replay(RUN_ID, log).status)).toBe(end !== -1);
+    expect(isFinal(foldEntries(RUN_ID, log).status)).toBe(end !== -1);
   });
 
   itHolds("is the same when its commands are read from its entries and decided again", (log) => {
@@ -229,14 +229,14 @@ describe("every log that commands can make", () => {
   });
 
   itHolds("has an active time and a waiting time that add up to its time from start to end", (log) => {
-    const state = replay(RUN_ID, log);
+    const state = foldEntries(RUN_ID, log);
     const start = log.find(({ type }) => type === "started");
     if (start === undefined || state.ended === null) return;
     expect(activeMs(state, 0) + (state.waiting_ms ?? 0)).toBe(state.ended.at - start.at);
   });
 
   itHolds("adds every message, question and answer to its session once", (log) => {
-    const state = replay(RUN_ID, log);
+    const state = foldEntries(RUN_ID, log);
     const answers = state.exchanges?.filter((one) => one.answer !== null).length ?? 0;
     expect(transcript(state)).toHaveLength(1 + (state.exchanges?.length ?? 0) + answers + state.output.length);
   });

@@ -2,7 +2,7 @@ import type { AwaitRequest, AwaitResume } from "cadenza";
 import { CadenzaError } from "cadenza";
 
 import { describe, expect, it } from "vitest";
-import { replay } from "../../src/core/evolve.ts";
+import { foldEntries } from "../../src/core/evolve.ts";
 import type { Entry } from "../../src/core/log.ts";
 import type { RunHead } from "../../src/core/ports.ts";
 import { awaitRequest } from "../../src/core/record.ts";
@@ -111,7 +111,7 @@ function expectation(entry: Entry | undefined): unknown {
 /** A world whose store holds the beginning of the run; the process of the run has died. */
 async function worldWith(log: readonly Entry[]): Promise<World> {
   const world = new World({ register: () => {} });
-  const { status, shown } = replay(uncrashed.run_id, log);
+  const { status, shown } = foldEntries(uncrashed.run_id, log);
   const owner = status === "awaiting" ? null : "a process that died";
   const head: RunHead = {
     status,
@@ -155,7 +155,7 @@ async function answerOf(world: World, process: Process): Promise<string> {
   return CadenzaError.is(outcome.error) ? outcome.error.code : String(outcome.error);
 }
 
-async function statusOf(world: World): Promise<ReturnType<typeof replay>["status"]> {
+async function statusOf(world: World): Promise<ReturnType<typeof foldEntries>["status"]> {
   return (await world.stateOf(uncrashed.run_id)).status;
 }
 

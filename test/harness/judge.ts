@@ -1,7 +1,7 @@
 import { nextTick } from "node:process";
 import type { AgentContext, Message } from "cadenza";
 import { AgentError, CadenzaError } from "cadenza";
-import { replay } from "../../src/core/evolve.ts";
+import { foldEntries } from "../../src/core/evolve.ts";
 import type { EmittedEntry, Entry, ResultEntry } from "../../src/core/log.ts";
 import { resultKey } from "../../src/core/log.ts";
 import type { MaybePromise } from "../../src/core/promises.ts";
@@ -103,7 +103,7 @@ function misjudgedBy(verdict: Verdict, run_id: string, log: readonly Entry[], us
 }
 
 function usageOf(run_id: string, log: readonly Entry[]): number {
-  return log.length === 0 ? 0 : (replay(run_id, log).usage?.total_tokens ?? 0);
+  return log.length === 0 ? 0 : (foldEntries(run_id, log).usage?.total_tokens ?? 0);
 }
 
 function describe(log: readonly Entry[]): string {

@@ -1,6 +1,6 @@
 import type { Command } from "../../src/core/decide.ts";
 import { decide, isRefusal } from "../../src/core/decide.ts";
-import { evolve, replay } from "../../src/core/evolve.ts";
+import { evolve, foldEntries } from "../../src/core/evolve.ts";
 import type { AwaitedEntry, CreatedEntry, Entry } from "../../src/core/log.ts";
 import type { RunState } from "../../src/core/state.ts";
 import type { Message, MessagePart } from "../../src/protocol/message.ts";
@@ -62,7 +62,7 @@ export const logs: Readonly<Record<RunStatus, readonly Entry[]>> = {
 };
 
 export function fold(...entries: readonly Entry[]): RunState {
-  return replay(RUN_ID, entries);
+  return foldEntries(RUN_ID, entries);
 }
 
 /** Decides and folds. Gives the entries; a refusal throws. */

@@ -1,7 +1,7 @@
 import type { Run, StreamedEvent } from "cadenza";
 import { AgentRuntime } from "cadenza";
 import { SqliteStore } from "cadenza/sqlite";
-import { replay } from "../../../src/core/evolve.ts";
+import { foldEntries } from "../../../src/core/evolve.ts";
 import type { Entry, IntentEntry, StepEntry } from "../../../src/core/log.ts";
 import { resultKey } from "../../../src/core/log.ts";
 import { transcript } from "../../../src/core/record.ts";
@@ -71,7 +71,7 @@ class Inspection {
     for (const [id, each] of family) this.#lookAtLog(record, id, each);
     if (record.ended) this.wrong.push(...(await misjudged(run_id, (id) => family.get(id))));
     if (run.status === "completed" && record.session_id !== null) {
-      const added = transcript(replay(run_id, log)).length;
+      const added = transcript(foldEntries(run_id, log)).length;
       this.#messages.set(record.session_id, (this.#messages.get(record.session_id) ?? 0) + added);
     }
     if (!record.ended) this.#complain(record, `hangs: ${wordsOf(log)}`);

@@ -1,5 +1,5 @@
 import { CadenzaError } from "../../../src/core/errors.ts";
-import { evolve, replay } from "../../../src/core/evolve.ts";
+import { evolve, foldEntries } from "../../../src/core/evolve.ts";
 import { sameJson } from "../../../src/core/json.ts";
 import type { EmittedEntry, Entry } from "../../../src/core/log.ts";
 import type { StreamedEvent } from "../../../src/core/project.ts";
@@ -391,7 +391,7 @@ function checkSessions(world: World): void {
     if (log === undefined || created?.type !== "created" || log.head.status !== "completed") continue;
     const messages = expected.get(created.session_id) ?? [];
     expected.set(created.session_id, messages);
-    messages.push(...transcript(replay(run_id, log.entries)));
+    messages.push(...transcript(foldEntries(run_id, log.entries)));
   }
   for (const [session_id, messages] of expected) {
     const session = world.store.session({ tenant: "", session_id });

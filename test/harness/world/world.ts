@@ -3,7 +3,7 @@ import type { Clock, Ids, Logger } from "cadenza";
 import { AgentRuntime } from "cadenza";
 import { durable } from "cadenza/durable";
 import type { Store } from "cadenza/store";
-import { replay } from "../../../src/core/evolve.ts";
+import { foldEntries } from "../../../src/core/evolve.ts";
 import type { Entry } from "../../../src/core/log.ts";
 import type { RunKey, StoredRun } from "../../../src/core/ports.ts";
 import type { MaybePromise } from "../../../src/core/promises.ts";
@@ -149,7 +149,7 @@ export class World {
   }
 
   async stateOf(run_id: string): Promise<RunState> {
-    return replay(run_id, await this.log(run_id));
+    return foldEntries(run_id, await this.log(run_id));
   }
 
   async #describe(): Promise<string> {
