@@ -1,7 +1,10 @@
-import { expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { EmittedPart, Entry } from "../../src/core/log.ts";
-import { emittedIn, isAsEmitted, judge } from "../harness/judge.ts";
-import type { Block, Program } from "../harness/program.ts";
+import { emittedIn, isAsEmitted, judge, misjudged } from "../harness/judge.ts";
+import type { Block, Program, Statement } from "../harness/program.ts";
+import { CHILD, inputOf } from "../harness/program.ts";
+import { agentOf } from "../harness/program-player.ts";
+import { play, playerIn } from "../harness/world/play.ts";
 
 /** One branch closes a message, the other one emits its content. The runtime may choose the order. */
 const branches: readonly Block[] = [
@@ -27,3 +30,101 @@ it.each([
 ])("a message of branches side by side is judged that was $what", async ({ log, isRight }) => {
   expect(isAsEmitted(await judge({ name: "program", program }, "", log), emittedIn(log))).toBe(isRight);
 });
+
+describe("the log of a run of a program", async () => {
+  const { world, run_id, log } = await play({
+    register: (process) => {
+      const agent = agentOf(playerIn(process));
+      for (const name of ["agent", CHILD]) process.runtime.register(name, { durable: true }, agent);
+    },
+    input: inputOf({
+      name: "judged",
+      program: logged(
+        {
+          does: "all",
+          branches: [
+            [step("slow", 9), said("one")],
+            [step("quick", 3), said("other")],
+          ],
+        },
+        { does: "run", agent: CHILD, program: logged(step("inner", 3), said("child")) },
+        { does: "report", tokens: 3 },
+        said("end"),
+      ),
+    }),
+  });
+  const subRun = log.find((entry) => entry.type === "intent" && entry.run_id !== null);
+  const child = subRun?.type === "intent" ? (subRun.run_id ?? "") : "";
+  const childLog = await world.log(child);
+
+  /** What the judge says when one of the two logs is another one. */
+  const judged = (own: readonly Entry[], others = childLog): Promise<readonly string[]> =>
+    misjudged(run_id, (id) => (id === run_id ? own : others));
+
+  it("is right as it is", async () => {
+    expect(await judged(log)).toEqual([]);
+  });
+
+  it.each<[fault: string, own: (log: readonly Entry[]) => readonly Entry[], says: RegExp]>([
+    ["an emission is lost", (log) => log.filter((entry) => !isSaid(entry, "other")), /must emit/],
+    [
+      "an emission occurs twice",
+      (log) => log.flatMap((entry) => (isSaid(entry, "one") ? [entry, entry] : [entry])),
+      /must emit/,
+    ],
+    ["two results are exchanged", exchanged, /must emit/],
+    ["a value is another one", (log) => log.map(withValue), /must emit/],
+    [
+      "it has failed",
+      (log) => log.map((entry) => (entry.type === "ended" ? failed(entry) : entry)),
+      /is failed, and must be completed/,
+    ],
+    ["tokens are not counted", (log) => log.map(withoutUsage), /has used \d+, and must have used/],
+  ])("is wrong if %s", async (_fault, change, says) => {
+    expect((await judged(change(log))).join()).toMatch(says);
+  });
+
+  it("is wrong if that of its sub-run is wrong", async () => {
+    const changed = childLog.filter((entry) => !isSaid(entry, "child"));
+    expect((await judged(log, changed)).join()).toMatch(/^judged\.1 .* must emit/);
+  });
+});
+
+function logged(...body: Block): Program {
+  return { certainty: "logged", body, fails: false };
+}
+
+function step(name: string, ms: number): Statement {
+  return { does: "step", name, ms, failures: 0 };
+}
+
+function said(what: string): Statement {
+  return { does: "emit", what: "part", text: what, by: "emit" };
+}
+
+function isSaid(entry: Entry, what: string): boolean {
+  return entry.type === "emitted" && entry.kind === "part" && entry.part.content?.startsWith(what) === true;
+}
+
+/** The results of the two branches, each in the place of the other. */
+function exchanged(log: readonly Entry[]): readonly Entry[] {
+  const results = log.filter((entry) => entry.type === "step" && /^(slow|quick)#1$/.test(entry.key));
+  return log.map((entry) => (results.includes(entry) ? (results.at(results.indexOf(entry) - 1) ?? entry) : entry));
+}
+
+function withValue(entry: Entry): Entry {
+  return entry.type === "step" && entry.key === "slow#1"
+    ? { ...entry, result: { key: "slow#1", value: 1_000 } }
+    : entry;
+}
+
+function failed(entry: Entry & { readonly type: "ended" }): Entry {
+  return { ...entry, outcome: "failed", error: { code: "server_error", message: "It broke." } };
+}
+
+/** The entry at the end, without the tokens that were reported since the one before. */
+function withoutUsage(entry: Entry): Entry {
+  if (entry.type !== "ended") return entry;
+  const { usage: _usage, ...rest } = entry;
+  return rest;
+}

@@ -125,16 +125,16 @@ describe("faults of other servers", () => {
 
   it("of two quick resumes the second does not silently answer the next question", async () => {
     const { runtime } = setUp();
-    const given: unknown[] = [];
+    const given: Record<string, unknown> = {};
     const run = await runAgent(runtime, async (_input, { ask }) => {
-      given.push(await ask("one?"));
-      given.push(await ask("two?"));
+      given["one"] = await ask("one?");
+      given["two"] = await ask("two?");
     });
     const { await_id } = questionOf(run);
     const resume = (n: number) => runtime.resume({ run_id: run.run_id, await_id, await_resume: { n } });
     const [first, second] = await Promise.allSettled([resume(1), resume(2)]);
     expect([first.status, second.status]).toEqual(["fulfilled", "rejected"]);
-    expect(given).toEqual([{ n: 1 }]);
+    expect(given).toEqual({ one: { n: 1 } });
     expect(questionOf(await runtime.getRun(run.run_id)).await_id).not.toBe(await_id);
   });
 

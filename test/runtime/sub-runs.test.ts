@@ -124,13 +124,14 @@ describe("a question that a parent passes on", () => {
   );
 
   it("may be answered at the sub-run while its parent asks something else", async () => {
-    const { runtime } = setUp();
+    const { runtime, clock } = setUp();
     runtime.register("child", async (_input, { ask }) => `${(await ask("n?", { schema: number })).n}`);
     runtime.register("parent", async (_input, { run, ask }) => {
       const [, child] = await Promise.all([ask("Well?"), run("child", "")]);
       return child.output;
     });
     const parent = await runtime.createRun({ agent_name: "parent", input: "" });
+    await clock.settle();
     const child = runOf(await runtime.listRuns({ status: "awaiting", roots: false }), "child");
     expect(textOf(questionOf(parent).message)).toBe("Well?");
     expect((await runtime.resume({ run_id: child.run_id, await_resume: { n: 4 } })).status).toBe("completed");
