@@ -3,7 +3,7 @@ import { AgentRuntime } from "cadenza";
 import { describe, expect, it } from "vitest";
 import { readDurability } from "../../src/durable/options.ts";
 import { readOptions } from "../../src/runtime/options.ts";
-import { MemoryStore } from "../../src/stores/memory.ts";
+import { lastingStore } from "../harness/store-proxy.ts";
 import { ROOT, readPage, rowsOf } from "./pages.ts";
 
 describe("docs/errors.md", () => {
@@ -21,7 +21,7 @@ describe("docs/errors.md", () => {
 describe("docs/limits.md", () => {
   const rows = rowsOf(readPage("docs/limits.md")).map(([[name = ""], ...cells]) => [name, ...cells] as const);
   const inMemory = flat({ ...readOptions({}), ...readDurability({}) }, "engine");
-  const store = Object.assign(new MemoryStore(), { persistent: true });
+  const store = lastingStore();
   const persistent = flat(readOptions({ store }));
 
   it("has a row for every option, and for nothing else", () => {

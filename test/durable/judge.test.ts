@@ -4,7 +4,8 @@ import { emittedIn, isAsEmitted, judge, misjudged } from "../harness/judge.ts";
 import type { Block, Program, Statement } from "../harness/program.ts";
 import { CHILD, inputOf } from "../harness/program.ts";
 import { agentOf } from "../harness/program-player.ts";
-import { play, playerIn } from "../harness/world/play.ts";
+import { playerIn } from "../harness/world/bodies.ts";
+import { play } from "../harness/world/play.ts";
 
 /** One branch closes a message, the other one emits its content. The runtime may choose the order. */
 const branches: readonly Block[] = [

@@ -1,7 +1,7 @@
 import type { Entry } from "../../../src/core/log.ts";
 import type { Block, Statement } from "../program.ts";
 import { perform } from "../program-player.ts";
-import { playerIn } from "./play.ts";
+import { playerIn } from "./bodies.ts";
 import type { Process } from "./world.ts";
 
 /* An agent as a list of statements, so that its code can be edited. */

@@ -1,8 +1,8 @@
 import type { AgentContext, Message, StepOptions } from "cadenza";
 import { AgentError, awaitMessage } from "cadenza";
 import * as z from "zod";
+import { body } from "./bodies.ts";
 import type { Script } from "./play.ts";
-import { body } from "./play.ts";
 import type { Process } from "./world.ts";
 
 /* Agents that use one feature each, and what a client does with them. */

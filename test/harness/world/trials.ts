@@ -6,8 +6,9 @@ import { CHILD, inputOf, print } from "../program.ts";
 import { makeProgram } from "../program-maker.ts";
 import { agentOf } from "../program-player.ts";
 import { hashOf, Random } from "../random.ts";
+import { playerIn } from "./bodies.ts";
 import type { Played, Script } from "./play.ts";
-import { play, playerIn } from "./play.ts";
+import { play } from "./play.ts";
 import type { World } from "./world.ts";
 
 /** What happens to the processes that run a program. */

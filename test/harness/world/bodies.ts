@@ -1,0 +1,42 @@
+import type { AgentContext, StepScope } from "cadenza";
+import { isPromise } from "../../../src/core/promises.ts";
+import { isFinal } from "../../../src/core/state.ts";
+import type { Player } from "../program-player.ts";
+import type { Process } from "./world.ts";
+import { keyOf } from "./world.ts";
+
+/** The body of a step: checks that it may run, takes some time, and gives a value. */
+export async function body<T>(
+  process: Process,
+  context: Pick<AgentContext, "run_id">,
+  { key, attempt }: Pick<StepScope, "key" | "attempt">,
+  value: T,
+  ms = 5,
+): Promise<T> {
+  const { world } = process;
+  if (process.state === "dead") return new Promise<T>(() => {});
+  const log = world.store.read(keyOf(context.run_id), 0, 1_000_000);
+  const stored = world.store.find(keyOf(context.run_id));
+  if (isPromise(log) || isPromise(stored)) throw new Error("The store of the world answers late.");
+  const say = (what: string): void =>
+    void world.violations.push(`${process.name}, ${key}, attempt ${attempt}: ${what}`);
+  if (log?.some((entry) => entry.type === "step" && entry.key === key)) say("has a result, and runs again");
+  if (!log?.some((entry) => entry.type === "intent" && entry.key === key && entry.attempt === attempt))
+    say("runs without an intent in the log");
+  // A process whose clock stands still between the commit of the intent and the body cannot know that its lease has expired.
+  const intent = log?.at(-1);
+  const isUnaware =
+    process.clockStands && intent?.type === "intent" && intent.key === key && intent.attempt === attempt;
+  if (stored?.head.owner !== process.name && !isUnaware) say(`runs, and the run belongs to ${stored?.head.owner}`);
+  if (stored !== undefined && isFinal(stored.head.status)) say("runs, and the run has ended");
+  if (ms > 0) await process.wait(ms);
+  return value;
+}
+
+/** Performs programs in a process. */
+export function playerIn(process: Process): Player {
+  return {
+    work: ({ run_id, ms, ...step }) => body(process, { run_id }, step, undefined, ms),
+    pause: (ms) => process.wait(ms),
+  };
+}
