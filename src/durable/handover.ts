@@ -36,7 +36,7 @@ export class Handover {
   async #release(wake: RunKey | undefined): Promise<void> {
     const log = this.#log;
     this.#head.release();
-    const committed = log.commit(true);
+    const committed = log.acknowledge();
     if (committed !== undefined) await committed;
     for (;;) {
       if (log.writing !== undefined) await log.writing;

@@ -185,9 +185,9 @@ export class Residency {
 
   /** Whether the question that is shown has expired, by this clock or by the store's. The agent is about to go on. */
   get #isOverdue(): boolean {
-    const { takenAt, state } = this.#run.log;
+    const { state } = this.#run.log;
     const deadline = state.shown?.deadline ?? Number.POSITIVE_INFINITY;
-    return deadline <= Math.max(this.#host.clock.now(), takenAt);
+    return deadline <= Math.max(this.#host.clock.now(), this.#run.ownership.takenAt);
   }
 
   /** Claims a waiting run that has work to do here, and gives up ownership when no work is left. */

@@ -195,7 +195,7 @@ export class AgentRuntime extends Scope {
         return undefined;
       }
       run.fail(leftError(run.log.key.run_id));
-      return run.log.commit(true);
+      return run.log.acknowledge();
     };
     for (const outcome of await Promise.allSettled(open.map(end))) {
       if (outcome.status === "rejected")

@@ -1,5 +1,5 @@
 import type { ResumeCommand } from "../core/decide.ts";
-import { isRefusal } from "../core/decide.ts";
+import { decide, isRefusal } from "../core/decide.ts";
 import type { Clock } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore, isPromise } from "../core/promises.ts";
@@ -43,10 +43,10 @@ function answerNow(run: AnsweredRun, answer: Answer): Answered {
   const { log, host } = run;
   const { run_id } = log.key;
   const command = commandOf(answer, answer.await_id, host.clock.now());
-  const first = log.preview(command);
+  const first = decide(log.state, command);
   if (isRefusal(first)) {
     // A refusal reveals the state, so the state is committed first.
-    const committed = log.commit(true);
+    const committed = log.acknowledge();
     if (committed !== undefined) return committed.then(() => answerRun(run, answer));
     throw refusalError(first, run_id, answer.await_id);
   }
@@ -88,10 +88,10 @@ function giveTo(
 /** This process does not hold the question any more: it is settled, or another process owns the run. */
 function withoutQuestion(run: AnsweredRun, answer: BoundAnswer): Answered {
   const { log, host } = run;
-  const committed = log.commit(true);
+  const committed = log.acknowledge();
   if (committed !== undefined) return committed.then(() => withoutQuestion(run, answer));
   const command = commandOf(answer, answer.await_id, host.clock.now());
-  const decision = log.preview(command);
+  const decision = decide(log.state, command);
   if (isRefusal(decision)) throw refusalError(decision, log.key.run_id, answer.await_id);
   if (decision.length === 0) return answeredBefore(run, answer, command);
   throw lostError(log.key.run_id, undefined, answer.await_id);
@@ -117,7 +117,7 @@ function take(run: AnsweredRun, execution: Execution, answer: BoundAnswer, readi
     answer.onTaken?.();
     execution.withSlot(() => execution.answered(entry, reading.value));
   };
-  const acknowledged = log.commit(true);
+  const acknowledged = log.acknowledge();
   if (acknowledged === undefined) {
     goOn();
     return after(run.committedAbove(), record);
@@ -145,7 +145,7 @@ function passOn(run: AnsweredRun, answer: BoundAnswer, question: PassedOnQuestio
     answer.onTaken?.();
   };
   // The sub-run has the answer. If the write fails here, the parent reads the answer from the log of the sub-run later.
-  const taken = (): Answered => after(log.commit(true)?.catch(ignore), record);
+  const taken = (): Answered => after(log.acknowledge()?.catch(ignore), record);
   const refused = (error: unknown): never => {
     throw bind(refusedAbove(error, run_id, answer.await_id), run_id, answer.await_id);
   };
@@ -160,7 +160,7 @@ function passOn(run: AnsweredRun, answer: BoundAnswer, question: PassedOnQuestio
 
 /** The same answer is in the log already. */
 async function answeredBefore(run: AnsweredRun, answer: Answer, command: ResumeCommand): Promise<Run> {
-  await run.log.commit(true);
+  await run.log.acknowledge();
   confirm(run.log, command);
   answer.onTaken?.();
   return run.log.record();
@@ -168,13 +168,13 @@ async function answeredBefore(run: AnsweredRun, answer: Answer, command: ResumeC
 
 /** Throws unless the answer is in the log. After a conflict it may have been decided again, and refused. */
 function confirm(log: RunLog, command: ResumeCommand): void {
-  const decision = log.preview(command);
+  const decision = decide(log.state, command);
   if (isRefusal(decision)) throw refusalError(decision, log.key.run_id, command.await_id);
   if (decision.length > 0) throw lostError(log.key.run_id);
 }
 
 function isTaken(log: RunLog, command: ResumeCommand): boolean {
-  const decision = log.preview(command);
+  const decision = decide(log.state, command);
   return !isRefusal(decision) && decision.length === 0;
 }
 

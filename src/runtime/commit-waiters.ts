@@ -5,13 +5,17 @@ import type { SessionChange } from "../core/ports.ts";
 export class CommitWaiters {
   #waiters: Waiter[] = [];
 
-  /**
-   * Waits for a position, and for a session change if there is one. With `refusable` the promise rejects when the store
-   * fails.
-   */
-  add(position: number, session: SessionChange | undefined, refusable: boolean): Promise<void> {
+  /** Waits for a position, and for a session change if there is one. */
+  add(position: number, session: SessionChange | undefined): Promise<void> {
+    return new Promise((resolve) => {
+      this.#waiters.push({ position, session, resolve, reject: undefined });
+    });
+  }
+
+  /** As {@link add}, but the promise rejects when the store fails. */
+  addRefusable(position: number, session: SessionChange | undefined): Promise<void> {
     return new Promise((resolve, reject) => {
-      this.#waiters.push({ position, session, resolve, reject: refusable ? reject : undefined });
+      this.#waiters.push({ position, session, resolve, reject });
     });
   }
 
@@ -30,7 +34,7 @@ export class CommitWaiters {
     for (const waiter of this.#waiters) waiter.position = position;
   }
 
-  /** Rejects the promises that were added as `refusable`. */
+  /** Rejects the promises of {@link addRefusable}. */
   refuse(error: CadenzaError): void {
     const waiters = this.#waiters;
     this.#waiters = waiters.filter(({ reject }) => reject === undefined);

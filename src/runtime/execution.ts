@@ -18,6 +18,7 @@ import { AgentLoop } from "./agent-loop.ts";
 import type { AskHost } from "./ask.ts";
 import { AskedQuestion, checkAskOptions, questionParts, withSchema, YieldedQuestion } from "./ask.ts";
 import type { Operation, Operations } from "./operations.ts";
+import type { Ownership } from "./ownership.ts";
 import { checkSize, limitError } from "./part-size.ts";
 import type { OpenQuestion, QuestionsHost } from "./questions.ts";
 import { Questions } from "./questions.ts";
@@ -32,6 +33,7 @@ export interface ExecutionHost {
   readonly logger: Logger;
   readonly fn: AgentFunction;
   readonly durable: boolean;
+  readonly ownership: Pick<Ownership, "takenAt">;
   readonly settings: ExecutionSettings;
   /** One signal for the run, whichever of its executions asks for it. */
   readonly signal: AbortSignal;
@@ -145,6 +147,10 @@ export class Execution implements QuestionsHost, AskHost, LoopHost {
 
   get logger(): Logger {
     return this.#host.logger;
+  }
+
+  get takenAt(): number {
+    return this.#host.ownership.takenAt;
   }
 
   /** See {@link Operations.settled}. */

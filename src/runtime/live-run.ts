@@ -1,5 +1,5 @@
 import type { Decision } from "../core/decide.ts";
-import { isRefusal } from "../core/decide.ts";
+import { decide, isRefusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
 import type { Entry } from "../core/log.ts";
 import { overdueError } from "../core/overdue.ts";
@@ -147,19 +147,19 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
       if (isRefusal(decision)) throw refusalError(decision, this.log.key.run_id);
       return decision;
     };
-    if (isRefusal(this.log.preview(command))) await this.log.commit(true);
+    if (isRefusal(decide(this.log.state, command))) await this.log.acknowledge();
     // A run that is being cancelled already has been told to stop, and so have its sub-runs.
     const isNew = check(this.log.decide(command)).length > 0;
     if (isNew) this.#isCancelPending = true;
     const record = runRecord(this.log.state);
-    const acknowledged = this.log.commit(true);
+    const acknowledged = this.log.acknowledge();
     const follow = isNew ? () => this.#onCancelCommitted() : ignore;
     if (acknowledged === undefined) follow();
     else {
       void this.log.commit()?.then(follow);
       await acknowledged;
       // Another process may have written first: then the cancel was decided again, and perhaps refused.
-      check(this.log.preview(command));
+      check(decide(this.log.state, command));
     }
     return record;
   }
@@ -178,7 +178,7 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
     const parent = this.#family?.parent;
     if (parent === undefined) return undefined;
     // What the store does not take now is found in the log of the sub-run later.
-    const committed = parent.log.commit(true)?.catch(ignore);
+    const committed = parent.log.acknowledge()?.catch(ignore);
     return committed === undefined ? parent.committedAbove() : committed.then(() => parent.committedAbove());
   }
 

@@ -52,6 +52,8 @@ interface QuestionBase {
 export interface QuestionsHost {
   readonly log: RunLog;
   readonly clock: Clock;
+  /** See {@link Ownership.takenAt}. */
+  readonly takenAt: number;
   takeUsage(): Usage | null;
   /** Hands a result to the operation that asked. */
   deliver(entry: Entry, live?: unknown): void;
@@ -166,7 +168,7 @@ export class Questions {
     const deadline = log.state.shown?.deadline;
     if (deadline === undefined) return;
     // This clock may be behind the store's clock, by which the question has expired.
-    const left = (): number => (log.takenAt >= deadline ? 0 : deadline - clock.now());
+    const left = (): number => (this.#host.takenAt >= deadline ? 0 : deadline - clock.now());
     this.#clearDeadline?.();
     this.#clearDeadline = clock.setTimeout(
       // Timers may fire a little early.

@@ -1,5 +1,5 @@
 import type { Command, Decision } from "../core/decide.ts";
-import { decide, isRefusal } from "../core/decide.ts";
+import { isRefusal } from "../core/decide.ts";
 import type { CadenzaError } from "../core/errors.ts";
 import type { Entry } from "../core/log.ts";
 import type { RunHead, RunKey, SessionChange } from "../core/ports.ts";
@@ -73,11 +73,6 @@ export class RunLog {
     return this.#head;
   }
 
-  /** See {@link Ownership.takenAt}. */
-  get takenAt(): number {
-    return this.#ownership.takenAt;
-  }
-
   /** The run as it is committed. Work that has been decided and is not committed is left out. */
   record(): MaybePromise<Run> {
     if (this.backlog === 0) return runRecord(this.state);
@@ -119,11 +114,6 @@ export class RunLog {
     return decision;
   }
 
-  /** What deciding the command would lead to; nothing happens. */
-  preview(command: Command): Decision {
-    return decide(this.state, command);
-  }
-
   /** A change of the session that goes with the next write, also if no entry does. */
   changeSession(change: SessionChange): void {
     this.#decided.changeSession(change);
@@ -136,21 +126,31 @@ export class RunLog {
   }
 
   /**
-   * Sees to it that all that has been decided is committed. Undefined: it is. A promise: it will be; it stays open if the run
-   * goes to another process, and with `refusable` it rejects when the store fails, else the store is asked again until it works.
+   * Resolves when all that has been decided is committed, however often the store fails before. Stays open if the run is
+   * lost. Undefined: it is committed.
    */
-  commit(refusable = false): undefined | Promise<void> {
-    const before = this.#writer.failure;
-    this.flush();
-    const position = this.state.position;
-    if (this.#committed >= position && this.#decided.session === undefined) return undefined;
-    if (this.#lost !== undefined) return refusable ? Promise.reject(this.#lost) : new Promise(ignore);
-    // A store that answers at once has failed before a caller could wait.
-    const failure = this.#writer.failure;
-    if (refusable && this.#head !== undefined && failure !== before && failure !== undefined)
-      return Promise.reject(failure);
+  commit(): undefined | Promise<void> {
+    if (this.#isCommitted()) return undefined;
+    if (this.#lost !== undefined) return new Promise(ignore);
     this.#waiters ??= new CommitWaiters();
-    return this.#waiters.add(position, this.#decided.session, refusable);
+    return this.#waiters.add(this.state.position, this.#decided.session);
+  }
+
+  /** As {@link commit}, for a caller that can be told: rejects when the store fails, and when the run is lost. */
+  acknowledge(): undefined | Promise<void> {
+    const before = this.#writer.failure;
+    if (this.#isCommitted()) return undefined;
+    if (this.#lost !== undefined) return Promise.reject(this.#lost);
+    // A store that answers at once has failed before a caller could wait.
+    const { failure } = this.#writer;
+    if (this.#head !== undefined && failure !== before && failure !== undefined) return Promise.reject(failure);
+    this.#waiters ??= new CommitWaiters();
+    return this.#waiters.addRefusable(this.state.position, this.#decided.session);
+  }
+
+  #isCommitted(): boolean {
+    this.flush();
+    return this.#committed >= this.state.position && this.#decided.session === undefined;
   }
 
   /** Nothing can be written just now. Those who wait for what has been decided, and can be told, are. */

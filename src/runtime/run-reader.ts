@@ -39,7 +39,7 @@ export class RunReader {
     // If the store fails to write, the caller gets the committed record.
     if (log.head === undefined || !log.isRetrying) {
       try {
-        await log.commit(true);
+        await log.acknowledge();
       } catch (error) {
         if (log.head === undefined) throw error;
       }

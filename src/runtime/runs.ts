@@ -111,7 +111,7 @@ export class Runs implements RemoteRunsHost {
     const waiting: Promise<void>[] = [];
     for (const { log } of this.#live.values()) {
       const isDue = log.key.tenant === tenant && log.backlog > 0 && !log.isRetrying;
-      const committed = isDue ? log.commit(true) : undefined;
+      const committed = isDue ? log.acknowledge() : undefined;
       if (committed !== undefined) waiting.push(committed.catch(ignore));
     }
     if (waiting.length > 0) await Promise.all(waiting);
@@ -300,7 +300,7 @@ export class Runs implements RemoteRunsHost {
     const run = this.#accept(agent, request, runId, session?.length ?? 0, session?.change);
     if (idempotencyKey === undefined) return { run };
     try {
-      await run.log.commit(true);
+      await run.log.acknowledge();
       return { run };
     } catch (error) {
       // Another caller used the key between the look and the write.

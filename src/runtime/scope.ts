@@ -290,7 +290,7 @@ export class Scope {
     const record = runRecord(run.log.state);
     const { clock } = this.#parts.settings;
     try {
-      const committed = run.log.commit(true);
+      const committed = run.log.acknowledge();
       if (committed !== undefined) await committed;
     } finally {
       // The answer leaves before the agent begins, which may take the processor for a while.
@@ -375,6 +375,6 @@ export class Scope {
 
 /** A stream begins when the store has taken the run. */
 function whenCommitted(run: LiveRun, start: StreamStart): MaybePromise<StreamStart> {
-  const committed = run.log.commit(true);
+  const committed = run.log.acknowledge();
   return committed === undefined ? start : committed.then(() => start);
 }

@@ -54,7 +54,7 @@ export class SessionEntries {
     if (live !== undefined) {
       live.isJoined = true;
       // A run that has ended may not have written its session change yet.
-      if (isFinal(live.log.state.status)) await live.log.commit(true)?.catch(ignore);
+      if (isFinal(live.log.state.status)) await live.log.acknowledge()?.catch(ignore);
     }
     const change: SessionChange = { session_id: sessionId, create: true, at };
     const session = await this.#host.store.session({ tenant, session_id: sessionId });
