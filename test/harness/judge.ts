@@ -73,9 +73,12 @@ export async function misjudged(run_id: string, logOf: LogOf): Promise<string[]>
     used += usageOf(subRun, (await logOf(subRun)) ?? []);
   }
   let own: string[] = [];
-  // The order of two questions that are asked side by side depends on the number of promises before each.
+  // The order in which branches begin operations side by side depends on the number of promises before each.
   for (const promises of PROMISES) {
-    own = misjudgedBy(await judge(named, run_id, log, promises), run_id, log, used);
+    own = await judge(named, run_id, log, promises).then(
+      (verdict) => misjudgedBy(verdict, run_id, log, used),
+      (error: unknown) => [String(error)],
+    );
     if (own.length === 0) break;
   }
   return [...wrong, ...own.map((what) => `${named.name} (${run_id}) ${what}\n${describe(log)}`)];
