@@ -210,7 +210,7 @@ export class Scope {
   /**
    * What happened in a run: everything so far, then live, by default until the run rests. Leaving the loop detaches. The
    * first `next` rejects with `run_not_found`, and any `next` with `run_blocked`, `lost_ownership` or `runtime_closed`
-   * if no event can follow here. If the store has forgotten events before they are read, an `error` event ends the
+   * if no event can follow here. If the store has deleted events before they are read, an `error` event ends the
    * stream.
    *
    * @example
