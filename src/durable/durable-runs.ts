@@ -17,13 +17,11 @@ import type { RunLog } from "../runtime/run-log.ts";
 import type { SubRunFound } from "../runtime/sub-run.ts";
 import { blockedError } from "./blocked-error.ts";
 import { Follower } from "./follower.ts";
-import type { OwnershipHost } from "./leased-ownership.ts";
 import { LeasedOwnership } from "./leased-ownership.ts";
 import type { DurabilitySettings } from "./options.ts";
 import type { Owner } from "./owner.ts";
 import { Recovery } from "./recovery.ts";
 import { reportOf } from "./recovery-report.ts";
-import type { RemoteLogHost } from "./remote-log.ts";
 import { RemoteLog } from "./remote-log.ts";
 import { RunLoader } from "./run-loader.ts";
 
@@ -33,11 +31,11 @@ const STALL_MS = 5_000;
 const TEST_STALL_MS = 2_000;
 
 /** The runs of a durable store: this process owns those that it executes, and takes over those that need work. */
-export class DurableRuns implements RemoteRuns, Owner, OwnershipHost, RemoteLogHost {
+export class DurableRuns implements RemoteRuns, Owner {
   readonly runs: RemoteRunsHost;
   readonly settings: DurabilitySettings;
   readonly follower: Follower;
-  readonly followed = new Set<RemoteLog>();
+  readonly followed = new Set<{ end(): void }>();
   isOver = false;
   readonly #loader: RunLoader;
   readonly #recovery: Recovery;
@@ -56,10 +54,6 @@ export class DurableRuns implements RemoteRuns, Owner, OwnershipHost, RemoteLogH
     return this.runs.store;
   }
 
-  get clock(): RemoteRunsHost["clock"] {
-    return this.runs.clock;
-  }
-
   /** Made when it is first needed: Workers refuse random numbers while modules load. */
   get name(): string {
     this.#name ??= this.runs.ids.token();
@@ -70,12 +64,8 @@ export class DurableRuns implements RemoteRuns, Owner, OwnershipHost, RemoteLogH
     return this.store.persistent ? this.settings.evictAfterMs : Number.POSITIVE_INFINITY;
   }
 
-  get alwaysReplay(): boolean {
-    return this.settings.alwaysReplay;
-  }
-
   get stallMs(): number {
-    return this.alwaysReplay ? TEST_STALL_MS : STALL_MS;
+    return this.settings.alwaysReplay ? TEST_STALL_MS : STALL_MS;
   }
 
   // The loaded runs.
@@ -86,7 +76,7 @@ export class DurableRuns implements RemoteRuns, Owner, OwnershipHost, RemoteLogH
     return mayChangeOwner ? new LeasedOwnership(this, run) : localOwnership;
   }
 
-  ensureOwner(run: LeasedOwnership): undefined | Promise<void> {
+  ensureOwner(run: LiveRun): undefined | Promise<void> {
     return this.#recovery.lease.ensure(run);
   }
 
@@ -125,7 +115,7 @@ export class DurableRuns implements RemoteRuns, Owner, OwnershipHost, RemoteLogH
     this.#recovery.onUnknownOutcome();
   }
 
-  onSuspectCleared(run: LeasedOwnership): void {
+  onSuspectCleared(run: LiveRun): void {
     this.#recovery.onSuspectCleared(run);
   }
 

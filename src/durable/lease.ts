@@ -1,6 +1,5 @@
 import { ignore } from "../core/promises.ts";
 import type { LiveRun } from "../runtime/live-run.ts";
-import type { LeasedOwnership } from "./leased-ownership.ts";
 import { leased } from "./leased-ownership.ts";
 import type { Owner } from "./owner.ts";
 
@@ -15,7 +14,7 @@ const MARGIN = 0.1;
 export class Lease {
   readonly #owner: Owner;
   /** The runs that other processes may have taken over while the lease had expired. */
-  readonly #doubted = new WeakSet<LeasedOwnership>();
+  readonly #doubted = new WeakSet<LiveRun>();
   #renewedAt = Number.NEGATIVE_INFINITY;
   #clearTimer: (() => void) | undefined;
   #beating: Promise<void> = Promise.resolve();
@@ -62,7 +61,7 @@ export class Lease {
     const now = clock.now();
     await store.renew(owner, this.#owner.settings.leaseMs);
     const isLate = before !== Number.NEGATIVE_INFINITY && this.#isOver(before, clock.now());
-    if (isLate) for (const run of runs) this.#doubt(run);
+    if (isLate) for (const run of runs) this.#doubted.add(run);
     this.#renewedAt = now;
   }
 
@@ -70,7 +69,7 @@ export class Lease {
    * Checks that this process still owns a run. Undefined: it does. A promise: check again when it resolves. The promise
    * stays pending if the run is lost.
    */
-  ensure(run: LeasedOwnership): undefined | Promise<void> {
+  ensure(run: LiveRun): undefined | Promise<void> {
     if (!this.#isOn || (this.isHeld && !this.#doubted.has(run))) return undefined;
     return this.#reassure(run);
   }
@@ -113,18 +112,13 @@ export class Lease {
     );
   }
 
-  #doubt(run: LiveRun): void {
-    const owned = leased(run);
-    if (owned !== undefined) this.#doubted.add(owned);
-  }
-
-  async #reassure(run: LeasedOwnership): Promise<void> {
+  async #reassure(run: LiveRun): Promise<void> {
     for (;;) {
       try {
         await this.renew();
         // No process can have claimed the run since the renewal. If one has claimed it before, the epoch differs.
         this.#doubted.delete(run);
-        await run.compared();
+        await leased(run)?.compared();
         if (this.isHeld && !this.#doubted.has(run)) break;
       } catch (error) {
         this.#doubted.add(run);

@@ -11,49 +11,29 @@ import { lostError } from "../runtime/refusals.ts";
 import type { RunLog } from "../runtime/run-log.ts";
 import type { Attempt, Outcome } from "../runtime/run-write.ts";
 import { blockedError } from "./blocked-error.ts";
-import type { Followed, Follower } from "./follower.ts";
+import type { Followed } from "./follower.ts";
 import { Handover } from "./handover.ts";
 import { isDueNow, LeasedHead } from "./leased-head.ts";
-import type { ResidencySettings } from "./residency.ts";
+import type { Owner } from "./owner.ts";
 import { Residency } from "./residency.ts";
-import type { JournalSettings } from "./run-journal.ts";
 import { RunJournal } from "./run-journal.ts";
 import type { Meaning } from "./write-conflicts.ts";
 import { meaningOf } from "./write-conflicts.ts";
-
-/** What the owned runs of one process share. */
-export interface OwnershipHost extends ResidencySettings, JournalSettings {
-  /** The name under which this process owns runs. */
-  readonly name: string;
-  /** Polls the store for runs that other processes may write to. */
-  readonly follower: Follower;
-  /** Resolves when it is certain that this process still owns the run. Undefined: it is certain now. */
-  ensureOwner(run: LeasedOwnership): undefined | Promise<void>;
-  /** Loads the run again after it was given up. */
-  reload(key: RunKey): void;
-  /** A run that is not loaded here is due. */
-  onWake(): void;
-  onUnknownOutcome(): void;
-  /** A run that was suspected to crash its process has made progress, or has left. */
-  onSuspectCleared(run: LeasedOwnership): void;
-  /** This process has lost a run, but not the sub-run. */
-  onParentLost(child: LiveRun, parent: LiveRun): void;
-}
 
 /** The ownership of a run that may change its owner: its head, its residency, and what other processes write to it. */
 export class LeasedOwnership implements Ownership, Followed {
   readonly run: LiveRun;
   readonly residency: Residency;
-  readonly #host: OwnershipHost;
+  readonly #owner: Owner;
   readonly #head: LeasedHead;
   #handover: Handover | undefined;
   #unfollow: (() => void) | undefined;
 
-  constructor(host: OwnershipHost, run: LiveRun) {
-    this.#host = host;
+  constructor(owner: Owner, run: LiveRun) {
+    this.#owner = owner;
     this.run = run;
-    this.residency = new Residency(host, run, () => this.handover);
-    this.#head = new LeasedHead(host.name, () => !run.durable || this.residency.keepsOwner);
+    this.residency = new Residency(owner, run, () => this.handover);
+    this.#head = new LeasedHead(owner.name, () => !run.durable || this.residency.keepsOwner);
   }
 
   get log(): RunLog {
@@ -61,7 +41,7 @@ export class LeasedOwnership implements Ownership, Followed {
   }
 
   get store(): Store {
-    return this.#host.store;
+    return this.#owner.store;
   }
 
   get handover(): Handover {
@@ -92,7 +72,7 @@ export class LeasedOwnership implements Ownership, Followed {
 
   onWakeWritten(): void {
     const { parent } = this.run.family;
-    if (parent === undefined) this.#host.onWake();
+    if (parent === undefined) this.#owner.onWake();
     else leased(parent)?.handover.noteWake();
   }
 
@@ -113,13 +93,13 @@ export class LeasedOwnership implements Ownership, Followed {
     const { run_id } = this.log.key;
     const { committed } = this.log;
     const message = `The store lost entries of run ${run_id}: it holds ${position}, and had acknowledged ${committed}. The run is replayed from what is left.`;
-    this.#host.runs.logger.warn(message, { run_id, position, acknowledged: committed });
+    this.#owner.runs.logger.warn(message, { run_id, position, acknowledged: committed });
     const error = lostError(run_id, "lost a part of its history in the store, and is replayed");
-    return { is: "lost", error, after: () => this.#host.reload(this.log.key) };
+    return { is: "lost", error, after: () => this.#owner.reload(this.log.key) };
   }
 
   onUnknownOutcome(): void {
-    this.#host.onUnknownOutcome();
+    this.#owner.onUnknownOutcome();
   }
 
   onLoaded(): void {
@@ -142,7 +122,7 @@ export class LeasedOwnership implements Ownership, Followed {
   onReaders(): void {
     const { head, lost, isRead } = this.log;
     const isOutside = head?.owner === null && !isFinal(head.status) && !lost && this.store.persistent;
-    if (isOutside && isRead) this.#unfollow ??= this.#host.follower.follow(this);
+    if (isOutside && isRead) this.#unfollow ??= this.#owner.follower.follow(this);
     else {
       this.#unfollow?.();
       this.#unfollow = undefined;
@@ -150,7 +130,7 @@ export class LeasedOwnership implements Ownership, Followed {
   }
 
   verify(): undefined | Promise<void> {
-    return this.#host.ensureOwner(this);
+    return this.#owner.ensureOwner(this.run);
   }
 
   refresh(): undefined | Promise<void> {
@@ -201,7 +181,7 @@ export class LeasedOwnership implements Ownership, Followed {
 
   operations(): Operations | undefined {
     if (!this.run.durable) return undefined;
-    return this.residency.operations(new RunJournal(this.#host, this.run, this.residency, this.handover));
+    return this.residency.operations(new RunJournal(this.#owner, this.run, this.residency, this.handover));
   }
 
   get mismatch(): Mismatch | undefined {
@@ -238,19 +218,19 @@ export class LeasedOwnership implements Ownership, Followed {
     if (this.run.durable) this.residency.onCommit(head.status);
     if (!this.residency.isSuspect || head.takeovers > 0) return;
     this.residency.isSuspect = false;
-    this.#host.onSuspectCleared(this);
+    this.#owner.onSuspectCleared(this.run);
   }
 
   onGone(): void {
     this.residency.end();
-    this.#host.onSuspectCleared(this);
+    this.#owner.onSuspectCleared(this.run);
   }
 
   onParentGone(): void {
     const { parent } = this.run.family;
     this.run.follow(undefined);
     if (this.run.durable) this.residency.leaveAlone();
-    if (parent !== undefined) this.#host.onParentLost(this.run, parent);
+    if (parent !== undefined) this.#owner.onParentLost(this.run, parent);
   }
 
   setSubRun(key: string, activity: SubRunActivity): void {

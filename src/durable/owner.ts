@@ -1,8 +1,10 @@
-import type { Store } from "../core/ports.ts";
+import type { Mismatch, RunKey, Store } from "../core/ports.ts";
+import type { LiveRun } from "../runtime/live-run.ts";
 import type { RemoteRunsHost } from "../runtime/remote-runs.ts";
+import type { Follower } from "./follower.ts";
 import type { DurabilitySettings } from "./options.ts";
 
-/** A process as the owner of runs. */
+/** A process as the owner of runs: what all parts of the durable room share, and what its runs report. */
 export interface Owner {
   /** The loaded runs. */
   readonly runs: RemoteRunsHost;
@@ -10,8 +12,34 @@ export interface Owner {
   /** The name under which this process owns runs. */
   readonly name: string;
   readonly settings: DurabilitySettings;
+  /** How long a waiting durable run stays loaded before it is evicted, in milliseconds. */
+  readonly evictAfterMs: number;
+  /** How long a replayed agent may take for the next operation in its history, in milliseconds. */
+  readonly stallMs: number;
+  /** Polls the store for runs that other processes may write to. */
+  readonly follower: Follower;
+  /** The logs of runs that are not loaded here, while readers wait for more of them. */
+  readonly followed: Set<{ end(): void }>;
+  /** Whether the runtime and its store are closed. */
+  readonly isOver: boolean;
+  /** Resolves when it is certain that this process still owns the run. Undefined: it is certain now. */
+  ensureOwner(run: LiveRun): undefined | Promise<void>;
+  /** Whether other code than the run's agent is registered for it by now. */
+  hasOtherCode(run: LiveRun): boolean;
+  /** Releases the run, and loads it with the code that is registered now. */
+  loadAgain(run: LiveRun): void;
+  /** Loads the run again after it was given up. */
+  reload(key: RunKey): void;
+  /** The code does not match the history. */
+  onBlocked(run: LiveRun, mismatch: Mismatch): void;
+  /** A replayed agent emitted another value than its history holds. */
+  onDifference(): void;
   /** A run that is not loaded here may need work. */
   onWake(): void;
   /** A call to the store failed. The store may still have made this process the owner of a run. */
   onUnknownOutcome(): void;
+  /** A run that was suspected to crash its process has made progress, or has left. */
+  onSuspectCleared(run: LiveRun): void;
+  /** This process has lost a run, but not the sub-run. */
+  onParentLost(child: LiveRun, parent: LiveRun): void;
 }

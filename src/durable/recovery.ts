@@ -1,7 +1,7 @@
 import type { FoundRun, RunKey } from "../core/ports.ts";
 import type { Agent } from "../runtime/agent.ts";
+import type { LiveRun } from "../runtime/live-run.ts";
 import { Lease } from "./lease.ts";
-import type { LeasedOwnership } from "./leased-ownership.ts";
 import { leased } from "./leased-ownership.ts";
 import { LostAnswers } from "./lost-answers.ts";
 import type { Owner } from "./owner.ts";
@@ -76,7 +76,7 @@ export class Recovery {
   }
 
   /** A suspect has made progress, waits, or has left this process. The next one may be tried. */
-  onSuspectCleared(run: LeasedOwnership): void {
+  onSuspectCleared(run: LiveRun): void {
     if (this.#loader.suspects.delete(run)) this.lookForWork();
   }
 

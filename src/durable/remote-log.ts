@@ -1,38 +1,29 @@
 import type { CadenzaError } from "../core/errors.ts";
 import type { Entry } from "../core/log.ts";
-import type { RunKey, RunPosition, Store, StoredRun } from "../core/ports.ts";
+import type { RunKey, RunPosition, StoredRun } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
 import { isFinal } from "../core/state.ts";
 import type { LogSource } from "../runtime/events.ts";
 
 import { blockedError } from "./blocked-error.ts";
-import type { Followed, Follower } from "./follower.ts";
+import type { Followed } from "./follower.ts";
+import type { Owner } from "./owner.ts";
 
 const READ_CHUNK = 256;
-
-/** What the remote logs of one runtime share. */
-export interface RemoteLogHost {
-  readonly store: Store;
-  readonly follower: Follower;
-  /** Whether the runtime and its store are closed. */
-  readonly isOver: boolean;
-  /** The logs with readers that wait. */
-  readonly followed: Set<RemoteLog>;
-}
 
 /** The log of a run that is not loaded in this process: it has ended, was evicted, or another process owns it. */
 export class RemoteLog implements LogSource, Followed {
   readonly key: RunKey;
-  readonly #host: RemoteLogHost;
+  readonly #owner: Owner;
   #run: StoredRun;
   /** The number of entries in the store, when it was last read. */
   #position: number;
   #watchers: (() => void)[] = [];
   #unfollow: (() => void) | undefined;
 
-  constructor(host: RemoteLogHost, run: StoredRun) {
-    this.#host = host;
+  constructor(owner: Owner, run: StoredRun) {
+    this.#owner = owner;
     this.#run = run;
     this.#position = run.position;
     this.key = run.key;
@@ -43,7 +34,7 @@ export class RemoteLog implements LogSource, Followed {
   }
 
   get lost(): boolean {
-    return this.#host.isOver;
+    return this.#owner.isOver;
   }
 
   get blocked(): CadenzaError | undefined {
@@ -57,13 +48,13 @@ export class RemoteLog implements LogSource, Followed {
 
   read(from: number): MaybePromise<readonly Entry[] | undefined> {
     // The store may hold more entries by now. They are read after the next poll.
-    return this.#host.store.read(this.key, from, Math.min(READ_CHUNK, this.committed - from));
+    return this.#owner.store.read(this.key, from, Math.min(READ_CHUNK, this.committed - from));
   }
 
   watch(callback: () => void): void {
     this.#watchers.push(callback);
-    this.#host.followed.add(this);
-    if (!isFinal(this.#run.head.status)) this.#unfollow ??= this.#host.follower.follow(this);
+    this.#owner.followed.add(this);
+    if (!isFinal(this.#run.head.status)) this.#unfollow ??= this.#owner.follower.follow(this);
   }
 
   unwatch(callback: () => void): void {
@@ -84,7 +75,7 @@ export class RemoteLog implements LogSource, Followed {
   }
 
   async #reload(): Promise<void> {
-    this.#update(await this.#host.store.find(this.key));
+    this.#update(await this.#owner.store.find(this.key));
   }
 
   #update(run: StoredRun | undefined): void {
@@ -96,7 +87,7 @@ export class RemoteLog implements LogSource, Followed {
   }
 
   #rest(): void {
-    this.#host.followed.delete(this);
+    this.#owner.followed.delete(this);
     this.#unfollow?.();
     this.#unfollow = undefined;
   }

@@ -1,5 +1,5 @@
 import type { Entry } from "../core/log.ts";
-import type { Clock, Mismatch, Store } from "../core/ports.ts";
+import type { Mismatch } from "../core/ports.ts";
 import { ignore } from "../core/promises.ts";
 import { isFinal } from "../core/state.ts";
 import type { RunStatus } from "../protocol/run.ts";
@@ -10,20 +10,9 @@ import type { Handover } from "./handover.ts";
 import { History, subRunsBegun } from "./history.ts";
 import type { JournalHost } from "./journaled-operations.ts";
 import { JournaledOperations } from "./journaled-operations.ts";
+import type { Owner } from "./owner.ts";
 import type { ResidencyRule } from "./residency-rules.ts";
 import { activityOf, ruleFor } from "./residency-rules.ts";
-
-/** What the durable runs of one runtime share. */
-export interface ResidencySettings {
-  readonly clock: Clock;
-  readonly store: Store;
-  /** How long a waiting durable run stays loaded before it is evicted, in milliseconds. */
-  readonly evictAfterMs: number;
-  /** For tests: replays every durable agent after each commit. */
-  readonly alwaysReplay: boolean;
-  /** How long a replayed agent may take for the next operation in its history, in milliseconds. */
-  readonly stallMs: number;
-}
 
 /**
  * The residency of a durable run in this process: it is replayed, has an owner only while there is work for it, is
@@ -35,7 +24,7 @@ export class Residency {
   mismatch: Mismatch | undefined;
   /** Whether the run was taken over so often that it may crash the process. */
   isSuspect = false;
-  readonly #host: ResidencySettings;
+  readonly #owner: Owner;
   readonly #run: LiveRun;
   readonly #handover: () => Handover;
   #ready: Promise<void> | undefined;
@@ -57,8 +46,8 @@ export class Residency {
   /** What the next execution has to do again. */
   #history: History | undefined;
 
-  constructor(host: ResidencySettings, run: LiveRun, handover: () => Handover) {
-    this.#host = host;
+  constructor(owner: Owner, run: LiveRun, handover: () => Handover) {
+    this.#owner = owner;
     this.#run = run;
     this.#handover = handover;
   }
@@ -187,7 +176,7 @@ export class Residency {
   get #isOverdue(): boolean {
     const { state } = this.#run.log;
     const deadline = state.shown?.deadline ?? Number.POSITIVE_INFINITY;
-    return deadline <= Math.max(this.#host.clock.now(), this.#run.ownership.takenAt);
+    return deadline <= Math.max(this.#owner.runs.clock.now(), this.#run.ownership.takenAt);
   }
 
   /** Claims a waiting run that has work to do here, and gives up ownership when no work is left. */
@@ -218,11 +207,11 @@ export class Residency {
       this.tellReady();
       return;
     }
-    const { alwaysReplay, evictAfterMs, clock } = this.#host;
-    if (alwaysReplay) this.#replaySoon();
+    const { evictAfterMs, runs, settings } = this.#owner;
+    if (settings.alwaysReplay) this.#replaySoon();
     if (status === "awaiting") this.settleOwner();
     if (status !== "awaiting" || evictAfterMs === Number.POSITIVE_INFINITY) return;
-    this.#clearEviction = clock.setTimeout(() => this.evict(), evictAfterMs);
+    this.#clearEviction = runs.clock.setTimeout(() => this.evict(), evictAfterMs);
   }
 
   /**
@@ -239,7 +228,7 @@ export class Residency {
 
   /** The run's parent is not loaded here any more. */
   leaveAlone(): void {
-    if (this.#host.evictAfterMs !== Number.POSITIVE_INFINITY) this.evict();
+    if (this.#owner.evictAfterMs !== Number.POSITIVE_INFINITY) this.evict();
   }
 
   /** The run has left this process. */
@@ -265,9 +254,9 @@ export class Residency {
 
   async #replayWhenCommitted(execution: Execution): Promise<void> {
     const { log } = this.#run;
-    const { clock, store } = this.#host;
+    const { runs, store } = this.#owner;
     for (;;) {
-      await clock.turn();
+      await runs.clock.turn();
       await log.commit();
       await this.#run.slot?.unqueued();
       const { committed } = log;

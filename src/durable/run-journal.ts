@@ -1,36 +1,22 @@
 import type { Clock, Mismatch } from "../core/ports.ts";
-import type { LiveRun, LiveRunHost } from "../runtime/live-run.ts";
+import type { LiveRun } from "../runtime/live-run.ts";
 
 import type { RunLog } from "../runtime/run-log.ts";
 import { blockedError } from "./blocked-error.ts";
 import type { Handover } from "./handover.ts";
 import type { JournalHost } from "./journaled-operations.ts";
+import type { Owner } from "./owner.ts";
 import type { Residency } from "./residency.ts";
-
-/** What the journals of one process share. */
-export interface JournalSettings {
-  readonly runs: LiveRunHost;
-  /** How long a replayed agent may take for the next operation in its history, in milliseconds. */
-  readonly stallMs: number;
-  /** Whether other code than the run's agent is registered for it by now. */
-  hasOtherCode(run: LiveRun): boolean;
-  /** Releases the run, and loads it with the code that is registered now. */
-  loadAgain(run: LiveRun): void;
-  /** The code does not match the history. */
-  onBlocked(run: LiveRun, mismatch: Mismatch): void;
-  /** A replayed agent emitted another value than its history holds. */
-  onDifference(): void;
-}
 
 /** What becomes of a durable run when its agent has caught up with its history, or does not match it. */
 export class RunJournal implements JournalHost {
-  readonly #host: JournalSettings;
+  readonly #owner: Owner;
   readonly #run: LiveRun;
   readonly #residency: Residency;
   readonly #handover: Handover;
 
-  constructor(host: JournalSettings, run: LiveRun, residency: Residency, handover: Handover) {
-    this.#host = host;
+  constructor(owner: Owner, run: LiveRun, residency: Residency, handover: Handover) {
+    this.#owner = owner;
     this.#run = run;
     this.#residency = residency;
     this.#handover = handover;
@@ -41,19 +27,19 @@ export class RunJournal implements JournalHost {
   }
 
   get clock(): Clock {
-    return this.#host.runs.clock;
+    return this.#owner.runs.clock;
   }
 
   get settings(): { readonly maxBacklog: number } {
-    return this.#host.runs.settings;
+    return this.#owner.runs.settings;
   }
 
   get stallMs(): number {
-    return this.#host.stallMs;
+    return this.#owner.stallMs;
   }
 
   pace(at: number): undefined | Promise<void> {
-    return this.#host.runs.pace(at);
+    return this.#owner.runs.pace(at);
   }
 
   onMove(): void {
@@ -67,7 +53,7 @@ export class RunJournal implements JournalHost {
   }
 
   onDifference(): void {
-    this.#host.onDifference();
+    this.#owner.onDifference();
   }
 
   onStall(mismatch: Mismatch | undefined): void {
@@ -90,15 +76,15 @@ export class RunJournal implements JournalHost {
       run.endWithoutAgent();
       return false;
     }
-    if (mismatch !== undefined && this.#host.hasOtherCode(run)) {
+    if (mismatch !== undefined && this.#owner.hasOtherCode(run)) {
       this.#residency.tellReady();
-      this.#host.loadAgain(run);
+      this.#owner.loadAgain(run);
       return false;
     }
     this.#handover.setBlocked(mismatch ?? null);
     run.setBlocked(mismatch && blockedError(run_id, run.agent.name, mismatch));
     if (mismatch !== undefined) {
-      this.#host.onBlocked(run, mismatch);
+      this.#owner.onBlocked(run, mismatch);
       this.#handover.forgetTakeovers();
       this.#residency.tellReady();
     }

@@ -13,7 +13,6 @@ import { blockedError } from "./blocked-error.ts";
 import { DamagedRuns } from "./damaged-runs.ts";
 import { DetachedLogs } from "./detached-logs.ts";
 import { subRunsBegun } from "./history.ts";
-import type { LeasedOwnership } from "./leased-ownership.ts";
 import { leased } from "./leased-ownership.ts";
 import type { Owner } from "./owner.ts";
 
@@ -29,7 +28,7 @@ const PAGE = 32;
 export class RunLoader {
   readonly damaged: DamagedRuns;
   /** The loaded runs that may crash this process. */
-  readonly suspects = new Set<LeasedOwnership>();
+  readonly suspects = new Set<LiveRun>();
   readonly #owner: Owner;
   readonly #logs: DetachedLogs;
   readonly #loading = new Map<string, Promise<LiveRun | undefined>>();
@@ -222,7 +221,7 @@ export class RunLoader {
     if (owned === undefined) return;
     if (takeovers >= SUSPECT_TAKEOVERS) {
       owned.residency.isSuspect = true;
-      this.suspects.add(owned);
+      this.suspects.add(run);
     }
     const slotKey = slotKeyOf(run);
     if (run.log.state.status !== "created") {

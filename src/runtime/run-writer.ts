@@ -1,28 +1,21 @@
 import { CadenzaError } from "../core/errors.ts";
-import type { Clock, RunKey, Store, StoreConflict } from "../core/ports.ts";
+import type { RunKey, StoreConflict } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
+import type { LogHost } from "./log-host.ts";
 import type { Ownership } from "./ownership.ts";
 import { FIRST_PAUSE_MS, nextPauseMs } from "./retry-pause.ts";
 import type { Attempt, Outcome } from "./run-write.ts";
 
-/** What writers share. */
-export interface WriterHost {
-  readonly store: Store;
-  readonly clock: Clock;
-  /** Keeps the process open until the returned function is called. */
-  hold(): () => void;
-}
-
 /** Hands the writes of one run to the store, and reports the outcome of each. */
 export class RunWriter {
-  readonly #host: WriterHost;
+  readonly #host: Pick<LogHost, "store" | "clock" | "hold">;
   readonly #key: RunKey;
   readonly #ownership: Ownership;
   /** The state of an outage of the store. Undefined: the store works. */
   #outage: Outage | undefined;
 
-  constructor(host: WriterHost, key: RunKey, ownership: Ownership) {
+  constructor(host: Pick<LogHost, "store" | "clock" | "hold">, key: RunKey, ownership: Ownership) {
     this.#host = host;
     this.#key = key;
     this.#ownership = ownership;
