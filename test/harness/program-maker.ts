@@ -106,7 +106,10 @@ class Maker {
         mayWait ? 3 : 0,
         () => ({ does: "stream", name: "model", tokens: 1 + random.below(6), ms: random.below(stepMs) }),
       ],
-      [mayWait ? 0.7 : 0, () => ({ does: "ask in vain", ms: deadlineMs / 4 + random.below((deadlineMs * 3) / 4) })],
+      [
+        mayWait ? 0.7 : 0,
+        () => ({ does: "ask in vain", ms: Math.ceil(deadlineMs / 4) + random.below(deadlineMs / 2) }),
+      ],
       [isBeside ? 0 : 1, () => ({ does: "await" })],
       [isUntimed && !isChild ? 0.7 : 0, () => this.#run(depth)],
       [isUntimed && isAlone && !isChild ? 0.5 : 0, () => ({ does: "state" })],
