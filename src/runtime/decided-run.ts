@@ -17,17 +17,14 @@ export interface Batch {
 
 /** The decided state of a run, and the decided entries that are not handed to the store yet. */
 export class DecidedRun {
-  #state: RunState;
+  /** The decided state. Only this class replaces it. */
+  state: RunState;
   /** The decided entries that are not handed to the store yet. */
   #entries: Entry[] | undefined;
   #session: SessionChange | undefined;
 
   constructor(key: RunKey) {
-    this.#state = initialState(key.run_id);
-  }
-
-  get state(): RunState {
-    return this.#state;
+    this.state = initialState(key.run_id);
   }
 
   /** The session change that goes with the next write. */
@@ -40,11 +37,11 @@ export class DecidedRun {
   }
 
   decide(command: Command): Decision {
-    const decision = decide(this.#state, command);
+    const decision = decide(this.state, command);
     if (isRefusal(decision) || decision.length === 0) return decision;
     this.#entries ??= [];
     for (const entry of decision) {
-      evolve(this.#state, entry);
+      evolve(this.state, entry);
       this.#entries.push(entry);
     }
     return decision;
@@ -58,7 +55,7 @@ export class DecidedRun {
 
   /** Begins with the state of a run in the store. */
   adopt(state: RunState): void {
-    this.#state = state;
+    this.state = state;
   }
 
   /** Removes and returns everything that is to be written. */
@@ -78,7 +75,7 @@ export class DecidedRun {
   /** Decides the pending entries again on a newer state, after a conflict. */
   rebase(state: RunState): void {
     const decided = this.#entries ?? noEntries;
-    this.#state = state;
+    this.state = state;
     this.#entries = undefined;
     for (const entry of decided) this.decide(commandOf(entry));
   }
