@@ -115,11 +115,23 @@ class Inspection {
 
   #lookAtPromises(record: RunRecord, log: readonly Entry[], run: Run): void {
     for (const await_id of record.answered) {
-      const answers = log.filter((entry) => entry.type === "resumed" && entry.await_id === await_id);
-      if (answers.length !== 1) this.#complain(record, `has ${answers.length} answers to ${await_id}: ${wordsOf(log)}`);
+      const answers = this.#answersTo(await_id, log);
+      if (answers !== 1) this.#complain(record, `has ${answers} answers to ${await_id}: ${wordsOf(log)}`);
     }
     if (record.cancel === "accepted" && run.status !== "cancelled")
       this.#complain(record, `is ${run.status} although its cancellation was accepted: ${wordsOf(log)}`);
+  }
+
+  /** How many answers to a question there are in a log, or in that of the sub-run that asks. */
+  #answersTo(await_id: string, log: readonly Entry[]): number {
+    const answers = log.filter((entry) => entry.type === "resumed" && entry.await_id === await_id).length;
+    const [key, ...rest] = await_id.split("/");
+    if (answers > 0 || rest.length === 0) return answers;
+    // A run that is cancelled does not note the answer to its sub-run any more.
+    const begun = log.find((entry) => entry.type === "intent" && entry.key === key);
+    return begun?.type === "intent" && begun.run_id !== null
+      ? this.#answersTo(rest.join("/"), this.#log(begun.run_id))
+      : 0;
   }
 
   #lookAtLog(record: RunRecord, run_id: string, log: readonly Entry[]): void {
