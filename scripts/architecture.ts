@@ -19,8 +19,7 @@ const RULES: readonly Rule[] = [
   { place: "core/", imports: ["protocol/"] },
   {
     place: "stores/sqlite",
-    imports: ["stores/", "durable/", "core/", "protocol/", "runtime/system"],
-    types: ["runtime/remote-runs"],
+    imports: ["stores/", "durable/", "core/", "protocol/", "runtime/system", "runtime/remote-runs"],
     node: true,
   },
   { place: "stores/", imports: ["core/", "protocol/", "runtime/system"] },

@@ -1,6 +1,7 @@
 import type { Store } from "../core/ports.ts";
 import { checkObject } from "../runtime/check.ts";
 import type { DurableStore, Engine } from "../runtime/remote-runs.ts";
+import { engineKey } from "../runtime/remote-runs.ts";
 import { DurableRuns } from "./durable-runs.ts";
 import type { DurabilityOptions } from "./options.ts";
 import { readDurability } from "./options.ts";
@@ -29,12 +30,15 @@ export function durableEngine(options: DurabilityOptions = {}): Engine {
 export function durable(store: Store, options: DurabilityOptions = {}): DurableStore {
   checkObject("store", store);
   const engine = durableEngine(options);
+  const bound = new Map<unknown, unknown>();
   return new Proxy(store, {
     get(target, name) {
-      if (name === "engine") return engine;
+      if (name === engineKey) return engine;
       const member: unknown = Reflect.get(target, name, target);
-      return typeof member === "function" ? member.bind(target) : member;
+      if (typeof member !== "function") return member;
+      // A class with private members needs its own object as `this`.
+      if (!bound.has(member)) bound.set(member, member.bind(target));
+      return bound.get(member);
     },
-    has: (target, name) => name === "engine" || Reflect.has(target, name),
   }) as DurableStore;
 }

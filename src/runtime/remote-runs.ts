@@ -100,12 +100,15 @@ export interface Engine {
   connect(host: RemoteRunsHost): RemoteRuns;
 }
 
+/** The key of a durable store's engine: a symbol, so that no member of a store of your own is taken for one. */
+export const engineKey: unique symbol = Symbol.for("cadenza.engine") as never;
+
 /** A store that brings what durable runs need. See `durable` in `cadenza/durable`. */
 export interface DurableStore extends Store {
-  readonly engine: Engine;
+  readonly [engineKey]: Engine;
 }
 
 /** The engine that a store brings. Undefined: the store is not durable. */
 export function engineOf(store: Store): Engine | undefined {
-  return (store as Partial<DurableStore>).engine;
+  return (store as Partial<DurableStore>)[engineKey];
 }

@@ -23,6 +23,7 @@ import type {
 import type { Counters } from "../core/statistics.ts";
 import { durableEngine } from "../durable/durable.ts";
 import type { DurableStore, Engine } from "../runtime/remote-runs.ts";
+import { engineKey } from "../runtime/remote-runs.ts";
 import { systemClock } from "../runtime/system.ts";
 import type { SqliteDatabase, SqliteStoreOptions } from "./sqlite-database.ts";
 import { Connection } from "./sqlite-database.ts";
@@ -45,7 +46,7 @@ import * as writes from "./sqlite-writes.ts";
  */
 export class SqliteStore implements DurableStore {
   readonly persistent: boolean;
-  readonly engine: Engine;
+  readonly [engineKey]: Engine;
   readonly #connection: Connection;
   readonly #writer: GroupCommit;
   readonly #closeDatabase: boolean;
@@ -59,7 +60,7 @@ export class SqliteStore implements DurableStore {
     this.#writer = new GroupCommit(this.#connection);
     this.#closeDatabase = options.closeDatabase ?? false;
     this.persistent = this.#connection.isFile();
-    this.engine = durableEngine(options.durability);
+    this[engineKey] = durableEngine(options.durability);
   }
 
   async create(key: RunKey, write: RunWrite, idempotencyKey: string | null): Promise<StoreConflict | undefined> {
