@@ -65,12 +65,16 @@ export async function misjudged(run_id: string, logOf: LogOf): Promise<string[]>
   const named = namedIn(log ?? []);
   // A run that was stopped may have ended before its sub-run began.
   if (log === undefined || named === undefined) return [];
-  const subRuns = log.flatMap((entry) => (entry.type === "intent" && entry.run_id !== null ? [entry.run_id] : []));
+  const finished = new Set(log.flatMap((entry) => (entry.type === "step" ? [entry.key] : [])));
+  const subRuns = new Map<string, boolean>();
+  for (const entry of log)
+    if (entry.type === "intent" && entry.run_id !== null) subRuns.set(entry.run_id, finished.has(entry.key));
   const wrong: string[] = [];
   let used = 0;
-  for (const subRun of new Set(subRuns)) {
+  for (const [subRun, hasResult] of subRuns) {
     wrong.push(...(await misjudged(subRun, logOf)));
-    used += usageOf(subRun, (await logOf(subRun)) ?? []);
+    // The tokens of a sub-run come with its result. One that was cancelled with its parent has none.
+    if (hasResult) used += usageOf(subRun, (await logOf(subRun)) ?? []);
   }
   let own: string[] = [];
   // The order in which branches begin operations side by side depends on the number of promises before each.
