@@ -118,7 +118,7 @@ export class Lease {
         await this.renew();
         // No process can have claimed the run since the renewal. If one has claimed it before, the epoch differs.
         this.#doubted.delete(run);
-        await leased(run)?.compared();
+        await leased(run)?.catchUpSurely();
         if (this.isHeld && !this.#doubted.has(run)) break;
       } catch (error) {
         this.#doubted.add(run);

@@ -45,7 +45,7 @@ export class LeasedOwnership implements Ownership, Followed {
   }
 
   get handover(): Handover {
-    this.#handover ??= new Handover(this.log, this.#head, this.store, () => this.#catchUpSurely());
+    this.#handover ??= new Handover(this.log, this.#head, this.store, () => this.catchUpSurely());
     return this.#handover;
   }
 
@@ -145,7 +145,7 @@ export class LeasedOwnership implements Ownership, Followed {
   }
 
   /** As {@link catchUp}, after what this process is writing. */
-  async #catchUpSurely(): Promise<void> {
+  async catchUpSurely(): Promise<void> {
     const { log } = this;
     for (;;) {
       if (log.writing !== undefined) await log.writing;
@@ -170,11 +170,6 @@ export class LeasedOwnership implements Ownership, Followed {
   get takenAt(): number {
     const { head } = this.log;
     return head === undefined || head.owner === null ? 0 : (head.due_at ?? 0);
-  }
-
-  /** Resolves when the run was compared with the store. */
-  compared(): Promise<void> {
-    return this.#catchUpSurely();
   }
 
   // The execution.
@@ -246,7 +241,7 @@ export class LeasedOwnership implements Ownership, Followed {
     const { run } = this;
     if (!run.durable) return;
     run.execution?.onTaken();
-    const checks = [...run.family.children].map((child) => leased(child)?.compared());
+    const checks = [...run.family.children].map((child) => leased(child)?.catchUpSurely());
     const all = [...checks, ...run.family.look()].map((check) => check?.catch(ignore));
     this.residency.lookInto(Promise.all(all));
   }

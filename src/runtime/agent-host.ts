@@ -1,5 +1,5 @@
 import type { CadenzaError } from "../core/errors.ts";
-import type { Clock, Logger, Store } from "../core/ports.ts";
+import type { Clock, Logger } from "../core/ports.ts";
 import { createdEntry, isFinal } from "../core/state.ts";
 import type { ProtocolError } from "../protocol/error.ts";
 import type { JsonValue } from "../protocol/json.ts";
@@ -11,6 +11,7 @@ import type { Execution, ExecutionSettings } from "./execution.ts";
 import { failureOf, messageOf } from "./failure.ts";
 import type { RunInput } from "./input.ts";
 import { LiveOperations } from "./live-operations.ts";
+import type { LogHost } from "./log-host.ts";
 import type { Operations } from "./operations.ts";
 import type { Ownership } from "./ownership.ts";
 import type { RunLog } from "./run-log.ts";
@@ -19,16 +20,11 @@ import { RunSignal } from "./run-signal.ts";
 import { Steps } from "./steps.ts";
 
 /** What the agents of one runtime share. */
-export interface SharedByAgents {
-  readonly store: Store;
-  readonly clock: Clock;
-  readonly logger: Logger;
+export interface SharedByAgents extends LogHost {
   readonly settings: ExecutionSettings;
   readonly exposeErrors: boolean;
   /** Now and then another turn of the event loop is due. Undefined: it is not. */
   pace(at: number): undefined | Promise<void>;
-  /** Keeps the process open until the returned function is called. */
-  hold(): () => void;
   /** An agent was still working after its run had ended, and what it emitted was dropped. */
   onDropped(): void;
 }

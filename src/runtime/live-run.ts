@@ -17,7 +17,7 @@ import { answerRun } from "./answering.ts";
 import { Execution } from "./execution.ts";
 import { failureOf } from "./failure.ts";
 import type { RunInput } from "./input.ts";
-import type { LogHost, LogRun } from "./log-host.ts";
+import type { LogRun } from "./log-host.ts";
 import type { OneByOne } from "./one-by-one.ts";
 import type { Ownership } from "./ownership.ts";
 import type { Answer } from "./questions.ts";
@@ -29,7 +29,7 @@ import { RunSlot } from "./run-slot.ts";
 import type { Slots } from "./slots.ts";
 
 /** What the live runs of one runtime share. */
-export interface LiveRunHost extends LogHost, SharedByAgents {
+export interface LiveRunHost extends SharedByAgents {
   readonly slots: Slots;
   /** Whether the runtime has been closed: no run begins, is loaded or is answered any more. */
   readonly isClosed: boolean;

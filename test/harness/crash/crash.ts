@@ -1,12 +1,10 @@
-import { rmSync } from "node:fs";
-import { join } from "node:path";
 import { Random } from "../random.ts";
-import { temporaryFolder } from "../sqlite-files.ts";
 import type { BuiltProgram } from "../worker-process.ts";
-import { buildProgram, WorkerProcess } from "../worker-process.ts";
+import { WorkerProcess } from "../worker-process.ts";
 import { Client } from "./client.ts";
 import { inspect } from "./inspection.ts";
-import type { Figures } from "./ledger.ts";
+import type { KillFigures, KillReport } from "./kill-trial.ts";
+import { holdTrial } from "./kill-trial.ts";
 import type { Order, Report, WorkerSettings } from "./messages.ts";
 
 /** The size of a trial. */
@@ -14,19 +12,7 @@ export interface CrashOptions {
   readonly seed: string;
   readonly kills: number;
   readonly runs: number;
-  readonly onProgress?: ((figures: CrashFigures) => void) | undefined;
-}
-
-/** What happened in a trial. */
-export interface CrashFigures extends Figures {
-  readonly kills: number;
-}
-
-export interface CrashReport extends CrashFigures {
-  /** What was wrong, one sentence each; empty if nothing was. */
-  readonly wrong: readonly string[];
-  /** What the library told its logger. */
-  readonly said: readonly string[];
+  readonly onProgress?: ((figures: KillFigures) => void) | undefined;
 }
 
 /** How many runs are open at once. */
@@ -43,15 +29,8 @@ const LONG_LIFE_MS = 60_000;
 const STUCK_MS = 60_000;
 
 /** Lets a worker process run random programs, kills it at random moments, starts it again, and checks the logs. */
-export async function crash(options: CrashOptions): Promise<CrashReport> {
-  const folder = temporaryFolder();
-  const program = await buildProgram(new URL("./worker.ts", import.meta.url));
-  try {
-    return await new Driver(options, program, join(folder.path, "runs.db")).drive();
-  } finally {
-    program.remove();
-    rmSync(folder.path, { recursive: true, force: true });
-  }
+export function crash(options: CrashOptions): Promise<KillReport> {
+  return holdTrial((program, file) => new Driver(options, program, file).drive());
 }
 
 type Worker = WorkerProcess<WorkerSettings, Order, Report>;
@@ -82,7 +61,7 @@ class Driver {
     });
   }
 
-  async drive(): Promise<CrashReport> {
+  async drive(): Promise<KillReport> {
     const { ledger } = this.#client;
     for (let life = 1; this.#kills < this.#options.kills || ledger.runs.size < this.#options.runs; life++) {
       await this.#live(life % (SHORT_LIVES + 1) === 0 ? "long" : "short");
@@ -93,7 +72,7 @@ class Driver {
     return { ...this.#figures, wrong, said: ledger.said };
   }
 
-  get #figures(): CrashFigures {
+  get #figures(): KillFigures {
     return { kills: this.#kills, ...this.#client.ledger.figures };
   }
 

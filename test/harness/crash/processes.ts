@@ -1,12 +1,10 @@
-import { rmSync } from "node:fs";
-import { join } from "node:path";
 import { Random } from "../random.ts";
-import { temporaryFolder } from "../sqlite-files.ts";
 import type { BuiltProgram } from "../worker-process.ts";
-import { buildProgram, WorkerProcess } from "../worker-process.ts";
+import { WorkerProcess } from "../worker-process.ts";
 import { Client } from "./client.ts";
 import { inspect } from "./inspection.ts";
-import type { Figures } from "./ledger.ts";
+import type { KillFigures, KillReport } from "./kill-trial.ts";
+import { holdTrial } from "./kill-trial.ts";
 import type { Order, Report, WorkerSettings } from "./messages.ts";
 
 /** The size of a trial. */
@@ -18,19 +16,7 @@ export interface ProcessesOptions {
   readonly killEveryMs: number;
   /** No new runs are created after so many milliseconds. */
   readonly atMostMs: number;
-  readonly onProgress?: ((figures: ProcessesFigures) => void) | undefined;
-}
-
-/** What happened in a trial. */
-export interface ProcessesFigures extends Figures {
-  readonly kills: number;
-}
-
-export interface ProcessesReport extends ProcessesFigures {
-  /** What was wrong, one sentence each; empty if nothing was. */
-  readonly wrong: readonly string[];
-  /** What the library told its logger. */
-  readonly said: readonly string[];
+  readonly onProgress?: ((figures: KillFigures) => void) | undefined;
 }
 
 /** How many runs are open at once. */
@@ -50,15 +36,8 @@ const STUCK_MS = 60_000;
  * Lets several processes run random programs on one file, and kills one of them now and then. Each order goes to any of
  * them.
  */
-export async function manyProcesses(options: ProcessesOptions): Promise<ProcessesReport> {
-  const folder = temporaryFolder();
-  const program = await buildProgram(new URL("./worker.ts", import.meta.url));
-  try {
-    return await new Driver(options, program, join(folder.path, "runs.db")).drive();
-  } finally {
-    program.remove();
-    rmSync(folder.path, { recursive: true, force: true });
-  }
+export function manyProcesses(options: ProcessesOptions): Promise<KillReport> {
+  return holdTrial((program, file) => new Driver(options, program, file).drive());
 }
 
 type Worker = WorkerProcess<WorkerSettings, Order, Report>;
@@ -92,7 +71,7 @@ class Driver {
     });
   }
 
-  async drive(): Promise<ProcessesReport> {
+  async drive(): Promise<KillReport> {
     const { processes, killEveryMs, atMostMs } = this.#options;
     const finished = new Promise<void>((resolve) => {
       this.#finish = resolve;
@@ -114,7 +93,7 @@ class Driver {
     return { ...this.#figures, wrong, said: ledger.said };
   }
 
-  get #figures(): ProcessesFigures {
+  get #figures(): KillFigures {
     return { kills: this.#kills, ...this.#client.ledger.figures };
   }
 
