@@ -50,30 +50,40 @@ export interface AgentRun {
 
 /** The run as its agent sees it: what executions, contexts and steps of the agent need. Made when the agent is called. */
 export class AgentHost implements ContextHost {
-  readonly log: RunLog;
-  readonly clock: Clock;
-  readonly logger: Logger;
-  readonly fn: AgentFunction;
-  readonly durable: boolean;
-  readonly ownership: Ownership;
   readonly settings: ExecutionSettings;
   readonly #run: AgentRun;
-  readonly #shared: SharedByAgents;
   #signal: RunSignal | undefined;
   #steps: Steps | undefined;
 
   constructor(run: AgentRun) {
     const { host, log, agent } = run;
     this.#run = run;
-    this.#shared = host;
-    this.log = log;
-    this.clock = host.clock;
-    this.logger = host.logger;
-    this.fn = agent.fn;
-    this.durable = run.durable;
-    this.ownership = run.ownership;
     const timeoutMs = createdEntry(log.state).timeout_ms ?? agent.options.timeoutMs ?? host.settings.timeoutMs;
     this.settings = timeoutMs === host.settings.timeoutMs ? host.settings : { ...host.settings, timeoutMs };
+  }
+
+  get log(): RunLog {
+    return this.#run.log;
+  }
+
+  get clock(): Clock {
+    return this.#run.host.clock;
+  }
+
+  get logger(): Logger {
+    return this.#run.host.logger;
+  }
+
+  get fn(): AgentFunction {
+    return this.#run.agent.fn;
+  }
+
+  get durable(): boolean {
+    return this.#run.durable;
+  }
+
+  get ownership(): Ownership {
+    return this.#run.ownership;
   }
 
   get execution(): Execution | undefined {
@@ -95,7 +105,7 @@ export class AgentHost implements ContextHost {
   }
 
   get session(): RunSession {
-    return new RunSession(this.log, this.#shared.store, this.clock);
+    return new RunSession(this.log, this.#run.host.store, this.clock);
   }
 
   get steps(): Steps {
@@ -127,11 +137,11 @@ export class AgentHost implements ContextHost {
   }
 
   pace(at: number): undefined | Promise<void> {
-    return this.#shared.pace(at);
+    return this.#run.host.pace(at);
   }
 
   hold(): () => void {
-    return this.#shared.hold();
+    return this.#run.host.hold();
   }
 
   withSlot(callback: () => void): void {
@@ -146,11 +156,11 @@ export class AgentHost implements ContextHost {
     this.#run.cause = error;
     const { run_id } = this.log.key;
     this.logger.warn(`Run ${run_id} of ${this.#run.agent.name} failed: ${messageOf(error)}`, { run_id, error });
-    return failureOf(error, this.#shared.exposeErrors);
+    return failureOf(error, this.#run.host.exposeErrors);
   }
 
   onDropped(): void {
-    this.#shared.onDropped();
+    this.#run.host.onDropped();
   }
 
   onEnd(): void {

@@ -35,6 +35,9 @@ export class AgentLoop {
   #generator: Generator | undefined;
   /** The generators that wait while one that they gave is drained. */
   #outer: Generator[] | undefined;
+  /** Made once for all values, and dropped while the agent waits for an answer. */
+  #onStep: ((given: IteratorResult<unknown>) => void) | undefined;
+  #onThrown: ((error: unknown) => void) | undefined;
 
   constructor(host: LoopHost) {
     this.#host = host;
@@ -61,10 +64,9 @@ export class AgentLoop {
     try {
       const step = this.#next(sent);
       if (step === undefined) return;
-      Promise.resolve(step).then(
-        (given) => this.#goOnWith(given),
-        (error: unknown) => this.#host.onThrown(error),
-      );
+      this.#onStep ??= (given) => this.#goOnWith(given);
+      this.#onThrown ??= (error) => this.#host.onThrown(error);
+      Promise.resolve(step).then(this.#onStep, this.#onThrown);
     } catch (error) {
       this.#host.onThrown(error);
     }
@@ -133,6 +135,8 @@ export class AgentLoop {
     const meaning = meaningOf(value);
     switch (meaning.kind) {
       case "await":
+        this.#onStep = undefined;
+        this.#onThrown = undefined;
         this.#host.onAwait(meaning.request);
         return "stops";
       case "items":

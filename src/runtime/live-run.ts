@@ -112,8 +112,13 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
 
   /** Lets the agent begin as soon as it has a slot. */
   begin(): void {
-    if (this.#slot !== undefined) this.#slot.mayBegin = true;
-    if (this.#slot?.isQueued !== true) this.withSlot(() => this.#startAgent());
+    const slot = this.#slot;
+    if (slot === undefined) {
+      this.#startAgent();
+      return;
+    }
+    slot.mayBegin = true;
+    if (!slot.isQueued) this.withSlot(() => this.#startAgent());
   }
 
   /** Takes a slot although none may be free, because the run is active already. Undefined: the run needs none. */
@@ -247,7 +252,10 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
     if (head === undefined) return;
     this.settleHold();
     if (head.status === "awaiting" && !this.#keepsSlot) this.#slot?.rest();
-    if (isAtRest(head.status)) this.#resting?.resolve(() => this.log.record());
+    if (this.#resting !== undefined && isAtRest(head.status)) {
+      this.#resting.resolve(this.log.record());
+      this.#resting = undefined;
+    }
     this.ownership.onCommit(head);
     if (this.#family?.onProgress !== undefined) this.#tellParent();
     this.host.onCommit();

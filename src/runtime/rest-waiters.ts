@@ -12,13 +12,10 @@ export class RestWaiters {
     });
   }
 
-  /** The run rests. `record` is called only if a caller waits. */
-  resolve(record: () => MaybePromise<Run>): void {
-    const waiters = this.#waiters;
-    if (waiters.length === 0) return;
+  /** The run rests. */
+  resolve(run: MaybePromise<Run>): void {
+    for (const { resolve } of this.#waiters) resolve(run);
     this.#waiters = [];
-    const run = record();
-    for (const { resolve } of waiters) resolve(run);
   }
 
   reject(error: CadenzaError): void {
