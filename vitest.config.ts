@@ -10,6 +10,7 @@ const repeatable = [
   "bad-input",
   "cancel",
   "events",
+  "given",
   "misbehaving",
   "regressions",
   "runs",

@@ -5,6 +5,7 @@ export {
   type CadenzaErrorDetails,
   type Issue,
 } from "./core/errors.ts";
+export type { Labels } from "./core/log.ts";
 export type { Clock, Ids, Logger } from "./core/ports.ts";
 export type { StreamedEvent } from "./core/project.ts";
 export type { MaybePromise } from "./core/promises.ts";

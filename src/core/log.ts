@@ -41,8 +41,17 @@ export interface CreatedEntry {
   readonly timeout_ms?: number;
   /** Who asked for the run, as the embedding application names them; absent if it was not given. */
   readonly principal?: JsonValue;
+  /** What the run's creator gave it to keep, if anything. */
+  readonly metadata?: JsonValue;
+  /** The labels by which the run is found, if it has any. They never change. */
+  readonly labels?: Labels;
   /** The run and the operation that started this one, if it is a sub-run. */
   readonly parent?: ParentRun;
+}
+
+/** Short texts by which runs are found: names with their values. */
+export interface Labels {
+  readonly [name: string]: string;
 }
 
 /** Where a sub-run comes from. */

@@ -1,3 +1,4 @@
+import type { Labels } from "../core/log.ts";
 import type { Logger } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import type { Usage } from "../core/usage.ts";
@@ -23,6 +24,10 @@ export interface AgentContext {
   readonly signal: AbortSignal;
   /** The principal that the application named when it created the run. Default: null. */
   readonly principal: JsonValue;
+  /** The `metadata` that the run's creator gave it. Default: null, also for a sub-run. */
+  readonly metadata: JsonValue;
+  /** The `labels` that the run's creator gave it. Default: none, also for a sub-run. */
+  readonly labels: Labels;
   /** The logger of the runtime. */
   readonly logger: Logger;
   /**

@@ -1,4 +1,4 @@
-import type { StepEntry } from "../core/log.ts";
+import type { Labels, StepEntry } from "../core/log.ts";
 import type { Logger } from "../core/ports.ts";
 import { ignore } from "../core/promises.ts";
 import { createdEntry } from "../core/state.ts";
@@ -19,6 +19,7 @@ import { nestedError } from "./bodies.ts";
 import { badArgument, checkFunction, checkKeys, checkObject, checkText } from "./check.ts";
 import type { Execution, ExecutionHost } from "./execution.ts";
 import type { RunInput } from "./input.ts";
+import { noLabels } from "./labels.ts";
 import { SeededRandom } from "./random.ts";
 import { recordedValue } from "./recorded.ts";
 import type { RunSession } from "./run-session.ts";
@@ -64,6 +65,14 @@ export class RunContext implements AgentContext {
 
   get principal(): JsonValue {
     return this.#host.principal;
+  }
+
+  get metadata(): JsonValue {
+    return createdEntry(this.#host.log.state).metadata ?? null;
+  }
+
+  get labels(): Labels {
+    return createdEntry(this.#host.log.state).labels ?? noLabels;
   }
 
   get logger(): Logger {

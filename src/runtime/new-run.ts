@@ -1,6 +1,6 @@
 import { CadenzaError } from "../core/errors.ts";
 import { sameJson } from "../core/json.ts";
-import type { CreatedEntry, Growing, ParentRun } from "../core/log.ts";
+import type { CreatedEntry, Growing, Labels, ParentRun } from "../core/log.ts";
 import type { RunKey, StoredRun, StoredSession } from "../core/ports.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Message } from "../protocol/message.ts";
@@ -18,12 +18,16 @@ export interface NewRun {
   readonly timeoutMs: number | undefined;
   /** Replaces the content of the session before the run joins it. Undefined: the session stays as it is. */
   readonly session: StoredSession | undefined;
+  /** Null for none. */
+  readonly metadata: JsonValue;
+  /** Undefined for none. */
+  readonly labels: Labels | undefined;
 }
 
 /** The first entry of a new run. `historyLength` is the number of messages in its session. */
 export function createdEntryOf(
   agent: Agent,
-  { input, session_id, timeoutMs, principal }: NewRun,
+  { input, session_id, timeoutMs, principal, metadata, labels }: NewRun,
   runId: string,
   at: number,
   historyLength: number,
@@ -37,13 +41,15 @@ export function createdEntryOf(
   if (historyLength > 0) entry.history_length = historyLength;
   if (timeoutMs !== undefined) entry.timeout_ms = timeoutMs;
   if (principal !== null) entry.principal = principal;
+  if (metadata !== null) entry.metadata = metadata;
+  if (labels !== undefined) entry.labels = labels;
   if (parent !== undefined) entry.parent = parent;
   return entry;
 }
 
 /**
- * The run that the idempotency key has created, if this is the same request. The mode may differ. Throws
- * `idempotency_conflict`.
+ * The run that the idempotency key has created, if this is the same request. Agent, input and session are compared; the
+ * mode and the options may differ. Throws `idempotency_conflict`.
  */
 export function repeat({ key, created }: StoredRun, request: NewRun): { readonly repeated: RunKey } {
   const sessionId = created.session_id === key.run_id ? undefined : created.session_id;

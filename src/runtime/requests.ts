@@ -1,3 +1,4 @@
+import type { Labels } from "../core/log.ts";
 import type { StoredSession } from "../core/ports.ts";
 import { sessionIdSchema } from "../protocol/identifier.ts";
 import type { JsonValue } from "../protocol/json.ts";
@@ -41,6 +42,30 @@ export interface CreateRunOptions {
    * server. Default: the session stays as it is.
    */
   readonly session?: { readonly history: readonly MessageInput[]; readonly state?: JsonValue | undefined } | undefined;
+  /**
+   * Any JSON value, which the run keeps. The agent gets it as `context.metadata`. Clients do not see it. Default: null.
+   */
+  readonly metadata?: JsonValue | undefined;
+  /**
+   * At most 8 names with values by which the run can be found, each of 1 to 64 characters. They never change. The agent
+   * gets them as `context.labels`. Clients do not see them. Default: none.
+   *
+   * @example
+   * ```ts
+   * import { AgentRuntime } from "cadenza";
+   *
+   * const runtime = new AgentRuntime().register("refund", (_input, { labels }) => `Refunded ${labels["order"]}.`);
+   * const run = await runtime.createRun({ agent_name: "refund", input: "40 €" }, { labels: { order: "O-17" } });
+   * console.log(run.output[0]?.parts[0]?.content); // → Refunded O-17.
+   * ```
+   */
+  readonly labels?: Labels | undefined;
+  /**
+   * Names the session by any text of 1 to 255 characters instead of by a UUID, for example by the id of a conversation
+   * elsewhere. The same key of the same tenant is always the same session. Not together with `session_id`. Default:
+   * none.
+   */
+  readonly sessionKey?: string | undefined;
 }
 
 /** An answer to a run's question. Null means the same as absent. */

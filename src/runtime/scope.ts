@@ -14,11 +14,10 @@ import { AnswerRouter } from "./answer-router.ts";
 import { badArgument, checkCount, checkKeys, checkObject, checkText, read } from "./check.ts";
 import type { LogSource, StreamStart } from "./events.ts";
 import { EventStream } from "./events.ts";
-import { readInput } from "./input.ts";
 import type { LiveRun } from "./live-run.ts";
-import type { NewRun } from "./new-run.ts";
 import type { Settings } from "./options.ts";
 import type { Answer } from "./questions.ts";
+import { readNewRun } from "./read-new-run.ts";
 import { isLost, refusalError } from "./refusals.ts";
 import type { Registry } from "./registry.ts";
 import { manifestOf } from "./registry.ts";
@@ -32,7 +31,7 @@ import type {
   RunDetails,
   Session,
 } from "./requests.ts";
-import { checkOptions, noOptions, readAnswer, readAwaitId, readId, readMode, readSession } from "./requests.ts";
+import { checkOptions, noOptions, readAnswer, readAwaitId, readId, readMode } from "./requests.ts";
 import { RunReader } from "./run-reader.ts";
 import type { Runs } from "./runs.ts";
 import { unlessAborted } from "./unless-aborted.ts";
@@ -315,22 +314,9 @@ export class Scope {
   }
 
   #accept(request: CreateRunRequest, options: CreateRunOptions): ReturnType<Runs["create"]> {
-    checkObject("request", request);
-    checkText("agent_name", request.agent_name);
-    if (options !== noOptions) checkOptions(options, ["idempotencyKey", "signal", "timeoutMs", "session"]);
-    options.signal?.throwIfAborted();
-    const { agent_name, session_id } = request;
-    const created: NewRun = {
-      tenant: this.#tenant,
-      principal: this.#principal,
-      agent_name,
-      input: readInput(request.input),
-      session_id: session_id === undefined || session_id === null ? undefined : readId("session_id", session_id),
-      idempotencyKey: options.idempotencyKey,
-      timeoutMs: options.timeoutMs,
-      session: readSession(options.session),
-    };
-    return this.#parts.runs.create(created);
+    const { runs } = this.#parts;
+    const created = readNewRun(request, options, this.#tenant, this.#principal);
+    return isPromise(created) ? created.then((later) => runs.create(later)) : runs.create(created);
   }
 
   async #resume(request: ResumeRequest, options: ResumeOptions): Promise<Run> {

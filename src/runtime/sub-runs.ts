@@ -54,6 +54,8 @@ export class SubRuns {
       idempotencyKey: undefined,
       timeoutMs: undefined,
       session: undefined,
+      metadata: null,
+      labels: undefined,
     };
     const depth = (createdEntry(state).parent?.depth ?? 0) + 1;
     const host: SubRunHost = {

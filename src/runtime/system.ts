@@ -84,10 +84,26 @@ function randomUuid(): string {
     crypto.getRandomValues(pool);
     used = 0;
   }
+  used += 16;
+  return writeUuid(pool, used - 16, 4);
+}
+
+/** The version 5 UUID of a name: made of the SHA-1 hash of a namespace, which is a UUID too, and the name in UTF-8. */
+export async function namedUuid(namespace: string, name: string): Promise<string> {
+  const text = new TextEncoder().encode(name);
+  const bytes = new Uint8Array(16 + text.length);
+  const digits = namespace.replaceAll("-", "");
+  for (let i = 0; i < 16; i++) bytes[i] = Number.parseInt(digits.slice(2 * i, 2 * i + 2), 16);
+  bytes.set(text, 16);
+  return writeUuid(new Uint8Array(await crypto.subtle.digest("SHA-1", bytes)), 0, 5);
+}
+
+/** Sixteen bytes as a UUID of a version. */
+function writeUuid(bytes: Uint8Array, from: number, version: number): string {
   let at = 0;
   for (let i = 0; i < 16; i++) {
-    let byte = pool[used++] ?? 0;
-    if (i === 6) byte = (byte & 15) | 64;
+    let byte = bytes[from + i] ?? 0;
+    if (i === 6) byte = (byte & 15) | (version << 4);
     else if (i === 8) byte = (byte & 63) | 128;
     if (i === 4 || i === 6 || i === 8 || i === 10) at += 1;
     characters[at++] = hex[2 * byte] ?? dash;

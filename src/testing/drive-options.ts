@@ -1,3 +1,4 @@
+import type { Labels } from "../core/log.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Agent, AgentFunction, AgentValue } from "../runtime/agent.ts";
 import { defineAgent } from "../runtime/agent.ts";
@@ -26,6 +27,10 @@ export interface DriveOptions {
   readonly session?: SessionOptions | undefined;
   /** What the agent sees as `context.principal`. Default: null. */
   readonly principal?: JsonValue | undefined;
+  /** What the agent sees as `context.metadata`. Default: null. */
+  readonly metadata?: JsonValue | undefined;
+  /** What the agent sees as `context.labels`. Default: none. */
+  readonly labels?: Labels | undefined;
   /** The time at which the clock starts. Default: 2025-01-01T00:00:00Z. */
   readonly now?: Instant | undefined;
   /** How long the run may be active, in milliseconds of the fake clock. Default: as the agent says. */
@@ -66,6 +71,8 @@ export interface DriveSettings {
   readonly strict: boolean;
   readonly session: SessionOptions | undefined;
   readonly principal: JsonValue;
+  readonly metadata: JsonValue | undefined;
+  readonly labels: Labels | undefined;
   readonly now: Instant | undefined;
   readonly timeoutMs: number | undefined;
   readonly awaitTimeoutMs: number;
@@ -79,6 +86,8 @@ const names: readonly (keyof DriveOptions)[] = [
   "strict",
   "session",
   "principal",
+  "metadata",
+  "labels",
   "now",
   "timeoutMs",
   "awaitTimeoutMs",
@@ -90,7 +99,17 @@ const names: readonly (keyof DriveOptions)[] = [
 export function readDriveOptions(options: DriveOptions): DriveSettings {
   checkObject("options", options);
   checkKeys("options", options, names);
-  const { steps = {}, agents = {}, strict = false, session, principal = null, now, timeoutMs } = options;
+  const {
+    steps = {},
+    agents = {},
+    strict = false,
+    session,
+    principal = null,
+    metadata,
+    labels,
+    now,
+    timeoutMs,
+  } = options;
   const { awaitTimeoutMs = Number.POSITIVE_INFINITY, cancelGraceMs = 500, patienceMs = 1_000 } = options;
   checkObject("options.steps", steps);
   checkObject("options.agents", agents);
@@ -108,6 +127,8 @@ export function readDriveOptions(options: DriveOptions): DriveSettings {
     strict,
     session,
     principal,
+    metadata,
+    labels,
     now,
     timeoutMs,
     awaitTimeoutMs,

@@ -72,6 +72,8 @@ class Replay {
     const settings = readDriveOptions({
       ...options,
       principal: created.principal ?? null,
+      metadata: created.metadata,
+      labels: created.labels,
       now: created.at,
       timeoutMs: created.timeout_ms,
       session: sessionOf(cassette, created),

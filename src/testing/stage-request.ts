@@ -22,9 +22,9 @@ export function createRequest(
   input: readonly Message[],
   settings: DriveSettings,
 ): [CreateRunRequest & { readonly mode: "async" }, CreateRunOptions] {
-  const { timeoutMs } = settings;
+  const { timeoutMs, metadata, labels } = settings;
   const request = { agent_name: agent.name, input, session_id: sessionIdOf(settings), mode: "async" } as const;
-  return [request, timeoutMs === undefined ? {} : { timeoutMs }];
+  return [request, { timeoutMs, metadata, labels }];
 }
 
 function sessionIdOf({ session }: DriveSettings): string | undefined {

@@ -1,4 +1,4 @@
-import type { Entry, StepEntry } from "../core/log.ts";
+import type { Entry, Labels, StepEntry } from "../core/log.ts";
 import type { Logger } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore, isPromise } from "../core/promises.ts";
@@ -104,6 +104,14 @@ export class StagedContext implements AgentContext {
 
   get principal(): JsonValue {
     return this.#real.principal;
+  }
+
+  get metadata(): JsonValue {
+    return this.#real.metadata;
+  }
+
+  get labels(): Labels {
+    return this.#real.labels;
   }
 
   get logger(): Logger {

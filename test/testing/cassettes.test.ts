@@ -40,6 +40,14 @@ describe("a cassette of a drive", () => {
     expect(JSON.parse(JSON.stringify(cassette))).toEqual(cassette);
   });
 
+  test("replays its agent with the metadata and the labels of its run", async () => {
+    const agent: AgentFunction = (_input, { metadata, labels }) => JSON.stringify([metadata, labels]);
+    const t = drive(agent, "x", { metadata: 17, labels: { order: "O-17" } });
+    await t.finish();
+    const run = await replay(agent, await record(t));
+    expect(run.output).toMatchObject([{ parts: [{ content: '[17,{"order":"O-17"}]' }] }]);
+  });
+
   test("replays its agent, without the bodies of its steps and its sub-agents", async () => {
     const steps: string[] = [];
     const counted: AgentFunction = (input, context) =>

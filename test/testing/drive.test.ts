@@ -311,17 +311,19 @@ describe("stand-ins", () => {
 });
 
 test("a session is as the test sets it, and can be read afterwards", async () => {
-  const agent: AgentFunction = async (input, { principal, session }) => {
+  const agent: AgentFunction = async (input, { principal, metadata, labels, session }) => {
     const history = await session.history();
     await session.setState({ seen: history.length, before: await session.getState() });
-    return `${input.length} ${history.length} ${JSON.stringify(principal)}`;
+    return `${input.length} ${history.length} ${JSON.stringify([principal, metadata, labels])}`;
   };
   const t = drive(agent, "x", {
     session: { history: [{ parts: [] }, { role: "agent", parts: [] }], state: 7 },
     principal: "ada",
+    metadata: { ticket: 17 },
+    labels: { order: "O-17" },
   });
   await t.finish();
-  expect(t.text()).toBe('1 2 "ada"');
+  expect(t.text()).toBe('1 2 ["ada",{"ticket":17},{"order":"O-17"}]');
   expect(await t.session()).toMatchObject({ history: { length: 4 }, state: { seen: 2, before: 7 } });
 });
 

@@ -82,14 +82,15 @@ describe("an agent is crashed", () => {
 
   test("with the given session, principal, time and stand-ins", async () => {
     const seen = new Set<string>();
-    const agent: AgentFunction = async (_input, { session, principal, step, now }) => {
+    const agent: AgentFunction = async (_input, { session, principal, labels, step, now }) => {
       const state = await session.getState();
-      seen.add(JSON.stringify([state, principal, (await session.history()).length, now()]));
+      seen.add(JSON.stringify([state, principal, labels, (await session.history()).length, now()]));
       return step("fetch", () => "for real");
     };
     const report = await everyCrash(agent, "x", {
       now: "2030-01-01",
       principal: "Ada",
+      labels: { order: "O-17" },
       session: { history: "Hello", state: 7 },
       steps: { fetch: "as the test has it" },
       strict: true,
@@ -97,7 +98,7 @@ describe("an agent is crashed", () => {
         status === "failed" || output[0]?.parts[0]?.content === "as the test has it" ? undefined : "Something else.",
     });
     expect(report.problems).toEqual([]);
-    expect(seen).toEqual(new Set([JSON.stringify([7, "Ada", 1, Date.UTC(2030, 0, 1)])]));
+    expect(seen).toEqual(new Set([JSON.stringify([7, "Ada", { order: "O-17" }, 1, Date.UTC(2030, 0, 1)])]));
   });
 });
 

@@ -1,0 +1,74 @@
+import type { MaybePromise } from "../core/promises.ts";
+import type { JsonValue } from "../protocol/json.ts";
+import { badArgument, checkObject, checkText } from "./check.ts";
+import { readInput } from "./input.ts";
+import { readLabels } from "./labels.ts";
+import type { NewRun } from "./new-run.ts";
+import { recordedValue } from "./recorded.ts";
+import type { CreateRunOptions, CreateRunRequest } from "./requests.ts";
+import { checkOptions, noOptions, readId, readSession } from "./requests.ts";
+import { namedUuid } from "./system.ts";
+
+const known: readonly (keyof CreateRunOptions)[] = [
+  "idempotencyKey",
+  "signal",
+  "timeoutMs",
+  "session",
+  "metadata",
+  "labels",
+  "sessionKey",
+];
+
+/** Reads the request of a new run. With a `sessionKey` it takes a while. Throws `invalid_argument`. */
+export function readNewRun(
+  request: CreateRunRequest,
+  options: CreateRunOptions,
+  tenant: string,
+  principal: JsonValue,
+): MaybePromise<NewRun> {
+  checkObject("request", request);
+  checkText("agent_name", request.agent_name);
+  if (options !== noOptions) checkOptions(options, known);
+  options.signal?.throwIfAborted();
+  const { agent_name, session_id } = request;
+  const { sessionKey } = options;
+  const created: NewRun = {
+    tenant,
+    principal,
+    agent_name,
+    input: readInput(request.input),
+    session_id: session_id === undefined || session_id === null ? undefined : readId("session_id", session_id),
+    idempotencyKey: options.idempotencyKey,
+    timeoutMs: options.timeoutMs,
+    session: readSession(options.session),
+    metadata: recordedValue("options.metadata", options.metadata) ?? null,
+    labels: readLabels("options.labels", options.labels),
+  };
+  if (sessionKey === undefined) return created;
+  checkSessionKey(sessionKey);
+  if (created.session_id !== undefined)
+    throw badArgument("options.sessionKey", "none, since the request has a session_id", sessionKey);
+  return sessionIdOf(tenant, sessionKey).then((id) => ({ ...created, session_id: id }));
+}
+
+/** The namespace of the UUIDs of sessions that are named by a key. It must never change. */
+const SESSIONS = "ad7f57ac-80dc-41ab-9f02-a71c1b41f325";
+
+/** The longest key of a session, in UTF-16 units. */
+const MAX_KEY_LENGTH = 255;
+
+/** A constant: the build turns the literal into a call of `RegExp`. */
+const loneSurrogate = /\p{Surrogate}/u;
+
+function checkSessionKey(key: unknown): asserts key is string {
+  const name = "options.sessionKey";
+  if (typeof key !== "string" || key === "" || key.length > MAX_KEY_LENGTH)
+    throw badArgument(name, `a string of 1 to ${MAX_KEY_LENGTH} characters`, key);
+  // UTF-8, of which the UUID is made, has no lone surrogates: two keys would be the same session.
+  if (loneSurrogate.test(key)) throw badArgument(name, "a string without lone surrogates", key);
+}
+
+/** The tenant's length keeps tenant "a" with key "bc" apart from tenant "ab" with key "c". */
+function sessionIdOf(tenant: string, key: string): Promise<string> {
+  return namedUuid(SESSIONS, `${tenant.length}:${tenant}${key}`);
+}
