@@ -123,6 +123,15 @@ export interface EventsOptions {
 /** The facts about a run that the protocol's record has no field for. */
 export interface RunDetails {
   readonly run_id: string;
+  readonly agent_name: string;
+  /** The version with which the agent was registered when the run was created; null for none. */
+  readonly version: string | null;
+  /** Whether the run's agent is durable. */
+  readonly durable: boolean;
+  /** The `metadata` that the run's creator gave it; null for none. */
+  readonly metadata: JsonValue;
+  /** The `labels` that the run's creator gave it; empty for none. */
+  readonly labels: Labels;
   /** The run that has started this one; null for a root. */
   readonly parent_run_id: string | null;
   /** The run at the top of its tree: itself, for a root. */

@@ -1,4 +1,5 @@
 import { CadenzaError } from "../core/errors.ts";
+import type { CreatedEntry } from "../core/log.ts";
 import type { FoundRun, RunKey, StoredRun } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
@@ -7,6 +8,7 @@ import type { Run } from "../protocol/run.ts";
 import type { LogSource, StreamHost } from "./events.ts";
 import { EventStream } from "./events.ts";
 import { foldLog } from "./fold-log.ts";
+import { noLabels } from "./labels.ts";
 import type { LiveRun } from "./live-run.ts";
 import type { Settings } from "./options.ts";
 import { closedError, isLost } from "./refusals.ts";
@@ -48,25 +50,36 @@ export class RunReader {
     if (refreshed !== undefined) await refreshed;
   }
 
-  /** The parent and the root of a run. Throws `run_not_found`. */
+  /** What the record of a run has no field for. Throws `run_not_found`. */
   async details(key: RunKey): Promise<RunDetails> {
-    const parent = await this.#parentOf(key);
-    if (parent === undefined) throw notFound(key);
-    let root = key.run_id;
-    let above: string | null | undefined = parent;
-    // If an ancestor was deleted, its id counts as the root.
-    while (typeof above === "string") {
-      root = above;
-      above = await this.#parentOf({ ...key, run_id: root });
-    }
-    return { run_id: key.run_id, parent_run_id: parent, root_run_id: root };
+    const created = await this.#createdOf(key);
+    if (created === undefined) throw notFound(key);
+    const { agent_name, version = null, durable = false, metadata = null, labels = noLabels, parent } = created;
+    return {
+      run_id: key.run_id,
+      agent_name,
+      version,
+      durable,
+      metadata,
+      labels,
+      parent_run_id: parent?.run_id ?? null,
+      root_run_id: await this.#rootOf(key, created),
+    };
   }
 
-  /** The id of a run's parent. Null: the run is a root. Undefined: the run does not exist. */
-  async #parentOf(key: RunKey): Promise<string | null | undefined> {
-    const live = this.#runs.find(key);
-    const created = live?.log.state.created ?? (await this.#settings.store.find(key))?.created;
-    return created && (created.parent?.run_id ?? null);
+  /** The run at the top of a run's tree. If an ancestor was deleted, its id counts as the root. */
+  async #rootOf(key: RunKey, created: CreatedEntry): Promise<string> {
+    let root = key.run_id;
+    for (let above: CreatedEntry | undefined = created; above?.parent !== undefined; ) {
+      root = above.parent.run_id;
+      above = await this.#createdOf({ ...key, run_id: root });
+    }
+    return root;
+  }
+
+  /** The first entry of a run; undefined if the run does not exist. */
+  async #createdOf(key: RunKey): Promise<CreatedEntry | undefined> {
+    return this.#runs.find(key)?.log.state.created ?? (await this.#settings.store.find(key))?.created;
   }
 
   /** The records of runs that the store has found. A run that cannot be read is left out and logged. */

@@ -6,6 +6,7 @@ import { durable } from "cadenza/durable";
 import type { Store } from "cadenza/store";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { SqliteStore } from "../../src/stores/sqlite.ts";
+import { replays } from "../harness/always-replay.ts";
 import { drain, refusal, setUp, textOf, textsOf } from "../harness/runtimes.ts";
 import { openDatabase, temporaryFolder } from "../harness/sqlite-files.ts";
 import { lastingStore } from "../harness/store-proxy.ts";
@@ -82,6 +83,25 @@ describe.each([
 
     expect(Object.keys(run)).toEqual(Object.keys(plain));
     expect(JSON.stringify([run, events])).not.toMatch(/O-17|ticket/);
+  });
+
+  it("tells them in its details, with its agent, also when it has ended", async () => {
+    const { runtime } = make();
+    runtime.register("agent", { version: "2" }, ({ length }, { ask }) => ask(`${length}?`));
+    const { run_id } = await runtime.createRun({ agent_name: "agent", input: "x" }, given);
+    const details = await runtime.details(run_id);
+    expect(details).toMatchObject({ run_id, agent_name: "agent", version: "2", durable: replays, ...given });
+    await runtime.resume({ run_id, await_resume: { ok: true } });
+    expect(await runtime.details(run_id)).toEqual(details);
+    runtime.register("bare", { durable: true }, () => "ok");
+    const bare = await runtime.createRun({ agent_name: "bare", input: "x" });
+    expect(await runtime.details(bare.run_id)).toMatchObject({
+      agent_name: "bare",
+      version: null,
+      durable: true,
+      metadata: null,
+      labels: {},
+    });
   });
 
   it("joins the session that a key names, which is the same for each call", async () => {

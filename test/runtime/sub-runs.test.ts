@@ -218,9 +218,9 @@ it("the record of a sub-run names its parent", async () => {
   const runs = await runtime.listRuns({ status: "awaiting", roots: false });
   const [root, parent, child] = ["root", "parent", "child"].map((name) => runOf(runs, name).run_id);
   const detailsOf = async (run_id = "") => runtime.details(run_id);
-  expect(await detailsOf(root)).toEqual({ run_id: root, parent_run_id: null, root_run_id: root });
-  expect(await detailsOf(parent)).toEqual({ run_id: parent, parent_run_id: root, root_run_id: root });
-  expect(await detailsOf(child)).toEqual({ run_id: child, parent_run_id: parent, root_run_id: root });
+  expect(await detailsOf(root)).toMatchObject({ run_id: root, parent_run_id: null, root_run_id: root });
+  expect(await detailsOf(parent)).toMatchObject({ run_id: parent, parent_run_id: root, root_run_id: root });
+  expect(await detailsOf(child)).toMatchObject({ run_id: child, parent_run_id: parent, root_run_id: root });
   // The protocol's record has no such key.
   expect(Object.keys(runOf(runs, "child"))).toEqual(Object.keys(runOf(runs, "root")));
   const other = runtime.scope({ tenant: "other" });
