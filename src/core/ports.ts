@@ -2,7 +2,7 @@ import type { JsonValue } from "../protocol/json.ts";
 import type { Message } from "../protocol/message.ts";
 import type { RunStatus } from "../protocol/run.ts";
 import type { CadenzaError } from "./errors.ts";
-import type { CreatedEntry, Entry } from "./log.ts";
+import type { CreatedEntry, Entry, Labels } from "./log.ts";
 import type { MaybePromise } from "./promises.ts";
 import type { Counters } from "./statistics.ts";
 
@@ -272,7 +272,12 @@ export interface RunQuery {
   readonly tenant: string;
   readonly agent_name?: string | undefined;
   readonly session_id?: string | undefined;
-  readonly status?: RunStatus | undefined;
+  /** Only runs with one of these statuses. An empty list: no runs. */
+  readonly statuses?: readonly RunStatus[] | undefined;
+  /** Only runs that have all of these labels, each with this value. Without labels in it: as left out. */
+  readonly labels?: Labels | undefined;
+  /** Only the direct sub-runs of the run with this id, whether or not that run exists. */
+  readonly parent?: string | undefined;
   /** With true, only runs without a parent. Sub-runs are left out before the page is taken. */
   readonly roots?: boolean | undefined;
   readonly limit: number;

@@ -96,11 +96,15 @@ export interface ListRunsQuery {
   readonly agent_name?: string | undefined;
   /** Only runs of this session. Default: of all. */
   readonly session_id?: string | undefined;
-  /** Only runs with this status. Default: with any. */
-  readonly status?: RunStatus | undefined;
+  /** Only runs with this status, or with one of these. An empty list: no runs. Default: with any. */
+  readonly status?: RunStatus | readonly RunStatus[] | undefined;
+  /** Only runs that have all of these labels, each with this value. Default: with any, and without. */
+  readonly labels?: Labels | undefined;
+  /** Only the direct sub-runs of the run with this id. Default: of any, and without a parent. */
+  readonly parent?: string | undefined;
   /**
    * Whether to leave out sub-runs. A parent passes on the questions of its sub-runs. Default: true with the status
-   * `awaiting`, so that each question is listed once; otherwise false.
+   * `awaiting` alone and without `parent`, so that each question is listed once; otherwise false.
    */
   readonly roots?: boolean | undefined;
   /** How many runs to list at most. Default: 100. */

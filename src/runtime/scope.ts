@@ -8,16 +8,16 @@ import { agentStatus, noCounters } from "../core/statistics.ts";
 import type { AgentManifest } from "../protocol/agent.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Run } from "../protocol/run.ts";
-import { runStatusSchema } from "../protocol/run.ts";
 import type { Answered } from "./answer-router.ts";
 import { AnswerRouter } from "./answer-router.ts";
-import { badArgument, checkCount, checkKeys, checkObject, checkText, read } from "./check.ts";
+import { badArgument, checkCount, checkKeys, checkObject, checkText } from "./check.ts";
 import type { LogSource, StreamStart } from "./events.ts";
 import { EventStream } from "./events.ts";
 import type { LiveRun } from "./live-run.ts";
 import type { Settings } from "./options.ts";
 import type { Answer } from "./questions.ts";
 import { readNewRun } from "./read-new-run.ts";
+import { readRunQuery } from "./read-run-query.ts";
 import { isLost, refusalError } from "./refusals.ts";
 import type { Registry } from "./registry.ts";
 import { manifestOf } from "./registry.ts";
@@ -183,26 +183,23 @@ export class Scope {
     return this.#reader.details(this.#key(run_id));
   }
 
-  /** A page of runs, the newest first. Runs that the store cannot read are left out. */
+  /**
+   * A page of runs, the newest first. Runs that the store cannot read are left out.
+   *
+   * @example
+   * ```ts
+   * import { AgentRuntime } from "cadenza";
+   *
+   * const runtime = new AgentRuntime().register("refund", (_input, { ask }) => ask("Refund 40 €?"));
+   * await runtime.createRun({ agent_name: "refund", input: "" }, { labels: { order: "O-17" } });
+   * const [run] = await runtime.listRuns({ labels: { order: "O-17" }, status: ["in-progress", "awaiting"] });
+   * console.log(run?.status); // → awaiting
+   * ```
+   */
   async listRuns(query: ListRunsQuery = {}): Promise<readonly Run[]> {
-    checkObject("query", query);
-    checkKeys("query", query, ["agent_name", "session_id", "status", "roots", "limit", "offset"]);
-    const { agent_name, session_id, status, roots = status === "awaiting", limit = 100, offset = 0 } = query;
-    if (agent_name !== undefined) checkText("query.agent_name", agent_name);
-    if (typeof roots !== "boolean") throw badArgument("query.roots", "true or false", roots);
-    checkCount("query.limit", limit);
-    checkCount("query.offset", offset);
-    if (status !== undefined) read("query.status", runStatusSchema, status);
+    const read = readRunQuery(query, this.#tenant);
     await this.#parts.runs.settled(this.#tenant);
-    const found = await this.#parts.settings.store.list({
-      tenant: this.#tenant,
-      agent_name,
-      session_id: session_id === undefined ? undefined : readId("query.session_id", session_id),
-      status,
-      roots,
-      limit,
-      offset,
-    });
+    const found = await this.#parts.settings.store.list(read);
     return this.#reader.records(found);
   }
 

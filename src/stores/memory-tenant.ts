@@ -1,8 +1,9 @@
-import type { CreatedEntry, Entry } from "../core/log.ts";
-import type { RunHead, RunKey, RunWrite, Slot, StoredRun, StoredSession } from "../core/ports.ts";
+import type { CreatedEntry, Entry, Labels } from "../core/log.ts";
+import type { RunHead, RunKey, RunQuery, RunWrite, Slot, StoredRun, StoredSession } from "../core/ports.ts";
 import type { Message } from "../protocol/message.ts";
 import type { Link } from "./chain.ts";
 import type { DueEntry } from "./due-heap.ts";
+import { RunIndex } from "./run-index.ts";
 
 const SHORT = 16;
 
@@ -11,9 +12,10 @@ export class Tenant {
   readonly name: string;
   readonly runs = new Map<string, MemoryRun>();
   /** The run that was created last. The others are linked from it. */
-  newest: MemoryRun | null = null;
+  #newest: MemoryRun | null = null;
   readonly idempotencyKeys = new Map<string, MemoryRun>();
   readonly sessions = new Map<string, MemorySession>();
+  readonly #index = new RunIndex<MemoryRun>();
   /** How many live runs use a session whose id differs from theirs. */
   readonly users = new Map<string, number>();
 
@@ -24,17 +26,34 @@ export class Tenant {
   add(run: MemoryRun): void {
     this.runs.set(run.key.run_id, run);
     if (run.idempotency_key !== null) this.idempotencyKeys.set(run.idempotency_key, run);
-    run.older = this.newest;
-    if (this.newest !== null) this.newest.newer = run;
-    this.newest = run;
+    run.older = this.#newest;
+    if (this.#newest !== null) this.#newest.newer = run;
+    this.#newest = run;
+    this.#index.add(run, run.created);
   }
 
   remove(run: MemoryRun): void {
     this.runs.delete(run.key.run_id);
+    this.#index.remove(run, run.created);
     if (run.idempotency_key !== null) this.idempotencyKeys.delete(run.idempotency_key);
-    if (run.newer === null) this.newest = run.older;
+    if (run.newer === null) this.#newest = run.older;
     else run.newer.older = run.older;
     if (run.older !== null) run.older.newer = run.newer;
+  }
+
+  /** The page of a query. */
+  list(query: RunQuery): readonly StoredRun[] {
+    const found: StoredRun[] = [];
+    let skip = query.offset;
+    for (const run of this.#index.find(query) ?? this.#newestFirst()) {
+      if (found.length >= query.limit) break;
+      if (matches(run, query) && --skip < 0) found.push(run.stored());
+    }
+    return found;
+  }
+
+  *#newestFirst(): Iterable<MemoryRun> {
+    for (let run = this.#newest; run !== null; run = run.older) yield run;
   }
 
   /** Whether a live run uses the session. */
@@ -130,6 +149,19 @@ export interface MemorySession extends Link<MemorySession> {
   changed_at: number;
   /** False for a session that `prune` found in use. It joins the chain again when its last run ends. */
   inLine: boolean;
+}
+
+function matches({ created, head }: MemoryRun, query: RunQuery): boolean {
+  if (query.agent_name !== undefined && created.agent_name !== query.agent_name) return false;
+  if (query.session_id !== undefined && created.session_id !== query.session_id) return false;
+  if (query.roots === true && created.parent !== undefined) return false;
+  if (query.parent !== undefined && created.parent?.run_id !== query.parent) return false;
+  if (query.labels !== undefined && !hasLabels(created, query.labels)) return false;
+  return query.statuses === undefined || query.statuses.includes(head.status);
+}
+
+function hasLabels({ labels = {} }: CreatedEntry, wanted: Labels): boolean {
+  return Object.entries(wanted).every(([name, value]) => Object.hasOwn(labels, name) && labels[name] === value);
 }
 
 function extrasWith(slot: Slot | null): RunExtras {

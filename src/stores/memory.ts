@@ -154,13 +154,7 @@ export class MemoryStore implements Store {
   }
 
   list(query: RunQuery): readonly StoredRun[] {
-    const found: StoredRun[] = [];
-    let skip = query.offset;
-    let run = this.#tenants.get(query.tenant)?.newest ?? null;
-    for (; run !== null && found.length < query.limit; run = run.older) {
-      if (matches(run, query) && --skip < 0) found.push(run.stored());
-    }
-    return found;
+    return this.#tenants.get(query.tenant)?.list(query) ?? [];
   }
 
   moved(known: readonly RunPosition[]): readonly RunPosition[] {
@@ -298,13 +292,6 @@ function changes(run: MemoryRun, expected: Expected): StoreConflict | undefined 
   const position = run.entries.length;
   if (epoch === expected.epoch && position === expected.position) return undefined;
   return { conflict: "changed", epoch, position };
-}
-
-function matches({ created, head }: MemoryRun, query: RunQuery): boolean {
-  if (query.agent_name !== undefined && created.agent_name !== query.agent_name) return false;
-  if (query.session_id !== undefined && created.session_id !== query.session_id) return false;
-  if (query.roots === true && created.parent !== undefined) return false;
-  return query.status === undefined || head.status === query.status;
 }
 
 /** Written out property by property for speed: it runs at the end of every run. */

@@ -23,6 +23,7 @@ export function pruneRuns(connection: Connection, { maxRuns, endedBefore }: Rete
   const doomed = firstToKeep === -1 ? oldest : oldest.slice(0, firstToKeep);
   for (const run of doomed) {
     deleteEntries(connection, Number(run["id"]));
+    connection.run("DELETE FROM cadenza_labels WHERE run = ?", Number(run["id"]));
     connection.run("DELETE FROM cadenza_runs WHERE id = ?", Number(run["id"]));
   }
   return doomed.length;

@@ -8,7 +8,6 @@ import type {
   StoredRun,
   StoredSession,
 } from "../core/ports.ts";
-import { isFinal } from "../core/state.ts";
 import type { Counters } from "../core/statistics.ts";
 import { counterNames } from "../core/statistics.ts";
 import type { Message } from "../protocol/message.ts";
@@ -16,6 +15,7 @@ import { distinctAgents } from "./choice.ts";
 import type { Connection, SqliteRow, SqliteValue } from "./sqlite-database.ts";
 import { isCorrupt } from "./sqlite-database.ts";
 import { firstId } from "./sqlite-entries.ts";
+import { selectIds } from "./sqlite-list.ts";
 import {
   countable,
   createdColumn,
@@ -63,10 +63,11 @@ export function runRow(connection: Connection, id: number): SqliteRow {
 }
 
 export function listRuns(connection: Connection, query: RunQuery): readonly FoundRun[] {
-  const { select, values } = listed(query);
+  if (query.statuses?.length === 0) return [];
+  const { sql, values } = selectIds(connection, query);
   return foundRuns(
     connection,
-    `r.id IN (${select} ORDER BY id DESC LIMIT ? + 0 OFFSET ? + 0) ORDER BY r.id DESC`,
+    `r.id IN (${sql} ORDER BY id DESC LIMIT ? + 0 OFFSET ? + 0) ORDER BY r.id DESC`,
     ...values,
     countable(query.limit),
     countable(query.offset),
@@ -154,45 +155,4 @@ export function withFirst(connection: Connection, row: SqliteRow): FoundRun {
     if (!isCorrupt(error)) throw error;
     return toDamagedRun(row, error);
   }
-}
-
-/** The statement that selects the ids of the runs of a query. */
-function listed(query: RunQuery): { select: string; values: SqliteValue[] } {
-  const { where, values } = filters(query);
-  if (!isLive(query) || query.session_id !== undefined)
-    return { select: `SELECT id FROM cadenza_runs WHERE ${where}`, values };
-  // Those that wait are found by their status. Those that processes execute are few, and all of them are read.
-  const select = `
-    SELECT id FROM cadenza_runs INDEXED BY cadenza_runs_by_status WHERE owner IS NULL AND ${where}
-    UNION ALL SELECT id FROM cadenza_runs INDEXED BY cadenza_runs_by_owner WHERE owner IS NOT NULL AND ${where}`;
-  return { select, values: [...values, ...values] };
-}
-
-function filters(query: RunQuery): { where: string; values: SqliteValue[] } {
-  const tenant = toText(query.tenant);
-  // `+` keeps SQLite from using an index on the column: a session has few runs, and tenant '' is read from the table.
-  const isFound = query.session_id !== undefined || (tenant === "" && !isLive(query));
-  const conditions = [isFound ? "+tenant = ?" : tenant === "" ? "tenant = ?" : "tenant = ? AND tenant <> ''"];
-  const values: SqliteValue[] = [tenant];
-  if (query.agent_name !== undefined) {
-    conditions.push("agent_name = ?");
-    values.push(toText(query.agent_name));
-  }
-  if (query.status !== undefined) {
-    conditions.push(isLive(query) ? "finished_at IS NULL AND status = ?" : "status = ?");
-    values.push(query.status);
-  }
-  if (query.roots === true) conditions.push("parent IS NULL");
-  if (query.session_id !== undefined) {
-    const session = toText(query.session_id);
-    conditions.push(`id IN (
-      SELECT id FROM cadenza_runs WHERE tenant = ? AND session_id = ? AND session_id <> run_id
-      UNION ALL SELECT id FROM cadenza_runs WHERE tenant = ? AND run_id = ? AND session_id = run_id)`);
-    values.push(tenant, session, tenant, session);
-  }
-  return { where: conditions.join(" AND "), values };
-}
-
-function isLive({ status }: RunQuery): boolean {
-  return status !== undefined && !isFinal(status);
 }

@@ -109,10 +109,23 @@ const firstSchema = `
   ) WITHOUT ROWID;
 `;
 
+/* Runs are found by their labels, which never change, and by their parent. Most runs have neither. */
+const labelsAndParents = `
+  CREATE TABLE cadenza_labels (
+    run INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    value TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    PRIMARY KEY (run, name)
+  ) WITHOUT ROWID;
+  CREATE INDEX cadenza_labels_by_value ON cadenza_labels (tenant, name, value, run);
+  CREATE INDEX cadenza_runs_by_parent ON cadenza_runs (tenant, parent) WHERE parent IS NOT NULL;
+`;
+
 /** The version of `firstSchema`. Earlier versions were never released. */
 const FIRST_VERSION = 5;
 /** The steps from one version of the schema to the next. Append only: existing files have taken the earlier steps. */
-const migrations: readonly string[] = [firstSchema];
+const migrations: readonly string[] = [firstSchema, labelsAndParents];
 const LAST_VERSION = FIRST_VERSION + migrations.length - 1;
 
 /** Brings the database to this version's schema. Several processes may do so at once. */

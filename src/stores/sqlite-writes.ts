@@ -1,3 +1,4 @@
+import type { Labels } from "../core/log.ts";
 import type { Expected, RunHead, RunKey, RunPost, RunWrite, Slot, StoreConflict } from "../core/ports.ts";
 import type { Connection } from "./sqlite-database.ts";
 import { addLines } from "./sqlite-entries.ts";
@@ -83,6 +84,7 @@ export function createRun(
   );
   if (Number(changes) === 0) return creationConflict(connection, tenant, runId, used);
   addLines(connection, Number(lastInsertRowid), 0, lines);
+  if (created.labels !== undefined) addLabels(connection, Number(lastInsertRowid), tenant, created.labels);
   settle(connection, key, created.agent_name, write, now);
   return undefined;
 }
@@ -147,6 +149,11 @@ export function claimRun(
   // The process that claims a run checks everything that the run waits for.
   updateRow(connection, run, head, expected.position, { wakes: 0 });
   return undefined;
+}
+
+function addLabels(connection: Connection, run: number, tenant: string, labels: Labels): void {
+  const insert = "INSERT INTO cadenza_labels (run, name, value, tenant) VALUES (?, ?, ?, ?)";
+  for (const [name, value] of Object.entries(labels)) connection.run(insert, run, toText(name), toText(value), tenant);
 }
 
 function creationConflict(

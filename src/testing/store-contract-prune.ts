@@ -1,4 +1,4 @@
-import type { Retention, Store } from "../core/ports.ts";
+import type { Retention, RunQuery, Store } from "../core/ports.ts";
 import type { StoreCheck } from "./store-check.ts";
 import { check, expectConflict, expectSame, expectWritten, NOW } from "./store-check.ts";
 import {
@@ -79,16 +79,23 @@ export const pruneChecks: readonly StoreCheck[] = [
   }),
 
   check("prune: a deleted run does not exist any more, nor does its idempotency key", async ({ first }) => {
-    const key = await createEnded(first, 1, 10, { idempotencyKey: "key", created: { session_id: sessionId(1) } });
+    const labels = { order: "1" };
+    const parent = { run_id: runId(9), key: "run:echo#1", depth: 1 };
+    const made = { session_id: sessionId(1), labels, parent };
+    const key = await createEnded(first, 1, 10, { idempotencyKey: "key", created: made });
     expectSame(await first.prune(forget), 1, "how many were deleted");
     expectSame(await first.find(key), undefined, "find");
     expectSame(await first.read(key, 0, 10), undefined, "read");
     expectSame(await first.findByIdempotencyKey(TENANT, "key"), undefined, "findByIdempotencyKey");
-    expectSame(await first.list({ tenant: TENANT, session_id: sessionId(1), limit: 9, offset: 0 }), [], "list");
+    const queries: readonly Partial<RunQuery>[] = [{ session_id: sessionId(1) }, { labels }, { parent: runId(9) }];
+    for (const query of queries)
+      expectSame(await first.list({ tenant: TENANT, limit: 9, offset: 0, ...query }), [], "list");
     const answer = await first.append(key, { epoch: 2, position: 2 }, write(parts("a")));
     expectConflict(answer, { conflict: "missing" }, "append");
     await create(first, 1, { idempotencyKey: "key" });
     expectSame((await first.read(key, 0, 10))?.length, 1, "the length of a new run with its id");
+    for (const query of queries)
+      expectSame(await first.list({ tenant: TENANT, limit: 9, offset: 0, ...query }), [], "list, with a new run");
   }),
 
   check("prune: never a run that has not ended", async ({ first }) => {

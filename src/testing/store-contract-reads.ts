@@ -1,5 +1,4 @@
 import type { EmittedGeneric, Entry } from "../core/log.ts";
-import type { Store } from "../core/ports.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { StoreCheck } from "./store-check.ts";
 import { check, expectConflict, expectSame, expectWritten, NOW } from "./store-check.ts";
@@ -7,16 +6,12 @@ import {
   append,
   create,
   created,
-  createEnded,
   message,
-  over,
   part,
   parts,
-  runId,
   runKey,
   sessionId,
   sessionKey,
-  TENANT,
   waiting,
   write,
 } from "./store-samples.ts";
@@ -143,103 +138,7 @@ export const readChecks: readonly StoreCheck[] = [
       expectSame((await first.list({ tenant, limit: 10, offset: 0 })).length, 1, `how many runs ${label} there are`);
     }
   }),
-
-  check("list: the newest first, in pages", async ({ first }) => {
-    // A store does not look at the times of entries.
-    const ids = [5, 2, 9, 1, 7];
-    for (const [index, n] of ids.entries()) await create(first, n, { created: { at: NOW - index } });
-    const newest = ids.map(runId).reverse();
-    for (const [offset, limit] of [
-      [0, 10],
-      [0, 2],
-      [2, 2],
-      [4, 2],
-      [5, 2],
-      [50, 2],
-      [0, 0],
-      [0, Number.POSITIVE_INFINITY],
-    ] as const) {
-      const page = await listed(first, { limit, offset });
-      expectSame(page, newest.slice(offset, offset + limit), `${limit} runs from ${offset} on`);
-    }
-    await append(first, runKey(2), 1, write(parts("a")));
-    expectSame(await listed(first, {}), newest, "the order after a write to an older run");
-  }),
-
-  check("list: a run as `find` gives it", async ({ first }) => {
-    const key = await create(first, 1);
-    await append(first, key, 1, write(parts("a"), { head: waiting(77) }));
-    expectSame(await first.list({ tenant: TENANT, limit: 1, offset: 0 }), [await first.find(key)], "the list");
-  }),
-
-  check("list: by agent, by session and by status, alone and together", async ({ first }) => {
-    const shared = { session_id: sessionId(1) };
-    await create(first, 1, { created: { agent_name: "echo", ...shared }, head: waiting() });
-    await create(first, 2, { created: { agent_name: "ask", ...shared } });
-    await create(first, 3, { created: { agent_name: "ask" } });
-    await createEnded(first, 4, NOW, { created: { agent_name: "ask", ...shared } });
-    // A run that joins the own session of another run.
-    await create(first, 5, { created: { agent_name: "echo", session_id: runId(3) } });
-    for (const [query, expected] of [
-      [{ agent_name: "ask" }, [4, 3, 2]],
-      [{ agent_name: "none" }, []],
-      [{ session_id: sessionId(1) }, [4, 2, 1]],
-      [{ session_id: runId(3) }, [5, 3]],
-      [{ session_id: runId(1) }, []],
-      [{ status: "in-progress" }, [5, 3, 2]],
-      [{ status: "awaiting" }, [1]],
-      [{ status: "completed" }, [4]],
-      [{ status: "cancelling" }, []],
-      [{ agent_name: "ask", status: "in-progress" }, [3, 2]],
-      [{ agent_name: "ask", session_id: sessionId(1) }, [4, 2]],
-      [{ agent_name: "ask", session_id: sessionId(1), status: "completed" }, [4]],
-      [{ session_id: sessionId(1), status: "in-progress" }, [2]],
-      [{ status: "in-progress", limit: 1, offset: 1 }, [3]],
-      [{ session_id: sessionId(1), limit: 2, offset: 1 }, [2, 1]],
-    ] as const) {
-      expectSame(await listed(first, query), expected.map(runId), `the runs with ${JSON.stringify(query)}`);
-    }
-  }),
-
-  check("list: with roots, sub-runs are left out before the page is taken", async ({ first, second }) => {
-    const parent = { run_id: runId(1), key: "run:echo#1", depth: 1 };
-    await create(first, 1, { head: waiting() });
-    await create(first, 2, { created: { parent }, head: waiting() });
-    await create(first, 3, { created: { parent: { ...parent, run_id: runId(2) } }, head: waiting(NOW) });
-    await create(first, 4, { created: { agent_name: "ask", session_id: sessionId(1) }, head: waiting() });
-    await create(first, 5, { created: { parent, agent_name: "ask", session_id: sessionId(1) } });
-    await createEnded(first, 6, NOW, { created: { parent } });
-    for (const [query, expected] of [
-      [{}, [6, 5, 4, 3, 2, 1]],
-      [{ roots: false }, [6, 5, 4, 3, 2, 1]],
-      [{ roots: true }, [4, 1]],
-      [{ roots: true, status: "awaiting" }, [4, 1]],
-      [{ roots: false, status: "awaiting" }, [4, 3, 2, 1]],
-      [{ roots: true, status: "awaiting", limit: 1, offset: 1 }, [1]],
-      [{ roots: true, agent_name: "ask" }, [4]],
-      [{ roots: true, session_id: sessionId(1) }, [4]],
-      [{ roots: true, status: "completed" }, []],
-      [{ roots: true, status: "in-progress" }, []],
-    ] as const) {
-      expectSame(await listed(second, query), expected.map(runId), `the runs with ${JSON.stringify(query)}`);
-    }
-  }),
-
-  check("list: the status is that of the last write", async ({ first }) => {
-    const key = await create(first, 1);
-    await append(first, key, 1, write(parts("a"), { head: waiting() }));
-    expectSame(await listed(first, { status: "in-progress" }), [], "runs in progress, once it waits");
-    expectSame(await listed(first, { status: "awaiting" }), [runId(1)], "runs that wait");
-    await append(first, key, 2, write(parts("b"), { head: over() }));
-    expectSame(await listed(first, { status: "awaiting" }), [], "runs that wait, once it has ended");
-    expectSame(await listed(first, { status: "completed" }), [runId(1)], "completed runs");
-  }),
 ];
-
-async function listed(store: Store, query: object): Promise<readonly string[]> {
-  const runs = await store.list({ tenant: TENANT, limit: 100, offset: 0, ...query });
-  return runs.map((run) => run.key.run_id);
-}
 
 function generic(value: JsonValue): EmittedGeneric {
   return { type: "emitted", kind: "generic", at: NOW, generic: { value } };

@@ -1,5 +1,6 @@
 import type { StoreCheck } from "./store-check.ts";
 import { damageChecks } from "./store-contract-damage.ts";
+import { listChecks } from "./store-contract-lists.ts";
 import { ownerChecks } from "./store-contract-owners.ts";
 import { postChecks } from "./store-contract-posts.ts";
 import { pruneChecks } from "./store-contract-prune.ts";
@@ -33,6 +34,7 @@ export const storeContract: readonly StoreCheck[] = [
   ...writeChecks,
   ...postChecks,
   ...readChecks,
+  ...listChecks,
   ...ownerChecks,
   ...takeChecks,
   ...slotChecks,

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { join } from "node:path";
-import type { AgentContext, CreateRunOptions } from "cadenza";
+import type { AgentContext, CreateRunOptions, Labels, ListRunsQuery } from "cadenza";
 import { AgentRuntime } from "cadenza";
 import { durable } from "cadenza/durable";
 import type { Store } from "cadenza/store";
@@ -119,6 +119,90 @@ describe.each([
     expect((await runtime.getSession(first.session_id ?? "")).history).toHaveLength(4);
     const joined = await runtime.createRun({ agent_name: "agent", input: "x", session_id: first.session_id });
     expect(textsOf(joined)).toEqual(["4"]);
+  });
+});
+
+describe.each([
+  ["in memory", () => setUp()],
+  ["on SQLite", () => setUp({ store: sqlite() })],
+] as const)("listRuns %s", (_where, make) => {
+  const list = async (runtime: Pick<AgentRuntime, "listRuns">, query: ListRunsQuery) =>
+    (await runtime.listRuns(query)).map(({ run_id }) => run_id);
+
+  it("finds runs by all of the given labels", async () => {
+    const { runtime } = make();
+    runtime.register("asks", (_input, { ask }) => ask("?")).register("ends", () => "ok");
+    const create = async (agent_name: string, labels?: Labels) =>
+      (await runtime.createRun({ agent_name, input: "x" }, { labels })).run_id;
+    const a = await create("asks", { order: "1", team: "a" });
+    const b = await create("ends", { order: "1", team: "b" });
+    const c = await create("asks", { order: "1" });
+    const d = await create("asks");
+
+    expect(await list(runtime, { labels: { order: "1" } })).toEqual([c, b, a]);
+    expect(await list(runtime, { labels: { order: "1", team: "b" } })).toEqual([b]);
+    expect(await list(runtime, { labels: { order: "1" }, agent_name: "asks", limit: 1, offset: 1 })).toEqual([a]);
+    expect(await list(runtime, { labels: { order: "2" } })).toEqual([]);
+    expect(await list(runtime, { labels: {} })).toEqual([d, c, b, a]);
+    const open = { labels: { order: "1" }, status: ["created", "in-progress", "awaiting", "cancelling"] } as const;
+    expect(await list(runtime, open)).toEqual([c, a]);
+    await runtime.resume({ run_id: c, await_resume: { ok: true } });
+    expect(await list(runtime, open)).toEqual([a]);
+    expect(await list(runtime.scope({ tenant: "other" }), { labels: { order: "1" } })).toEqual([]);
+  });
+
+  it("takes one status or several", async () => {
+    const { runtime } = make();
+    runtime.register("asks", (_input, { ask }) => ask("?")).register("ends", () => "ok");
+    const create = async (agent_name: string) => (await runtime.createRun({ agent_name, input: "x" })).run_id;
+    const [a, b, c] = [await create("ends"), await create("asks"), await create("ends")];
+    expect(await list(runtime, { status: "completed" })).toEqual([c, a]);
+    expect(await list(runtime, { status: ["completed"] })).toEqual([c, a]);
+    expect(await list(runtime, { status: ["completed", "awaiting"] })).toEqual([c, b, a]);
+    expect(await list(runtime, { status: ["failed", "awaiting"] })).toEqual([b]);
+    expect(await list(runtime, { status: [] })).toEqual([]);
+  });
+
+  it("finds the direct sub-runs of a run", async () => {
+    const { runtime } = make();
+    runtime.register("leaf", (_input, { ask }) => ask("?"));
+    runtime.register("middle", (_input, { run }) => run("leaf", "x"));
+    runtime.register("root", async (_input, { run }) => {
+      await run("ends", "x");
+      await run("middle", "x");
+    });
+    runtime.register("ends", () => "ok");
+    const { run_id } = await runtime.createRun({ agent_name: "root", input: "x" });
+    await runtime.createRun({ agent_name: "root", input: "x" });
+    const children = await runtime.listRuns({ parent: run_id });
+
+    expect(children.map(({ agent_name }) => agent_name)).toEqual(["middle", "ends"]);
+    const [middle = "", ends = ""] = children.map((run) => run.run_id);
+    const [leaf = ""] = await list(runtime, { parent: middle });
+    expect(await list(runtime, { parent: run_id, status: "awaiting" })).toEqual([middle]);
+    expect(await list(runtime, { parent: run_id, roots: true })).toEqual([]);
+    expect(await list(runtime, { parent: leaf })).toEqual([]);
+    expect(await list(runtime, { parent: ends })).toEqual([]);
+    expect(await list(runtime.scope({ tenant: "other" }), { parent: run_id })).toEqual([]);
+    // A list of questions leaves sub-runs out by default, also with the status in a list.
+    expect(await list(runtime, { status: ["awaiting"] })).toHaveLength(2);
+    expect(await list(runtime, { status: ["awaiting"], roots: false })).toHaveLength(6);
+    expect(await list(runtime, { status: ["awaiting", "failed"] })).toHaveLength(6);
+  });
+});
+
+describe("listRuns refuses", () => {
+  it.each<[what: string, query: object, ...says: readonly string[]]>([
+    ["a bad status in a list", { status: ["awaiting", "done"] }, "query.status[1]"],
+    ["a number for a status", { status: 5 }, "query.status"],
+    ["null for labels", { labels: null }, "query.labels", "an object", "null"],
+    ["a label without a value", { labels: { order: undefined } }, "query.labels", '"order"', "undefined"],
+    ["a bad parent", { parent: "abc" }, "query.parent", "UUID"],
+    ["an unknown key", { label: {} }, "query", '"label"', "labels"],
+  ])("%s", async (_what, query, ...says) => {
+    const error = await refusal(setUp().runtime.listRuns(query));
+    expect(error.code).toBe("invalid_argument");
+    for (const text of says) expect(error.message).toContain(text);
   });
 });
 

@@ -25,6 +25,16 @@ const SESSIONS = [sessionId(1), sessionId(2), runId(1)];
 const AGENTS = ["echo", "ask"];
 const VERSIONS = [null, "1"];
 const KEYS = ["key", ""];
+const PARENTS = [runId(1), runId(99)];
+const LABELS = [{ a: "1" }, { b: "1" }, { a: "1", b: "1" }, { b: "2", a: "1" }];
+const STATUSES = [
+  ["in-progress"],
+  ["awaiting"],
+  ["completed"],
+  ["awaiting", "created"],
+  ["cancelling", "failed"],
+  [],
+] as const;
 const SLOTS = ["slot-1", "slot-2"];
 const OWNERS = ["owner-1", "owner-2", "owner-3"];
 const mismatch = { position: 1, expected: "ask#1", asked: "step#1" };
@@ -78,12 +88,13 @@ const create = commands(
     slot: fc.option(fc.record({ key: fc.constantFrom(...SLOTS), max: fc.integer({ min: 1, max: 2 }) })),
     session_id: fc.option(fc.constantFrom(...SESSIONS)),
     idempotencyKey: fc.constantFrom(null, null, ...KEYS),
-    isSubRun: fc.boolean(),
+    parent: fc.constantFrom(undefined, ...PARENTS),
+    labels: fc.constantFrom(undefined, ...LABELS),
     write: writePlan,
   }),
-  (store, moment, { tenant, n, agent_name, version, slot, session_id, idempotencyKey, isSubRun, write }) => {
-    const parent = isSubRun ? { parent: { run_id: runId(99), key: "run:echo#1", depth: 1 } } : {};
-    const own = { agent_name, session_id: session_id ?? runId(n), at: moment.at, ...parent };
+  (store, moment, { tenant, n, agent_name, version, slot, session_id, idempotencyKey, parent, labels, write }) => {
+    const subRun = parent === undefined ? {} : { parent: { run_id: parent, key: "run:echo#1", depth: 1 } };
+    const own = { agent_name, session_id: session_id ?? runId(n), at: moment.at, ...subRun, ...(labels && { labels }) };
     const first = created(n, { ...own, ...(version !== null && { version }) });
     const { entries, ...rest } = writeOf(write, 1, moment);
     const whole = { ...rest, entries: [first, ...entries], slot: slot ?? undefined };
@@ -217,7 +228,9 @@ const list = commands(
     tenant,
     agent_name: fc.constantFrom(undefined, ...AGENTS),
     session_id: fc.constantFrom(undefined, ...SESSIONS),
-    status: fc.constantFrom(undefined, "in-progress", "awaiting", "completed"),
+    statuses: fc.constantFrom(undefined, ...STATUSES),
+    labels: fc.constantFrom(undefined, undefined, {}, ...LABELS),
+    parent: fc.constantFrom(undefined, undefined, ...PARENTS),
     roots: fc.constantFrom(undefined, false, true),
     limit: fc.constantFrom(1, 2, 100),
     offset: fc.nat(2),

@@ -19,7 +19,7 @@ test("processes that write to one file at once lose nothing and fail at no lock"
     PROCESSES.map((number) => run(process.execPath, ["--import", "tsx", HAMMER, file, `${number}`, `${RUNS}`])),
   );
   const store = new SqliteStore(openDatabase(file), { closeDatabase: true });
-  const runs = store.list({ tenant: "acme", status: "completed", limit: 10_000, offset: 0 });
+  const runs = store.list({ tenant: "acme", statuses: ["completed"], limit: 10_000, offset: 0 });
   const texts = store
     .read(runKey(0), 1, 10_000)
     ?.map((entry) => (entry.type === "emitted" && entry.kind === "part" ? entry.part.content : ""));

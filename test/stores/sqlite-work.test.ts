@@ -132,13 +132,35 @@ describe("the runs and entries that are read", () => {
     ["list, without tenants", () => store.list(page({ tenant: "" })), ["SCAN cadenza_runs", ...listed]],
     ...["acme", ""].map((tenant): [string, () => unknown, readonly string[]] => [
       `list, of those that wait (${JSON.stringify(tenant)})`,
-      () => store.list(page({ tenant, status: "awaiting" })),
+      () => store.list(page({ tenant, statuses: ["awaiting"] })),
       ["cadenza_runs_by_owner (owner>?)", "cadenza_runs_by_status (tenant=? AND status=?)", ...listed],
     ]),
     ...["acme", ""].map((tenant): [string, () => unknown, readonly string[]] => [
       `list, of a session (${JSON.stringify(tenant)})`,
       () => store.list(page({ tenant, session_id: sessionId(1) })),
       ["cadenza_runs_by_key (tenant=? AND run_id=?)", "cadenza_runs_by_session (tenant=? AND session_id=?)", ...listed],
+    ]),
+    ...["acme", ""].flatMap((tenant): [string, () => unknown, readonly string[]][] => [
+      [
+        `list, of a parent (${JSON.stringify(tenant)})`,
+        () => store.list(page({ tenant, parent: runId(1), statuses: ["awaiting", "completed"] })),
+        ["cadenza_runs_by_parent (tenant=? AND parent=?)", ...listed],
+      ],
+      [
+        `list, with a label (${JSON.stringify(tenant)})`,
+        () => store.list(page({ tenant, labels: { order: "1" }, statuses: ["awaiting", "in-progress"] })),
+        ["cadenza_labels_by_value (tenant=? AND name=? AND value=?)", ...listed],
+      ],
+      [
+        `list, with two labels (${JSON.stringify(tenant)})`,
+        () => store.list(page({ tenant, labels: { order: "1", team: "a" }, agent_name: "echo", roots: true })),
+        [
+          "cadenza_labels_by_value (tenant=? AND name=? AND value=?)",
+          ...listed.slice(0, 1),
+          "labels (run=? AND name=?)",
+          ...listed.slice(1),
+        ],
+      ],
     ]),
     [
       "take",
@@ -165,7 +187,7 @@ describe("the runs and entries that are read", () => {
 });
 
 test("a list by status reads no run that is not in its page", async () => {
-  const query = page({ tenant: "acme", status: "awaiting", agent_name: "echo", roots: true });
+  const query = page({ tenant: "acme", statuses: ["awaiting"], agent_name: "echo", roots: true });
   const steps = (await plansOf(async () => store.list(query))).flatMap((plan) => plan.steps);
   const searches = steps.filter((step) => /cadenza_runs_by_/.test(step));
 
@@ -217,6 +239,7 @@ describe("leases", () => {
 const KNOWN_SCANS: readonly (readonly [what: RegExp, why: string])[] = [
   [/^SCAN (o|q|owners|queues)$/, "owners and slots, found by jumps"],
   [/^SCAN k VIRTUAL TABLE/, "the runs in the query"],
+  [/^SCAN \(subquery-1\)$/, "the runs with a label, counted up to a limit"],
   [/^SCAN cadenza_leases$/, "one row for each process"],
   [/^SCAN cadenza_runs USING COVERING INDEX cadenza_runs_(by_status|due)$/, "the backlog, which counts them"],
   [/^SCAN cadenza_runs USING INDEX cadenza_runs_blocked$/, "the backlog, which counts them"],
@@ -235,6 +258,7 @@ const KNOWN_SORTS: readonly (readonly [what: RegExp, why: string])[] = [
 async function askEverything(): Promise<void> {
   const key = await create(store, RUNS + 2, {
     idempotencyKey: "key",
+    created: { labels: { order: "1" } },
     slot: { key: "free", max: 9 },
     head: head({ holds_slot: true, owner: "dead" }),
   });
@@ -247,13 +271,21 @@ async function askEverything(): Promise<void> {
   store.moved([{ key, epoch: 1, position: 1 }]);
   store.blocked({ agents: [echo], limit: 9, after: key });
   for (const query of [
-    { status: "completed" },
-    { status: "awaiting" },
-    { status: "awaiting", roots: true },
-    { status: "in-progress" },
-    { status: "cancelling", roots: true },
+    { statuses: ["completed"] },
+    { statuses: ["awaiting"] },
+    { statuses: ["awaiting"], roots: true },
+    { statuses: ["in-progress"] },
+    { statuses: ["cancelling"], roots: true },
     { session_id: sessionId(1) },
     { agent_name: "echo" },
+    { statuses: ["created", "awaiting", "in-progress", "cancelling"] },
+    { statuses: ["awaiting", "completed"] },
+    { labels: { order: "1" } },
+    { labels: { order: "1", team: "a", x: "y" }, statuses: ["awaiting"], agent_name: "echo", roots: true },
+    { labels: { order: "1" }, session_id: sessionId(1) },
+    { parent: runId(1) },
+    { parent: runId(1), statuses: ["awaiting", "completed"] },
+    { parent: runId(1), session_id: sessionId(1) },
   ] as const) {
     for (const tenant of ["acme", ""]) store.list({ tenant, limit: 9, offset: 0, ...query });
   }
@@ -270,8 +302,10 @@ function readingOf(step: string): readonly string[] {
   const [, whole] =
     /^SCAN (?:cadenza_runs USING (?:COVERING )?INDEX )?((?:cadenza_(?:runs|entries)|[reb]\b)\w*)/.exec(step) ?? [];
   if (whole !== undefined) return [`SCAN ${whole}`];
-  const [, index] = /INDEX (cadenza_runs_\w+ \(.*\))/.exec(step) ?? [];
+  const [, index] = /INDEX (cadenza_(?:runs|labels)_\w+ \(.*\))/.exec(step) ?? [];
   if (index !== undefined) return [index];
+  const [, label] = /^SEARCH cadenza_labels USING PRIMARY KEY \((.*)\)/.exec(step) ?? [];
+  if (label !== undefined) return [`labels (${label})`];
   const [, table = "", ids] = /^SEARCH (\w+) USING INTEGER PRIMARY KEY \((.*)\)/.exec(step) ?? [];
   return ids === undefined ? [] : [`${/^[eb]$/.test(table) ? "entries" : "runs"} (${ids})`];
 }

@@ -12,6 +12,7 @@ import {
   look,
   over,
   parts,
+  runId,
   runKey,
   sessionId,
   sessionKey,
@@ -110,7 +111,7 @@ describe("the schema", () => {
 
     expect(second.find(key)).toEqual(first.find(key));
     expect(schema()).toEqual(before);
-    expect(versions()).toEqual([5]);
+    expect(versions()).toEqual([5, 6]);
   });
 
   test("is created completely or not at all", () => {
@@ -121,18 +122,34 @@ describe("the schema", () => {
     db.exec("DROP TABLE cadenza_counters");
     new SqliteStore(db);
 
-    expect(versions()).toEqual([5]);
+    expect(versions()).toEqual([5, 6]);
+  });
+
+  test("of version 5 is brought up to date, with the runs in it", async () => {
+    const db = openDatabase(path);
+    const parent = { run_id: runId(1), key: "run:echo#1", depth: 1 };
+    const key = await create(new SqliteStore(db), 2, { created: { parent } });
+    const before = definitions();
+    db.exec(`DROP TABLE cadenza_labels; DROP INDEX cadenza_runs_by_parent;
+      DELETE FROM cadenza_migrations WHERE number > 5`);
+    const store = new SqliteStore(openDatabase(path));
+    await create(store, 3, { created: { labels: { order: "1" } } });
+
+    expect(definitions()).toEqual(before);
+    expect(versions()).toEqual([5, 6]);
+    expect(store.list({ tenant: key.tenant, parent: runId(1), limit: 9, offset: 0 })).toEqual([store.find(key)]);
+    expect(store.list({ tenant: key.tenant, labels: { order: "1" }, limit: 9, offset: 0 })).toHaveLength(1);
   });
 
   test("of a newer version is refused, and not changed", () => {
     const db = openDatabase(path);
     new SqliteStore(db);
-    db.exec("INSERT INTO cadenza_migrations (number) VALUES (6), (7)");
+    db.exec("INSERT INTO cadenza_migrations (number) VALUES (7), (8)");
     const before = schema();
     const opening = () => new SqliteStore(openDatabase(path));
 
     expect(opening).toThrow(CadenzaError);
-    expect(opening).toThrow("has schema 7, and this version of cadenza knows 5");
+    expect(opening).toThrow("has schema 8, and this version of cadenza knows 6");
     expect(schema()).toEqual(before);
   });
 
@@ -199,6 +216,10 @@ describe("openSqliteStore", () => {
 
 function schema(): unknown {
   return openDatabase(path).prepare("SELECT * FROM sqlite_master ORDER BY name").all();
+}
+
+function definitions(): readonly unknown[] {
+  return openDatabase(path).prepare("SELECT name, sql FROM sqlite_master ORDER BY name").all();
 }
 
 function tables(): readonly string[] {

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { storeContract } from "../../src/testing/store-contract.ts";
 import { damageFaults } from "../harness/planted-stores/damage.ts";
+import { listsFaults } from "../harness/planted-stores/lists.ts";
 import { ownersFaults } from "../harness/planted-stores/owners.ts";
 import { postsFaults } from "../harness/planted-stores/posts.ts";
 import { pruneFaults } from "../harness/planted-stores/prune.ts";
@@ -15,6 +16,7 @@ const brokenStores = [
   ...writesFaults,
   ...postsFaults,
   ...readsFaults,
+  ...listsFaults,
   ...ownersFaults,
   ...takeFaults,
   ...slotsFaults,

@@ -1,18 +1,10 @@
 import type { Entry } from "../../../src/core/log.ts";
-import type {
-  Expected,
-  RunKey,
-  RunQuery,
-  RunWrite,
-  SessionKey,
-  StoredRun,
-  StoredSession,
-} from "../../../src/core/ports.ts";
+import type { Expected, RunKey, RunWrite, SessionKey, StoredRun, StoredSession } from "../../../src/core/ports.ts";
 import { MemoryStore } from "../../../src/stores/memory.ts";
 import type { BrokenStore, Conflict } from "./broken-store.ts";
 import { broken } from "./broken-store.ts";
 
-/** Faults in `read`, `find` and `list`, and between tenants. */
+/** Faults in `read` and `find`, and between tenants. */
 export const readsFaults: readonly BrokenStore[] = [
   broken(
     "read gives one entry too many",
@@ -119,60 +111,6 @@ export const readsFaults: readonly BrokenStore[] = [
             joined,
           );
         return super.create(key, write, idempotencyKey);
-      }
-    },
-  ),
-  broken(
-    "list gives the oldest first",
-    "list: the newest first, in pages",
-    class extends MemoryStore {
-      override list(query: RunQuery): readonly StoredRun[] {
-        return super
-          .list({ ...query, limit: 1_000, offset: 0 })
-          .toReversed()
-          .slice(query.offset, query.offset + query.limit);
-      }
-    },
-  ),
-  broken(
-    "list goes by the time of the entries",
-    "list: the newest first, in pages",
-    class extends MemoryStore {
-      override list(query: RunQuery): readonly StoredRun[] {
-        const runs = super.list({ ...query, limit: 1_000, offset: 0 });
-        return runs.toSorted((a, b) => b.created.at - a.created.at).slice(query.offset, query.offset + query.limit);
-      }
-    },
-  ),
-  broken(
-    "list takes its page before it filters",
-    "list: by agent, by session and by status, alone and together",
-    class extends MemoryStore {
-      override list({ status, ...query }: RunQuery): readonly StoredRun[] {
-        return super.list(query).filter((run) => status === undefined || run.head.status === status);
-      }
-    },
-  ),
-  broken(
-    "list takes its page before it leaves sub-runs out",
-    "list: with roots, sub-runs are left out before the page is taken",
-    class extends MemoryStore {
-      override list({ roots, ...query }: RunQuery): readonly StoredRun[] {
-        return super.list(query).filter(({ created }) => roots !== true || created.parent === undefined);
-      }
-    },
-  ),
-  broken(
-    "list keeps the status that a run began with",
-    "list: the status is that of the last write",
-    class extends MemoryStore {
-      readonly #began = new Map<string, string>();
-      override create(key: RunKey, write: RunWrite, idempotencyKey: string | null): Conflict {
-        this.#began.set(key.run_id, write.head.status);
-        return super.create(key, write, idempotencyKey);
-      }
-      override list({ status, ...query }: RunQuery): readonly StoredRun[] {
-        return super.list(query).filter((run) => status === undefined || this.#began.get(run.key.run_id) === status);
       }
     },
   ),

@@ -1,0 +1,137 @@
+import type { RunQuery } from "../core/ports.ts";
+import { isFinal } from "../core/state.ts";
+import type { RunStatus } from "../protocol/run.ts";
+import type { Connection, SqliteValue } from "./sqlite-database.ts";
+import { toText } from "./sqlite-rows.ts";
+
+/*
+ * Which runs a list shows. Each statement reads the index that selects few runs: that of the session, of the parent, of
+ * a label or of a live status. The other conditions are checked for each of these runs.
+ */
+
+/** A piece of a statement, with the values of its placeholders in their order. */
+export interface Clause {
+  readonly sql: string;
+  readonly values: readonly SqliteValue[];
+}
+
+/** Up to which number the runs with a label are counted, in search of the label that the fewest runs have. */
+const MAX_COUNTED = 1_000;
+
+/** The statement that selects the ids of the runs of a query, in no order yet. A list of statuses is not empty. */
+export function selectIds(connection: Connection, query: RunQuery): Clause {
+  const { session_id, parent, statuses } = query;
+  const tenant = toText(query.tenant);
+  const labels = labelsOf(query);
+  const others = conditionsOf(query);
+  const status = statuses === undefined ? [] : [hasStatus(statuses)];
+  if (session_id !== undefined)
+    return select("cadenza_runs", [
+      ...inSession(tenant, toText(session_id)),
+      ...others,
+      ...status,
+      ...labels.map(hasLabel),
+    ]);
+  if (parent !== undefined)
+    return select("cadenza_runs INDEXED BY cadenza_runs_by_parent", [
+      clause("tenant = ?", tenant),
+      ...others,
+      ...status,
+      ...labels.map(hasLabel),
+    ]);
+  const rarest = rarestOf(connection, tenant, labels);
+  if (rarest !== undefined) {
+    const further = labels.filter((label) => label !== rarest);
+    return withLabel(tenant, rarest, [...others, ...status, ...further.map(hasLabel)]);
+  }
+  if (statuses?.every((one) => !isFinal(one)) === true) return liveOnes(tenant, [...new Set(statuses)], others);
+  // The tenant '' has all runs of an application without tenants. They are read from the table.
+  const ofTenant = tenant === "" ? "+tenant = ?" : "tenant = ? AND tenant <> ''";
+  return select("cadenza_runs", [clause(ofTenant, tenant), ...others, ...status]);
+}
+
+function conditionsOf({ agent_name, parent, roots }: RunQuery): readonly Clause[] {
+  const found: Clause[] = [];
+  if (agent_name !== undefined) found.push(clause("agent_name = ?", toText(agent_name)));
+  if (parent !== undefined) found.push(clause("parent = ?", toText(parent)));
+  if (roots === true) found.push(clause("parent IS NULL"));
+  return found;
+}
+
+function hasStatus(statuses: readonly RunStatus[]): Clause {
+  return clause(`status IN (${statuses.map(() => "?").join(", ")})`, ...statuses);
+}
+
+/** `+` keeps SQLite from using an index on the column: a session has few runs. */
+function inSession(tenant: string, session: string): readonly Clause[] {
+  const runs = `id IN (
+    SELECT id FROM cadenza_runs WHERE tenant = ? AND session_id = ? AND session_id <> run_id
+    UNION ALL SELECT id FROM cadenza_runs WHERE tenant = ? AND run_id = ? AND session_id = run_id)`;
+  return [clause("+tenant = ?", tenant), clause(runs, tenant, session, tenant, session)];
+}
+
+/** The runs that wait are found by their status. Those that processes execute are few, and all of them are read. */
+function liveOnes(tenant: string, statuses: readonly RunStatus[], others: readonly Clause[]): Clause {
+  const live = [clause("finished_at IS NULL"), clause("tenant = ?", tenant), ...others];
+  const waiting = statuses.map((status) =>
+    select("cadenza_runs INDEXED BY cadenza_runs_by_status", [
+      clause("owner IS NULL"),
+      clause("status = ?", status),
+      ...live,
+    ]),
+  );
+  const executed = select("cadenza_runs INDEXED BY cadenza_runs_by_owner", [
+    clause("owner IS NOT NULL"),
+    hasStatus(statuses),
+    ...live,
+  ]);
+  return joined([...waiting, executed], " UNION ALL ");
+}
+
+type StoredLabel = readonly [name: string, value: string];
+
+function labelsOf({ labels = {} }: RunQuery): readonly StoredLabel[] {
+  return Object.entries(labels).map(([name, value]) => [toText(name), toText(value)]);
+}
+
+function hasLabel(label: StoredLabel): Clause {
+  return clause("EXISTS (SELECT 1 FROM cadenza_labels WHERE run = id AND name = ? AND value = ?)", ...label);
+}
+
+/** Reads the runs with a label from the newest one on, up to the end of the page. */
+function withLabel(tenant: string, label: StoredLabel, others: readonly Clause[]): Clause {
+  const found = clause("l.tenant = ? AND name = ? AND value = ? AND id = run", tenant, ...label);
+  const { sql, values } = joined([found, ...others], " AND ");
+  return { sql: `SELECT run AS id FROM cadenza_labels l CROSS JOIN cadenza_runs WHERE ${sql}`, values };
+}
+
+/** The label that the fewest runs of the tenant have; undefined without labels. */
+function rarestOf(connection: Connection, tenant: string, labels: readonly StoredLabel[]): StoredLabel | undefined {
+  const [first, ...others] = labels;
+  if (first === undefined || others.length === 0) return first;
+  const select = `SELECT count(*) AS count FROM (
+    SELECT 1 FROM cadenza_labels WHERE tenant = ? AND name = ? AND value = ? LIMIT ${MAX_COUNTED})`;
+  const count = (label: StoredLabel): number => Number(connection.get(select, tenant, ...label)?.["count"]);
+  let rarest = first;
+  let fewest = count(first);
+  for (const label of others) {
+    const found = count(label);
+    if (found >= fewest) continue;
+    rarest = label;
+    fewest = found;
+  }
+  return rarest;
+}
+
+function select(from: string, conditions: readonly Clause[]): Clause {
+  const { sql, values } = joined(conditions, " AND ");
+  return { sql: `SELECT id FROM ${from} WHERE ${sql}`, values };
+}
+
+function clause(sql: string, ...values: readonly SqliteValue[]): Clause {
+  return { sql, values };
+}
+
+function joined(clauses: readonly Clause[], by: string): Clause {
+  return { sql: clauses.map(({ sql }) => sql).join(by), values: clauses.flatMap(({ values }) => values) };
+}
