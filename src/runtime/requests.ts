@@ -140,6 +140,8 @@ export interface RunDetails {
   readonly parent_run_id: string | null;
   /** The run at the top of its tree: itself, for a root. */
   readonly root_run_id: string;
+  /** The ids of the runs that this one has started, in the order in which they were created. */
+  readonly children: readonly string[];
 }
 
 /** A session (ACP 1.0) with its messages. */

@@ -15,6 +15,9 @@ import { closedError, isLost } from "./refusals.ts";
 import type { RunDetails, Session } from "./requests.ts";
 import type { Runs } from "./runs.ts";
 
+/** How many sub-runs are read from the store at a time. */
+const PAGE = 100;
+
 /** Reads runs that are loaded in this process, executed by another process, evicted or ended. */
 export class RunReader {
   /** What streams need to follow a run from process to process. */
@@ -64,6 +67,7 @@ export class RunReader {
       labels,
       parent_run_id: parent?.run_id ?? null,
       root_run_id: await this.#rootOf(key, created),
+      children: await this.#childrenOf(key),
     };
   }
 
@@ -75,6 +79,18 @@ export class RunReader {
       above = await this.#createdOf({ ...key, run_id: root });
     }
     return root;
+  }
+
+  /** The ids of a run's direct sub-runs, in the order in which they were created. */
+  async #childrenOf({ tenant, run_id }: RunKey): Promise<readonly string[]> {
+    await this.#runs.settled(tenant);
+    // The pages shift when a sub-run is created meanwhile, and may have a run twice.
+    const found = new Set<string>();
+    for (let offset = 0; ; offset += PAGE) {
+      const page = await this.#settings.store.list({ tenant, parent: run_id, limit: PAGE, offset });
+      for (const { key } of page) found.add(key.run_id);
+      if (page.length < PAGE) return [...found].reverse();
+    }
   }
 
   /** The first entry of a run; undefined if the run does not exist. */

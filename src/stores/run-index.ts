@@ -21,16 +21,13 @@ export class RunIndex<Run> {
 
   /** The runs of which the query selects some, the newest first. Undefined: those may be any. */
   find({ parent, labels = {} }: RunQuery): readonly Run[] | undefined {
-    let fewest: ReadonlySet<Run> | undefined = parent === undefined ? undefined : this.#childrenOf(parent);
+    let fewest: ReadonlySet<Run> | undefined;
+    if (parent !== undefined) fewest = this.#children.get(parent) ?? none;
     for (const label of Object.entries(labels)) {
       const found: ReadonlySet<Run> = this.#labelled.get(keyOf(label)) ?? none;
       if (fewest === undefined || found.size < fewest.size) fewest = found;
     }
     return fewest && [...fewest].reverse();
-  }
-
-  #childrenOf(parent: string): ReadonlySet<Run> {
-    return this.#children.get(parent) ?? none;
   }
 }
 

@@ -163,7 +163,7 @@ describe.each([
     expect(await list(runtime, { status: [] })).toEqual([]);
   });
 
-  it("finds the direct sub-runs of a run", async () => {
+  it("finds the direct sub-runs of a run, which its details name in their order", async () => {
     const { runtime } = make();
     runtime.register("leaf", (_input, { ask }) => ask("?"));
     runtime.register("middle", (_input, { run }) => run("leaf", "x"));
@@ -183,12 +183,27 @@ describe.each([
     expect(await list(runtime, { parent: run_id, roots: true })).toEqual([]);
     expect(await list(runtime, { parent: leaf })).toEqual([]);
     expect(await list(runtime, { parent: ends })).toEqual([]);
+    const childrenOf = async (id: string) => (await runtime.details(id)).children;
+    expect(await childrenOf(run_id)).toEqual([ends, middle]);
+    expect(await childrenOf(middle)).toEqual([leaf]);
+    expect(await childrenOf(leaf)).toEqual([]);
     expect(await list(runtime.scope({ tenant: "other" }), { parent: run_id })).toEqual([]);
     // A list of questions leaves sub-runs out by default, also with the status in a list.
     expect(await list(runtime, { status: ["awaiting"] })).toHaveLength(2);
     expect(await list(runtime, { status: ["awaiting"], roots: false })).toHaveLength(6);
     expect(await list(runtime, { status: ["awaiting", "failed"] })).toHaveLength(6);
   });
+});
+
+it("the details of a run name all of its many sub-runs", async () => {
+  const { runtime } = setUp();
+  runtime.register("child", () => "ok");
+  const named: string[] = [];
+  runtime.register("agent", async (_input, { run }) => {
+    for (let n = 0; n < 201; n++) named.push((await run("child", "x")).run_id);
+  });
+  const { run_id } = await runtime.createRun({ agent_name: "agent", input: "x" });
+  expect((await runtime.details(run_id)).children).toEqual([...new Set(named)]);
 });
 
 describe("listRuns refuses", () => {
