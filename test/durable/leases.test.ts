@@ -1,4 +1,8 @@
+import { AgentRuntime } from "cadenza";
+import { durable } from "cadenza/durable";
 import { expect, it } from "vitest";
+import { FakeClock } from "../harness/clock.ts";
+import { lastingStore } from "../harness/store-proxy.ts";
 import { World } from "../harness/world/world.ts";
 
 const LEASE_MS = 1_000;
@@ -32,3 +36,12 @@ it.each([
     expect(begun - before).toBe(renews ? 1 : 0);
   },
 );
+
+it("a plain agent whose step begins before its run is written completes, also while the lease is not held", async () => {
+  const store = lastingStore();
+  const clock = new FakeClock();
+  const runtime = new AgentRuntime({ clock, store: durable(store) });
+  runtime.register("agent", (_input, { step }) => step("work", () => "done"));
+  expect(await runtime.createRun({ agent_name: "agent", input: "" })).toMatchObject({ status: "completed" });
+  await runtime.close();
+});
