@@ -15,6 +15,7 @@ const repeatable = [
   "regressions",
   "runs",
   "sessions",
+  "steps",
   "stores",
   "sub-runs",
   "yields",

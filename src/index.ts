@@ -40,6 +40,7 @@ export type {
   Recordable,
   Step,
   StepOptions,
+  StepRetry,
   StepScope,
   UsageReport,
 } from "./runtime/agent-context.ts";

@@ -18,10 +18,10 @@ export const booking = defineAgent("booking", { durable: true, version: "1" }, a
   if (!approved) return "Not booked.\n";
 
   // The key is the same on every attempt: the other side can tell a second attempt from a second booking.
-  const ticket = await context.step("book", async ({ key, attempt }) => {
+  const ticket = await context.step("book", async ({ idempotencyKey, attempt }) => {
     console.log(`  (booking, attempt ${attempt})`);
     await sleep(1_500);
-    return `${context.run_id.slice(0, 8)}-${key}`;
+    return idempotencyKey.slice(0, 8);
   });
   return `Booked: ticket ${ticket}.\n`;
 });

@@ -24,6 +24,7 @@ export type CadenzaErrorCode =
   | "run_timeout"
   | "await_timeout"
   | "step_interrupted"
+  | "step_timeout"
   | "nested_operation"
   | "agent_failed"
   | "interrupted"

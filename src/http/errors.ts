@@ -46,6 +46,7 @@ const rows: Readonly<Record<CadenzaErrorCode, Row>> = {
   run_timeout: broken,
   await_timeout: broken,
   step_interrupted: broken,
+  step_timeout: broken,
   nested_operation: broken,
   agent_failed: broken,
   interrupted: broken,

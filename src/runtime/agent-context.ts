@@ -55,7 +55,10 @@ export interface AgentContext {
   /**
    * Runs a function with side effects, and resolves with its result. For a durable agent the result is written to the
    * log. When the agent is executed again, it gets the result from there, and the function is not called. Rejects with
-   * the error of the last attempt, and with `invalid_argument` for an invalid name, function or option.
+   * the error of the last attempt, which is `step_timeout` if it took longer than `timeoutMs`. Rejects with
+   * `limit_reached` if the result of a durable step is larger than `limits.maxStepBytes`, and with `invalid_argument`
+   * for an invalid name, function or option. A name is any text except `ask`, `await` and `sleep`, and does not begin
+   * with `ask:`, `sleep:`, `run:`, `receive:` or `session.`: the keys of other operations have these forms.
    *
    * @example
    * ```ts
@@ -199,16 +202,24 @@ type IsFunction<Member> = [Member] extends [never] ? false : Member extends AnyF
 
 /** The argument of a step's function. */
 export interface StepScope {
-  /**
-   * The step's key within the run, such as `fetch figures#2`. It is the same on every attempt; with the run's id it is
-   * an idempotency key.
-   */
+  /** The step's key within the run, such as `fetch figures#2`. It is the same on every attempt. */
   readonly key: string;
-  /** 1 for the first attempt. */
+  /**
+   * A UUID for the other side, which tells a further attempt from a further step by it. It is computed from the run's id
+   * and the step's key: the same on every attempt, also after a crash, and different for every other step of any run.
+   */
+  readonly idempotencyKey: string;
+  /** 1 for the first attempt. After a crash it goes on from the attempt that was interrupted. */
   readonly attempt: number;
-  /** The signal of the run. */
+  /**
+   * The signal of the run. With `timeoutMs`, a signal of this attempt, which aborts with the run's signal too, and with
+   * `step_timeout` when the time is over.
+   */
   readonly signal: AbortSignal;
-  /** Emits a part, a message or an object while the step runs, for example each token of a model's answer. */
+  /**
+   * Emits a part, a message or an object while the step runs, for example each token of a model's answer. After the
+   * attempt's `timeoutMs` nothing is emitted.
+   */
   readonly emit: (value: unknown) => Promise<void>;
 }
 
@@ -220,10 +231,36 @@ export interface StepOptions {
    */
   readonly once?: boolean | undefined;
   /**
-   * How often the function is tried when it throws, and the pause between attempts in milliseconds (default 0).
-   * Default: one attempt.
+   * How long one attempt may take, in milliseconds. After that the attempt's signal aborts, and the attempt fails with
+   * `step_timeout`, also if the function goes on. What the function still emits or returns is dropped. The attempt is
+   * repeated like any other that fails. Default: `Infinity`.
    */
-  readonly retry?: { readonly attempts: number; readonly backoffMs?: number | undefined } | undefined;
+  readonly timeoutMs?: number | undefined;
+  /** How the function is tried again when an attempt fails. Default: one attempt. */
+  readonly retry?: StepRetry | undefined;
+}
+
+/**
+ * How a step is tried again. The pause after attempt n is `backoffMs * factor ** (n - 1)`, and at most `maxBackoffMs`.
+ * Of this, a part between the half and the whole is waited, which differs for each run, step and attempt, so that runs
+ * that failed together do not try again together.
+ */
+export interface StepRetry {
+  /**
+   * How many attempts there are, a whole number from 1 on. A step that a crash has interrupted has all of them again.
+   */
+  readonly attempts: number;
+  /** The longest pause after the first attempt, in milliseconds. Default: 0, and then there are no pauses. */
+  readonly backoffMs?: number | undefined;
+  /** By how much the pause grows with each attempt, from 1 on. Default: 2. */
+  readonly factor?: number | undefined;
+  /** The longest pause, in milliseconds. Default: 60,000, or `backoffMs` if that is more. */
+  readonly maxBackoffMs?: number | undefined;
+  /**
+   * Whether an attempt that failed with this error is repeated. The function is not asked after the last attempt. If it
+   * throws, the step fails with what it throws. It must not return a promise. Default: every error is repeated.
+   */
+  readonly when?: ((error: unknown) => boolean) | undefined;
 }
 
 /** The token usage of a run's model calls. */

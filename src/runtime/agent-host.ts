@@ -102,6 +102,7 @@ export class AgentHost implements ContextHost {
   abortSignal(reason: () => CadenzaError): void {
     this.#signal ??= new RunSignal();
     this.#signal.abort(reason);
+    if (this.execution?.over === true) this.#steps?.onOver();
   }
 
   get session(): RunSession {

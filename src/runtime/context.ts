@@ -16,13 +16,14 @@ import type {
   UsageReport,
 } from "./agent-context.ts";
 import { nestedError } from "./bodies.ts";
-import { badArgument, checkFunction, checkKeys, checkObject, checkText } from "./check.ts";
+import { badArgument, checkFunction, checkText } from "./check.ts";
 import type { Execution, ExecutionHost } from "./execution.ts";
 import type { RunInput } from "./input.ts";
 import { noLabels } from "./labels.ts";
 import { SeededRandom } from "./random.ts";
 import { recordedValue } from "./recorded.ts";
 import type { RunSession } from "./run-session.ts";
+import { checkStepName, checkStepOptions } from "./step-options.ts";
 import type { Steps } from "./steps.ts";
 import { resultOfStep } from "./steps.ts";
 import { readUsage } from "./usage.ts";
@@ -110,7 +111,7 @@ export class RunContext implements AgentContext {
     // A durable step returns a copy through JSON. The types claim that the copy has the type of the function's result.
     return ((name: string, fn: (step: StepScope) => unknown, options: StepOptions = {}) =>
       observed(async () => {
-        checkText("step name", name);
+        checkStepName(name);
         checkFunction("step function", fn);
         checkStepOptions(options);
         this.#checkOutside(`step ${JSON.stringify(name)}`);
@@ -233,12 +234,4 @@ function readState(state: unknown): JsonValue {
   const copy = recordedValue("state", state);
   if (copy === undefined) throw badArgument("state", "a JSON value", state);
   return copy;
-}
-
-function checkStepOptions(options: StepOptions): void {
-  checkObject("options", options);
-  checkKeys("options", options, ["once", "retry"]);
-  const attempts = options.retry?.attempts ?? 1;
-  if (!(Number.isInteger(attempts) && attempts >= 1))
-    throw badArgument("options.retry.attempts", "a whole number from 1 on", attempts);
 }

@@ -65,6 +65,7 @@ export interface ExecutionSettings {
   readonly cancelGraceMs: number;
   readonly maxLogEntries: number;
   readonly maxPartBytes: number;
+  readonly maxStepBytes: number;
   readonly maxBacklog: number;
 }
 

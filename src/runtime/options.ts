@@ -64,6 +64,11 @@ export interface LimitOptions {
   readonly maxLogEntries?: number | undefined;
   /** How many bytes of UTF-8 the content of one part may have. Default: 10 MiB. */
   readonly maxPartBytes?: number | undefined;
+  /**
+   * How many bytes of UTF-8 the result of a durable step may have as JSON. A step with a larger result fails, and is not
+   * tried again. Default: 10 MiB.
+   */
+  readonly maxStepBytes?: number | undefined;
   /** How many entries of one run may wait for the store. Above it, `yield` and `emit` wait. Default: 1,000. */
   readonly maxBacklog?: number | undefined;
 }
@@ -104,6 +109,7 @@ const limitDefaults = {
   maxQueuedRuns: 1_000,
   maxLogEntries: 1_000_000,
   maxPartBytes: 10 * MIB,
+  maxStepBytes: 10 * MIB,
   maxBacklog: 1_000,
 };
 

@@ -1,11 +1,9 @@
 import type { Emission } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
+import type { JsonValue } from "../protocol/json.ts";
 import type { MessagePart } from "../protocol/message.ts";
 
-/**
- * Throws `limit_reached` for an emission larger than `maxBytes`. A UTF-16 unit has at most three bytes in UTF-8, so
- * most strings are not counted.
- */
+/** Throws `limit_reached` for an emission larger than `maxBytes`. */
 export function checkSize(emission: Emission, maxBytes: number): void {
   switch (emission.kind) {
     case "part":
@@ -15,7 +13,7 @@ export function checkSize(emission: Emission, maxBytes: number): void {
       for (const part of emission.message.parts) checkPart(part, maxBytes);
       break;
     case "generic":
-      if (utf8Length(JSON.stringify(emission.generic)) > maxBytes)
+      if (isLarger(JSON.stringify(emission.generic), maxBytes))
         throw limitError(
           "maxPartBytes",
           `The agent emitted an object of more than limits.maxPartBytes (${maxBytes}) bytes.`,
@@ -26,14 +24,21 @@ export function checkSize(emission: Emission, maxBytes: number): void {
   }
 }
 
+/** Throws `limit_reached` for the result of a durable step that is larger than `maxBytes` as JSON in UTF-8. */
+export function checkResultSize(key: string, result: JsonValue | undefined, maxBytes: number): void {
+  if (result !== undefined && maxBytes < Number.POSITIVE_INFINITY && isLarger(JSON.stringify(result), maxBytes))
+    throw limitError("maxStepBytes", `Step ${key}: its result has more than limits.maxStepBytes (${maxBytes}) bytes.`);
+}
+
 function checkPart({ content = "", content_url = "" }: MessagePart, maxBytes: number): void {
   const text = content.length > content_url.length ? content : content_url;
-  if (3 * text.length > maxBytes && utf8Length(text) > maxBytes)
+  if (isLarger(text, maxBytes))
     throw limitError("maxPartBytes", `The agent emitted a part of more than limits.maxPartBytes (${maxBytes}) bytes.`);
 }
 
-function utf8Length(text: string): number {
-  return new TextEncoder().encode(text).length;
+/** A UTF-16 unit has at most three bytes in UTF-8, so most strings are not counted. */
+function isLarger(text: string, maxBytes: number): boolean {
+  return 3 * text.length > maxBytes && new TextEncoder().encode(text).length > maxBytes;
 }
 
 /** The error for an exceeded limit. */

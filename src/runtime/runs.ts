@@ -76,8 +76,8 @@ export class Runs implements RemoteRunsHost {
     this.#admission = new Admission(options.limits, this.slots);
     this.#pacer = new Pacer(options.clock);
     const { timeoutMs, awaitTimeoutMs, cancelGraceMs, limits } = options;
-    const { maxLogEntries, maxPartBytes, maxBacklog } = limits;
-    this.settings = { timeoutMs, awaitTimeoutMs, cancelGraceMs, maxLogEntries, maxPartBytes, maxBacklog };
+    const { maxLogEntries, maxPartBytes, maxStepBytes, maxBacklog } = limits;
+    this.settings = { timeoutMs, awaitTimeoutMs, cancelGraceMs, maxLogEntries, maxPartBytes, maxStepBytes, maxBacklog };
     this.remote = options.engine?.connect(this) ?? new NoRemoteRuns(options.store, options.logger);
     this.#subRuns = new SubRuns(this, limits.maxDepth);
   }

@@ -7,12 +7,16 @@ import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import { isJsonObject } from "../protocol/json.ts";
-import type { StepOptions, StepScope } from "./agent-context.ts";
+import type { StepOptions, StepRetry, StepScope } from "./agent-context.ts";
 import { Bodies, isNested } from "./bodies.ts";
 import type { Execution } from "./execution.ts";
+import { idempotencyKeyOf } from "./idempotency-key.ts";
 import type { Ownership } from "./ownership.ts";
+import { checkResultSize } from "./part-size.ts";
 import { recordedResult } from "./recorded.ts";
 import type { RunLog } from "./run-log.ts";
+import { failureAfter, pauseAfter, stepTimeoutError } from "./step-options.ts";
+import { TimeLimit } from "./time-limit.ts";
 import { readEmission } from "./yields.ts";
 
 /** What the steps of a run need from it. */
@@ -24,6 +28,7 @@ export interface StepsHost {
   /** The execution that receives the results. It may be a later one than the execution that began a body. */
   readonly execution: Execution | undefined;
   readonly ownership: Pick<Ownership, "verify" | "settle">;
+  readonly settings: { readonly maxStepBytes: number };
   /** Keeps the process open until the returned function is called. */
   hold(): () => void;
 }
@@ -34,6 +39,8 @@ type Body = (step: StepScope) => MaybePromise<unknown>;
 export class Steps {
   readonly #host: StepsHost;
   readonly #atWork = new Set<string>();
+  /** The time limits of the attempts at work. */
+  readonly #limits = new Set<TimeLimit>();
   readonly #bodies: Bodies;
 
   constructor(host: StepsHost) {
@@ -57,8 +64,13 @@ export class Steps {
     return this.#atWork.size > 0;
   }
 
+  /** The run is over, or has left this process. The time of its attempts is not measured any more. */
+  onOver(): void {
+    for (const limit of this.#limits) limit.end();
+  }
+
   /** Runs a body and returns its result. Nothing is logged. The body begins only while this process may execute the run. */
-  async run(key: string, body: Body, { retry }: StepOptions): Promise<unknown> {
+  async run(key: string, body: Body, { timeoutMs, retry }: StepOptions): Promise<unknown> {
     const attempts = retry?.attempts ?? 1;
     for (let attempt = 1; ; attempt++) {
       for (let wait = this.#host.ownership.verify(); wait !== undefined; wait = this.#host.ownership.verify()) {
@@ -69,11 +81,12 @@ export class Steps {
       // may run steps.
       if (this.#host.execution?.over !== false) throw this.#host.signal.reason;
       try {
-        return await this.#bodies.call(() => body(this.#scope({ key, attempt })));
+        return await this.#call({ key, attempt }, body, timeoutMs);
       } catch (error) {
-        if (attempt >= attempts || this.#isStopped || isNested(error)) throw error;
+        const failed = failureAfter(error, attempt >= attempts || this.#isStopped, retry);
+        if (failed !== undefined) throw failed.error;
       }
-      await this.#pause(retry?.backoffMs ?? 0);
+      await this.#pause({ key, attempt }, retry);
     }
   }
 
@@ -117,8 +130,13 @@ export class Steps {
    * Each attempt is committed before it begins, and begins only while this process owns the run. Undefined: the run was
    * stopped before that.
    */
-  async #attempt(key: string, body: Body, { retry }: StepOptions, before: number): Promise<Outcome | undefined> {
-    const { log, clock } = this.#host;
+  async #attempt(
+    key: string,
+    body: Body,
+    { timeoutMs, retry }: StepOptions,
+    before: number,
+  ): Promise<Outcome | undefined> {
+    const { log, clock, settings } = this.#host;
     const attempts = retry?.attempts ?? 1;
     for (let tried = 1; ; tried++) {
       const attempt = before + tried;
@@ -129,12 +147,15 @@ export class Steps {
         await wait;
       if (this.#isStopped) return undefined;
       try {
-        const result = await this.#bodies.call(() => body(this.#scope({ key, attempt })));
-        return outcomeOf(key, result);
+        const result = await this.#call({ key, attempt }, body, timeoutMs);
+        return outcomeOf(key, result, settings.maxStepBytes);
       } catch (error) {
-        if (tried >= attempts || isNested(error)) return { error: failureOfStep(error) };
+        const isLast = tried >= attempts;
+        if (!isLast && this.#isStopped && !isNested(error)) return undefined;
+        const failed = failureAfter(error, isLast, retry);
+        if (failed !== undefined) return { error: failureOfStep(failed.error) };
       }
-      await this.#pause(retry?.backoffMs ?? 0).catch(ignore);
+      await this.#pause({ key, attempt }, retry).catch(ignore);
       if (this.#isStopped) return undefined;
     }
   }
@@ -143,24 +164,42 @@ export class Steps {
     return this.#host.execution?.isStopped !== false;
   }
 
-  #scope(source: PartSource): StepScope {
+  /** Calls a body once. */
+  #call(source: PartSource, body: Body, timeoutMs = Number.POSITIVE_INFINITY): Promise<unknown> {
+    if (timeoutMs === Number.POSITIVE_INFINITY) return this.#bodies.call(() => body(this.#scope(source, undefined)));
+    const { run_id } = this.#host.log.key;
+    const limit = new TimeLimit(this.#host, timeoutMs, () =>
+      stepTimeoutError(run_id, source.key, source.attempt, timeoutMs),
+    );
+    this.#limits.add(limit);
+    return limit
+      .apply(() => this.#bodies.call(() => body(this.#scope(source, limit))))
+      .finally(() => this.#limits.delete(limit));
+  }
+
+  #scope(source: PartSource, limit: TimeLimit | undefined): StepScope {
     const host = this.#host;
     return {
       ...source,
+      get idempotencyKey() {
+        return idempotencyKeyOf(host.log.key.run_id, source.key);
+      },
       get signal() {
-        return host.signal;
+        return (limit ?? host).signal;
       },
       emit: async (value) => {
         const emission = readEmission(value);
-        return host.execution?.emit({ ...emission, source });
+        // Nothing of a body that goes on after its time is kept.
+        return limit?.isExceeded === true ? host.execution?.pace() : host.execution?.emit({ ...emission, source });
       },
     };
   }
 
-  /** Waits between two attempts. Rejects when the run is stopped. */
-  #pause(waitMs: number): Promise<void> {
+  /** Waits after an attempt, before the next one. Rejects when the run is stopped. */
+  #pause({ key, attempt }: PartSource, retry: StepRetry | undefined): Promise<void> {
+    const { clock, signal, log } = this.#host;
+    const waitMs = pauseAfter(attempt, retry, `${log.key.run_id} ${key} ${attempt}`);
     if (waitMs === 0) return Promise.resolve();
-    const { clock, signal } = this.#host;
     return new Promise((resolve, reject) => {
       // A run that also waits for an answer does not keep the process open, so the pause does.
       const letGo = this.#host.hold();
@@ -186,11 +225,14 @@ interface Outcome {
 }
 
 /**
- * The outcome of a body that has returned. A result that JSON would change makes the step fail without another attempt.
+ * The outcome of a body that has returned. A result that JSON would change, or that is too large, makes the step fail
+ * without another attempt.
  */
-function outcomeOf(key: string, result: unknown): Outcome {
+function outcomeOf(key: string, returned: unknown, maxBytes: number): Outcome {
   try {
-    return { result: recordedResult(key, result) };
+    const result = recordedResult(key, returned);
+    checkResultSize(key, result, maxBytes);
+    return { result };
   } catch (error) {
     return { error: failureOfStep(error) };
   }

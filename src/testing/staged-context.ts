@@ -264,6 +264,7 @@ export class StagedContext implements AgentContext {
     const stage = this.#stage;
     return {
       key: scope.key,
+      idempotencyKey: scope.idempotencyKey,
       attempt: scope.attempt,
       get signal() {
         const { signal } = scope;

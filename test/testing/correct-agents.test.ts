@@ -1,4 +1,4 @@
-import type { AgentFunction } from "cadenza";
+import type { AgentFunction, StepScope } from "cadenza";
 import { AgentError, awaitMessage, defineAgent } from "cadenza";
 import type { InterruptionOptions } from "cadenza/testing";
 import { everyCrash, everyInterruption } from "cadenza/testing";
@@ -306,6 +306,19 @@ const correct: Record<string, Correct> = {
       },
     },
     ways: 5,
+  },
+  "attempts at a step with a time limit": {
+    agent: async function* (_input, { step }) {
+      const fetch = async ({ attempt, signal, idempotencyKey }: StepScope): Promise<string> => {
+        const { setTimeout: sleep } = await import("node:timers/promises");
+        await sleep(3, undefined, { signal });
+        if (attempt === 1) throw new Error("busy");
+        return idempotencyKey.length === 36 ? "fetched" : "without a key";
+      };
+      const when = (error: unknown): boolean => error instanceof Error && error.message === "busy";
+      yield await step("fetch", fetch, { timeoutMs: 60_000, retry: { attempts: 2, backoffMs: 1_000, when } });
+    },
+    ways: 4,
   },
   "a web stream that reads ahead": {
     agent: async function* (_input, { signal }) {

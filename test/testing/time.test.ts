@@ -1,8 +1,9 @@
-import type { AgentFunction } from "cadenza";
+import type { AgentFunction, StepScope } from "cadenza";
 import { AgentRuntime, defineAgent } from "cadenza";
 import { createFakeClock, drive } from "cadenza/testing";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import * as z from "zod";
+import { deferred } from "../harness/promises.ts";
 import { withoutTimers } from "../harness/without-timers.ts";
 
 const DAY_MS = 86_400_000;
@@ -102,13 +103,35 @@ describe("time", () => {
     };
     const impatient = drive(flaky, "x", { patienceMs: 5 });
     await expect(impatient.next()).rejects.toThrow(
-      'A timer of the clock is due in 1m: t.next({ within: "1m" }) lets that time pass.',
+      /A timer of the clock is due in ([345]\d(\.\d+)?s|1m): t\.next\(\{ within: "\1" \}\) lets that time pass\./,
     );
     tries = 0;
     const t = drive(flaky, "x", { patienceMs: 5 });
-    await expect(t.next({ within: "90s" })).rejects.toThrow("Nothing came within 90s.");
-    expect(await t.next({ within: "1m" })).toMatchObject({ text: "after 3 tries" });
-    expect(t.clock.now()).toBe(Date.UTC(2025, 0, 1) + 120_000);
+    await expect(t.next({ within: "59s" })).rejects.toThrow("Nothing came within 59s.");
+    expect(await t.next({ within: "61s" })).toMatchObject({ text: "after 3 tries" });
+    // Each pause lasts from 30 to 60 seconds.
+    expect(t.clock.now()).toBeGreaterThanOrEqual(Date.UTC(2025, 0, 1) + 60_000);
+    expect(t.clock.now()).toBeLessThanOrEqual(Date.UTC(2025, 0, 1) + 120_000);
+  });
+
+  test("ends an attempt at a step that takes too long, and the next one counts", async () => {
+    const late = deferred();
+    const slow: AgentFunction = async function* (_input, { step }) {
+      const fetch = async ({ attempt, emit }: StepScope): Promise<string> => {
+        if (attempt > 1) return "in time";
+        await late.promise;
+        await emit("too late");
+        return "too late";
+      };
+      yield await step("fetch", fetch, { timeoutMs: 60_000, retry: { attempts: 2, backoffMs: 60_000 } });
+    };
+    const t = drive(slow, "x", { patienceMs: 5 });
+    await expect(t.next({ within: "1m" })).rejects.toThrow("Nothing came within 1m.");
+    late.resolve();
+    expect(await t.next({ within: "1m" })).toMatchObject({ text: "in time" });
+    expect(await t.finish()).toMatchObject({ status: "completed" });
+    expect(t.text()).toBe("in time");
+    expect(t.clock.pending).toBe(0);
   });
 
   test("limits how long a run may be active", async () => {

@@ -1,5 +1,5 @@
 import type { AgentContext, Message, StepOptions } from "cadenza";
-import { AgentError, awaitMessage } from "cadenza";
+import { AgentError, awaitMessage, CadenzaError } from "cadenza";
 import * as z from "zod";
 import { body } from "./bodies.ts";
 import type { Script } from "./play.ts";
@@ -94,6 +94,26 @@ export const scenarios: readonly Scenario[] = [
         { retry: { attempts: 2 } },
       );
       yield await hopeless.catch((error: Error) => `gave up: ${error.message}`);
+    }),
+  },
+  {
+    name: "a step that takes too long",
+    ends: "completed: in time # done|gave up: step_timeout",
+    register: agents(async function* ({ context, process }) {
+      const keys = new Set<string>();
+      const slow = context.step(
+        "slow",
+        async (s) => {
+          keys.add(s.idempotencyKey);
+          await body(process, context, s, undefined, s.attempt === 1 ? 500 : 3);
+          await s.emit(s.attempt === 1 ? "too late" : "in time");
+          return keys.size === 1 ? "done" : "two keys";
+        },
+        { timeoutMs: 100, retry: { attempts: 3, backoffMs: 50 } },
+      );
+      yield await slow;
+      const hopeless = context.step("hopeless", (s) => body(process, context, s, "late", 900), { timeoutMs: 20 });
+      yield await hopeless.catch((error: unknown) => `gave up: ${CadenzaError.is(error) && error.code}`);
     }),
   },
   {

@@ -1,0 +1,90 @@
+import type { CadenzaError } from "../core/errors.ts";
+import type { Clock } from "../core/ports.ts";
+
+/** What a time limit needs from the run. */
+export interface TimeLimitHost {
+  readonly clock: Clock;
+  /** The signal of the run. */
+  readonly signal: AbortSignal;
+  /** Keeps the process open until the returned function is called. */
+  hold(): () => void;
+}
+
+/** The time limit of one attempt at a step. When the time is over, the attempt fails, whatever its body does. */
+export class TimeLimit {
+  readonly #host: TimeLimitHost;
+  readonly #timeoutMs: number;
+  readonly #newError: () => CadenzaError;
+  #controller: AbortController | undefined;
+  #error: CadenzaError | undefined;
+  /** Undefined: the attempt has not begun, or is over. */
+  #clear: (() => void) | undefined;
+  #unfollow: (() => void) | undefined;
+
+  constructor(host: TimeLimitHost, timeoutMs: number, newError: () => CadenzaError) {
+    this.#host = host;
+    this.#timeoutMs = timeoutMs;
+    this.#newError = newError;
+  }
+
+  /** Aborts when the time is over, and with the run's signal. It is created on first use. */
+  get signal(): AbortSignal {
+    this.#controller ??= this.#newController();
+    return this.#controller.signal;
+  }
+
+  /** Whether the time was over before the body ended. */
+  get isExceeded(): boolean {
+    return this.#error !== undefined;
+  }
+
+  /** Calls a function. Rejects when the time is over. What the function gives after that is dropped. */
+  apply<T>(work: () => Promise<T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      // A run that also waits for an answer does not keep the process open, so the time limit does.
+      const letGo = this.#host.hold();
+      const clear = this.#host.clock.setTimeout(() => {
+        this.end();
+        const error = this.#newError();
+        this.#error = error;
+        reject(error);
+        this.#controller?.abort(error);
+      }, this.#timeoutMs);
+      this.#clear = () => {
+        clear();
+        letGo();
+      };
+      work().then(
+        (value) => {
+          this.end();
+          resolve(value);
+        },
+        (error: unknown) => {
+          this.end();
+          reject(error);
+        },
+      );
+    });
+  }
+
+  /** The time is not measured any more. */
+  end(): void {
+    this.#clear?.();
+    this.#clear = undefined;
+    this.#unfollow?.();
+    this.#unfollow = undefined;
+  }
+
+  #newController(): AbortController {
+    const controller = new AbortController();
+    const { signal } = this.#host;
+    const stop = (): void => controller.abort(signal.reason);
+    if (this.#error !== undefined) controller.abort(this.#error);
+    else if (signal.aborted) stop();
+    else if (this.#clear !== undefined) {
+      signal.addEventListener("abort", stop, { once: true });
+      this.#unfollow = () => signal.removeEventListener("abort", stop);
+    }
+    return controller;
+  }
+}
