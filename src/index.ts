@@ -5,7 +5,7 @@ export {
   type CadenzaErrorDetails,
   type Issue,
 } from "./core/errors.ts";
-export type { Labels } from "./core/log.ts";
+export type { Labels, QuestionKind, QuestionRef } from "./core/log.ts";
 export type { Clock, Ids, Logger } from "./core/ports.ts";
 export type { StreamedEvent } from "./core/project.ts";
 export type { MaybePromise } from "./core/promises.ts";
@@ -32,12 +32,17 @@ export {
 export type {
   AgentContext,
   AgentSession,
+  AnswerDetails,
   Ask,
   AskOptions,
   DurableContext,
   DurableStep,
   Question,
+  Receive,
+  ReceiveOptions,
   Recordable,
+  Sleep,
+  SleepOptions,
   Step,
   StepOptions,
   StepRetry,
@@ -47,6 +52,7 @@ export type {
 export { AgentRuntime, type CloseReport, type LeftRun, type RuntimeStats } from "./runtime/agent-runtime.ts";
 export type { AnnouncedType, BlockedEvent, EventListener, EventOf, EventOrigin } from "./runtime/announcer.ts";
 export type { InputItem, RunInput } from "./runtime/input.ts";
+export type { LabelledRun } from "./runtime/message-router.ts";
 export type { LimitOptions, RetentionOptions, RuntimeOptions } from "./runtime/options.ts";
 export type { BlockedRun } from "./runtime/remote-runs.ts";
 export type {
@@ -54,9 +60,12 @@ export type {
   CreateRunRequest,
   EventsOptions,
   ListRunsQuery,
+  OpenQuestionDetails,
   ResumeOptions,
   ResumeRequest,
   RunDetails,
+  SendOptions,
+  SendRequest,
   Session,
 } from "./runtime/requests.ts";
 export type { RunsReport } from "./runtime/run-figures.ts";

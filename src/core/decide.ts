@@ -1,7 +1,6 @@
 import type { ProtocolError } from "../protocol/error.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Message, MessagePart } from "../protocol/message.ts";
-import type { AwaitResume } from "../protocol/run.ts";
 import type { CadenzaErrorCode } from "./errors.ts";
 import { sameJson } from "./json.ts";
 import type {
@@ -14,14 +13,21 @@ import type {
   Entry,
   Growing,
   IntentEntry,
+  OfferedEntry,
   Outcome,
   PartSource,
+  ReceivedEntry,
+  RefusedEntry,
+  Reply,
+  SettledEntry,
   StepEntry,
+  TakenEntry,
 } from "./log.ts";
+import { isWait } from "./log.ts";
 import { overdueFailure } from "./overdue.ts";
 import { agentRole } from "./role.ts";
-import type { Exchange, RunState } from "./state.ts";
-import { createdEntry, isOpen } from "./state.ts";
+import type { Question, Replied, RunState } from "./state.ts";
+import { createdEntry, hasSeen, hasSettled, isOpen, isWaiting, openQuestion, replyKey, replyTo } from "./state.ts";
 import { verdict } from "./transitions.ts";
 import type { Usage } from "./usage.ts";
 
@@ -33,7 +39,13 @@ export type Command =
   | { readonly type: "intend"; readonly entry: IntentEntry }
   | { readonly type: "record"; readonly entry: StepEntry }
   | AskCommand
-  | ResumeCommand
+  | ReplyCommand
+  /** A sub-run's question is settled. */
+  | { readonly type: "settle"; readonly entry: SettledEntry }
+  | { readonly type: "offer"; readonly entry: OfferedEntry }
+  | { readonly type: "refuse"; readonly entry: RefusedEntry }
+  | { readonly type: "receive"; readonly entry: ReceivedEntry }
+  | { readonly type: "take"; readonly entry: TakenEntry }
   | { readonly type: "withdraw"; readonly at: number; readonly await_id: string }
   | { readonly type: "expire"; readonly at: number; readonly await_id: string; readonly defaulted: boolean }
   | { readonly type: "overrun"; readonly at: number }
@@ -44,13 +56,12 @@ export interface AskCommand extends Omit<AwaitedEntry, "type" | "closes"> {
   readonly type: "ask";
 }
 
-export interface ResumeCommand {
-  readonly type: "resume";
+export interface ReplyCommand extends Reply {
+  readonly type: "reply";
   readonly at: number;
-  /** Which question it answers; null for the one that is shown. */
+  /** Which question it is for; null for the first open one. */
   readonly await_id: string | null;
-  readonly answer: AwaitResume;
-  readonly idempotency_key: string | null;
+  readonly reply: Replied;
 }
 
 export interface EndCommand {
@@ -83,12 +94,19 @@ export function isRefusal(decision: Decision): decision is Refusal {
   return !Array.isArray(decision);
 }
 
+/** Whether the agent begins to wait with this command. */
+export function beginsToWait(command: Command): boolean {
+  return command.type === "ask" || (command.type === "intend" && isWait(command.entry));
+}
+
 const nothing: readonly Entry[] = [];
 
 /** Decides a command. Pure: the state is read, never written. */
 export function decide(state: RunState, command: Command): Decision {
   if (command.type === "create") return state.created === null ? [command.entry] : nothing;
-  if (command.type === "resume") return decideResume(state, command);
+  if (command.type === "reply") return decideReply(state, command);
+  const repeated = command.type === "receive" ? decideRepeated(state, command.entry) : undefined;
+  if (repeated !== undefined) return repeated;
   const said = verdict(command.type, state.status);
   if (said === "drop") return nothing;
   if (said !== "accept") return { refused: said };
@@ -102,14 +120,23 @@ export function decide(state: RunState, command: Command): Decision {
       return [command.entry];
     case "ask":
       return decideAsk(state, command);
+    case "settle":
+      return hasSettled(state, command.entry.await_id) ? nothing : [command.entry];
+    case "offer":
+    case "refuse":
+    case "receive":
+    case "take":
+      return [command.entry];
     case "withdraw":
-      if (state.shown?.await_id !== command.await_id) return nothing;
+      if (openQuestion(state, command.await_id) === undefined && state.waits?.has(command.await_id) !== true)
+        return nothing;
       return [{ type: "withdrawn", at: command.at, await_id: command.await_id }];
     case "expire":
-      if (state.shown?.await_id !== command.await_id) return nothing;
+      // A run past a deadline is being stopped already.
+      if (state.overdue !== null || openQuestion(state, command.await_id) === undefined) return nothing;
       return [{ type: "timed-out", at: command.at, await_id: command.await_id, defaulted: command.defaulted }];
     case "overrun":
-      if (state.overdue !== null) return nothing;
+      if (state.overdue !== null || isWaiting(state)) return nothing;
       return [{ type: "timed-out", at: command.at, await_id: null, defaulted: false }];
     case "cancel":
       return [{ type: "cancel-requested", at: command.at }];
@@ -140,10 +167,26 @@ export function commandOf(entry: Entry): Command {
       const { closes: _, ...asked } = entry;
       return { ...asked, type: "ask" };
     }
-    case "resumed":
-      return { ...entry, type: "resume" };
+    case "resumed": {
+      const { answer, ...reply } = entry;
+      return { ...reply, type: "reply", reply: { answer } };
+    }
+    case "declined": {
+      const { decline, ...reply } = entry;
+      return { ...reply, type: "reply", reply: { decline } };
+    }
     case "withdrawn":
       return { type: "withdraw", at, await_id: entry.await_id };
+    case "settled":
+      return { type: "settle", entry };
+    case "offered":
+      return { type: "offer", entry };
+    case "refused":
+      return { type: "refuse", entry };
+    case "received":
+      return { type: "receive", entry };
+    case "taken":
+      return { type: "take", entry };
     case "timed-out":
       if (entry.await_id === null) return { type: "overrun", at };
       return { type: "expire", at, await_id: entry.await_id, defaulted: entry.defaulted };
@@ -217,44 +260,68 @@ function sameSource(a: PartSource | null, b: PartSource | undefined): boolean {
   return a?.key === b?.key && a?.attempt === b?.attempt;
 }
 
-/** A question completes the open message: what the agent emits after the answer belongs to a new message. */
+/**
+ * A question completes the open message: what the agent emits after the answer belongs to a new message. The question
+ * of a sub-run is shown once.
+ */
 function decideAsk(state: RunState, command: AskCommand): readonly Entry[] {
   // A run past its deadline is being stopped and asks no more questions.
   if (state.overdue !== null) return nothing;
+  const { await_id, of } = command;
+  if (of !== undefined && hasSeen(state, await_id)) return nothing;
   const entry: Growing<AwaitedEntry> = { ...command, type: "awaited" };
-  if (isOpen(state)) entry.closes = true;
+  if (of === undefined && isOpen(state)) entry.closes = true;
   return [entry];
 }
 
 /**
- * An answer belongs to one question. A repeated answer changes nothing. It is recognised by its `await_id`, by its
- * idempotency key or as equal to the last answer. A different answer to an answered question is a conflict.
+ * A reply belongs to one question. A repeated reply changes nothing. It is recognised by its `await_id`, by its
+ * idempotency key or as equal to the last reply. A different reply to a settled question is a conflict. The question of
+ * a sub-run gets its reply in the log of the sub-run.
  */
-function decideResume(state: RunState, command: ResumeCommand): Decision {
-  const { at, answer, idempotency_key } = command;
+function decideReply(state: RunState, command: ReplyCommand): Decision {
+  const { reply, idempotency_key } = command;
   const exchanges = state.exchanges ?? [];
-  const byKey =
-    idempotency_key === null ? undefined : exchanges.findLast((one) => one.idempotency_key === idempotency_key);
+  const byKey = idempotency_key === null ? undefined : exchanges.findLast((one) => replyKey(one) === idempotency_key);
   if (byKey !== undefined) return isRepeat(byKey, command) ? nothing : { refused: "idempotency_conflict" };
-  const shown = state.shown?.await_id;
-  if (command.await_id !== null && command.await_id !== shown) {
-    const answered = exchanges.findLast((one) => one.asked.await_id === command.await_id && one.answer !== null);
-    if (answered !== undefined) return isRepeat(answered, command) ? nothing : { refused: "answer_conflict" };
+  const open = command.await_id === null ? state.question : openQuestion(state, command.await_id);
+  if (open === null || open === undefined) {
+    const before = exchanges.findLast(
+      (one) => replyTo(one) !== undefined && (command.await_id === null || one.asked.await_id === command.await_id),
+    );
+    if (before !== undefined && isRepeat(before, command)) return nothing;
+    if (before !== undefined && command.await_id !== null) return { refused: "answer_conflict" };
   }
-  if (shown === undefined && command.await_id === null) {
-    const last = exchanges.findLast((one) => one.answer !== null);
-    if (last !== undefined && isRepeat(last, command)) return nothing;
-  }
-  const said = verdict("resume", state.status);
+  const said = verdict("reply", state.status);
   if (said === "not_awaiting" || said === "run_cancelling") return { refused: said };
-  if (shown === undefined || (command.await_id !== null && command.await_id !== shown))
-    return { refused: "not_awaiting" };
-  return [{ type: "resumed", at, await_id: shown, answer, idempotency_key }];
+  if (open === null || open === undefined || open.asked.of !== undefined) return { refused: "not_awaiting" };
+  return [replyEntry(command, open.asked.await_id, reply)];
 }
 
-function isRepeat(exchange: Exchange, command: ResumeCommand): boolean {
-  if (command.await_id !== null && command.await_id !== exchange.asked.await_id) return false;
-  return sameJson(exchange.answer, command.answer);
+function replyEntry(command: ReplyCommand, await_id: string, reply: Replied): Entry {
+  const { at, idempotency_key, by, offer_id } = command;
+  const entry: Growing<Reply> & { at: number; await_id: string } = { at, await_id, idempotency_key };
+  if (by !== undefined) entry.by = by;
+  if (offer_id !== undefined) entry.offer_id = offer_id;
+  return "answer" in reply
+    ? { type: "resumed", ...entry, answer: reply.answer }
+    : { type: "declined", ...entry, decline: reply.decline };
+}
+
+function isRepeat(question: Question, command: ReplyCommand): boolean {
+  if (command.await_id !== null && command.await_id !== question.asked.await_id) return false;
+  return sameJson(replyTo(question), command.reply);
+}
+
+/**
+ * A message that was sent before with the same idempotency key changes nothing, also if the run has ended meanwhile.
+ * Undefined: it is new.
+ */
+function decideRepeated(state: RunState, entry: ReceivedEntry): Decision | undefined {
+  const before = state.mail?.keys.get(entry.idempotency_key);
+  if (before === undefined) return undefined;
+  const isSame = before.name === entry.name && sameJson(before.data, entry.data);
+  return isSame ? nothing : { refused: "idempotency_conflict" };
 }
 
 function decideEnd(state: RunState, command: EndCommand): readonly Entry[] {
@@ -266,8 +333,7 @@ function decideEnd(state: RunState, command: EndCommand): readonly Entry[] {
     : { type: "ended", at, outcome };
   if (error !== null) ended.error = error;
   if (usage !== null) ended.usage = usage;
-  if (state.shown === null) return [ended];
-  return [{ type: "withdrawn", at, await_id: state.shown.await_id }, ended];
+  return [ended];
 }
 
 function ending(state: RunState, failure: ProtocolError | null): [Outcome, ProtocolError | null] {

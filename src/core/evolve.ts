@@ -1,10 +1,22 @@
-import type { EmittedEntry, EndedEntry, Entry, PartSource, ResumedEntry } from "./log.ts";
-import { eventCount } from "./project.ts";
+import type { EmittedEntry, EndedEntry, Entry, OfferedEntry, PartSource, ReceivedEntry, RefusedEntry } from "./log.ts";
+import { isWait } from "./log.ts";
 import { agentRole } from "./role.ts";
-import type { Exchange, OutputMessage, RunState } from "./state.ts";
-import { createdEntry, initialState } from "./state.ts";
+import type { Mail, OutputMessage, Question, RunState } from "./state.ts";
+import {
+  createdEntry,
+  hasSeen,
+  initialState,
+  isStopped,
+  isWaiting,
+  MessageKeys,
+  openQuestion,
+  openQuestions,
+} from "./state.ts";
 import { isoTime } from "./time.ts";
 import { addUsage } from "./usage.ts";
+
+/** How many refusals of offered replies a run remembers. */
+const MAX_REFUSALS = 100;
 
 /**
  * Folds one entry into the state and returns the same object. No entry is refused: the log is the truth. The work per
@@ -12,56 +24,75 @@ import { addUsage } from "./usage.ts";
  */
 export function evolve(state: RunState, entry: Entry): RunState {
   state.position += 1;
-  state.events += eventCount(entry);
+  state.last_events = apply(state, entry);
+  state.events += state.last_events;
+  return state;
+}
+
+/** Folds the entry in, and returns how many events it stands for. */
+function apply(state: RunState, entry: Entry): number {
   switch (entry.type) {
     case "created":
       state.created = entry;
-      break;
+      return 1;
     case "started":
       state.started = entry;
       state.status = "in-progress";
-      break;
+      return 1;
     case "emitted":
-      emit(state, entry);
-      break;
+      return emit(state, entry);
     case "intent":
       takeBack(state, entry.key);
-      break;
+      if (isWait(entry)) {
+        beginWaiting(state, entry.at);
+        state.waits ??= new Map();
+        state.waits.set(entry.key, entry);
+      }
+      return 0;
     case "step":
       state.usage = addUsage(state.usage, entry.usage);
       state.drafts?.delete(entry.key);
-      break;
+      endWait(state, entry.key, entry.at);
+      return 0;
     case "awaited":
-      if (entry.closes) close(state, entry.at);
-      state.usage = addUsage(state.usage, entry.usage ?? null);
-      state.shown = entry;
-      state.shown_after = state.output.length;
-      state.shown_event = state.events;
-      state.status = "awaiting";
-      break;
+      return ask(state, entry);
     case "resumed":
-      takeDown(state, entry.at, entry);
-      state.status = "in-progress";
-      break;
+    case "declined":
+      if (entry.offer_id !== undefined) state.mail?.offers.delete(entry.await_id);
+      return settle(state, entry.await_id, entry);
     case "withdrawn":
-      takeDown(state, entry.at);
-      state.status = "in-progress";
-      break;
+      endWait(state, entry.await_id, entry.at);
+      return settle(state, entry.await_id, entry);
+    case "settled":
+      if (!hasSeen(state, entry.await_id)) mailOf(state).settled.add(entry.await_id);
+      return settle(state, entry.await_id, entry);
     case "timed-out":
-      if (!entry.defaulted) state.overdue = entry;
-      if (entry.await_id === null) break;
-      takeDown(state, entry.at);
-      state.status = "in-progress";
-      break;
+      if (entry.defaulted && entry.await_id !== null) return settle(state, entry.await_id, entry);
+      // The run is about to fail, and waits for nothing any more. Its clients see that it fails, and nothing before.
+      state.overdue ??= entry;
+      settleAll(state, entry);
+      if (state.status === "awaiting") state.status = "in-progress";
+      return 0;
+    case "offered":
+      offer(state, entry);
+      return 0;
+    case "refused":
+      refuse(state, entry);
+      return 0;
+    case "received":
+      receive(state, entry);
+      return 0;
+    case "taken":
+      endWait(state, entry.key, entry.at);
+      take(state, entry.position);
+      return 0;
     case "cancel-requested":
-      takeDown(state, entry.at);
+      settleAll(state, entry);
       state.status = "cancelling";
-      break;
+      return 0;
     case "ended":
-      end(state, entry);
-      break;
+      return end(state, entry);
   }
-  return state;
 }
 
 /** The state that a whole log, or its beginning, describes. */
@@ -77,25 +108,125 @@ function addMessage(state: RunState, message: OutputMessage): void {
   else state.output.push(message);
 }
 
-/** Ends the question that is shown, if there is one. */
-function takeDown(state: RunState, at: number, resumed?: ResumedEntry): void {
-  const { shown } = state;
-  if (shown === null) return;
-  const exchange: Exchange = {
-    asked: shown,
-    answer: resumed?.answer ?? null,
-    at,
-    idempotency_key: resumed?.idempotency_key ?? null,
-    after: state.shown_after,
-    event: state.shown_event,
+/** The question of a sub-run changes nothing if it is a repeated post, or if the run is about to end. */
+function ask(state: RunState, entry: Entry & { readonly type: "awaited" }): number {
+  if (entry.of !== undefined && (isStopped(state) || hasSeen(state, entry.await_id))) return 0;
+  let events = 0;
+  if (entry.closes) {
+    close(state, entry.at);
+    events = 1;
+  }
+  state.usage = addUsage(state.usage, entry.usage ?? null);
+  beginWaiting(state, entry.at);
+  // The protocol shows one question at a time: the first.
+  if (state.question === null) events += 1;
+  const question: Question = {
+    asked: entry,
+    position: state.position,
+    after: state.output.length,
+    event: state.events + events,
+    settled: null,
+    settled_position: 0,
   };
-  if (state.exchanges === null) state.exchanges = [exchange];
-  else state.exchanges.push(exchange);
-  state.shown = null;
-  state.waiting_ms = (state.waiting_ms ?? 0) + at - shown.at;
+  if (state.question === null) state.question = question;
+  else if (state.more_questions === null) state.more_questions = [question];
+  else state.more_questions.push(question);
+  state.status = "awaiting";
+  return events;
 }
 
-function emit(state: RunState, entry: EmittedEntry): void {
+/** Settles a question. The run goes on, or shows the next open question. */
+function settle(state: RunState, awaitId: string, entry: Entry): number {
+  const question = openQuestion(state, awaitId);
+  if (question === undefined) return 0;
+  const { more_questions } = state;
+  question.event = state.question?.event ?? question.event;
+  if (question === state.question) {
+    state.question = more_questions?.shift() ?? null;
+  } else if (more_questions !== null) more_questions.splice(more_questions.indexOf(question), 1);
+  if (more_questions?.length === 0) state.more_questions = null;
+  addExchange(state, question, entry);
+  endWaiting(state, entry.at);
+  state.mail?.offers.delete(awaitId);
+  if (state.question !== null) {
+    state.question.event = state.events + 2;
+    return 2;
+  }
+  state.status = "in-progress";
+  return 1;
+}
+
+function addExchange(state: RunState, question: Question, entry: Entry): void {
+  question.settled = entry;
+  question.settled_position = state.position;
+  if (state.exchanges === null) state.exchanges = [question];
+  else state.exchanges.push(question);
+}
+
+/** The run waits for nothing any more. */
+function settleAll(state: RunState, entry: Entry): void {
+  for (const question of openQuestions(state)) addExchange(state, question, entry);
+  state.question = null;
+  state.more_questions = null;
+  state.waits = null;
+  state.mail?.offers.clear();
+  endWaiting(state, entry.at);
+}
+
+function beginWaiting(state: RunState, at: number): void {
+  state.waiting_since ??= at;
+}
+
+function endWaiting(state: RunState, at: number): void {
+  if (state.waiting_since === null || isWaiting(state)) return;
+  state.waiting_ms += at - state.waiting_since;
+  state.waiting_since = null;
+}
+
+function endWait(state: RunState, key: string, at: number): void {
+  if (state.waits?.delete(key) === true) endWaiting(state, at);
+}
+
+function mailOf(state: RunState): Mail {
+  state.mail ??= { inbox: [], keys: new MessageKeys(), offers: new Map(), refusals: new Map(), settled: new Set() };
+  return state.mail;
+}
+
+/** One offer for each question. A second one waits for the verdict on the first, and is made again. */
+function offer(state: RunState, entry: OfferedEntry): void {
+  const { offers, refusals } = mailOf(state);
+  if (openQuestion(state, entry.await_id) === undefined || offers.has(entry.await_id)) return;
+  if (!refusals.has(entry.offer_id)) offers.set(entry.await_id, entry);
+}
+
+function refuse(state: RunState, entry: RefusedEntry): void {
+  const { offers, refusals } = mailOf(state);
+  for (const [awaitId, { offer_id }] of offers) if (offer_id === entry.offer_id) offers.delete(awaitId);
+  refusals.set(entry.offer_id, entry);
+  for (const first of refusals.keys()) {
+    if (refusals.size <= MAX_REFUSALS) break;
+    refusals.delete(first);
+  }
+}
+
+/** A message that was sent twice with the same idempotency key arrives once. */
+function receive(state: RunState, entry: ReceivedEntry): void {
+  const { inbox, keys } = mailOf(state);
+  const key = entry.idempotency_key;
+  if (keys.get(key) !== undefined) return;
+  keys.set(key, entry);
+  inbox.push({ entry, position: state.position - 1 });
+}
+
+function take(state: RunState, position: number | null): void {
+  const inbox = state.mail?.inbox;
+  if (position === null || inbox === undefined) return;
+  const index = inbox.findIndex((message) => message.position === position);
+  if (index === 0) inbox.shift();
+  else if (index > 0) inbox.splice(index, 1);
+}
+
+function emit(state: RunState, entry: EmittedEntry): number {
   if (entry.source !== undefined) takeBackBefore(state, entry.source);
   switch (entry.kind) {
     case "part": {
@@ -107,7 +238,7 @@ function emit(state: RunState, entry: EmittedEntry): void {
         state.source = entry.source ?? null;
         draft(state, state.source);
       } else state.output.at(-1)?.parts.push(entry.part);
-      break;
+      return 1 + Number(entry.opens === true) + Number(entry.closes === true);
     }
     case "message": {
       if (entry.closes) close(state, entry.at);
@@ -115,13 +246,13 @@ function emit(state: RunState, entry: EmittedEntry): void {
       const at = isoTime(entry.at);
       addMessage(state, { role, parts: [...parts], created_at: created_at ?? at, completed_at: completed_at ?? at });
       draft(state, entry.source ?? null);
-      break;
+      return 2 + parts.length + Number(entry.closes === true);
     }
     case "close":
       close(state, entry.at);
-      break;
+      return 1;
     case "generic":
-      break;
+      return 1;
   }
 }
 
@@ -150,7 +281,7 @@ function takeBack(state: RunState, key: string): void {
     const index = state.output.lastIndexOf(message);
     state.output.splice(index, 1);
     for (const exchange of state.exchanges ?? []) if (exchange.after > index) exchange.after -= 1;
-    if (state.shown_after > index) state.shown_after -= 1;
+    for (const question of openQuestions(state)) if (question.after > index) question.after -= 1;
     if (message.completed_at === null) state.source = null;
   }
 }
@@ -161,10 +292,11 @@ function close(state: RunState, at: number): void {
   state.source = null;
 }
 
-function end(state: RunState, entry: EndedEntry): void {
+function end(state: RunState, entry: EndedEntry): number {
   if (entry.closes) close(state, entry.at);
-  takeDown(state, entry.at);
+  settleAll(state, entry);
   state.status = entry.outcome;
   state.usage = addUsage(state.usage, entry.usage ?? null);
   state.ended = entry;
+  return entry.closes ? 2 : 1;
 }

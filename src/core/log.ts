@@ -2,6 +2,7 @@ import type { ProtocolError } from "../protocol/error.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Message, MessagePart } from "../protocol/message.ts";
 import type { AwaitResume } from "../protocol/run.ts";
+import type { CadenzaErrorCode, Issue } from "./errors.ts";
 import type { Usage } from "./usage.ts";
 
 /**
@@ -16,8 +17,14 @@ export type Entry =
   | StepEntry
   | AwaitedEntry
   | ResumedEntry
+  | DeclinedEntry
   | WithdrawnEntry
   | TimedOutEntry
+  | SettledEntry
+  | OfferedEntry
+  | RefusedEntry
+  | ReceivedEntry
+  | TakenEntry
   | CancelRequestedEntry
   | EndedEntry;
 
@@ -37,6 +44,8 @@ export interface CreatedEntry {
   /** How many messages the session held when the run was created, if it held any; `history()` shows exactly these. */
   readonly history_length?: number;
   readonly input: readonly Message[];
+  /** When the agent may begin, in milliseconds since the epoch, where its creator asked for a later start. */
+  readonly start_at?: number;
   /** How long the run may be active, in milliseconds, where its creator set a limit of its own. */
   readonly timeout_ms?: number;
   /** Who asked for the run, as the embedding application names them; absent if it was not given. */
@@ -134,9 +143,14 @@ export interface IntentEntry {
   readonly attempt: number;
   /** The id of the sub-run that the operation starts; null for a step. */
   readonly run_id: string | null;
+  /**
+   * For an operation that only waits, a sleep or a receive: when it waits no longer, in milliseconds since the epoch.
+   * Null: it waits for ever. Left out for the others.
+   */
+  readonly until?: number | null;
 }
 
-/** A recorded operation ended, with a result or an error. */
+/** A recorded operation ended, with a result or an error: a step, a sub-run or a sleep. */
 export interface StepEntry {
   readonly type: "step";
   readonly at: number;
@@ -155,19 +169,23 @@ export interface StepFailure {
   readonly data: JsonValue | undefined;
 }
 
-/** The run shows a question and waits. */
+/** The run asks a question. It is open until an entry with its `await_id` settles it, or the run ends. */
 export interface AwaitedEntry {
   readonly type: "awaited";
   readonly at: number;
-  /** The key of the operation. */
+  /** The key of the operation. For the question of a sub-run: the sub-run's key and the question's id in it. */
   readonly await_id: string;
+  /** The name that the agent gave the question, if it gave one. */
+  readonly name?: string;
+  /** What is asked for; left out for an input. */
+  readonly kind?: QuestionKind;
+  /** The run that asks, and the question's id in it, where it is a sub-run that asks. */
+  readonly of?: QuestionRef;
   /** The question. */
   readonly parts: readonly MessagePart[];
-  /** When the question expires, if it does. */
+  /** When the question expires, if it does. The run that asks enforces it. */
   readonly deadline?: number;
-  /** For the question of a sub-run: when it expires. The sub-run enforces it, not this run. */
-  readonly expires_at?: string;
-  /** How many parts, messages and generic events the agent had emitted when it asked. */
+  /** How many parts, messages and generic events the agent had emitted when it asked; 0 for a sub-run's question. */
   readonly emitted: number;
   /** A message was open and is completed first. */
   readonly closes?: true;
@@ -175,21 +193,115 @@ export interface AwaitedEntry {
   readonly usage?: Usage;
 }
 
-/** The question that was shown has its answer. */
-export interface ResumedEntry {
+/** What is asked for. */
+export type QuestionKind = "input" | "approval" | "auth";
+
+/** A question of a run. */
+export interface QuestionRef {
+  readonly run_id: string;
+  readonly await_id: string;
+}
+
+/** An open question has its answer. */
+export interface ResumedEntry extends Reply {
   readonly type: "resumed";
   readonly at: number;
   readonly await_id: string;
   /** The answer as it came, before it is validated. */
   readonly answer: AwaitResume;
-  readonly idempotency_key: string | null;
 }
 
-/** The question that was shown is withdrawn. */
+/** The answer to an open question was declined. */
+export interface DeclinedEntry extends Reply {
+  readonly type: "declined";
+  readonly at: number;
+  readonly await_id: string;
+  readonly decline: Decline;
+}
+
+/** Who replied to a question, and how. */
+export interface Reply {
+  readonly idempotency_key: string | null;
+  /** The principal who replied; left out if the application named none. */
+  readonly by?: JsonValue;
+  /** The offer that was accepted, if the reply came through another process. */
+  readonly offer_id?: string;
+}
+
+/** A refusal to answer. */
+export interface Decline {
+  readonly reason?: string;
+}
+
+/** An operation that waits is given up: a question, a sleep or a receive. */
 export interface WithdrawnEntry {
   readonly type: "withdrawn";
   readonly at: number;
+  /** The key of the operation. */
   readonly await_id: string;
+}
+
+/**
+ * A sub-run's question is not open any more. A post: the run that asks decides it, and it counts also if the run does
+ * not show the question yet.
+ */
+export interface SettledEntry {
+  readonly type: "settled";
+  readonly at: number;
+  readonly await_id: string;
+  readonly of: QuestionRef;
+  /** What was replied; left out for a question that expired or was withdrawn. */
+  readonly answer?: AwaitResume;
+  readonly decline?: Decline;
+  readonly idempotency_key?: string;
+  readonly by?: JsonValue;
+}
+
+/**
+ * A process that cannot validate a reply hands it to the process that can. A post. It is neither an answer nor an
+ * event. The verdict is a `resumed`, `declined` or `refused` entry with the same `offer_id`.
+ */
+export interface OfferedEntry {
+  readonly type: "offered";
+  readonly at: number;
+  readonly offer_id: string;
+  readonly await_id: string;
+  /** Exactly one of `answer` and `decline` is there. */
+  readonly answer?: AwaitResume;
+  readonly decline?: Decline;
+  readonly idempotency_key: string | null;
+  readonly by?: JsonValue;
+}
+
+/** An offered reply was refused, and the question stays as it is. */
+export interface RefusedEntry {
+  readonly type: "refused";
+  readonly at: number;
+  readonly offer_id: string;
+  readonly code: Extract<CadenzaErrorCode, "answer_rejected" | "answer_conflict" | "not_awaiting">;
+  /** What was wrong with the answer, for `answer_rejected`. */
+  readonly issues?: readonly Issue[];
+}
+
+/** A message from outside has arrived. A post. */
+export interface ReceivedEntry {
+  readonly type: "received";
+  readonly at: number;
+  readonly name: string;
+  readonly data: JsonValue;
+  /** That of its sender, or a new one. A message that arrives twice counts once. */
+  readonly idempotency_key: string;
+  /** The principal who sent it; left out if the application named none. */
+  readonly by?: JsonValue;
+}
+
+/** A receive has ended. */
+export interface TakenEntry {
+  readonly type: "taken";
+  readonly at: number;
+  readonly key: string;
+  /** The position of the message that it takes. Null: none came before its deadline. */
+  readonly position: number | null;
 }
 
 /** A deadline passed: of the question with this id, or, with null, of the run's active time. */
@@ -224,14 +336,17 @@ export interface EndedEntry {
 export type Outcome = "completed" | "failed" | "cancelled";
 
 /** The entries that hold the result of a recorded operation. */
-export type ResultEntry = StepEntry | ResumedEntry | TimedOutEntry;
+export type ResultEntry = StepEntry | ResumedEntry | DeclinedEntry | TimedOutEntry | WithdrawnEntry | TakenEntry;
 
 /** The operation whose result the entry is; undefined for every other entry. */
 export function resultKey(entry: Entry): string | undefined {
   switch (entry.type) {
     case "step":
+    case "taken":
       return entry.key;
     case "resumed":
+    case "declined":
+    case "withdrawn":
       return entry.await_id;
     case "timed-out":
       return entry.await_id ?? undefined;
@@ -240,7 +355,7 @@ export function resultKey(entry: Entry): string | undefined {
   }
 }
 
-/** Whether the question of a sub-run is passed on by its parent: `run:refund#1/ask#1`. */
-export function isPassedOn(awaitId: string): boolean {
-  return awaitId.startsWith("run:");
+/** Whether an operation only waits: a sleep or a receive. Its `intent` says until when. */
+export function isWait(intent: IntentEntry): boolean {
+  return intent.until !== undefined;
 }

@@ -1,44 +1,19 @@
 import type { RunEvent } from "../protocol/event.ts";
 import type { Message } from "../protocol/message.ts";
 import type { Entry } from "./log.ts";
-import { messageRecord, runRecord } from "./record.ts";
+import { goingOn, messageRecord, runRecord } from "./record.ts";
 import type { RunState } from "./state.ts";
 
 /** An event with its number in the run, from 1 on: the `id` from which a reader reconnects. */
 export type StreamedEvent = RunEvent & { readonly id: number };
 
-/** How many protocol events an entry produces. */
-export function eventCount(entry: Entry): number {
-  switch (entry.type) {
-    case "intent":
-    case "step":
-    case "cancel-requested":
-      return 0;
-    case "timed-out":
-      return entry.defaulted ? 1 : 0;
-    case "awaited":
-    case "ended":
-      return entry.closes ? 2 : 1;
-    case "emitted":
-      switch (entry.kind) {
-        case "part":
-          return 1 + Number(entry.opens === true) + Number(entry.closes === true);
-        case "message":
-          return 2 + entry.message.parts.length + Number(entry.closes === true);
-        default:
-          return 1;
-      }
-    default:
-      return 1;
-  }
-}
-
 /**
- * The `index`-th event (from 0) that the entry produces; undefined past the last one. `state` is the log folded up to
- * and including the entry. Run records inside events are snapshots: later entries do not change them.
+ * The `index`-th event (from 0) of the last entry of a state; undefined past the last one. `state` is the log folded up
+ * to and including the entry: `last_events` says how many events it stands for. Run records inside events are
+ * snapshots: later entries do not change them.
  */
 export function project(state: RunState, entry: Entry, index: number): StreamedEvent | undefined {
-  const count = eventCount(entry);
+  const count = state.last_events;
   if (index < 0 || index >= count) return undefined;
   const id = state.events - count + index + 1;
   switch (entry.type) {
@@ -53,8 +28,9 @@ export function project(state: RunState, entry: Entry, index: number): StreamedE
       if (entry.closes && index === 0) return { type: "message.completed", message: outputAt(state, 1), id };
       return { type: `run.${entry.outcome}`, run: runRecord(state), id };
     default:
-      // `started`, or the end of a question. Entries without events do not reach this line.
-      return { type: "run.in-progress", run: runRecord(state), id };
+      // `started`, or the end of a question, after which the next open one is shown.
+      if (index === 1) return { type: "run.awaiting", run: runRecord(state), id };
+      return { type: "run.in-progress", run: goingOn(runRecord(state)), id };
   }
 }
 

@@ -4,7 +4,7 @@ import { isMessageResume } from "../protocol/run.ts";
 import type { AwaitedEntry } from "./log.ts";
 import { agentRole } from "./role.ts";
 import type { OutputMessage, RunState } from "./state.ts";
-import { createdEntry, isOpen } from "./state.ts";
+import { createdEntry, isOpen, replyTo } from "./state.ts";
 import { isoTime } from "./time.ts";
 
 /** The run as the protocol shows it: a snapshot that later entries do not change. */
@@ -15,12 +15,17 @@ export function runRecord(state: RunState): Run {
     session_id: created.session_id,
     run_id: state.run_id,
     status: state.status,
-    await_request: state.shown === null ? null : awaitRequest(state, state.shown),
+    await_request: state.question === null ? null : awaitRequest(state, state.question.asked),
     output: outputRecord(state),
     error: state.ended?.error ?? null,
     created_at: isoTime(created.at),
     finished_at: state.ended === null ? null : isoTime(state.ended.at),
   };
+}
+
+/** The record of a run directly after a reply: the run goes on before it shows the next open question. */
+export function goingOn(record: Run): Run {
+  return record.status === "awaiting" ? { ...record, status: "in-progress", await_request: null } : record;
 }
 
 /** A question as the protocol shows it. */
@@ -29,9 +34,8 @@ export function awaitRequest(state: RunState, asked: AwaitedEntry): AwaitRequest
   const time = isoTime(at);
   const role = agentRole(createdEntry(state).agent_name);
   const message: Message = { role, parts, created_at: time, completed_at: time };
-  const expires_at = deadline === undefined ? asked.expires_at : isoTime(deadline);
   const request: AwaitRequest = { type: "message", message, await_id };
-  return expires_at === undefined ? request : { ...request, expires_at };
+  return deadline === undefined ? request : { ...request, expires_at: isoTime(deadline) };
 }
 
 /** A message of the output as it is now. A complete message is shared, since nothing changes it any more. */
@@ -47,7 +51,8 @@ export function messageRecord(message: OutputMessage): Message {
 export function transcript(state: RunState): Message[] {
   const { input, at } = createdEntry(state);
   const messages = input.map((message) => stamped(message, at));
-  const exchanges = state.exchanges ?? [];
+  // Questions that were open side by side may have been settled in another order than that in which they were asked.
+  const exchanges = [...(state.exchanges ?? [])].sort((a, b) => a.position - b.position);
   let next = 0;
   for (let index = 0; index <= state.output.length; index++) {
     for (
@@ -56,7 +61,9 @@ export function transcript(state: RunState): Message[] {
       exchange = exchanges[++next]
     ) {
       messages.push(awaitRequest(state, exchange.asked).message);
-      if (exchange.answer !== null) messages.push(stamped(answerMessage(exchange.answer), exchange.at));
+      const reply = replyTo(exchange);
+      if (reply !== undefined && "answer" in reply)
+        messages.push(stamped(answerMessage(reply.answer), exchange.settled?.at ?? exchange.asked.at));
     }
     const message = state.output[index];
     if (message !== undefined) messages.push(messageRecord(message));

@@ -1,6 +1,19 @@
 import type { Message, MessagePart } from "../protocol/message.ts";
 import type { AwaitResume, RunStatus } from "../protocol/run.ts";
-import type { AwaitedEntry, CreatedEntry, EndedEntry, PartSource, StartedEntry, TimedOutEntry } from "./log.ts";
+import type {
+  AwaitedEntry,
+  CreatedEntry,
+  Decline,
+  EndedEntry,
+  Entry,
+  IntentEntry,
+  OfferedEntry,
+  PartSource,
+  ReceivedEntry,
+  RefusedEntry,
+  StartedEntry,
+  TimedOutEntry,
+} from "./log.ts";
 import type { Usage } from "./usage.ts";
 
 /**
@@ -18,25 +31,31 @@ export interface RunState {
   position: number;
   /** How many events these entries stand for. */
   events: number;
+  /** How many of them are those of the last entry. */
+  last_events: number;
   /** Every message so far; the last one may still grow. */
   output: OutputMessage[];
   /** Which step body opened the message that is open; null for the agent itself. */
   source: PartSource | null;
   /** What step bodies without a result have emitted, by step; null before the first. */
   drafts: Map<string, Draft> | null;
-  /** The question that is shown; null while there is none. */
-  shown: AwaitedEntry | null;
-  /** How many messages of the output had begun when it was asked. */
-  shown_after: number;
-  /** The number of the event that showed it. */
-  shown_event: number;
-  /** The questions that were shown before, in order; null before the first. */
-  exchanges: Exchange[] | null;
+  /** The first open question: the protocol's await request. Null while no question is open. */
+  question: Question | null;
+  /** The other open questions, in the order in which they were asked; null while there is none. */
+  more_questions: Question[] | null;
+  /** The questions that are not open any more, in the order in which they were settled; null before the first. */
+  exchanges: Question[] | null;
+  /** The sleeps and receives without a result, by key; null before the first. */
+  waits: Map<string, IntentEntry> | null;
+  /** What other processes have posted, and what became of it; null before the first post. */
+  mail: Mail | null;
   /** The deadline whose passing makes the run fail. */
   overdue: TimedOutEntry | null;
   usage: Usage | null;
-  /** How long the run waited for the answers to `exchanges`, in milliseconds; null before the first. */
-  waiting_ms: number | null;
+  /** Since when the run waits for answers, time or messages; null while it does not. */
+  waiting_since: number | null;
+  /** How long the run has waited before, in milliseconds. */
+  waiting_ms: number;
   /** The last entry; null before the run is over. */
   ended: EndedEntry | null;
 }
@@ -55,18 +74,61 @@ export interface Draft {
   readonly messages: OutputMessage[];
 }
 
-/** A question that is not shown any more, and what became of it. */
-export interface Exchange {
+/** A question, and what became of it. */
+export interface Question {
   readonly asked: AwaitedEntry;
-  /** Null for a question that expired or was withdrawn. */
-  readonly answer: AwaitResume | null;
-  /** When it was answered, expired or was withdrawn. */
-  readonly at: number;
-  readonly idempotency_key: string | null;
+  /** The length of the log after the question, up to which it is committed or not. */
+  readonly position: number;
   /** How many messages of the output had begun when it was asked. */
   after: number;
-  /** The number of the event that showed it. */
-  readonly event: number;
+  /**
+   * While it is the first open question: the number of the event that shows it. Once it is settled: the number of the
+   * event that showed the first open question until then, after which the events of its reply begin.
+   */
+  event: number;
+  /** The entry that has settled it; null while it is open. */
+  settled: Entry | null;
+  /** The length of the log after that entry; 0 while it is open. */
+  settled_position: number;
+}
+
+/** What other processes have posted to a run. */
+export interface Mail {
+  /** The messages that no receive has taken, in order of arrival. */
+  inbox: InboxMessage[];
+  /** All messages that have arrived, by their idempotency keys. */
+  readonly keys: MessageKeys;
+  /** The offers without a verdict, by question: one for each. */
+  readonly offers: Map<string, OfferedEntry>;
+  /** The last refusals, by offer. */
+  readonly refusals: Map<string, RefusedEntry>;
+  /** The questions of sub-runs that were settled before they were shown, by their ids in this run. */
+  readonly settled: Set<string>;
+}
+
+/** Messages by their keys. A copy of a state shares those of the state that it copies, which may be many. */
+export class MessageKeys {
+  readonly #shared: MessageKeys | undefined;
+  readonly #own = new Map<string, ReceivedEntry>();
+
+  constructor(shared?: MessageKeys) {
+    this.#shared = shared;
+  }
+
+  get(key: string): ReceivedEntry | undefined {
+    return this.#own.get(key) ?? this.#shared?.get(key);
+  }
+
+  set(key: string, message: ReceivedEntry): void {
+    this.#own.set(key, message);
+  }
+}
+
+/** A message that waits to be taken. */
+export interface InboxMessage {
+  readonly entry: ReceivedEntry;
+  /** Its position in the log. */
+  readonly position: number;
 }
 
 /** An empty list that is never added to: the first message replaces it. */
@@ -81,16 +143,19 @@ export function initialState(runId: string): RunState {
     status: "created",
     position: 0,
     events: 0,
+    last_events: 0,
     output: noOutput,
     source: null,
     drafts: null,
-    shown: null,
-    shown_after: 0,
-    shown_event: 0,
+    question: null,
+    more_questions: null,
     exchanges: null,
+    waits: null,
+    mail: null,
     overdue: null,
     usage: null,
-    waiting_ms: null,
+    waiting_since: null,
+    waiting_ms: 0,
     ended: null,
   };
 }
@@ -101,10 +166,96 @@ export function createdEntry(state: RunState): CreatedEntry {
   return state.created;
 }
 
-/** How long the agent has worked until now, or until its end, in milliseconds. Waiting for answers does not count. */
-export function activeMs({ started, ended, shown, waiting_ms }: RunState, now: number): number {
+/** How long the agent has worked until now, or until its end, in milliseconds. Waiting does not count. */
+export function activeMs({ started, ended, waiting_since, waiting_ms }: RunState, now: number): number {
   if (started === null) return 0;
-  return (ended ?? shown ?? { at: now }).at - started.at - (waiting_ms ?? 0);
+  return (ended?.at ?? waiting_since ?? now) - started.at - waiting_ms;
+}
+
+/** All open questions, in the order in which they were asked. */
+export function openQuestions({ question, more_questions }: RunState): readonly Question[] {
+  if (question === null) return noQuestions;
+  return more_questions === null ? [question] : [question, ...more_questions];
+}
+
+const noQuestions: readonly Question[] = [];
+
+/** The open question with this id. Undefined: it is not open. */
+export function openQuestion({ question, more_questions }: RunState, awaitId: string): Question | undefined {
+  if (question?.asked.await_id === awaitId) return question;
+  return more_questions?.find(({ asked }) => asked.await_id === awaitId);
+}
+
+/** The question with this id that is not open any more. Undefined: there is none. */
+export function settledQuestion({ exchanges }: RunState, awaitId: string): Question | undefined {
+  return exchanges?.findLast(({ asked }) => asked.await_id === awaitId);
+}
+
+/**
+ * Whether a question of a sub-run has been shown, or settled before it was shown. Its posts may come again, and in
+ * another order.
+ */
+export function hasSeen(state: RunState, awaitId: string): boolean {
+  return openQuestion(state, awaitId) !== undefined || hasSettled(state, awaitId);
+}
+
+/** Whether a question of a sub-run was settled, shown or not. */
+export function hasSettled(state: RunState, awaitId: string): boolean {
+  return state.mail?.settled.has(awaitId) === true || settledQuestion(state, awaitId) !== undefined;
+}
+
+/** Whether the run is about to end, or has ended. Such a run shows no more questions. */
+export function isStopped({ status, overdue }: RunState): boolean {
+  return overdue !== null || status === "cancelling" || isFinal(status);
+}
+
+/** What was replied to a question. Undefined: it has no reply. */
+export function replyTo({ settled }: Question): Replied | undefined {
+  switch (settled?.type) {
+    case "resumed":
+      return { answer: settled.answer };
+    case "declined":
+      return { decline: settled.decline };
+    case "settled":
+      if (settled.answer !== undefined) return { answer: settled.answer };
+      return settled.decline && { decline: settled.decline };
+    default:
+      return undefined;
+  }
+}
+
+/** A reply to a question: an answer, or a refusal to answer. */
+export type Replied = { readonly answer: AwaitResume } | { readonly decline: Decline };
+
+/** The idempotency key of the reply to a question; null if there is none. */
+export function replyKey({ settled }: Question): string | null {
+  switch (settled?.type) {
+    case "resumed":
+    case "declined":
+    case "settled":
+      return settled.idempotency_key ?? null;
+    default:
+      return null;
+  }
+}
+
+/** Whether the run waits for an answer, for time or for a message, whatever else its agent does. */
+export function isWaiting({ question, waits }: RunState): boolean {
+  return question !== null || (waits !== null && waits.size > 0);
+}
+
+/** When the run is to begin, if it has not begun; 0 for a run that begins at once. */
+export function startTime({ created, started }: RunState): number {
+  return started === null ? (created?.start_at ?? 0) : 0;
+}
+
+/** When the run has something to do again if nothing happens, in milliseconds since the epoch. Null: never. */
+export function nextDeadline(state: RunState): number | null {
+  let next = Number.POSITIVE_INFINITY;
+  for (const { asked } of openQuestions(state))
+    if (asked.of === undefined) next = Math.min(next, asked.deadline ?? Number.POSITIVE_INFINITY);
+  for (const { until } of state.waits?.values() ?? []) next = Math.min(next, until ?? Number.POSITIVE_INFINITY);
+  return next === Number.POSITIVE_INFINITY ? null : next;
 }
 
 /** Whether a message is open: the last one, and it grows. */

@@ -16,6 +16,9 @@ export function isoTime(epochMs: number): string {
   return lastIso;
 }
 
+/** The last time that a `Date` can have. What is due later never happens. */
+export const LAST_TIME = 8_640_000_000_000_000;
+
 /** How many seconds are cached: a power of two. */
 const SLOTS = 16;
 const seconds: number[] = new Array<number>(SLOTS).fill(Number.NaN);

@@ -1,23 +1,25 @@
 import type { Command } from "../core/decide.ts";
 import { decide, isRefusal } from "../core/decide.ts";
 import { evolve } from "../core/evolve.ts";
-import type { Entry } from "../core/log.ts";
-import type { Clock, RunKey, Store } from "../core/ports.ts";
+import type { Entry, ReceivedEntry } from "../core/log.ts";
+import type { RunHead, RunKey, RunPost, Store, StoredRun } from "../core/ports.ts";
 import type { RunState } from "../core/state.ts";
 import { isFinal } from "../core/state.ts";
+import { verdict } from "../core/transitions.ts";
+import type { RunStatus } from "../protocol/run.ts";
 import { foldLog, present } from "../runtime/fold-log.ts";
-import { refusalError } from "../runtime/refusals.ts";
+import { refuseLate } from "../runtime/late-message.ts";
+import { checkLogLength } from "../runtime/part-size.ts";
+import { notFound, refusalError } from "../runtime/refusals.ts";
 
 const READ_CHUNK = 1_000;
 
 /** Reads the whole logs of runs that are not loaded in this process, and posts to them. */
 export class DetachedLogs {
   readonly #store: Store;
-  readonly #clock: Clock;
 
-  constructor(store: Store, clock: Clock) {
+  constructor(store: Store) {
     this.#store = store;
-    this.#clock = clock;
   }
 
   /** The first `length` entries of a run. Undefined: the store has fewer. */
@@ -32,23 +34,56 @@ export class DetachedLogs {
   }
 
   /**
-   * Posts the request to cancel a run, which any process may execute. Resolves with the state after the post. Throws
-   * `run_finished` or `run_not_found`.
+   * Adds a message to the log of a run. Its decision needs no more of the run than its status, so that the log is not
+   * read. Throws `run_not_found`, `run_finished`, `run_cancelling`
+   * or, for a log of `maxLogEntries`, `limit_reached`.
    */
-  async cancel(key: RunKey): Promise<RunState> {
+  async send(key: RunKey, message: ReceivedEntry, maxLogEntries: number): Promise<void> {
     for (;;) {
-      const state = present(key, await foldLog(this.#store, key, Number.POSITIVE_INFINITY));
-      const command: Command = { type: "cancel", at: this.#clock.now() };
-      const decision = decide(state, command);
-      if (isRefusal(decision)) throw refusalError(decision, key.run_id);
-      if (decision.length === 0) return state;
-      // For the time of a lease only a process that has the code takes the run, because it can run the `finally`
-      // blocks.
-      const post = { entries: decision, status: "cancelling", unblocks: true, due: "look" } as const;
-      if ((await this.#store.post(key, post)) !== undefined) continue;
-      for (const entry of decision) evolve(state, entry);
-      return state;
+      const stored = await this.#store.find(key);
+      if (stored === undefined) throw notFound(key.run_id);
+      const said = verdict("receive", stored.head.status);
+      if (said === "run_finished" || said === "run_cancelling") return refuseLate(this.#store, key, message);
+      checkLogLength(stored.position, maxLogEntries);
+      if ((await this.#store.post(key, { entries: [message], due: "work" })) === undefined) return;
     }
+  }
+
+  /**
+   * Decides commands on a run that any process may execute, and writes the entries. Resolves with the state after
+   * that. Throws the refusal of a command, and `run_not_found`.
+   */
+  async change(key: RunKey, commands: readonly Command[]): Promise<RunState> {
+    for (;;) {
+      const stored = await this.#store.find(key);
+      const state = present(key, stored && (await foldLog(this.#store, key, stored.position)));
+      const entries: Entry[] = [];
+      for (const command of commands) {
+        const decision = decide(state, command);
+        if (isRefusal(decision)) throw refusalError(decision, key.run_id);
+        for (const entry of decision) {
+          evolve(state, entry);
+          entries.push(entry);
+        }
+      }
+      if (stored === undefined || entries.length === 0) return state;
+      if ((await this.#write(stored, state, entries)) === undefined) return state;
+    }
+  }
+
+  /**
+   * The head of a run without an owner is written with the entries. An owner writes the head itself, when it has read
+   * them.
+   */
+  async #write({ key, head, position }: StoredRun, state: RunState, entries: readonly Entry[]): Promise<unknown> {
+    const post = postOf(entries);
+    if (head.owner !== null || head.status === state.status || post.due !== undefined)
+      return this.#store.post(key, { ...post, status: statusAfter(head, state) });
+    return this.#store.append(
+      key,
+      { epoch: head.epoch, position },
+      { entries, head: { ...head, status: state.status } },
+    );
   }
 
   /** Whether a run has ended, or is not in the store. */
@@ -56,4 +91,17 @@ export class DetachedLogs {
     const stored = await this.#store.find(key);
     return stored === undefined || isFinal(stored.head.status);
   }
+}
+
+/** A cancelled run needs its agent. For what is shown of a sub-run it does not. */
+function postOf(entries: readonly Entry[]): RunPost {
+  if (entries.some(({ type }) => type === "cancel-requested")) {
+    // For the time of a lease only a process that has the code takes the run, because it can run the `finally` blocks.
+    return { entries, unblocks: true, due: "look" };
+  }
+  return { entries };
+}
+
+function statusAfter(head: RunHead, state: RunState): RunStatus | undefined {
+  return head.status === state.status ? undefined : state.status;
 }

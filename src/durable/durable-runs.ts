@@ -1,23 +1,27 @@
 import { CadenzaError } from "../core/errors.ts";
+import type { Entry, ReceivedEntry } from "../core/log.ts";
 import type { Mismatch, RunKey, Store, StoredRun } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { runRecord } from "../core/record.ts";
 import type { RunState } from "../core/state.ts";
 import { createdEntry, isFinal } from "../core/state.ts";
 import type { Agent } from "../runtime/agent.ts";
+import type { Answer } from "../runtime/answer.ts";
 import type { LogSource } from "../runtime/events.ts";
 import { foldLog } from "../runtime/fold-log.ts";
 import type { LiveRun } from "../runtime/live-run.ts";
 import { localOwnership } from "../runtime/local-ownership.ts";
 import type { Ownership } from "../runtime/ownership.ts";
-
 import type { RemoteReport, RemoteRuns, RemoteRunsHost } from "../runtime/remote-runs.ts";
 import { FIRST_PAUSE_MS, nextPauseMs } from "../runtime/retry-pause.ts";
 import type { RunLog } from "../runtime/run-log.ts";
 import type { SubRunFound } from "../runtime/sub-run.ts";
+import { Ancestors } from "./ancestors.ts";
 import { blockedError } from "./blocked-error.ts";
+import { DetachedLogs } from "./detached-logs.ts";
 import { Follower } from "./follower.ts";
 import { LeasedOwnership } from "./leased-ownership.ts";
+import { Offers } from "./offers.ts";
 import type { DurabilitySettings } from "./options.ts";
 import type { Owner } from "./owner.ts";
 import { Recovery } from "./recovery.ts";
@@ -37,6 +41,9 @@ export class DurableRuns implements RemoteRuns, Owner {
   readonly follower: Follower;
   readonly followed = new Set<{ end(): void }>();
   isOver = false;
+  readonly #logs: DetachedLogs;
+  readonly #ancestors: Ancestors;
+  readonly #offers: Offers;
   readonly #loader: RunLoader;
   readonly #recovery: Recovery;
   #name: string | undefined;
@@ -46,7 +53,10 @@ export class DurableRuns implements RemoteRuns, Owner {
     this.runs = runs;
     this.settings = settings;
     this.follower = new Follower(runs.store, runs.clock, runs.logger);
-    this.#loader = new RunLoader(this);
+    this.#logs = new DetachedLogs(runs.store);
+    this.#ancestors = new Ancestors(this, this.#logs);
+    this.#offers = new Offers(this);
+    this.#loader = new RunLoader(this, this.#logs);
     this.#recovery = new Recovery(this, this.#loader);
   }
 
@@ -149,8 +159,15 @@ export class DurableRuns implements RemoteRuns, Owner {
     return this.#loader.load(key);
   }
 
-  cancel(key: RunKey): Promise<RunState> {
-    return this.#loader.cancel(key);
+  async cancel(key: RunKey): Promise<RunState> {
+    const state = await this.#logs.change(key, [{ type: "cancel", at: this.runs.clock.now() }]);
+    this.onWake();
+    return state;
+  }
+
+  async send(key: RunKey, message: ReceivedEntry): Promise<void> {
+    await this.#logs.send(key, message, this.runs.settings.maxLogEntries);
+    this.onWake();
   }
 
   cancelSubRun(key: RunKey, parent: RunLog): undefined | Promise<void> {
@@ -189,8 +206,16 @@ export class DurableRuns implements RemoteRuns, Owner {
     return state && { run: runRecord(state), state };
   }
 
-  unavailable(state: RunState, { head }: StoredRun): CadenzaError {
-    return this.#loader.unavailable(state, head);
+  offer(key: RunKey, answer: Answer): Promise<RunState> {
+    return this.#offers.give(key, answer);
+  }
+
+  tellAncestors(run: LiveRun, entries: readonly Entry[]): void {
+    this.#ancestors.tell(run, entries);
+  }
+
+  ancestorsTold(run: LiveRun): undefined | Promise<void> {
+    return this.#ancestors.told(run);
   }
 
   trying({ head, created }: StoredRun): undefined | Promise<void> {

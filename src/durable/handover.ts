@@ -43,7 +43,7 @@ export class Handover {
       const { head } = log;
       if (head === undefined || head.owner === null || log.lost) return;
       const released = this.#head.headFor(log.state, noEntries, head);
-      const write = { entries: noEntries, head: released, wake: isDueNow(released) ? log.key : wake };
+      const write = { entries: noEntries, head: released, wake: isDueNow(released, log.state) ? log.key : wake };
       const conflict = await this.#store.append(log.key, this.#head.expected(head, log.committed), write);
       if (conflict === undefined) log.replaceHead(released);
       // The next owner checks everything that the run waits for.

@@ -1,5 +1,4 @@
-import type { AwaitedEntry, EmittedEntry, Entry, IntentEntry, ResultEntry } from "../core/log.ts";
-import { isPassedOn } from "../core/log.ts";
+import type { AwaitedEntry, EmittedEntry, Entry, IntentEntry, ReceivedEntry, ResultEntry } from "../core/log.ts";
 import type { Usage } from "../core/usage.ts";
 import { subtractUsage } from "../core/usage.ts";
 
@@ -20,6 +19,7 @@ export class History {
   readonly #emissions: readonly RecordedEmission[];
   readonly #awaited = new Map<string, AwaitedEntry>();
   readonly #intents = new Map<string, IntentEntry>();
+  readonly #received = new Map<number, ReceivedEntry>();
   readonly #positions = new Map<ResultEntry, number>();
   /** The usage in the log that the replayed agent has not reported again. */
   #usages: RecordedUsage[] = [];
@@ -50,7 +50,8 @@ export class History {
           if (entry.source === undefined) emissions.push({ entry, position, wasStopped: isStopped });
           break;
         case "awaited":
-          if (!isPassedOn(entry.await_id)) begin(entry.await_id);
+          if (entry.of !== undefined) break;
+          begin(entry.await_id);
           this.#awaited.set(entry.await_id, entry);
           if (entry.usage !== undefined) this.#usages.push({ position, usage: entry.usage });
           break;
@@ -64,7 +65,16 @@ export class History {
           if (entry.usage !== null) this.#usages.push({ position, usage: entry.usage });
           break;
         case "resumed":
-          if (!isPassedOn(entry.await_id)) addResult(entry);
+        case "declined":
+        case "withdrawn":
+          addResult(entry);
+          break;
+        case "received":
+          this.#received.set(position, entry);
+          break;
+        case "taken":
+          begin(entry.key);
+          addResult(entry);
           break;
         case "timed-out":
           if (entry.await_id !== null && entry.defaulted) addResult(entry);
@@ -87,6 +97,11 @@ export class History {
   /** The question with this id, if it was ever shown. */
   awaited(awaitId: string): AwaitedEntry | undefined {
     return this.#awaited.get(awaitId);
+  }
+
+  /** The message at a position. */
+  received(position: number): ReceivedEntry | undefined {
+    return this.#received.get(position);
   }
 
   /** The last attempt at an operation, if there was one. */

@@ -1,6 +1,6 @@
 import type { Emission } from "../core/decide.ts";
 import type { CadenzaError } from "../core/errors.ts";
-import type { IntentEntry } from "../core/log.ts";
+import type { IntentEntry, ReceivedEntry } from "../core/log.ts";
 import type { Mismatch } from "../core/ports.ts";
 import { ignore } from "../core/promises.ts";
 import type { Usage } from "../core/usage.ts";
@@ -87,6 +87,10 @@ export class JournaledOperations extends LiveOperations {
 
   override intent(key: string): IntentEntry | undefined {
     return this.#check?.intent(key);
+  }
+
+  override received(position: number): ReceivedEntry | undefined {
+    return this.#check?.received(position);
   }
 
   protected override take(delivery: Delivery): void {

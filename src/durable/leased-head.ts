@@ -1,7 +1,8 @@
 import type { Entry } from "../core/log.ts";
+import { resultKey } from "../core/log.ts";
 import type { Expected, Mismatch, RunHead } from "../core/ports.ts";
 import type { RunState } from "../core/state.ts";
-import { isAtRest, isFinal } from "../core/state.ts";
+import { isFinal, isWaiting, nextDeadline, startTime } from "../core/state.ts";
 
 /** The head of a run that may change its owner, and what its writes expect. */
 export class LeasedHead {
@@ -68,12 +69,12 @@ export class LeasedHead {
 
   /** Most writes of a stream leave the head as it is. */
   headFor(state: RunState, entries: readonly Entry[], before: RunHead | undefined): RunHead {
-    const { status, shown, ended } = state;
+    const { status, ended } = state;
     const blocked = isFinal(status) ? null : this.#blocked;
     const owner = this.#isFree(state, entries, blocked) ? null : this.#owner;
     const getsOn = this.#isSound || entries.some(isProgress);
     const takeovers = before === undefined || getsOn ? 0 : before.takeovers;
-    const deadline = status === "awaiting" && blocked === null ? (shown?.deadline ?? null) : null;
+    const deadline = blocked === null ? dueAt(state) : null;
     // For an owned run, `due_at` is the time at which the store has given it to the owner.
     const due_at = owner === null ? deadline : before?.owner === owner ? before.due_at : null;
     const isSame =
@@ -99,10 +100,13 @@ export class LeasedHead {
     if (before?.owner !== head.owner) this.#wakes = 0;
   }
 
-  #isFree({ status }: RunState, entries: readonly Entry[], blocked: Mismatch | null): boolean {
+  #isFree(state: RunState, entries: readonly Entry[], blocked: Mismatch | null): boolean {
     // The entries are written first. Then the run is released.
     const isReleased = this.#isReleased && entries.length === 0;
-    return isFinal(status) || isReleased || blocked !== null || (status === "awaiting" && !this.#isAtWork());
+    if (isFinal(state.status) || isReleased || blocked !== null) return true;
+    // A run that begins later belongs to no process until then. It is not claimed for that.
+    if (state.status === "created") return entries.at(-1)?.type === "created" && startTime(state) > 0;
+    return isWaiting(state) && !this.#isAtWork() && !entries.some(isResult);
   }
 }
 
@@ -110,8 +114,22 @@ export class LeasedHead {
  * Whether a run with this head is due at once: it has no owner, and is active or being cancelled. A waiting run is due at
  * its deadline.
  */
-export function isDueNow({ owner, status, blocked }: RunHead): boolean {
-  return owner === null && !isAtRest(status) && blocked === null;
+export function isDueNow({ owner, status, due_at, blocked }: RunHead, state: RunState): boolean {
+  return owner === null && due_at === null && !isFinal(status) && !isWaiting(state) && blocked === null;
+}
+
+/** When a run without an owner needs work, unless it needs it at once or only an outside event wakes it. */
+function dueAt(state: RunState): number | null {
+  if (isWaiting(state)) return nextDeadline(state);
+  return state.status === "created" ? (state.created?.start_at ?? null) : null;
+}
+
+/**
+ * Whether the agent has yet to get the result in the entry. If this process dies before that, another one has to take
+ * the run over, although it waits for more.
+ */
+function isResult(entry: Entry): boolean {
+  return resultKey(entry) !== undefined;
 }
 
 /**

@@ -63,11 +63,16 @@ export class LeasedOwnership implements Ownership, Followed {
     const { parent } = createdEntry(this.log.state);
     if (parent !== undefined && this.store.persistent && entries.some(isNewsForParent))
       return { tenant: this.log.key.tenant, run_id: parent.run_id };
-    return isDueNow(head) ? this.log.key : undefined;
+    return isDueNow(head, this.log.state) ? this.log.key : undefined;
   }
 
   onWritten({ write }: Attempt, before: RunHead | undefined): void {
     this.#head.onWritten(write.head, before);
+    this.#owner.tellAncestors(this.run, write.entries);
+  }
+
+  told(): undefined | Promise<void> {
+    return this.#owner.ancestorsTold(this.run);
   }
 
   onWakeWritten(): void {
@@ -212,6 +217,10 @@ export class LeasedOwnership implements Ownership, Followed {
   }
 
   onCommit(head: RunHead): void {
+    if (head.status === "created" && head.owner === null && this.store.persistent) {
+      this.run.leave("The run begins later.", "evicted");
+      return;
+    }
     if (this.run.durable) this.residency.onCommit(head.status);
     if (!this.residency.isSuspect || head.takeovers > 0) return;
     this.residency.isSuspect = false;
@@ -242,7 +251,7 @@ export class LeasedOwnership implements Ownership, Followed {
   onWoken(): void {
     const { run } = this;
     if (!run.durable) return;
-    run.execution?.onTaken();
+    run.execution?.waits.onTaken();
     const checks = [...run.family.children].map((child) => leased(child)?.catchUpSurely());
     const all = [...checks, ...run.family.look()].map((check) => check?.catch(ignore));
     this.residency.lookInto(Promise.all(all));
@@ -271,5 +280,13 @@ export function leased({ ownership }: LiveRun): LeasedOwnership | undefined {
 
 /** Whether the parent of a run has something to do after this entry: the run asks, goes on, or has ended. */
 function isNewsForParent({ type }: Entry): boolean {
-  return type === "awaited" || type === "resumed" || type === "timed-out" || type === "withdrawn" || type === "ended";
+  return (
+    type === "awaited" ||
+    type === "resumed" ||
+    type === "declined" ||
+    type === "timed-out" ||
+    type === "withdrawn" ||
+    type === "settled" ||
+    type === "ended"
+  );
 }

@@ -24,8 +24,6 @@ export interface Replay {
   readonly results: readonly ResultEntry[];
   /** The operations that the agent has to begin again, with the positions of their first entries. */
   readonly begun: ReadonlyMap<string, number>;
-  /** The question that the run shows. When the agent asks it again, it stays shown. */
-  readonly shown: string | undefined;
   /**
    * How long the agent may take for the next operation in the history, in milliseconds of the process's running time,
    * before a stall is reported.
@@ -106,7 +104,8 @@ export class LogOrder {
 
   /** Whether the operation begins now. During a replay new operations wait. */
   takesUp(operation: Work): boolean {
-    return this.#replaying === undefined || this.#replaying.takesUp(operation);
+    this.#replaying?.takeUp(operation);
+    return this.#replaying === undefined;
   }
 
   deliver(delivery: Delivery): void {
@@ -238,16 +237,10 @@ class Replaying {
     return notEmitted;
   }
 
-  /**
-   * Whether the operation begins now: only the question that is shown. Results in the history need no start, and new
-   * operations wait.
-   */
-  takesUp(operation: Work): boolean {
+  /** Notes an operation. Results in the history need no start, and the others begin after the replay. */
+  takeUp(operation: Work): void {
     this.#missing.delete(operation.key);
-    if (this.#inHistory.has(operation.key)) return false;
-    if (operation.key === this.replay.shown) return true;
-    this.#held.push(operation);
-    return false;
+    if (!this.#inHistory.has(operation.key)) this.#held.push(operation);
   }
 
   /** The replay goes on. The stall time begins again. */

@@ -26,6 +26,12 @@ export interface DurabilityOptions {
    * count. Default: 5.
    */
   readonly maxTakeovers?: number | undefined;
+  /**
+   * How long the caller of `resume` waits for the verdict of another process, if only that process can validate the
+   * answer. After that it gets `answer_pending`, and may repeat the answer with the same idempotency key. Default:
+   * 10,000.
+   */
+  readonly answerTimeoutMs?: number | undefined;
   /** For tests: replays every durable agent after each commit. Default: false. */
   readonly alwaysReplay?: boolean | undefined;
 }
@@ -41,6 +47,7 @@ const defaults: DurabilitySettings = {
   scanMs: 1_000,
   evictAfterMs: 60_000,
   maxTakeovers: 5,
+  answerTimeoutMs: 10_000,
   alwaysReplay: false,
 };
 

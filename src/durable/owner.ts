@@ -1,3 +1,4 @@
+import type { Entry } from "../core/log.ts";
 import type { Mismatch, RunKey, Store } from "../core/ports.ts";
 import type { LiveRun } from "../runtime/live-run.ts";
 import type { RemoteRunsHost } from "../runtime/remote-runs.ts";
@@ -40,6 +41,10 @@ export interface Owner {
   onUnknownOutcome(): void;
   /** A run that was suspected to crash its process has made progress, or has left. */
   onSuspectCleared(run: LiveRun): void;
+  /** Shows what a sub-run asks in the logs of the runs above it, if they do not follow it in this process. */
+  tellAncestors(run: LiveRun, entries: readonly Entry[]): void;
+  /** Resolves when the runs above have been told. Undefined: they have been. */
+  ancestorsTold(run: LiveRun): undefined | Promise<void>;
   /** This process has lost a run, but not the sub-run. */
   onParentLost(child: LiveRun, parent: LiveRun): void;
 }

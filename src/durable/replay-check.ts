@@ -1,7 +1,6 @@
 import type { Emission } from "../core/decide.ts";
 import { sameJson } from "../core/json.ts";
-import type { EmittedEntry, IntentEntry, ResultEntry } from "../core/log.ts";
-import { isPassedOn } from "../core/log.ts";
+import type { EmittedEntry, IntentEntry, ReceivedEntry, ResultEntry } from "../core/log.ts";
 import type { Clock, Mismatch } from "../core/ports.ts";
 import type { Usage } from "../core/usage.ts";
 import { messageOf } from "../runtime/failure.ts";
@@ -59,7 +58,6 @@ export class ReplayCheck {
       results,
       begun,
       stallMs: this.#host.stallMs,
-      shown: this.#shownToAgent,
       notEmitted: () => this.#notEmitted,
       onCaughtUp: () => this.#operations.onCaughtUp(),
       onStall: (missing, asked) =>
@@ -76,6 +74,11 @@ export class ReplayCheck {
   /** The last attempt at an operation, if there was one. */
   intent(key: string): IntentEntry | undefined {
     return this.#history.intent(key);
+  }
+
+  /** The message at a position of the log. */
+  received(position: number): ReceivedEntry | undefined {
+    return this.#history.received(position);
   }
 
   /** The agent has received a result. It has reported the usage before that entry. */
@@ -172,12 +175,6 @@ export class ReplayCheck {
     const next = this.#history.nextEmission;
     if (next === undefined || next.wasStopped) return undefined;
     return { what: describeEmission(next.entry), position: next.position };
-  }
-
-  /** The question that is shown, if the agent itself asks it and no sub-run. */
-  get #shownToAgent(): string | undefined {
-    const shown = this.#host.log.state.shown?.await_id;
-    return shown === undefined || isPassedOn(shown) ? undefined : shown;
   }
 }
 

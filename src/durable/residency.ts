@@ -1,7 +1,8 @@
 import type { Entry } from "../core/log.ts";
 import type { Mismatch } from "../core/ports.ts";
 import { ignore } from "../core/promises.ts";
-import { isFinal } from "../core/state.ts";
+import type { RunState } from "../core/state.ts";
+import { isFinal, isWaiting, nextDeadline } from "../core/state.ts";
 import type { RunStatus } from "../protocol/run.ts";
 import type { Execution } from "../runtime/execution.ts";
 import type { LiveRun } from "../runtime/live-run.ts";
@@ -166,24 +167,29 @@ export class Residency {
         subRuns: this.#subRuns?.values() ?? [],
         checks: this.#checks,
         isReplaying: this.#ready !== undefined,
-        isOverdue: this.#isOverdue,
+        isOverdue: this.#isOverdue || hasMailToTake(this.#run.log.state),
         isSettled: this.#operations?.isIdle !== false,
       }),
     );
   }
 
-  /** Whether the question that is shown has expired, by this clock or by the store's. The agent is about to go on. */
+  get #isCommitted(): boolean {
+    const { state, committed, backlog } = this.#run.log;
+    return state.position === committed && backlog === 0;
+  }
+
+  /** Whether a deadline has passed, by this clock or by the store's. The agent is about to go on. */
   get #isOverdue(): boolean {
     const { state } = this.#run.log;
-    const deadline = state.shown?.deadline ?? Number.POSITIVE_INFINITY;
-    return deadline <= Math.max(this.#owner.runs.clock.now(), this.#run.ownership.takenAt);
+    const deadline = nextDeadline(state);
+    return deadline !== null && deadline <= Math.max(this.#owner.runs.clock.now(), this.#run.ownership.takenAt);
   }
 
   /** Claims a waiting run that has work to do here, and gives up ownership when no work is left. */
   settleOwner(): void {
     const { log } = this.#run;
     const { head } = log;
-    if (head?.status !== "awaiting" || this.mismatch !== undefined) return;
+    if (head === undefined || !isWaiting(log.state) || this.mismatch !== undefined) return;
     const { claims, evicts } = this.#rule;
     if (head.owner === null && claims) log.settleHead();
     else if (head.owner !== null && evicts) void this.#giveUpOwner();
@@ -196,7 +202,9 @@ export class Residency {
     this.#isGivingUp = false;
     const { log } = this.#run;
     const { head, lost } = log;
-    if (!lost && head?.status === "awaiting" && head.owner !== null && !this.keepsOwner) log.settleHead();
+    const isOwned = !lost && head !== undefined && head.owner !== null;
+    // The agent has yet to get what is being written. This is tried again when it is committed.
+    if (isOwned && this.#isCommitted && isWaiting(log.state) && !this.keepsOwner) log.settleHead();
   }
 
   /** After a commit: a waiting run is to be evicted, and with `alwaysReplay` the agent is replayed. */
@@ -209,8 +217,9 @@ export class Residency {
     }
     const { evictAfterMs, runs, settings } = this.#owner;
     if (settings.alwaysReplay) this.#replaySoon();
-    if (status === "awaiting") this.settleOwner();
-    if (status !== "awaiting" || evictAfterMs === Number.POSITIVE_INFINITY) return;
+    if (!isWaiting(this.#run.log.state)) return;
+    this.settleOwner();
+    if (evictAfterMs === Number.POSITIVE_INFINITY) return;
     this.#clearEviction = runs.clock.setTimeout(() => this.evict(), evictAfterMs);
   }
 
@@ -219,11 +228,10 @@ export class Residency {
    * it.
    */
   evict(): void {
-    const { head, state, committed, backlog } = this.#run.log;
-    const isFree = head?.status === "awaiting" && head.owner === null;
-    const isCommitted = state.position === committed && backlog === 0;
-    if (!isFree || !isCommitted || !this.#rule.evicts || this.#run.isNeeded) return;
-    this.#run.leave("The run waits for an answer, and was evicted.", "evicted");
+    const { head, state } = this.#run.log;
+    const isFree = isWaiting(state) && head?.owner === null;
+    if (!isFree || !this.#isCommitted || !this.#rule.evicts || this.#run.isNeeded) return;
+    this.#run.leave("The run waits, and was evicted.", "evicted");
   }
 
   /** The run's parent is not loaded here any more. */
@@ -285,4 +293,13 @@ export class Residency {
     this.caughtUp();
     this.#run.goOn();
   }
+}
+
+/** Whether another process has posted something that the agent has yet to get: an offered answer, or a message. */
+function hasMailToTake({ mail, waits }: RunState): boolean {
+  if (mail === null) return false;
+  if (mail.offers.size > 0) return true;
+  const isAwaited = (name: string): boolean =>
+    [...(waits?.keys() ?? [])].some((key) => key.slice(0, key.lastIndexOf("#")) === `receive:${name}`);
+  return mail.inbox.some(({ entry }) => isAwaited(entry.name));
 }

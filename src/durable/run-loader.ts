@@ -4,14 +4,13 @@ import type { CreatedEntry, Entry } from "../core/log.ts";
 import type { AgentVersion, FoundRun, RunHead, RunKey, StoredRun } from "../core/ports.ts";
 import { ignore } from "../core/promises.ts";
 import type { RunState } from "../core/state.ts";
-import { createdEntry, isFinal } from "../core/state.ts";
+import { isFinal } from "../core/state.ts";
 import { slotKeyOf } from "../runtime/admission.ts";
 import type { Agent } from "../runtime/agent.ts";
 import { LiveRun } from "../runtime/live-run.ts";
-import { closedError, isLost, lostError } from "../runtime/refusals.ts";
-import { blockedError } from "./blocked-error.ts";
+import { isLost } from "../runtime/refusals.ts";
 import { DamagedRuns } from "./damaged-runs.ts";
-import { DetachedLogs } from "./detached-logs.ts";
+import type { DetachedLogs } from "./detached-logs.ts";
 import { subRunsBegun } from "./history.ts";
 import { leased } from "./leased-ownership.ts";
 import type { Owner } from "./owner.ts";
@@ -35,9 +34,9 @@ export class RunLoader {
   /** The agents whose blocked runs are being tried, by name. */
   readonly #trying = new Map<string, Promise<void>>();
 
-  constructor(owner: Owner) {
+  constructor(owner: Owner, logs: DetachedLogs) {
     this.#owner = owner;
-    this.#logs = new DetachedLogs(owner.store, owner.runs.clock);
+    this.#logs = logs;
     this.damaged = new DamagedRuns(owner);
   }
 
@@ -116,19 +115,14 @@ export class RunLoader {
     );
   }
 
-  /** Cancels a run that is not loaded here. Resolves with its state after that. */
-  async cancel(key: RunKey): Promise<RunState> {
-    const state = await this.#logs.cancel(key);
-    this.#owner.onWake();
-    return state;
-  }
-
   /** Cancels a run in any process. Does nothing if the run has ended or is not in the store. */
   async cancelAnywhere(key: RunKey): Promise<void> {
     try {
       const run = await this.load(key);
       const isCancelled = run !== undefined && (await isStillHere(run.cancel()));
-      if (!isCancelled) await this.cancel(key);
+      if (isCancelled) return;
+      await this.#logs.change(key, [{ type: "cancel", at: this.#owner.runs.clock.now() }]);
+      this.#owner.onWake();
     } catch (error) {
       const isOver = CadenzaError.is(error) && (error.code === "run_finished" || error.code === "run_not_found");
       if (!isOver) throw error;
@@ -138,18 +132,6 @@ export class RunLoader {
   /** Cancels a sub-run if its parent has ended or is not in the store. */
   async cancelOrphan(key: RunKey, parent: RunKey): Promise<void> {
     if (await this.#logs.isOver(parent)) await this.cancelAnywhere(key);
-  }
-
-  /** The error for an answer to a run that cannot be loaded here. */
-  unavailable(state: RunState, { blocked }: RunHead): CadenzaError {
-    const { run_id } = state;
-    const { agent_name, version } = createdEntry(state);
-    if (blocked !== null) return blockedError(run_id, agent_name, blocked);
-    if (this.#owner.runs.isClosed) return closedError();
-    if (this.#owner.runs.registry.find(agent_name, version) !== undefined) return lostError(run_id);
-    const which = version === undefined ? "agent" : `version ${JSON.stringify(version)} of agent`;
-    const message = `Run ${run_id} needs ${which} ${JSON.stringify(agent_name)}, which is not registered in this process.`;
-    return new CadenzaError("agent_not_found", message, { run_id, agent_name });
   }
 
   async #loadAgain(run: LiveRun, key: RunKey): Promise<LiveRun | undefined> {
@@ -170,8 +152,10 @@ export class RunLoader {
     const agent = this.#owner.runs.registry.find(stored.created.agent_name, stored.created.version);
     if (agent === undefined) return undefined;
     const { head } = stored;
+    // A run that begins later is not loaded before that.
+    if (head.status === "created" && head.owner === null && head.due_at !== null) return undefined;
     // A waiting run is loaded without a claim. It belongs to the first process that writes to it.
-    const isFree = head.owner === this.#owner.name || (head.owner === null && head.status === "awaiting");
+    const isFree = head.owner === this.#owner.name || isIdle(head, this.#owner.runs.clock.now());
     const claimed = isFree ? head : await this.#claim(stored);
     return claimed && this.#revive(stored, agent, claimed);
   }
@@ -187,7 +171,9 @@ export class RunLoader {
 
   async #revive({ key, position, created }: StoredRun, agent: Agent, head: RunHead): Promise<LiveRun | undefined> {
     const entries = await this.#logs.read(key, position);
-    const failure = this.#failureAtLoad(key, created, head);
+    // A run that was to begin later has begun in no process.
+    const isNew = position === 1 && created.start_at !== undefined && head.takeovers === 0;
+    const failure = isNew ? undefined : this.#failureAtLoad(key, created, head);
     if (failure !== undefined && entries !== undefined) await this.#cancelSubRuns(key, entries);
     const { parent } = created;
     const isOrphan = parent !== undefined && (await this.#logs.isOver({ ...key, run_id: parent.run_id }));
@@ -280,6 +266,11 @@ export class RunLoader {
       return undefined;
     }
   }
+}
+
+/** Whether a run only waits: it has no owner, and a time from which it needs work is not reached. */
+function isIdle({ owner, status, due_at }: RunHead, now: number): boolean {
+  return owner === null && (status === "awaiting" || (status === "in-progress" && (due_at === null || due_at > now)));
 }
 
 /** Waits for an action on a live run. False: another process has claimed the run. */

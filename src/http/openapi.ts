@@ -11,8 +11,8 @@ interface Operation {
   readonly tag: "agents" | "runs" | "sessions" | "service";
   readonly summary: string;
   readonly parameters?: readonly JsonSchema[];
-  /** The component of the body. */
-  readonly body?: string;
+  /** The schema of the body. */
+  readonly body?: JsonSchema;
   /** The response of each success status. */
   readonly gives: Readonly<Record<string, Answer>>;
 }
@@ -34,11 +34,19 @@ const keyParameter = headerParameter(
   "The same key with the same body gives the same run; with another body it is refused with 409.",
   { type: "string", minLength: 1, maxLength: 255 },
 );
+const messageKeyParameter = headerParameter(
+  "Idempotency-Key",
+  "A message with the same key arrives once; another message with the key is refused with 409.",
+  { type: "string", minLength: 1, maxLength: 255 },
+);
 const whole = (minimum: number, maximum: number): JsonSchema => ({ type: "integer", minimum, maximum });
 const run = (description: string): Answer => ({ description, schema: ref("Run"), names: true });
 const runOrStream = (description: string): Answer => ({ ...run(description), streams: true });
 const session = { "200": { description: "The session.", schema: ref("Session") } };
 
+const resume = { method: "post", path: "/runs/{run_id}", id: "resumeRun", tag: "runs" } as const;
+
+/** The operations of ACP. */
 const operations: readonly Operation[] = [
   {
     ...{ method: "get", path: "/ping", id: "ping", tag: "service", summary: "Say that the service is there" },
@@ -60,7 +68,7 @@ const operations: readonly Operation[] = [
   {
     ...{ method: "post", path: "/runs", id: "createRun", tag: "runs", summary: "Start a run" },
     parameters: [keyParameter],
-    body: "RunCreateRequest",
+    body: ref("RunCreateRequest"),
     gives: {
       "200": runOrStream("The run when it rests, or its events until then."),
       "202": run("The run was accepted."),
@@ -88,9 +96,9 @@ const operations: readonly Operation[] = [
     gives: { "200": run("The run as it is now.") },
   },
   {
-    ...{ method: "post", path: "/runs/{run_id}", id: "resumeRun", tag: "runs", summary: "Answer what a run waits for" },
+    ...{ ...resume, summary: "Answer what a run waits for" },
     parameters: [runParameter, keyParameter],
-    body: "RunResumeRequest",
+    body: ref("RunResumeRequest"),
     gives: {
       "200": runOrStream("The run when it rests again, or its events until then."),
       "202": run("The answer was accepted."),
@@ -139,21 +147,69 @@ const operations: readonly Operation[] = [
   },
 ];
 
-let text: string | undefined;
+/** The operations that are not part of ACP, and those of ACP that take more with them. */
+const extensions: readonly Operation[] = [
+  {
+    ...{ ...resume, summary: "Answer what a run waits for, or decline to" },
+    parameters: [runParameter, keyParameter],
+    body: {
+      anyOf: [
+        { allOf: [ref("RunResumeRequest"), { properties: { decline: { type: "null" } } }] },
+        ref("RunDeclineRequest"),
+      ],
+    },
+    gives: {
+      "200": runOrStream("The run when it rests again, or its events until then."),
+      "202": run("The answer, or the refusal to answer, was accepted."),
+    },
+  },
+  {
+    ...{ method: "get", path: "/runs/{run_id}/details", id: "getRunDetails", tag: "runs" },
+    summary: "Read the facts about a run that its record has no field for",
+    parameters: [runParameter],
+    gives: { "200": { description: "The details of the run.", schema: ref("RunDetails"), names: true } },
+  },
+  {
+    ...{ method: "post", path: "/runs/{run_id}/messages/{message_name}", id: "sendMessage", tag: "runs" },
+    summary: "Send a message to a run, whose agent receives it by its name",
+    parameters: [
+      runParameter,
+      pathParameter("message_name", "Name of the message.", { type: "string", minLength: 1, maxLength: 255 }),
+      messageKeyParameter,
+    ],
+    body: { description: "The message: any JSON value." },
+    gives: { "202": { description: "The store has the message.", schema: ref("MessageReceipt"), names: true } },
+  },
+];
+
+let plain: string | undefined;
+let extended: string | undefined;
 
 /**
  * The description of the interface (OpenAPI 3.1), made from the schemas that read requests and describe responses.
- * `url` is the address of the service. The cache holds the part without it, since clients decide how many addresses
- * there are.
+ * `url` is the address of the service; `isExtended` adds what is not part of ACP. The cache holds the part without the
+ * address, since clients decide how many addresses there are.
  */
-export function openApiText(url: string): string {
-  text ??= JSON.stringify(openApi()).slice(0, -1);
+export function openApiText(url: string, isExtended: boolean): string {
+  let text: string;
+  if (isExtended) {
+    extended ??= textOf(openApi(true));
+    text = extended;
+  } else {
+    plain ??= textOf(openApi(false));
+    text = plain;
+  }
   return `${text},"servers":[{"url":${JSON.stringify(url)}}]}`;
 }
 
-function openApi(): object {
+/** The JSON of a document, without its last brace. */
+function textOf(document: object): string {
+  return JSON.stringify(document).slice(0, -1);
+}
+
+function openApi(isExtended: boolean): object {
   const paths: Record<string, Record<string, object>> = {};
-  for (const operation of operations) {
+  for (const operation of isExtended ? [...operations, ...extensions] : operations) {
     paths[operation.path] = { ...paths[operation.path], [operation.method]: operationObject(operation) };
   }
   return {
@@ -164,7 +220,7 @@ function openApi(): object {
       description: "Agents, and their runs: the Agent Run Service Interface, compatible with ACP 1.0.",
     },
     paths,
-    components: { schemas: componentSchemas() },
+    components: { schemas: componentSchemas(isExtended) },
   };
 }
 
@@ -175,7 +231,7 @@ function operationObject({ id, tag, summary, parameters, body, gives }: Operatio
     summary,
     ...(parameters !== undefined && { parameters }),
     ...(body !== undefined && {
-      requestBody: { required: true, content: { "application/json": { schema: ref(body) } } },
+      requestBody: { required: true, content: { "application/json": { schema: body } } },
     }),
     responses: {
       ...Object.fromEntries(Object.entries(gives).map(([status, answer]) => [status, answerObject(answer)])),

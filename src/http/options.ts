@@ -14,7 +14,9 @@ export type Action =
   | "cancel"
   | "events"
   | "getSession"
-  | "getResource";
+  | "getResource"
+  | "details"
+  | "send";
 
 /** A request to be authorized, before its body is read. */
 export interface AuthorizeRequest {
@@ -23,6 +25,8 @@ export interface AuthorizeRequest {
   readonly agent_name?: string;
   /** The run that the path names. */
   readonly run_id?: string;
+  /** The name of the message that is sent, for the action `send`. */
+  readonly message_name?: string;
   /** The headers, by their names in lower case. */
   readonly headers: Readonly<Record<string, string | undefined>>;
   /** The request as the host sees it: `req` of Node with all that middleware added, or a `Request`. */
@@ -89,6 +93,12 @@ export interface HttpOptions {
    * report what it takes in steps only, of up to 1.5 MB within one machine. Default: 60,000.
    */
   readonly stallMs?: number | undefined;
+  /**
+   * Also serves what is not part of ACP: clients may decline a question (`decline` instead of `await_resume`), read the
+   * details of a run, which include its `metadata` and `labels` (`GET /runs/{run_id}/details`), and send messages to a
+   * run (`POST /runs/{run_id}/messages/{name}`). Default: false.
+   */
+  readonly extensions?: boolean | undefined;
   /** Limits beyond which requests are refused. */
   readonly limits?: HttpLimits | undefined;
   /** Sessions that clients bring along from elsewhere. */
@@ -146,6 +156,7 @@ export interface HttpSettings {
   readonly allowedHosts: ReadonlySet<string> | undefined;
   readonly cors: boolean;
   readonly cancelOnDisconnect: boolean;
+  readonly extensions: boolean;
   readonly heartbeatMs: number;
   readonly stallMs: number;
   readonly limits: Required<{ [Key in keyof HttpLimits]: number }>;
@@ -175,18 +186,20 @@ const sessionDefaults = { timeoutMs: 10_000, maxBytes: 10 * MIB };
 
 const names = [
   ...["basePath", "baseUrl", "authorize", "allowedOrigins", "allowedHosts", "cors", "onDisconnect"],
-  ...["heartbeatMs", "stallMs", "limits", "sessions"],
+  ...["heartbeatMs", "stallMs", "extensions", "limits", "sessions"],
 ];
 
 /** Reads the options of a handler. Throws `invalid_argument` for an invalid one. */
 export function readHttpOptions(options: HttpOptions): HttpSettings {
   checkKeys("options", options, names);
-  const { basePath = "", baseUrl, authorize, cors = false, onDisconnect = "continue", sessions = {} } = options;
+  const { basePath = "", baseUrl, authorize, cors = false, onDisconnect = "continue" } = options;
+  const { extensions = false, sessions = {} } = options;
   if (typeof basePath !== "string" || /[?#\s]/.test(basePath)) throw bad("basePath", "a path such as /acp");
   if (baseUrl !== undefined && !isHttpUrl(baseUrl)) throw bad("baseUrl", "an absolute http or https URL");
   if (authorize !== undefined && typeof authorize !== "function") throw bad("authorize", "a function");
   if (typeof cors !== "boolean") throw bad("cors", "true or false");
   if (onDisconnect !== "continue" && onDisconnect !== "cancel") throw bad("onDisconnect", '"continue" or "cancel"');
+  if (typeof extensions !== "boolean") throw bad("extensions", "true or false");
   checkKeys("options.sessions", sessions, ["allowOrigins", "fetch", "timeoutMs", "maxBytes"]);
   const { allowOrigins, fetch: fetchResource, timeoutMs, maxBytes } = sessions;
   if (fetchResource !== undefined && typeof fetchResource !== "function") throw bad("sessions.fetch", "a function");
@@ -199,6 +212,7 @@ export function readHttpOptions(options: HttpOptions): HttpSettings {
     allowedHosts: options.allowedHosts && readHosts(options.allowedHosts),
     cors,
     cancelOnDisconnect: onDisconnect === "cancel",
+    extensions,
     ...amounts("options", timeDefaults, { heartbeatMs: options.heartbeatMs, stallMs: options.stallMs }),
     limits: amounts("options.limits", limitDefaults, options.limits),
     sessions: {

@@ -1,4 +1,6 @@
 import type { Issue } from "../core/errors.ts";
+import type { RunDeclineRequest } from "../protocol/extensions.ts";
+import { runDeclineRequestSchema } from "../protocol/extensions.ts";
 import { isJsonObject } from "../protocol/json.ts";
 import type { RunCreateRequest, RunResumeRequest } from "../protocol/requests.ts";
 import { runCreateRequestSchema, runResumeRequestSchema } from "../protocol/requests.ts";
@@ -21,15 +23,28 @@ export function checkCreateRequest(body: unknown): void {
   readWith(runCreateRequestSchema, body);
 }
 
-/** Reads the body that resumes a run. */
-export function readResumeRequest(body: unknown, runId: string, limits: HttpSettings["limits"]): RunResumeRequest {
+/** Reads the body that resumes a run. It may decline to answer if the service has extensions. */
+export function readReplyRequest(
+  body: unknown,
+  runId: string,
+  { extensions, limits }: HttpSettings,
+): RunResumeRequest | RunDeclineRequest {
+  if (extensions && isJsonObject(body) && body["decline"] !== undefined && body["decline"] !== null) {
+    const request = readWith(runDeclineRequestSchema, body);
+    checkRunId(request, runId);
+    return request;
+  }
   const request = readWith(runResumeRequestSchema, body);
-  const { run_id, await_resume } = request;
-  if (run_id !== undefined && run_id.replaceAll("-", "") !== runId.toLowerCase().replaceAll("-", ""))
-    throw new WireError(400, "run_mismatch", `run_id: expected ${runId} as in the path, received ${run_id}.`);
-  const { type, message } = await_resume;
+  checkRunId(request, runId);
+  const { type, message } = request.await_resume;
   if (type === "message") checkMessages(["await_resume", "message"], [message as RunCreateRequest["input"][0]], limits);
   return request;
+}
+
+/** Refuses a body whose run is not that of the path. */
+function checkRunId({ run_id }: RunResumeRequest | RunDeclineRequest, runId: string): void {
+  if (run_id !== undefined && run_id.replaceAll("-", "") !== runId.toLowerCase().replaceAll("-", ""))
+    throw new WireError(400, "run_mismatch", `run_id: expected ${runId} as in the path, received ${run_id}.`);
 }
 
 /**

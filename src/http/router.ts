@@ -1,6 +1,7 @@
 import { getAgent, listAgents } from "./agents.ts";
 import { authorizeCaller } from "./caller.ts";
 import { errorResponse, WireError } from "./errors.ts";
+import { getDetails, sendMessage } from "./extensions.ts";
 import { openApiText } from "./openapi.ts";
 import type { Action, AuthorizeRequest } from "./options.ts";
 import { cancelRun, createRun, getEvents, getRun, listRuns, resumeRun } from "./runs.ts";
@@ -19,7 +20,12 @@ interface Route {
   readonly handle: (call: Call) => Promise<WireResponse>;
 }
 
-/** Every endpoint, the most frequent ones first. */
+/** The route of a request, and the parts of its path that match the names in braces. */
+interface Match extends Pick<Call, "parameter" | "second"> {
+  readonly found: Route;
+}
+
+/** Every endpoint of ACP, the most frequent ones first. */
 const routes: readonly Route[] = [
   route("POST", "runs", "createRun", createRun),
   route("GET", "runs/{run_id}", "getRun", getRun),
@@ -33,7 +39,16 @@ const routes: readonly Route[] = [
   route("GET", "session/{session_id}", "getSession", getSession),
   route("GET", "resources/{id}", "getResource", getResource),
   route("GET", "ping", "ping", async () => json(200, {})),
-  route("GET", "openapi.json", "openapi", async (call) => jsonText(200, openApiText(serverUrl(call)))),
+  route("GET", "openapi.json", "openapi", async (call) => {
+    return jsonText(200, openApiText(serverUrl(call), call.service.settings.extensions));
+  }),
+];
+
+/** Every endpoint, with those that are not part of ACP. */
+const extendedRoutes: readonly Route[] = [
+  ...routes,
+  route("GET", "runs/{run_id}/details", "details", getDetails),
+  route("POST", "runs/{run_id}/messages/{message_name}", "send", sendMessage),
 ];
 
 /** Answers a request. Never rejects: an error gets an answer too. */
@@ -56,22 +71,25 @@ async function settle(service: Service, request: WireRequest): Promise<WireRespo
     if (request.method === "OPTIONS" && settings.cors && request.header("origin") !== undefined)
       return { status: 204, headers: preflightHeaders, body: "" };
     const { segments, query } = splitUrl(request.url, settings.basePath);
-    const { found, parameter } = findRoute(request.method, segments);
+    const match = findRoute(settings.extensions ? extendedRoutes : routes, request.method, segments);
+    const { found, parameter, second } = match;
     const caller =
       settings.authorize === undefined
         ? { scope: service.runtime, sees: undefined }
-        : await authorizeCaller(service.runtime, settings.authorize, asked(found, parameter, request), service.logger);
-    return await found.handle({ service, request, caller, parameter, query });
+        : await authorizeCaller(service.runtime, settings.authorize, asked(match, request), service.logger);
+    return await found.handle({ service, request, caller, parameter, second, query });
   } catch (error) {
     return errorResponse(error, service.logger);
   }
 }
 
-function asked({ action, segments }: Route, parameter: string, request: WireRequest): AuthorizeRequest {
+function asked({ found, parameter, second }: Match, request: WireRequest): AuthorizeRequest {
+  const { action, segments } = found;
   return {
     action,
     ...(segments[1] === "{name}" && { agent_name: parameter }),
     ...(segments[1] === "{run_id}" && { run_id: parameter }),
+    ...(segments[3] === "{message_name}" && { message_name: second }),
     headers: request.headers(),
     request: request.raw,
   };
@@ -92,13 +110,18 @@ function splitUrl(url: string, basePath: string): { readonly segments: readonly 
 }
 
 /** The route of a request. Refuses an unknown path, and a method that the path does not have. */
-function findRoute(method: string, segments: readonly string[]): { readonly found: Route; readonly parameter: string } {
+function findRoute(all: readonly Route[], method: string, segments: readonly string[]): Match {
   const wanted = method === "HEAD" ? "GET" : method;
   const others: string[] = [];
-  for (const found of routes) {
+  for (const found of all) {
+    const { length } = found.segments;
     if (!fits(found.segments, segments)) continue;
     if (found.method === wanted)
-      return { found, parameter: decode(found.segments.length > 1 ? segments[1] : undefined) };
+      return {
+        found,
+        parameter: decode(length > 1 ? segments[1] : undefined),
+        second: decode(length > 3 ? segments[3] : undefined),
+      };
     others.push(found.method);
   }
   if (others.length === 0) throw noSuchPath();

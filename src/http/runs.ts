@@ -10,7 +10,7 @@ import { checkAgent } from "./agents.ts";
 import { clientLeft, readJson } from "./body.ts";
 import type { Caller } from "./caller.ts";
 import type { Schema } from "./requests.ts";
-import { checkCreateRequest, readCreateRequest, readResumeRequest, readWith } from "./requests.ts";
+import { checkCreateRequest, readCreateRequest, readReplyRequest, readWith } from "./requests.ts";
 import type { Call } from "./service.ts";
 import { idempotencyKey, queryFlag, queryNumber, takeBody } from "./service.ts";
 import { checkSession, loadSession } from "./sessions.ts";
@@ -47,11 +47,11 @@ export async function resumeRun(call: Call): Promise<WireResponse> {
   const { limits } = service.settings;
   const key = idempotencyKey(call);
   await checkRun(caller, parameter);
-  const request = readResumeRequest(readJson(await takeBody(call), limits), parameter, limits);
-  const { await_resume, await_id, mode = "sync" } = request;
+  const body = readJson(await takeBody(call), limits);
+  const request = readReplyRequest(body, parameter, service.settings);
   const options: ResumeOptions = { idempotencyKey: key };
-  return answer(call, mode, (mode) =>
-    caller.scope.resume({ run_id: parameter, await_resume, await_id, mode }, options),
+  return answer(call, request.mode ?? "sync", (mode) =>
+    caller.scope.resume({ ...request, run_id: parameter, mode }, options),
   );
 }
 
@@ -144,7 +144,7 @@ async function broughtSession(call: Call, session: PostedSession): Promise<Creat
 }
 
 /** Refuses a run whose agent does not exist for the caller. The error is that of a run that does not exist at all. */
-async function checkRun(caller: Caller, runId: string): Promise<void> {
+export async function checkRun(caller: Caller, runId: string): Promise<void> {
   if (caller.sees !== undefined) checkVisible(caller, await caller.scope.getRun(runId));
 }
 

@@ -44,8 +44,10 @@ export interface Call {
   readonly service: Service;
   readonly request: WireRequest;
   readonly caller: Caller;
-  /** The part of the path that matches the name in braces; empty if the route has none. */
+  /** The part of the path that matches the first name in braces; empty if the route has none. */
   readonly parameter: string;
+  /** The part of the path that matches the second name in braces; empty if the route has none. */
+  readonly second: string;
   /** The query, without the question mark. */
   readonly query: string;
 }

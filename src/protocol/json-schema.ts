@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { messageReceiptSchema, runDeclineRequestSchema, runDetailsSchema } from "./extensions.ts";
 import type { JsonObject, JsonValue } from "./json.ts";
 import { isJsonObject } from "./json.ts";
 import { componentRef, GIVEN, protocolRegistry } from "./registry.ts";
@@ -8,17 +9,19 @@ import { runCreateRequestSchema } from "./requests.ts";
 const inputs = ["RunCreateRequest", "RunResumeRequest"];
 /** The components that the service sends. Those inside them are found by reference. */
 const outputs = ["AgentsListResponse", "RunsListResponse", "RunEventsListResponse", "Session", "Error"];
+/** The components that are not part of ACP. */
+const extensions = { inputs: ["RunDeclineRequest"], outputs: ["RunDetails", "MessageReceipt"] };
 
 /**
  * The JSON Schema (2020-12) of everything that is sent and received, by component name, made from the schemas that read
  * it. What a client may leave out or send as null is always present, or never null, in what the service sends. A
  * component that differs in this way between requests and answers exists twice: `Message` is in answers, `MessageInput`
- * in requests.
+ * in requests. `extended` adds the components that are not part of ACP.
  */
-export function componentSchemas(): Readonly<Record<string, JsonObject>> {
+export function componentSchemas(extended = false): Readonly<Record<string, JsonObject>> {
   const all = readSchemas();
-  const sent = reachable(all, inputs);
-  const given = reachable(all, outputs);
+  const sent = reachable(all, extended ? [...inputs, ...extensions.inputs] : inputs);
+  const given = reachable(all, extended ? [...outputs, ...extensions.outputs] : outputs);
   const differing = new Set([...sent].filter((name) => given.has(name) && differs(all, name)));
   const inputName = (name: string): string => (differing.has(name) ? `${name}Input` : name);
   return Object.fromEntries([
@@ -32,7 +35,8 @@ type Schemas = ReadonlyMap<string, JsonObject>;
 /** All components as they are read, with the keyword `GIVEN`. */
 function readSchemas(): Schemas {
   // Schemas are built on first use. This uses all of them.
-  z.toJSONSchema(runCreateRequestSchema, { io: "input", metadata: protocolRegistry });
+  for (const schema of [runCreateRequestSchema, runDeclineRequestSchema, runDetailsSchema, messageReceiptSchema])
+    z.toJSONSchema(schema, { io: "input", metadata: protocolRegistry });
   const { schemas } = z.toJSONSchema(protocolRegistry, { io: "input", metadata: protocolRegistry, uri: componentRef });
   // In OpenAPI the place of a component is its id.
   return new Map(Object.entries(schemas).map(([id, { $id: _, $schema: __, ...schema }]) => [id, schema as JsonObject]));

@@ -1,4 +1,4 @@
-import type { Labels } from "../core/log.ts";
+import type { Labels, QuestionKind } from "../core/log.ts";
 import type { Logger } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import type { Usage } from "../core/usage.ts";
@@ -36,8 +36,10 @@ export interface AgentContext {
    */
   readonly emit: (value: unknown) => Promise<void>;
   /**
-   * Asks the client and resolves with the answer. The open message is completed first. Concurrent questions are shown
-   * one after the other. Rejects with `invalid_argument` for an invalid question or option.
+   * Asks the client and resolves with the answer. The open message is completed first. Several questions may be open at
+   * once: each can be answered by its id, and the first of them is the run's await request. Rejects with
+   * `answer_declined` when the client declines, with the signal's reason when its signal aborts, and with
+   * `invalid_argument` for an invalid question or option.
    *
    * @example
    * ```ts
@@ -74,6 +76,42 @@ export interface AgentContext {
    */
   readonly step: Step;
   /**
+   * Waits for a time: a number of milliseconds, a text such as "90s" or "24h" (the units are ms, s, m, h, d and w), or a
+   * `Date`. The sleep of a durable agent survives its process. The run shows no question meanwhile, and may leave
+   * memory. Rejects with `invalid_argument` for another value, and with the signal's reason when its signal aborts.
+   *
+   * @example
+   * ```ts
+   * import { defineAgent } from "cadenza";
+   *
+   * export const reminder = defineAgent("reminder", { durable: true }, async function* (_input, { sleep }) {
+   *   yield "I shall remind you tomorrow.";
+   *   await sleep("24h");
+   *   yield "Here is your reminder.";
+   * });
+   * ```
+   */
+  readonly sleep: Sleep;
+  /**
+   * Waits for a message that is sent to the run with `runtime.send`, and resolves with its data. Each receive takes the
+   * oldest message of its name that no other has taken, also one that came before the receive began. Without a default
+   * it rejects with `receive_timeout` when its time has passed. Rejects with `message_rejected` for a message that does
+   * not match the schema, and with the signal's reason when its signal aborts.
+   *
+   * @example
+   * ```ts
+   * import { defineAgent } from "cadenza";
+   * import { z } from "zod";
+   *
+   * const schema = z.object({ cents: z.int() });
+   * export const order = defineAgent("order", { durable: true }, async (_input, { receive }) => {
+   *   const paid = await receive("payment", { schema, timeoutMs: 86_400_000, default: { cents: 0 } });
+   *   return `Paid: ${paid.cents} cents.`;
+   * });
+   * ```
+   */
+  readonly receive: Receive;
+  /**
    * Runs another agent in a session of its own, and resolves with the run when it has ended, also if it has failed. The
    * sub-run is cancelled with this run. This run passes on its questions. Rejects with `agent_not_found`, and with
    * `limit_reached` above `limits.maxDepth`.
@@ -108,18 +146,27 @@ export interface AgentSession {
 
 /** See {@link AgentContext.ask}. */
 export interface Ask {
+  /** With `details`, resolves with the answer and the facts about it. */
+  <Output>(
+    question: Question,
+    options: AskOptions<Output, true> & { readonly schema: StandardSchema<Output>; readonly details: true },
+  ): Promise<AnswerDetails<Output>>;
+  (
+    question: Question,
+    options: AskOptions<Message | JsonObject, true> & { readonly schema?: undefined; readonly details: true },
+  ): Promise<AnswerDetails<Message | JsonObject>>;
   /**
    * With a schema, resolves with the schema's output. An answer that fails validation is rejected, and the run goes on
    * waiting.
    */
   <Output>(
     question: Question,
-    options: AskOptions<Output> & { readonly schema: StandardSchema<Output> },
+    options: AskOptions<Output, false> & { readonly schema: StandardSchema<Output> },
   ): Promise<Output>;
   /** Without a schema, resolves with the client's message or object. */
   (
     question: Question,
-    options?: AskOptions<Message | JsonObject> & { readonly schema?: undefined },
+    options?: AskOptions<Message | JsonObject, false> & { readonly schema?: undefined },
   ): Promise<Message | JsonObject>;
 }
 
@@ -127,22 +174,77 @@ export interface Ask {
 export type Question = InputItem;
 
 /** How a question is asked. */
-export interface AskOptions<Output> {
+export interface AskOptions<Output, Details extends boolean = boolean> {
   /**
    * Any Standard Schema. If its library can convert it, the question has a part with the JSON Schema. Default: any
    * answer is accepted.
    */
   readonly schema?: StandardSchema<Output> | undefined;
-  /**
-   * How long the question may be answered, in milliseconds from when it is shown. Default: the runtime's
-   * `awaitTimeoutMs`.
-   */
+  /** How long the question may be answered, in milliseconds. Default: the runtime's `awaitTimeoutMs`. */
   readonly timeoutMs?: number | undefined;
   /**
    * The answer when the question expires. It is not validated. Default: none, and the run fails with the reason
    * `await_timeout` when the question expires.
    */
   readonly default?: NoInfer<Output> | undefined;
+  /** A name for the question, which `details` shows. Default: none. */
+  readonly name?: string | undefined;
+  /** What is asked for, which `details` shows. Default: `input`. */
+  readonly kind?: QuestionKind | undefined;
+  /**
+   * Withdraws the question when it aborts: `ask` rejects with its reason. A durable agent aborts it by itself, so that
+   * it does so again when it is executed again. Default: none.
+   */
+  readonly signal?: AbortSignal | undefined;
+  /** Whether to resolve with an {@link AnswerDetails}. Default: false. */
+  readonly details?: Details | undefined;
+}
+
+/** An answer, and the facts about it. */
+export interface AnswerDetails<Output> {
+  readonly value: Output;
+  /** The principal who answered; null if the application named none. */
+  readonly by: JsonValue;
+  /** When it was answered or expired, in milliseconds since 1970. */
+  readonly at: number;
+  /** `default`: the question expired, and `value` is its default. */
+  readonly how: "answer" | "default";
+}
+
+/** See {@link AgentContext.sleep}. */
+export type Sleep = (duration: number | string | Date, options?: SleepOptions) => Promise<void>;
+
+/** How an agent sleeps. */
+export interface SleepOptions {
+  /** A name for the sleep, which becomes a part of its key: `sleep:NAME#1`. Default: none. */
+  readonly name?: string | undefined;
+  /** Ends the sleep when it aborts: `sleep` rejects with its reason. Default: none. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** See {@link AgentContext.receive}. */
+export interface Receive {
+  /** With a schema, resolves with the schema's output. */
+  <Output>(
+    name: string,
+    options: ReceiveOptions<Output> & { readonly schema: StandardSchema<Output> },
+  ): Promise<Output>;
+  /** Without a schema, resolves with the data as it was sent. */
+  (name: string, options?: ReceiveOptions<JsonValue> & { readonly schema?: undefined }): Promise<JsonValue>;
+}
+
+/** How a message is received. */
+export interface ReceiveOptions<Output> {
+  /** Any Standard Schema. Default: any message is accepted. */
+  readonly schema?: StandardSchema<Output> | undefined;
+  /**
+   * How long to wait, in milliseconds. 0 takes a message that is there, and does not wait. Default: no limit.
+   */
+  readonly timeoutMs?: number | undefined;
+  /** The result when no message came in time. It is not validated. Default: none, and `receive` rejects. */
+  readonly default?: NoInfer<Output> | undefined;
+  /** Ends the receive when it aborts: it rejects with the signal's reason, and takes no message. Default: none. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** See {@link AgentContext.step}. */

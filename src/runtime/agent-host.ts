@@ -5,6 +5,7 @@ import type { ProtocolError } from "../protocol/error.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Run } from "../protocol/run.ts";
 import type { Agent, AgentFunction } from "./agent.ts";
+import { answerOffers } from "./answering.ts";
 import type { ContextHost } from "./context.ts";
 import { RunContext } from "./context.ts";
 import type { Execution, ExecutionSettings } from "./execution.ts";
@@ -23,6 +24,8 @@ import { Steps } from "./steps.ts";
 export interface SharedByAgents extends LogHost {
   readonly settings: ExecutionSettings;
   readonly exposeErrors: boolean;
+  /** Whether the runtime has been closed: no run begins, is loaded or is answered any more. */
+  readonly isClosed: boolean;
   /** Now and then another turn of the event loop is due. Undefined: it is not. */
   pace(at: number): undefined | Promise<void>;
   /** An agent was still working after its run had ended, and what it emitted was dropped. */
@@ -54,6 +57,7 @@ export class AgentHost implements ContextHost {
   readonly #run: AgentRun;
   #signal: RunSignal | undefined;
   #steps: Steps | undefined;
+  #isMailDue = false;
 
   constructor(run: AgentRun) {
     const { host, log, agent } = run;
@@ -131,6 +135,25 @@ export class AgentHost implements ContextHost {
 
   operationsFor(): Operations {
     return this.ownership.operations() ?? new LiveOperations(this);
+  }
+
+  get isClosed(): boolean {
+    return this.#run.host.isClosed;
+  }
+
+  /**
+   * Messages for the agent, and answers that other processes could not validate, may be in the log. They are looked at
+   * a turn later: results that are being committed now come before theirs, in the log and to the agent.
+   */
+  onMail(): void {
+    if (this.#isMailDue || this.log.state.mail === null) return;
+    this.#isMailDue = true;
+    void this.clock.turn().then(() => {
+      this.#isMailDue = false;
+      if (this.log.lost || this.ownership.isCatchingUp || this.execution?.isStopped !== false) return;
+      this.execution.waits.onMail();
+      answerOffers(this);
+    });
   }
 
   onMove(): void {

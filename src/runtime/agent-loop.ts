@@ -2,7 +2,7 @@ import type { Emission } from "../core/decide.ts";
 import type { Logger } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import type { Generator } from "./generator.ts";
-import { generatorOf, generatorOfItems, nextOf, unwind } from "./generator.ts";
+import { generatorOf, generatorOfItems, nextOf, throwInto, unwind } from "./generator.ts";
 import type { AwaitYield } from "./yields.ts";
 import { meaningOf } from "./yields.ts";
 
@@ -62,14 +62,28 @@ export class AgentLoop {
   /** Goes on. The `yield` at which the agent waits returns `sent`. */
   goOn(sent: unknown): void {
     try {
-      const step = this.#next(sent);
-      if (step === undefined) return;
-      this.#onStep ??= (given) => this.#goOnWith(given);
-      this.#onThrown ??= (error) => this.#host.onThrown(error);
-      Promise.resolve(step).then(this.#onStep, this.#onThrown);
+      this.#follow(this.#next(sent));
     } catch (error) {
       this.#host.onThrown(error);
     }
+  }
+
+  /** Goes on. The `yield` at which the agent waits throws the error. */
+  throwInto(error: unknown): void {
+    if (this.#generator === undefined) return;
+    try {
+      this.#host.onMove();
+      this.#follow(throwInto(this.#generator, error));
+    } catch (thrown) {
+      this.#host.onThrown(thrown);
+    }
+  }
+
+  #follow(step: undefined | MaybePromise<IteratorResult<unknown>>): void {
+    if (step === undefined) return;
+    this.#onStep ??= (given) => this.#goOnWith(given);
+    this.#onThrown ??= (error) => this.#host.onThrown(error);
+    Promise.resolve(step).then(this.#onStep, this.#onThrown);
   }
 
   /** Runs the `finally` blocks, those of the innermost generator first. What they emit is kept. */

@@ -245,5 +245,14 @@ function leftError(runId: string): CadenzaError {
 
 function leftRun(run: LiveRun): LeftRun {
   const { status } = run.log.state;
-  return { run_id: run.log.key.run_id, agent_name: run.agent.name, status, waits_for: run.waitsFor };
+  return { run_id: run.log.key.run_id, agent_name: run.agent.name, status, waits_for: waitsFor(run) };
+}
+
+/** What a run waits for, in words. */
+function waitsFor({ log, execution }: LiveRun): string {
+  const { status, question, waits } = log.state;
+  if (status === "created") return "a slot";
+  if (question !== null) return `the answer to ${question.asked.await_id}`;
+  const [wait] = waits?.keys() ?? [];
+  return wait ?? execution?.waitsFor ?? "nothing";
 }

@@ -1,16 +1,18 @@
 import { decide, isRefusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
+import type { QuestionRef } from "../core/log.ts";
 import type { Clock, RunKey, Store } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
+import { goingOn } from "../core/record.ts";
 import type { RunState } from "../core/state.ts";
+import { openQuestion, replyKey, replyTo, settledQuestion } from "../core/state.ts";
 import type { Run } from "../protocol/run.ts";
-import { foldLog } from "./fold-log.ts";
+import type { Answer } from "./answer.ts";
+import { committedRecord, foldLog } from "./fold-log.ts";
 import type { LiveRun } from "./live-run.ts";
-import type { Answer } from "./questions.ts";
-import { isLost, refusalError } from "./refusals.ts";
+import { isLost, notFound, refusalError, refusedAbove } from "./refusals.ts";
 import type { RunReader } from "./run-reader.ts";
-import { notFound } from "./run-reader.ts";
 import type { Runs } from "./runs.ts";
 import { unlessLost } from "./unless-lost.ts";
 
@@ -20,6 +22,7 @@ export interface Answered {
   readonly key: RunKey;
   /** The run as it was when the answer was accepted, in mode `async`. */
   readonly record: Run | undefined;
+  /** The number of the event after which those of the answer begin. */
   readonly after: number;
 }
 
@@ -37,15 +40,39 @@ export class AnswerRouter {
     this.#clock = runs.clock;
   }
 
+  /** Gives the answer to the run that asks: the addressed run, or a sub-run whose question it shows. */
   answer(key: RunKey, answer: Answer): MaybePromise<Answered> {
     const live = this.#runs.find(key);
     if (live === undefined) return this.#answerAnywhere(key, answer);
+    const below = belowOf(live.log.state, answer);
+    if (below !== undefined) return this.#answerBelow(key, below, answer);
     const answering = this.#answerLive(live, key, answer);
     if (!isPromise(answering)) return answering;
     return answering.catch((error: unknown) => {
       if (isLost(error)) return this.#answerAnywhere(key, sameQuestion(answer, error));
       throw error;
     });
+  }
+
+  /** A sub-run asks. Its answer is in its own log, and the runs above it learn of it before the caller does. */
+  async #answerBelow(key: RunKey, { shown, of, awaitId }: Below, answer: Answer): Promise<Answered> {
+    try {
+      await this.answer({ tenant: key.tenant, run_id: of.run_id }, { ...answer, await_id: of.await_id });
+    } catch (error) {
+      throw refusedAbove(error, key.run_id, awaitId);
+    }
+    const run = this.#runs.find(key);
+    const after = (run && settledQuestion(run.log.state, awaitId)?.event) ?? shown;
+    return { run, key, record: answer.mode === "async" ? await this.#recordAfter(key, awaitId) : undefined, after };
+  }
+
+  /** The record of a run as it was when a question was settled in it. */
+  async #recordAfter(key: RunKey, awaitId: string): Promise<Run> {
+    const state = this.#runs.find(key)?.log.state ?? (await foldLog(this.#store, key, Number.POSITIVE_INFINITY));
+    const settled = state && settledQuestion(state, awaitId);
+    return settled === undefined
+      ? this.#reader.current(key)
+      : goingOn(await committedRecord(this.#store, key, settled.settled_position));
   }
 
   #answerAnywhere(key: RunKey, answer: Answer): Promise<Answered> {
@@ -61,39 +88,73 @@ export class AnswerRouter {
   }
 
   #answerLive(run: LiveRun, key: RunKey, answer: Answer): MaybePromise<Answered> {
-    const after = askedAt(run.log.state, answer);
+    const { state } = run.log;
+    const shown = askedAt(state, answer);
+    const await_id = answer.await_id ?? idOf(state);
     const record = run.answer(answer);
-    return isPromise(record)
-      ? record.then((later) => ({ run, key, record: later, after }))
-      : { run, key, record, after };
+    // Meanwhile other questions may have been settled.
+    const answered = (later: Run | undefined): Answered => {
+      const question = await_id === null ? undefined : settledQuestion(run.log.state, await_id);
+      return { run, key, record: later, after: question?.event ?? shown };
+    };
+    return isPromise(record) ? record.then(answered) : answered(record);
   }
 
   async #answerRun(key: RunKey, answer: Answer): Promise<Answered> {
     const run = this.#runs.find(key) ?? (await this.#runs.remote.load(key));
-    if (run === undefined) {
-      const state = await foldLog(this.#store, key, Number.POSITIVE_INFINITY);
-      if (state === undefined) throw notFound(key);
-      const decision = decide(state, { ...answer, type: "resume", at: this.#clock.now() });
-      if (isRefusal(decision)) throw refusalError(decision, key.run_id, answer.await_id);
-      if (decision.length > 0) throw this.#runs.remote.unavailable(state, await this.#reader.stored(key));
-      return { run: undefined, key, record: undefined, after: askedAt(state, answer) };
-    }
-    return this.#answerLive(run, key, answer);
+    const state = run === undefined ? await foldLog(this.#store, key, Number.POSITIVE_INFINITY) : run.log.state;
+    if (state === undefined) throw notFound(key.run_id);
+    const below = belowOf(state, answer);
+    if (below !== undefined) return this.#answerBelow(key, below, answer);
+    if (run !== undefined) return this.#answerLive(run, key, answer);
+    const decision = decide(state, { ...answer, type: "reply", at: this.#clock.now(), by: answer.by ?? null });
+    if (isRefusal(decision)) throw refusalError(decision, key.run_id, answer.await_id);
+    const shown = askedAt(state, answer);
+    if (decision.length === 0) return { run: this.#runs.find(key), key, record: undefined, after: shown };
+    const await_id = answer.await_id ?? idOf(state);
+    const later = await this.#runs.remote.offer(key, { ...answer, await_id });
+    const after = (await_id === null ? undefined : settledQuestion(later, await_id)?.event) ?? shown;
+    const isAsync = answer.mode === "async" && await_id !== null;
+    const record = isAsync ? await this.#recordAfter(key, await_id) : undefined;
+    return { run: this.#runs.find(key), key, record, after };
   }
 }
 
+function idOf({ question }: RunState): string | null {
+  return question?.asked.await_id ?? null;
+}
+
+/** A question of a sub-run that a run shows. */
+interface Below {
+  readonly of: QuestionRef;
+  /** Its id in the run that shows it. */
+  readonly awaitId: string;
+  /** The number of the event that shows the first open question. */
+  readonly shown: number;
+}
+
+/** The sub-run's question that an answer is for. Undefined: it is for a question of the run itself. */
+function belowOf(state: RunState, { await_id, idempotency_key }: Answer): Below | undefined {
+  const isRepeat = idempotency_key !== null && state.exchanges?.some((one) => replyKey(one) === idempotency_key);
+  const question = await_id === null ? state.question : openQuestion(state, await_id);
+  const of = question?.asked.of;
+  if (isRepeat === true || question == null || of === undefined) return undefined;
+  return { of, awaitId: question.asked.await_id, shown: state.question?.event ?? question.event };
+}
+
 /**
- * The number of the event with the question: of the one that is shown, or, for a repeated answer, of the one that it
- * answered.
+ * The number of the event after which those of the answer begin: of the one that shows the first open question or, for
+ * a repeated answer, of the one that showed it then.
  */
 function askedAt(state: RunState, { await_id, idempotency_key }: Answer): number {
   const exchanges = state.exchanges ?? [];
-  const byKey = exchanges.find((one) => idempotency_key !== null && one.idempotency_key === idempotency_key);
+  const byKey = exchanges.find((one) => idempotency_key !== null && replyKey(one) === idempotency_key);
   if (byKey !== undefined) return byKey.event;
-  const shown = state.shown?.await_id;
-  const id = await_id ?? shown;
-  if (id !== undefined && id === shown) return state.shown_event;
-  const before = exchanges.findLast((one) => (id === undefined ? one.answer !== null : one.asked.await_id === id));
+  const isOpen = await_id === null || openQuestion(state, await_id) !== undefined;
+  if (isOpen && state.question !== null) return state.question.event;
+  const before = exchanges.findLast((one) =>
+    await_id === null ? replyTo(one) !== undefined : one.asked.await_id === await_id,
+  );
   return before?.event ?? state.events;
 }
 

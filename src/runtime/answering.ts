@@ -1,14 +1,16 @@
-import type { ResumeCommand } from "../core/decide.ts";
+import type { ReplyCommand } from "../core/decide.ts";
 import { decide, isRefusal } from "../core/decide.ts";
+import type { Growing, OfferedEntry } from "../core/log.ts";
 import type { Clock } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
-import { ignore, isPromise } from "../core/promises.ts";
-import { runRecord } from "../core/record.ts";
+import { isPromise } from "../core/promises.ts";
+import { goingOn, runRecord } from "../core/record.ts";
 import type { Run } from "../protocol/run.ts";
+import type { Answer } from "./answer.ts";
+import type { Ask } from "./ask.ts";
 import type { Execution } from "./execution.ts";
 import type { Ownership } from "./ownership.ts";
-import type { Answer, OpenQuestion, PassedOnQuestion } from "./questions.ts";
-import { closedError, isLost, lostError, refusalError, refusedAbove, rejectedError } from "./refusals.ts";
+import { closedError, isLost, lostError, refusalError, rejectedError } from "./refusals.ts";
 import type { RunLog } from "./run-log.ts";
 import type { Validated } from "./standard-schema.ts";
 
@@ -25,6 +27,14 @@ export interface AnsweredRun {
    * committed.
    */
   committedAbove(): undefined | Promise<void>;
+}
+
+/** What the verdict on an offered answer needs. */
+export interface OfferedRun {
+  readonly log: RunLog;
+  readonly execution: Execution | undefined;
+  readonly clock: Clock;
+  readonly isClosed: boolean;
 }
 
 type Answered = MaybePromise<Run | undefined>;
@@ -50,40 +60,36 @@ function answerNow(run: AnsweredRun, answer: Answer): Answered {
     if (committed !== undefined) return committed.then(() => answerRun(run, answer));
     throw refusalError(first, run_id, answer.await_id);
   }
-  const awaitId = log.state.shown?.await_id;
-  if (first.length === 0 || awaitId === undefined) return answeredBefore(run, answer, command);
+  const [entry] = first;
+  if (entry === undefined || !("await_id" in entry) || entry.await_id === null) return answeredBefore(run, command);
   if (run.host.isClosed) throw closedError();
-  const bound: BoundAnswer = { ...answer, await_id: awaitId };
+  const bound: BoundAnswer = { ...answer, await_id: entry.await_id };
   const { execution } = run;
   if (execution === undefined) throw lostError(run_id);
-  const asked = execution.question(awaitId);
-  const answering = isPromise(asked)
-    ? asked.then((question) => giveTo(run, execution, question, bound))
-    : giveTo(run, execution, asked, bound);
+  const answering = giveTo(run, execution, execution.waits.question(bound.await_id), bound);
   if (!isPromise(answering)) return answering;
   return answering.catch((error: unknown) => {
-    throw bind(error, run_id, awaitId);
+    throw bind(error, run_id, bound.await_id);
   });
 }
 
-/** An answer that is bound to one question. */
+/** A reply that is bound to one question. */
 interface BoundAnswer extends Answer {
   readonly await_id: string;
 }
 
-function giveTo(
-  run: AnsweredRun,
-  execution: Execution,
-  question: OpenQuestion | undefined,
-  answer: BoundAnswer,
-): Answered {
+function giveTo(run: AnsweredRun, execution: Execution, question: Ask | undefined, answer: BoundAnswer): Answered {
   if (question === undefined) return withoutQuestion(run, answer);
-  if ("pass" in question) return passOn(run, answer, question);
-  const reading = question.validate(answer.answer);
+  const { reply } = answer;
+  // To decline needs no validation.
+  if ("decline" in reply) return take(run, execution, answer, declined);
+  const reading = question.validate(reply.answer);
   return isPromise(reading)
     ? reading.then((later) => take(run, execution, answer, later))
     : take(run, execution, answer, reading);
 }
+
+const declined: Validated = { value: undefined };
 
 /** This process does not hold the question any more: it is settled, or another process owns the run. */
 function withoutQuestion(run: AnsweredRun, answer: BoundAnswer): Answered {
@@ -93,7 +99,7 @@ function withoutQuestion(run: AnsweredRun, answer: BoundAnswer): Answered {
   const command = commandOf(answer, answer.await_id, host.clock.now());
   const decision = decide(log.state, command);
   if (isRefusal(decision)) throw refusalError(decision, log.key.run_id, answer.await_id);
-  if (decision.length === 0) return answeredBefore(run, answer, command);
+  if (decision.length === 0) return answeredBefore(run, command);
   throw lostError(log.key.run_id, undefined, answer.await_id);
 }
 
@@ -109,13 +115,11 @@ function take(run: AnsweredRun, execution: Execution, answer: BoundAnswer, readi
   const decision = log.decide(command);
   if (isRefusal(decision)) throw refusalError(decision, run_id, await_id);
   const [entry] = decision;
-  if (entry === undefined) return answeredBefore(run, answer, command);
+  if (entry === undefined) return answeredBefore(run, command);
   const record = recordFor(run, answer);
   const goOn = (): void => {
     // If another process has written first, the answer was decided again, and perhaps refused.
-    if (!isTaken(log, command)) return;
-    answer.onTaken?.();
-    execution.withSlot(() => execution.answered(entry, reading.value));
+    if (isTaken(log, command)) execution.withSlot(() => execution.deliver(entry, reading.value));
   };
   const acknowledged = log.acknowledge();
   if (acknowledged === undefined) {
@@ -130,56 +134,27 @@ function take(run: AnsweredRun, execution: Execution, answer: BoundAnswer, readi
   });
 }
 
-/**
- * Gives the answer to the sub-run that asks. Once the sub-run has committed it, it is logged here too. The caller gets
- * the sub-run's refusal.
- */
-function passOn(run: AnsweredRun, answer: BoundAnswer, question: PassedOnQuestion): Answered {
-  const { log, host } = run;
-  const { run_id } = log.key;
-  const command = commandOf(answer, answer.await_id, host.clock.now());
-  let record: Run | undefined;
-  const onTaken = (): void => {
-    log.decide(command);
-    record ??= recordFor(run, answer);
-    answer.onTaken?.();
-  };
-  // The sub-run has the answer. If the write fails here, the parent reads the answer from the log of the sub-run later.
-  const taken = (): Answered => after(log.acknowledge()?.catch(ignore), record);
-  const refused = (error: unknown): never => {
-    throw bind(refusedAbove(error, run_id, answer.await_id), run_id, answer.await_id);
-  };
-  let passing: MaybePromise<unknown>;
-  try {
-    passing = question.pass({ ...answer, mode: undefined, onTaken });
-  } catch (error) {
-    return refused(error);
-  }
-  return isPromise(passing) ? passing.catch(refused).then(taken) : taken();
-}
-
 /** The same answer is in the log already. */
-async function answeredBefore(run: AnsweredRun, answer: Answer, command: ResumeCommand): Promise<Run> {
+async function answeredBefore(run: AnsweredRun, command: ReplyCommand): Promise<Run> {
   await run.log.acknowledge();
   confirm(run.log, command);
-  answer.onTaken?.();
   return run.log.record();
 }
 
 /** Throws unless the answer is in the log. After a conflict it may have been decided again, and refused. */
-function confirm(log: RunLog, command: ResumeCommand): void {
+function confirm(log: RunLog, command: ReplyCommand): void {
   const decision = decide(log.state, command);
   if (isRefusal(decision)) throw refusalError(decision, log.key.run_id, command.await_id);
   if (decision.length > 0) throw lostError(log.key.run_id);
 }
 
-function isTaken(log: RunLog, command: ResumeCommand): boolean {
+function isTaken(log: RunLog, command: ReplyCommand): boolean {
   const decision = decide(log.state, command);
   return !isRefusal(decision) && decision.length === 0;
 }
 
 function recordFor({ log }: AnsweredRun, { mode }: Answer): Run | undefined {
-  return mode === "async" ? runRecord(log.state) : undefined;
+  return mode === "async" ? goingOn(runRecord(log.state)) : undefined;
 }
 
 function after(wait: undefined | Promise<void>, record: Run | undefined): Answered {
@@ -193,6 +168,48 @@ function bind(error: unknown, runId: string, awaitId: string): unknown {
   return isLost(error) ? lostError(runId, undefined, awaitId) : error;
 }
 
-function commandOf({ answer, idempotency_key }: Answer, await_id: string | null, at: number): ResumeCommand {
-  return { type: "resume", at, await_id, answer, idempotency_key };
+function commandOf({ reply, idempotency_key, by }: Answer, await_id: string | null, at: number): ReplyCommand {
+  const command: Growing<ReplyCommand> = { type: "reply", at, await_id, reply, idempotency_key };
+  if (by !== undefined) command.by = by;
+  return command;
+}
+
+/**
+ * Gives the verdict on the answers that other processes have offered. An answer that is taken is handed to the agent
+ * when it is committed.
+ */
+export function answerOffers(run: OfferedRun): void {
+  const { log, execution } = run;
+  for (const offer of log.state.mail?.offers.values() ?? []) {
+    const question = execution?.waits.question(offer.await_id);
+    if (execution === undefined || question === undefined || !question.examines(offer.offer_id)) continue;
+    const reading: MaybePromise<Validated> = offer.answer === undefined ? declined : question.validate(offer.answer);
+    if (isPromise(reading)) void reading.then((later) => decideOffer(run, execution, offer, later));
+    else decideOffer(run, execution, offer, reading);
+  }
+}
+
+function decideOffer(run: OfferedRun, execution: Execution, offer: OfferedEntry, reading: Validated): void {
+  const { log, clock } = run;
+  if (log.lost || execution.over || run.isClosed) return;
+  const { offer_id, await_id, answer, decline, idempotency_key, by } = offer;
+  const at = clock.now();
+  if ("issues" in reading) {
+    const { issues } = reading;
+    log.decide({ type: "refuse", entry: { type: "refused", at, offer_id, code: "answer_rejected", issues } });
+    log.flush();
+    return;
+  }
+  const reply = answer === undefined ? { decline: decline ?? {} } : { answer };
+  const command: Growing<ReplyCommand> = { type: "reply", at, await_id, reply, idempotency_key, offer_id };
+  if (by !== undefined) command.by = by;
+  const decision = log.decide(command);
+  const entry = isRefusal(decision) ? undefined : decision[0];
+  if (entry === undefined) return;
+  const goOn = (): void => {
+    if (isTaken(log, command)) execution.withSlot(() => execution.deliver(entry, reading.value));
+  };
+  const committed = log.commit();
+  if (committed === undefined) goOn();
+  else void committed.then(goOn);
 }

@@ -1,87 +1,135 @@
-import type { ResultEntry } from "../core/log.ts";
+import type { AskCommand, Command } from "../core/decide.ts";
+import { isRefusal } from "../core/decide.ts";
+import { CadenzaError } from "../core/errors.ts";
+import type { Entry, Growing, QuestionKind, ResultEntry } from "../core/log.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
+import { openQuestion, settledQuestion } from "../core/state.ts";
+import { LAST_TIME } from "../core/time.ts";
 import type { JsonObject } from "../protocol/json.ts";
 import type { MessagePart } from "../protocol/message.ts";
 import type { AwaitResume } from "../protocol/run.ts";
-import type { Question } from "./agent-context.ts";
-import { badArgument, checkKeys, checkObject } from "./check.ts";
+import type { AnswerDetails, Question } from "./agent-context.ts";
+import { readAnswer } from "./answer.ts";
+import { badArgument, checkKeys, checkObject, checkSignal, checkText } from "./check.ts";
 import { readItem, textPart } from "./input.ts";
-import type { Operation } from "./operations.ts";
-import type { OwnQuestion } from "./questions.ts";
-import { readAnswer } from "./questions.ts";
 import type { StandardSchema, Validated } from "./standard-schema.ts";
 import { isStandardSchema } from "./standard-schema.ts";
+import type { WaitHost } from "./wait.ts";
+import { Wait } from "./wait.ts";
 
 const SCHEMA_TYPE = "application/schema+json";
+const kinds: readonly unknown[] = ["input", "approval", "auth"] satisfies QuestionKind[];
 
-/** What a question needs from the agent that asks it. */
-export interface AskHost {
-  /** How long a question without a `timeoutMs` may be answered, in milliseconds. */
-  readonly awaitTimeoutMs: number;
-  onAsk(question: OwnQuestion): void;
-  /** The log holds an answer that fails the validation of the question as the code asks it now. */
-  onUnfitAnswer(key: string): void;
-  /** Continues an agent that has yielded an await request. `yield` returns `sent`. */
-  goOn(sent: unknown): void;
+/** How a question is asked. */
+export interface Asking {
+  readonly parts: readonly MessagePart[];
+  /** How many values the agent had emitted when it asked. */
+  readonly emitted: number;
+  readonly timeoutMs?: number | undefined;
+  readonly default?: unknown;
+  readonly name?: string | undefined;
+  readonly kind?: QuestionKind | undefined;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** A question as an operation. */
-abstract class Ask implements Operation, OwnQuestion {
-  readonly key: string;
-  readonly parts: readonly MessagePart[];
-  readonly emitted: number;
-  protected readonly host: AskHost;
-  readonly #timeoutMs: number | undefined;
-  readonly #fallback: unknown;
+export abstract class Ask extends Wait {
+  readonly #asking: Asking;
+  /** The last offered answer that was validated. */
+  #examined: string | undefined;
 
-  constructor(
-    host: AskHost,
-    key: string,
-    parts: readonly MessagePart[],
-    timeoutMs: number | undefined,
-    fallback: unknown,
-    emitted: number,
-  ) {
-    this.host = host;
-    this.key = key;
-    this.parts = parts;
-    this.#timeoutMs = timeoutMs;
-    this.#fallback = fallback;
-    this.emitted = emitted;
+  constructor(host: WaitHost, key: string, asking: Asking) {
+    super(host, key, asking.signal);
+    this.#asking = asking;
   }
 
-  get timeoutMs(): number {
-    return this.#timeoutMs ?? this.host.awaitTimeoutMs;
+  get emitted(): number {
+    return this.#asking.emitted;
   }
 
-  get hasDefault(): boolean {
-    return this.#fallback !== undefined;
+  protected get isLogged(): boolean {
+    const { state } = this.host.log;
+    // An agent that is executed again may find an answer here that was not handed over yet.
+    return openQuestion(state, this.key) !== undefined || settledQuestion(state, this.key) !== undefined;
   }
 
-  start(): void {
-    this.host.onAsk(this);
+  protected get deadline(): number | undefined {
+    return openQuestion(this.host.log.state, this.key)?.asked.deadline;
+  }
+
+  protected begin(): boolean {
+    const { log, clock } = this.host;
+    const { parts, emitted, name, kind, timeoutMs = this.host.awaitTimeoutMs } = this.#asking;
+    const at = clock.now();
+    const asking: Growing<AskCommand> = { type: "ask", at, await_id: this.key, parts, emitted };
+    if (name !== undefined) asking.name = name;
+    if (kind !== undefined) asking.kind = kind;
+    if (at + timeoutMs <= LAST_TIME) asking.deadline = at + timeoutMs;
+    const usage = this.host.takeUsage();
+    if (usage !== null) asking.usage = usage;
+    const decision = log.decide(asking);
+    if (isRefusal(decision) || decision.length === 0) return false;
+    log.flush();
+    return true;
+  }
+
+  protected expiry(at: number): Command {
+    return { type: "expire", at, await_id: this.key, defaulted: this.#asking.default !== undefined };
+  }
+
+  protected override onExpiry(entry: Entry): void {
+    if (this.#asking.default === undefined) this.host.onExpired();
+    else super.onExpiry(entry);
   }
 
   settle(entry: ResultEntry, live: unknown): unknown {
-    if (entry.type === "timed-out") return this.#fallback;
-    if (live !== undefined) return live;
-    if (entry.type !== "resumed")
-      throw new TypeError(`Expected an entry with an answer, found an entry of type ${entry.type}.`);
-    return this.#settled(entry.answer);
+    switch (entry.type) {
+      case "timed-out":
+        return this.valueFor(this.#asking.default, entry);
+      case "withdrawn":
+        throw this.withdrawn(() => this.#error("withdrawn", "was withdrawn."));
+      case "declined": {
+        const { reason } = entry.decline;
+        throw this.#error("answer_declined", reason === undefined ? "was declined." : `was declined: ${reason}`);
+      }
+      case "resumed":
+        return live === undefined ? this.#settled(entry.answer, entry) : this.valueFor(live, entry);
+      default:
+        throw new TypeError(`Expected an entry that settles a question, found an entry of type ${entry.type}.`);
+    }
+  }
+
+  /** Whether an offered answer is to be validated: it is not being validated already. */
+  examines(offerId: string): boolean {
+    const isNew = this.#examined !== offerId;
+    this.#examined = offerId;
+    return isNew;
+  }
+
+  /** The value for the agent. */
+  protected valueFor(value: unknown, _entry: ResultEntry): unknown {
+    return value;
   }
 
   /** Validates an answer from the log. */
-  async #settled(answer: AwaitResume): Promise<unknown> {
+  async #settled(answer: AwaitResume, entry: ResultEntry): Promise<unknown> {
     const outcome = await this.validate(answer);
-    if ("value" in outcome) return outcome.value;
+    if ("value" in outcome) return this.valueFor(outcome.value, entry);
     this.host.onUnfitAnswer(this.key);
     return new Promise(ignore);
   }
 
+  #error(code: "answer_declined" | "withdrawn", what: string): CadenzaError {
+    const { run_id } = this.host.log.key;
+    return new CadenzaError(code, `The question ${this.key} of run ${run_id} ${what}`, {
+      run_id,
+      await_id: this.key,
+    });
+  }
+
+  /** Turns an answer into the value for the agent, or into issues. */
   abstract validate(answer: AwaitResume): MaybePromise<Validated>;
-  abstract resolve(value: unknown): void;
-  abstract reject(error: unknown): void;
 }
 
 /** The question of an await request that the agent has yielded. */
@@ -94,34 +142,36 @@ export class YieldedQuestion extends Ask {
     this.host.goOn(value);
   }
 
-  reject(): void {
-    // The execution unwinds an agent that is stopped.
+  /** The execution unwinds an agent that is stopped. */
+  reject(error: unknown): void {
+    this.host.throwInto(error);
   }
 }
 
 /** A question of `context.ask`. */
 export class AskedQuestion extends Ask {
   readonly #schema: StandardSchema | undefined;
+  readonly #details: boolean;
   #resolve: (value: unknown) => void = ignore;
   readonly answer = new Promise<unknown>((resolve) => {
     this.#resolve = resolve;
   });
 
-  constructor(
-    host: AskHost,
-    key: string,
-    parts: readonly MessagePart[],
-    schema: StandardSchema | undefined,
-    timeoutMs: number | undefined,
-    fallback: unknown,
-    emitted: number,
-  ) {
-    super(host, key, parts, timeoutMs, fallback, emitted);
+  constructor(host: WaitHost, key: string, asking: Asking, schema: StandardSchema | undefined, details: boolean) {
+    super(host, key, asking);
     this.#schema = schema;
+    this.#details = details;
   }
 
   validate(answer: AwaitResume): MaybePromise<Validated> {
     return readAnswer(answer, this.#schema);
+  }
+
+  protected override valueFor(value: unknown, entry: ResultEntry): unknown {
+    if (!this.#details) return value;
+    const by = entry.type === "resumed" ? (entry.by ?? null) : null;
+    const how = entry.type === "timed-out" ? "default" : "answer";
+    return { value, by, at: entry.at, how } satisfies AnswerDetails<unknown>;
   }
 
   resolve(value: unknown): void {
@@ -151,24 +201,20 @@ export function withSchema(
   return [...parts, { content_type: SCHEMA_TYPE, content, content_encoding: "plain", await_id: key }];
 }
 
-/**
- * The parts of a sub-run's question as its parent asks it. The part with the schema gets the parent's id of the
- * question.
- */
-export function passedOnParts(parts: readonly MessagePart[], from: string, to: string): readonly MessagePart[] {
-  return parts.map((part) =>
-    part.content_type === SCHEMA_TYPE && part["await_id"] === from ? { ...part, await_id: to } : part,
-  );
-}
-
 /** Throws `invalid_argument` for unknown or invalid options of `context.ask`. */
 export function checkAskOptions(options: unknown): void {
   checkObject("options", options);
-  checkKeys("options", options, ["schema", "timeoutMs", "default"]);
-  const { schema, timeoutMs } = options as { schema?: unknown; timeoutMs?: unknown };
+  checkKeys("options", options, ["schema", "timeoutMs", "default", "name", "kind", "signal", "details"]);
+  const { schema, timeoutMs, name, kind, signal, details } = options as { readonly [key: string]: unknown };
   if (schema !== undefined && !isStandardSchema(schema))
     throw badArgument("options.schema", "a Standard Schema", schema);
   if (timeoutMs !== undefined && !(typeof timeoutMs === "number" && timeoutMs >= 0)) {
     throw badArgument("options.timeoutMs", "a number from 0 to Infinity", timeoutMs);
   }
+  if (name !== undefined) checkText("options.name", name);
+  if (kind !== undefined && !kinds.includes(kind))
+    throw badArgument("options.kind", '"input", "approval" or "auth"', kind);
+  checkSignal("options.signal", signal);
+  if (details !== undefined && typeof details !== "boolean")
+    throw badArgument("options.details", "true or false", details);
 }

@@ -109,3 +109,9 @@ export function writePath(path: readonly (string | number)[]): string {
     "",
   );
 }
+
+/** Throws `invalid_argument` for a value that is neither undefined nor a signal. */
+export function checkSignal(name: string, signal: unknown): asserts signal is AbortSignal | undefined {
+  if (signal !== undefined && !(typeof signal === "object" && signal !== null && "aborted" in signal))
+    throw badArgument(name, "an AbortSignal", signal);
+}

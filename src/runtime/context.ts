@@ -10,17 +10,21 @@ import type {
   Ask,
   AskOptions,
   Question,
+  Receive,
+  ReceiveOptions,
+  Sleep,
   Step,
   StepOptions,
   StepScope,
   UsageReport,
 } from "./agent-context.ts";
 import { nestedError } from "./bodies.ts";
-import { badArgument, checkFunction, checkText } from "./check.ts";
+import { badArgument, checkFunction, checkKeys, checkObject, checkSignal, checkText } from "./check.ts";
 import type { Execution, ExecutionHost } from "./execution.ts";
 import type { RunInput } from "./input.ts";
 import { noLabels } from "./labels.ts";
 import { SeededRandom } from "./random.ts";
+import { checkReceiveOptions } from "./receive.ts";
 import { recordedValue } from "./recorded.ts";
 import type { RunSession } from "./run-session.ts";
 import { checkStepName, checkStepOptions } from "./step-options.ts";
@@ -96,13 +100,14 @@ export class RunContext implements AgentContext {
   }
 
   get ask(): Ask {
-    return ((question: Question, options?: AskOptions<unknown>) => {
+    return ((question: Question, options?: AskOptions<unknown, boolean>) => {
       const turn = this.#turnIfStopped();
-      if (turn === undefined && !this.#host.isInBody(this.#execution)) return this.#execution.ask(question, options);
+      if (turn === undefined && !this.#host.isInBody(this.#execution))
+        return this.#execution.waits.ask(question, options);
       return observed(async () => {
         this.#checkOutside("ask");
         await turn;
-        return this.#execution.ask(question, options);
+        return this.#execution.waits.ask(question, options);
       });
     }) as Ask;
   }
@@ -117,6 +122,28 @@ export class RunContext implements AgentContext {
         this.#checkOutside(`step ${JSON.stringify(name)}`);
         return runStep(this.#host, this.#execution, name, fn, options);
       })) as Step;
+  }
+
+  get sleep(): Sleep {
+    return (duration, options = {}) =>
+      observed(async () => {
+        checkObject("options", options);
+        checkKeys("options", options, ["name", "signal"]);
+        if (options.name !== undefined) checkText("options.name", options.name);
+        checkSignal("options.signal", options.signal);
+        await this.#mayWait("sleep");
+        return this.#execution.waits.sleep(duration, options);
+      });
+  }
+
+  get receive(): Receive {
+    return ((name: string, options: ReceiveOptions<unknown> = {}) =>
+      observed(async () => {
+        checkText("message name", name);
+        checkReceiveOptions(options);
+        await this.#mayWait(`receive ${JSON.stringify(name)}`);
+        return this.#execution.waits.receive(name, options);
+      })) as Receive;
   }
 
   get run(): AgentContext["run"] {
@@ -187,6 +214,11 @@ export class RunContext implements AgentContext {
    */
   #checkOutside(what: string): void {
     if (this.#host.isInBody(this.#execution)) throw nestedError(this.run_id, what);
+  }
+
+  #mayWait(what: string): undefined | Promise<void> {
+    this.#checkOutside(what);
+    return this.#turnIfStopped();
   }
 
   /**

@@ -3,7 +3,7 @@ import { evolve } from "../core/evolve.ts";
 import type { Entry } from "../core/log.ts";
 import type { RunKey } from "../core/ports.ts";
 import type { StreamedEvent } from "../core/project.ts";
-import { eventCount, project } from "../core/project.ts";
+import { project } from "../core/project.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore, isPromise } from "../core/promises.ts";
 import type { RunState } from "../core/state.ts";
@@ -165,7 +165,7 @@ export class EventStream implements AsyncIterableIterator<StreamedEvent, undefin
         this.#chunkIndex += 1;
         evolve(state, entry);
         this.#entry = entry;
-        this.#count = eventCount(entry);
+        this.#count = state.last_events;
         this.#index = 0;
         continue;
       }

@@ -4,26 +4,22 @@ import { CadenzaError } from "../core/errors.ts";
 import type { Entry } from "../core/log.ts";
 import { overdueError } from "../core/overdue.ts";
 import type { Clock, Logger } from "../core/ports.ts";
-import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
-import { activeMs, createdEntry } from "../core/state.ts";
+import { activeMs, createdEntry, isWaiting } from "../core/state.ts";
 import type { Usage } from "../core/usage.ts";
 import { addUsage } from "../core/usage.ts";
 import type { ProtocolError } from "../protocol/error.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { AgentFunction } from "./agent.ts";
-import type { AgentContext, AskOptions, Question } from "./agent-context.ts";
+import type { AgentContext } from "./agent-context.ts";
 import type { LoopHost } from "./agent-loop.ts";
 import { AgentLoop } from "./agent-loop.ts";
-import type { AskHost } from "./ask.ts";
-import { AskedQuestion, checkAskOptions, questionParts, withSchema, YieldedQuestion } from "./ask.ts";
 import type { Operation, Operations } from "./operations.ts";
 import type { Ownership } from "./ownership.ts";
-import { checkSize, limitError } from "./part-size.ts";
-import type { OpenQuestion, QuestionsHost } from "./questions.ts";
-import { Questions } from "./questions.ts";
+import { checkLogLength, checkSize } from "./part-size.ts";
 import type { RunLog } from "./run-log.ts";
-import { jsonSchemaOf } from "./standard-schema.ts";
+import type { WaitingAgent } from "./waits.ts";
+import { Waits } from "./waits.ts";
 import type { AwaitYield } from "./yields.ts";
 
 /** What an execution needs from the run that it executes. */
@@ -73,11 +69,11 @@ export interface ExecutionSettings {
  * One agent at work on one run: a single loop over a generator, whatever form the agent function has. Everything that
  * the agent does becomes a command to the log; everything that happens to it comes as an entry of the log.
  */
-export class Execution implements QuestionsHost, AskHost, LoopHost {
+export class Execution implements WaitingAgent, LoopHost {
   readonly operations: Operations;
   readonly #host: ExecutionHost;
   readonly #loop: AgentLoop;
-  #questions: Questions | undefined;
+  #waits: Waits | undefined;
   #aborted: CadenzaError | undefined;
   /** What ends the run once the agent is unwound; null: nothing went wrong. */
   #failure: unknown = null;
@@ -128,14 +124,15 @@ export class Execution implements QuestionsHost, AskHost, LoopHost {
     return promise;
   }
 
-  get questions(): Questions {
-    this.#questions ??= new Questions(this);
-    return this.#questions;
+  /** What the agent waits for. */
+  get waits(): Waits {
+    this.#waits ??= new Waits(this);
+    return this.#waits;
   }
 
-  /** See {@link Questions.onTaken}. */
-  onTaken(): void {
-    this.#questions?.onTaken();
+  /** How many values the agent has emitted. */
+  get emitted(): number {
+    return this.#emitted;
   }
 
   get log(): RunLog {
@@ -181,8 +178,7 @@ export class Execution implements QuestionsHost, AskHost, LoopHost {
       this.#host.onDropped();
       return this.pace();
     }
-    if (log.state.position >= settings.maxLogEntries)
-      throw limitError("maxLogEntries", `The run's log has reached its limit of ${settings.maxLogEntries} entries.`);
+    checkLogLength(log.state.position, settings.maxLogEntries);
     checkSize(emission, settings.maxPartBytes);
     const at = clock.now();
     if (emission.source) {
@@ -193,27 +189,9 @@ export class Execution implements QuestionsHost, AskHost, LoopHost {
     return this.operations.emit(emission, at);
   }
 
-  /** Asks the client; the promise is the answer. It is observed: an agent that drops it does no harm. */
-  ask(question: Question, options: AskOptions<unknown> | undefined): Promise<unknown> {
-    try {
-      if (options !== undefined) checkAskOptions(options);
-      const { schema, timeoutMs, default: fallback } = options ?? {};
-      const key = this.operations.keyFor("ask");
-      const parts = withSchema(questionParts(question), schema === undefined ? undefined : jsonSchemaOf(schema), key);
-      const ask = new AskedQuestion(this, key, parts, schema, timeoutMs, fallback, this.#emitted);
-      this.operations.perform(ask);
-      return ask.answer;
-    } catch (error) {
-      const refused = Promise.reject(error);
-      refused.catch(ignore);
-      return refused;
-    }
-  }
-
-  /** The agent waits for an answer: its active time stands still. */
-  onAsk(question: OpenQuestion): void {
+  /** The agent waits: its active time stands still. */
+  onWait(): void {
     this.#clearTimer?.();
-    this.questions.ask(question);
   }
 
   get awaitTimeoutMs(): number {
@@ -242,21 +220,15 @@ export class Execution implements QuestionsHost, AskHost, LoopHost {
     return usage;
   }
 
-  /** The question under this id. An agent that is run again has to ask it first. Undefined: it does not ask it. */
-  question(awaitId: string): MaybePromise<OpenQuestion | undefined> {
-    return this.#over ? undefined : this.questions.find(awaitId);
-  }
-
-  /** The answer to the question that is shown is committed. */
-  answered(entry: Entry, value: unknown): void {
-    this.questions.answered(entry, value);
+  /** A question of a sub-run is settled: the active time goes on, unless the run waits for more. */
+  goOnAfterSubRun(): void {
+    this.withSlot(() => this.#armTimeout());
   }
 
   /** Stops the agent: its signal aborts, what it waits for rejects, its `finally` blocks run. What takes longer than the grace period is left behind. */
   abort(reason: CadenzaError): void {
     if (this.isStopped) return;
     this.#aborted = reason;
-    this.#questions?.close();
     // An agent that has failed is being unwound already. The others are told to stop before they learn what stops them.
     if (this.#failure === null) this.#beginUnwinding();
     this.operations.close(() => reason);
@@ -307,15 +279,18 @@ export class Execution implements QuestionsHost, AskHost, LoopHost {
     void this.#loop.unwind().then(() => this.#end(null, false));
   }
 
-  onAwait({ message, timeoutMs, default: fallback }: AwaitYield): void {
-    const key = this.operations.keyFor("await");
-    const parts = questionParts(message);
-    this.operations.perform(new YieldedQuestion(this, key, parts, timeoutMs, fallback, this.#emitted));
+  onAwait(request: AwaitYield): void {
+    this.waits.onAwait(request);
   }
 
   /** The answer to a request that was yielded: `yield` gives it. */
   goOn(sent: unknown): void {
     this.#loop.goOn(sent);
+  }
+
+  /** A request that was yielded gets no answer: `yield` throws the error. An agent that is stopped is unwound instead. */
+  throwInto(error: unknown): void {
+    if (!this.isStopped) this.#loop.throwInto(error);
   }
 
   #end(thrown: unknown, hung: boolean): void {
@@ -337,21 +312,20 @@ export class Execution implements QuestionsHost, AskHost, LoopHost {
 
   #letGo(): void {
     this.#clearTimer?.();
-    this.#questions?.close();
     this.#loop.drop();
   }
 
   /** The agent goes on with new work. */
   onCaughtUp(): void {
-    this.#questions?.onCaughtUp();
-    if (this.log.state.shown === null) this.#armTimeout();
+    this.#armTimeout();
   }
 
   /** Active time is limited: the clock runs while the agent works, and stands while the run waits for an answer. */
   #armTimeout(): void {
     const { log, clock, settings } = this.#host;
-    if (settings.timeoutMs === Number.POSITIVE_INFINITY) return;
+    if (settings.timeoutMs === Number.POSITIVE_INFINITY || this.isStopped) return;
     this.#clearTimer?.();
+    if (isWaiting(log.state)) return;
     this.#clearTimer = clock.setTimeout(
       () => this.#overrun(),
       Math.max(0, settings.timeoutMs - activeMs(log.state, clock.now())),

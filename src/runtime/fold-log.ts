@@ -17,7 +17,8 @@ export function foldLog(store: Store, key: RunKey, until: number): MaybePromise<
   return foldOn(store, key, initialState(key.run_id), until);
 }
 
-function foldOn(store: Store, key: RunKey, state: RunState, until: number): MaybePromise<RunState | undefined> {
+/** Folds the rest of a log, up to a position, on a state of it. Undefined: the store does not have the run. */
+export function foldOn(store: Store, key: RunKey, state: RunState, until: number): MaybePromise<RunState | undefined> {
   for (;;) {
     const entries = store.read(key, state.position, Math.min(READ_CHUNK, until - state.position));
     if (isPromise(entries))

@@ -24,6 +24,12 @@ export function nextOf(generator: Generator, sent: unknown): MaybePromise<Iterat
   return settle(generator.next(sent));
 }
 
+/** Runs to the next value. `yield` throws the error. An iterator that cannot be thrown into is left where it is. */
+export function throwInto(generator: Generator, error: unknown): MaybePromise<IteratorResult<unknown>> {
+  if (generator.throw === undefined) throw error;
+  return settle(generator.throw(error));
+}
+
 /** Runs the `finally` blocks. They may yield; then {@link nextOf} gives the values after the first. */
 export function unwind(generator: Generator): MaybePromise<IteratorResult<unknown>> {
   return generator.return === undefined ? done : settle(generator.return(undefined));

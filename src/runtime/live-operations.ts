@@ -1,5 +1,5 @@
 import type { Emission } from "../core/decide.ts";
-import type { Entry, IntentEntry, ResultEntry } from "../core/log.ts";
+import type { Entry, IntentEntry, ReceivedEntry, ResultEntry } from "../core/log.ts";
 import { resultKey } from "../core/log.ts";
 import type { Clock } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
@@ -42,8 +42,12 @@ export class LiveOperations implements Operations {
   }
 
   get open(): readonly string[] {
-    const first = this.#only === undefined ? [] : [this.#only.key];
-    return [...first, ...(this.#more?.others.keys() ?? [])];
+    return this.#all.map(({ key }) => key);
+  }
+
+  get #all(): readonly Operation[] {
+    const others = this.#more?.others.values() ?? [];
+    return this.#only === undefined ? [...others] : [this.#only, ...others];
   }
 
   get isCatchingUp(): boolean {
@@ -52,6 +56,14 @@ export class LiveOperations implements Operations {
 
   get isPaced(): boolean {
     return false;
+  }
+
+  find(key: string): Operation | undefined {
+    return this.#only?.key === key ? this.#only : this.#more?.others.get(key);
+  }
+
+  received(_position: number): ReceivedEntry | undefined {
+    return undefined;
   }
 
   /** Whether nothing is handed over any more. */
@@ -80,7 +92,7 @@ export class LiveOperations implements Operations {
   }
 
   isOpen(key: string): boolean {
-    return this.#only?.key === key || this.#more?.others.has(key) === true;
+    return this.find(key) !== undefined;
   }
 
   perform(operation: Operation): void {
@@ -112,6 +124,7 @@ export class LiveOperations implements Operations {
   handOver({ key, entry, live }: Delivery): undefined | Promise<void> {
     const operation = this.#remove(key);
     if (operation === undefined) return undefined;
+    operation.release?.();
     let value: MaybePromise<unknown>;
     try {
       value = operation.settle(entry, live);
@@ -131,7 +144,9 @@ export class LiveOperations implements Operations {
 
   reject(key: string, error: unknown): void {
     const operation = this.#remove(key);
-    if (operation !== undefined) this.#reject(operation, error);
+    if (operation === undefined) return;
+    operation.release?.();
+    this.#reject(operation, error);
   }
 
   onUnfitAnswer(_key: string): void {
@@ -161,9 +176,9 @@ export class LiveOperations implements Operations {
   }
 
   close(reason: () => Error): void {
-    const open = [this.#only, ...(this.#more?.others.values() ?? [])];
+    const open = this.#all;
     this.end(reason);
-    for (const operation of open) operation?.reject(reason());
+    for (const operation of open) operation.reject(reason());
   }
 
   drop(): void {
@@ -173,6 +188,7 @@ export class LiveOperations implements Operations {
   /** Nothing is handed over any more. */
   protected end(closed: (() => Error) | "dropped"): void {
     this.#closed = closed;
+    for (const operation of this.#all) operation.release?.();
     this.#only = undefined;
     this.#more?.others.clear();
   }

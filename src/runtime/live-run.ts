@@ -6,12 +6,13 @@ import { overdueError } from "../core/overdue.ts";
 import type { RunKey, SessionChange } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
-import { runRecord, transcript } from "../core/record.ts";
-import { createdEntry, isAtRest, isFinal } from "../core/state.ts";
+import { runRecord } from "../core/record.ts";
+import { createdEntry, isAtRest, isFinal, isWaiting, startTime } from "../core/state.ts";
 import type { Run } from "../protocol/run.ts";
 import type { Agent } from "./agent.ts";
 import type { AgentRun, SharedByAgents } from "./agent-host.ts";
 import { AgentHost } from "./agent-host.ts";
+import type { Answer } from "./answer.ts";
 import type { AnsweredRun } from "./answering.ts";
 import { answerRun } from "./answering.ts";
 import { Execution } from "./execution.ts";
@@ -20,19 +21,17 @@ import type { RunInput } from "./input.ts";
 import type { LogRun } from "./log-host.ts";
 import type { OneByOne } from "./one-by-one.ts";
 import type { Ownership } from "./ownership.ts";
-import type { Answer } from "./questions.ts";
 import { lostError, refusalError } from "./refusals.ts";
 import { RestWaiters } from "./rest-waiters.ts";
 import { RunFamily } from "./run-family.ts";
 import { RunLog } from "./run-log.ts";
+import { sessionAtEnd } from "./run-session.ts";
 import { RunSlot } from "./run-slot.ts";
 import type { Slots } from "./slots.ts";
 
 /** What the live runs of one runtime share. */
 export interface LiveRunHost extends SharedByAgents {
   readonly slots: Slots;
-  /** Whether the runtime has been closed: no run begins, is loaded or is answered any more. */
-  readonly isClosed: boolean;
   onHung(run: LiveRun): void;
   onCommit(): void;
   /** The run was cancelled without its `finally` blocks, since there was no code for them. */
@@ -68,6 +67,8 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
   #resting: RestWaiters | undefined;
   /** Only runs of agents have one that may not all work at once. */
   #slot: RunSlot | undefined;
+  /** Before the time at which the run begins. */
+  #clearStart: (() => void) | undefined;
   /** While the run is at work: lets the process end. */
   #letGo: (() => void) | undefined;
 
@@ -92,12 +93,7 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
   }
 
   get isNeeded(): boolean {
-    return this.#family?.onProgress !== undefined || (this.#slot !== undefined && this.#keepsSlot);
-  }
-
-  /** While the run waits for an answer, the others of its session wait for it. */
-  get #keepsSlot(): boolean {
-    return this.agent.options.concurrency?.per === "session";
+    return this.#family?.onProgress !== undefined || this.#slot?.isKept === true;
   }
 
   get execution(): Execution | undefined {
@@ -107,11 +103,22 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
   /** Takes a slot, or queues for one, before the agent may begin: the next run finds it taken. Undefined: the run needs none. */
   reserve(slotKey: string | undefined): void {
     this.#setSlot(slotKey);
-    this.#slot?.take(() => this.#startAgent());
+    if (this.#slot !== undefined && this.#untilStart <= 0) this.#slot.take(() => this.#startAgent());
   }
 
-  /** Lets the agent begin as soon as it has a slot. */
+  /** How long it takes until the agent may begin, in milliseconds. The store may have given the run away for that time. */
+  get #untilStart(): number {
+    const startAt = startTime(this.log.state);
+    return this.ownership.takenAt >= startAt ? 0 : startAt - this.host.clock.now();
+  }
+
+  /** Lets the agent begin as soon as it has a slot, or when its time has come. */
   begin(): void {
+    const wait = this.#untilStart;
+    if (wait > 0) {
+      this.#clearStart = this.host.clock.setTimeout(() => this.begin(), wait);
+      return;
+    }
     const slot = this.#slot;
     if (slot === undefined) {
       this.#startAgent();
@@ -124,7 +131,7 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
   /** Takes a slot although none may be free, because the run is active already. Undefined: the run needs none. */
   occupy(slotKey: string | undefined): void {
     this.#setSlot(slotKey);
-    if (this.log.state.status !== "awaiting") this.#slot?.occupy();
+    if (!isWaiting(this.log.state)) this.#slot?.occupy();
   }
 
   /** Calls the agent. An earlier execution of the run has been fenced. */
@@ -181,7 +188,7 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
 
   committedAbove(): undefined | Promise<void> {
     const parent = this.#family?.parent;
-    if (parent === undefined) return undefined;
+    if (parent === undefined) return this.ownership.told();
     // What the store does not take now is found in the log of the sub-run later.
     const committed = parent.log.acknowledge()?.catch(ignore);
     return committed === undefined ? parent.committedAbove() : committed.then(() => parent.committedAbove());
@@ -218,14 +225,6 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
     this.#family?.parent?.setBlocked(error);
   }
 
-  /** What the run waits for, in words. */
-  get waitsFor(): string {
-    const { status, shown } = this.log.state;
-    if (status === "created") return "a slot";
-    if (shown !== null) return `the answer to ${shown.await_id}`;
-    return this.#execution?.waitsFor ?? "nothing";
-  }
-
   /** Ends the run as failed, whatever its agent is doing. */
   fail(error: CadenzaError): void {
     this.cause = error;
@@ -251,15 +250,18 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
     const { head } = this.log;
     if (head === undefined) return;
     this.settleHold();
-    if (head.status === "awaiting" && !this.#keepsSlot) this.#slot?.rest();
+    if (this.#slot?.isKept === false && isWaiting(this.log.state)) this.#slot.rest();
     if (this.#resting !== undefined && isAtRest(head.status)) {
       this.#resting.resolve(this.log.record());
       this.#resting = undefined;
     }
     this.ownership.onCommit(head);
     if (this.#family?.onProgress !== undefined) this.#tellParent();
+    this.#agentHost?.onMail();
     this.host.onCommit();
-    if (isFinal(head.status)) this.host.onGone(this);
+    if (!isFinal(head.status)) return;
+    this.#clearStart?.();
+    this.host.onGone(this);
   }
 
   onLost(): void {
@@ -273,6 +275,7 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
     // A listener of the signal would take an evicted run for a stopped one.
     if (how !== "evicted") this.#agentHost?.abortSignal(() => error);
     this.ownership.onGone();
+    this.#clearStart?.();
     this.#slot?.give();
     this.#resting?.reject(error);
     for (const child of this.#family?.children ?? []) {
@@ -284,15 +287,7 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
   }
 
   sessionAtEnd(): SessionChange | undefined {
-    const { state, key } = this.log;
-    if (state.status !== "completed") return undefined;
-    const { session_id } = createdEntry(state);
-    return {
-      session_id,
-      create: session_id !== key.run_id || this.isJoined,
-      messages: () => transcript(state),
-      at: state.ended?.at ?? 0,
-    };
+    return sessionAtEnd(this.log.state, this.isJoined);
   }
 
   /** Another process has written to the run. */
@@ -314,7 +309,10 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
     if (status === "cancelling" && this.#isCancelPending) return;
     if (status === "cancelling") this.#stop();
     else if (overdue !== null) this.#execution?.abort(overdueError(this.log.key.run_id, overdue.await_id));
-    else this.ownership.settle();
+    else {
+      this.#agentHost?.onMail();
+      this.ownership.settle();
+    }
   }
 
   /** Cancels the sub-runs. The end of the run is written after that. */
@@ -364,6 +362,7 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
   }
 
   #startAgent(): void {
+    this.#clearStart = undefined;
     if (this.#slot?.mayBegin === false) return;
     if (this.log.lost || this.log.state.status !== "created") {
       this.#slot?.give();
@@ -377,15 +376,16 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
     const { status } = this.log.state;
     if (this.log.lost || isFinal(status)) return;
     // What goes on beside a question needs none either.
-    if (this.#slot === undefined || status === "awaiting") callback();
+    if (this.#slot === undefined || isWaiting(this.log.state)) callback();
     else this.#slot.take(callback);
   }
 
   /** The process stays open while the run is at work. One that waits for an answer or for other code holds nothing. */
   settleHold(): void {
     const { head, lost } = this.log;
-    const hasAgent = head?.status === "in-progress" || head?.status === "cancelling";
-    if (hasAgent && !lost && this.ownership.mismatch === undefined) this.#letGo ??= this.host.hold();
+    const isActive = head?.status === "in-progress" && !isWaiting(this.log.state);
+    if ((isActive || head?.status === "cancelling") && !lost && this.ownership.mismatch === undefined)
+      this.#letGo ??= this.host.hold();
     else {
       this.#letGo?.();
       this.#letGo = undefined;
@@ -395,6 +395,6 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
   #setSlot(slotKey: string | undefined): void {
     const { concurrency } = this.agent.options;
     if (slotKey !== undefined && concurrency !== undefined)
-      this.#slot = new RunSlot(this.host.slots, slotKey, concurrency.max);
+      this.#slot = new RunSlot(this.host.slots, slotKey, concurrency);
   }
 }

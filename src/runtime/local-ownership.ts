@@ -14,6 +14,7 @@ export const localOwnership: Ownership = {
   headFor: localHead,
   wakeFor: nothing,
   onWritten: ignore,
+  told: nothing,
   onWakeWritten: ignore,
   onConflict,
   onUnknownOutcome: ignore,

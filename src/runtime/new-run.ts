@@ -16,6 +16,8 @@ export interface NewRun {
   readonly session_id: string | undefined;
   readonly idempotencyKey: string | undefined;
   readonly timeoutMs: number | undefined;
+  /** In milliseconds since 1970. Undefined: now. */
+  readonly startAt: number | undefined;
   /** Replaces the content of the session before the run joins it. Undefined: the session stays as it is. */
   readonly session: StoredSession | undefined;
   /** Null for none. */
@@ -27,7 +29,7 @@ export interface NewRun {
 /** The first entry of a new run. `historyLength` is the number of messages in its session. */
 export function createdEntryOf(
   agent: Agent,
-  { input, session_id, timeoutMs, principal, metadata, labels }: NewRun,
+  { input, session_id, timeoutMs, startAt, principal, metadata, labels }: NewRun,
   runId: string,
   at: number,
   historyLength: number,
@@ -40,6 +42,7 @@ export function createdEntryOf(
   if (durable === true) entry.durable = true;
   if (historyLength > 0) entry.history_length = historyLength;
   if (timeoutMs !== undefined) entry.timeout_ms = timeoutMs;
+  if (startAt !== undefined && startAt > at) entry.start_at = startAt;
   if (principal !== null) entry.principal = principal;
   if (metadata !== null) entry.metadata = metadata;
   if (labels !== undefined) entry.labels = labels;

@@ -1,10 +1,12 @@
 import type { CadenzaError } from "../core/errors.ts";
-import type { Logger, Store, StoredRun } from "../core/ports.ts";
+import type { ReceivedEntry } from "../core/log.ts";
+import type { Logger, RunKey, Store, StoredRun } from "../core/ports.ts";
 import type { RunState } from "../core/state.ts";
 import { isFinal } from "../core/state.ts";
 import type { Agent } from "./agent.ts";
 import { EndedLog } from "./ended-log.ts";
 import type { LogSource } from "./events.ts";
+import { refuseLate } from "./late-message.ts";
 import { localOwnership } from "./local-ownership.ts";
 import type { Ownership } from "./ownership.ts";
 import { closedError, lostError } from "./refusals.ts";
@@ -35,8 +37,13 @@ export class NoRemoteRuns implements RemoteRuns {
     return undefined;
   }
 
-  async cancel({ run_id }: { readonly run_id: string }): Promise<RunState> {
+  async cancel({ run_id }: RunKey): Promise<RunState> {
     throw notLoaded(run_id);
+  }
+
+  /** Only a run that has ended is not loaded here. */
+  send(key: RunKey, message: ReceivedEntry): Promise<void> {
+    return refuseLate(this.#store, key, message);
   }
 
   cancelSubRun(): undefined {
@@ -47,8 +54,8 @@ export class NoRemoteRuns implements RemoteRuns {
     return undefined;
   }
 
-  unavailable(): CadenzaError {
-    return closedError();
+  async offer(): Promise<RunState> {
+    throw closedError();
   }
 
   trying(): undefined {

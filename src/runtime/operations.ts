@@ -1,6 +1,6 @@
 import type { Emission } from "../core/decide.ts";
 import type { CadenzaError } from "../core/errors.ts";
-import type { Entry, IntentEntry, ResultEntry } from "../core/log.ts";
+import type { Entry, IntentEntry, ReceivedEntry, ResultEntry } from "../core/log.ts";
 import type { Usage } from "../core/usage.ts";
 
 /**
@@ -21,6 +21,8 @@ export interface Operation {
   /** Hands the agent the value. */
   resolve(value: unknown): void;
   reject(error: unknown): void;
+  /** The operation has its result, or gets none any more. It lets go of timers and signals. */
+  release?(): void;
 }
 
 /**
@@ -30,6 +32,10 @@ export interface Operation {
 export interface Operations {
   /** The keys of the operations without a result. */
   readonly open: readonly string[];
+  /** The operation with this key, if it has no result. */
+  find(key: string): Operation | undefined;
+  /** The message at a position of the log, if an earlier execution has taken it. */
+  received(position: number): ReceivedEntry | undefined;
   /** Whether the log holds more than the agent has done so far: it does again what an earlier execution has done. */
   readonly isCatchingUp: boolean;
   /** Whether the agent goes on only when it receives a result, one result a turn of the event loop. */

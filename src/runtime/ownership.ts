@@ -21,6 +21,8 @@ export interface Ownership {
   wakeFor(entries: readonly Entry[], head: RunHead): RunKey | undefined;
   /** The store has accepted a write. `before`: the head until then. */
   onWritten(attempt: Attempt, before: RunHead | undefined): void;
+  /** Resolves when the runs above a sub-run that do not follow it here know its questions. Undefined: they know. */
+  told(): undefined | Promise<void>;
   /** After the readers and callers of a write that has woken a run were told. */
   onWakeWritten(): void;
   /** What it means that the store refused a write. `failed`: the attempts whose answer was lost. */

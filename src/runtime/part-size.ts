@@ -30,6 +30,18 @@ export function checkResultSize(key: string, result: JsonValue | undefined, maxB
     throw limitError("maxStepBytes", `Step ${key}: its result has more than limits.maxStepBytes (${maxBytes}) bytes.`);
 }
 
+/** Throws `limit_reached` for a message that is larger than `maxBytes` as JSON in UTF-8. */
+export function checkMessageSize(data: JsonValue, maxBytes: number): void {
+  if (maxBytes < Number.POSITIVE_INFINITY && isLarger(JSON.stringify(data), maxBytes))
+    throw limitError("maxPartBytes", `The message has more than limits.maxPartBytes (${maxBytes}) bytes.`);
+}
+
+/** Throws `limit_reached` for a log that takes no more entries. */
+export function checkLogLength(length: number, maxEntries: number): void {
+  if (length >= maxEntries)
+    throw limitError("maxLogEntries", `The run's log has reached its limit of ${maxEntries} entries.`);
+}
+
 function checkPart({ content = "", content_url = "" }: MessagePart, maxBytes: number): void {
   const text = content.length > content_url.length ? content : content_url;
   if (isLarger(text, maxBytes))
@@ -42,6 +54,6 @@ function isLarger(text: string, maxBytes: number): boolean {
 }
 
 /** The error for an exceeded limit. */
-export function limitError(limit: string, message: string): CadenzaError {
+function limitError(limit: string, message: string): CadenzaError {
   return new CadenzaError("limit_reached", message, { limit });
 }

@@ -13,6 +13,7 @@ const known: readonly (keyof CreateRunOptions)[] = [
   "idempotencyKey",
   "signal",
   "timeoutMs",
+  "startAt",
   "session",
   "metadata",
   "labels",
@@ -40,6 +41,7 @@ export function readNewRun(
     session_id: session_id === undefined || session_id === null ? undefined : readId("session_id", session_id),
     idempotencyKey: options.idempotencyKey,
     timeoutMs: options.timeoutMs,
+    startAt: readStart(options.startAt),
     session: readSession(options.session),
     metadata: recordedValue("options.metadata", options.metadata) ?? null,
     labels: readLabels("options.labels", options.labels),
@@ -49,6 +51,13 @@ export function readNewRun(
   if (created.session_id !== undefined)
     throw badArgument("options.sessionKey", "none, since the request has a session_id", sessionKey);
   return sessionIdOf(tenant, sessionKey).then((id) => ({ ...created, session_id: id }));
+}
+
+function readStart(startAt: unknown): number | undefined {
+  if (startAt === undefined) return undefined;
+  const time = startAt instanceof Date ? startAt.getTime() : startAt;
+  if (typeof time === "number" && time >= 0 && time < Number.POSITIVE_INFINITY) return time;
+  throw badArgument("options.startAt", "a Date, or a time in milliseconds since 1970", startAt);
 }
 
 /** The namespace of the UUIDs of sessions that are named by a key. It must never change. */

@@ -16,7 +16,7 @@ const refusals: Readonly<Record<Refusal["refused"], string>> = {
   run_cancelling: "is being cancelled.",
   run_finished: "has ended already.",
   answer_conflict: "has another answer to this question already.",
-  idempotency_conflict: "has another answer under this idempotency key already.",
+  idempotency_conflict: "has another answer or message under this idempotency key already.",
 };
 
 /** The error for an answer that fails the validation of its question. */
@@ -29,6 +29,11 @@ export function rejectedError(runId: string, awaitId: string, issues: CadenzaErr
     await_id: awaitId,
     issues,
   });
+}
+
+/** The error for an id that no run of the tenant has. */
+export function notFound(runId: string): CadenzaError {
+  return new CadenzaError("run_not_found", `There is no run ${runId}.`, { run_id: runId });
 }
 
 /** The error for a call on a closed runtime. */

@@ -1,7 +1,8 @@
-import type { CadenzaError } from "../core/errors.ts";
+import type { ReceivedEntry } from "../core/log.ts";
 import type { Ids, Mismatch, RunKey, Store, StoredRun } from "../core/ports.ts";
 import type { RunState } from "../core/state.ts";
 import type { Agent } from "./agent.ts";
+import type { Answer } from "./answer.ts";
 import type { LogSource } from "./events.ts";
 import type { LiveRun, LiveRunHost } from "./live-run.ts";
 import type { Ownership } from "./ownership.ts";
@@ -58,6 +59,8 @@ export interface RemoteRuns {
   load(key: RunKey): Promise<LiveRun | undefined>;
   /** Cancels a run that is not loaded here. Resolves with its state after that. */
   cancel(key: RunKey): Promise<RunState>;
+  /** Adds a message to the log of a run that is not loaded here, whatever its length. */
+  send(key: RunKey, message: ReceivedEntry): Promise<void>;
   /**
    * Cancels a sub-run wherever it is, with its own sub-runs. Resolves when the store has the cancel, and not before.
    * Undefined: only this process can execute it.
@@ -65,8 +68,11 @@ export interface RemoteRuns {
   cancelSubRun(key: RunKey, parent: RunLog): undefined | Promise<void>;
   /** Finds a sub-run that is not loaded here. */
   findSubRun(key: RunKey): Promise<SubRunFound>;
-  /** The error for an answer to a run that cannot be loaded here. */
-  unavailable(state: RunState, stored: StoredRun): CadenzaError;
+  /**
+   * Hands an answer to the process that can validate it, since this one cannot. Resolves with the state after the
+   * answer was taken. Rejects as the other process refuses it, and with `answer_pending` if there is no verdict in time.
+   */
+  offer(key: RunKey, answer: Answer): Promise<RunState>;
   /** Resolves when code that was just registered has been tried on a blocked run. Undefined: it has been. */
   trying(stored: StoredRun): undefined | Promise<void>;
   /** The log of a run that is not loaded here. */

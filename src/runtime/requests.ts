@@ -1,5 +1,6 @@
-import type { Labels } from "../core/log.ts";
+import type { Labels, QuestionKind, QuestionRef } from "../core/log.ts";
 import type { StoredSession } from "../core/ports.ts";
+import type { Replied } from "../core/state.ts";
 import { sessionIdSchema } from "../protocol/identifier.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import { isJsonObject } from "../protocol/json.ts";
@@ -9,6 +10,8 @@ import { awaitResumeSchema, runModeSchema } from "../protocol/run.ts";
 import { badArgument, checkAmount, checkKeys, checkObject, checkText, read } from "./check.ts";
 import type { RunInput } from "./input.ts";
 import { readMessage } from "./input.ts";
+import { readLabels } from "./labels.ts";
+import type { LabelledRun, OutgoingMessage } from "./message-router.ts";
 import { recordedValue } from "./recorded.ts";
 
 /** The request of a new run. Null means the same as absent. */
@@ -38,17 +41,23 @@ export interface CreateRunOptions {
   /** How long this run may be active, in milliseconds. Default: the agent's `timeoutMs`. */
   readonly timeoutMs?: number | undefined;
   /**
+   * When the agent begins: a `Date`, or milliseconds since 1970. Until then the run is `created`, takes no slot, and does
+   * not keep the process open. On a durable store it needs no process until then. Default: at once.
+   */
+  readonly startAt?: Date | number | undefined;
+  /**
    * Replaces the history and state of the session before the run joins it, for example with a session from another
    * server. Default: the session stays as it is.
    */
   readonly session?: { readonly history: readonly MessageInput[]; readonly state?: JsonValue | undefined } | undefined;
   /**
-   * Any JSON value, which the run keeps. The agent gets it as `context.metadata`. Clients do not see it. Default: null.
+   * Any JSON value, which the run keeps. The agent gets it as `context.metadata`. Clients see it only in the details of
+   * the run, which are not served over HTTP unless `extensions` is set. Default: null.
    */
   readonly metadata?: JsonValue | undefined;
   /**
    * At most 8 names with values by which the run can be found, each of 1 to 64 characters. They never change. The agent
-   * gets them as `context.labels`. Clients do not see them. Default: none.
+   * gets them as `context.labels`. Clients see them where they see the metadata. Default: none.
    *
    * @example
    * ```ts
@@ -72,8 +81,16 @@ export interface CreateRunOptions {
 export interface ResumeRequest {
   readonly run_id: string;
   /** A message (`{ type: "message", message }`), or any other object as the answer itself. */
-  readonly await_resume: AwaitResume | { readonly type?: "message"; readonly message: RunInput & object };
-  /** The id of the question. Default: the question that the run shows. */
+  readonly await_resume?: AwaitResume | { readonly type?: "message"; readonly message: RunInput & object } | undefined;
+  /**
+   * Declines to answer, in place of `await_resume`: `ask` rejects with `answer_declined`, also if it has a default. A
+   * run that does not catch it fails with that reason.
+   */
+  readonly decline?: { readonly reason?: string | null | undefined } | null | undefined;
+  /**
+   * The id of the question. Default: the first open question. A repeated answer without an id and without an idempotency
+   * key may meet the next question.
+   */
   readonly await_id?: string | null | undefined;
   /** As in {@link CreateRunRequest}. Default: `sync`. */
   readonly mode?: RunMode | null | undefined;
@@ -88,6 +105,22 @@ export interface ResumeOptions {
   readonly idempotencyKey?: string | undefined;
   /** Ends the caller's wait: the call rejects with the signal's reason. It does not stop the run. Default: none. */
   readonly signal?: AbortSignal | undefined;
+}
+
+/** A message to a run. */
+export interface SendRequest {
+  /** The run's id, or the labels of the one run that has not ended. */
+  readonly to: string | LabelledRun;
+  /** The name under which the agent receives it. */
+  readonly name: string;
+  /** The message: any JSON value. */
+  readonly data: unknown;
+}
+
+/** The options of `send`. */
+export interface SendOptions {
+  /** A repeated message with the same key arrives once. Default: none. */
+  readonly idempotencyKey?: string | undefined;
 }
 
 /** Which runs to list. */
@@ -142,6 +175,25 @@ export interface RunDetails {
   readonly root_run_id: string;
   /** The ids of the runs that this one has started, in the order in which they were created. */
   readonly children: readonly string[];
+  /** All open questions, in the order in which they were asked. The first one is the run's await request. */
+  readonly await_requests: readonly OpenQuestionDetails[];
+  /** The keys of what the run waits for: its open questions, sleeps and receives. */
+  readonly waits_for: readonly string[];
+}
+
+/** An open question of a run, or of one of its sub-runs. */
+export interface OpenQuestionDetails {
+  /** The id under which it is answered at this run. */
+  readonly await_id: string;
+  /** The name that the agent gave it; null for none. */
+  readonly name: string | null;
+  /** What is asked for. */
+  readonly kind: QuestionKind;
+  readonly message: Message;
+  /** When it expires, as a time in ISO 8601; null for never. */
+  readonly expires_at: string | null;
+  /** The sub-run that asks, and the question's id there; null for a question of the run itself. */
+  readonly of: QuestionRef | null;
 }
 
 /** A session (ACP 1.0) with its messages. */
@@ -173,6 +225,26 @@ export function readSession(session: CreateRunOptions["session"]): StoredSession
   return { history: messages, state: recordedValue("options.session.state", state) ?? null };
 }
 
+/** Reads a message that is sent. */
+export function readMessageToSend(request: SendRequest, options: SendOptions, principal: JsonValue): OutgoingMessage {
+  checkObject("request", request);
+  checkKeys("request", request, ["to", "name", "data"]);
+  checkOptions(options, ["idempotencyKey"]);
+  const { to, name, data } = request;
+  checkText("name", name);
+  const copy = recordedValue("data", data);
+  if (copy === undefined) throw badArgument("data", "a JSON value", data);
+  const idempotency_key = options.idempotencyKey;
+  const by = principal === null ? undefined : { by: principal };
+  if (typeof to === "string") return { to: readId("to", to), name, data: copy, idempotency_key, ...by };
+  checkObject("to", to);
+  checkKeys("to", to, ["labels", "agent_name"]);
+  const labels = readLabels("to.labels", to.labels);
+  if (labels === undefined) throw badArgument("to.labels", "an object with at least one label", to.labels);
+  if (to.agent_name !== undefined) checkText("to.agent_name", to.agent_name);
+  return { to: { labels, agent_name: to.agent_name }, name, data: copy, idempotency_key, ...by };
+}
+
 /** Reads the mode of a request. */
 export function readMode(request: { readonly mode?: unknown }): RunMode {
   const mode = request?.mode;
@@ -187,8 +259,19 @@ export function readAwaitId(value: unknown): string | null {
   return value;
 }
 
-/** Reads an answer. A message with plain parts is read without the schema, which is slower. */
-export function readAnswer(value: unknown): AwaitResume {
+/** Reads a reply. A message with plain parts is read without the schema, which is slower. */
+export function readReply({ await_resume, decline }: ResumeRequest): Replied {
+  if (decline === undefined || decline === null) return { answer: readAnswer(await_resume) };
+  if (await_resume !== undefined) throw badArgument("await_resume", "no answer beside decline", await_resume);
+  checkObject("decline", decline);
+  checkKeys("decline", decline, ["reason"]);
+  const { reason } = decline;
+  if (reason === undefined || reason === null) return { decline: {} };
+  checkText("decline.reason", reason);
+  return { decline: { reason } };
+}
+
+function readAnswer(value: unknown): AwaitResume {
   if (!isJsonObject(value)) throw badArgument("await_resume", "a message or an object", value);
   const { type, message } = value;
   if (type === "message" && isJsonObject(message))

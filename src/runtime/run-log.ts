@@ -1,5 +1,6 @@
+import { copyState } from "../core/copy-state.ts";
 import type { Command, Decision } from "../core/decide.ts";
-import { isRefusal } from "../core/decide.ts";
+import { beginsToWait, isRefusal } from "../core/decide.ts";
 import type { CadenzaError } from "../core/errors.ts";
 import type { Entry } from "../core/log.ts";
 import type { RunHead, RunKey, SessionChange } from "../core/ports.ts";
@@ -7,12 +8,12 @@ import type { MaybePromise } from "../core/promises.ts";
 import { ignore, isPromise } from "../core/promises.ts";
 import { runRecord } from "../core/record.ts";
 import type { RunState } from "../core/state.ts";
-import { isFinal } from "../core/state.ts";
+import { initialState, isFinal } from "../core/state.ts";
 import type { Run } from "../protocol/run.ts";
 import { CommitWaiters } from "./commit-waiters.ts";
 import type { Batch } from "./decided-run.ts";
 import { DecidedRun } from "./decided-run.ts";
-import { committedRecord, foldLog, READ_CHUNK } from "./fold-log.ts";
+import { committedRecord, foldOn, READ_CHUNK } from "./fold-log.ts";
 import type { LogRun } from "./log-host.ts";
 import { LogReaders } from "./log-readers.ts";
 import type { Ownership } from "./ownership.ts";
@@ -21,8 +22,8 @@ import type { Attempt, Outcome } from "./run-write.ts";
 import { writeOf } from "./run-write.ts";
 import { RunWriter } from "./run-writer.ts";
 
-const noEntries: readonly Entry[] = [];
-const noBatch: Batch = { entries: noEntries, session: undefined };
+const noBatch: Batch = { entries: [], session: undefined };
+const noEntries = noBatch.entries;
 
 /**
  * The log of a live run. It has two positions: `state` is decided and may run ahead; `committed` is what the store has
@@ -43,6 +44,8 @@ export class RunLog {
   #waiters: CommitWaiters | undefined;
   /** Only of a run that has been read. */
   #readers: LogReaders | undefined;
+  /** The log as it was last read from the store, after another process had written to it. */
+  #stored: RunState | undefined;
   /** The head is to be written although nothing else is. */
   #isHeadDue = false;
   /** A durable run that asks has a turn to begin what it does beside asking. */
@@ -109,8 +112,8 @@ export class RunLog {
     const hadEntries = this.#decided.hasEntries;
     const decision = this.#decided.decide(command);
     if (!hadEntries && this.#decided.hasEntries) this.#run.host.commitSoon(this);
-    if (command.type === "ask" && !isRefusal(decision) && decision.length > 0 && this.state.created?.durable === true)
-      this.#comeToRest();
+    const isWaiting = beginsToWait(command) && !isRefusal(decision) && decision.length > 0;
+    if (isWaiting && this.state.created?.durable === true) this.#comeToRest();
     return decision;
   }
 
@@ -183,7 +186,7 @@ export class RunLog {
     this.flush();
   }
 
-  /** A durable run that asks may be left to any process. What its agent does beside asking has a turn to begin. */
+  /** A durable run that waits may be left to any process. What its agent does beside that has a turn to begin. */
   #comeToRest(): void {
     this.#isComingToRest = true;
     void this.#run.host.clock.turn().then(() => {
@@ -202,7 +205,6 @@ export class RunLog {
     return this.#run.host.store.read(this.key, from, Math.min(READ_CHUNK, behind));
   }
 
-  /** See {@link LogRun.blocked}. */
   get blocked(): CadenzaError | undefined {
     return this.#run.blocked;
   }
@@ -214,7 +216,6 @@ export class RunLog {
     this.#ownership.onReaders();
   }
 
-  /** Takes a `watch` back. */
   unwatch(callback: () => void): void {
     this.#readers?.remove(callback);
     this.#ownership.onReaders();
@@ -264,8 +265,8 @@ export class RunLog {
       idempotencyKey: this.#idempotencyKey,
     };
     const outcome = this.#writer.write(attempt);
-    if (isPromise(outcome)) this.#writing = outcome.then((later) => this.#onOutcome(later, attempt));
-    else this.#onOutcome(outcome, attempt);
+    if (!isPromise(outcome)) this.#onOutcome(outcome, attempt);
+    else this.#writing = outcome.then((later) => this.#onOutcome(later, attempt));
   }
 
   #onOutcome(outcome: Outcome | undefined, attempt: Attempt): void {
@@ -315,7 +316,6 @@ export class RunLog {
     this.tellReaders();
     this.#run.onCommit();
     if (write.wake !== undefined) this.#ownership.onWakeWritten();
-    // What was decided meanwhile goes next, all of it in one batch.
     this.flush();
   }
 
@@ -331,13 +331,12 @@ export class RunLog {
   #decideAgain(batch: Batch): void {
     const { store } = this.#run.host;
     this.#decided.putBack(batch);
-    const reload = foldLog(store, this.key, Number.POSITIVE_INFINITY);
-    if (!isPromise(reload)) this.#rebase(reload);
-    else
-      this.#writing = reload.then(
-        (state) => this.#rebase(state),
-        (error: unknown) => this.#onFailed(this.#writer.failed(error), noBatch),
-      );
+    // A run to which other processes write often does not read its whole log each time.
+    this.#stored ??= initialState(this.key.run_id);
+    const reload = foldOn(store, this.key, this.#stored, Number.POSITIVE_INFINITY);
+    const onFailed = (error: unknown): void => this.#onFailed(this.#writer.failed(error), noBatch);
+    if (isPromise(reload)) this.#writing = reload.then((state) => this.#rebase(state), onFailed);
+    else this.#rebase(reload);
   }
 
   #rebase(state: RunState | undefined): void {
@@ -348,7 +347,8 @@ export class RunLog {
     }
     this.#committed = state.position;
     if (this.#readers !== undefined) this.#readers.batch = noEntries;
-    this.#decided.rebase(state);
+    this.#decided.rebase(copyState(state));
+    if (this.#head !== undefined && this.#head.status !== this.state.status) this.#isHeadDue = true;
     this.#waiters?.rebase(this.state.position);
     if (this.#decided.hasEntries) this.#run.host.commitSoon(this);
     this.tellReaders();

@@ -3,7 +3,9 @@ import type { CreatedEntry } from "../core/log.ts";
 import type { FoundRun, RunKey, StoredRun } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
-import { runRecord, transcript } from "../core/record.ts";
+import { awaitRequest, runRecord, transcript } from "../core/record.ts";
+import type { Question, RunState } from "../core/state.ts";
+import { createdEntry, openQuestions } from "../core/state.ts";
 import type { Run } from "../protocol/run.ts";
 import type { LogSource, StreamHost } from "./events.ts";
 import { EventStream } from "./events.ts";
@@ -11,8 +13,8 @@ import { foldLog } from "./fold-log.ts";
 import { noLabels } from "./labels.ts";
 import type { LiveRun } from "./live-run.ts";
 import type { Settings } from "./options.ts";
-import { closedError, isLost } from "./refusals.ts";
-import type { RunDetails, Session } from "./requests.ts";
+import { closedError, isLost, notFound } from "./refusals.ts";
+import type { OpenQuestionDetails, RunDetails, Session } from "./requests.ts";
 import type { Runs } from "./runs.ts";
 
 /** How many sub-runs are read from the store at a time. */
@@ -55,8 +57,8 @@ export class RunReader {
 
   /** What the record of a run has no field for. Throws `run_not_found`. */
   async details(key: RunKey): Promise<RunDetails> {
-    const created = await this.#createdOf(key);
-    if (created === undefined) throw notFound(key);
+    const state = await this.#stateOf(key);
+    const created = createdEntry(state);
     const { agent_name, version = null, durable = false, metadata = null, labels = noLabels, parent } = created;
     return {
       run_id: key.run_id,
@@ -68,7 +70,22 @@ export class RunReader {
       parent_run_id: parent?.run_id ?? null,
       root_run_id: await this.#rootOf(key, created),
       children: await this.#childrenOf(key),
+      await_requests: openQuestions(state).map((question) => questionDetails(state, question)),
+      waits_for: [...openQuestions(state).map(({ asked }) => asked.await_id), ...(state.waits?.keys() ?? [])],
     };
+  }
+
+  /** The committed state of a run. Throws `run_not_found`. */
+  async #stateOf(key: RunKey): Promise<RunState> {
+    const live = this.#runs.find(key);
+    if (live !== undefined) {
+      await this.#refresh(live);
+      if (!live.log.lost && live.log.backlog === 0) return live.log.state;
+    }
+    const { position } = await this.stored(key);
+    const state = await foldLog(this.#settings.store, key, position);
+    if (state === undefined) throw notFound(key.run_id);
+    return state;
   }
 
   /** The run at the top of a run's tree. If an ancestor was deleted, its id counts as the root. */
@@ -142,7 +159,7 @@ export class RunReader {
 
   async stored(key: RunKey): Promise<StoredRun> {
     const stored = await this.#settings.store.find(key);
-    if (stored === undefined) throw notFound(key);
+    if (stored === undefined) throw notFound(key.run_id);
     return stored;
   }
 
@@ -153,7 +170,7 @@ export class RunReader {
     if (live !== undefined && !live.log.lost) return live.log.record();
     const { key, position } = stored;
     const state = await foldLog(this.#settings.store, key, position);
-    if (state === undefined || state.created === null) throw notFound(stored.key);
+    if (state === undefined || state.created === null) throw notFound(stored.key.run_id);
     return runRecord(state);
   }
 
@@ -198,12 +215,13 @@ export class RunReader {
 
   async source(key: RunKey): Promise<LogSource> {
     const source = await this.#find(key);
-    if (source === undefined) throw notFound(key);
+    if (source === undefined) throw notFound(key.run_id);
     return source;
   }
 }
 
-/** The error for an id that no run of the tenant has. */
-export function notFound({ run_id }: RunKey): CadenzaError {
-  return new CadenzaError("run_not_found", `There is no run ${run_id}.`, { run_id });
+function questionDetails(state: RunState, { asked }: Question): OpenQuestionDetails {
+  const { message, expires_at = null } = awaitRequest(state, asked);
+  const { await_id, name = null, kind = "input", of = null } = asked;
+  return { await_id, name, kind, message, expires_at, of };
 }

@@ -1,6 +1,8 @@
-import type { Clock, Store, StoredSession } from "../core/ports.ts";
+import type { Clock, SessionChange, Store, StoredSession } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
+import { transcript } from "../core/record.ts";
+import type { RunState } from "../core/state.ts";
 import { createdEntry } from "../core/state.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Message } from "../protocol/message.ts";
@@ -51,4 +53,16 @@ export class RunSession {
     const { key, state } = this.#log;
     return this.#store.session({ tenant: key.tenant, session_id: createdEntry(state).session_id });
   }
+}
+
+/** What the end of a run changes in its session. `isJoined`: another run has joined the session of this one. */
+export function sessionAtEnd(state: RunState, isJoined: boolean): SessionChange | undefined {
+  if (state.status !== "completed") return undefined;
+  const { session_id } = createdEntry(state);
+  return {
+    session_id,
+    create: session_id !== state.run_id || isJoined,
+    messages: () => transcript(state),
+    at: state.ended?.at ?? 0,
+  };
 }

@@ -1,3 +1,4 @@
+import type { ConcurrencyOptions } from "./agent.ts";
 import type { Slots } from "./slots.ts";
 
 /** The slot of one run under its agent's `concurrency`. */
@@ -18,10 +19,14 @@ export class RunSlot {
   /** Called when the run leaves the queue, with a slot or without. */
   #onUnqueued: (() => void)[] = [];
 
-  constructor(slots: Slots, key: string, max: number) {
+  /** Whether the run keeps the slot while it waits: the others of its session wait for it. */
+  readonly isKept: boolean;
+
+  constructor(slots: Slots, key: string, { max, per }: ConcurrencyOptions) {
     this.#slots = slots;
     this.#key = key;
     this.#max = max;
+    this.isKept = per === "session";
   }
 
   get isQueued(): boolean {

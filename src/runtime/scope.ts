@@ -8,14 +8,15 @@ import { agentStatus, noCounters } from "../core/statistics.ts";
 import type { AgentManifest } from "../protocol/agent.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Run } from "../protocol/run.ts";
+import type { Answer } from "./answer.ts";
 import type { Answered } from "./answer-router.ts";
 import { AnswerRouter } from "./answer-router.ts";
 import { badArgument, checkCount, checkKeys, checkObject, checkText } from "./check.ts";
 import type { LogSource, StreamStart } from "./events.ts";
 import { EventStream } from "./events.ts";
 import type { LiveRun } from "./live-run.ts";
+import { MessageRouter } from "./message-router.ts";
 import type { Settings } from "./options.ts";
-import type { Answer } from "./questions.ts";
 import { readNewRun } from "./read-new-run.ts";
 import { readRunQuery } from "./read-run-query.ts";
 import { isLost, refusalError } from "./refusals.ts";
@@ -29,9 +30,11 @@ import type {
   ResumeOptions,
   ResumeRequest,
   RunDetails,
+  SendOptions,
+  SendRequest,
   Session,
 } from "./requests.ts";
-import { checkOptions, noOptions, readAnswer, readAwaitId, readId, readMode } from "./requests.ts";
+import { checkOptions, noOptions, readAwaitId, readId, readMessageToSend, readMode, readReply } from "./requests.ts";
 import { RunReader } from "./run-reader.ts";
 import type { Runs } from "./runs.ts";
 import { unlessAborted } from "./unless-aborted.ts";
@@ -55,6 +58,7 @@ export class Scope {
   readonly #principal: JsonValue;
   readonly #reader: RunReader;
   readonly #answers: AnswerRouter;
+  readonly #messages: MessageRouter;
 
   constructor(parts: ScopeParts, tenant: string, principal: JsonValue) {
     this.#parts = parts;
@@ -62,6 +66,7 @@ export class Scope {
     this.#principal = principal;
     this.#reader = new RunReader(parts.settings, parts.runs);
     this.#answers = new AnswerRouter(parts.runs, this.#reader);
+    this.#messages = new MessageRouter(parts.runs);
   }
 
   /**
@@ -170,7 +175,27 @@ export class Scope {
     if (stored.head.status === "cancelled") return this.#reader.record(stored);
     if (isFinal(stored.head.status)) throw refusalError({ refused: "run_finished" }, key.run_id);
     const run = await remote.load(key);
-    return run === undefined ? runRecord(await remote.cancel(key)) : run.cancel();
+    if (run !== undefined) return run.cancel();
+    return runRecord(await remote.cancel(key));
+  }
+
+  /**
+   * Sends a message to a run, whose agent takes it with `receive`. Resolves with the run's id when the store has the
+   * message: it is kept until the agent asks for it. A message that was sent after another one was acknowledged comes
+   * after it. Refused with `run_not_found`; with `run_finished` or `run_cancelling` if the agent cannot receive any more;
+   * with `ambiguous` if several runs have the labels; with `idempotency_conflict` if the key has another message.
+   *
+   * @example
+   * ```ts
+   * import { AgentRuntime } from "cadenza";
+   *
+   * const runtime = new AgentRuntime().register("order", async (_input, { receive }) => receive("payment"));
+   * const { run_id } = await runtime.createRun({ agent_name: "order", input: "", mode: "async" });
+   * await runtime.send({ to: run_id, name: "payment", data: { cents: 4000 } }, { idempotencyKey: "payment-1" });
+   * ```
+   */
+  async send(request: SendRequest, options: SendOptions = {}): Promise<{ readonly run_id: string }> {
+    return this.#messages.send(this.#tenant, readMessageToSend(request, options, this.#principal));
   }
 
   /** The run as it is now. Refused with `run_not_found`. */
@@ -322,9 +347,9 @@ export class Scope {
     const letGo = this.#parts.runs.hold();
     try {
       const { run, key, record } = isPromise(answering) ? await answering : answering;
-      if (run === undefined) return await this.#reader.recordOf(key);
-      if (mode === "async" && record !== undefined) return record;
-      return await unlessAborted(this.#reader.restOf(run), options.signal);
+      if (mode === "async") return record ?? (await this.#reader.current(key));
+      const rest = run === undefined ? this.#reader.rest(key) : this.#reader.restOf(run);
+      return await unlessAborted(rest, options.signal);
     } finally {
       letGo();
     }
@@ -344,7 +369,8 @@ export class Scope {
     const key = this.#key(request.run_id);
     const answer: Answer = {
       await_id: readAwaitId(request.await_id),
-      answer: readAnswer(request.await_resume),
+      reply: readReply(request),
+      by: this.#principal ?? undefined,
       idempotency_key: options.idempotencyKey ?? null,
       mode: readMode(request),
     };

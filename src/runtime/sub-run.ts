@@ -1,18 +1,14 @@
+import { commandOf } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
-import type { AwaitedEntry, StepEntry } from "../core/log.ts";
-import { isPassedOn } from "../core/log.ts";
+import type { StepEntry } from "../core/log.ts";
+import { newsForParent } from "../core/passed-on.ts";
 import type { RunKey } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
-import { ignore } from "../core/promises.ts";
-import { awaitRequest } from "../core/record.ts";
 import type { RunState } from "../core/state.ts";
-import { isFinal } from "../core/state.ts";
+import { isFinal, isWaiting } from "../core/state.ts";
 import type { Run } from "../protocol/run.ts";
-import { passedOnParts } from "./ask.ts";
 import type { Execution } from "./execution.ts";
 import type { LiveRun } from "./live-run.ts";
-import type { Answer } from "./questions.ts";
-import { lostError } from "./refusals.ts";
 import { failureOfStep, resultOfStep } from "./steps.ts";
 
 /** What a sub-run needs from the runs of the process. */
@@ -50,9 +46,9 @@ export interface EndedRun {
 }
 
 /**
- * One sub-run as an operation of its parent. The parent passes on the questions of the sub-run, and passes answers to
- * it. An answer that the sub-run has accepted is logged by both. When the sub-run has ended, its record is the
- * operation's result, and its usage is added to the parent's. Its id is in the parent's log before it is created, so
+ * One sub-run as an operation of its parent. The parent shows the questions of the sub-run, which are answered in the
+ * sub-run's log. When the sub-run has ended, its record is the operation's result, and its usage is added to the
+ * parent's. Its id is in the parent's log before it is created, so
  * that a parent that is executed again finds it.
  */
 export class SubRun {
@@ -60,21 +56,10 @@ export class SubRun {
   readonly #parent: LiveRun;
   readonly #execution: Execution;
   readonly #host: SubRunHost;
-  /** The question of the sub-run that the parent shows or has queued. */
-  #asked: string | undefined;
-  /** The live sub-run. It is another object after the sub-run was in another process. */
-  #child: LiveRun | undefined;
   /** While the sub-run is being found: resolves with whether the last search has found it live or ended. */
   #search: Promise<boolean> | undefined;
   /** The length of the log of a sub-run in another process when it was last read. Undefined: it has not been read. */
   #readTo: number | undefined;
-  /**
-   * The last decided question of the sub-run, and the position up to which its log must be committed before the parent
-   * asks it.
-   */
-  #seen = nothingSeen;
-  /** Whether an earlier execution of the parent has asked `#asked`. */
-  #isInherited = false;
 
   constructor(key: string, parent: LiveRun, execution: Execution, host: SubRunHost) {
     this.#key = key;
@@ -97,11 +82,6 @@ export class SubRun {
   async #start(): Promise<void> {
     const intent = this.#execution.operations.intent(this.#key);
     this.#parent.ownership.setSubRun(this.#key, intent === undefined ? "at work" : "sought");
-    const shown = this.#parent.log.state.shown?.await_id;
-    if (shown?.startsWith(`${this.#key}/`) === true) {
-      this.#asked = shown;
-      this.#isInherited = true;
-    }
     const runId = intent?.run_id ?? this.#host.newRunId();
     // In a persistent store a plain parent logs its sub-runs too, so that they can be cancelled if its process dies.
     if (intent === undefined && (this.#parent.durable || this.#parent.host.store.persistent)) {
@@ -183,26 +163,26 @@ export class SubRun {
     const state = elsewhere.position === this.#readTo ? undefined : await elsewhere.read();
     if (this.#execution.over) return;
     this.#parent.setBlocked(elsewhere.blocked);
-    if (state !== undefined) this.#passOn(state, state.shown);
+    if (state !== undefined) this.#relay(state, state.position);
     this.#readTo = elsewhere.position;
     this.#parent.ownership.setSubRun(this.#key, "idle");
   }
 
   #watch(child: LiveRun): void {
     this.#parent.family.children.add(child);
-    this.#child = child;
-    this.#seen = nothingSeen;
     child.follow(this.#parent, () => this.#onProgress(child));
     this.#onProgress(child);
   }
 
   #onProgress(child: LiveRun): void {
+    const { head, state, lost, committed } = child.log;
     if (this.#execution.over) {
+      // A later execution of the parent follows the sub-run. The log of the parent is told until then too.
+      if (!lost) this.#relay(state, committed);
       this.#unfollow(child);
       return;
     }
-    const { head, state, lost } = child.log;
-    this.#parent.ownership.setSubRun(this.#key, lost || head?.status !== "awaiting" ? "at work" : "idle");
+    this.#parent.ownership.setSubRun(this.#key, lost || !isWaiting(state) ? "at work" : "idle");
     if (head !== undefined && isFinal(head.status)) {
       this.#unfollow(child);
       void Promise.resolve(child.log.record()).then((run) => this.#finish({ run, state }));
@@ -210,84 +190,30 @@ export class SubRun {
       this.#unfollow(child);
       this.#parent.ownership.setSubRun(this.#key, "sought");
       this.#seekAgain(child.log).catch((error: unknown) => this.#refuse(error));
-    } else this.#passOnCommitted(child);
+    } else this.#relay(state, committed);
   }
 
   #unfollow(child: LiveRun): void {
-    if (this.#child === child) this.#child = undefined;
     this.#parent.family.children.delete(child);
     child.follow(undefined);
   }
 
-  /** Passes on the question of the sub-run when it is committed, because a decided entry may be decided again. */
-  #passOnCommitted({ log: { state, committed } }: LiveRun): void {
-    const asked = state.shown;
-    if (asked !== this.#seen.asked) this.#seen = { asked, position: state.position };
-    if (committed >= this.#seen.position) this.#passOn(state, asked);
-  }
-
-  /** Asks the question of the sub-run, or takes it down when the sub-run does not ask it any more. */
-  #passOn(child: RunState, asked: AwaitedEntry | null): void {
-    const question = asked === null || this.#isAnswered(asked) ? undefined : `${this.#key}/${asked.await_id}`;
-    if (question === this.#asked && !this.#isInherited) return;
-    this.#isInherited = false;
-    if (this.#asked !== question) this.#settle(child);
-    this.#asked = question;
-    if (asked === null || question === undefined) return;
-    this.#execution.questions.ask({
-      key: question,
-      parts: passedOnParts(asked.parts, asked.await_id, question),
-      pass: (answer) => this.#answer({ ...answer, await_id: asked.await_id }),
-      // The sub-run measures the deadline.
-      timeoutMs: Number.POSITIVE_INFINITY,
-      expires_at: awaitRequest(child, asked).expires_at,
-      hasDefault: false,
-      emitted: 0,
-    });
-  }
-
-  /**
-   * Whether this run has logged the answer already. A run between this one and the asking one may not have logged it
-   * yet.
-   */
-  #isAnswered({ await_id }: AwaitedEntry): boolean {
-    if (!isPassedOn(await_id)) return false;
-    const { exchanges } = this.#parent.log.state;
-    const question = `${this.#key}/${await_id}`;
-    return exchanges?.some(({ asked, answer }) => asked.await_id === question && answer !== null) === true;
-  }
-
-  /**
-   * Gives the sub-run an answer. During a search the answer waits. Throws `lost_ownership` if another process executes
-   * the sub-run.
-   */
-  #answer(answer: Answer): MaybePromise<unknown> {
-    const child = this.#child;
-    if (child !== undefined) return child.answer(answer);
-    return Promise.resolve(this.#search).then(() => {
-      if (this.#child === undefined) throw lostError(this.#parent.log.key.run_id);
-      return this.#child.answer(answer);
-    });
-  }
-
-  /** Settles the question that the sub-run does not ask any more. */
-  #settle({ exchanges }: RunState): void {
-    const question = this.#asked;
-    if (question === undefined) return;
-    this.#asked = undefined;
-    const awaitId = question.slice(this.#key.length + 1);
-    this.#execution.questions.settle(
-      question,
-      exchanges?.findLast(({ asked }) => asked.await_id === awaitId),
-    );
+  /** Shows the open questions of the sub-run in the log of the parent, and settles the others. */
+  #relay(child: RunState, committed: number): void {
+    const { log, host } = this.#parent;
+    const news = newsForParent(child, committed, this.#key, log.state, host.clock.now());
+    if (news.length === 0) return;
+    for (const entry of news) log.decide(commandOf(entry));
+    log.flush();
     // The parent is active again, and needs its slot.
-    this.#execution.withSlot(ignore);
+    const isSettled = news.some(({ type }) => type === "settled");
+    if (isSettled && !this.#execution.over) this.#execution.goOnAfterSubRun();
   }
 
   #finish({ run, state }: EndedRun): void {
     const { durable, host } = this.#parent;
     if (this.#execution.over) return;
-    this.#settle(state);
+    this.#relay(state, state.position);
     if (state.usage !== null) this.#execution.addUsage(state.usage);
     const usage = durable ? this.#execution.takeUsage() : null;
     // A record contains only JSON values.
@@ -326,5 +252,3 @@ export class SubRun {
     else void committed.then(deliver);
   }
 }
-
-const nothingSeen: { readonly asked: AwaitedEntry | null; readonly position: number } = { asked: null, position: 0 };

@@ -53,6 +53,7 @@ export class SubRuns {
       session_id: undefined,
       idempotencyKey: undefined,
       timeoutMs: undefined,
+      startAt: undefined,
       session: undefined,
       metadata: null,
       labels: undefined,

@@ -1,6 +1,5 @@
 import { sameJson } from "../core/json.ts";
 import type { Entry, PartSource } from "../core/log.ts";
-import { isPassedOn } from "../core/log.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import { questionText, quote } from "./drive-event.ts";
 import { diffLines } from "./text-diff.ts";
@@ -36,6 +35,9 @@ export function comparable(entries: readonly Entry[]): Comparable[] {
         case "started":
         case "intent":
         case "step":
+        case "received":
+        case "taken":
+        case "settled":
           return false;
         case "emitted":
           return (
@@ -44,10 +46,7 @@ export function comparable(entries: readonly Entry[]): Comparable[] {
             entry.source.attempt === attempts.get(entry.source.key)
           );
         case "awaited":
-          return !isPassedOn(entry.await_id);
-        case "resumed":
-        case "withdrawn":
-          return !isPassedOn(entry.await_id);
+          return entry.of === undefined;
         default:
           return true;
       }
@@ -80,6 +79,8 @@ export function essence(entry: Entry): JsonValue {
     }
     case "resumed":
       return json({ answered: entry.await_id, answer: entry.answer });
+    case "declined":
+      return json({ declined: entry.await_id, reason: entry.decline.reason ?? null });
     case "withdrawn":
       return { withdraws: entry.await_id };
     case "timed-out":

@@ -1,5 +1,4 @@
 import type { Entry } from "../core/log.ts";
-import { isPassedOn } from "../core/log.ts";
 import { questionText, quote } from "./drive-event.ts";
 
 /** Where a process dies: when this entry is written, either before it is stored or right after. */
@@ -36,8 +35,12 @@ export function markOf({ path }: SeenRun, entry: Entry): string | undefined {
     case "step":
       return `${path} step ${entry.key}`;
     case "awaited":
+      return entry.of === undefined ? `${path} awaited ${entry.await_id}` : undefined;
     case "resumed":
-      return isPassedOn(entry.await_id) ? undefined : `${path} ${entry.type} ${entry.await_id}`;
+    case "declined":
+      return `${path} ${entry.type} ${entry.await_id}`;
+    case "taken":
+      return `${path} taken ${entry.key}`;
     case "emitted":
       return entry.source === undefined ? undefined : `${path} emitted ${entry.source.key} ${entry.source.attempt}`;
     default:
@@ -90,6 +93,14 @@ function wordsFor(entry: Entry, isStored: boolean): string | undefined {
       return isStored
         ? `after the answer to ${entry.await_id} was stored`
         : `when ${entry.await_id} was answered, before the answer was stored`;
+    case "declined":
+      return isStored
+        ? `after the answer to ${entry.await_id} was declined, and that was stored`
+        : `when the answer to ${entry.await_id} was declined, before that was stored`;
+    case "taken":
+      return isStored
+        ? `after ${entry.key} had taken a message`
+        : `when ${entry.key} took a message, before that was stored`;
     case "ended":
       return isStored ? undefined : "before its end was stored";
     default:
@@ -97,7 +108,7 @@ function wordsFor(entry: Entry, isStored: boolean): string | undefined {
   }
 }
 
-/** `step charge#1`, or `run:hotel#1` as it is. */
+/** `step charge#1`, or `run:hotel#1`, `sleep#1` and `receive:payment#1` as they are. */
 function operation(key: string): string {
-  return key.startsWith("run:") ? key : `step ${key}`;
+  return /^(run:|receive:|sleep[:#])/.test(key) ? key : `step ${key}`;
 }

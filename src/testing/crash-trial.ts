@@ -162,7 +162,7 @@ class Trial {
 
   /** The question that is shown and has no answer yet. */
   get #question(): AwaitDriveEvent | undefined {
-    const shown = this.#state?.shown?.await_id;
+    const shown = this.#state?.question?.asked.await_id;
     if (shown === undefined || this.#answered.has(shown)) return undefined;
     const driveEvents = this.#machine.disk.view?.driveEvents ?? [];
     return driveEvents.findLast((one) => one.type === "await" && one.await_id === shown) as AwaitDriveEvent | undefined;

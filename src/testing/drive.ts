@@ -1,5 +1,6 @@
 import type { Entry } from "../core/log.ts";
 import type { StreamedEvent } from "../core/project.ts";
+import { replyTo } from "../core/state.ts";
 import type { Usage } from "../core/usage.ts";
 import type { AwaitResume, Run, RunStatus } from "../protocol/run.ts";
 import type { Agent, AgentFunction } from "../runtime/agent.ts";
@@ -256,9 +257,9 @@ export class Drive {
   async #resume(method: string, resume: AwaitResume, awaitId: string | undefined): Promise<void> {
     const { state } = this.#stage;
     // With an id it may repeat an earlier answer. The runtime decides that.
-    if (awaitId === undefined && !state?.shown)
-      throw new DriveError(`t.${method}(…): no question is shown. ${this.#whyNothingIsAsked()}`);
-    await this.#stage.resume(resume, awaitId);
+    if (awaitId === undefined && !state?.question)
+      throw new DriveError(`t.${method}(…): no question is open. ${this.#whyNothingIsAsked()}`);
+    await this.#stage.reply({ await_resume: resume }, awaitId);
   }
 
   #whyNothingIsAsked(): string {
@@ -270,7 +271,7 @@ export class Drive {
     if (expired?.type === "timed-out" && expired.await_id === last?.asked.await_id)
       return `${question} has expired, and the run is ${state.status}.`;
     if (this.#stage.isOver) return `The run is ${state.status}.`;
-    if (last !== undefined && last.answer !== null) return `${question} has its answer; call t.next() to go on.`;
+    if (last !== undefined && replyTo(last) !== undefined) return `${question} has its answer; call t.next() to go on.`;
     return `The run is ${state.status}. ${describeLast(this.#stage)} Call t.next() until the question comes.`;
   }
 

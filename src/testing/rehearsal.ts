@@ -161,7 +161,7 @@ class Rehearsal {
   async #unblock(): Promise<boolean> {
     const late = this.#late;
     this.#late = undefined;
-    if (late === undefined || this.#stage.state?.shown?.await_id !== late.await_id) return false;
+    if (late === undefined || this.#stage.state?.question?.asked.await_id !== late.await_id) return false;
     await this.#answer(late);
     return true;
   }
@@ -183,7 +183,7 @@ class Rehearsal {
     }
     const resume = resumeOf(answer.value);
     try {
-      await stage.resume(resume, question.await_id);
+      await stage.reply({ await_resume: resume }, question.await_id);
     } catch (error) {
       if (!CadenzaError.is(error) || this.#interruption.kind === "none") throw error;
       // The agent behaves differently and asks another question, which has no answer.
@@ -191,10 +191,10 @@ class Rehearsal {
       return;
     }
     if (!this.#isHere("answer twice")) return;
-    await stage.resume(resume, question.await_id).catch((error: unknown) => {
+    await stage.reply({ await_resume: resume }, question.await_id).catch((error: unknown) => {
       this.#problems.push(`The same answer to ${question.await_id} again was refused: ${String(error)}`);
     });
-    const other = stage.resume({ another: "answer" }, question.await_id);
+    const other = stage.reply({ await_resume: { another: "answer" } }, question.await_id);
     await other.then(
       () => this.#problems.push(`Another answer to ${question.await_id} was accepted on top of the first.`),
       () => undefined,

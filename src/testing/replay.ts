@@ -104,7 +104,13 @@ class Replay {
     try {
       if (entry.type === "resumed") {
         await this.#keepTime(entry);
-        await stage.resume(entry.answer, entry.await_id);
+        await stage.reply({ await_resume: entry.answer }, entry.await_id);
+      } else if (entry.type === "declined") {
+        await this.#keepTime(entry);
+        await stage.reply({ decline: entry.decline }, entry.await_id);
+      } else if (entry.type === "received") {
+        await this.#keepTime(entry);
+        await stage.send(entry.name, entry.data);
       } else if (entry.type === "cancel-requested") {
         await stage.cancel();
       } else if (entry.type === "timed-out") {

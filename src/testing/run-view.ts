@@ -1,7 +1,7 @@
 import { evolve } from "../core/evolve.ts";
 import type { Entry } from "../core/log.ts";
 import type { StreamedEvent } from "../core/project.ts";
-import { eventCount, project } from "../core/project.ts";
+import { project } from "../core/project.ts";
 import type { RunState } from "../core/state.ts";
 import { initialState } from "../core/state.ts";
 import type { DriveEvent } from "./drive-event.ts";
@@ -22,7 +22,7 @@ export class RunView {
   add(entry: Entry, cause: unknown): DriveEvent | undefined {
     evolve(this.state, entry);
     this.entries.push(entry);
-    for (let index = 0; index < eventCount(entry); index++) {
+    for (let index = 0; index < this.state.last_events; index++) {
       const event = project(this.state, entry, index);
       if (event !== undefined) this.events.push(event);
     }

@@ -1,17 +1,17 @@
 import type { Entry } from "../core/log.ts";
-import { isPassedOn } from "../core/log.ts";
 import type { RunKey } from "../core/ports.ts";
 import { runRecord } from "../core/record.ts";
 import type { RunState } from "../core/state.ts";
-import { isAtRest, isFinal } from "../core/state.ts";
+import { isAtRest, isFinal, isWaiting } from "../core/state.ts";
 import { durable } from "../durable/durable.ts";
+import type { JsonValue } from "../protocol/json.ts";
 import type { Message } from "../protocol/message.ts";
-import type { AwaitResume, Run } from "../protocol/run.ts";
+import type { Run } from "../protocol/run.ts";
 import type { Agent } from "../runtime/agent.ts";
 import { AgentRuntime } from "../runtime/agent-runtime.ts";
 import type { RunInput } from "../runtime/input.ts";
 import { readInput } from "../runtime/input.ts";
-import type { Session } from "../runtime/requests.ts";
+import type { ResumeRequest, Session } from "../runtime/requests.ts";
 import type { Scope } from "../runtime/scope.ts";
 import type { StageHooks } from "./cast.ts";
 import { Cast } from "./cast.ts";
@@ -107,8 +107,14 @@ export class Stage {
     return this.#begun;
   }
 
-  async resume(answer: AwaitResume, awaitId?: string): Promise<void> {
-    await this.#scope.resume({ run_id: this.#runId, await_resume: answer, await_id: awaitId, mode: "async" });
+  /** Answers a question, or declines to. */
+  async reply(reply: Pick<ResumeRequest, "await_resume" | "decline">, awaitId?: string): Promise<void> {
+    await this.#scope.resume({ ...reply, run_id: this.#runId, await_id: awaitId, mode: "async" });
+  }
+
+  async send(name: string, data: JsonValue): Promise<void> {
+    await this.begin();
+    await this.#scope.send({ to: this.#runId, name, data });
   }
 
   async cancel(): Promise<void> {
@@ -132,7 +138,7 @@ export class Stage {
           return stage.clock.uses + stage.cast.operations.length;
         },
         get isAwaiting() {
-          return stage.state?.status === "awaiting";
+          return stage.state !== undefined && isWaiting(stage.state);
         },
         check: () => stage.cast.check(),
         pass: () => passTo(stage.clock, passesPauses && stage.cast.isPausing ? nextExpiry(stage.state) - 1 : until),
@@ -159,7 +165,7 @@ export class Stage {
       // An agent whose run has ended is not held: what it still does is observed.
       if (driveEvent?.type === "end") this.gate.free();
       // The agent closes the gate itself. A question of its sub-agent closes it here.
-      else if (driveEvent?.type === "await" && isPassedOn(driveEvent.await_id)) this.gate.close();
+      else if (entry.type === "awaited" && entry.of !== undefined) this.gate.close();
     }
   }
 }

@@ -143,6 +143,14 @@ export class StagedContext implements AgentContext {
       watched((interest) => this.#ask(this.#stage.begin("ask", "ask", interest), question, options))) as Ask;
   }
 
+  get sleep(): AgentContext["sleep"] {
+    return this.#real.sleep;
+  }
+
+  get receive(): AgentContext["receive"] {
+    return this.#real.receive;
+  }
+
   get step(): Step {
     return (name, fn, options) => watched((interest) => this.#step(interest, name, fn, options));
   }

@@ -1,4 +1,5 @@
 import type { RunState } from "../core/state.ts";
+import { nextDeadline, openQuestions } from "../core/state.ts";
 import type { FakeClock } from "./fake-clock.ts";
 import { realPause, realTurn } from "./real-time.ts";
 
@@ -69,9 +70,9 @@ export function passTo(clock: FakeClock, until: number | undefined): undefined |
   return nextDue !== undefined && until !== undefined && nextDue <= until ? clock.set(nextDue) : undefined;
 }
 
-/** When the question that is shown expires, in milliseconds since the epoch; `Infinity` for never. */
+/** When the run goes on by itself, in milliseconds since the epoch; `Infinity` for never. */
 export function nextExpiry(state: RunState | undefined): number {
-  const { deadline, expires_at } = state?.shown ?? {};
-  const passedOn = expires_at === undefined ? Number.POSITIVE_INFINITY : Date.parse(expires_at);
-  return Math.min(deadline ?? Number.POSITIVE_INFINITY, passedOn);
+  if (state === undefined) return Number.POSITIVE_INFINITY;
+  const below = openQuestions(state).map(({ asked }) => asked.deadline ?? Number.POSITIVE_INFINITY);
+  return Math.min(nextDeadline(state) ?? Number.POSITIVE_INFINITY, ...below);
 }

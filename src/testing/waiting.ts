@@ -1,3 +1,4 @@
+import type { IntentEntry } from "../core/log.ts";
 import { describeDriveEvent, questionText, quote } from "./drive-event.ts";
 import { writeDuration } from "./duration.ts";
 import type { Stage } from "./stage.ts";
@@ -5,8 +6,8 @@ import type { Stage } from "./stage.ts";
 /** Why an agent does nothing more, and what a test can do about it. */
 export function describeWaiting(stage: Stage): string {
   const { state } = stage;
-  if (state?.shown) {
-    const { await_id, parts, deadline: at } = state.shown;
+  if (state?.question) {
+    const { await_id, parts, deadline: at } = state.question.asked;
     const left = at === undefined ? undefined : at - clockNow(stage);
     const deadline = left === undefined ? "" : `, let its time pass with t.clock.advance("${writeDuration(left)}")`;
     return (
@@ -14,11 +15,19 @@ export function describeWaiting(stage: Stage): string {
       `Answer it with t.answer(…)${deadline}, or stop the run with t.cancel().`
     );
   }
+  const [wait] = state?.waits?.values() ?? [];
+  if (wait !== undefined) return describeWait(stage, wait);
   const { patienceMs } = stage.settings;
   return (
     `The agent has shown no activity for ${writeDuration(patienceMs)}: it is ${status(stage)} and ${work(stage)}. ` +
     `${timers(stage)}If it waits for something real that takes longer, give drive a larger patienceMs.`
   );
+}
+
+function describeWait(stage: Stage, { key, until }: IntentEntry): string {
+  const pass =
+    until == null ? "" : `Let its time pass with t.clock.advance("${writeDuration(until - clockNow(stage))}"). `;
+  return `The agent waits for ${key}. ${pass}Or stop the run with t.cancel().`;
 }
 
 /** The last thing that an agent did, for messages. */

@@ -1,12 +1,31 @@
 import { describe, expect, it } from "vitest";
 import type { Command, Emission } from "../../src/core/decide.ts";
 import { commandOf, decide } from "../../src/core/decide.ts";
-import type { Entry, PartSource } from "../../src/core/log.ts";
+import { evolve } from "../../src/core/evolve.ts";
+import type { Entry, IntentEntry, OfferedEntry, PartSource, RefusedEntry } from "../../src/core/log.ts";
+import { replyTo } from "../../src/core/state.ts";
 import { isoTime } from "../../src/core/time.ts";
-import { asked, carryOut, created, fold, logs, message, part, question, started, T0 } from "../harness/logs.ts";
+import {
+  asked,
+  carryOut,
+  created,
+  fold,
+  logs,
+  message,
+  offered,
+  part,
+  question,
+  received,
+  relayed,
+  resumed,
+  settled,
+  started,
+  T0,
+} from "../harness/logs.ts";
 
 const AT = T0 + 100;
 const beginning = [created(), started] as const;
+const sleep: IntentEntry = { type: "intent", at: T0 + 20, key: "sleep#1", attempt: 1, run_id: null, until: T0 + 500 };
 
 function text(content: string, source?: PartSource): Emission {
   return { kind: "part", part: part(content), ...(source !== undefined && { source }) };
@@ -84,8 +103,23 @@ describe("a question", () => {
     const [entry] = carryOut(state, ask);
     expect(entry).toEqual({ ...ask, type: "awaited", closes: true });
     expect(state.output).toMatchObject([{ completed_at: isoTime(AT) }]);
-    expect(state.shown_event).toBe(state.events);
+    expect(state.question?.event).toBe(state.events);
     expect(state.events).toBe(6);
+  });
+
+  it("that is settled keeps the event that showed the first open one, and the next one is shown", () => {
+    const state = fold(...beginning, asked("ask#1"), asked("ask#2"), asked("ask#3"));
+    expect(state.question?.event).toBe(3);
+    for (const [awaitId, event, next] of [
+      ["ask#2", 3, 5],
+      ["ask#1", 5, 7],
+      ["ask#3", 7, undefined],
+    ] as const) {
+      evolve(state, resumed(awaitId, AT));
+      expect(state.exchanges?.at(-1)).toMatchObject({ event });
+      expect(state.question?.event).toBe(next);
+    }
+    expect(state.events).toBe(8);
   });
 
   it("completes no message where none is open", () => {
@@ -95,6 +129,111 @@ describe("a question", () => {
   it("is decided again without its decision on the open message", () => {
     const again = commandOf({ ...ask, type: "awaited", closes: true } as Entry);
     expect(again).toEqual(ask);
+  });
+});
+
+describe("a question of a sub-run", () => {
+  const id = "run:a#1/ask#1";
+  const shown = commandOf(relayed(id));
+  const settle = commandOf(settled(id, { answer: { yes: true } }));
+
+  it("leaves the open message open", () => {
+    const state = fold(...beginning);
+    carryOut(state, { type: "emit", at: AT, item: text("a") });
+    expect(carryOut(state, shown)).toEqual([relayed(id)]);
+    carryOut(state, { type: "emit", at: AT, item: text("b") });
+    expect(state.output).toMatchObject([{ parts: [part("a"), part("b")], completed_at: null }]);
+  });
+
+  it("is shown once and settled once", () => {
+    const state = fold(...beginning);
+    expect([shown, shown, settle, settle, shown].map((command) => carryOut(state, command).length)).toEqual([
+      1, 0, 1, 0, 0,
+    ]);
+    expect(state).toMatchObject({ status: "in-progress", question: null });
+  });
+
+  it("is not shown if it is settled already", () => {
+    const state = fold(...beginning);
+    expect([settle, settle, shown].map((command) => carryOut(state, command).length)).toEqual([1, 0, 0]);
+    expect(state).toMatchObject({ status: "in-progress", exchanges: null });
+  });
+});
+
+describe("a sleep", () => {
+  it("is waiting time, and leaves the run in progress", () => {
+    expect(fold(...beginning, sleep)).toMatchObject({ status: "in-progress", waiting_since: sleep.at });
+  });
+
+  it("that is withdrawn ends", () => {
+    const state = fold(...beginning, sleep);
+    expect(carryOut(state, { type: "withdraw", at: AT, await_id: "sleep#1" })).toHaveLength(1);
+    expect(carryOut(state, { type: "withdraw", at: AT, await_id: "sleep#1" })).toHaveLength(0);
+    expect(state).toMatchObject({ waiting_since: null, waiting_ms: AT - sleep.at });
+  });
+});
+
+describe("a message", () => {
+  const first = received("payment", 1, "key-1");
+
+  it("arrives once, also if it is sent twice", () => {
+    const state = fold(...beginning);
+    expect(carryOut(state, { type: "receive", entry: first })).toEqual([first]);
+    expect(carryOut(state, { type: "receive", entry: { ...first, at: AT } })).toEqual([]);
+    expect(fold(...beginning, first, { ...first, at: AT }).mail?.inbox).toEqual([{ entry: first, position: 2 }]);
+  });
+
+  it.each([
+    ["other data", received("payment", 2, "key-1")],
+    ["another name", received("refund", 1, "key-1")],
+  ])("with the same key and %s is a conflict", (_title, entry) => {
+    const expected = { refused: "idempotency_conflict" };
+    expect(decide(fold(...beginning, first), { type: "receive", entry })).toEqual(expected);
+    // The key is known after the message is taken, too.
+    const taken = { type: "taken", at: AT, key: "receive:payment#1", position: 2 } as const;
+    expect(decide(fold(...beginning, first, taken), { type: "receive", entry })).toEqual(expected);
+    expect(decide(fold(...beginning, first, taken), { type: "receive", entry: first })).toEqual([]);
+  });
+
+  it("that is taken leaves the others in order", () => {
+    const messages = [received("a", 1, "1"), received("b", 2, "2"), received("a", 3, "3"), received("a", 4, "4")];
+    const state = fold(...beginning, ...messages);
+    for (const position of [4, 3, null])
+      carryOut(state, { type: "take", entry: { type: "taken", at: AT, key: "receive:a#1", position } });
+    expect(state.mail?.inbox.map(({ position }) => position)).toEqual([2, 5]);
+  });
+});
+
+describe("an offered reply", () => {
+  const offer = offered("offer-1", "ask#1");
+  const other = offered("offer-2", "ask#1");
+  const waiting = [...beginning, asked("ask#1"), asked("ask#2"), offer] as const;
+  const refused: RefusedEntry = { type: "refused", at: AT, offer_id: "offer-1", code: "answer_rejected", issues: [] };
+
+  it.each<[title: string, entries: readonly Entry[], open: readonly OfferedEntry[]]>([
+    ["waits for its verdict", [], [offer]],
+    ["keeps a second one for the same question out", [other], [offer]],
+    ["leaves room for one for another question", [offered("offer-2", "ask#2")], [offer, offered("offer-2", "ask#2")]],
+    ["that is refused makes room for another", [refused, other], [other]],
+    ["that is refused does not come back when it is posted again", [refused, offer], []],
+    ["that is accepted is done", [{ ...resumed("ask#1"), offer_id: "offer-1" } as Entry, offer], []],
+    ["is done when its question is settled by another reply", [resumed("ask#1"), other], []],
+    ["for a question that is not open is nothing", [offered("offer-3", "ask#3")], [offer]],
+  ])("%s", (_title, entries, open) => {
+    expect([...(fold(...waiting, ...entries).mail?.offers.values() ?? [])]).toEqual(open);
+  });
+
+  it("leaves its question open, and its refusal too", () => {
+    expect(fold(...waiting, refused)).toMatchObject({ status: "awaiting", question: { asked: { await_id: "ask#1" } } });
+    expect(fold(...waiting, refused).mail?.refusals.get("offer-1")).toEqual(refused);
+  });
+
+  it("is remembered as refused until a hundred later ones are", () => {
+    const refusals = Array.from({ length: 101 }, (_, n): Entry => ({ ...refused, offer_id: `offer-${n}` }));
+    const { mail } = fold(...waiting, ...refusals);
+    expect(mail?.refusals.size).toBe(100);
+    expect(mail?.refusals.has("offer-0")).toBe(false);
+    expect(mail?.refusals.has("offer-1")).toBe(true);
   });
 });
 
@@ -235,6 +374,18 @@ describe("deadlines", () => {
     }
   });
 
+  it("a run with two expired questions fails because of the first", () => {
+    const state = fold(...waiting, asked("ask#2"));
+    for (const await_id of ["ask#2", "ask#1"]) carryOut(state, { type: "expire", at: AT, await_id, defaulted: false });
+    const [end] = carryOut(state, { type: "end", at: AT, failure: null, usage: null });
+    expect(end).toMatchObject({ outcome: "failed", error: { data: { await_id: "ask#2" } } });
+  });
+
+  it("a run does not run out of time while it waits for an answer, for time or for a message", () => {
+    for (const entry of [asked("ask#1"), relayed("run:a#1/ask#1"), sleep])
+      expect(decide(fold(...beginning, entry), { type: "overrun", at: AT })).toEqual([]);
+  });
+
   it("a run that is cancelled after its timeout is cancelled", () => {
     const state = fold(...beginning, { type: "timed-out", at: AT, await_id: null, defaulted: false });
     carryOut(state, { type: "cancel", at: AT });
@@ -257,16 +408,22 @@ describe("deadlines", () => {
 
   it("a question with a default lets the run go on", () => {
     const state = fold(...waiting, { type: "timed-out", at: AT, await_id: "ask#1", defaulted: true });
-    expect(state).toMatchObject({ status: "in-progress", overdue: null, shown: null });
+    expect(state).toMatchObject({ status: "in-progress", overdue: null, question: null });
   });
 });
 
 describe("the end of a run", () => {
-  it("withdraws the question that is still shown", () => {
-    const decision = decide(fold(...logs.awaiting), { type: "end", at: AT, failure: null, usage: null });
-    expect(decision).toMatchObject([
-      { type: "withdrawn", await_id: "ask#1" },
-      { type: "ended", outcome: "completed" },
+  it("ends the open questions, the waits and the offers with it", () => {
+    const log = [...logs.awaiting, asked("ask#2"), sleep, offered("offer-1", "ask#1")];
+    const state = fold(...log);
+    const [end] = carryOut(state, { type: "end", at: AT, failure: null, usage: null });
+    expect(end).toEqual({ type: "ended", at: AT, outcome: "completed" });
+    expect(state).toMatchObject({ status: "completed", question: null, more_questions: null, waits: null });
+    expect(state.waiting_since).toBeNull();
+    expect(state.mail?.offers.size).toBe(0);
+    expect(state.exchanges?.map((one) => [one.asked.await_id, one.settled, replyTo(one)])).toEqual([
+      ["ask#1", end, undefined],
+      ["ask#2", end, undefined],
     ]);
   });
 

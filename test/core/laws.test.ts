@@ -1,27 +1,66 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import type { AskCommand, Command, Emission } from "../../src/core/decide.ts";
+import { copyState } from "../../src/core/copy-state.ts";
+import type { Command, Emission, ReplyCommand } from "../../src/core/decide.ts";
 import { commandOf, decide, isRefusal } from "../../src/core/decide.ts";
 import { evolve, foldEntries } from "../../src/core/evolve.ts";
-import type { Entry, IntentEntry, PartSource, StepEntry } from "../../src/core/log.ts";
+import { sameJson } from "../../src/core/json.ts";
+import type {
+  AwaitedEntry,
+  Entry,
+  IntentEntry,
+  OfferedEntry,
+  PartSource,
+  ReceivedEntry,
+  RefusedEntry,
+  SettledEntry,
+  StepEntry,
+} from "../../src/core/log.ts";
 import type { StreamedEvent } from "../../src/core/project.ts";
-import { eventCount, project } from "../../src/core/project.ts";
+import { project } from "../../src/core/project.ts";
 import { runRecord, transcript } from "../../src/core/record.ts";
-import { activeMs, initialState, isFinal, isOpen } from "../../src/core/state.ts";
+import type { Replied, RunState } from "../../src/core/state.ts";
+import {
+  activeMs,
+  initialState,
+  isFinal,
+  isOpen,
+  isWaiting,
+  nextDeadline,
+  openQuestions,
+  replyTo,
+} from "../../src/core/state.ts";
 import { eventSchema } from "../../src/protocol/event.ts";
 import type { Message, MessagePart } from "../../src/protocol/message.ts";
 import { runSchema } from "../../src/protocol/run.ts";
-import { created, message, part, RUN_ID, T0 } from "../harness/logs.ts";
+import { created, message, part, RUN_ID, relayed, settled, T0 } from "../harness/logs.ts";
 
-/* Laws that hold for every log that commands can make, in any order. */
+/* Laws that hold for every log that commands and posts can make, in any order. */
+
+/** What happens to a run. */
+type Move =
+  | { readonly does: "command"; readonly command: Command }
+  /** The agent asks its next question. */
+  | { readonly does: "ask"; readonly asking: Omit<AwaitedEntry, "type" | "await_id"> }
+  /** A receive takes the first message of its name. */
+  | { readonly does: "take"; readonly at: number; readonly key: string; readonly name: string }
+  /** Another process appends an entry without a decision. */
+  | { readonly does: "post"; readonly entry: Post };
+
+type Post = (AwaitedEntry & { readonly of: object }) | SettledEntry | ReceivedEntry | OfferedEntry | CancelPost;
+type CancelPost = Entry & { readonly type: "cancel-requested" };
 
 const key = fc.constantFrom("a#1", "b#1");
-const awaitId = fc.constantFrom("ask#1", "ask#2");
+const waitKey = fc.constantFrom("sleep#1", "receive:pay#1", "receive:pay#2");
+const subRunIds = ["run:x#1/ask#1", "run:x#1/ask#2", "run:y#1/ask#1"] as const;
+const subRunId = fc.constantFrom(...subRunIds);
+const awaitId = fc.oneof({ weight: 3, arbitrary: fc.constantFrom("ask#1", "ask#2", "ask#3") }, subRunId);
 const text = fc.constantFrom("x", "y", "");
 const stepSource = record({ key, attempt: fc.integer({ min: 1, max: 2 }) });
-const answer = fc.constantFrom({ yes: true }, { yes: false });
+const reply = fc.constantFrom<Replied>({ answer: { yes: true } }, { answer: { yes: false } }, { decline: {} });
 const failure = fc.option(fc.constant({ code: "server_error", message: "It broke." } as const), { nil: null });
 const usage = fc.constant(null);
+const replyKeys = fc.option(fc.constantFrom("k1", "k2"), { nil: null });
 
 const emission: fc.Arbitrary<Emission> = fc.oneof(
   { weight: 2, arbitrary: record({ kind: fc.constant("part"), part: text.map(part) }) },
@@ -38,7 +77,7 @@ function command(at: number): fc.Arbitrary<Command> {
   const step = record<StepEntry>({
     type: fc.constant("step"),
     at: now,
-    key,
+    key: fc.oneof(key, waitKey),
     result: fc.constant(1),
     error: fc.constant(null),
     usage,
@@ -50,48 +89,117 @@ function command(at: number): fc.Arbitrary<Command> {
     attempt: fc.constant(1),
     run_id: fc.constant(null),
   });
+  const wait = record<IntentEntry>({
+    type: fc.constant("intent"),
+    at: now,
+    key: waitKey,
+    attempt: fc.constant(1),
+    run_id: fc.constant(null),
+    until: fc.constantFrom(null, at + 7),
+  });
+  const refused = record<RefusedEntry>({
+    type: fc.constant("refused"),
+    at: now,
+    offer_id: fc.constantFrom("o1", "o2"),
+    code: fc.constant("answer_rejected"),
+  });
   return fc.oneof(
     { weight: 6, arbitrary: record({ type: fc.constant("emit"), at: now, item: emission }) },
     { weight: 2, arbitrary: record({ type: fc.constant("start"), at: now }) },
     record({ type: fc.constant("create"), entry: fc.constant(created({ at })) }),
     record({ type: fc.constant("intend"), entry: intent }),
-    record({ type: fc.constant("record"), entry: step }),
+    { weight: 2, arbitrary: record({ type: fc.constant("intend"), entry: wait }) },
+    { weight: 2, arbitrary: record({ type: fc.constant("record"), entry: step }) },
     {
-      weight: 2,
-      arbitrary: fc.record<AskCommand, keyof AskCommand>(
+      weight: 3,
+      arbitrary: fc.record<ReplyCommand, keyof ReplyCommand>(
         {
-          type: fc.constant("ask"),
+          type: fc.constant("reply"),
           at: now,
-          await_id: awaitId,
-          parts: fc.constantFrom([part("This?")], [part("This,"), part("or that?")]),
-          deadline: fc.constant(at + 5),
-          expires_at: fc.constant("2026-01-01T00:00:00.000Z"),
-          emitted: fc.nat(3),
+          await_id: fc.option(awaitId, { nil: null }),
+          reply,
+          idempotency_key: replyKeys,
+          by: fc.constant("a person"),
+          offer_id: fc.constantFrom("o1", "o2"),
         },
-        { noNullPrototype: true, requiredKeys: ["type", "at", "await_id", "parts", "emitted"] },
+        { noNullPrototype: true, requiredKeys: ["type", "at", "await_id", "reply", "idempotency_key"] },
       ),
     },
-    {
-      weight: 2,
-      arbitrary: record({
-        type: fc.constant("resume"),
-        at: now,
-        await_id: fc.option(awaitId, { nil: null }),
-        answer,
-        idempotency_key: fc.option(fc.constantFrom("k1", "k2"), { nil: null }),
-      }),
-    },
-    record({ type: fc.constant("withdraw"), at: now, await_id: awaitId }),
+    { weight: 3, arbitrary: record({ type: fc.constant("refuse"), entry: refused }) },
+    record({ type: fc.constant("withdraw"), at: now, await_id: fc.oneof(awaitId, waitKey) }),
     record({ type: fc.constant("expire"), at: now, await_id: awaitId, defaulted: fc.boolean() }),
     record({ type: fc.constant("overrun"), at: now }),
-    record({ type: fc.constant("cancel"), at: now }),
+    post(at).map(commandOf),
     record({ type: fc.constant("end"), at: now, failure, usage }),
   );
 }
 
-const commands = fc
+function post(at: number): fc.Arbitrary<Post> {
+  const now = fc.constant(at);
+  return fc.oneof(
+    { weight: 4, arbitrary: subRunId.map((id) => relayed(id, at)) },
+    {
+      weight: 4,
+      arbitrary: fc.tuple(subRunId, fc.option(reply, { nil: null })).map(([id, one]) => settled(id, one, at)),
+    },
+    {
+      weight: 4,
+      arbitrary: record<ReceivedEntry>({
+        type: fc.constant("received"),
+        at: now,
+        name: fc.constantFrom("pay", "news"),
+        data: fc.constantFrom(1, 2),
+        idempotency_key: fc.constantFrom("m1", "m2", "m3", "m4"),
+      }),
+    },
+    {
+      weight: 6,
+      arbitrary: record<OfferedEntry>({
+        type: fc.constant("offered"),
+        at: now,
+        offer_id: fc.constantFrom("o1", "o2"),
+        await_id: awaitId,
+        answer: fc.constant({ yes: true }),
+        idempotency_key: fc.constant(null),
+      }),
+    },
+    fc.constant<CancelPost>({ type: "cancel-requested", at }),
+  );
+}
+
+function move(at: number): fc.Arbitrary<Move> {
+  const asking = fc.record<Omit<AwaitedEntry, "type" | "await_id">>(
+    {
+      at: fc.constant(at),
+      parts: fc.constantFrom([part("This?")], [part("This,"), part("or that?")]),
+      deadline: fc.constant(at + 5),
+      emitted: fc.nat(3),
+    },
+    { noNullPrototype: true, requiredKeys: ["at", "parts", "emitted"] },
+  );
+  const name = fc.constantFrom("pay", "news");
+  return fc.oneof(
+    { weight: 8, arbitrary: record({ does: fc.constant("command"), command: command(at) }) },
+    { weight: 3, arbitrary: record({ does: fc.constant("ask"), asking }) },
+    { weight: 3, arbitrary: record({ does: fc.constant("take"), at: fc.constant(at), key: waitKey, name }) },
+    { weight: 3, arbitrary: record({ does: fc.constant("post"), entry: post(at) }) },
+  );
+}
+
+const anyMoves: fc.Arbitrary<readonly Move[]> = fc
   .array(fc.nat(20), { minLength: 1, maxLength: 40 })
-  .chain((gaps) => fc.tuple(...gaps.map((gap, index) => command(T0 + 10 * index + gap))));
+  .chain((gaps) => fc.tuple(...gaps.map((gap, index) => move(T0 + 10 * index + gap))));
+
+const begin: Move = { does: "command", command: { type: "start", at: T0 } };
+
+/** Most runs begin at once. */
+const moves: fc.Arbitrary<readonly Move[]> = fc.oneof(
+  {
+    weight: 4,
+    arbitrary: anyMoves.map((later) => [begin, ...later]),
+  },
+  anyMoves,
+);
 
 /** As `fc.record`, but its objects have the usual prototype. */
 function record<T extends object>(model: { [Key in keyof T]: fc.Arbitrary<T[Key]> }): fc.Arbitrary<T> {
@@ -102,33 +210,68 @@ function messageOf(texts: readonly string[]): Message {
   return { ...message(""), parts: texts.map(part) };
 }
 
-/** The entries that a run's commands make. */
-function logOf(given: readonly Command[]): Entry[] {
+/** A log, and which of its entries were not decided. */
+interface Made {
+  readonly log: readonly Entry[];
+  readonly posted: ReadonlySet<Entry>;
+}
+
+/** The log that a run's moves make. */
+function logOf(given: readonly Move[], check?: (state: RunState, command: Command) => void): Made {
   const state = initialState(RUN_ID);
-  const entries: Entry[] = [];
-  for (const each of [{ type: "create", entry: created() } as const, ...given]) {
-    const before = JSON.stringify(state);
-    const decision = decide(state, each);
-    expect(JSON.stringify(state)).toBe(before);
+  const log: Entry[] = [];
+  const posted = new Set<Entry>();
+  let asks = 0;
+  const first: Move = { does: "command", command: { type: "create", entry: created() } };
+  for (const one of [first, ...given]) {
+    if (one.does === "post") {
+      // A sub-run exists after its parent has begun. The store refuses posts to a run that has ended.
+      if (state.ended !== null || (state.started === null && one.entry.type !== "received")) continue;
+      const entry = { ...one.entry };
+      evolve(state, entry);
+      posted.add(entry);
+      log.push(entry);
+      continue;
+    }
+    const asked = commandFor(one, state, `ask#${asks + 1}`);
+    check?.(state, asked);
+    const decision = decide(state, asked);
     if (isRefusal(decision)) continue;
+    if (one.does === "ask" && decision.length > 0) asks += 1;
     for (const entry of decision) {
       evolve(state, entry);
-      entries.push(entry);
+      log.push(entry);
     }
   }
-  return entries;
+  return { log, posted };
+}
+
+function commandFor(one: Exclude<Move, { readonly does: "post" }>, state: RunState, next: string): Command {
+  switch (one.does) {
+    case "command":
+      return one.command;
+    case "ask":
+      return { ...one.asking, type: "ask", await_id: next };
+    case "take": {
+      const { at, key: taker, name } = one;
+      const position = state.mail?.inbox.find(({ entry }) => entry.name === name)?.position ?? null;
+      return { type: "take", entry: { type: "taken", at, key: taker, position } };
+    }
+  }
 }
 
 /** The events of a log with their numbers. */
 function eventsOf(log: readonly Entry[]): StreamedEvent[] {
   const state = initialState(RUN_ID);
+  return log.flatMap((entry) => eventsOfLast(evolve(state, entry), entry));
+}
+
+/** The events of the last entry of a state. */
+function eventsOfLast(state: RunState, entry: Entry): StreamedEvent[] {
   const events: StreamedEvent[] = [];
-  for (const entry of log) {
-    evolve(state, entry);
-    for (let index = 0; index < eventCount(entry); index++) {
-      const event = project(state, entry, index);
-      if (event !== undefined) events.push(event);
-    }
+  for (let index = 0; index < state.last_events; index++) {
+    const event = project(state, entry, index);
+    if (event !== undefined) events.push(event);
   }
   return events;
 }
@@ -145,7 +288,7 @@ function outputOf(log: readonly Entry[]): Message[] {
     // A later attempt at a step emits again what an earlier one has emitted.
     if (source !== undefined)
       output = output.filter(({ by }) => by?.key !== source.key || by.attempt === source.attempt);
-    for (let index = 0; index < eventCount(entry); index++) {
+    for (let index = 0; index < state.last_events; index++) {
       const event = project(state, entry, index);
       if (event?.type === "message.created") {
         expect(output.at(-1)?.message.completed_at).not.toBeNull();
@@ -161,16 +304,147 @@ function outputOf(log: readonly Entry[]): Message[] {
   return output.map(({ message: told, parts }) => ({ ...told, parts }));
 }
 
-function itHolds(title: string, law: (log: readonly Entry[]) => void): void {
+/** What the laws know of a run while they read its log. It does not depend on the library's own rules. */
+class Reading {
+  /** The open questions, in the order in which they were asked. */
+  open: string[] = [];
+  /** All questions that have been open. */
+  readonly asked = new Set<string>();
+  /** The questions of sub-runs that are shown no more. */
+  readonly known = new Set<string>();
+  readonly waits = new Map<string, number | null>();
+  /** The offers without a verdict, by question. */
+  readonly offers = new Map<string, OfferedEntry>();
+  readonly #refused = new Set<string>();
+  /** A cancelled or overdue run asks nothing more. */
+  stopped = false;
+  /** The union of the intervals in which the run waited. */
+  waitingMs = 0;
+  #since: number | undefined;
+
+  read(entry: Entry): this {
+    this.#follow(entry);
+    const waits = this.open.length > 0 || this.waits.size > 0;
+    if (waits) this.#since ??= entry.at;
+    else if (this.#since !== undefined) {
+      this.waitingMs += entry.at - this.#since;
+      this.#since = undefined;
+    }
+    return this;
+  }
+
+  #follow(entry: Entry): void {
+    switch (entry.type) {
+      case "awaited":
+        if (entry.of !== undefined && (this.stopped || this.known.has(entry.await_id))) return;
+        if (entry.of !== undefined) this.known.add(entry.await_id);
+        this.open.push(entry.await_id);
+        this.asked.add(entry.await_id);
+        return;
+      case "settled":
+        this.known.add(entry.await_id);
+        this.#close(entry.await_id);
+        return;
+      case "resumed":
+      case "declined":
+        this.#close(entry.await_id);
+        return;
+      case "withdrawn":
+        this.waits.delete(entry.await_id);
+        this.#close(entry.await_id);
+        return;
+      case "timed-out":
+        if (!entry.defaulted) this.#stop();
+        else if (entry.await_id !== null) this.#close(entry.await_id);
+        return;
+      case "intent":
+        if (entry.until !== undefined) this.waits.set(entry.key, entry.until);
+        return;
+      case "step":
+      case "taken":
+        this.waits.delete(entry.key);
+        return;
+      case "offered":
+        if (this.#refused.has(entry.offer_id) || this.offers.has(entry.await_id)) return;
+        if (this.open.includes(entry.await_id)) this.offers.set(entry.await_id, entry);
+        return;
+      case "refused":
+        this.#refused.add(entry.offer_id);
+        for (const [id, { offer_id }] of this.offers) if (offer_id === entry.offer_id) this.offers.delete(id);
+        return;
+      case "cancel-requested":
+      case "ended":
+        this.#stop();
+        return;
+      default:
+        return;
+    }
+  }
+
+  /** The run waits for nothing any more. */
+  #stop(): void {
+    this.offers.clear();
+    this.stopped = true;
+    this.open = [];
+    this.waits.clear();
+  }
+
+  #close(awaitId: string): void {
+    this.open = this.open.filter((id) => id !== awaitId);
+    this.offers.delete(awaitId);
+  }
+}
+
+/** Reads a log entry by entry, with the state and what the laws know after each of them. */
+function* readings(log: readonly Entry[]): Generator<readonly [entry: Entry, state: RunState, reading: Reading]> {
+  const state = initialState(RUN_ID);
+  const reading = new Reading();
+  for (const entry of log) yield [entry, evolve(state, entry), reading.read(entry)];
+}
+
+function idsOf(questions: readonly { readonly asked: AwaitedEntry }[] | null): readonly string[] {
+  return (questions ?? []).map(({ asked }) => asked.await_id);
+}
+
+/** What a log says about its run, but for positions in it. */
+function told(log: readonly Entry[]): object {
+  const state = foldEntries(RUN_ID, log);
+  return {
+    events: eventsOf(log),
+    open: idsOf(openQuestions(state)),
+    exchanges: (state.exchanges ?? []).map((one) => [one.asked.await_id, one.settled?.at, replyTo(one)]),
+    inbox: state.mail?.inbox.map(({ entry }) => entry),
+    settled: state.mail?.settled,
+    waits: state.waits,
+    waiting_ms: state.waiting_ms,
+    waiting_since: state.waiting_since,
+  };
+}
+
+function itHolds(title: string, law: (log: readonly Entry[], posted: ReadonlySet<Entry>) => void): void {
   it(title, () => {
     fc.assert(
-      fc.property(commands, (given) => law(logOf(given))),
-      { numRuns: 300 },
+      fc.property(moves, (given) => {
+        const { log, posted } = logOf(given);
+        law(log, posted);
+      }),
+      { numRuns: 600 },
     );
   });
 }
 
-describe("every log that commands can make", () => {
+describe("every log that commands and posts can make", () => {
+  it("is decided without changing the state", () => {
+    const law = (given: readonly Move[]): void => {
+      logOf(given, (state, one) => {
+        const before = copyState(state);
+        decide(state, one);
+        expect(state).toStrictEqual(before);
+      });
+    };
+    fc.assert(fc.property(moves, law), { numRuns: 100 });
+  });
+
   itHolds("has events numbered without a gap, as many as its entries give", (log) => {
     const events = eventsOf(log);
     expect(events.map(({ id }) => id)).toEqual(events.map((_, index) => index + 1));
@@ -179,8 +453,8 @@ describe("every log that commands can make", () => {
 
   itHolds("has events and a record that the protocol describes", (log) => {
     for (const { id: _, ...event } of eventsOf(log)) expect(eventSchema.parse(event)).toStrictEqual(event);
-    const record = runRecord(foldEntries(RUN_ID, log));
-    expect(runSchema.parse(record)).toStrictEqual(record);
+    const last = runRecord(foldEntries(RUN_ID, log));
+    expect(runSchema.parse(last)).toStrictEqual(last);
   });
 
   itHolds("has the output that its message events add up to", (log) => {
@@ -193,51 +467,156 @@ describe("every log that commands can make", () => {
     expect(isFinal(foldEntries(RUN_ID, log).status)).toBe(end !== -1);
   });
 
-  itHolds("is the same when its commands are read from its entries and decided again", (log) => {
-    const [, ...rest] = log.map(commandOf);
-    expect(logOf(rest)).toEqual(log);
-  });
-
-  itHolds("has no message open where a question is asked", (log) => {
+  itHolds("is the same when the commands are read from its entries and decided again", (log, posted) => {
     const state = initialState(RUN_ID);
     for (const entry of log) {
+      if (!posted.has(entry)) expect(decide(state, commandOf(entry))).toEqual([entry]);
       evolve(state, entry);
-      if (entry.type === "awaited") expect(isOpen(state)).toBe(false);
     }
   });
 
-  itHolds("shows a question while it waits, and only then", (log) => {
-    const state = initialState(RUN_ID);
-    for (const entry of log) {
-      evolve(state, entry);
-      expect(state.shown !== null).toBe(state.status === "awaiting");
+  itHolds("has no message open where the agent asks a question", (log) => {
+    for (const [entry, state] of readings(log))
+      if (entry.type === "awaited" && entry.of === undefined) expect(isOpen(state)).toBe(false);
+  });
+
+  itHolds("has the questions open that were asked and not settled, and awaits exactly while there is one", (log) => {
+    for (const [, state, { open, asked }] of readings(log)) {
+      expect(idsOf(openQuestions(state))).toEqual(open);
+      expect(new Set([...open, ...idsOf(state.exchanges)])).toEqual(asked);
+      expect(state.question?.asked.await_id).toBe(open[0]);
+      expect(state.more_questions === null).toBe(open.length < 2);
+      expect(state.status === "awaiting").toBe(open.length > 0);
+      expect(runRecord(state).await_request?.await_id).toBe(open[0]);
     }
   });
 
-  itHolds("gives each question one answer at most, and each answer to the question it names", (log) => {
-    let shown: string | undefined;
-    for (const entry of log) {
-      if (entry.type === "awaited") shown = entry.await_id;
-      else if (entry.type === "resumed" || entry.type === "withdrawn") {
-        expect(entry.await_id).toBe(shown);
-        shown = undefined;
-      } else if (entry.type === "timed-out" && entry.await_id !== null) {
-        expect(entry.await_id).toBe(shown);
-        shown = undefined;
-      } else if (entry.type === "cancel-requested") shown = undefined;
+  itHolds("goes on and awaits in turn, and each event shows the first open question", (log) => {
+    let last = "run.awaiting";
+    for (const [entry, state, { open }] of readings(log))
+      for (const event of eventsOfLast(state, entry)) {
+        if (event.type !== "run.awaiting" && event.type !== "run.in-progress") continue;
+        expect(event.type).not.toBe(last);
+        last = event.type;
+        expect(event.run.status).toBe(event.type.slice("run.".length));
+        expect(event.run.await_request?.await_id).toBe(event.type === "run.awaiting" ? open[0] : undefined);
+      }
+  });
+
+  itHolds("tells its clients each change of its status, unless the run is about to end", (log) => {
+    let told = "created";
+    for (const [entry, state, { stopped }] of readings(log)) {
+      for (const event of eventsOfLast(state, entry)) if ("run" in event) told = event.run.status;
+      if (!stopped || isFinal(state.status)) expect(told).toBe(state.status);
     }
+  });
+
+  itHolds("gives each question one reply at most, while it is open", (log) => {
+    let open: readonly string[] = [];
+    const replied = new Set<string>();
+    const keys = new Set<string>();
+    for (const [entry, , reading] of readings(log)) {
+      if (entry.type === "resumed" || entry.type === "declined") {
+        expect(open).toContain(entry.await_id);
+        expect(replied).not.toContain(entry.await_id);
+        expect(subRunIds).not.toContain(entry.await_id);
+        replied.add(entry.await_id);
+        // A key belongs to one reply.
+        expect(keys).not.toContain(entry.idempotency_key);
+        if (entry.idempotency_key !== null) keys.add(entry.idempotency_key);
+      }
+      open = reading.open;
+    }
+    const { exchanges } = foldEntries(RUN_ID, log);
+    expect(new Set(idsOf(exchanges)).size).toBe(exchanges?.length ?? 0);
+    for (const one of exchanges ?? [])
+      if (one.asked.of === undefined) expect(replyTo(one) !== undefined).toBe(replied.has(one.asked.await_id));
   });
 
   itHolds("has an active time and a waiting time that add up to its time from start to end", (log) => {
     const state = foldEntries(RUN_ID, log);
     const start = log.find(({ type }) => type === "started");
     if (start === undefined || state.ended === null) return;
-    expect(activeMs(state, 0) + (state.waiting_ms ?? 0)).toBe(state.ended.at - start.at);
+    expect(activeMs(state, 0) + state.waiting_ms).toBe(state.ended.at - start.at);
+  });
+
+  itHolds("waits while a question, a sleep or a receive is open, and counts the union of these times", (log) => {
+    for (const [, state, { open, waits, waitingMs }] of readings(log)) {
+      expect(isWaiting(state)).toBe(open.length + waits.size > 0);
+      expect(state.waiting_since !== null).toBe(isWaiting(state));
+      expect(state.waiting_ms).toBe(waitingMs);
+      const asked = openQuestions(state).flatMap((one) => (one.asked.of === undefined ? one.asked.deadline : []));
+      const due = [...asked, ...waits.values()].filter((at) => typeof at === "number");
+      expect(nextDeadline(state)).toBe(due.length === 0 ? null : Math.min(...due));
+    }
+  });
+
+  itHolds("has each message once, and taken once at most, those of a name in order", (log, posted) => {
+    const arrived = new Map<string, number>();
+    for (const [position, entry] of log.entries()) {
+      if (entry.type !== "received") continue;
+      const isRepeated = arrived.has(entry.idempotency_key);
+      expect(isRepeated && !posted.has(entry)).toBe(false);
+      if (!isRepeated) arrived.set(entry.idempotency_key, position);
+    }
+    const left = new Set(arrived.values());
+    const last = new Map<string, number>();
+    for (const entry of log) {
+      if (entry.type !== "taken" || entry.position === null) continue;
+      const taken = log[entry.position];
+      expect(left.delete(entry.position)).toBe(true);
+      if (taken?.type !== "received") throw new Error("Something else was taken.");
+      expect(entry.position).toBeGreaterThan(last.get(taken.name) ?? -1);
+      last.set(taken.name, entry.position);
+    }
+    expect(foldEntries(RUN_ID, log).mail?.inbox.map(({ position }) => position) ?? []).toEqual([...left]);
+  });
+
+  itHolds("keeps the first offer for each open question, unless it was refused", (log) => {
+    for (const [, { mail }, { offers }] of readings(log)) expect(mail?.offers ?? new Map()).toEqual(offers);
   });
 
   itHolds("adds every message, question and answer to its session once", (log) => {
     const state = foldEntries(RUN_ID, log);
-    const answers = state.exchanges?.filter((one) => one.answer !== null).length ?? 0;
-    expect(transcript(state)).toHaveLength(1 + (state.exchanges?.length ?? 0) + answers + state.output.length);
+    const exchanges = state.exchanges ?? [];
+    const answers = exchanges.filter((one) => "answer" in (replyTo(one) ?? {})).length;
+    expect(transcript(state)).toHaveLength(1 + exchanges.length + answers + state.output.length);
   });
 });
+
+describe("a post", () => {
+  it("that comes again later changes nothing", () => {
+    const law = (given: readonly Move[], from: number, to: number): void => {
+      const repeated = given[from % given.length];
+      if (repeated?.does !== "post" || repeated.entry.type === "offered") return;
+      const first = logOf(given);
+      if (![...first.posted].some((entry) => sameJson(entry, repeated.entry))) return;
+      const index = (from % given.length) + 1 + (to % (given.length - (from % given.length)));
+      const second = logOf(given.toSpliced(index, 0, repeated));
+      expect(told(second.log)).toEqual(told(first.log));
+    };
+    fc.assert(fc.property(moves, fc.nat(), fc.nat(), law), { numRuns: 2_000 });
+  });
+
+  it("shows and settles the same questions of sub-runs in every order", () => {
+    const posts = subRunIds.flatMap((id, index) => [
+      relayed(id),
+      settled(id, index === 0 ? null : { answer: { yes: true } }),
+    ]);
+    const some = fc.subarray(posts).chain((chosen) => fc.tuple(fc.constant(chosen), shuffled([...chosen, ...chosen])));
+    const law = ([chosen, order]: readonly [readonly Entry[], readonly Entry[]]): void => {
+      const ids = (type: Entry["type"]): string[] =>
+        chosen.flatMap((entry) => (entry.type === type && "await_id" in entry ? `${entry.await_id}` : []));
+      const state = foldEntries(RUN_ID, [created(), { type: "started", at: T0 + 10 }, ...order]);
+      const open = ids("awaited").filter((id) => !ids("settled").includes(id));
+      expect(new Set(idsOf(openQuestions(state)))).toEqual(new Set(open));
+      const closed = [...idsOf(state.exchanges), ...(state.mail?.settled ?? [])];
+      expect(new Set(closed)).toEqual(new Set(ids("settled")));
+    };
+    fc.assert(fc.property(some, law), { numRuns: 1_000 });
+  });
+});
+
+function shuffled<T>(items: T[]): fc.Arbitrary<T[]> {
+  return fc.shuffledSubarray(items, { minLength: items.length });
+}

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { answerMessage, messageRecord, runRecord, transcript } from "../../src/core/record.ts";
-import { activeMs } from "../../src/core/state.ts";
+import { activeMs, nextDeadline } from "../../src/core/state.ts";
 import { isoTime } from "../../src/core/time.ts";
 import type { AwaitResume } from "../../src/protocol/run.ts";
 import { runSchema } from "../../src/protocol/run.ts";
@@ -8,13 +8,16 @@ import {
   asked,
   carryOut,
   created,
+  ended,
   fold,
   logs,
   message,
   part,
   question,
   RUN_ID,
+  relayed,
   resumed,
+  settled,
   started,
   T0,
 } from "../harness/logs.ts";
@@ -58,7 +61,7 @@ describe("what a run adds to its session", () => {
       carryOut(state, { type: "emit", at: T0, item: { kind: "message", message: message(content) } });
     const ask = (id: string, answer: AwaitResume): void => {
       carryOut(state, { type: "ask", at: T0, ...question(id), emitted: 0 });
-      carryOut(state, { type: "resume", at: T0, await_id: id, answer, idempotency_key: null });
+      carryOut(state, { type: "reply", at: T0, await_id: id, reply: { answer }, idempotency_key: null });
     };
     ask("ask#1", { first: true });
     show("three");
@@ -84,6 +87,32 @@ describe("what a run adds to its session", () => {
   it("holds a question without an answer where none was given", () => {
     const log = [...logs.awaiting, { type: "timed-out", at: T0, await_id: "ask#1", defaulted: true } as const];
     expect(transcript(fold(...log)).map(({ role }) => role)).toEqual(["user", "agent/echo"]);
+  });
+
+  it("holds questions that were open side by side in the order in which they were asked, with their answers", () => {
+    const log = [...logs["in-progress"], asked("ask#1"), asked("ask#2"), resumed("ask#2"), resumed("ask#1", T0 + 40)];
+    expect(transcript(fold(...log)).map(({ parts }) => parts[0]?.content)).toEqual([
+      "Hello",
+      "What about ask#1?",
+      '{"said":"ask#1"}',
+      "What about ask#2?",
+      '{"said":"ask#2"}',
+    ]);
+  });
+
+  it("holds a question without an answer where it was declined, or open at the end", () => {
+    const declined = { type: "declined", at: T0, await_id: "ask#1", decline: {}, idempotency_key: null } as const;
+    const log = [...logs.awaiting, declined, asked("ask#2"), ended("completed")];
+    expect(transcript(fold(...log)).map(({ role }) => role)).toEqual(["user", "agent/echo", "agent/echo"]);
+  });
+
+  it("holds the answer to a question of a sub-run", () => {
+    const log = [...logs["in-progress"], relayed("run:a#1/ask#1"), settled("run:a#1/ask#1", { answer: { yes: true } })];
+    expect(transcript(fold(...log)).map(({ parts }) => parts[0]?.content)).toEqual([
+      "Hello",
+      "What about run:a#1/ask#1?",
+      '{"yes":true}',
+    ]);
   });
 
   it("holds a question that was asked in the middle of a message after that message", () => {
@@ -118,5 +147,16 @@ describe("what a run adds to its session", () => {
     carryOut(state, { type: "end", at: T0 + 1_120, failure: null, usage: null });
     expect(activeMs(state, 0)).toBe(110);
     expect(state).toMatchObject({ waiting_ms: 1_000, ended: { at: T0 + 1_120 } });
+  });
+
+  it("a run that waits for several things at once counts the time in which it waited for any of them", () => {
+    const sleep = { type: "intent", at: T0 + 150, key: "sleep#1", attempt: 1, run_id: null, until: T0 + 350 } as const;
+    const woken = { type: "step", at: T0 + 350, key: "sleep#1", result: undefined, error: null, usage: null } as const;
+    const first = fold(created(), started, asked("ask#1", T0 + 110), sleep);
+    expect(nextDeadline(first)).toBe(T0 + 350);
+    const log = [asked("ask#1", T0 + 110), sleep, resumed("ask#1", T0 + 210), woken] as const;
+    const state = fold(created(), started, ...log);
+    expect(state).toMatchObject({ waiting_ms: 240, waiting_since: null });
+    expect(activeMs(state, T0 + 360)).toBe(T0 + 360 - started.at - 240);
   });
 });

@@ -4,11 +4,11 @@ import { decide, isRefusal } from "../../src/core/decide.ts";
 import { evolve } from "../../src/core/evolve.ts";
 import type { CommandType } from "../../src/core/transitions.ts";
 import type { RunStatus } from "../../src/protocol/run.ts";
-import { created, fold, logs, part, question, T0 } from "../harness/logs.ts";
+import { created, fold, logs, offered, part, question, received, settled, T0 } from "../harness/logs.ts";
 
 const AT = T0 + 100;
 
-/** One command of each type, aimed at the question that the awaiting run shows. */
+/** One command of each type, aimed at the open question of the awaiting run. */
 const commands: Readonly<Record<CommandType | "create", Command>> = {
   create: { type: "create", entry: created({ agent_name: "another" }) },
   start: { type: "start", at: AT },
@@ -16,7 +16,12 @@ const commands: Readonly<Record<CommandType | "create", Command>> = {
   intend: { type: "intend", entry: { type: "intent", at: AT, key: "step#1", attempt: 1, run_id: null } },
   record: { type: "record", entry: { type: "step", at: AT, key: "step#1", result: 1, error: null, usage: null } },
   ask: { type: "ask", at: AT, ...question("ask#2"), emitted: 0 },
-  resume: { type: "resume", at: AT, await_id: null, answer: { yes: true }, idempotency_key: null },
+  reply: { type: "reply", at: AT, await_id: null, reply: { answer: { yes: true } }, idempotency_key: null },
+  settle: { type: "settle", entry: settled("run:a#1/ask#1", null, AT) },
+  offer: { type: "offer", entry: offered("offer-1", "ask#1", AT) },
+  refuse: { type: "refuse", entry: { type: "refused", at: AT, offer_id: "offer-1", code: "answer_rejected" } },
+  receive: { type: "receive", entry: received("payment", 1, "key-1", AT) },
+  take: { type: "take", entry: { type: "taken", at: AT, key: "receive:payment#1", position: null } },
   withdraw: { type: "withdraw", at: AT, await_id: "ask#1" },
   expire: { type: "expire", at: AT, await_id: "ask#1", defaulted: true },
   overrun: { type: "overrun", at: AT },
@@ -36,8 +41,8 @@ const expected: Readonly<Record<keyof typeof commands, readonly string[]>> = {
   emit: ["-", "emitted > in-progress", "emitted > awaiting", "emitted > cancelling", "-", "-", "-"],
   intend: ["-", "intent > in-progress", "intent > awaiting", "-", "-", "-", "-"],
   record: ["-", "step > in-progress", "step > awaiting", "step > cancelling", "-", "-", "-"],
-  ask: ["-", "awaited > awaiting", "-", "-", "-", "-", "-"],
-  resume: [
+  ask: ["-", "awaited > awaiting", "awaited > awaiting", "-", "-", "-", "-"],
+  reply: [
     "!not_awaiting",
     "!not_awaiting",
     "resumed > in-progress",
@@ -46,6 +51,19 @@ const expected: Readonly<Record<keyof typeof commands, readonly string[]>> = {
     "!not_awaiting",
     "!not_awaiting",
   ],
+  settle: ["-", "settled > in-progress", "settled > awaiting", "-", "-", "-", "-"],
+  offer: ["-", "-", "offered > awaiting", "-", "-", "-", "-"],
+  refuse: ["-", "refused > in-progress", "refused > awaiting", "-", "-", "-", "-"],
+  receive: [
+    "received > created",
+    "received > in-progress",
+    "received > awaiting",
+    "!run_cancelling",
+    "!run_finished",
+    "!run_finished",
+    "!run_finished",
+  ],
+  take: ["-", "taken > in-progress", "taken > awaiting", "-", "-", "-", "-"],
   withdraw: ["-", "-", "withdrawn > in-progress", "-", "-", "-", "-"],
   expire: ["-", "-", "timed-out > in-progress", "-", "-", "-", "-"],
   overrun: ["-", "timed-out > in-progress", "-", "-", "-", "-", "-"],
@@ -58,7 +76,7 @@ const expected: Readonly<Record<keyof typeof commands, readonly string[]>> = {
     "!run_finished",
     "-",
   ],
-  end: ["ended > completed", "ended > completed", "withdrawn ended > completed", "ended > cancelled", "-", "-", "-"],
+  end: ["ended > completed", "ended > completed", "ended > completed", "ended > cancelled", "-", "-", "-"],
 };
 
 const rows = Object.entries(expected).flatMap(([name, cells]) =>
@@ -71,7 +89,7 @@ const rows = Object.entries(expected).flatMap(([name, cells]) =>
 
 describe("the table of all commands in all statuses", () => {
   it("has a row for each pair", () => {
-    expect(rows).toHaveLength(12 * 7);
+    expect(rows).toHaveLength(17 * 7);
   });
 
   it.each(rows)("%s when %s gives %s", (name, status, outcome) => {

@@ -106,7 +106,7 @@ it("an answered question is not shown again by a run two levels above, which too
   const run_id = await create(world, processes[0] ?? world.start(), "root");
   for (let n = 1; n <= 3; n++) {
     const await_id = `run:middle#1/run:leaf#1/ask#${n}`;
-    while ((await world.stateOf(run_id)).shown?.await_id !== await_id) await world.pass(50);
+    while ((await world.stateOf(run_id)).question?.asked.await_id !== await_id) await world.pass(50);
     const process = processes[n % 2] ?? world.start();
     given(await world.until(process.runtime.resume({ run_id, await_id, await_resume: { n }, mode: "async" }), process));
     if (n === 2) {

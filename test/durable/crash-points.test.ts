@@ -3,6 +3,7 @@ import { textsOf } from "../harness/runtimes.ts";
 import { crashedOtherwise, crashPoints } from "../harness/world/crash-points.ts";
 import { play } from "../harness/world/play.ts";
 import { scenarios } from "../harness/world/scenarios.ts";
+import type { World } from "../harness/world/world.ts";
 
 /** One of so many crashes on a store that answers later is tried here; `npm run test:durable` tries all. */
 const LATE_SHARE = 4;
@@ -25,4 +26,28 @@ describe.each([
     }
     expect(wrong).toEqual([]);
   });
+});
+
+it("a process may die between the commit of a sub-run and that of its parent", async () => {
+  const scenario = scenarios.find(({ name }) => name === "a sub-run that asks");
+  if (scenario === undefined) throw new Error("There is no such scenario.");
+  const uncrashed = await play(scenario, { late: true });
+  let between = 0;
+  for (const crash of crashPoints(uncrashed.world.processes[0]?.storeCalls ?? [])) {
+    let isLookedAt = false;
+    const look = async (world: World): Promise<void> => {
+      if (isLookedAt || world.processes[0]?.state !== "dead") return;
+      isLookedAt = true;
+      const states = await Promise.all(
+        (await world.store.list({ tenant: "", limit: 10, offset: 0 })).map(({ key }) => world.stateOf(key.run_id)),
+      );
+      const child = states.find(({ created }) => created?.parent !== undefined);
+      const parent = states.find(({ created }) => created !== null && created.parent === undefined);
+      if (child !== undefined && parent !== undefined && child.question !== null && parent.question === null)
+        between += 1;
+    };
+    const { run, world } = await play(scenario, { late: true, crashes: [crash], disturb: (world) => void look(world) });
+    expect([run.status, world.violations]).toEqual(["completed", []]);
+  }
+  expect(between).toBeGreaterThan(0);
 });

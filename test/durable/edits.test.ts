@@ -111,13 +111,13 @@ function expectation(entry: Entry | undefined): unknown {
 /** A world whose store holds the beginning of the run; the process of the run has died. */
 async function worldWith(log: readonly Entry[]): Promise<World> {
   const world = new World({ register: () => {} });
-  const { status, shown } = foldEntries(uncrashed.run_id, log);
+  const { status, question } = foldEntries(uncrashed.run_id, log);
   const owner = status === "awaiting" ? null : "a process that died";
   const head: RunHead = {
     status,
     epoch: 3,
     owner,
-    due_at: owner === null ? (shown?.deadline ?? null) : null,
+    due_at: owner === null ? (question?.asked.deadline ?? null) : null,
     blocked: null,
     holds_slot: false,
     finished_at: null,
@@ -144,10 +144,10 @@ function answer({ await_id }: AwaitRequest): AwaitResume {
 
 async function answerOf(world: World, process: Process): Promise<string> {
   const state = await world.stateOf(uncrashed.run_id);
-  if (state.shown === null) return "nothing is asked";
+  if (state.question === null) return "nothing is asked";
   const resuming = process.runtime.resume({
     run_id: uncrashed.run_id,
-    await_resume: answer(awaitRequest(state, state.shown)),
+    await_resume: answer(awaitRequest(state, state.question.asked)),
     mode: "async",
   });
   const outcome = await world.until(resuming, process);

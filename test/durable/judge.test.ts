@@ -91,6 +91,42 @@ describe("the log of a run of a program", async () => {
   });
 });
 
+describe("the messages of a program", () => {
+  const received = (name: string, value: number): Entry => ({
+    type: "received",
+    at: 0,
+    name,
+    data: { value },
+    idempotency_key: `${name} ${value}`,
+  });
+  const taken = (key: string, position: number | null): Entry => ({ type: "taken", at: 0, key, position });
+  const twice: Program = logged(
+    { does: "receive", name: "mail", schema: false },
+    { does: "receive in time", name: "mail", schema: false, ms: 9, otherwise: false },
+  );
+  const judgeOf = (...log: readonly Entry[]) => judge({ name: "program", program: twice }, "", log);
+  const [one, two] = [received("mail", 1), received("mail", 2)];
+
+  it("are right in their order, where one that came twice counts once", async () => {
+    const { emitted, ending } = await judgeOf(one, one, two, taken("receive:mail#1", 0), taken("receive:mail#2", 2));
+    expect([emitted, ending]).toEqual([[], "completed"]);
+    const { emitted: late } = await judgeOf(one, taken("receive:mail#1", 0), taken("receive:mail#2", null));
+    expect(late).toEqual(["receive_timeout "]);
+  });
+
+  it.each([
+    { what: "taken out of order", log: [one, two, taken("receive:mail#1", 1)] },
+    { what: "taken twice", log: [one, one, taken("receive:mail#1", 0), taken("receive:mail#2", 1)] },
+    { what: "taken under another name", log: [received("news", 1), taken("receive:mail#1", 0)] },
+  ])("are wrong if one is $what", async ({ log }) => {
+    await expect(judgeOf(...log)).rejects.toThrow(/is taken instead of/);
+  });
+
+  it("are wrong if a receive is withdrawn that the agent has not aborted", async () => {
+    await expect(judgeOf({ type: "withdrawn", at: 0, await_id: "receive:mail#1" })).rejects.toThrow(/was not aborted/);
+  });
+});
+
 function logged(...body: Block): Program {
   return { certainty: "logged", body, fails: false };
 }

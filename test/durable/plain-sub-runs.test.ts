@@ -59,8 +59,8 @@ it.each([
     const state = await world.stateOf(run_id);
     if (state.ended !== null) break;
     const process = order[attempt % 2] ?? own;
-    if (state.shown === null) await world.pass(1_000);
-    else outcomes.push(await answer(world, process, run_id, state.shown.await_id));
+    if (state.question === null) await world.pass(1_000);
+    else outcomes.push(await answer(world, process, run_id, state.question.asked.await_id));
   }
   await world.pass(5_000);
   expect(outcomes).not.toContain("no answer");

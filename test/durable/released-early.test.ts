@@ -36,7 +36,7 @@ it("A run that was taken because its sub-run has ended is due again when it is r
   held = child;
   const statusOf = async (id: string) => (await second.store.find({ tenant: "", run_id: id }))?.head.status;
   await replicas.clock.advance(1_000);
-  expect([await statusOf(run_id), await statusOf(child)]).toEqual(["awaiting", "completed"]);
+  expect([await statusOf(run_id), await statusOf(child)]).toEqual(["in-progress", "completed"]);
   const closing = first.runtime.close({ drainMs: 0 });
   await replicas.clock.settle();
   reading.resolve();

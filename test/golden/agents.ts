@@ -1,5 +1,5 @@
 import type { AgentFunction, AwaitResume } from "cadenza";
-import { AgentError, awaitMessage } from "cadenza";
+import { AgentError, awaitMessage, CadenzaError } from "cadenza";
 import * as z from "zod";
 
 /*
@@ -10,7 +10,11 @@ import * as z from "zod";
 export interface GoldenAgent {
   readonly fn: AgentFunction;
   /** What a client does with each question. */
-  readonly answers?: Readonly<Record<string, AwaitResume | "cancel" | "nothing">>;
+  readonly answers?: Readonly<Record<string, AwaitResume | "cancel" | "decline" | "nothing">>;
+  /** The messages that are sent to the run. */
+  readonly messages?: readonly { readonly name: string; readonly data: unknown }[];
+  /** The client is one of a process without the code, and gives this answer first, which does not fit. */
+  readonly unfitElsewhere?: AwaitResume;
   /** The session of the run has earlier messages. */
   readonly inSession?: true;
 }
@@ -20,6 +24,15 @@ const text = (content: string): AwaitResume => ({
   type: "message",
   message: { role: "user", parts: [{ content_type: "text/plain", content, content_encoding: "plain" }] },
 });
+
+/** The code of the error that a promise rejects with. */
+async function codeOf(promise: Promise<unknown>): Promise<string> {
+  try {
+    return JSON.stringify(await promise);
+  } catch (error) {
+    return CadenzaError.is(error) ? error.code : String(error);
+  }
+}
 
 /** The agent that sub-runs are of. */
 export const helper: AgentFunction = async function* (input, context) {
@@ -175,5 +188,60 @@ export const agents: Readonly<Record<string, GoldenAgent>> = {
       yield await context.step("begin", () => "begun");
       throw new AgentError("out_of_stock", "There is none left.", { item: "tea" });
     },
+  },
+  sleeps: {
+    async *fn(_input, context) {
+      await context.sleep(15, { name: "short" });
+      yield "awake";
+      await Promise.all([context.sleep("10ms"), context.sleep(5), context.sleep(new Date(0))]);
+      yield "awake again";
+    },
+  },
+  "messages-to-a-run": {
+    async *fn(_input, context) {
+      yield JSON.stringify(await context.receive("mail"));
+      yield await codeOf(context.receive("mail", { schema: z.object({ n: z.number() }) }));
+      yield JSON.stringify(await context.receive("mail", { timeoutMs: 0, default: "none" }));
+      yield await codeOf(context.receive("other", { timeoutMs: 5 }));
+    },
+    messages: [
+      { name: "mail", data: { n: 1 } },
+      { name: "mail", data: { n: "two" } },
+    ],
+  },
+  "questions-that-are-declined": {
+    async *fn(_input, context) {
+      yield await codeOf(context.ask("Go on?", { name: "approval", kind: "approval", default: { ok: true } }));
+      yield awaitMessage("And now?");
+      yield "answered";
+    },
+    answers: { "ask#1": "decline", "await#1": "decline" },
+  },
+  "waits-that-a-signal-ends": {
+    async *fn(_input, context) {
+      const controller = new AbortController();
+      const { signal } = controller;
+      const waits = [
+        context.ask("Faster than this?", { signal }),
+        context.sleep("1h", { signal }),
+        context.receive("mail", { signal, timeoutMs: 3_600_000 }),
+      ];
+      await context.step("slow", () => wait(15));
+      controller.abort(new Error("enough"));
+      yield (await Promise.all(waits.map(codeOf))).join();
+      yield await context.step("go on", () => "Done.");
+    },
+    answers: { "ask#1": "nothing" },
+  },
+  "answers-from-another-process": {
+    async *fn(_input, context) {
+      const { value, by, how } = await context.ask("How many?", {
+        schema: z.object({ seats: z.number() }),
+        details: true,
+      });
+      yield `${value.seats} seats, ${JSON.stringify(by)}, ${how}`;
+    },
+    answers: { "ask#1": { seats: 2 } },
+    unfitElsewhere: { seats: "many" },
   },
 };

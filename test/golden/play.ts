@@ -1,7 +1,7 @@
 import type { JsonValue, Message, Run, StreamedEvent } from "cadenza";
 import { AgentRuntime, CadenzaError } from "cadenza";
 import { durable } from "cadenza/durable";
-import type { RunHead, RunWrite, Store } from "cadenza/store";
+import type { RunHead, RunPost, RunWrite, Store } from "cadenza/store";
 import type { Entry } from "../../src/core/log.ts";
 import { isFinal } from "../../src/core/state.ts";
 import { withMembers } from "../harness/port-proxy.ts";
@@ -23,7 +23,9 @@ export interface GoldenLog {
 export interface Write {
   readonly run_id: string;
   readonly entries: readonly Entry[];
-  readonly head: RunHead;
+  /** Left out: it is a post, which leaves the head as it is. */
+  readonly head?: RunHead;
+  readonly post?: Omit<RunPost, "entries">;
   /** The session's new state. */
   readonly state?: JsonValue;
 }
@@ -38,6 +40,9 @@ const SESSION = "00000000-0000-4000-8000-00000000000a";
 /** How often a run is read, in milliseconds. */
 const LOOK_MS = 2;
 
+/** The principal of a client of another process. */
+const ELSEWHERE = "ann";
+
 /** Runs an agent and keeps the writes to its store. */
 export async function record(agent_name: string): Promise<GoldenLog> {
   const writes: Write[] = [];
@@ -49,7 +54,7 @@ export async function record(agent_name: string): Promise<GoldenLog> {
     inSession ? { session: { history: [{ role: "user", parts: [{ content: "Before." }] }] } } : {},
   );
   const history = (await store.session({ tenant: "", session_id: SESSION }))?.history ?? [];
-  await follow(runtime, agent_name, run_id);
+  await follow(runtime, store, agent_name, run_id);
   const golden = { agent_name, run_id, history, writes, ...(await look(runtime, run_id)) };
   await runtime.close();
   return golden;
@@ -61,7 +66,7 @@ export async function goOn(golden: GoldenLog, count: number): Promise<Continued>
   const store = openStore();
   await fill(store, golden, count);
   const runtime = openRuntime(store, agent_name);
-  if (count < golden.writes.length) await follow(runtime, agent_name, run_id);
+  if (count < golden.writes.length) await follow(runtime, store, agent_name, run_id);
   const { blocked, differences } = await runtime.stats();
   const found = { ...(await look(runtime, run_id)), blocked: blocked.length, differences };
   await runtime.close();
@@ -71,15 +76,16 @@ export async function goOn(golden: GoldenLog, count: number): Promise<Continued>
 /** A persistent store. It keeps the writes to runs in `writes`. */
 function openStore(writes: Write[] = []): Store {
   const store = lastingStore();
+  /** The store answers at once. A write that it refuses is not kept. */
+  const note = <Conflict>(write: Write, conflict: Conflict): Conflict => {
+    if (conflict === undefined) writes.push(write);
+    return conflict;
+  };
   return withMembers(store, {
-    create: (key, write, idempotencyKey) => {
-      writes.push(writeOf(key.run_id, write));
-      return store.create(key, write, idempotencyKey);
-    },
-    append: (key, expected, write) => {
-      writes.push(writeOf(key.run_id, write));
-      return store.append(key, expected, write);
-    },
+    create: (key, write, idempotencyKey) => note(writeOf(key.run_id, write), store.create(key, write, idempotencyKey)),
+    append: (key, expected, write) => note(writeOf(key.run_id, write), store.append(key, expected, write)),
+    post: (key, { entries, ...post }) =>
+      note({ run_id: key.run_id, entries, post }, store.post(key, { entries, ...post })),
   });
 }
 
@@ -93,15 +99,16 @@ async function fill(store: Store, { writes, history }: GoldenLog, count: number)
   const session = { tenant: "", session_id: SESSION };
   if (history.length > 0) await store.putSession(session, { history, state: null }, 0);
   const logs = new Map<string, { epoch: number; position: number }>();
-  for (const { run_id, entries, head, state } of writes.slice(0, count)) {
+  for (const { run_id, entries, head, post, state } of writes.slice(0, count)) {
     const key = { tenant: "", run_id };
     const before = logs.get(run_id);
-    const conflict =
-      before === undefined
-        ? await store.create(key, { entries, head }, null)
-        : await store.append(key, before, { entries, head });
+    const conflict = await (head === undefined
+      ? store.post(key, { entries, ...post })
+      : before === undefined
+        ? store.create(key, { entries, head }, null)
+        : store.append(key, before, { entries, head }));
     if (conflict !== undefined) throw new Error(`a write to ${run_id} is refused: ${JSON.stringify(conflict)}`);
-    logs.set(run_id, { epoch: head.epoch, position: (before?.position ?? 0) + entries.length });
+    logs.set(run_id, { epoch: (head ?? before)?.epoch ?? 0, position: (before?.position ?? 0) + entries.length });
     if (state !== undefined) await store.putSession(session, { history, state }, 0);
   }
 }
@@ -120,23 +127,37 @@ async function look(runtime: AgentRuntime, run_id: string): Promise<Pick<GoldenL
   return { run: await runtime.getRun(run_id), events };
 }
 
-/** Does what the client of this agent does, until the run has ended. */
-async function follow(runtime: AgentRuntime, agent_name: string, run_id: string): Promise<void> {
+/** Does what the clients of this agent do, until the run has ended. */
+async function follow(runtime: AgentRuntime, store: Store, agent_name: string, run_id: string): Promise<void> {
+  const { answers = {}, messages = [], unfitElsewhere } = agents[agent_name] ?? {};
+  // A process without the code. Its answers are validated by the process that has it.
+  const elsewhere = new AgentRuntime({ store: durable(store, { scanMs: 5 }) }).scope({ principal: ELSEWHERE });
+  const clients = unfitElsewhere === undefined ? runtime : elsewhere;
+  for (const [index, message] of messages.entries()) {
+    await runtime.send({ to: run_id, ...message }, { idempotencyKey: `message ${index}` });
+    await wait(LOOK_MS);
+  }
   let run = await runtime.getRun(run_id);
   while (!isFinal(run.status)) {
-    const question = run.await_request;
-    const answer = question === null ? "nothing" : agents[agent_name]?.answers?.[question.await_id];
-    if (answer === undefined) throw new Error(`there is no answer to ${question?.await_id}`);
+    const await_id = run.await_request?.await_id;
+    const answer = await_id === undefined ? "nothing" : answers[await_id];
+    if (answer === undefined) throw new Error(`there is no answer to ${await_id}`);
+    const replies = answer === "decline" ? [{ decline: { reason: "Not today." } }] : [];
+    const asked = [unfitElsewhere, answer].flatMap((await_resume) =>
+      typeof await_resume === "object" ? [{ await_resume }] : [],
+    );
     if (answer === "cancel") await runtime.cancel(run_id);
-    else if (question !== null && answer !== "nothing") {
-      const answering = runtime.resume({ run_id, await_id: question.await_id, await_resume: answer });
-      await answering.catch(unlessWithdrawn);
-    } else await wait(LOOK_MS);
+    else if (answer === "nothing") await wait(LOOK_MS);
+    else
+      for (const reply of [...replies, ...asked])
+        await clients.resume({ run_id, await_id, ...reply }).catch(unlessRefused);
     run = await runtime.getRun(run_id);
   }
 }
 
-/** Ignores the refusal of an answer to a question that was withdrawn meanwhile. */
-function unlessWithdrawn(error: unknown): void {
-  if (!CadenzaError.is(error) || error.code !== "not_awaiting") throw error;
+const refusals: readonly string[] = ["not_awaiting", "answer_rejected", "answer_conflict"];
+
+/** Ignores the refusal of an answer that does not fit, or to a question that was answered or withdrawn meanwhile. */
+function unlessRefused(error: unknown): void {
+  if (!CadenzaError.is(error) || !refusals.includes(error.code)) throw error;
 }

@@ -22,6 +22,30 @@ export function answerTo(name: string, await_id: string): Answer {
   return { type: "message", message: { role: "user", parts: [{ content: JSON.stringify({ value }) }] } };
 }
 
+/** Why the client declines a question. Undefined: it answers. Always the same for the same question. */
+export function declineOf(name: string, await_id: string): { readonly reason?: string } | undefined {
+  const hash = hashOf(`decline ${name} ${await_id}`);
+  if (hash % 8 !== 0) return undefined;
+  return hash % 16 === 0 ? {} : { reason: "not now" };
+}
+
+/** A message to a run. */
+export interface Mail {
+  readonly name: string;
+  readonly data: { readonly value: number } | string;
+  readonly idempotencyKey: string;
+}
+
+/** What a receive of a program gets that has had no message in time. */
+export const NO_MAIL = { value: 6 };
+
+/** The message with this number and name to a run: always the same. Some do not fit the schema. */
+export function mailTo(run: string, name: string, number: number): Mail {
+  const idempotencyKey = `${name} ${number}`;
+  const hash = hashOf(`${run} ${idempotencyKey}`);
+  return { name, data: hash % 8 === 0 ? `no ${number}` : { value: hash % 1_000 }, idempotencyKey };
+}
+
 /** The number in an answer, however it comes: as an object, as a message, or as what a `yield` gives. */
 export function numberIn(answer: unknown): number {
   const { value, parts, message } = answer as {

@@ -1,12 +1,12 @@
 import { nextTick } from "node:process";
 import type { AgentContext, Message } from "cadenza";
 import { AgentError, CadenzaError } from "cadenza";
+import type { CadenzaErrorCode } from "../../src/core/errors.ts";
 import { foldEntries } from "../../src/core/evolve.ts";
 import type { EmittedEntry, Entry, ResultEntry } from "../../src/core/log.ts";
 import { resultKey } from "../../src/core/log.ts";
 import type { MaybePromise } from "../../src/core/promises.ts";
 import { SeededRandom } from "../../src/runtime/random.ts";
-import { BY_DEFAULT } from "./answers.ts";
 import type { NamedProgram } from "./program.ts";
 import type { Player } from "./program-player.ts";
 import { namedIn, perform } from "./program-player.ts";
@@ -25,6 +25,8 @@ export interface Verdict {
   readonly open: readonly string[];
   readonly ending: "completed" | "failed" | "open";
   readonly tokens: number;
+  /** What branches report that go on when the agent has ended, which may come too late. */
+  readonly lateTokens: number;
 }
 
 /** `promises`: how many promises lie between the agent and its session's history. */
@@ -91,7 +93,7 @@ export async function misjudged(run_id: string, logOf: LogOf): Promise<string[]>
 const PROMISES = [0, 1, 3, 8];
 
 function misjudgedBy(verdict: Verdict, run_id: string, log: readonly Entry[], used: number): string[] {
-  const { emitted, ending, tokens, open } = verdict;
+  const { emitted, ending, tokens, lateTokens, open } = verdict;
   const was = emittedIn(log);
   const end = log.at(-1);
   const status = end?.type === "ended" ? end.outcome : "open";
@@ -104,8 +106,9 @@ function misjudgedBy(verdict: Verdict, run_id: string, log: readonly Entry[], us
   const wrong: string[] = [];
   if (!isAsEmitted(verdict, was)) wrong.push(`emits ${was.join("|")}, and must emit ${emitted.join("|")}`);
   if (status !== ending) wrong.push(`is ${status}, and must be ${ending}; waits for ${open.join()}`);
-  if (usageOf(run_id, log) !== tokens + used)
-    wrong.push(`has used ${usageOf(run_id, log)}, and must have used ${tokens} and ${used}`);
+  const own = usageOf(run_id, log) - used;
+  if (own !== tokens && own !== tokens + lateTokens)
+    wrong.push(`has used ${own + used}, and must have used ${tokens} and ${used}`);
   return wrong;
 }
 
@@ -123,7 +126,9 @@ class Judge {
   readonly #log: readonly Entry[];
   readonly #promises: number;
   readonly #counts = new Map<string, number>();
-  readonly #waiting = new Map<string, { resolve: (value: unknown) => void; reject: (error: unknown) => void }>();
+  readonly #waiting = new Map<string, Waiting>();
+  /** The keys of the messages that were taken. */
+  readonly #taken = new Set<string>();
   readonly #emitted: string[] = [];
   /** How often the agent has closed a message that may not have been open, since the last result. */
   #closings = 0;
@@ -132,6 +137,7 @@ class Judge {
   #passed = 0;
   #now = 0;
   #tokens = 0;
+  #lateTokens = 0;
   #ending: Verdict["ending"] = "open";
 
   constructor(program: NamedProgram, runId: string, log: readonly Entry[], promises: number) {
@@ -163,7 +169,7 @@ class Judge {
       }
       this.#waiting.delete(key);
       this.#now = entry.at;
-      settle(entry, waiting);
+      this.#settle(entry, waiting);
       await flush();
       this.#close();
     }
@@ -173,6 +179,7 @@ class Judge {
       open: [...this.#waiting.keys()],
       ending: this.#ending,
       tokens: this.#tokens,
+      lateTokens: this.#lateTokens,
     };
   }
 
@@ -182,12 +189,16 @@ class Judge {
     const player: Player = { work: () => new Promise(() => {}), pause: () => new Promise(() => {}) };
     const agent = perform(this.#program, context, player);
     try {
-      let sent: unknown;
+      let goOn: () => Promise<IteratorResult<unknown, void>> = () => agent.next();
       for (;;) {
-        const { done, value } = await agent.next(sent);
-        sent = undefined;
+        const { done, value } = await goOn();
+        goOn = () => agent.next();
         if (done === true) break;
-        if (typeof value === "object" && value !== null && "type" in value) sent = await this.#operation("await");
+        if (typeof value === "object" && value !== null && "type" in value)
+          goOn = await this.#operation("await").then(
+            (sent) => () => agent.next(sent),
+            (error: unknown) => () => agent.throw(error),
+          );
         else this.#emit(value);
       }
       this.#ending = "completed";
@@ -220,12 +231,60 @@ class Judge {
     this.#passed = this.#emitted.length;
   }
 
-  #operation(name: string): Promise<unknown> {
+  #operation(name: string, options: WaitOptions = {}): Promise<unknown> {
     const count = (this.#counts.get(name) ?? 0) + 1;
     this.#counts.set(name, count);
-    const promise = new Promise((resolve, reject) => this.#waiting.set(`${name}#${count}`, { resolve, reject }));
+    const promise = new Promise((resolve, reject) =>
+      this.#waiting.set(`${name}#${count}`, { name, options, resolve, reject }),
+    );
     promise.catch(() => {});
     return promise;
+  }
+
+  #settle(entry: ResultEntry, { name, options, resolve, reject }: Waiting): void {
+    const fail = (code: CadenzaErrorCode): void => reject(new CadenzaError(code, ""));
+    const answer = (value: unknown, how: string): void => resolve(options.details === true ? { value, how } : value);
+    switch (entry.type) {
+      case "resumed":
+        answer(entry.answer, "answer");
+        return;
+      case "timed-out":
+        answer(options.default, "default");
+        return;
+      case "declined":
+        fail("answer_declined");
+        return;
+      case "withdrawn":
+        if (options.signal?.aborted !== true) throw new Error(`${entry.await_id} is withdrawn, and was not aborted.`);
+        reject(options.signal.reason);
+        return;
+      case "taken": {
+        if (entry.position === null && options.default === undefined) fail("receive_timeout");
+        else if (entry.position === null) resolve(options.default);
+        else {
+          const data = this.#take(name.slice("receive:".length), entry.position);
+          if (options.schema === undefined || typeof data !== "string") resolve(data);
+          else fail("message_rejected");
+        }
+        return;
+      }
+      case "step":
+        if (entry.error === null) resolve(entry.result);
+        else if (entry.error.name === "AgentError") reject(new AgentError(entry.error.code ?? "", entry.error.message));
+        else fail("step_interrupted");
+    }
+  }
+
+  /** The message at a position: the first with its name that no receive before has taken. One that came twice is one. */
+  #take(name: string, position: number): unknown {
+    const first = this.#log.findIndex(
+      (entry) => entry.type === "received" && entry.name === name && !this.#taken.has(entry.idempotency_key),
+    );
+    const message = this.#log[position];
+    if (first !== position || message?.type !== "received")
+      throw new Error(`Position ${position} is taken instead of ${first}.`);
+    this.#taken.add(message.idempotency_key);
+    return message.data;
   }
 
   #context(): AgentContext {
@@ -233,12 +292,17 @@ class Judge {
     const context = {
       signal: { aborted: false },
       step: (name: string) => this.#operation(name),
-      ask: () => this.#operation("ask"),
+      ask: (_question: string, options: WaitOptions) => this.#operation("ask", options),
+      sleep: (_ms: number, options: WaitOptions & { readonly name?: string }) =>
+        this.#operation(options.name === undefined ? "sleep" : `sleep:${options.name}`, options),
+      receive: (name: string, options: WaitOptions) => this.#operation(`receive:${name}`, options),
       run: (name: string) => this.#operation(`run:${name}`),
       emit: async (value: unknown) => this.#emit(value),
       usage: {
         add: (usage: { input_tokens: number; output_tokens: number }) => {
-          this.#tokens += usage.input_tokens + usage.output_tokens;
+          const tokens = usage.input_tokens + usage.output_tokens;
+          if (this.#ending === "open") this.#tokens += tokens;
+          else this.#lateTokens += tokens;
         },
       },
       session: {
@@ -255,6 +319,22 @@ class Judge {
     };
     return context as unknown as AgentContext;
   }
+}
+
+/** An operation without a result. */
+interface Waiting {
+  readonly name: string;
+  readonly options: WaitOptions;
+  readonly resolve: (value: unknown) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/** The options of a question, a sleep or a receive that its result depends on. */
+interface WaitOptions {
+  readonly schema?: unknown;
+  readonly default?: unknown;
+  readonly details?: boolean;
+  readonly signal?: AbortSignal;
 }
 
 /** An emitted value as a word. The same value has the same word in a log. */
@@ -278,18 +358,7 @@ function wordOfEntry(entry: EmittedEntry): string {
 }
 
 function isResult(entry: Entry): entry is ResultEntry {
-  return entry.type === "step" || entry.type === "resumed" || (entry.type === "timed-out" && entry.defaulted);
-}
-
-function settle(
-  entry: ResultEntry,
-  { resolve, reject }: { resolve: (value: unknown) => void; reject: (error: unknown) => void },
-): void {
-  if (entry.type === "resumed") resolve(entry.answer);
-  else if (entry.type === "timed-out") resolve(BY_DEFAULT);
-  else if (entry.error === null) resolve(entry.result);
-  else if (entry.error.name === "AgentError") reject(new AgentError(entry.error.code ?? "", entry.error.message));
-  else reject(new CadenzaError("step_interrupted", entry.error.message));
+  return resultKey(entry) !== undefined;
 }
 
 function flush(): Promise<void> {

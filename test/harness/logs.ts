@@ -1,8 +1,15 @@
 import type { Command } from "../../src/core/decide.ts";
 import { decide, isRefusal } from "../../src/core/decide.ts";
 import { evolve, foldEntries } from "../../src/core/evolve.ts";
-import type { AwaitedEntry, CreatedEntry, Entry } from "../../src/core/log.ts";
-import type { RunState } from "../../src/core/state.ts";
+import type {
+  AwaitedEntry,
+  CreatedEntry,
+  Entry,
+  OfferedEntry,
+  ReceivedEntry,
+  SettledEntry,
+} from "../../src/core/log.ts";
+import type { Replied, RunState } from "../../src/core/state.ts";
 import type { Message, MessagePart } from "../../src/protocol/message.ts";
 import type { RunStatus } from "../../src/protocol/run.ts";
 
@@ -10,6 +17,8 @@ import type { RunStatus } from "../../src/protocol/run.ts";
 
 export const RUN_ID = "00000000-0000-4000-8000-000000000001";
 export const T0 = Date.UTC(2026, 0, 1);
+
+const childQuestion = { run_id: "00000000-0000-4000-8000-000000000002", await_id: "ask#1" } as const;
 
 export function part(content: string): MessagePart {
   return { content_type: "text/plain", content, content_encoding: "plain" };
@@ -40,6 +49,24 @@ export function asked(await_id: string, at = T0 + 20): Entry {
 
 export function resumed(await_id: string, at = T0 + 30, idempotency_key: string | null = null): Entry {
   return { type: "resumed", at, await_id, answer: { said: await_id }, idempotency_key };
+}
+
+/** A question of a sub-run, as its parent shows it. */
+export function relayed(await_id: string, at = T0 + 20): AwaitedEntry & { readonly of: object } {
+  return { type: "awaited", at, ...question(await_id), of: childQuestion, emitted: 0 };
+}
+
+/** The question of the sub-run is not open any more. */
+export function settled(await_id: string, reply: Replied | null = null, at = T0 + 30): SettledEntry {
+  return { type: "settled", at, await_id, of: childQuestion, ...reply };
+}
+
+export function offered(offer_id: string, await_id: string, at = T0 + 30): OfferedEntry {
+  return { type: "offered", at, offer_id, await_id, answer: { said: await_id }, idempotency_key: null };
+}
+
+export function received(name: string, data: number, idempotency_key: string, at = T0 + 30): ReceivedEntry {
+  return { type: "received", at, name, data, idempotency_key };
 }
 
 export function ended(outcome: "completed" | "failed" | "cancelled", at = T0 + 50): Entry {

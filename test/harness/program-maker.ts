@@ -1,5 +1,5 @@
-import type { Block, Certainty, Emission, Program, Statement } from "./program.ts";
-import { CHILD, contains } from "./program.ts";
+import type { Block, Certainty, Emission, Program, Statement, Wait } from "./program.ts";
+import { CHILD, contains, MAIL } from "./program.ts";
 import type { Random } from "./random.ts";
 
 /** What programs are made for. */
@@ -12,6 +12,8 @@ export interface ProgramOptions {
   readonly deadlineMs: number;
   /** Whether no other run uses the session. */
   readonly isAlone: boolean;
+  /** Whether the client sends messages, and sleeps and races of waits are made. */
+  readonly hasMail: boolean;
 }
 
 /** Makes a random program. */
@@ -77,7 +79,7 @@ class Maker {
 
   #single({ depth, isBeside, isChild }: Place): Choices {
     const random = this.#random;
-    const { certainty, stepMs, deadlineMs, isAlone } = this.#options;
+    const { certainty, stepMs, isAlone, hasMail } = this.#options;
     // Beside other branches the output of a fixed program must not change, and that of a logged one not with time.
     const isFree = !isBeside || certainty !== "fixed";
     const isUntimed = !isBeside || certainty === "loose";
@@ -99,17 +101,18 @@ class Maker {
         certainty === "fixed" ? 0 : 1,
         () => ({ does: "once", name: "pay", ms: random.below(stepMs), tells: this.#tells }),
       ],
-      [isFree ? 1.5 : 0, () => ({ does: "ask", schema: random.chance(0.5) })],
+      [isFree ? 1.5 : 0, () => this.#ask()],
       [isFree ? 1 : 0, () => ({ does: "draw" })],
       [isUntimed ? 0.5 : 0, () => ({ does: "report", tokens: 1 + random.below(5) })],
       [
         mayWait ? 3 : 0,
         () => ({ does: "stream", name: "model", tokens: 1 + random.below(6), ms: random.below(stepMs) }),
       ],
-      [
-        mayWait ? 0.7 : 0,
-        () => ({ does: "ask in vain", ms: Math.ceil(deadlineMs / 4) + random.below(deadlineMs / 2) }),
-      ],
+      [mayWait ? 0.7 : 0, () => this.#askInVain()],
+      [hasMail && (mayWait || certainty === "fixed") ? 1 : 0, () => this.#sleep()],
+      [hasMail && isFree ? 1 : 0, () => this.#receive()],
+      [hasMail && mayWait && certainty !== "fixed" ? 1 : 0, () => this.#receiveInTime()],
+      [hasMail && mayWait && certainty !== "fixed" ? 1.5 : 0, () => this.#first()],
       [isBeside ? 0 : 1, () => ({ does: "await" })],
       [isUntimed && !isChild ? 0.7 : 0, () => this.#run(depth)],
       [isUntimed && isAlone && !isChild ? 0.5 : 0, () => ({ does: "state" })],
@@ -139,6 +142,46 @@ class Maker {
     const random = this.#random;
     const failures = random.chance(0.1) ? 1 + random.below(2) : 0;
     return { does: "step", name: this.#name(random.pick(NAMES)), ms: random.below(this.#options.stepMs), failures };
+  }
+
+  #ask(): Wait {
+    return { does: "ask", schema: this.#random.chance(0.5), details: this.#random.chance(0.3) };
+  }
+
+  #askInVain(): Wait {
+    return { does: "ask in vain", ms: this.#deadline, details: this.#random.chance(0.3) };
+  }
+
+  #sleep(): Wait {
+    const isFixed = this.#options.certainty === "fixed";
+    const name = isFixed || this.#random.chance(0.3) ? this.#name("nap") : null;
+    return { does: "sleep", ms: this.#random.chance(0.2) ? 0 : this.#deadline, name };
+  }
+
+  #receive(): Wait {
+    return { does: "receive", name: this.#random.pick(MAIL), schema: this.#random.chance(0.5) };
+  }
+
+  #receiveInTime(): Wait {
+    const random = this.#random;
+    const ms = random.chance(0.3) ? 0 : this.#deadline;
+    const [schema, otherwise] = [random.chance(0.5), random.chance(0.5)];
+    return { does: "receive in time", name: random.pick(MAIL), schema, ms, otherwise };
+  }
+
+  /** Some waits side by side, the first of which has an end in any case. */
+  #first(): Statement {
+    const make = [() => this.#ask(), () => this.#askInVain(), () => this.#sleep(), () => this.#receive()];
+    const others = Array.from({ length: 1 + this.#random.below(3) }, () =>
+      this.#random.pick([...make, () => this.#receiveInTime()])(),
+    );
+    return { does: "first", waits: [this.#sleep(), ...others] };
+  }
+
+  /** How long a wait takes that has an end, in milliseconds. */
+  get #deadline(): number {
+    const { deadlineMs } = this.#options;
+    return Math.ceil(deadlineMs / 4) + this.#random.below(deadlineMs / 2);
   }
 
   #run(depth: number): Statement {

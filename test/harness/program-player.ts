@@ -2,8 +2,8 @@ import type { AgentContext, AgentFunction, Message, StepOptions, StepScope } fro
 import { AgentError, awaitMessage, CadenzaError } from "cadenza";
 import * as z from "zod";
 import type { Entry } from "../../src/core/log.ts";
-import { BY_DEFAULT, NO_ANSWER, numberIn } from "./answers.ts";
-import type { Block, Emission, NamedProgram, Statement } from "./program.ts";
+import { BY_DEFAULT, NO_ANSWER, NO_MAIL, numberIn } from "./answers.ts";
+import type { Block, Emission, NamedProgram, Statement, Wait } from "./program.ts";
 import { inputOf, parseInput } from "./program.ts";
 import { hashOf } from "./random.ts";
 
@@ -59,6 +59,10 @@ const answerSchema = z.object({ value: z.number() });
 const RETRY_MS = 20;
 /** What counts for a step that was interrupted, where the output tells so. */
 const INTERRUPTED = 3;
+/** What counts for a sleep, for a wait that the agent has aborted, and for the mishaps of a wait. */
+const SLEPT = 11;
+const ABORTED = 13;
+const mishaps: readonly string[] = ["answer_declined", "receive_timeout", "message_rejected"];
 
 /** A value that all results so far have changed: it depends on their order. */
 class Tally {
@@ -81,6 +85,13 @@ class Tally {
   join(branches: readonly Tally[]): void {
     if (!this.#isShared) for (const { total } of branches) this.add(total);
   }
+}
+
+/** How a wait has ended. */
+interface Ended {
+  readonly value: number;
+  /** What the output tells. Undefined: nothing. */
+  readonly says?: string;
 }
 
 interface Result {
@@ -126,10 +137,14 @@ class Performance {
         return this.#once(statement, tally);
       case "ask":
       case "ask in vain":
-        return this.#ask(statement, tally);
+      case "sleep":
+      case "receive":
+      case "receive in time":
+        return yield* this.#tell(await this.#wait(statement), tally);
+      case "first":
+        return yield* this.#first(statement.waits, tally);
       case "await":
-        tally.add(numberIn(this.#received(this.#keyOf("await"), yield awaitMessage("What about this?"))));
-        return;
+        return yield* this.#await(tally);
       case "run":
         return yield* this.#run(statement, tally);
       case "report":
@@ -236,16 +251,75 @@ class Performance {
     if (tells) tally.add(value);
   }
 
-  async #ask(statement: Statement & { does: "ask" | "ask in vain" }, tally: Tally): Promise<void> {
-    const { ask } = this.#context;
-    const key = this.#keyOf("ask");
-    const answer =
-      statement.does === "ask in vain"
-        ? await ask(NO_ANSWER, { timeoutMs: statement.ms, default: BY_DEFAULT })
-        : statement.schema
-          ? await ask("How much?", { schema: answerSchema })
-          : await ask("What about this?");
-    tally.add(numberIn(this.#received(key, answer)));
+  async *#await(tally: Tally): AsyncGenerator<unknown, void> {
+    const key = this.#keyOf("await");
+    try {
+      tally.add(numberIn(this.#received(key, yield awaitMessage("What about this?"))));
+    } catch (error) {
+      yield* this.#tell(this.#received(key, mishapOf(error)), tally);
+    }
+  }
+
+  /** Waits for one thing. Mishaps that a program may meet, such as a declined question, are results too. */
+  async #wait(wait: Wait, signal?: AbortSignal): Promise<Ended> {
+    const key = this.#keyOf(nameOf(wait));
+    const ended = await this.#waitFor(wait, signal).catch((error: unknown) => {
+      if (signal?.aborted === true && error === signal.reason) return { value: ABORTED, says: "aborted" };
+      return mishapOf(error);
+    });
+    return this.#received(key, ended);
+  }
+
+  async #waitFor(wait: Wait, signal: AbortSignal | undefined): Promise<Ended> {
+    const { ask, sleep, receive } = this.#context;
+    switch (wait.does) {
+      case "ask":
+      case "ask in vain": {
+        const [question, options] =
+          wait.does === "ask"
+            ? (["What about this?", {}] as const)
+            : ([NO_ANSWER, { timeoutMs: wait.ms, default: BY_DEFAULT }] as const);
+        const schema = wait.does === "ask" && wait.schema ? answerSchema : undefined;
+        if (wait.details !== true) {
+          const answer = await (schema === undefined
+            ? ask(question, { ...options, signal })
+            : ask("How much?", { schema, signal }));
+          return { value: numberIn(answer) };
+        }
+        const { value, how } = await (schema === undefined
+          ? ask(question, { ...options, signal, details: true })
+          : ask("How much?", { schema, signal, details: true }));
+        return { value: numberIn(value), says: how };
+      }
+      case "sleep":
+        await sleep(wait.ms, wait.name === null ? { signal } : { name: wait.name, signal });
+        return { value: SLEPT };
+      case "receive":
+      case "receive in time": {
+        const limits =
+          wait.does === "receive" ? {} : { timeoutMs: wait.ms, ...(wait.otherwise && { default: NO_MAIL }) };
+        const data = await (wait.schema
+          ? receive(wait.name, { ...limits, schema: answerSchema, signal })
+          : receive(wait.name, { ...limits, signal }));
+        return { value: typeof data === "string" ? hashOf(data) % 1_000 : numberIn(data) };
+      }
+    }
+  }
+
+  async *#tell({ value, says }: Ended, tally: Tally): AsyncGenerator<unknown, void> {
+    tally.add(value);
+    if (says !== undefined) yield `${says} `;
+  }
+
+  /** The first wait to end makes the agent abort the others. Each of them may have ended meanwhile all the same. */
+  async *#first(waits: readonly Wait[], tally: Tally): AsyncGenerator<unknown, void> {
+    const controller = new AbortController();
+    const racing = waits.map((wait) => this.#wait(wait, controller.signal));
+    const winner = await Promise.race(racing.map((one, index) => one.then(() => index)));
+    controller.abort(new AgentError("lost", `The first was ${winner}.`));
+    for (const ended of await Promise.all(racing)) yield* this.#tell(ended, tally);
+    tally.add(winner);
+    yield `first ${winner}, ${tally.total} `;
   }
 
   async *#run({ agent, program }: Statement & { does: "run" }, tally: Tally): AsyncGenerator<unknown, void> {
@@ -309,6 +383,26 @@ class Performance {
     const occurrence = (this.#occurrences.get(name) ?? 0) + 1;
     this.#occurrences.set(name, occurrence);
     return `${name}#${occurrence}`;
+  }
+}
+
+/** What the program makes of an error that a wait may end with. Throws every other error. */
+function mishapOf(error: unknown): Ended {
+  if (!CadenzaError.is(error) || !mishaps.includes(error.code)) throw error;
+  return { value: hashOf(error.code) % 1_000, says: error.code };
+}
+
+/** The name of an operation that waits, as it is part of its key. */
+function nameOf(wait: Wait): string {
+  switch (wait.does) {
+    case "ask":
+    case "ask in vain":
+      return "ask";
+    case "sleep":
+      return wait.name === null ? "sleep" : `sleep:${wait.name}`;
+    case "receive":
+    case "receive in time":
+      return `receive:${wait.name}`;
   }
 }
 

@@ -31,9 +31,9 @@ export type Statement =
   | { readonly does: "stream"; readonly name: string; readonly tokens: number; readonly ms: number }
   /** A step that runs at most once. `tells`: the output tells whether it was interrupted. */
   | { readonly does: "once"; readonly name: string; readonly ms: number; readonly tells: boolean }
-  | { readonly does: "ask"; readonly schema: boolean }
-  /** A question that is left to its deadline. */
-  | { readonly does: "ask in vain"; readonly ms: number }
+  | Wait
+  /** Waits side by side. The first to end makes the agent abort the others. */
+  | { readonly does: "first"; readonly waits: readonly Wait[] }
   /** A question that is asked by `yield`, which no branch can do. */
   | { readonly does: "await" }
   /** A sub-run. Its agent performs the program in its input. */
@@ -55,6 +55,24 @@ export type Statement =
   | { readonly does: "try"; readonly body: Block; readonly otherwise: Block; readonly last: Block }
   | { readonly does: "throw" };
 
+/** What an agent waits for beside its own work. */
+export type Wait =
+  /** A question. The client may decline to answer. `details`: the output tells how it was answered. */
+  | { readonly does: "ask"; readonly schema: boolean; readonly details?: boolean }
+  /** A question that is left to its deadline. */
+  | { readonly does: "ask in vain"; readonly ms: number; readonly details?: boolean }
+  | { readonly does: "sleep"; readonly ms: number; readonly name: string | null }
+  /** Takes a message that the client sends. `schema`: one that does not fit is refused. */
+  | { readonly does: "receive"; readonly name: string; readonly schema: boolean }
+  /** The same with a deadline. 0: takes only a message that is there. `otherwise`: it has a default. */
+  | {
+      readonly does: "receive in time";
+      readonly name: string;
+      readonly schema: boolean;
+      readonly ms: number;
+      readonly otherwise: boolean;
+    };
+
 export interface Emission {
   readonly does: "emit";
   readonly what: "part" | "message" | "object" | "close";
@@ -67,6 +85,9 @@ export interface NamedProgram {
   readonly name: string;
   readonly program: Program;
 }
+
+/** The names under which agents receive messages. */
+export const MAIL = ["mail", "news"] as const;
 
 /** The agent of the sub-runs that programs start. */
 export const CHILD = "child";
@@ -121,6 +142,8 @@ function blocksOf(statement: Statement): readonly Block[] {
       return statement.branches;
     case "try":
       return [statement.body, statement.otherwise, statement.last];
+    case "first":
+      return [statement.waits];
     default:
       return [];
   }

@@ -9,6 +9,11 @@ import { makeWorld } from "./world.ts";
 // The published ES module of the client does not load.
 const { Client } = createRequire(import.meta.url)("acp-sdk") as typeof AcpClient;
 
+/** The text of the question that a run shows. */
+function shownBy({ await_request }: AcpClient.Run): string | null | undefined {
+  return await_request?.type === "message" ? await_request.message.parts[0]?.content : undefined;
+}
+
 const input = "hi";
 const part = { content_type: "text/plain", content: "this", content_encoding: "plain" as const };
 const answer = {
@@ -16,7 +21,7 @@ const answer = {
   message: { role: "user" as const, parts: [part], created_at: null, completed_at: null },
 };
 
-describe("the official TypeScript client", () => {
+describe.each([false, true])("the official TypeScript client, extensions %s", (extensions) => {
   const clock = new FakeClock();
   // Agents have the default time to stop.
   const runtime = makeWorld({ clock, cancelGraceMs: undefined });
@@ -32,7 +37,7 @@ describe("the official TypeScript client", () => {
   let client: InstanceType<typeof Client>;
 
   beforeAll(async () => {
-    place = await nodeHttp.open(runtime);
+    place = await nodeHttp.open(runtime, { extensions });
     client = new Client({ baseUrl: place.base });
   });
   afterAll(async () => {
@@ -166,6 +171,44 @@ describe("the official TypeScript client", () => {
     for await (const event of client.runResumeStream(run_id, answer)) types.push(event.type);
     expect(types).toEqual([
       ...["run.in-progress", "message.created", "message.part", "message.completed", "run.awaiting"],
+    ]);
+  });
+
+  test("answers two questions that are open at once, one after the other", async () => {
+    const first = await client.runSync("twofold", input);
+    const second = await client.runResumeSync(first.run_id, answer);
+    expect(shownBy(first)).toBe("One?");
+    expect(shownBy(second)).toBe("Two?");
+    expect(await client.runResumeSync(first.run_id, answer)).toMatchObject({
+      status: "completed",
+      output: [{ parts: [{ content: "Got this and this." }] }],
+    });
+  });
+
+  test("answers two questions that are open at once without waiting", async () => {
+    const { run_id } = await client.runAsync("twofold", input);
+    await settled(run_id);
+    for (const question of ["One?", "Two?"]) {
+      expect(shownBy(await client.runStatus(run_id))).toBe(question);
+      expect(await client.runResumeAsync(run_id, answer)).toMatchObject({ status: "in-progress" });
+      await settled(run_id);
+    }
+    expect(await client.runStatus(run_id)).toMatchObject({ status: "completed" });
+  });
+
+  test("answers two questions that are open at once as streams", async () => {
+    const types: string[][] = [[], [], []];
+    let runId = "";
+    for await (const event of client.runStream("twofold", input)) {
+      types[0]?.push(event.type);
+      if (event.type === "run.awaiting") runId = event.run.run_id;
+    }
+    for (const read of types.slice(1))
+      for await (const event of client.runResumeStream(runId, answer)) read.push(event.type);
+    expect(types).toEqual([
+      ["run.created", "run.in-progress", "run.awaiting"],
+      ["run.in-progress", "run.awaiting"],
+      ["run.in-progress", "message.created", "message.part", "message.completed", "run.completed"],
     ]);
   });
 

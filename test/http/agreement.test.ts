@@ -5,7 +5,7 @@ import { runCreateRequest, runResumeRequest } from "../protocol/arbitraries.ts";
 import type { Reply } from "./client.ts";
 import { Client } from "./client.ts";
 import { inProcess } from "./mounts.ts";
-import { openApi } from "./openapi-check.ts";
+import { extendedOpenApi, openApi } from "./openapi-check.ts";
 import { makeWorld } from "./world.ts";
 
 /*
@@ -20,10 +20,12 @@ interface Parameter {
 }
 
 const ajv = new Ajv2020({ strict: false, validateFormats: false });
-ajv.addSchema({ $id: "document", ...openApi });
+// The components of ACP are the same in both documents.
+ajv.addSchema({ $id: "document", ...extendedOpenApi });
 
 const runtime = makeWorld();
 const client = new Client(await inProcess.open(runtime));
+const extended = new Client(await inProcess.open(runtime, { extensions: true }));
 const asked = await client.run("asker", "x");
 afterAll(() => runtime.close({ drainMs: 0 }));
 
@@ -93,6 +95,23 @@ const answers: readonly (readonly [title: string, isAllowed: boolean, body: unkn
   ["a run id that is none", false, { run_id: "mine", await_resume: { ok: true } }],
 ];
 
+/** Bodies that answer a run of a service with extensions. */
+const replies: typeof answers = [
+  ...answers,
+  ["a decline", true, { decline: {} }],
+  ["a decline with a reason, of one question", true, { decline: { reason: "no" }, await_id: "await#1" }],
+  ["a decline with nulls", true, { decline: { reason: null }, await_resume: null, await_id: null, mode: null }],
+  ["a decline with a further key", true, { decline: { because: 7 } }],
+  ["a decline beside an answer", false, { decline: {}, await_resume: { ok: true } }],
+  ["null beside an answer", true, { decline: null, await_resume: { ok: true } }],
+  ["null alone", false, { decline: null }],
+  ["a decline that is text", false, { decline: "no" }],
+  ["a decline that is text, beside an answer", false, { decline: "no", await_resume: { ok: true } }],
+  ["an empty reason", false, { decline: { reason: "" } }],
+  ["a reason that is a number", false, { decline: { reason: 7 } }],
+  ["an unknown mode", false, { decline: {}, mode: "later" }],
+];
+
 const queries: Readonly<
   Record<string, Readonly<Record<string, readonly (readonly [text: string, isAllowed: boolean])[]>>>
 > = {
@@ -132,6 +151,13 @@ describe("the OpenAPI document and the service agree on", () => {
     expect(allows({ $ref: "#/components/schemas/RunResumeRequest" }, body)).toBe(isAllowed);
     const { json } = await client.run("asker", "x");
     expect(isTaken(await client.post(`/runs/${json["run_id"]}`, body))).toBe(isAllowed);
+  });
+
+  test.each(replies)("the body that answers a run, with extensions: %s", async (_title, isAllowed, body) => {
+    const { requestBody } = extendedOpenApi.paths["/runs/{run_id}"]?.["post"] ?? {};
+    expect(allows(requestBody?.content["application/json"]?.schema ?? {}, body)).toBe(isAllowed);
+    const { json } = await extended.run("asker", "x");
+    expect(isTaken(await extended.post(`/runs/${json["run_id"]}`, body))).toBe(isAllowed);
   });
 
   const rows = Object.entries(queries).flatMap(([path, parameters]) =>

@@ -5,7 +5,7 @@ import { CadenzaError } from "cadenza";
 import { describe, expect, test } from "vitest";
 import { errorResponse } from "../../src/http/errors.ts";
 import { readHttpOptions } from "../../src/http/options.ts";
-import { checkSchema, openApi } from "./openapi-check.ts";
+import { checkSchema, extendedOpenApi } from "./openapi-check.ts";
 
 const page = (name: string): string =>
   readFileSync(fileURLToPath(new URL(`../../docs/${name}.md`, import.meta.url)), "utf8");
@@ -42,7 +42,7 @@ describe("the documentation of the HTTP part", () => {
 
   test("has every endpoint", () => {
     const text = page("interface");
-    for (const [path, methods] of Object.entries(openApi.paths)) {
+    for (const [path, methods] of Object.entries(extendedOpenApi.paths)) {
       for (const method of Object.keys(methods)) {
         if (path !== "/openapi.json")
           expect(text).toMatch(new RegExp(`\`${method.toUpperCase()} ${path.replace(/[{}]/g, "\\$&")}[\`?]`));
@@ -52,7 +52,7 @@ describe("the documentation of the HTTP part", () => {
 
   test("shows records that match the OpenAPI document", () => {
     const records = [...page("interface").matchAll(/^```json (\w*)\n([\s\S]*?)^```$/gm)];
-    expect(records).toHaveLength(7);
+    expect(records).toHaveLength(8);
     for (const [, name, json = ""] of records)
       checkSchema({ $ref: `#/components/schemas/${name}`, unevaluatedProperties: false }, JSON.parse(json), json);
   });
@@ -63,6 +63,7 @@ describe("the documentation of the HTTP part", () => {
       ...(["invalid_argument", "agent_not_found", "run_not_found", "session_not_found", "not_awaiting"] as const),
       ...(["run_cancelling", "run_finished", "answer_rejected", "answer_conflict", "idempotency_conflict"] as const),
       ...(["limit_reached", "runtime_closed", "run_blocked", "store_failed", "lost_ownership", "events_lost"] as const),
+      "answer_pending",
     ];
     for (const code of codes) {
       const { status, body } = errorResponse(new CadenzaError(code, "why"), logger);

@@ -15,6 +15,7 @@ const agents = [
   "words",
   "notes",
   "asker",
+  "twofold",
   "picky",
   "failing",
   "leaky",
@@ -63,7 +64,8 @@ function operation(random: Random, ids: readonly string[]): readonly [method: st
     ...(["POST /runs", "POST /runs", "POST /runs", "POST /runs", "POST /runs"] as const),
     ...[`POST /runs/${id}`, `POST /runs/${id}`, `POST /runs/${id}/cancel`, `GET /runs/${id}`, `GET /runs/${id}/events`],
     ...[`GET /sessions/${id}`, `GET /resources/${id}.${random.below(4)}`, `GET /agents/${random.pick(agents)}`],
-    ...["GET /runs?limit=3", "GET /agents"],
+    ...["GET /runs?limit=3", "GET /agents", `GET /runs/${id}/details`],
+    `POST /runs/${id}/messages/${random.pick(["payment", "%00", "%F0%9F%92%A5", "%", "__proto__"])}`,
   ]);
   const [method = "", rest = ""] = path.split(" ");
   return [method, rest];
@@ -133,6 +135,7 @@ function plausible(random: Random, ids: readonly string[], path: string): unknow
   });
   if (random.chance(0.05) || path.length > "/runs".length) {
     const await_resume = random.chance(0.5) ? { type: "message", message: message() } : fuzzValue(random, 2);
+    if (random.chance(0.2)) return { decline: random.chance(0.5) ? {} : fuzzValue(random, 2) };
     return { await_resume, mode: random.pick(["sync", "async", "stream", null]) };
   }
   return {

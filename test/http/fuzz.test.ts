@@ -18,7 +18,7 @@ const KNOWN_IDS = 200;
 const AT_ONCE = 100;
 /** How long the test waits for an answer to an incomplete request. */
 const PATIENCE_MS = 500;
-const options = { limits: { maxBodyBytes: 20_000, bodyTimeoutMs: 200 } };
+const options = { limits: { maxBodyBytes: 20_000, bodyTimeoutMs: 200 }, extensions: true };
 
 describe("any request", () => {
   test(

@@ -29,6 +29,7 @@ export type Kept =
   | "other media types"
   | "untyped bodies"
   | "forbidden keys"
+  | "bare values"
   | "odd paths";
 
 /** A way to mount the service. */
@@ -72,7 +73,7 @@ export const mounts: readonly Mount[] = [
   },
   {
     name: "Express with express.json()",
-    keeps: ["malformed bodies", "long numbers"],
+    keeps: ["malformed bodies", "long numbers", "bare values"],
     open: (runtime, options) => {
       const app = express();
       app.use(express.json({ limit: "1mb" }));
@@ -93,7 +94,7 @@ export const mounts: readonly Mount[] = [
   },
   {
     name: "Nest, after its body parser, as the middleware of a module",
-    keeps: ["malformed bodies", "long numbers"],
+    keeps: ["malformed bodies", "long numbers", "bare values"],
     open: async (runtime, options) => {
       class AppModule implements NestModule {
         configure(consumer: MiddlewareConsumer): void {
@@ -131,6 +132,7 @@ export const mounts: readonly Mount[] = [
       "other media types",
       "untyped bodies",
       "forbidden keys",
+      "bare values",
       "odd paths",
     ],
     open: async (runtime, options) => {

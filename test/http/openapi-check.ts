@@ -1,24 +1,36 @@
 import type { ValidateFunction } from "ajv/dist/2020.js";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { AgentRuntime } from "cadenza";
+import type { HttpOptions } from "cadenza/http";
 import { createHandler } from "cadenza/http";
 import { expect } from "vitest";
 
 interface OpenApi {
-  readonly paths: Readonly<Record<string, Readonly<Record<string, { readonly responses: Responses }>>>>;
+  readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>;
   readonly components: { readonly schemas: Readonly<Record<string, object>> };
+}
+
+interface Operation {
+  readonly requestBody?: { readonly content: Readonly<Record<string, { readonly schema: object }>> };
+  readonly responses: Responses;
 }
 
 type Responses = Readonly<Record<string, { readonly content?: Readonly<Record<string, { readonly schema: object }>> }>>;
 
-const response = await createHandler(new AgentRuntime())(new Request("http://service/openapi.json"));
-
 /** The OpenAPI document, as the service gives it. */
-export const openApi = (await response.json()) as OpenApi;
+export const openApi = await documentOf({});
+
+/** The document of a service with extensions. */
+export const extendedOpenApi = await documentOf({ extensions: true });
 
 const ajv = new Ajv2020({ strict: false, validateFormats: false });
-ajv.addSchema({ $id: "service", components: closed(openApi.components) });
+ajv.addSchema({ $id: "service", components: closed(extendedOpenApi.components) });
 const compiled = new Map<string, ValidateFunction>();
+
+async function documentOf(options: HttpOptions): Promise<OpenApi> {
+  const handler = createHandler(new AgentRuntime(), options);
+  return (await (await handler(new Request("http://service/openapi.json"))).json()) as OpenApi;
+}
 
 /** The same schemas without additional keys, unless a schema allows them itself. */
 function closed<T>(schema: T): T {
@@ -61,7 +73,7 @@ export function checkResponse(
 
 function responsesOf(method: string, path: string): Responses | undefined {
   const wanted = (path.split("?")[0] ?? "").replace(/\/+$/, "").split("/");
-  for (const [template, operations] of Object.entries(openApi.paths)) {
+  for (const [template, operations] of Object.entries(extendedOpenApi.paths)) {
     const segments = template.split("/");
     const fits =
       segments.length === wanted.length && segments.every((name, index) => name[0] === "{" || name === wanted[index]);

@@ -2,7 +2,7 @@ import { Ajv2020 } from "ajv/dist/2020.js";
 import { describe, expect, test } from "vitest";
 import { Client } from "./client.ts";
 import { inProcess } from "./mounts.ts";
-import { openApi } from "./openapi-check.ts";
+import { extendedOpenApi, openApi } from "./openapi-check.ts";
 import { makeWorld } from "./world.ts";
 
 interface Operation {
@@ -31,17 +31,22 @@ function nullable(component: Component | undefined): readonly string[] {
     .map(([name]) => name);
 }
 
-const document = openApi as unknown as {
+interface Document {
   readonly openapi: string;
   readonly info: { readonly title: string; readonly version: string };
   readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>;
   readonly components: { readonly schemas: Readonly<Record<string, object>> };
-};
-const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
-  Object.entries(methods).map(([method, operation]) => ({ path, method, operation })),
-);
+}
 
-describe("the OpenAPI document", () => {
+describe.each([
+  { extensions: false, given: openApi, count: 13 },
+  { extensions: true, given: extendedOpenApi, count: 15 },
+])("the OpenAPI document, extensions $extensions", ({ extensions, given, count }) => {
+  const document = given as unknown as Document;
+  const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, operation]) => ({ path, method, operation })),
+  );
+
   test("has the required fields of OpenAPI 3.1", () => {
     expect(document.openapi).toMatch(/^3\.1\.\d$/);
     expect(document.info).toMatchObject({ title: expect.any(String), version: expect.any(String) });
@@ -113,16 +118,18 @@ describe("the OpenAPI document", () => {
   });
 
   test("has every endpoint of the service, and no other", async () => {
-    const client = new Client(await inProcess.open(makeWorld()));
+    const client = new Client(await inProcess.open(makeWorld(), { extensions }));
     for (const { path, method } of operations) {
-      const real = path.replace("{name}", "missing").replace(/\{\w+\}/, "11111111-1111-4111-8111-111111111111");
+      const real = path
+        .replace(/\{(message_)?name\}/, "missing")
+        .replace(/\{\w+\}/, "11111111-1111-4111-8111-111111111111");
       const reply = await client.send(method.toUpperCase(), real, {
         headers: { "content-type": "application/json" },
         body: method === "post" ? {} : undefined,
       });
       expect(reply.text).not.toMatch(/path_not_found|method_not_allowed/);
     }
-    expect(operations).toHaveLength(13);
+    expect(operations).toHaveLength(count);
   });
 
   test("has the URL of the service", async () => {

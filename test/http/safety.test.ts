@@ -451,6 +451,7 @@ describe("options", () => {
     ["allowedHosts", ["http://localhost"]],
     ["cors", "yes"],
     ["onDisconnect", "stop"],
+    ["extensions", "all"],
     ["heartbeatMs", -1],
     ["stallMs", Number.NaN],
     ["limits", { maxBodyBytes: "1" }],

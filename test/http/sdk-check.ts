@@ -29,8 +29,9 @@ function schemaOf(method: string, path: string): Schema | undefined {
   if (path === "/agents") return sdk.AgentsListResponse;
   if (path.startsWith("/agents/")) return sdk.AgentsReadResponse;
   if (/^\/runs\/[^/]+\/events$/.test(path)) return sdk.RunEventsListResponse;
-  // The client cannot list runs.
-  return path.startsWith("/runs") && `${method} ${path}` !== "GET /runs" ? sdk.Run : undefined;
+  // The client can neither list runs nor read what is not part of ACP.
+  const isRun = /^\/runs(\/[^/]+(\/cancel)?)?$/.test(path);
+  return isRun && `${method} ${path}` !== "GET /runs" ? sdk.Run : undefined;
 }
 
 function accept(schema: Schema, value: unknown): void {

@@ -22,6 +22,10 @@ const runOperations = (id: string): readonly (readonly [method: string, path: st
   ["POST", `/runs/${id}`, { ...answer, mode: "stream" }],
   ["POST", `/runs/${id}/cancel`],
   ["GET", `/runs/${id}/events`],
+  ["POST", `/runs/${id}`, { decline: {} }],
+  ["POST", `/runs/${id}`, { decline: { reason: "no" }, await_id: "await#1", mode: "stream" }],
+  ["GET", `/runs/${id}/details`],
+  ["POST", `/runs/${id}/messages/payment`, { cents: 4_000 }],
 ];
 
 /** Every path to a session. */
@@ -177,7 +181,7 @@ describe.each([inProcess, nodeHttp])("a session with a run of a hidden agent, $n
 
 async function open(mount: typeof inProcess, world: Parameters<typeof makeWorld>[0] = {}) {
   const runtime = makeWorld(world);
-  const place = await mount.open(runtime, { authorize });
+  const place = await mount.open(runtime, { authorize, extensions: true });
   const client = new Client(place);
   return {
     one: client.with({ "x-tenant": "one" }),

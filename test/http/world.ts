@@ -74,6 +74,16 @@ const agents: readonly Agent[] = [
     const answer = await context.ask("A number, please.", { schema: numberSchema });
     return `Twice that is ${2 * answer.number}.`;
   }),
+  defineAgent("twofold", async function* (_, { ask }) {
+    const [one, two] = await Promise.all([ask("One?"), ask("Two?")]);
+    yield `Got ${textOf({ message: one })} and ${textOf({ message: two })}.`;
+  }),
+  defineAgent("mailbox", async (input, { receive }) => {
+    const got: unknown[] = [];
+    const count = Number(input[0]?.parts[0]?.content ?? 1);
+    while (got.length < count) got.push(await receive("payment"));
+    return JSON.stringify(got);
+  }),
   defineAgent("delegate", (input, context) => context.run("asker", input)),
   defineAgent("failing", async function* () {
     yield "It begins well";

@@ -309,7 +309,7 @@ describe("several questions at once", () => {
     );
   }
 
-  it("are shown one at a time, and each gets its own answer", async () => {
+  it("are shown one after the other, and each gets its own answer", async () => {
     const { runtime } = setUp();
     let run: Run = await runAgent(runtime, (_input, context) => askAll(context, "a", "b", "c"));
     const shown: string[] = [];
@@ -318,32 +318,62 @@ describe("several questions at once", () => {
       run = await runtime.resume({ run_id: run.run_id, await_resume: reply("ok") });
     }
     expect(shown).toEqual(["a", "b", "c"]);
-    expect(textsOf(run)).toEqual(["a answered", "b answered", "c answered"]);
+    expect(textsOf(run)).toEqual(["a answered|b answered|c answered"]);
   });
 
-  it("let the agent handle an answer before the next one is shown", async () => {
+  it("are open at once: the next one is shown with the answer to the first", async () => {
     const { runtime } = setUp();
     const run = await runAgent(runtime, (_input, context) => askAll(context, "a", "b"));
-    await runtime.resume({ run_id: run.run_id, await_resume: reply("ok") });
+    const next = await runtime.resume({ run_id: run.run_id, await_resume: reply("ok") });
+    expect(questionOf(next).await_id).toBe("ask#2");
     const types = typesOf(await eventsOf(runtime, run.run_id));
-    expect(types.slice(2)).toEqual([
-      "run.awaiting",
-      "run.in-progress",
-      "message.created",
-      "message.part",
-      "message.completed",
-      "run.awaiting",
-    ]);
+    expect(types.slice(2, 5)).toEqual(["run.awaiting", "run.in-progress", "run.awaiting"]);
+  });
+
+  it("can be answered in any order, by their ids", async () => {
+    const { runtime } = setUp();
+    const { run_id } = await runAgent(runtime, (_input, context) => askAll(context, "a", "b", "c"));
+    const second = await runtime.resume({ run_id, await_id: "ask#2", await_resume: reply("ok") });
+    expect(questionOf(second).await_id).toBe("ask#1");
+    const third = await runtime.resume({ run_id, await_id: "ask#3", await_resume: reply("ok") });
+    expect(questionOf(third).await_id).toBe("ask#1");
+    const last = await runtime.resume({ run_id, await_resume: reply("ok") });
+    expect(textsOf(last)).toEqual(["b answered|c answered|a answered"]);
+  });
+
+  it("are answered without waiting: the run goes on, and then shows the next one", async () => {
+    const { runtime } = setUp();
+    const { run_id } = await runAgent(runtime, (_input, context) => askAll(context, "a", "b"));
+    const accepted = await runtime.resume({ run_id, await_resume: reply("ok"), mode: "async" });
+    expect(accepted).toMatchObject({ status: "in-progress", await_request: null });
+    expect(questionOf(await runtime.getRun(run_id)).await_id).toBe("ask#2");
+  });
+
+  it("are answered by streams, of which each begins after the question that was shown before", async () => {
+    const { runtime } = setUp();
+    const { run_id } = await runAgent(runtime, (_input, context) => askAll(context, "a", "b", "c"));
+    const follow = (await_id: string) =>
+      drain(runtime.resume({ run_id, await_id, await_resume: reply("ok"), mode: "stream" }));
+    const streams = [await follow("ask#1"), await follow("ask#3"), await follow("ask#2")];
+    expect(typesOf(streams[0] ?? [])).toEqual(["run.in-progress", "run.awaiting"]);
+    expect(streams.map((events) => events.at(-1)?.type)).toEqual(["run.awaiting", "run.awaiting", "run.completed"]);
+    // No event is in two of them, and none is left out.
+    const all = await eventsOf(runtime, run_id);
+    expect(streams.flat()).toEqual(all.slice(3));
+    // Repeated, they give the same events.
+    expect([await follow("ask#1"), await follow("ask#3"), await follow("ask#2")]).toEqual(streams);
   });
 
   it("are withdrawn when the agent ends without them", async () => {
-    const { runtime } = setUp();
+    const { runtime, clock } = setUp();
     const run = await runAgent(runtime, async (_input, { ask, emit }) => {
       const answers = [ask("a"), ask("b")];
       await answers[0];
       await emit("that will do");
     });
-    const ended = await runtime.resume({ run_id: run.run_id, await_resume: reply("ok") });
+    await runtime.resume({ run_id: run.run_id, await_resume: reply("ok") });
+    await clock.settle();
+    const ended = await runtime.getRun(run.run_id);
     expect(ended).toMatchObject({ status: "completed", await_request: null });
     expect((await refusal(runtime.resume({ run_id: run.run_id, await_resume: { x: 1 } }))).code).toBe("not_awaiting");
   });
@@ -448,14 +478,12 @@ describe("a question with a deadline", () => {
     expect(await runtime.getRun(patient.run_id)).toMatchObject({ status: "awaiting" });
   });
 
-  it("that waits behind another gets its deadline when it is shown", async () => {
+  it("that is open behind another has a deadline of its own", async () => {
     const { runtime, clock } = setUp();
     const run = await runAgent(runtime, (_input, { ask }) =>
       Promise.all([ask("a"), ask("b", { timeoutMs: 1_000 })]).then(() => "both"),
     );
-    await clock.advance(5_000);
-    const second = await runtime.resume({ run_id: run.run_id, await_resume: reply("ok") });
-    expect(questionOf(second).expires_at).toBe(new Date(clock.now() + 1_000).toISOString());
+    expect(questionOf(run)).toMatchObject({ await_id: "ask#1" });
     await clock.advance(999);
     expect(await runtime.getRun(run.run_id)).toMatchObject({ status: "awaiting" });
     await clock.advance(1);

@@ -19,7 +19,7 @@ interface Fault {
 const faults: readonly Fault[] = [
   {
     name: "an answer is written twice",
-    noticed: /was answered twice/,
+    noticed: /was settled twice/,
     plant: {
       store: (store) => afterAppend(store, ({ entries }) => entries.filter(({ type }) => type === "resumed")),
     },

@@ -136,7 +136,8 @@ describe("a question that a parent passes on", () => {
     expect(textOf(questionOf(parent).message)).toBe("Well?");
     expect((await runtime.resume({ run_id: child.run_id, await_resume: { n: 4 } })).status).toBe("completed");
     expect(textsOf(await runtime.resume({ run_id: parent.run_id, await_resume: { ok: true } }))).toEqual(["4"]);
-    expect((await eventsOf(runtime, parent.run_id)).filter(({ type }) => type === "run.awaiting")).toHaveLength(1);
+    // The parent shows its own question again after that of the sub-run is settled.
+    expect((await eventsOf(runtime, parent.run_id)).filter(({ type }) => type === "run.awaiting")).toHaveLength(2);
   });
 
   it.each(["sync", "async", "stream"] as const)("is answered in mode %s like one of the run's own", async (mode) => {
@@ -170,7 +171,7 @@ describe("a question that a parent passes on", () => {
     }
   });
 
-  it.each(["timed-out", "withdrawn"])("takes no answer after the entry %s", async (type) => {
+  it.each(["timed-out", "settled"])("takes no answer after the entry %s", async (type) => {
     let answering: Promise<CadenzaError> | undefined;
     let run_id = "";
     const hooked = hookedStore((call, method, parameters) => {

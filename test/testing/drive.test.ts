@@ -179,7 +179,7 @@ describe("answers", () => {
 
   test("without a question are errors that say so", async () => {
     const t = drive(booking, "x");
-    await expect(t.answer("?")).rejects.toThrow("no question is shown. The run has not begun");
+    await expect(t.answer("?")).rejects.toThrow("no question is open. The run has not begun");
     await t.next();
     await expect(t.answer("?")).rejects.toThrow(
       /in-progress\. The last thing it did: part "Looking for trains… "\. Call t\.next\(\)/,

@@ -61,9 +61,9 @@ export function judgeRun(run: RunEvidence, known: Known, expected: Expected, com
 function isOpen(log: readonly Entry[]): boolean {
   const open = new Set<string>();
   for (const entry of log) {
-    if (entry.type === "awaited" && entry.deadline === undefined && entry.expires_at === undefined)
-      open.add(entry.await_id);
-    else if (entry.type === "resumed" || entry.type === "withdrawn") open.delete(entry.await_id);
+    if (entry.type === "awaited" && entry.deadline === undefined) open.add(entry.await_id);
+    else if (entry.type === "resumed" || entry.type === "withdrawn" || entry.type === "settled")
+      open.delete(entry.await_id);
   }
   return open.size > 0;
 }

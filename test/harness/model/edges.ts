@@ -1,21 +1,23 @@
 import type { Entry } from "../../../src/core/log.ts";
 import { ignore } from "../../../src/core/promises.ts";
+import { isFinal } from "../../../src/core/state.ts";
 import type { RunStatus } from "../../../src/protocol/run.ts";
 import type { WatchedLog } from "./store.ts";
 
 /** What the checker knows of a run while it reads its log. It does not depend on the library's own rules. */
 interface Life {
   status: RunStatus;
-  /** The question that is shown. */
-  shown: { readonly await_id: string; readonly deadline: number | null } | undefined;
-  readonly answered: Set<string>;
+  /** The open questions with their deadlines, in the order in which they were asked. */
+  readonly open: Map<string, number | null>;
+  /** The questions that are not open any more. */
+  readonly settled: Set<string>;
   /** When the run was stopped, and why. */
   stopped: { readonly at: number; readonly outcome: "cancelled" | "failed" } | undefined;
 }
 
 /** Follows a run from its first entry to its last one, and complains about every transition that is not allowed. */
 export function checkEdges({ entries, head }: WatchedLog, graceMs: number, complain: (what: string) => void): void {
-  const life: Life = { status: "created", shown: undefined, answered: new Set(), stopped: undefined };
+  const life = newLife();
   let lastAt = 0;
   for (const [position, entry] of entries.entries()) {
     if (entry.at < lastAt) complain(`entry ${position} (${entry.type}) is older than the one before it`);
@@ -27,8 +29,7 @@ export function checkEdges({ entries, head }: WatchedLog, graceMs: number, compl
     else life.status = next;
   }
   if (head.status !== life.status) complain(`the store says ${head.status}, the log says ${life.status}`);
-  if (head.owner === null && head.due_at !== (life.shown?.deadline ?? null))
-    complain("the store has another deadline than the log");
+  if (head.owner === null && head.due_at !== earliest(life)) complain("the store has another deadline than the log");
   const last = entries.at(-1);
   if (life.stopped !== undefined && last !== undefined && last.at > life.stopped.at + graceMs)
     complain(`it took ${last.at - life.stopped.at} ms to stop`);
@@ -36,11 +37,20 @@ export function checkEdges({ entries, head }: WatchedLog, graceMs: number, compl
   if (endings > 1) complain(`it ended ${endings} times`);
 }
 
-/** The deadline of the question that a run shows. Null: it shows none, or the question has no deadline. */
-export function shownDeadline(entries: readonly Entry[]): number | null {
-  const life: Life = { status: "created", shown: undefined, answered: new Set(), stopped: undefined };
+/** The first deadline of the open questions of a run. Null: there is none. */
+export function firstDeadline(entries: readonly Entry[]): number | null {
+  const life = newLife();
   for (const entry of entries.slice(1)) life.status = follow(life, entry, ignore) ?? life.status;
-  return life.shown?.deadline ?? null;
+  return earliest(life);
+}
+
+function newLife(): Life {
+  return { status: "created", open: new Map(), settled: new Set(), stopped: undefined };
+}
+
+function earliest({ open }: Life): number | null {
+  const deadlines = [...open.values()].filter((at) => at !== null);
+  return deadlines.length === 0 ? null : Math.min(...deadlines);
 }
 
 /** The status after the entry; undefined if the entry is not allowed there. */
@@ -56,21 +66,24 @@ function follow(life: Life, entry: Entry, complain: (what: string) => void): Run
     case "intent":
       return isAtWork ? status : undefined;
     case "awaited":
-      if (status !== "in-progress" || life.stopped !== undefined) return undefined;
-      life.shown = { await_id: entry.await_id, deadline: entry.deadline ?? null };
+      if (!isAtWork || life.stopped !== undefined) return undefined;
+      if (life.open.has(entry.await_id) || life.settled.has(entry.await_id))
+        complain(`${entry.await_id} was asked twice`);
+      // The run that asks enforces the deadline.
+      life.open.set(entry.await_id, entry.of === undefined ? (entry.deadline ?? null) : null);
       return "awaiting";
     case "resumed":
-      if (life.answered.has(entry.await_id)) complain(`${entry.await_id} was answered twice`);
-      life.answered.add(entry.await_id);
-      return takeDown(life, entry.await_id);
+    case "declined":
+    case "settled":
     case "withdrawn":
-      return takeDown(life, entry.await_id);
+      if (life.settled.has(entry.await_id)) complain(`${entry.await_id} was settled twice`);
+      return close(life, entry.await_id);
     case "timed-out":
       return timeOut(life, entry, complain);
     case "cancel-requested":
       if (!isAtWork && status !== "created") return undefined;
       life.stopped = { at: entry.at, outcome: "cancelled" };
-      life.shown = undefined;
+      life.open.clear();
       return "cancelling";
     case "ended":
       return end(life, entry, complain);
@@ -79,26 +92,32 @@ function follow(life: Life, entry: Entry, complain: (what: string) => void): Run
   }
 }
 
-function takeDown(life: Life, awaitId: string): RunStatus | undefined {
-  if (life.status !== "awaiting" || life.shown?.await_id !== awaitId) return undefined;
-  life.shown = undefined;
-  return "in-progress";
+function close(life: Life, awaitId: string): RunStatus | undefined {
+  if (life.status !== "awaiting" || !life.open.delete(awaitId)) return undefined;
+  life.settled.add(awaitId);
+  return life.open.size > 0 ? "awaiting" : "in-progress";
 }
 
 function timeOut(life: Life, entry: Entry & { type: "timed-out" }, complain: (what: string) => void) {
-  const { shown } = life;
   if (!entry.defaulted) {
     if (life.stopped !== undefined) return undefined;
     life.stopped = { at: entry.at, outcome: "failed" };
+    if ((life.open.get(entry.await_id ?? "") ?? 0) > entry.at)
+      complain(`${entry.await_id} timed out before its deadline`);
+    for (const awaitId of life.open.keys()) life.settled.add(awaitId);
+    life.open.clear();
+    return life.status === "created" ? undefined : "in-progress";
   }
   if (entry.await_id === null) return life.status === "in-progress" ? life.status : undefined;
-  if ((shown?.deadline ?? Infinity) > entry.at) complain(`${entry.await_id} timed out before its deadline`);
-  return takeDown(life, entry.await_id);
+  if ((life.open.get(entry.await_id) ?? Infinity) > entry.at)
+    complain(`${entry.await_id} timed out before its deadline`);
+  return close(life, entry.await_id);
 }
 
-function end({ status, stopped }: Life, entry: Entry & { type: "ended" }, complain: (what: string) => void) {
+function end({ status, stopped, open }: Life, entry: Entry & { type: "ended" }, complain: (what: string) => void) {
+  open.clear();
   if (stopped !== undefined && entry.outcome !== stopped.outcome)
     complain(`it was to end ${stopped.outcome} and ended ${entry.outcome}`);
   if (stopped === undefined && entry.outcome === "cancelled") complain("it was cancelled without a request");
-  return status === "in-progress" || status === "cancelling" || status === "created" ? entry.outcome : undefined;
+  return isFinal(status) ? undefined : entry.outcome;
 }

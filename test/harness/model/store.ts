@@ -1,3 +1,4 @@
+import { evolve } from "../../../src/core/evolve.ts";
 import type { Entry } from "../../../src/core/log.ts";
 import type {
   Backlog,
@@ -17,7 +18,8 @@ import type {
   StoredSession,
   TakeRequest,
 } from "../../../src/core/ports.ts";
-import { eventCount } from "../../../src/core/project.ts";
+import type { RunState } from "../../../src/core/state.ts";
+import { initialState } from "../../../src/core/state.ts";
 import { MemoryStore } from "../../../src/stores/memory.ts";
 
 /** The committed entries of one run. They are kept when the store removes the run. */
@@ -25,6 +27,7 @@ export interface WatchedLog {
   readonly run_id: string;
   readonly entries: Entry[];
   readonly idempotencyKey: string | null;
+  readonly state: RunState;
   /** How many events the entries give. */
   events: number;
   head: RunHead;
@@ -45,7 +48,9 @@ export class WatchedStore implements Store {
   create(key: RunKey, write: RunWrite, idempotencyKey: string | null): StoreConflict | undefined {
     const conflict = this.#inner.create(key, write, idempotencyKey);
     if (conflict !== undefined) return conflict;
-    const log = { run_id: key.run_id, entries: [], idempotencyKey, events: 0, head: write.head, removed: false };
+    const { run_id } = key;
+    const state = initialState(run_id);
+    const log = { run_id, entries: [], idempotencyKey, state, events: 0, head: write.head, removed: false };
     this.logs.set(key.run_id, log);
     this.#take(log, write);
     return undefined;
@@ -160,7 +165,7 @@ export class WatchedStore implements Store {
     if (head.epoch < log.head.epoch) this.complaints.push(`the epoch of ${log.run_id} went back`);
     for (const entry of entries) {
       log.entries.push(entry);
-      log.events += eventCount(entry);
+      log.events = evolve(log.state, entry).events;
       if (entry.type === "ended") this.ended.push(log.run_id);
     }
     log.head = head;

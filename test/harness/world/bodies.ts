@@ -29,7 +29,9 @@ export async function body<T>(
     process.clockStands && intent?.type === "intent" && intent.key === key && intent.attempt === attempt;
   if (stored?.head.owner !== process.name && !isUnaware) say(`runs, and the run belongs to ${stored?.head.owner}`);
   if (stored !== undefined && isFinal(stored.head.status)) say("runs, and the run has ended");
+  process.bodies += 1;
   if (ms > 0) await process.wait(ms);
+  process.bodies -= 1;
   return value;
 }
 

@@ -2,7 +2,7 @@ import type { Plant } from "../planted-faults.ts";
 import type { Method } from "../store-proxy.ts";
 import type { Ending, Played } from "./play.ts";
 import { play } from "./play.ts";
-import type { Scenario } from "./scenarios.ts";
+import type { Scenario } from "./scenario.ts";
 import type { Crash } from "./world.ts";
 
 const writes: ReadonlySet<Method> = new Set(["create", "append", "post", "claim", "putSession", "makeSession"]);

@@ -48,7 +48,7 @@ export async function answerInWorld(kind: AnswerKind, seed: number): Promise<Ver
   const created = await world.until(creating, process);
   if (created === undefined || "error" in created) throw new Error("The run was not created.");
   let { run_id } = created.value;
-  while ((await world.stateOf(run_id)).shown === null) await world.step();
+  while ((await world.stateOf(run_id)).question === null) await world.step();
   await world.pass(TIME_MS - 1);
   // The first step reaches the deadline.
   if (random.chance(0.6)) for (let steps = random.below(MAX_STEPS); steps > 0; steps--) await world.step();

@@ -1,47 +1,13 @@
-import type { AgentContext, Message, StepOptions } from "cadenza";
 import { AgentError, awaitMessage, CadenzaError } from "cadenza";
 import * as z from "zod";
 import { body } from "./bodies.ts";
-import type { Script } from "./play.ts";
-import type { Process } from "./world.ts";
+import type { Scenario } from "./scenario.ts";
+import { agents, isAwaiting, numberSchema } from "./scenario.ts";
+import { waitingScenarios } from "./waiting-scenarios.ts";
 
 /* Agents that use one feature each, and what a client does with them. */
 
-export interface Scenario extends Script {
-  readonly name: string;
-  /** How the run ends: its status and output. */
-  readonly ends: string;
-  /** Whether its questions come in no particular order. */
-  readonly isUnordered?: true;
-}
-
-type Work = <T>(name: string, value: T, ms?: number, options?: StepOptions) => Promise<T>;
-type AgentBody = (tools: {
-  context: AgentContext;
-  input: readonly Message[];
-  work: Work;
-  process: Process;
-}) => AsyncGenerator<unknown, void, unknown>;
-
 const SESSION = "00000000-0000-4000-8000-00000000feed";
-const numberSchema = z.object({ number: z.number() });
-
-/** Registers durable agents whose steps are checked and take time. */
-function agents(agent: AgentBody, others: Readonly<Record<string, AgentBody>> = {}): Script["register"] {
-  return (process) => {
-    for (const [name, fn] of Object.entries({ agent, ...others })) {
-      process.runtime.register(name, { durable: true, version: "1" }, (input, context: AgentContext) => {
-        const work: Work = (step, value, ms, options) =>
-          context.step(step, (s) => body(process, context, s, value, ms), options);
-        return fn({ context, input, work, process });
-      });
-    }
-  };
-}
-
-function isAwaiting(state: { readonly status: string }): boolean {
-  return state.status === "awaiting";
-}
 
 export const scenarios: readonly Scenario[] = [
   {
@@ -174,7 +140,7 @@ export const scenarios: readonly Scenario[] = [
   },
   {
     name: "several questions at once",
-    ends: "completed: first 6 # 5,6,6",
+    ends: "completed: first 6|5,6,6",
     register: agents(async function* ({ context }) {
       const first = context.ask("A?", { schema: numberSchema }).then(async (answer) => {
         await context.emit(`first ${answer.number}`);
@@ -476,4 +442,5 @@ export const scenarios: readonly Scenario[] = [
       yield "end";
     }),
   },
+  ...waitingScenarios,
 ];

@@ -1,10 +1,10 @@
-import { answerTo, NO_ANSWER } from "../answers.ts";
+import { answerTo, declineOf, mailTo, NO_ANSWER } from "../answers.ts";
 import { misjudged } from "../judge.ts";
 import type { Plant } from "../planted-faults.ts";
 import type { Certainty, Program } from "../program.ts";
 import { CHILD, inputOf, print } from "../program.ts";
 import { makeProgram } from "../program-maker.ts";
-import { agentOf } from "../program-player.ts";
+import { agentOf, namedIn } from "../program-player.ts";
 import { hashOf, Random } from "../random.ts";
 import { playerIn } from "./bodies.ts";
 import type { Played, Script } from "./play.ts";
@@ -69,7 +69,7 @@ export async function trial(
 function programOf(seed: number): Program {
   const random = new Random(seed);
   const certainty = random.pick<Certainty>(["fixed", "fixed", "logged", "loose", "loose"]);
-  return makeProgram(random, { certainty, depth: 3, stepMs: 40, deadlineMs: 30_000, isAlone: true });
+  return makeProgram(random, { certainty, depth: 3, stepMs: 40, deadlineMs: 30_000, isAlone: true, hasMail: true });
 }
 
 /** A program and its client. Some questions are not answered, and some runs are cancelled. */
@@ -83,6 +83,8 @@ function scriptOf(program: Program, seed: number): Script {
     input: inputOf({ name: `program ${seed}`, program }),
     answer: ({ message, await_id }) =>
       message.parts[0]?.content === NO_ANSWER ? undefined : answerTo("", await_id.split("/").at(-1) ?? ""),
+    decline: ({ await_id }) => declineOf("", await_id.split("/").at(-1) ?? ""),
+    mail: ({ log }, name, number) => mailTo(namedIn(log)?.name ?? "", name, number),
     cancelWhen: (_state, log) => log.length >= cancelAt,
   };
 }
@@ -94,7 +96,9 @@ function durabilityIn(random: Random): { leaseMs: number; heartbeatMs: number; s
 /** Disturbs a process at random, up to a limit. */
 function disturb(world: World, trouble: Trouble, random: Random, counted: { crashes: number }): void {
   const { working } = world;
-  if (trouble === "none" || trouble === "always replay" || !random.chance(0.03)) return;
+  // Long waits have many steps in which hardly anything happens.
+  const chance = working.some(({ bodies }) => bodies > 0) ? 0.06 : 0.01;
+  if (trouble === "none" || trouble === "always replay" || !random.chance(chance)) return;
   if (counted.crashes >= 4) {
     for (const process of world.living) process.thaw();
     for (const process of world.living) process.startClock();

@@ -222,6 +222,8 @@ export class Process {
   /** Its calls of the store, in order. */
   readonly storeCalls: Method[] = [];
   crash: Crash | undefined;
+  /** How many bodies of steps it executes. */
+  bodies = 0;
   #stoppedAt = 0;
 
   constructor(world: World, name: string, crash: Crash | undefined) {

@@ -45,6 +45,36 @@ export const eventFacts: readonly Fact[] = [
     expect(resumed.events[0]?.id).toBe("7");
     expect(runOf(resumed.events[0])["await_request"]).toBeNull();
   }),
+  fact("several questions are open at once, and shown one after the other", async (client) => {
+    const { events } = await client.run("twofold", "x", { mode: "stream" });
+    const path = `/runs/${runOf(events[0])["run_id"]}`;
+    expect(events.map(({ event }) => event)).toEqual(["run.created", "run.in-progress", "run.awaiting"]);
+    const first = await client.post(path, { await_resume: answer("a"), mode: "stream" });
+    expect(first.events.map(({ id, event }) => [id, event])).toEqual([
+      ["4", "run.in-progress"],
+      ["5", "run.awaiting"],
+    ]);
+    expect(runOf(first.events[1])["await_request"]).toMatchObject({ message: { parts: [{ content: "Two?" }] } });
+    const second = await client.post(path, { await_resume: answer("b"), mode: "stream" });
+    expect(second.events.map(({ id, event }) => [id, event])).toEqual([
+      ["6", "run.in-progress"],
+      ...[
+        ["7", "message.created"],
+        ["8", "message.part"],
+        ["9", "message.completed"],
+      ],
+      ["10", "run.completed"],
+    ]);
+    expect(runOf(second.events.at(-1))["output"]).toMatchObject([{ parts: [{ content: "Got a and b." }] }]);
+  }),
+  fact("the second of two open questions can be answered first, by its id", async (client) => {
+    const { json } = await client.run("twofold", "x");
+    const path = `/runs/${json["run_id"]}`;
+    const first = await client.post(path, { await_resume: answer("b"), await_id: "ask#2" });
+    expect(first.json).toMatchObject({ status: "awaiting", await_request: json["await_request"] });
+    const second = await client.post(path, { await_resume: answer("a"), await_id: "ask#1" });
+    expect(second.json).toMatchObject({ status: "completed", output: [{ parts: [{ content: "Got a and b." }] }] });
+  }),
   fact("a failure leaves the message open, and is run.failed, never error", async (client) => {
     const { events } = await client.run("failing", "x", { mode: "stream" });
     expect(events.map(({ event }) => event)).toEqual([

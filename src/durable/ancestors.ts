@@ -1,0 +1,107 @@
+import type { Command } from "../core/decide.ts";
+import { commandOf } from "../core/decide.ts";
+import { CadenzaError } from "../core/errors.ts";
+import type { Entry, ParentRun } from "../core/log.ts";
+import { settledAbove, shownAbove } from "../core/passed-on.ts";
+import type { RunKey } from "../core/ports.ts";
+import { ignore } from "../core/promises.ts";
+import type { Question } from "../core/state.ts";
+import { createdEntry, openQuestion, settledQuestion } from "../core/state.ts";
+import type { LiveRun } from "../runtime/live-run.ts";
+import type { DetachedLogs } from "./detached-logs.ts";
+import type { Owner } from "./owner.ts";
+
+/**
+ * Shows the questions of sub-runs in the logs of the runs above them, whether these are loaded or not. A crash before
+ * that harms nothing: the write of the sub-run has woken its parent, which reads the sub-run's log.
+ */
+export class Ancestors {
+  readonly #owner: Owner;
+  readonly #logs: DetachedLogs;
+  readonly #telling = new WeakMap<LiveRun, Promise<void>>();
+
+  constructor(owner: Owner, logs: DetachedLogs) {
+    this.#owner = owner;
+    this.#logs = logs;
+  }
+
+  /** Resolves when everything so far has been written above the run, as far as the store takes it. */
+  told(run: LiveRun): undefined | Promise<void> {
+    const telling = this.#telling.get(run);
+    return telling === undefined ? this.#committedAbove(run) : telling.then(() => this.#committedAbove(run));
+  }
+
+  /** A parent that is loaded here has been told, and may not have committed it. */
+  #committedAbove({ log: { key, state } }: LiveRun): undefined | Promise<void> {
+    const { parent } = createdEntry(state);
+    const live = parent && this.#owner.runs.find({ tenant: key.tenant, run_id: parent.run_id });
+    if (live === undefined) return undefined;
+    const committed = live.log.acknowledge()?.catch(ignore);
+    return committed === undefined ? live.committedAbove() : committed.then(() => live.committedAbove());
+  }
+
+  /** Entries of a sub-run are committed. A parent that follows it in this process has been told already. */
+  tell(run: LiveRun, entries: readonly Entry[]): void {
+    const { parent } = createdEntry(run.log.state);
+    if (parent === undefined || run.family.parent !== undefined) return;
+    const questions = entries.map((entry) => questionOf(run, entry)).filter((one) => one !== undefined);
+    if (questions.length === 0) return;
+    const before = this.#telling.get(run) ?? Promise.resolve();
+    const telling = before
+      .then(() => this.#tellAll(run.log.key, parent, questions))
+      .catch((error: unknown) => this.#report(run.log.key, error))
+      .finally(() => {
+        if (this.#telling.get(run) === telling) this.#telling.delete(run);
+      });
+    this.#telling.set(run, telling);
+  }
+
+  /** Up to the root, or to a run that is loaded here, which tells those above it. */
+  async #tellAll({ tenant, run_id }: RunKey, parent: ParentRun, questions: readonly Question[]): Promise<void> {
+    let above: ParentRun | undefined = parent;
+    let path = "";
+    while (above !== undefined) {
+      path = path === "" ? above.key : `${above.key}/${path}`;
+      const key: RunKey = { tenant, run_id: above.run_id };
+      const commands = questions.map((question) => this.#commandFor(run_id, question, path));
+      const live = this.#owner.runs.find(key);
+      if (live !== undefined) {
+        for (const command of commands) live.log.decide(command);
+        await live.log.acknowledge();
+        return;
+      }
+      above = createdEntry(await this.#logs.change(key, commands)).parent;
+    }
+  }
+
+  #commandFor(runId: string, question: Question, path: string): Command {
+    const at = this.#owner.runs.clock.now();
+    const entry =
+      question.settled === null ? shownAbove(runId, question, path, at) : settledAbove(runId, question, path, at);
+    return commandOf(entry);
+  }
+
+  #report({ run_id }: RunKey, error: unknown): void {
+    const isOver = CadenzaError.is(error) && error.code === "run_not_found";
+    if (isOver) return;
+    const message = `The runs above run ${run_id} could not be told of its questions. Its parent reads them when it is loaded.`;
+    this.#owner.runs.logger.warn(message, { run_id, error });
+  }
+}
+
+/** The question that an entry asks or settles. Undefined: it does neither. */
+function questionOf({ log: { state } }: LiveRun, entry: Entry): Question | undefined {
+  switch (entry.type) {
+    case "awaited":
+      return openQuestion(state, entry.await_id) ?? settledQuestion(state, entry.await_id);
+    case "resumed":
+    case "declined":
+    case "withdrawn":
+    case "settled":
+      return settledQuestion(state, entry.await_id);
+    case "timed-out":
+      return entry.await_id === null ? undefined : settledQuestion(state, entry.await_id);
+    default:
+      return undefined;
+  }
+}

@@ -1,0 +1,84 @@
+import type { Command } from "../core/decide.ts";
+import { decide, isRefusal } from "../core/decide.ts";
+import { CadenzaError } from "../core/errors.ts";
+import type { Labels, ReceivedEntry } from "../core/log.ts";
+import type { RunKey } from "../core/ports.ts";
+import type { RunStatus } from "../protocol/run.ts";
+import type { LiveRun } from "./live-run.ts";
+import { checkLogLength, checkMessageSize } from "./part-size.ts";
+import { closedError, refusalError } from "./refusals.ts";
+import type { Runs } from "./runs.ts";
+import { unlessLost } from "./unless-lost.ts";
+
+/** The runs that can still receive messages. */
+const receiving: readonly RunStatus[] = ["created", "in-progress", "awaiting"];
+
+/** A message, and whom it is for. */
+export interface OutgoingMessage extends Omit<ReceivedEntry, "type" | "at" | "idempotency_key"> {
+  readonly to: string | LabelledRun;
+  readonly idempotency_key: string | undefined;
+}
+
+/** The one run with these labels that has not ended. */
+export interface LabelledRun {
+  readonly labels: Labels;
+  /** Only a run of this agent. Default: of any. */
+  readonly agent_name?: string | undefined;
+}
+
+/** Delivers messages to runs. A run that is not loaded in this process is not loaded for it. */
+export class MessageRouter {
+  readonly #runs: Runs;
+
+  constructor(runs: Runs) {
+    this.#runs = runs;
+  }
+
+  async send(tenant: string, { to, ...message }: OutgoingMessage): Promise<{ readonly run_id: string }> {
+    // A message without a key of its own is sent again too, if the run leaves this process meanwhile.
+    const idempotency_key = message.idempotency_key ?? this.#runs.ids.uuid();
+    if (this.#runs.isClosed) throw closedError();
+    checkMessageSize(message.data, this.#runs.settings.maxPartBytes);
+    const key = typeof to === "string" ? { tenant, run_id: to } : await this.#find(tenant, to);
+    const letGo = this.#runs.hold();
+    try {
+      await unlessLost(() => this.#deliver(key, { ...message, idempotency_key }));
+    } finally {
+      letGo();
+    }
+    return { run_id: key.run_id };
+  }
+
+  async #deliver(key: RunKey, message: Omit<ReceivedEntry, "type" | "at">): Promise<void> {
+    const entry: ReceivedEntry = { type: "received", at: this.#runs.clock.now(), ...message };
+    const live = this.#runs.find(key);
+    if (live === undefined) await this.#runs.remote.send(key, entry);
+    else await this.#giveTo(live, { type: "receive", entry });
+  }
+
+  async #giveTo({ log }: LiveRun, command: Command): Promise<void> {
+    checkLogLength(log.state.position, this.#runs.settings.maxLogEntries);
+    const decision = log.decide(command);
+    if (isRefusal(decision)) {
+      // A refusal reveals the state, so the state is committed first.
+      await log.acknowledge();
+      throw refusalError(decision, log.key.run_id);
+    }
+    await log.acknowledge();
+    // Another process may have written first. Then the message was decided again, and perhaps refused.
+    const after = decide(log.state, command);
+    if (isRefusal(after)) throw refusalError(after, log.key.run_id);
+  }
+
+  async #find(tenant: string, { labels, agent_name }: LabelledRun): Promise<RunKey> {
+    await this.#runs.settled(tenant);
+    const found = await this.#runs.store.list({ tenant, labels, agent_name, statuses: receiving, limit: 2, offset: 0 });
+    const [first, second] = found;
+    const which = JSON.stringify(labels);
+    if (first === undefined)
+      throw new CadenzaError("run_not_found", `No run that has not ended has the labels ${which}.`);
+    if (second === undefined) return first.key;
+    const message = `Several runs that have not ended have the labels ${which}: ${first.key.run_id} and ${second.key.run_id}, for example. Send to a run's id, or give each run labels of its own.`;
+    throw new CadenzaError("ambiguous", message);
+  }
+}

@@ -1,0 +1,135 @@
+import type { Command } from "../core/decide.ts";
+import { CadenzaError } from "../core/errors.ts";
+import { copyJson } from "../core/json.ts";
+import type { ReceivedEntry, ResultEntry } from "../core/log.ts";
+import { LAST_TIME } from "../core/time.ts";
+import { badArgument, checkKeys, checkObject, checkSignal } from "./check.ts";
+import type { Settlers } from "./sleep.ts";
+import { IntendedWait } from "./sleep.ts";
+import type { StandardSchema, Validated } from "./standard-schema.ts";
+import { isStandardSchema, validateFirst } from "./standard-schema.ts";
+import type { WaitHost } from "./wait.ts";
+
+/** How a message is received. */
+export interface Receiving {
+  readonly schema?: StandardSchema | undefined;
+  readonly timeoutMs?: number | undefined;
+  readonly default?: unknown;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** The receives of an execution that wait for messages, in the order in which they began. */
+export class Mailbox {
+  readonly #waiting: Receive[] = [];
+
+  add(receive: Receive): void {
+    this.#waiting.push(receive);
+  }
+
+  remove(receive: Receive): void {
+    const index = this.#waiting.indexOf(receive);
+    if (index >= 0) this.#waiting.splice(index, 1);
+  }
+
+  /** Messages have arrived. */
+  check(): void {
+    for (const receive of [...this.#waiting]) receive.take();
+  }
+}
+
+/** One receive of the agent: takes the first message of its name. */
+export class Receive extends IntendedWait {
+  readonly #name: string;
+  readonly #mailbox: Mailbox;
+  readonly #options: Receiving;
+  /** The message that it takes. */
+  #message: ReceivedEntry | undefined;
+
+  constructor(host: WaitHost, mailbox: Mailbox, key: string, name: string, options: Receiving, settlers: Settlers) {
+    super(host, key, options.signal, settlers);
+    this.#name = name;
+    this.#mailbox = mailbox;
+    this.#options = options;
+  }
+
+  override start(): void {
+    if (this.take()) return;
+    this.#mailbox.add(this);
+    super.start();
+  }
+
+  override release(): void {
+    super.release();
+    this.#mailbox.remove(this);
+  }
+
+  /** Takes the first message of its name, if one has arrived and is committed. */
+  take(): boolean {
+    if (this.isEnded) return true;
+    const { state, committed } = this.host.log;
+    const message = state.mail?.inbox.find((one) => one.entry.name === this.#name && one.position < committed);
+    if (message === undefined) return false;
+    const { entry, position } = message;
+    this.#message = entry;
+    this.finish({ type: "take", entry: { type: "taken", at: this.host.clock.now(), key: this.key, position } });
+    return true;
+  }
+
+  protected begin(): boolean {
+    const { timeoutMs = Number.POSITIVE_INFINITY } = this.#options;
+    const now = this.host.clock.now();
+    if (timeoutMs === 0) {
+      this.finish(this.expiry(now));
+      return false;
+    }
+    return this.intend(now + timeoutMs <= LAST_TIME ? now + timeoutMs : null);
+  }
+
+  protected expiry(at: number): Command {
+    return { type: "take", entry: { type: "taken", at, key: this.key, position: null } };
+  }
+
+  settle(entry: ResultEntry): unknown {
+    if (entry.type === "withdrawn") throw this.withdrawn(() => this.#error("withdrawn", "was withdrawn."));
+    if (entry.type !== "taken") throw new TypeError(`Expected an entry that takes a message, found ${entry.type}.`);
+    if (entry.position === null) {
+      if ("default" in this.#options) return this.#options.default;
+      throw this.#error("receive_timeout", "got no message in time.");
+    }
+    const message = this.#message ?? this.host.operations.received(entry.position);
+    if (message === undefined) throw new TypeError(`There is no message at position ${entry.position} of the log.`);
+    return this.#read(message);
+  }
+
+  /** The message as the agent gets it: a copy, because the agent may change it. */
+  async #read({ data }: ReceivedEntry): Promise<unknown> {
+    const value = copyJson(data);
+    const { schema } = this.#options;
+    if (schema === undefined) return value;
+    const outcome: Validated = await validateFirst(schema, [value]);
+    if ("value" in outcome) return outcome.value;
+    throw this.#error("message_rejected", "got a message that does not match its schema.", outcome.issues);
+  }
+
+  #error(
+    code: "receive_timeout" | "withdrawn" | "message_rejected",
+    what: string,
+    issues?: CadenzaError["issues"],
+  ): CadenzaError {
+    const { run_id } = this.host.log.key;
+    const message = `The receive ${this.key} of run ${run_id} ${what}`;
+    return new CadenzaError(code, message, { run_id, ...(issues !== undefined && { issues }) });
+  }
+}
+
+/** Throws `invalid_argument` for unknown or invalid options of `context.receive`. */
+export function checkReceiveOptions(options: unknown): void {
+  checkObject("options", options);
+  checkKeys("options", options, ["schema", "timeoutMs", "default", "signal"]);
+  const { schema, timeoutMs, signal } = options as { readonly [key: string]: unknown };
+  if (schema !== undefined && !isStandardSchema(schema))
+    throw badArgument("options.schema", "a Standard Schema", schema);
+  if (timeoutMs !== undefined && !(typeof timeoutMs === "number" && timeoutMs >= 0))
+    throw badArgument("options.timeoutMs", "a number from 0 to Infinity", timeoutMs);
+  checkSignal("options.signal", signal);
+}

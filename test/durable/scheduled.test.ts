@@ -1,0 +1,35 @@
+import { expect, it } from "vitest";
+import { inMemory, onFile } from "../harness/world/replicas.ts";
+
+it.each([
+  { on: "memory", durable: true },
+  { on: "memory", durable: false },
+  { on: "a file", durable: true },
+  { on: "a file", durable: false },
+])(
+  "a run that begins later outlives its process, and is loaded at its time ($on, durable: $durable)",
+  async ({ on, durable }) => {
+    const replicas = on === "memory" ? inMemory() : onFile();
+    const { clock } = replicas;
+    const start = () => {
+      const replica = replicas.start();
+      replica.runtime.register("nightly", { durable }, () => "done");
+      return replica;
+    };
+    const first = start();
+    const startAt = clock.now() + 3_600_000;
+    const request = { agent_name: "nightly", input: "", mode: "async" } as const;
+    const options = { startAt, idempotencyKey: "2030-01-01" };
+    const { run_id } = await first.runtime.createRun(request, options);
+    expect((await first.runtime.createRun(request, options)).run_id).toBe(run_id);
+    expect((await first.runtime.stats()).live).toEqual({});
+    first.kill();
+
+    const second = start();
+    await clock.advance(3_599_000);
+    expect((await second.runtime.getRun(run_id)).status).toBe("created");
+    expect((await second.runtime.stats()).live).toEqual({});
+    await clock.advance(5_000);
+    expect((await second.runtime.getRun(run_id)).status).toBe("completed");
+  },
+);

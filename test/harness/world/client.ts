@@ -1,0 +1,329 @@
+import type { AwaitRequest, AwaitResume, Message } from "cadenza";
+import { CadenzaError } from "cadenza";
+import type { AwaitedEntry, Decline, Entry } from "../../../src/core/log.ts";
+import { awaitRequest } from "../../../src/core/record.ts";
+import type { RunState } from "../../../src/core/state.ts";
+import { isFinal, openQuestions } from "../../../src/core/state.ts";
+import type { Mail } from "../answers.ts";
+import { MAIL } from "../program.ts";
+import type { Random } from "../random.ts";
+import type { Family, Member } from "./family.ts";
+import type { Outcome, Process, World } from "./world.ts";
+
+/** What a client does with a run. */
+export interface ClientScript {
+  /** Undefined: the question is not answered. Default: every question is answered with a number that belongs to it. */
+  readonly answer?: (request: AwaitRequest, log: readonly Entry[]) => AwaitResume | undefined;
+  /** Undefined: the question is not declined. Default: none is. */
+  readonly decline?: (request: AwaitRequest) => Decline | undefined;
+  /** The message with this number and name to a run of the family, which needs one. Default: none is sent. */
+  readonly mail?: (member: Member, name: string, number: number) => Mail;
+  /** Messages to the run, each as soon as its condition holds and those before it are sent. Default: none. */
+  readonly messages?: readonly ScriptedMessage[];
+  /** The client cancels the run as soon as this holds. */
+  readonly cancelWhen?: (state: RunState, log: readonly Entry[]) => boolean;
+}
+
+export interface ScriptedMessage extends Mail {
+  readonly when: (state: RunState, log: readonly Entry[]) => boolean;
+}
+
+/** What the client says to a question. */
+type Reply = { readonly answer: AwaitResume } | { readonly decline: Decline };
+
+/** Something that the client asks of a process. */
+interface Call {
+  readonly what: "cancel" | "resume" | "send";
+  /** What it is about: not more than one call at a time is about the same. */
+  readonly about: string;
+  /** The call waits until the run rests, for which the client may have to do more. */
+  readonly mayTakeLong?: boolean;
+  readonly make: (process: Process) => Promise<unknown>;
+  readonly onAccepted: () => void | Promise<void>;
+}
+
+/** A call that has begun. */
+interface Running {
+  readonly call: Call;
+  readonly process: Process;
+  outcome: Outcome<unknown> | undefined;
+}
+
+/** The refusals after which a client tries again. */
+const passing: readonly string[] = [
+  "lost_ownership",
+  "not_awaiting",
+  "run_cancelling",
+  "run_finished",
+  "answer_pending",
+];
+/** How many calls run at once, in a world with a random order. */
+const MAX_RUNNING = 3;
+/** How many messages may wait for an agent that has not asked for them. */
+const MAX_EARLY = 3;
+/** In a world with a random order: how likely the client does something at each event, while there is a reason for it. */
+const SOON = 0.3;
+const SELDOM = 0.02;
+
+/** Answers and declines the questions of a run and its sub-runs, sends them messages, and cancels the run. */
+export class Client {
+  readonly #script: ClientScript;
+  readonly #world: World;
+  readonly #random: Random | undefined;
+  readonly #family: Family;
+  /** The acknowledged replies, by the ids of the questions in the run. */
+  readonly #replies = new Map<string, { readonly asked: AwaitedEntry; readonly reply: Reply }>();
+  /** The acknowledged messages, by run. */
+  readonly #sent = new Map<string, Mail[]>();
+  /** Acknowledged messages that are sent once more. */
+  readonly #again: { readonly run_id: string; readonly mail: Mail }[] = [];
+  #running: Running[] = [];
+  #cancelled = false;
+
+  constructor(script: ClientScript, world: World, family: Family) {
+    this.#script = script;
+    this.#world = world;
+    this.#random = world.options.random;
+    this.#family = family;
+  }
+
+  /** Does something for the run. False: there is nothing to do, or it goes on by itself. */
+  async act(process: Process): Promise<boolean> {
+    await this.#look();
+    const calls = this.#due().filter(({ about }) => !this.#running.some(({ call }) => call.about === about));
+    const [first] = calls;
+    if (first === undefined) return false;
+    const random = this.#random;
+    const call = random === undefined || first.what === "cancel" ? first : random.pick(calls);
+    const outcome = call.make(process);
+    if (call.mayTakeLong === true || (this.#mayRunMore && random?.chance(0.5) === true)) {
+      this.#running.push(observed(call, process, outcome));
+      return false;
+    }
+    await this.#ended(call, await this.#world.until(outcome, process));
+    return true;
+  }
+
+  /** What is wrong at the end. */
+  wrong(): string[] {
+    const wrong: string[] = [];
+    for (const [awaitId, { asked, reply }] of this.#replies) {
+      const kept = this.#replyIn(asked);
+      if (kept === undefined || contentOf(kept) !== contentOf(reply)) wrong.push(`the answer to ${awaitId} is lost`);
+    }
+    for (const [run_id, mails] of this.#sent) {
+      const { log } = this.#family.get(run_id);
+      for (const mail of mails) if (!isReceived(log, mail)) wrong.push(`the message ${mail.idempotencyKey} is lost`);
+    }
+    for (const { log, state } of this.#family.members) wrong.push(...misplaced(state.run_id, log));
+    if (this.#cancelled && this.#family.root.state.status !== "cancelled")
+      wrong.push(`the run was cancelled, and is ${this.#family.root.state.status}`);
+    return wrong;
+  }
+
+  /** Takes the outcomes of the calls that run, and forgets those of processes that do not. */
+  async #look(): Promise<void> {
+    const over = this.#running.filter(({ outcome, process }) => outcome !== undefined || process.state !== "alive");
+    this.#running = this.#running.filter((one) => !over.includes(one));
+    for (const { call, outcome } of over) await this.#ended(call, outcome);
+  }
+
+  async #ended({ what, onAccepted }: Call, outcome: Outcome<unknown> | undefined): Promise<void> {
+    if (outcome !== undefined && "value" in outcome) {
+      await this.#family.look();
+      await onAccepted();
+      return;
+    }
+    if (outcome !== undefined && !(CadenzaError.is(outcome.error) && passing.includes(outcome.error.code)))
+      this.#world.violations.push(`${what} was refused: ${String(outcome.error)}`);
+    // A client that is refused repeats its call after the next event of the world.
+    await this.#world.step();
+  }
+
+  #due(): Call[] {
+    const { state, log } = this.#family.root;
+    if (!this.#cancelled && this.#script.cancelWhen?.(state, log) === true) return [this.#cancel()];
+    return [...this.#repliesDue(), ...this.#mailDue(), ...this.#messagesDue()];
+  }
+
+  #cancel(): Call {
+    return {
+      what: "cancel",
+      about: "cancel",
+      make: ({ runtime }) => runtime.cancel(this.#family.root.state.run_id),
+      onAccepted: () => {
+        this.#cancelled = true;
+      },
+    };
+  }
+
+  /** The answers to the open questions that have none and are to get one. */
+  *#repliesDue(): Iterable<Call> {
+    const { state, log } = this.#family.root;
+    for (const { asked } of openQuestions(state)) {
+      if (this.#replies.has(asked.await_id) || !this.#feelsLike(SOON)) continue;
+      const request = awaitRequest(state, asked);
+      const decline = this.#script.decline?.(request);
+      const answer = this.#script.answer === undefined ? numberFor(request) : this.#script.answer(request, log);
+      if (answer !== undefined) yield this.#reply(asked, decline === undefined ? { answer } : { decline });
+    }
+  }
+
+  #reply(asked: AwaitedEntry, reply: Reply): Call {
+    const random = this.#random;
+    // The question of a sub-run can be answered there, too.
+    const isDirect = asked.of !== undefined && random?.chance(0.25) === true;
+    const to = isDirect && asked.of !== undefined ? asked.of : { run_id: this.#family.root.state.run_id, ...asked };
+    const mode = this.#mayRunMore && random?.chance(0.3) === true ? "sync" : "async";
+    const said = "answer" in reply ? { await_resume: reply.answer } : { decline: reply.decline };
+    const options = random?.chance(0.3) === true ? { idempotencyKey: `answer ${asked.await_id}` } : {};
+    return {
+      what: "resume",
+      about: asked.await_id,
+      mayTakeLong: mode === "sync",
+      make: ({ runtime }) => runtime.resume({ run_id: to.run_id, await_id: to.await_id, ...said, mode }, options),
+      onAccepted: async () => {
+        if (this.#replyIn(asked) !== undefined) {
+          this.#replies.set(asked.await_id, { asked, reply });
+          return;
+        }
+        this.#world.violations.push(`the answer to ${asked.await_id} was acknowledged before it was written`);
+        await this.#world.step();
+      },
+    };
+  }
+
+  /** What was replied to a question, in the log of the run that asks it. */
+  #replyIn({ await_id, of = { run_id: this.#family.root.state.run_id, await_id } }: AwaitedEntry): Reply | undefined {
+    for (const entry of this.#family.get(of.run_id).log) {
+      if (entry.type === "resumed" && entry.await_id === of.await_id) return { answer: entry.answer };
+      if (entry.type === "declined" && entry.await_id === of.await_id) return { decline: entry.decline };
+    }
+    return undefined;
+  }
+
+  /** Messages to the runs that wait for one, and now and then to others. */
+  *#mailDue(): Iterable<Call> {
+    const { mail } = this.#script;
+    if (mail === undefined) return;
+    for (const member of this.#family.members) {
+      const { state } = member;
+      if (isFinal(state.status) || state.status === "cancelling") continue;
+      for (const name of MAIL) {
+        const unread = state.mail?.inbox.filter(({ entry }) => entry.name === name).length ?? 0;
+        const isDue = unread === 0 && isNeeded(state, name) ? this.#feelsLike(SOON) : this.#isEarly(unread);
+        if (!isDue) continue;
+        const number = this.#sentTo(state.run_id).filter((one) => one.name === name).length + 1;
+        yield this.#send(state.run_id, mail(member, name, number));
+      }
+    }
+    for (const { run_id, mail } of this.#again) yield this.#send(run_id, mail, true);
+  }
+
+  *#messagesDue(): Iterable<Call> {
+    const { state, log } = this.#family.root;
+    const next = this.#script.messages?.[this.#sentTo(state.run_id).length];
+    if (next?.when(state, log) === true) yield this.#send(state.run_id, next);
+  }
+
+  #send(run_id: string, mail: Mail, isAgain = false): Call {
+    const { name, data, idempotencyKey } = mail;
+    return {
+      what: "send",
+      about: `${run_id} ${name}`,
+      make: ({ runtime }) => runtime.send({ to: run_id, name, data }, { idempotencyKey }),
+      onAccepted: () => {
+        if (!isReceived(this.#family.get(run_id).log, mail))
+          this.#world.violations.push(`the message ${idempotencyKey} was acknowledged before it was written`);
+        if (isAgain)
+          this.#again.splice(
+            this.#again.findIndex((one) => one.mail === mail),
+            1,
+          );
+        else this.#sentTo(run_id).push(mail);
+        if (this.#random?.chance(0.2) === true) this.#again.push({ run_id, mail });
+      },
+    };
+  }
+
+  #sentTo(run_id: string): Mail[] {
+    const sent = this.#sent.get(run_id) ?? [];
+    this.#sent.set(run_id, sent);
+    return sent;
+  }
+
+  get #mayRunMore(): boolean {
+    return this.#running.length < MAX_RUNNING;
+  }
+
+  /** Whether a client that may do something does it now. Without a random order it does everything at once. */
+  #feelsLike(chance: number): boolean {
+    return this.#random?.chance(chance) ?? true;
+  }
+
+  #isEarly(unread: number): boolean {
+    return unread < MAX_EARLY && this.#random?.chance(SELDOM) === true;
+  }
+}
+
+/** Whether a receive without a deadline waits for such a message. */
+function isNeeded(state: RunState, name: string): boolean {
+  for (const { key, until } of state.waits?.values() ?? [])
+    if (until === null && key.startsWith(`receive:${name}#`)) return true;
+  return false;
+}
+
+function observed(call: Call, process: Process, promise: Promise<unknown>): Running {
+  const running: Running = { call, process, outcome: undefined };
+  promise.then(
+    (value) => {
+      running.outcome = { value };
+    },
+    (error: unknown) => {
+      running.outcome = { error };
+    },
+  );
+  return running;
+}
+
+/** The answer that belongs to a question. */
+function numberFor({ await_id }: AwaitRequest): AwaitResume {
+  return { number: await_id.length % 7 };
+}
+
+/** A reply as text, in the same way whether an answer is given as an object or as a message with this object. */
+function contentOf(reply: Reply): string {
+  if ("decline" in reply) return `declined ${JSON.stringify(reply.decline)}`;
+  const { message } = reply.answer as { readonly message?: Pick<Message, "parts"> };
+  return message === undefined
+    ? JSON.stringify(reply.answer)
+    : message.parts.map(({ content }) => content ?? "").join("");
+}
+
+/** Whether a log holds a message. A process that was frozen while it sent one may post it once more. It counts once. */
+function isReceived(log: readonly Entry[], { name, data, idempotencyKey }: Mail): boolean {
+  const found = log.filter((entry) => entry.type === "received" && entry.idempotency_key === idempotencyKey);
+  const isIt = (entry: Entry): boolean =>
+    entry.type === "received" && entry.name === name && JSON.stringify(entry.data) === JSON.stringify(data);
+  return found.length > 0 && found.every(isIt);
+}
+
+/** What is wrong with the messages of a run: each is taken at most once, and those with one name are in order. */
+function misplaced(run_id: string, log: readonly Entry[]): string[] {
+  const wrong: string[] = [];
+  const keyAt = (position: number | null): string[] => {
+    const entry = position === null ? undefined : log[position];
+    return entry?.type === "received" ? [entry.idempotency_key] : [];
+  };
+  const taken = log.flatMap((entry) => (entry.type === "taken" ? keyAt(entry.position) : []));
+  if (new Set(taken).size < taken.length) wrong.push(`a message to ${run_id} is taken twice: ${taken.join()}`);
+  for (const name of MAIL) {
+    const received = log.flatMap((entry, index) =>
+      entry.type === "received" && entry.name === name ? keyAt(index) : [],
+    );
+    const keys = [...new Set(received)];
+    if (keys.some((key, index) => key !== `${name} ${index + 1}`))
+      wrong.push(`the messages to ${run_id} are out of order: ${keys.join()}`);
+  }
+  return wrong;
+}

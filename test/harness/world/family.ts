@@ -1,0 +1,53 @@
+import type { Entry } from "../../../src/core/log.ts";
+import type { RunState } from "../../../src/core/state.ts";
+import type { World } from "./world.ts";
+
+/** A run as it is in the store. */
+export interface Member {
+  readonly log: readonly Entry[];
+  readonly state: RunState;
+}
+
+/** A run and its sub-runs, as they are in the store. */
+export class Family {
+  readonly #world: World;
+  readonly #rootId: string;
+  readonly #members = new Map<string, Member>();
+
+  constructor(world: World, rootId: string) {
+    this.#world = world;
+    this.#rootId = rootId;
+  }
+
+  /** The run, and after it its sub-runs. */
+  get members(): readonly Member[] {
+    return [...this.#members.values()];
+  }
+
+  get root(): Member {
+    return this.get(this.#rootId);
+  }
+
+  get(run_id: string): Member {
+    const member = this.#members.get(run_id);
+    if (member === undefined) throw new Error(`The run ${run_id} is not in the store.`);
+    return member;
+  }
+
+  /** Reads what has changed. */
+  async look(): Promise<void> {
+    if (!(await this.#lookAt(this.#rootId))) throw new Error("An acknowledged run is gone.");
+  }
+
+  async #lookAt(run_id: string): Promise<boolean> {
+    const stored = await this.#world.find(run_id);
+    if (stored === undefined) return false;
+    if (stored.position !== this.#members.get(run_id)?.log.length) {
+      const log = await this.#world.log(run_id);
+      this.#members.set(run_id, { log, state: await this.#world.stateOf(run_id) });
+    }
+    for (const entry of this.get(run_id).log)
+      if (entry.type === "intent" && entry.run_id !== null) await this.#lookAt(entry.run_id);
+    return true;
+  }
+}
