@@ -1,9 +1,10 @@
-import type { JsonValue, Message, Run, StreamedEvent } from "cadenza";
+import type { Clock, JsonValue, Message, Run, StreamedEvent } from "cadenza";
 import { AgentRuntime, CadenzaError } from "cadenza";
 import { durable } from "cadenza/durable";
 import type { RunHead, RunPost, RunWrite, Store } from "cadenza/store";
 import type { Entry } from "../../src/core/log.ts";
 import { isFinal } from "../../src/core/state.ts";
+import { systemClock } from "../../src/runtime/system.ts";
 import { withMembers } from "../harness/port-proxy.ts";
 import { lastingStore } from "../harness/store-proxy.ts";
 import { agents, helper, wait } from "./agents.ts";
@@ -46,36 +47,46 @@ const ELSEWHERE = "ann";
 /** Runs an agent and keeps the writes to its store. */
 export async function record(agent_name: string): Promise<GoldenLog> {
   const writes: Write[] = [];
-  const store = openStore(writes);
-  const runtime = openRuntime(store, agent_name);
+  const store = openStore(systemClock, writes);
+  const runtime = openRuntime(store, systemClock, agent_name);
   const inSession = agents[agent_name]?.inSession === true;
   const { run_id } = await runtime.createRun(
     { agent_name, input: "Hello", mode: "async", ...(inSession && { session_id: SESSION }) },
     inSession ? { session: { history: [{ role: "user", parts: [{ content: "Before." }] }] } } : {},
   );
   const history = (await store.session({ tenant: "", session_id: SESSION }))?.history ?? [];
-  await follow(runtime, store, agent_name, run_id);
+  await follow(runtime, elsewhere(store, systemClock), agent_name, run_id);
   const golden = { agent_name, run_id, history, writes, ...(await look(runtime, run_id)) };
   await runtime.close();
   return golden;
 }
 
-/** Takes over a run whose process died after so many writes, and goes on to the end. */
+/** Takes over a run whose process died after so many writes, at the time of the last entry, and goes on to the end. */
 export async function goOn(golden: GoldenLog, count: number): Promise<Continued> {
   const { agent_name, run_id } = golden;
-  const store = openStore();
+  // A write may have a head alone.
+  const clock = clockAt(
+    Math.max(...golden.writes.slice(0, count).flatMap(({ entries }) => entries.map(({ at }) => at))),
+  );
+  const store = openStore(clock);
   await fill(store, golden, count);
-  const runtime = openRuntime(store, agent_name);
-  if (count < golden.writes.length) await follow(runtime, store, agent_name, run_id);
+  const runtime = openRuntime(store, clock, agent_name);
+  if (count < golden.writes.length) await follow(runtime, elsewhere(store, clock), agent_name, run_id);
   const { blocked, differences } = await runtime.stats();
   const found = { ...(await look(runtime, run_id)), blocked: blocked.length, differences };
   await runtime.close();
   return found;
 }
 
+/** The machine's clock, set back to a time: a recorded deadline is as far away as it was. */
+function clockAt(time: number): Clock {
+  const behindMs = systemClock.now() - time;
+  return { ...systemClock, now: () => systemClock.now() - behindMs };
+}
+
 /** A persistent store. It keeps the writes to runs in `writes`. */
-function openStore(writes: Write[] = []): Store {
-  const store = lastingStore();
+function openStore(clock: Clock, writes: Write[] = []): Store {
+  const store = lastingStore(clock);
   /** The store answers at once. A write that it refuses is not kept. */
   const note = <Conflict>(write: Write, conflict: Conflict): Conflict => {
     if (conflict === undefined) writes.push(write);
@@ -113,12 +124,17 @@ async function fill(store: Store, { writes, history }: GoldenLog, count: number)
   }
 }
 
-function openRuntime(store: Store, agent_name: string): AgentRuntime {
+function openRuntime(store: Store, clock: Clock, agent_name: string): AgentRuntime {
   const agent = agents[agent_name];
   if (agent === undefined) throw new Error(`there is no agent ${agent_name}`);
-  const runtime = new AgentRuntime({ store: durable(store, { scanMs: 5 }) });
+  const runtime = new AgentRuntime({ store: durable(store, { scanMs: 5 }), clock });
   runtime.register("helper", { durable: true, version: "1" }, helper);
   return runtime.register(agent_name, { durable: true, version: "1" }, agent.fn);
+}
+
+/** A process without the code. Its answers are validated by the process that has it. */
+function elsewhere(store: Store, clock: Clock): AgentRuntime {
+  return new AgentRuntime({ store: durable(store, { scanMs: 5 }), clock });
 }
 
 async function look(runtime: AgentRuntime, run_id: string): Promise<Pick<GoldenLog, "run" | "events">> {
@@ -128,11 +144,9 @@ async function look(runtime: AgentRuntime, run_id: string): Promise<Pick<GoldenL
 }
 
 /** Does what the clients of this agent do, until the run has ended. */
-async function follow(runtime: AgentRuntime, store: Store, agent_name: string, run_id: string): Promise<void> {
+async function follow(runtime: AgentRuntime, other: AgentRuntime, agent_name: string, run_id: string): Promise<void> {
   const { answers = {}, messages = [], unfitElsewhere } = agents[agent_name] ?? {};
-  // A process without the code. Its answers are validated by the process that has it.
-  const elsewhere = new AgentRuntime({ store: durable(store, { scanMs: 5 }) }).scope({ principal: ELSEWHERE });
-  const clients = unfitElsewhere === undefined ? runtime : elsewhere;
+  const clients = unfitElsewhere === undefined ? runtime : other.scope({ principal: ELSEWHERE });
   for (const [index, message] of messages.entries()) {
     await runtime.send({ to: run_id, ...message }, { idempotencyKey: `message ${index}` });
     await wait(LOOK_MS);
