@@ -1,23 +1,18 @@
 import type { RunKey } from "../core/ports.ts";
 import type { StreamedEvent } from "../core/project.ts";
 import type { MaybePromise } from "../core/promises.ts";
-import { isPromise } from "../core/promises.ts";
 import { runRecord } from "../core/record.ts";
 import { isFinal } from "../core/state.ts";
 import { agentStatus, noCounters } from "../core/statistics.ts";
 import type { AgentManifest } from "../protocol/agent.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Run } from "../protocol/run.ts";
-import type { Answer } from "./answer.ts";
-import type { Answered } from "./answer-router.ts";
-import { AnswerRouter } from "./answer-router.ts";
+import { Calls } from "./calls.ts";
 import { badArgument, checkCount, checkKeys, checkObject, checkText } from "./check.ts";
-import type { LogSource, StreamStart } from "./events.ts";
+import type { StreamStart } from "./events.ts";
 import { EventStream } from "./events.ts";
-import type { LiveRun } from "./live-run.ts";
 import { MessageRouter } from "./message-router.ts";
 import type { Settings } from "./options.ts";
-import { readNewRun } from "./read-new-run.ts";
 import { readRunQuery } from "./read-run-query.ts";
 import { isLost, refusalError } from "./refusals.ts";
 import type { Registry } from "./registry.ts";
@@ -34,10 +29,9 @@ import type {
   SendRequest,
   Session,
 } from "./requests.ts";
-import { checkOptions, noOptions, readAwaitId, readId, readMessageToSend, readMode, readReply } from "./requests.ts";
+import { noOptions, readId, readMessageToSend } from "./requests.ts";
 import { RunReader } from "./run-reader.ts";
 import type { Runs } from "./runs.ts";
-import { unlessAborted } from "./unless-aborted.ts";
 import { unlessLost } from "./unless-lost.ts";
 
 /** What the runs of one tenant share with all others. */
@@ -57,7 +51,7 @@ export class Scope {
   readonly #tenant: string;
   readonly #principal: JsonValue;
   readonly #reader: RunReader;
-  readonly #answers: AnswerRouter;
+  readonly #calls: Calls;
   readonly #messages: MessageRouter;
 
   constructor(parts: ScopeParts, tenant: string, principal: JsonValue) {
@@ -65,7 +59,7 @@ export class Scope {
     this.#tenant = tenant;
     this.#principal = principal;
     this.#reader = new RunReader(parts.settings, parts.runs);
-    this.#answers = new AnswerRouter(parts.runs, this.#reader);
+    this.#calls = new Calls(parts.runs, this.#reader, tenant, principal);
     this.#messages = new MessageRouter(parts.runs);
   }
 
@@ -103,8 +97,8 @@ export class Scope {
     request: CreateRunRequest,
     options: CreateRunOptions = noOptions,
   ): Promise<Run> | AsyncIterableIterator<StreamedEvent> {
-    if (request?.mode === "stream") return this.#stream(() => this.#createStream(request, options));
-    return this.#create(request, options);
+    if (request?.mode === "stream") return this.#stream(() => this.#calls.createStream(request, options));
+    return this.#calls.create(request, options);
   }
 
   /**
@@ -137,8 +131,8 @@ export class Scope {
     request: ResumeRequest,
     options: ResumeOptions = noOptions,
   ): Promise<Run> | AsyncIterableIterator<StreamedEvent> {
-    if (request?.mode === "stream") return this.#stream(() => this.#resumeStream(request, options));
-    return this.#resume(request, options);
+    if (request?.mode === "stream") return this.#stream(() => this.#calls.resumeStream(request, options));
+    return this.#calls.resume(request, options);
   }
 
   /**
@@ -286,104 +280,7 @@ export class Scope {
     return new EventStream(opening, this.#reader.streams);
   }
 
-  async #create(request: CreateRunRequest, options: CreateRunOptions): Promise<Run> {
-    const mode = readMode(request);
-    const creating = this.#accept(request, options);
-    const created = isPromise(creating) ? await creating : creating;
-    const letGo = this.#parts.runs.hold();
-    try {
-      if ("repeated" in created) {
-        if (mode === "async") return await this.#reader.recordOf(created.repeated);
-        return await unlessAborted(this.#reader.rest(created.repeated), options.signal);
-      }
-      const { run } = created;
-      if (mode === "async") return await this.#acknowledge(run);
-      run.begin();
-      const rest = this.#reader.restOf(run);
-      return await (options.signal === undefined ? rest : unlessAborted(rest, options.signal));
-    } finally {
-      letGo();
-    }
-  }
-
-  /** Accepts a run and says so, before its agent begins. */
-  async #acknowledge(run: LiveRun): Promise<Run> {
-    const record = runRecord(run.log.state);
-    const { clock } = this.#parts.settings;
-    try {
-      const committed = run.log.acknowledge();
-      if (committed !== undefined) await committed;
-    } finally {
-      // The answer leaves before the agent begins, which may take the processor for a while.
-      void clock.turn().then(() => run.begin());
-    }
-    return record;
-  }
-
-  #createStream(request: CreateRunRequest, options: CreateRunOptions): MaybePromise<StreamStart> {
-    readMode(request);
-    const created = this.#accept(request, options);
-    if (isPromise(created)) return created.then((later) => this.#begun(later));
-    return this.#begun(created);
-  }
-
-  #begun(created: { readonly run: LiveRun } | { readonly repeated: RunKey }): MaybePromise<StreamStart> {
-    if ("repeated" in created)
-      return this.#reader.source(created.repeated).then((source) => ({ source, after: 0, until: "rest" }));
-    const { run } = created;
-    run.begin();
-    return whenCommitted(run, { source: run.log, after: 0, until: "next-rest" });
-  }
-
-  #accept(request: CreateRunRequest, options: CreateRunOptions): ReturnType<Runs["create"]> {
-    const { runs } = this.#parts;
-    const created = readNewRun(request, options, this.#tenant, this.#principal);
-    return isPromise(created) ? created.then((later) => runs.create(later)) : runs.create(created);
-  }
-
-  async #resume(request: ResumeRequest, options: ResumeOptions): Promise<Run> {
-    const mode = readMode(request);
-    const answering = this.#answer(request, options);
-    const letGo = this.#parts.runs.hold();
-    try {
-      const { run, key, record } = isPromise(answering) ? await answering : answering;
-      if (mode === "async") return record ?? (await this.#reader.current(key));
-      const rest = run === undefined ? this.#reader.rest(key) : this.#reader.restOf(run);
-      return await unlessAborted(rest, options.signal);
-    } finally {
-      letGo();
-    }
-  }
-
-  async #resumeStream(request: ResumeRequest, options: ResumeOptions): Promise<StreamStart> {
-    readMode(request);
-    const { run, key, after } = await this.#answer(request, options);
-    const source: LogSource = run === undefined ? await this.#reader.source(key) : run.log;
-    return { source, after, until: "next-rest" };
-  }
-
-  /** Gives the answer to the run, at once where the run is at work here. `after`: the number of the event that showed the question. */
-  #answer(request: ResumeRequest, options: ResumeOptions): MaybePromise<Answered> {
-    checkObject("request", request);
-    if (options !== noOptions) checkOptions(options, ["idempotencyKey", "signal"]);
-    const key = this.#key(request.run_id);
-    const answer: Answer = {
-      await_id: readAwaitId(request.await_id),
-      reply: readReply(request),
-      by: this.#principal ?? undefined,
-      idempotency_key: options.idempotencyKey ?? null,
-      mode: readMode(request),
-    };
-    return this.#answers.answer(key, answer);
-  }
-
   #key(runId: string): RunKey {
     return { tenant: this.#tenant, run_id: readId("run_id", runId) };
   }
-}
-
-/** A stream begins when the store has taken the run. */
-function whenCommitted(run: LiveRun, start: StreamStart): MaybePromise<StreamStart> {
-  const committed = run.log.acknowledge();
-  return committed === undefined ? start : committed.then(() => start);
 }

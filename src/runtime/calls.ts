@@ -1,0 +1,135 @@
+import type { RunKey } from "../core/ports.ts";
+import type { MaybePromise } from "../core/promises.ts";
+import { isPromise } from "../core/promises.ts";
+import { runRecord } from "../core/record.ts";
+import type { JsonValue } from "../protocol/json.ts";
+import type { Run } from "../protocol/run.ts";
+import type { Answer } from "./answer.ts";
+import type { Answered } from "./answer-router.ts";
+import { AnswerRouter } from "./answer-router.ts";
+import { checkObject } from "./check.ts";
+import type { LogSource, StreamStart } from "./events.ts";
+import type { LiveRun } from "./live-run.ts";
+import { readNewRun } from "./read-new-run.ts";
+import type { CreateRunOptions, CreateRunRequest, ResumeOptions, ResumeRequest } from "./requests.ts";
+import { checkOptions, noOptions, readAwaitId, readId, readMode, readReply } from "./requests.ts";
+import type { RunReader } from "./run-reader.ts";
+import type { Runs } from "./runs.ts";
+import { unlessAborted } from "./unless-aborted.ts";
+
+/** Starts and answers the runs of a scope, and waits for them as the mode of each call says. */
+export class Calls {
+  readonly #runs: Runs;
+  readonly #reader: RunReader;
+  readonly #answers: AnswerRouter;
+  readonly #tenant: string;
+  readonly #principal: JsonValue;
+
+  constructor(runs: Runs, reader: RunReader, tenant: string, principal: JsonValue) {
+    this.#runs = runs;
+    this.#reader = reader;
+    this.#answers = new AnswerRouter(runs, reader);
+    this.#tenant = tenant;
+    this.#principal = principal;
+  }
+
+  /** In mode `sync` or `async`. */
+  async create(request: CreateRunRequest, options: CreateRunOptions): Promise<Run> {
+    const mode = readMode(request);
+    const creating = this.#accept(request, options);
+    const created = isPromise(creating) ? await creating : creating;
+    const letGo = this.#runs.hold();
+    try {
+      if ("repeated" in created) {
+        if (mode === "async") return await this.#reader.recordOf(created.repeated);
+        return await unlessAborted(this.#reader.rest(created.repeated), options.signal);
+      }
+      const { run } = created;
+      if (mode === "async") return await this.#acknowledge(run);
+      run.begin();
+      const rest = this.#reader.restOf(run);
+      return await (options.signal === undefined ? rest : unlessAborted(rest, options.signal));
+    } finally {
+      letGo();
+    }
+  }
+
+  /** Accepts a run and says so, before its agent begins. */
+  async #acknowledge(run: LiveRun): Promise<Run> {
+    const record = runRecord(run.log.state);
+    const { clock } = this.#runs;
+    try {
+      const committed = run.log.acknowledge();
+      if (committed !== undefined) await committed;
+    } finally {
+      // The answer leaves before the agent begins, which may take the processor for a while.
+      void clock.turn().then(() => run.begin());
+    }
+    return record;
+  }
+
+  /** In mode `stream`. */
+  createStream(request: CreateRunRequest, options: CreateRunOptions): MaybePromise<StreamStart> {
+    readMode(request);
+    const created = this.#accept(request, options);
+    if (isPromise(created)) return created.then((later) => this.#begun(later));
+    return this.#begun(created);
+  }
+
+  #begun(created: { readonly run: LiveRun } | { readonly repeated: RunKey }): MaybePromise<StreamStart> {
+    if ("repeated" in created)
+      return this.#reader.source(created.repeated).then((source) => ({ source, after: 0, until: "rest" }));
+    const { run } = created;
+    run.begin();
+    return whenCommitted(run, { source: run.log, after: 0, until: "next-rest" });
+  }
+
+  #accept(request: CreateRunRequest, options: CreateRunOptions): ReturnType<Runs["create"]> {
+    const created = readNewRun(request, options, this.#tenant, this.#principal);
+    return isPromise(created) ? created.then((later) => this.#runs.create(later)) : this.#runs.create(created);
+  }
+
+  /** In mode `sync` or `async`. */
+  async resume(request: ResumeRequest, options: ResumeOptions): Promise<Run> {
+    const mode = readMode(request);
+    const answering = this.#answer(request, options);
+    const letGo = this.#runs.hold();
+    try {
+      const { run, key, record } = isPromise(answering) ? await answering : answering;
+      if (mode === "async") return record ?? (await this.#reader.current(key));
+      const rest = run === undefined ? this.#reader.rest(key) : this.#reader.restOf(run);
+      return await unlessAborted(rest, options.signal);
+    } finally {
+      letGo();
+    }
+  }
+
+  /** In mode `stream`. */
+  async resumeStream(request: ResumeRequest, options: ResumeOptions): Promise<StreamStart> {
+    readMode(request);
+    const { run, key, after } = await this.#answer(request, options);
+    const source: LogSource = run === undefined ? await this.#reader.source(key) : run.log;
+    return { source, after, until: "next-rest" };
+  }
+
+  /** Gives the answer to the run, at once where the run is at work here. `after`: the number of the event that showed the question. */
+  #answer(request: ResumeRequest, options: ResumeOptions): MaybePromise<Answered> {
+    checkObject("request", request);
+    if (options !== noOptions) checkOptions(options, ["idempotencyKey", "signal"]);
+    const key: RunKey = { tenant: this.#tenant, run_id: readId("run_id", request.run_id) };
+    const answer: Answer = {
+      await_id: readAwaitId(request.await_id),
+      reply: readReply(request),
+      by: this.#principal ?? undefined,
+      idempotency_key: options.idempotencyKey ?? null,
+      mode: readMode(request),
+    };
+    return this.#answers.answer(key, answer);
+  }
+}
+
+/** A stream begins when the store has taken the run. */
+function whenCommitted(run: LiveRun, start: StreamStart): MaybePromise<StreamStart> {
+  const committed = run.log.acknowledge();
+  return committed === undefined ? start : committed.then(() => start);
+}
