@@ -85,8 +85,7 @@ export class Calls {
   }
 
   #accept(request: CreateRunRequest, options: CreateRunOptions): ReturnType<Runs["create"]> {
-    const created = readNewRun(request, options, this.#tenant, this.#principal);
-    return isPromise(created) ? created.then((later) => this.#runs.create(later)) : this.#runs.create(created);
+    return this.#runs.create(readNewRun(request, options, this.#tenant, this.#principal));
   }
 
   /** In mode `sync` or `async`. */

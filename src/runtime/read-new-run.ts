@@ -1,4 +1,3 @@
-import type { MaybePromise } from "../core/promises.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import { badArgument, checkObject, checkText } from "./check.ts";
 import { readInput } from "./input.ts";
@@ -7,7 +6,7 @@ import type { NewRun } from "./new-run.ts";
 import { recordedValue } from "./recorded.ts";
 import type { CreateRunOptions, CreateRunRequest } from "./requests.ts";
 import { checkOptions, noOptions, readId, readSession } from "./requests.ts";
-import { namedUuid } from "./system.ts";
+import { namedUuid } from "./uuid.ts";
 
 const known: readonly (keyof CreateRunOptions)[] = [
   "idempotencyKey",
@@ -20,13 +19,13 @@ const known: readonly (keyof CreateRunOptions)[] = [
   "sessionKey",
 ];
 
-/** Reads the request of a new run. With a `sessionKey` it takes a while. Throws `invalid_argument`. */
+/** Reads the request of a new run. Throws `invalid_argument`. */
 export function readNewRun(
   request: CreateRunRequest,
   options: CreateRunOptions,
   tenant: string,
   principal: JsonValue,
-): MaybePromise<NewRun> {
+): NewRun {
   checkObject("request", request);
   checkText("agent_name", request.agent_name);
   if (options !== noOptions) checkOptions(options, known);
@@ -50,7 +49,7 @@ export function readNewRun(
   checkSessionKey(sessionKey);
   if (created.session_id !== undefined)
     throw badArgument("options.sessionKey", "none, since the request has a session_id", sessionKey);
-  return sessionIdOf(tenant, sessionKey).then((id) => ({ ...created, session_id: id }));
+  return { ...created, session_id: sessionIdOf(tenant, sessionKey) };
 }
 
 function readStart(startAt: unknown): number | undefined {
@@ -78,6 +77,6 @@ function checkSessionKey(key: unknown): asserts key is string {
 }
 
 /** The tenant's length keeps tenant "a" with key "bc" apart from tenant "ab" with key "c". */
-function sessionIdOf(tenant: string, key: string): Promise<string> {
+function sessionIdOf(tenant: string, key: string): string {
   return namedUuid(SESSIONS, `${tenant.length}:${tenant}${key}`);
 }

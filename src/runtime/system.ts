@@ -1,6 +1,7 @@
 import { nanoid } from "nanoid";
 import type { Clock, Ids, Logger } from "../core/ports.ts";
 import { ignore } from "../core/promises.ts";
+import { writeUuid } from "./uuid.ts";
 
 /*
  * The only module that uses the machine's clock, timers and randomness. The timer functions are read when the module is
@@ -68,12 +69,8 @@ function nextTurn(resolve: () => void): void {
   else startImmediate(resolve);
 }
 
-/** The two hexadecimal character codes of each byte. */
-const hex = Array.from({ length: 512 }, (_, i) => ((i >> (i & 1 ? 1 : 5)) & 15).toString(16).charCodeAt(0));
-const dash = "-".charCodeAt(0);
 const pool = new Uint8Array(4096);
 let used = pool.length;
-const characters: number[] = new Array<number>(36).fill(dash);
 
 /**
  * A version 4 UUID. The string of `crypto.randomUUID` is a concatenation of small ones, and keeps 490 bytes alive as
@@ -86,28 +83,4 @@ function randomUuid(): string {
   }
   used += 16;
   return writeUuid(pool, used - 16, 4);
-}
-
-/** The version 5 UUID of a name: made of the SHA-1 hash of a namespace, which is a UUID too, and the name in UTF-8. */
-export async function namedUuid(namespace: string, name: string): Promise<string> {
-  const text = new TextEncoder().encode(name);
-  const bytes = new Uint8Array(16 + text.length);
-  const digits = namespace.replaceAll("-", "");
-  for (let i = 0; i < 16; i++) bytes[i] = Number.parseInt(digits.slice(2 * i, 2 * i + 2), 16);
-  bytes.set(text, 16);
-  return writeUuid(new Uint8Array(await crypto.subtle.digest("SHA-1", bytes)), 0, 5);
-}
-
-/** Sixteen bytes as a UUID of a version. */
-function writeUuid(bytes: Uint8Array, from: number, version: number): string {
-  let at = 0;
-  for (let i = 0; i < 16; i++) {
-    let byte = bytes[from + i] ?? 0;
-    if (i === 6) byte = (byte & 15) | (version << 4);
-    else if (i === 8) byte = (byte & 63) | 128;
-    if (i === 4 || i === 6 || i === 8 || i === 10) at += 1;
-    characters[at++] = hex[2 * byte] ?? dash;
-    characters[at++] = hex[2 * byte + 1] ?? dash;
-  }
-  return String.fromCharCode.apply(null, characters);
 }
