@@ -6,9 +6,6 @@
  */
 import type { ChildProcess } from "node:child_process";
 import { fork } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
@@ -17,7 +14,7 @@ import { durable } from "cadenza/durable";
 import { SqliteStore } from "cadenza/sqlite";
 import type { Store } from "cadenza/store";
 import { ignore } from "../src/core/promises.ts";
-import { openDatabase } from "../test/harness/sqlite-files.ts";
+import { openDatabase, withFile } from "../test/harness/sqlite-files.ts";
 import { hookedStore } from "../test/harness/store-proxy.ts";
 
 const AT_ONCE = 50;
@@ -89,7 +86,7 @@ function judged(what: string, { perSecond, p99Ms }: Rate, completing: number): r
 
 /** Runs a second that a process creates and completes, `AT_ONCE` at a time. */
 async function ownRate(count: number): Promise<number> {
-  return inFolder(async (file) => {
+  return withFile(async (file) => {
     const { runtime, seen, close } = open(file, "works");
     const begun = performance.now();
     let left = count;
@@ -107,7 +104,7 @@ async function ownRate(count: number): Promise<number> {
 
 /** Runs a second that are taken over from a process that was killed, and completed. */
 async function takeOver(count: number): Promise<Rate> {
-  return inFolder(async (file) => {
+  return withFile(async (file) => {
     const dying = await left("hangs", file, count, 0);
     dying.kill("SIGKILL");
     return drained(file, count, shortLease);
@@ -116,7 +113,7 @@ async function takeOver(count: number): Promise<Rate> {
 
 /** Questions a second that get their default, once their common deadline has passed. */
 async function deadlines(count: number, isRestarted: boolean): Promise<Rate> {
-  return inFolder(async (file) => {
+  return withFile(async (file) => {
     const until = Date.now() + 3_000 + count;
     if (isRestarted) {
       const first = await left("asks", file, count, until);
@@ -156,7 +153,7 @@ async function untilCompleted(seen: Seen, count: number, from?: number): Promise
  * How late a reader in the process that created a run sees the events of another process, and how old its record is.
  */
 async function readElsewhere(): Promise<readonly string[]> {
-  return inFolder(async (file) => {
+  return withFile(async (file) => {
     const first = open(file, "works");
     const second = open(file, "works");
     const delays: number[] = [];
@@ -192,7 +189,7 @@ async function nextEvents(runtime: AgentRuntime, run_id: string): Promise<number
 async function slowCommits(tries: number): Promise<readonly string[]> {
   const wrong: string[] = [];
   for (let attempt = 1; attempt <= tries; attempt++) {
-    await inFolder(async (file) => {
+    await withFile(async (file) => {
       const dying = await left("hangs", file, SLOW_RUNS, 0);
       dying.kill("SIGKILL");
       const first = open(file, "works", {}, SLOWER_MS);
@@ -284,13 +281,4 @@ function slower(store: Store, ms: number): Store {
     if (!slow.includes(method)) return call();
     return new Promise((resolve) => setTimeout(resolve, ms)).then(call);
   }, store);
-}
-
-async function inFolder<T>(act: (file: string) => Promise<T>): Promise<T> {
-  const folder = mkdtempSync(join(tmpdir(), "cadenza-rates-"));
-  try {
-    return await act(join(folder, "runs.db"));
-  } finally {
-    rmSync(folder, { recursive: true, force: true });
-  }
 }

@@ -7,9 +7,6 @@
  */
 import type { ChildProcess } from "node:child_process";
 import { fork } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
@@ -19,7 +16,7 @@ import { AgentRuntime } from "cadenza";
 import { durable } from "cadenza/durable";
 import { SqliteStore } from "cadenza/sqlite";
 import type { Store } from "cadenza/store";
-import { openDatabase } from "../test/harness/sqlite-files.ts";
+import { openDatabase, withFile } from "../test/harness/sqlite-files.ts";
 
 const AT_ONCE = 50;
 const SENDERS = 4;
@@ -57,7 +54,7 @@ async function measure(): Promise<void> {
 
 /** How many durable runs with one step this process completes in a second. */
 async function ownRate(count: number): Promise<number> {
-  return inFolder(async (file) => {
+  return withFile(async (file) => {
     const runtime = new AgentRuntime({ store: durable(storeOn(file)), ...keepAll });
     runtime.register("agent", { durable: true }, async (_input, { step }) => `${await step("work", () => 1)}`);
     await atOnce(500, () => runtime.createRun({ agent_name: "agent", input: "" }));
@@ -71,7 +68,7 @@ async function ownRate(count: number): Promise<number> {
 
 /** Runs that sleep until a common time: their heap, whether one is loaded early, and how fast they wake. */
 async function sleepers(count: number, own: number): Promise<readonly string[]> {
-  return inFolder(async (file) => {
+  return withFile(async (file) => {
     let until = Number.POSITIVE_INFINITY;
     let early = 0;
     let areAsleep = false;
@@ -132,7 +129,7 @@ async function sleepers(count: number, own: number): Promise<readonly string[]> 
 
 /** Several processes send messages to one run at work, which takes each, and tells whose it was. */
 async function messages(count: number): Promise<readonly string[]> {
-  return inFolder(async (file) => {
+  return withFile(async (file) => {
     const runtime = new AgentRuntime({ store: durable(storeOn(file), { heartbeatMs: 500 }), ...keepAll });
     const times: number[] = [];
     runtime.register("taker", { durable: true }, async (_input, { receive, step }) => {
@@ -185,15 +182,6 @@ async function send(name: string, file: string, to: string, count: number): Prom
 
 function storeOn(file: string): Store {
   return new SqliteStore(openDatabase(file), { synchronous: "NORMAL", closeDatabase: true });
-}
-
-async function inFolder<T>(act: (file: string) => Promise<T>): Promise<T> {
-  const folder = mkdtempSync(join(tmpdir(), "cadenza-waits-"));
-  try {
-    return await act(join(folder, "runs.db"));
-  } finally {
-    rmSync(folder, { recursive: true, force: true });
-  }
 }
 
 async function atOnce(count: number, act: () => Promise<unknown>): Promise<void> {

@@ -38,6 +38,16 @@ export function temporaryFolder(): { readonly path: string; remove(): void } {
   return { path, remove: () => rmSync(path, { recursive: true, force: true }) };
 }
 
+/** Calls a function with the path of a database in a folder of its own, which is deleted after that. */
+export async function withFile<T>(act: (file: string) => Promise<T>): Promise<T> {
+  const folder = temporaryFolder();
+  try {
+    return await act(join(folder.path, "runs.db"));
+  } finally {
+    folder.remove();
+  }
+}
+
 /** Two stores on one new file, for the store contract. */
 export function openTwice(driver: SqliteDriver, options: SqliteStoreOptions = {}): OpenedStores {
   const folder = temporaryFolder();
