@@ -355,6 +355,24 @@ export function resultKey(entry: Entry): string | undefined {
   }
 }
 
+/**
+ * The question that an entry asks or settles, the run's own or that of a sub-run. Null: the entry ends the run's active
+ * time. Undefined for every other entry.
+ */
+export function questionId(entry: Entry): string | null | undefined {
+  switch (entry.type) {
+    case "awaited":
+    case "resumed":
+    case "declined":
+    case "withdrawn":
+    case "timed-out":
+    case "settled":
+      return entry.await_id;
+    default:
+      return undefined;
+  }
+}
+
 /** Whether an operation only waits: a sleep or a receive. Its `intent` says until when. */
 export function isWait(intent: IntentEntry): boolean {
   return intent.until !== undefined;

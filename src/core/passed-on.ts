@@ -1,10 +1,9 @@
+import { SCHEMA_TYPE } from "../protocol/run.ts";
 import type { AwaitedEntry, Entry, Growing, SettledEntry } from "./log.ts";
 import type { Question, RunState } from "./state.ts";
 import { hasSeen, isStopped, openQuestion, openQuestions, replyKey, replyTo, settledQuestion } from "./state.ts";
 
 /* A question lives in the log of the run that asks it. The runs above it show it, so that it can be answered there too. */
-
-const SCHEMA_TYPE = "application/schema+json";
 
 /**
  * What the log of a parent lacks of the questions of its sub-run: those to show, and those that are settled. Only what
@@ -26,10 +25,10 @@ export function newsForParent(
     if (settled !== undefined && settled.settled_position <= committed)
       news.push(settledAbove(child.run_id, settled, key, at));
   }
+  if (isStopped(parent)) return news;
   for (const question of openQuestions(child)) {
-    if (question.position > committed) continue;
-    const above = shownAbove(child.run_id, question, key, at);
-    if (!isStopped(parent) && !hasSeen(parent, above.await_id)) news.push(above);
+    const isNew = question.position <= committed && !hasSeen(parent, idAbove(question.asked.await_id, key));
+    if (isNew) news.push(shownAbove(child.run_id, question, key, at));
   }
   return news;
 }
@@ -39,7 +38,7 @@ const nothing: readonly Entry[] = [];
 /** The entry with which a parent shows a question of its sub-run. */
 export function shownAbove(runId: string, { asked }: Question, key: string, at: number): AwaitedEntry {
   const { await_id, name, kind, deadline, of = { run_id: runId, await_id } } = asked;
-  const id = `${key}/${await_id}`;
+  const id = idAbove(await_id, key);
   // The part with the schema names the question.
   const parts = asked.parts.map((part) =>
     part.content_type === SCHEMA_TYPE && part["await_id"] === await_id ? { ...part, await_id: id } : part,
@@ -54,7 +53,7 @@ export function shownAbove(runId: string, { asked }: Question, key: string, at: 
 /** The entry with which a parent learns that a question of its sub-run is not open any more. */
 export function settledAbove(runId: string, question: Question, key: string, at: number): SettledEntry {
   const { await_id, of = { run_id: runId, await_id } } = question.asked;
-  const entry: Growing<SettledEntry> = { type: "settled", at, await_id: `${key}/${await_id}`, of };
+  const entry: Growing<SettledEntry> = { type: "settled", at, await_id: idAbove(await_id, key), of };
   const reply = replyTo(question);
   if (reply !== undefined && "answer" in reply) entry.answer = reply.answer;
   else if (reply !== undefined) entry.decline = reply.decline;
@@ -64,6 +63,11 @@ export function settledAbove(runId: string, question: Question, key: string, at:
   const by = settled !== null && "by" in settled ? settled.by : undefined;
   if (by !== undefined) entry.by = by;
   return entry;
+}
+
+/** The id of a question in the parent, from its id in the sub-run. */
+function idAbove(awaitId: string, key: string): string {
+  return `${key}/${awaitId}`;
 }
 
 /** The id of a question in a sub-run, from its id in the parent. Undefined: it is of another sub-run, or the parent's own. */

@@ -2,12 +2,13 @@ import type { Command } from "../core/decide.ts";
 import { commandOf } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
 import type { Entry, ParentRun } from "../core/log.ts";
+import { questionId } from "../core/log.ts";
 import { settledAbove, shownAbove } from "../core/passed-on.ts";
 import type { RunKey } from "../core/ports.ts";
-import { ignore } from "../core/promises.ts";
 import type { Question } from "../core/state.ts";
 import { createdEntry, openQuestion, settledQuestion } from "../core/state.ts";
 import type { LiveRun } from "../runtime/live-run.ts";
+import { committedUpwards } from "../runtime/once-committed.ts";
 import type { DetachedLogs } from "./detached-logs.ts";
 import type { Owner } from "./owner.ts";
 
@@ -35,9 +36,7 @@ export class Ancestors {
   #committedAbove({ log: { key, state } }: LiveRun): undefined | Promise<void> {
     const { parent } = createdEntry(state);
     const live = parent && this.#owner.runs.find({ tenant: key.tenant, run_id: parent.run_id });
-    if (live === undefined) return undefined;
-    const committed = live.log.acknowledge()?.catch(ignore);
-    return committed === undefined ? live.committedAbove() : committed.then(() => live.committedAbove());
+    return live && committedUpwards(live);
   }
 
   /** Entries of a sub-run are committed. A parent that follows it in this process has been told already. */
@@ -91,17 +90,6 @@ export class Ancestors {
 
 /** The question that an entry asks or settles. Undefined: it does neither. */
 function questionOf({ log: { state } }: LiveRun, entry: Entry): Question | undefined {
-  switch (entry.type) {
-    case "awaited":
-      return openQuestion(state, entry.await_id) ?? settledQuestion(state, entry.await_id);
-    case "resumed":
-    case "declined":
-    case "withdrawn":
-    case "settled":
-      return settledQuestion(state, entry.await_id);
-    case "timed-out":
-      return entry.await_id === null ? undefined : settledQuestion(state, entry.await_id);
-    default:
-      return undefined;
-  }
+  const id = questionId(entry);
+  return id == null ? undefined : (openQuestion(state, id) ?? settledQuestion(state, id));
 }

@@ -35,8 +35,7 @@ export class DetachedLogs {
 
   /**
    * Adds a message to the log of a run. Its decision needs no more of the run than its status, so that the log is not
-   * read. Throws `run_not_found`, `run_finished`, `run_cancelling`
-   * or, for a log of `maxLogEntries`, `limit_reached`.
+   * read. Throws `run_not_found`, `run_finished`, `run_cancelling` or, for a log of `maxLogEntries`, `limit_reached`.
    */
   async send(key: RunKey, message: ReceivedEntry, maxLogEntries: number): Promise<void> {
     for (;;) {

@@ -121,7 +121,7 @@ export function isDueNow({ owner, status, due_at, blocked }: RunHead, state: Run
 /** When a run without an owner needs work, unless it needs it at once or only an outside event wakes it. */
 function dueAt(state: RunState): number | null {
   if (isWaiting(state)) return nextDeadline(state);
-  return state.status === "created" ? (state.created?.start_at ?? null) : null;
+  return state.status === "created" ? startTime(state) || null : null;
 }
 
 /**

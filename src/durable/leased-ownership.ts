@@ -1,4 +1,5 @@
 import type { Entry } from "../core/log.ts";
+import { questionId } from "../core/log.ts";
 import type { Expected, Mismatch, RunHead, RunKey, RunPosition, Store, StoreConflict } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore, isPromise } from "../core/promises.ts";
@@ -279,14 +280,6 @@ export function leased({ ownership }: LiveRun): LeasedOwnership | undefined {
 }
 
 /** Whether the parent of a run has something to do after this entry: the run asks, goes on, or has ended. */
-function isNewsForParent({ type }: Entry): boolean {
-  return (
-    type === "awaited" ||
-    type === "resumed" ||
-    type === "declined" ||
-    type === "timed-out" ||
-    type === "withdrawn" ||
-    type === "settled" ||
-    type === "ended"
-  );
+function isNewsForParent(entry: Entry): boolean {
+  return questionId(entry) !== undefined || entry.type === "ended";
 }

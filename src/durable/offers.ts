@@ -5,6 +5,7 @@ import type { RunKey, StoredRun } from "../core/ports.ts";
 import type { RunState } from "../core/state.ts";
 import { createdEntry } from "../core/state.ts";
 import type { Answer } from "../runtime/answer.ts";
+import { replyCommand } from "../runtime/answer.ts";
 import { foldLog, present } from "../runtime/fold-log.ts";
 import { closedError, refusalError, rejectedError } from "../runtime/refusals.ts";
 import { blockedError } from "./blocked-error.ts";
@@ -33,7 +34,7 @@ export class Offers {
       if (stored === undefined) return state;
       // A later pass must not take the next question for this one.
       awaitId ??= state.question?.asked.await_id ?? null;
-      const decision = decide(state, { ...commandOf(answer), await_id: awaitId, at: runs.clock.now() });
+      const decision = decide(state, replyCommand({ ...answer, await_id: awaitId }, runs.clock.now()));
       if (isRefusal(decision)) throw refusalError(decision, key.run_id, awaitId);
       if (decision.length === 0 || awaitId === null) return state;
       this.#checkAnswerable(stored, state);
@@ -78,14 +79,6 @@ export class Offers {
       followed.add(waiting);
     });
   }
-}
-
-function commandOf({ reply, idempotency_key }: Answer): {
-  type: "reply";
-  reply: Answer["reply"];
-  idempotency_key: string | null;
-} {
-  return { type: "reply", reply, idempotency_key };
 }
 
 function offerOf(offer_id: string, await_id: string, { reply, idempotency_key, by }: Answer, at: number): OfferedEntry {

@@ -299,7 +299,7 @@ export class Residency {
 function hasMailToTake({ mail, waits }: RunState): boolean {
   if (mail === null) return false;
   if (mail.offers.size > 0) return true;
-  const isAwaited = (name: string): boolean =>
-    [...(waits?.keys() ?? [])].some((key) => key.slice(0, key.lastIndexOf("#")) === `receive:${name}`);
-  return mail.inbox.some(({ entry }) => isAwaited(entry.name));
+  if (mail.inbox.length === 0 || waits === null) return false;
+  const awaited = new Set([...waits.keys()].map((key) => key.slice(0, key.lastIndexOf("#"))));
+  return mail.inbox.some(({ entry }) => awaited.has(`receive:${entry.name}`));
 }

@@ -56,6 +56,9 @@ const awaitRequestObject = deferred({ id: "AwaitRequest", description: "What a r
     .transform(omitAbsent("expires_at")),
 );
 
+/** The content type of the part of a question that holds the JSON Schema of its answer. */
+export const SCHEMA_TYPE = "application/schema+json";
+
 /** What a run is waiting for (ACP 1.0). */
 export interface AwaitRequest extends Readonly<z.output<typeof awaitRequestObject>> {}
 

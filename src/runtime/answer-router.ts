@@ -9,6 +9,7 @@ import type { RunState } from "../core/state.ts";
 import { openQuestion, replyKey, replyTo, settledQuestion } from "../core/state.ts";
 import type { Run } from "../protocol/run.ts";
 import type { Answer } from "./answer.ts";
+import { replyCommand } from "./answer.ts";
 import { committedRecord, foldLog } from "./fold-log.ts";
 import type { LiveRun } from "./live-run.ts";
 import { isLost, notFound, refusalError, refusedAbove } from "./refusals.ts";
@@ -107,7 +108,7 @@ export class AnswerRouter {
     const below = belowOf(state, answer);
     if (below !== undefined) return this.#answerBelow(key, below, answer);
     if (run !== undefined) return this.#answerLive(run, key, answer);
-    const decision = decide(state, { ...answer, type: "reply", at: this.#clock.now(), by: answer.by ?? null });
+    const decision = decide(state, replyCommand(answer, this.#clock.now()));
     if (isRefusal(decision)) throw refusalError(decision, key.run_id, answer.await_id);
     const shown = askedAt(state, answer);
     if (decision.length === 0) return { run: this.#runs.find(key), key, record: undefined, after: shown };

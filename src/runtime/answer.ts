@@ -1,3 +1,5 @@
+import type { ReplyCommand } from "../core/decide.ts";
+import type { Growing } from "../core/log.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import type { Replied } from "../core/state.ts";
 import type { JsonValue } from "../protocol/json.ts";
@@ -17,6 +19,18 @@ export interface Answer {
   readonly by: JsonValue | undefined;
   /** In mode `async` the caller gets the run as it was when the answer was accepted. */
   readonly mode: "sync" | "async" | "stream";
+}
+
+/** The command with which a run decides on a reply. `offerId`: the offer through which it came, if it did. */
+export function replyCommand(
+  { await_id, reply, idempotency_key, by }: Omit<Answer, "mode">,
+  at: number,
+  offerId?: string,
+): ReplyCommand {
+  const command: Growing<ReplyCommand> = { type: "reply", at, await_id, reply, idempotency_key };
+  if (by !== undefined) command.by = by;
+  if (offerId !== undefined) command.offer_id = offerId;
+  return command;
 }
 
 /** Validates an answer by a schema. Without a schema any answer is valid. */

@@ -1,32 +1,29 @@
 import type { ReplyCommand } from "../core/decide.ts";
 import { decide, isRefusal } from "../core/decide.ts";
-import type { Growing, OfferedEntry } from "../core/log.ts";
+import type { OfferedEntry } from "../core/log.ts";
 import type { Clock } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
 import { goingOn, runRecord } from "../core/record.ts";
 import type { Run } from "../protocol/run.ts";
 import type { Answer } from "./answer.ts";
+import { replyCommand } from "./answer.ts";
 import type { Ask } from "./ask.ts";
 import type { Execution } from "./execution.ts";
+import type { ToldAbove } from "./once-committed.ts";
+import { onceCommitted } from "./once-committed.ts";
 import type { Ownership } from "./ownership.ts";
 import { closedError, isLost, lostError, refusalError, rejectedError } from "./refusals.ts";
 import type { RunLog } from "./run-log.ts";
 import type { Validated } from "./standard-schema.ts";
 
 /** What answering needs from the run that is answered. */
-export interface AnsweredRun {
-  readonly log: RunLog;
+export interface AnsweredRun extends ToldAbove {
   readonly agent: { readonly name: string };
   readonly execution: Execution | undefined;
   readonly ownership: Pick<Ownership, "whenAnswerable">;
   /** A runtime that is being closed accepts no answers. */
   readonly host: { readonly clock: Clock; readonly isClosed: boolean };
-  /**
-   * Resolves when the entries of the run's ancestors are committed, or their writes have failed. Undefined: they are
-   * committed.
-   */
-  committedAbove(): undefined | Promise<void>;
 }
 
 /** What the verdict on an offered answer needs. */
@@ -52,7 +49,7 @@ export function answerRun(run: AnsweredRun, answer: Answer): Answered {
 function answerNow(run: AnsweredRun, answer: Answer): Answered {
   const { log, host } = run;
   const { run_id } = log.key;
-  const command = commandOf(answer, answer.await_id, host.clock.now());
+  const command = replyCommand(answer, host.clock.now());
   const first = decide(log.state, command);
   if (isRefusal(first)) {
     // A refusal reveals the state, so the state is committed first.
@@ -96,7 +93,7 @@ function withoutQuestion(run: AnsweredRun, answer: BoundAnswer): Answered {
   const { log, host } = run;
   const committed = log.acknowledge();
   if (committed !== undefined) return committed.then(() => withoutQuestion(run, answer));
-  const command = commandOf(answer, answer.await_id, host.clock.now());
+  const command = replyCommand(answer, host.clock.now());
   const decision = decide(log.state, command);
   if (isRefusal(decision)) throw refusalError(decision, log.key.run_id, answer.await_id);
   if (decision.length === 0) return answeredBefore(run, command);
@@ -111,7 +108,7 @@ function take(run: AnsweredRun, execution: Execution, answer: BoundAnswer, readi
   // During the validation another process may have taken the run over, or the agent may be executed again.
   if (log.lost || execution.over) return withoutQuestion(run, answer);
   if (run.host.isClosed) throw closedError();
-  const command = commandOf(answer, await_id, host.clock.now());
+  const command = replyCommand(answer, host.clock.now());
   const decision = log.decide(command);
   if (isRefusal(decision)) throw refusalError(decision, run_id, await_id);
   const [entry] = decision;
@@ -168,12 +165,6 @@ function bind(error: unknown, runId: string, awaitId: string): unknown {
   return isLost(error) ? lostError(runId, undefined, awaitId) : error;
 }
 
-function commandOf({ reply, idempotency_key, by }: Answer, await_id: string | null, at: number): ReplyCommand {
-  const command: Growing<ReplyCommand> = { type: "reply", at, await_id, reply, idempotency_key };
-  if (by !== undefined) command.by = by;
-  return command;
-}
-
 /**
  * Gives the verdict on the answers that other processes have offered. An answer that is taken is handed to the agent
  * when it is committed.
@@ -201,15 +192,11 @@ function decideOffer(run: OfferedRun, execution: Execution, offer: OfferedEntry,
     return;
   }
   const reply = answer === undefined ? { decline: decline ?? {} } : { answer };
-  const command: Growing<ReplyCommand> = { type: "reply", at, await_id, reply, idempotency_key, offer_id };
-  if (by !== undefined) command.by = by;
+  const command = replyCommand({ await_id, reply, idempotency_key, by }, at, offer_id);
   const decision = log.decide(command);
   const entry = isRefusal(decision) ? undefined : decision[0];
   if (entry === undefined) return;
-  const goOn = (): void => {
+  onceCommitted(log, () => {
     if (isTaken(log, command)) execution.withSlot(() => execution.deliver(entry, reading.value));
-  };
-  const committed = log.commit();
-  if (committed === undefined) goOn();
-  else void committed.then(goOn);
+  });
 }

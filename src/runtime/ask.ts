@@ -9,16 +9,16 @@ import { LAST_TIME } from "../core/time.ts";
 import type { JsonObject } from "../protocol/json.ts";
 import type { MessagePart } from "../protocol/message.ts";
 import type { AwaitResume } from "../protocol/run.ts";
+import { SCHEMA_TYPE } from "../protocol/run.ts";
 import type { AnswerDetails, Question } from "./agent-context.ts";
 import { readAnswer } from "./answer.ts";
-import { badArgument, checkKeys, checkObject, checkSignal, checkText } from "./check.ts";
+import { badArgument, checkText } from "./check.ts";
 import { readItem, textPart } from "./input.ts";
 import type { StandardSchema, Validated } from "./standard-schema.ts";
-import { isStandardSchema } from "./standard-schema.ts";
 import type { WaitHost } from "./wait.ts";
-import { Wait } from "./wait.ts";
+import { checkWaitOptions, Wait } from "./wait.ts";
 
-const SCHEMA_TYPE = "application/schema+json";
+const known = ["schema", "timeoutMs", "default", "name", "kind", "signal", "details"];
 const kinds: readonly unknown[] = ["input", "approval", "auth"] satisfies QuestionKind[];
 
 /** How a question is asked. */
@@ -78,9 +78,9 @@ export abstract class Ask extends Wait {
     return { type: "expire", at, await_id: this.key, defaulted: this.#asking.default !== undefined };
   }
 
-  protected override onExpiry(entry: Entry): void {
-    if (this.#asking.default === undefined) this.host.onExpired();
-    else super.onExpiry(entry);
+  protected override onEnded(entry: Entry): void {
+    if (entry.type === "timed-out" && !entry.defaulted) this.host.onExpired();
+    else super.onEnded(entry);
   }
 
   settle(entry: ResultEntry, live: unknown): unknown {
@@ -203,18 +203,10 @@ export function withSchema(
 
 /** Throws `invalid_argument` for unknown or invalid options of `context.ask`. */
 export function checkAskOptions(options: unknown): void {
-  checkObject("options", options);
-  checkKeys("options", options, ["schema", "timeoutMs", "default", "name", "kind", "signal", "details"]);
-  const { schema, timeoutMs, name, kind, signal, details } = options as { readonly [key: string]: unknown };
-  if (schema !== undefined && !isStandardSchema(schema))
-    throw badArgument("options.schema", "a Standard Schema", schema);
-  if (timeoutMs !== undefined && !(typeof timeoutMs === "number" && timeoutMs >= 0)) {
-    throw badArgument("options.timeoutMs", "a number from 0 to Infinity", timeoutMs);
-  }
+  const { name, kind, details } = checkWaitOptions(options, known);
   if (name !== undefined) checkText("options.name", name);
   if (kind !== undefined && !kinds.includes(kind))
     throw badArgument("options.kind", '"input", "approval" or "auth"', kind);
-  checkSignal("options.signal", signal);
   if (details !== undefined && typeof details !== "boolean")
     throw badArgument("options.details", "true or false", details);
 }

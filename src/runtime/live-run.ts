@@ -19,6 +19,7 @@ import { Execution } from "./execution.ts";
 import { failureOf } from "./failure.ts";
 import type { RunInput } from "./input.ts";
 import type { LogRun } from "./log-host.ts";
+import { committedUpwards } from "./once-committed.ts";
 import type { OneByOne } from "./one-by-one.ts";
 import type { Ownership } from "./ownership.ts";
 import { lostError, refusalError } from "./refusals.ts";
@@ -188,10 +189,7 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
 
   committedAbove(): undefined | Promise<void> {
     const parent = this.#family?.parent;
-    if (parent === undefined) return this.ownership.told();
-    // What the store does not take now is found in the log of the sub-run later.
-    const committed = parent.log.acknowledge()?.catch(ignore);
-    return committed === undefined ? parent.committedAbove() : committed.then(() => parent.committedAbove());
+    return parent === undefined ? this.ownership.told() : committedUpwards(parent);
   }
 
   /** Has the run that has started this one told whenever an entry was committed; undefined: it does not follow any more. */

@@ -3,12 +3,12 @@ import { CadenzaError } from "../core/errors.ts";
 import { copyJson } from "../core/json.ts";
 import type { ReceivedEntry, ResultEntry } from "../core/log.ts";
 import { LAST_TIME } from "../core/time.ts";
-import { badArgument, checkKeys, checkObject, checkSignal } from "./check.ts";
 import type { Settlers } from "./sleep.ts";
 import { IntendedWait } from "./sleep.ts";
 import type { StandardSchema, Validated } from "./standard-schema.ts";
-import { isStandardSchema, validateFirst } from "./standard-schema.ts";
+import { validateFirst } from "./standard-schema.ts";
 import type { WaitHost } from "./wait.ts";
+import { checkWaitOptions } from "./wait.ts";
 
 /** How a message is received. */
 export interface Receiving {
@@ -124,12 +124,5 @@ export class Receive extends IntendedWait {
 
 /** Throws `invalid_argument` for unknown or invalid options of `context.receive`. */
 export function checkReceiveOptions(options: unknown): void {
-  checkObject("options", options);
-  checkKeys("options", options, ["schema", "timeoutMs", "default", "signal"]);
-  const { schema, timeoutMs, signal } = options as { readonly [key: string]: unknown };
-  if (schema !== undefined && !isStandardSchema(schema))
-    throw badArgument("options.schema", "a Standard Schema", schema);
-  if (timeoutMs !== undefined && !(typeof timeoutMs === "number" && timeoutMs >= 0))
-    throw badArgument("options.timeoutMs", "a number from 0 to Infinity", timeoutMs);
-  checkSignal("options.signal", signal);
+  checkWaitOptions(options, ["schema", "timeoutMs", "default", "signal"]);
 }

@@ -1,4 +1,5 @@
 import type { Command } from "../core/decide.ts";
+import { isRefusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
 import type { IntentEntry, ResultEntry } from "../core/log.ts";
 import { LAST_TIME } from "../core/time.ts";
@@ -38,7 +39,7 @@ export abstract class IntendedWait extends Wait {
     const { log, clock } = this.host;
     const entry: IntentEntry = { type: "intent", at: clock.now(), key: this.key, attempt: 1, run_id: null, until };
     const decision = log.decide({ type: "intend", entry });
-    if (!Array.isArray(decision) || decision.length === 0) return false;
+    if (isRefusal(decision) || decision.length === 0) return false;
     log.flush();
     return true;
   }

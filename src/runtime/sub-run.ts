@@ -9,6 +9,7 @@ import { isFinal, isWaiting } from "../core/state.ts";
 import type { Run } from "../protocol/run.ts";
 import type { Execution } from "./execution.ts";
 import type { LiveRun } from "./live-run.ts";
+import { onceCommitted } from "./once-committed.ts";
 import { failureOfStep, resultOfStep } from "./steps.ts";
 
 /** What a sub-run needs from the runs of the process. */
@@ -48,8 +49,7 @@ export interface EndedRun {
 /**
  * One sub-run as an operation of its parent. The parent shows the questions of the sub-run, which are answered in the
  * sub-run's log. When the sub-run has ended, its record is the operation's result, and its usage is added to the
- * parent's. Its id is in the parent's log before it is created, so
- * that a parent that is executed again finds it.
+ * parent's. Its id is in the parent's log before it is created, so that a parent that is executed again finds it.
  */
 export class SubRun {
   readonly #key: string;
@@ -242,13 +242,9 @@ export class SubRun {
   #record(entry: StepEntry, live: unknown): void {
     const { log } = this.#parent;
     log.decide({ type: "record", entry });
-    const committed = log.commit();
-    const deliver = (): void => {
+    onceCommitted(log, () => {
       this.#parent.execution?.operations.deliver(entry, live);
       this.#parent.ownership.setSubRun(this.#key, "idle");
-    };
-    // Awaiting a commit that is done would let a later entry be handed over before this one.
-    if (committed === undefined) deliver();
-    else void committed.then(deliver);
+    });
   }
 }

@@ -9,6 +9,7 @@ import type { RunInput } from "./input.ts";
 import { readInput } from "./input.ts";
 import type { LiveRun } from "./live-run.ts";
 import type { NewRun } from "./new-run.ts";
+import { onceCommitted } from "./once-committed.ts";
 import { OneByOne } from "./one-by-one.ts";
 import type { RemoteRuns } from "./remote-runs.ts";
 import type { RunLog } from "./run-log.ts";
@@ -65,9 +66,7 @@ export class SubRuns {
         this.#checkDepth(depth, agentName);
         const run = this.#host.acceptSubRun(request, runId, { run_id: parentKey.run_id, key, depth });
         // The agent begins after the commit. If the commit fails, the parent creates the sub-run again.
-        const committed = run.log.commit();
-        if (committed === undefined) run.begin();
-        else void committed.then(() => run.begin());
+        onceCommitted(run.log, () => run.begin());
         return run;
       },
       findSubRun: async (childKey) => this.#host.find(childKey) ?? this.#host.remote.findSubRun(childKey),

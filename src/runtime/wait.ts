@@ -4,8 +4,11 @@ import type { CadenzaError } from "../core/errors.ts";
 import type { Entry, ResultEntry } from "../core/log.ts";
 import type { Clock } from "../core/ports.ts";
 import type { Usage } from "../core/usage.ts";
+import { badArgument, checkAmount, checkKeys, checkObject, checkSignal } from "./check.ts";
+import { onceCommitted } from "./once-committed.ts";
 import type { Operation, Operations } from "./operations.ts";
 import type { RunLog } from "./run-log.ts";
+import { isStandardSchema } from "./standard-schema.ts";
 
 /** What an operation that waits needs from the agent that began it. */
 export interface WaitHost {
@@ -85,8 +88,8 @@ export abstract class Wait implements Operation {
   protected abstract begin(): boolean;
   /** What is decided at the deadline. */
   protected abstract expiry(at: number): Command;
-  /** The entry for its deadline is committed. */
-  protected onExpiry(entry: Entry): void {
+  /** The entry that ends it is committed. */
+  protected onEnded(entry: Entry): void {
     this.host.withSlot(() => this.host.deliver(entry));
   }
 
@@ -95,17 +98,14 @@ export abstract class Wait implements Operation {
   abstract reject(error: unknown): void;
 
   /** Decides the end of the wait, commits it, and hands it over. */
-  protected finish(command: Command, then?: (entry: Entry) => void): void {
+  protected finish(command: Command): void {
     if (this.#isEnded) return;
     const { log } = this.host;
     const decision = log.decide(command);
     const entry = isRefusal(decision) ? undefined : decision[0];
     if (entry === undefined) return;
     this.#isEnded = true;
-    const goOn = (): void => (then === undefined ? this.host.withSlot(() => this.host.deliver(entry)) : then(entry));
-    const committed = log.commit();
-    if (committed === undefined) goOn();
-    else void committed.then(goOn);
+    onceCommitted(log, () => this.onEnded(entry));
   }
 
   /** The error of a wait that was withdrawn. */
@@ -122,9 +122,24 @@ export abstract class Wait implements Operation {
     const left = (): number => (this.host.takenAt >= deadline ? 0 : deadline - clock.now());
     this.#clearDeadline = clock.setTimeout(
       // Timers may fire a little early.
-      () =>
-        left() > 0 ? this.watchDeadline() : this.finish(this.expiry(clock.now()), (entry) => this.onExpiry(entry)),
+      () => (left() > 0 ? this.watchDeadline() : this.finish(this.expiry(clock.now()))),
       Math.max(0, left()),
     );
   }
+}
+
+/**
+ * Checks the options that questions and receives have in common. Throws `invalid_argument`, also for an option that is
+ * not in `known`.
+ */
+export function checkWaitOptions(options: unknown, known: readonly string[]): { readonly [name: string]: unknown } {
+  checkObject("options", options);
+  checkKeys("options", options, known);
+  const checked = options as { readonly [name: string]: unknown };
+  const { schema, timeoutMs, signal } = checked;
+  if (schema !== undefined && !isStandardSchema(schema))
+    throw badArgument("options.schema", "a Standard Schema", schema);
+  if (timeoutMs !== undefined) checkAmount("options.timeoutMs", timeoutMs);
+  checkSignal("options.signal", signal);
+  return checked;
 }

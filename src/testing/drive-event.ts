@@ -5,6 +5,7 @@ import type { ProtocolError } from "../protocol/error.ts";
 import type { JsonObject, JsonValue } from "../protocol/json.ts";
 import type { Message, MessagePart } from "../protocol/message.ts";
 import type { AwaitRequest, Run, RunStatus } from "../protocol/run.ts";
+import { SCHEMA_TYPE } from "../protocol/run.ts";
 import { textOf } from "../runtime/input.ts";
 
 /** The next thing that an agent did, told apart by `type`. */
@@ -57,8 +58,6 @@ export interface EndDriveEvent {
   /** What the agent threw, which clients do not see. */
   readonly cause: unknown;
 }
-
-const SCHEMA_TYPE = "application/schema+json";
 
 /** The drive event of an entry; undefined if it has none. `state` is the log up to and including the entry. */
 export function driveEventOf(entry: Entry, state: RunState, cause: unknown): DriveEvent | undefined {
