@@ -9,6 +9,7 @@ const repeatable = [
   "asks",
   "bad-input",
   "cancel",
+  "detailed-events",
   "events",
   "given",
   "messages",

@@ -10,10 +10,11 @@ export type { Clock, Ids, Logger } from "./core/ports.ts";
 export type { StreamedEvent } from "./core/project.ts";
 export type { MaybePromise } from "./core/promises.ts";
 export type { Counters } from "./core/statistics.ts";
-export type { Usage } from "./core/usage.ts";
+
 export type { AgentManifest, AgentStatus, Metadata } from "./protocol/agent.ts";
 export type { ErrorCode, ProtocolError } from "./protocol/error.ts";
 export type { EventType, RunEvent } from "./protocol/event.ts";
+export type { DetailEvent, OpenQuestionDetails, Usage } from "./protocol/extensions.ts";
 export type { JsonObject, JsonValue } from "./protocol/json.ts";
 export type { Message, MessageInput, MessagePart, MessagePartInput, Role } from "./protocol/message.ts";
 export type { AwaitRequest, AwaitResume, Run, RunMode, RunStatus } from "./protocol/run.ts";
@@ -51,6 +52,7 @@ export type {
 } from "./runtime/agent-context.ts";
 export { AgentRuntime, type CloseReport, type LeftRun, type RuntimeStats } from "./runtime/agent-runtime.ts";
 export type { AnnouncedType, BlockedEvent, EventListener, EventOf, EventOrigin } from "./runtime/announcer.ts";
+export type { DetailedEvent } from "./runtime/events.ts";
 export type { InputItem, RunInput } from "./runtime/input.ts";
 export type { LabelledRun } from "./runtime/message-router.ts";
 export type { LimitOptions, RetentionOptions, RuntimeOptions } from "./runtime/options.ts";
@@ -60,7 +62,6 @@ export type {
   CreateRunRequest,
   EventsOptions,
   ListRunsQuery,
-  OpenQuestionDetails,
   ResumeOptions,
   ResumeRequest,
   RunDetails,

@@ -1,4 +1,5 @@
 import type { ProtocolError } from "../protocol/error.ts";
+import type { Usage } from "../protocol/extensions.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Message, MessagePart } from "../protocol/message.ts";
 import type { CadenzaErrorCode } from "./errors.ts";
@@ -29,7 +30,6 @@ import { agentRole } from "./role.ts";
 import type { Question, Replied, RunState } from "./state.ts";
 import { createdEntry, hasSeen, hasSettled, isOpen, isWaiting, openQuestion, replyKey, replyTo } from "./state.ts";
 import { verdict } from "./transitions.ts";
-import type { Usage } from "./usage.ts";
 
 /** What is asked of a run, and when. */
 export type Command =

@@ -1,9 +1,9 @@
 import type { ProtocolError } from "../protocol/error.ts";
+import type { Usage } from "../protocol/extensions.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Message, MessagePart } from "../protocol/message.ts";
 import type { AwaitResume } from "../protocol/run.ts";
 import type { CadenzaErrorCode, Issue } from "./errors.ts";
-import type { Usage } from "./usage.ts";
 
 /**
  * The vocabulary of a run's log. A run is an append-only list of these entries, and everything that can be

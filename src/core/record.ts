@@ -1,3 +1,4 @@
+import type { OpenQuestionDetails } from "../protocol/extensions.ts";
 import type { Message } from "../protocol/message.ts";
 import type { AwaitRequest, AwaitResume, Run } from "../protocol/run.ts";
 import { isMessageResume } from "../protocol/run.ts";
@@ -36,6 +37,13 @@ export function awaitRequest(state: RunState, asked: AwaitedEntry): AwaitRequest
   const message: Message = { role, parts, created_at: time, completed_at: time };
   const request: AwaitRequest = { type: "message", message, await_id };
   return deadline === undefined ? request : { ...request, expires_at: isoTime(deadline) };
+}
+
+/** A question as the details of a run show it. */
+export function questionRecord(state: RunState, asked: AwaitedEntry): OpenQuestionDetails {
+  const { message, expires_at = null } = awaitRequest(state, asked);
+  const { await_id, name = null, kind = "input", of = null } = asked;
+  return { await_id, name, kind, message, expires_at, of };
 }
 
 /** A message of the output as it is now. A complete message is shared, since nothing changes it any more. */

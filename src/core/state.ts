@@ -1,3 +1,4 @@
+import type { Usage } from "../protocol/extensions.ts";
 import type { Message, MessagePart } from "../protocol/message.ts";
 import type { AwaitResume, RunStatus } from "../protocol/run.ts";
 import type {
@@ -14,7 +15,6 @@ import type {
   StartedEntry,
   TimedOutEntry,
 } from "./log.ts";
-import type { Usage } from "./usage.ts";
 
 /**
  * What a log says about its run. The object has one fixed shape, and `evolve` alone writes it: a copy for each

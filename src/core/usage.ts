@@ -1,18 +1,4 @@
-/**
- * What a run has used, in tokens. `input_tokens` counts every token of the prompt, also those read from a cache or
- * written to one. `output_tokens` counts every token of the answer, also reasoning. `total_tokens` is their sum.
- */
-export interface Usage {
-  readonly input_tokens: number;
-  readonly output_tokens: number;
-  readonly total_tokens: number;
-  /** The part of `input_tokens` that was read from a cache. */
-  readonly cached_input_tokens: number;
-  /** The part of `input_tokens` that was written to a cache. */
-  readonly cache_write_tokens: number;
-  /** The part of `output_tokens` that was spent on reasoning. */
-  readonly reasoning_tokens: number;
-}
+import type { Usage } from "../protocol/extensions.ts";
 
 /** The sum of two usages. A missing one counts as zero. */
 export function addUsage(a: Usage | null, b: Usage | null): Usage | null {

@@ -1,6 +1,6 @@
 import { CadenzaError } from "../core/errors.ts";
+import { messageOf } from "../core/failure.ts";
 import type { FoundRun } from "../core/ports.ts";
-import { messageOf } from "../runtime/failure.ts";
 import type { DamagedRun } from "../runtime/remote-runs.ts";
 import type { Owner } from "./owner.ts";
 

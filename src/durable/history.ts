@@ -1,6 +1,6 @@
 import type { AwaitedEntry, EmittedEntry, Entry, IntentEntry, ReceivedEntry, ResultEntry } from "../core/log.ts";
-import type { Usage } from "../core/usage.ts";
 import { subtractUsage } from "../core/usage.ts";
+import type { Usage } from "../protocol/extensions.ts";
 
 /**
  * What the log holds of an agent's operations and output, in the order in which a replay needs it: the results of the

@@ -3,7 +3,7 @@ import type { CadenzaError } from "../core/errors.ts";
 import type { IntentEntry, ReceivedEntry } from "../core/log.ts";
 import type { Mismatch } from "../core/ports.ts";
 import { ignore } from "../core/promises.ts";
-import type { Usage } from "../core/usage.ts";
+import type { Usage } from "../protocol/extensions.ts";
 import type { Delivery, OperationsHost } from "../runtime/live-operations.ts";
 import { LiveOperations } from "../runtime/live-operations.ts";
 import type { Operation } from "../runtime/operations.ts";

@@ -1,9 +1,9 @@
 import type { Emission } from "../core/decide.ts";
+import { messageOf } from "../core/failure.ts";
 import { sameJson } from "../core/json.ts";
 import type { EmittedEntry, IntentEntry, ReceivedEntry, ResultEntry } from "../core/log.ts";
 import type { Clock, Mismatch } from "../core/ports.ts";
-import type { Usage } from "../core/usage.ts";
-import { messageOf } from "../runtime/failure.ts";
+import type { Usage } from "../protocol/extensions.ts";
 import type { RunLog } from "../runtime/run-log.ts";
 import type { History } from "./history.ts";
 import type { Missing, Replay } from "./log-order.ts";

@@ -1,15 +1,15 @@
 import type { Clock } from "../core/ports.ts";
-import type { StreamedEvent } from "../core/project.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import type { RunEvent } from "../protocol/event.ts";
 import { isRestEvent } from "../protocol/event.ts";
+import type { DetailedEvent } from "../runtime/events.ts";
 import { readError } from "./errors.ts";
 import { isLong, jsonPieces, PIECE_LENGTH } from "./json-text.ts";
 import type { WireStream } from "./wire.ts";
 
 /** A stream of events whose `poll` answers at once if an event is there. */
 export interface EventSource {
-  poll(): MaybePromise<IteratorResult<StreamedEvent, undefined>>;
+  poll(): MaybePromise<IteratorResult<DetailedEvent, undefined>>;
   return(): unknown;
 }
 
@@ -17,7 +17,7 @@ export interface EventSource {
 export interface EventFormat {
   readonly begin: string;
   /** The text before the JSON of an event. */
-  before(event: StreamedEvent, index: number): string;
+  before(event: DetailedEvent, index: number): string;
   /** The text after it. */
   readonly after: string;
   readonly end: string;
@@ -27,10 +27,16 @@ export interface EventFormat {
   readonly failure: ((error: unknown) => string) | undefined;
 }
 
-/** Server-sent events. The id of an event is its number, so that a client can reconnect from it. */
+/**
+ * Server-sent events. The id of an event is its number, so that a client can reconnect from it. A detail has none: a
+ * client reconnects from the event before it.
+ */
 export const eventStreamFormat: EventFormat = {
   begin: "",
-  before: ({ id, type }) => (type === "error" ? "event: error\ndata: " : `id: ${id}\nevent: ${type}\ndata: `),
+  before: (event) =>
+    event.type === "error" || !("id" in event)
+      ? `event: ${event.type}\ndata: `
+      : `id: ${event.id}\nevent: ${event.type}\ndata: `,
   after: "\n\n",
   end: "",
   // A comment without a blank line after it: a blank line makes some clients report an event without data.
@@ -54,7 +60,7 @@ export interface EventTextOptions {
   readonly clock: Clock;
   readonly heartbeatMs: number;
   /** An event that was read from the source already. */
-  readonly first?: IteratorResult<StreamedEvent, undefined> | undefined;
+  readonly first?: IteratorResult<DetailedEvent, undefined> | undefined;
   /**
    * Called once, when the reader is done or has left. `done`: it took everything, or everything until the run rests.
    */
@@ -75,6 +81,8 @@ export class EventText implements WireStream {
   #text: string;
   /** The rest of a long event. */
   #rest: Generator<string, undefined> | undefined;
+  /** The text after the content of the last event. */
+  #tail = "";
   /** Whether the last event says that the run rests. */
   #rests = false;
   #count = 0;
@@ -140,7 +148,7 @@ export class EventText implements WireStream {
     }
   }
 
-  #expect(pending: Promise<IteratorResult<StreamedEvent, undefined>>): void {
+  #expect(pending: Promise<IteratorResult<DetailedEvent, undefined>>): void {
     this.#state = "waiting";
     const settle = (state: "open" | "failed"): void => {
       if (this.#state === "waiting") this.#state = state;
@@ -158,7 +166,7 @@ export class EventText implements WireStream {
     );
   }
 
-  #add(result: IteratorResult<StreamedEvent, undefined>): void {
+  #add(result: IteratorResult<DetailedEvent, undefined>): void {
     if (this.#state !== "open") return;
     if (result.done === true) {
       this.#text += this.#format.end;
@@ -166,9 +174,16 @@ export class EventText implements WireStream {
       return;
     }
     const event = result.value;
-    this.#rests = isRestEvent(event);
-    const [name, content] = contentOf(event);
-    this.#text += `${this.#format.before(event, this.#count++)}{"type":"${event.type}","${name}":`;
+    this.#text += this.#format.before(event, this.#count++);
+    let content: object = event;
+    this.#tail = this.#format.after;
+    if ("id" in event) {
+      this.#rests = isRestEvent(event);
+      const [name, inner] = contentOf(event);
+      content = inner;
+      this.#text += `{"type":"${event.type}","${name}":`;
+      this.#tail = `}${this.#format.after}`;
+    } else this.#rests = false;
     if (isLong(content)) this.#rest = jsonPieces(content);
     else this.#endEvent(JSON.stringify(content));
   }
@@ -185,7 +200,7 @@ export class EventText implements WireStream {
   }
 
   #endEvent(json: string): void {
-    this.#text += `${escapeBreaks(json)}}${this.#format.after}`;
+    this.#text += escapeBreaks(json) + this.#tail;
     if (this.#text.length >= PIECE_LENGTH) this.#state = "full";
   }
 

@@ -21,8 +21,8 @@ interface Answer {
   readonly description: string;
   /** Left out if there is no content. */
   readonly schema?: JsonSchema;
-  /** Whether the response may be a stream of events instead. */
-  readonly streams?: true;
+  /** The events of the stream that the response may be instead. */
+  readonly streams?: "Event" | "DetailedEvent";
   /** Whether the response has the header `Run-ID`. */
   readonly names?: true;
 }
@@ -41,10 +41,29 @@ const messageKeyParameter = headerParameter(
 );
 const whole = (minimum: number, maximum: number): JsonSchema => ({ type: "integer", minimum, maximum });
 const run = (description: string): Answer => ({ description, schema: ref("Run"), names: true });
-const runOrStream = (description: string): Answer => ({ ...run(description), streams: true });
+const runOrStream = (description: string): Answer => ({ ...run(description), streams: "Event" });
 const session = { "200": { description: "The session.", schema: ref("Session") } };
 
 const resume = { method: "post", path: "/runs/{run_id}", id: "resumeRun", tag: "runs" } as const;
+
+const events = {
+  ...{ method: "get", path: "/runs/{run_id}/events", id: "listRunEvents", tag: "runs" },
+  summary: "Read the events of a run so far; as an event stream, follow them until the run rests",
+  parameters: [
+    runParameter,
+    headerParameter("Last-Event-ID", "The last event that is known already.", {
+      type: "string",
+      pattern: "^[0-9]{0,15}$",
+    }),
+    queryParameter("until", "Where a stream ends: when the run rests (the default), or with the run.", {
+      enum: ["rest", "end"],
+    }),
+  ],
+  gives: {
+    "200": { description: "The events.", schema: ref("RunEventsListResponse"), streams: "Event", names: true },
+    "204": { description: "To a stream after the last event of a run that has ended: nothing follows.", names: true },
+  },
+} as const satisfies Operation;
 
 /** The operations of ACP. */
 const operations: readonly Operation[] = [
@@ -109,24 +128,7 @@ const operations: readonly Operation[] = [
     parameters: [runParameter],
     gives: { "202": run("The run is being cancelled, or has been.") },
   },
-  {
-    ...{ method: "get", path: "/runs/{run_id}/events", id: "listRunEvents", tag: "runs" },
-    summary: "Read the events of a run so far; as an event stream, follow them until the run rests",
-    parameters: [
-      runParameter,
-      headerParameter("Last-Event-ID", "The last event that is known already.", {
-        type: "string",
-        pattern: "^[0-9]{0,15}$",
-      }),
-      queryParameter("until", "Where a stream ends: when the run rests (the default), or with the run.", {
-        enum: ["rest", "end"],
-      }),
-    ],
-    gives: {
-      "200": { description: "The events.", schema: ref("RunEventsListResponse"), streams: true, names: true },
-      "204": { description: "To a stream after the last event of a run that has ended: nothing follows.", names: true },
-    },
-  },
+  events,
   ...["/sessions/{session_id}", "/session/{session_id}"].map(
     (path, index): Operation => ({
       ...{ method: "get", path, id: index === 0 ? "getSession" : "getSessionByOtherPath", tag: "sessions" },
@@ -161,6 +163,24 @@ const extensions: readonly Operation[] = [
     gives: {
       "200": runOrStream("The run when it rests again, or its events until then."),
       "202": run("The answer, or the refusal to answer, was accepted."),
+    },
+  },
+  {
+    ...events,
+    parameters: [
+      ...events.parameters,
+      queryParameter(
+        "detail",
+        "With true, also what ACP has no events for. In a stream these have no id: reconnect from the last id.",
+        { type: "boolean" },
+      ),
+    ],
+    gives: {
+      ...events.gives,
+      "200": {
+        ...{ description: "The events.", streams: "DetailedEvent", names: true },
+        schema: { anyOf: [ref("RunEventsListResponse"), ref("RunDetailedEventsListResponse")] },
+      },
     },
   },
   {
@@ -251,7 +271,7 @@ function answerObject({ description, schema, streams, names }: Answer): object {
     ...(schema !== undefined && {
       content: {
         "application/json": { schema },
-        ...(streams && { "text/event-stream": { schema: ref("Event") } }),
+        ...(streams !== undefined && { "text/event-stream": { schema: ref(streams) } }),
       },
     }),
   };

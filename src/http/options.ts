@@ -95,8 +95,9 @@ export interface HttpOptions {
   readonly stallMs?: number | undefined;
   /**
    * Also serves what is not part of ACP: clients may decline a question (`decline` instead of `await_resume`), read the
-   * details of a run, which include its `metadata` and `labels` (`GET /runs/{run_id}/details`), and send messages to a
-   * run (`POST /runs/{run_id}/messages/{name}`). Default: false.
+   * details of a run, which include its `metadata` and `labels` (`GET /runs/{run_id}/details`), read its events with
+   * its steps and messages between them (`GET /runs/{run_id}/events?detail=true`), and send messages to a run
+   * (`POST /runs/{run_id}/messages/{name}`). Default: false.
    */
   readonly extensions?: boolean | undefined;
   /** Limits beyond which requests are refused. */

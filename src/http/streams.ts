@@ -1,10 +1,12 @@
-import type { EventStream } from "../runtime/events.ts";
+import type { DetailedEvent, EventStream } from "../runtime/events.ts";
 import { prefersEventStream } from "./accept.ts";
+import type { Caller } from "./caller.ts";
 import { isForHost, unfitAt } from "./errors.ts";
-import type { EventTextOptions } from "./event-text.ts";
+import type { EventSource, EventTextOptions } from "./event-text.ts";
 import { EventText, eventListFormat, eventStreamFormat } from "./event-text.ts";
 import type { Reader } from "./readers.ts";
 import type { Call } from "./service.ts";
+import { queryFlag } from "./service.ts";
 import type { WireResponse } from "./wire.ts";
 import { jsonText } from "./wire.ts";
 
@@ -45,13 +47,17 @@ export async function streamRun(call: Call, start: () => EventStream): Promise<W
 export async function followRun(call: Call): Promise<WireResponse> {
   const { request, caller, parameter } = call;
   const until = untilOf(call);
+  const detail = wantsDetail(call);
   const isStream = prefersEventStream(request.header("accept"));
   const after = isStream ? lastEventId(request.header("last-event-id")) : 0;
   const { run_id, finished_at } = await caller.scope.getRun(parameter);
   const reader = call.service.readers.enter();
   try {
     reader.join(run_id);
-    const events = caller.scope.events(run_id, { after, until: isStream ? until : "now" }) as EventStream;
+    const events = visibleEvents(
+      caller,
+      caller.scope.events(run_id, { after, until: isStream ? until : "now", detail }) as EventStream,
+    );
     const headers = { vary: "Accept", "run-id": run_id };
     const options = textOptions(call, reader, run_id, false);
     if (!isStream) return jsonText(200, new EventText(events, eventListFormat, options), headers);
@@ -93,6 +99,37 @@ function untilOf({ query }: Call): "rest" | "end" {
   const until = new URLSearchParams(query).get("until") ?? "rest";
   if (until === "rest" || until === "end") return until;
   throw unfitAt(["until"], "expected rest or end");
+}
+
+/** Without extensions the parameter means nothing, like any other that ACP does not have. */
+function wantsDetail({ service, query }: Call): boolean {
+  return service.settings.extensions && queryFlag(new URLSearchParams(query), "detail") === true;
+}
+
+/** The events without the sub-runs whose agents do not exist for the client. */
+function visibleEvents({ sees }: Caller, events: EventStream): EventSource {
+  if (sees === undefined) return events;
+  const visible = (event: DetailedEvent): DetailedEvent | undefined => {
+    if ((event.type === "sub_run.started" || event.type === "sub_run.ended") && !sees(event.agent_name))
+      return undefined;
+    if (event.type !== "question.asked") return event;
+    // The run that asks may be one of them.
+    return { ...event, question: { ...event.question, of: null } };
+  };
+  const shown = (result: IteratorResult<DetailedEvent, undefined>): typeof result | undefined => {
+    if (result.done === true) return result;
+    const value = visible(result.value);
+    return value && { done: false, value };
+  };
+  const poll: EventSource["poll"] = () => {
+    for (;;) {
+      const result = events.poll();
+      if ("then" in result) return result.then((later) => shown(later) ?? poll());
+      const now = shown(result);
+      if (now !== undefined) return now;
+    }
+  };
+  return { poll, return: () => events.return() };
 }
 
 function lastEventId(text: string | undefined): number {

@@ -1,10 +1,12 @@
 import * as z from "zod";
 import { omitAbsent, orNull, withDefault } from "./absent.ts";
 import { agentNameSchema } from "./agent.ts";
+import { errorSchema } from "./error.ts";
+import { eventSchema } from "./event.ts";
 import { runIdSchema } from "./identifier.ts";
 import { messageSchema } from "./message.ts";
 import { deferred } from "./registry.ts";
-import { runModeSchema } from "./run.ts";
+import { runModeSchema, runStatusSchema } from "./run.ts";
 import { timestampSchema } from "./timestamp.ts";
 
 /* What the service takes and gives beside ACP. It is in no record of ACP. */
@@ -35,7 +37,8 @@ export interface RunDeclineRequest extends Readonly<z.output<typeof runDeclineOb
 export const runDeclineRequestSchema: z.ZodType<RunDeclineRequest, z.input<typeof runDeclineObject>> = runDeclineObject;
 
 const openQuestionObject = deferred({ id: "OpenQuestion", description: "An open question of a run." }, () =>
-  z.looseObject({
+  z.object({
+    /** The id under which it is answered at this run. */
     await_id: z.string(),
     /** The name that the agent gave it; null for none. */
     name: orNull(z.string()),
@@ -44,10 +47,13 @@ const openQuestionObject = deferred({ id: "OpenQuestion", description: "An open 
     message: messageSchema,
     /** When it expires; null for never. */
     expires_at: orNull(timestampSchema),
-    /** The question of the sub-run that asks; null for a question of the run itself. */
-    of: orNull(z.looseObject({ run_id: runIdSchema, await_id: z.string() })),
+    /** The sub-run that asks, and the question's id there; null for a question of the run itself. */
+    of: orNull(z.object({ run_id: runIdSchema, await_id: z.string() })),
   }),
 );
+
+/** An open question of a run, or of one of its sub-runs. */
+export interface OpenQuestionDetails extends Readonly<z.output<typeof openQuestionObject>> {}
 
 const runDetailsObject = deferred(
   { id: "RunDetails", description: "The facts about a run that its record has no field for. There may be more." },
@@ -83,3 +89,109 @@ const messageReceiptObject = deferred(
 
 /** Describes the answer to a message that was sent to a run. */
 export const messageReceiptSchema: z.ZodType = messageReceiptObject;
+
+const usageObject = deferred({ id: "Usage", description: "What was used, in tokens." }, () =>
+  z.object({
+    /** Every token of the prompt, also those read from a cache or written to one. */
+    input_tokens: z.number(),
+    /** Every token of the answer, also reasoning. */
+    output_tokens: z.number(),
+    /** The sum of both. */
+    total_tokens: z.number(),
+    /** The part of `input_tokens` that was read from a cache. */
+    cached_input_tokens: z.number(),
+    /** The part of `input_tokens` that was written to a cache. */
+    cache_write_tokens: z.number(),
+    /** The part of `output_tokens` that was spent on reasoning. */
+    reasoning_tokens: z.number(),
+  }),
+);
+
+/** What was used, in tokens. */
+export interface Usage extends Readonly<z.output<typeof usageObject>> {}
+
+/** What every detail has. */
+const place = {
+  /** The number of the detail among those of the run, from 1 on. It is the same for every reader. */
+  position: z.number().int(),
+  /** When it happened. */
+  at: timestampSchema,
+};
+const step = { ...place, key: z.string(), name: z.string(), attempt: z.number().int() };
+const receive = { ...place, key: z.string(), name: z.string() };
+const subRun = { ...place, key: z.string(), agent_name: z.string(), run_id: runIdSchema };
+
+const detailEventObject = deferred(
+  { id: "RunDetailEvent", description: "Something that happened in a run, and that ACP has no event for." },
+  () =>
+    z.discriminatedUnion("type", [
+      /** An attempt at a step begins. */
+      z.object({ type: z.literal("step.started"), ...step }),
+      /** A step has its result, from this attempt. */
+      z.object({ type: z.literal("step.completed"), ...step }),
+      /** A step has failed with this attempt, and is not tried again. */
+      z.object({ type: z.literal("step.failed"), ...step, error: errorSchema }),
+      z.object({ type: z.literal("sleep.started"), ...place, key: z.string(), until: timestampSchema }),
+      z.object({
+        ...{ type: z.literal("sleep.ended"), ...place, key: z.string() },
+        /** `withdrawn`: its signal aborted, or the run ends. */
+        how: z.enum(["elapsed", "withdrawn"]),
+      }),
+      /** The agent waits for a message. A receive that finds a message waits for none. */
+      z.object({ type: z.literal("receive.started"), ...receive, until: orNull(timestampSchema) }),
+      z.object({
+        ...{ type: z.literal("receive.ended"), ...receive },
+        /** `expired`: no message came in time. `withdrawn`: its signal aborted, or the run ends. */
+        how: z.enum(["message", "expired", "withdrawn"]),
+        /** The position of the message that it has taken; null for none. */
+        message: orNull(z.number().int()),
+      }),
+      /** A message from outside has arrived. */
+      z.object({ type: z.literal("message.received"), ...place, name: z.string(), data: z.unknown() }),
+      z.object({ type: z.literal("sub_run.started"), ...subRun }),
+      z.object({
+        ...{ type: z.literal("sub_run.ended"), ...subRun },
+        /** How it has ended; null if it was refused. */
+        status: orNull(runStatusSchema),
+        /** Why it has failed, or was refused; null otherwise. */
+        error: orNull(errorSchema),
+      }),
+      /** A question is open, also one that is not the first. */
+      z.object({ type: z.literal("question.asked"), ...place, question: openQuestionObject }),
+      z.object({
+        ...{ type: z.literal("question.settled"), ...place, await_id: z.string() },
+        /**
+         * `default`: it has expired, and its default is the answer. `expired`: it has expired, and the run fails.
+         * `withdrawn`: its signal aborted, or the run ends. For the question of a sub-run `withdrawn` says that it is
+         * not open any more, and was not replied to.
+         */
+        how: z.enum(["answer", "default", "declined", "expired", "withdrawn"]),
+      }),
+      /** The agent has reported what it used. */
+      z.object({
+        ...{ type: z.literal("usage"), ...place },
+        /** What was reported since the last such event. */
+        usage: usageObject,
+        /** What the run has used so far. */
+        total: usageObject,
+      }),
+    ]),
+);
+
+/** Something that happened in a run, and that ACP has no event for. Told apart by `type`. */
+export type DetailEvent = Readonly<z.output<typeof detailEventObject>>;
+
+/** Describes a {@link DetailEvent}. */
+export const detailEventSchema: z.ZodType<DetailEvent> = detailEventObject;
+
+const detailedEventObject = deferred({ id: "DetailedEvent", description: "Something that happened in a run." }, () =>
+  z.union([eventSchema, detailEventSchema]),
+);
+
+const detailedEventsObject = deferred(
+  { id: "RunDetailedEventsListResponse", description: "The events of a run, with what ACP has no event for." },
+  () => z.object({ events: z.array(detailedEventObject) }),
+);
+
+/** Describes the events of a run, with what ACP has no event for. */
+export const detailedEventsSchema: z.ZodType = detailedEventsObject;

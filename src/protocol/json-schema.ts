@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { messageReceiptSchema, runDeclineRequestSchema, runDetailsSchema } from "./extensions.ts";
+import { detailedEventsSchema, messageReceiptSchema, runDeclineRequestSchema, runDetailsSchema } from "./extensions.ts";
 import type { JsonObject, JsonValue } from "./json.ts";
 import { isJsonObject } from "./json.ts";
 import { componentRef, GIVEN, protocolRegistry } from "./registry.ts";
@@ -10,7 +10,10 @@ const inputs = ["RunCreateRequest", "RunResumeRequest"];
 /** The components that the service sends. Those inside them are found by reference. */
 const outputs = ["AgentsListResponse", "RunsListResponse", "RunEventsListResponse", "Session", "Error"];
 /** The components that are not part of ACP. */
-const extensions = { inputs: ["RunDeclineRequest"], outputs: ["RunDetails", "MessageReceipt"] };
+const extensions = {
+  inputs: ["RunDeclineRequest"],
+  outputs: ["RunDetails", "RunDetailedEventsListResponse", "MessageReceipt"],
+};
 
 /**
  * The JSON Schema (2020-12) of everything that is sent and received, by component name, made from the schemas that read
@@ -35,7 +38,8 @@ type Schemas = ReadonlyMap<string, JsonObject>;
 /** All components as they are read, with the keyword `GIVEN`. */
 function readSchemas(): Schemas {
   // Schemas are built on first use. This uses all of them.
-  for (const schema of [runCreateRequestSchema, runDeclineRequestSchema, runDetailsSchema, messageReceiptSchema])
+  const all = [runCreateRequestSchema, runDeclineRequestSchema, runDetailsSchema, messageReceiptSchema];
+  for (const schema of [...all, detailedEventsSchema])
     z.toJSONSchema(schema, { io: "input", metadata: protocolRegistry });
   const { schemas } = z.toJSONSchema(protocolRegistry, { io: "input", metadata: protocolRegistry, uri: componentRef });
   // In OpenAPI the place of a component is its id.

@@ -1,7 +1,7 @@
 import type { Labels, QuestionKind } from "../core/log.ts";
 import type { Logger } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
-import type { Usage } from "../core/usage.ts";
+import type { Usage } from "../protocol/extensions.ts";
 import type { JsonObject, JsonValue } from "../protocol/json.ts";
 import type { Message } from "../protocol/message.ts";
 import type { Run } from "../protocol/run.ts";

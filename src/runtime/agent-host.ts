@@ -1,4 +1,5 @@
 import type { CadenzaError } from "../core/errors.ts";
+import { failureOf, messageOf } from "../core/failure.ts";
 import type { Clock, Logger } from "../core/ports.ts";
 import { createdEntry, isFinal } from "../core/state.ts";
 import type { ProtocolError } from "../protocol/error.ts";
@@ -9,7 +10,6 @@ import { answerOffers } from "./answering.ts";
 import type { ContextHost } from "./context.ts";
 import { RunContext } from "./context.ts";
 import type { Execution, ExecutionSettings } from "./execution.ts";
-import { failureOf, messageOf } from "./failure.ts";
 import type { RunInput } from "./input.ts";
 import { LiveOperations } from "./live-operations.ts";
 import type { LogHost } from "./log-host.ts";

@@ -1,3 +1,4 @@
+import type { DetailFold } from "../core/detail.ts";
 import type { CadenzaError } from "../core/errors.ts";
 import { evolve } from "../core/evolve.ts";
 import type { Entry } from "../core/log.ts";
@@ -9,6 +10,7 @@ import { ignore, isPromise } from "../core/promises.ts";
 import type { RunState } from "../core/state.ts";
 import { initialState, isAtRest, isFinal } from "../core/state.ts";
 import { isRestEvent } from "../protocol/event.ts";
+import type { DetailEvent } from "../protocol/extensions.ts";
 
 /** A log as a reader sees it: the committed entries, and a call when there are more. */
 export interface LogSource {
@@ -48,10 +50,18 @@ export interface StreamStart {
   /** The id of the last event to skip. */
   readonly after: number;
   readonly until: StreamEnd;
+  /** Tells also what the protocol has no events for. */
+  readonly details?: DetailFold | undefined;
 }
 
-const finished: IteratorResult<StreamedEvent, undefined> = { done: true, value: undefined };
+/** What a reader of details gets: the events of the protocol, and between them the details. */
+export type DetailedEvent = StreamedEvent | DetailEvent;
+
+type Result = IteratorResult<DetailedEvent, undefined>;
+
+const finished: IteratorResult<never, undefined> = { done: true, value: undefined };
 const none: readonly Entry[] = [];
+const noDetails: readonly DetailEvent[] = [];
 const deleted = "The store has deleted this run before all of its events were read.";
 const storeLost = "The store has lost events of this run that were read here. Read the run from its beginning.";
 
@@ -59,7 +69,7 @@ const storeLost = "The store has lost events of this run that were read here. Re
  * The events of a run, read from its log at the reader's own pace. The stream is a cursor, not a queue: a slow reader
  * buffers nothing and delays no other reader. Leaving the loop detaches the reader. The run goes on.
  */
-export class EventStream implements AsyncIterableIterator<StreamedEvent, undefined> {
+export class EventStream implements AsyncIterableIterator<DetailedEvent, undefined> {
   #opening: Promise<StreamStart> | undefined;
   readonly #host: StreamHost;
   #start: StreamStart | undefined;
@@ -71,8 +81,11 @@ export class EventStream implements AsyncIterableIterator<StreamedEvent, undefin
   #entry: Entry | undefined;
   #count = 0;
   #index = 0;
+  /** The details of that entry, which come before its events. */
+  #details = noDetails;
+  #detailIndex = 0;
   #done = false;
-  #pending: Promise<IteratorResult<StreamedEvent, undefined>> | undefined;
+  #pending: Promise<Result> | undefined;
   #wake: (() => void) | undefined;
 
   constructor(opening: MaybePromise<StreamStart>, host: StreamHost) {
@@ -87,7 +100,7 @@ export class EventStream implements AsyncIterableIterator<StreamedEvent, undefin
     return this;
   }
 
-  next(): Promise<IteratorResult<StreamedEvent, undefined>> {
+  next(): Promise<Result> {
     try {
       return Promise.resolve(this.poll());
     } catch (error) {
@@ -99,26 +112,24 @@ export class EventStream implements AsyncIterableIterator<StreamedEvent, undefin
    * As `next`, but returns an available event without a promise. A caller that writes many events needs no wait for
    * each.
    */
-  poll(): MaybePromise<IteratorResult<StreamedEvent, undefined>> {
+  poll(): MaybePromise<Result> {
     // Concurrent calls are served in order.
     if (this.#pending !== undefined) {
-      const next = (): MaybePromise<IteratorResult<StreamedEvent, undefined>> => this.#next();
+      const next = (): MaybePromise<Result> => this.#next();
       return this.#follow(this.#pending.then(next, next));
     }
     const result = this.#opening === undefined ? this.#next() : this.#begin(this.#opening);
     return isPromise(result) && result !== this.#pending ? this.#follow(result) : result;
   }
 
-  return(): Promise<IteratorResult<StreamedEvent, undefined>> {
+  return(): Promise<Result> {
     this.#done = true;
     if (this.#wake !== undefined) this.#source?.unwatch(this.#wake);
     this.#wake?.();
     return Promise.resolve(finished);
   }
 
-  #follow(
-    result: Promise<IteratorResult<StreamedEvent, undefined>>,
-  ): Promise<IteratorResult<StreamedEvent, undefined>> {
+  #follow(result: Promise<Result>): Promise<Result> {
     this.#pending = result;
     const clear = (): void => {
       if (this.#pending === result) this.#pending = undefined;
@@ -128,7 +139,7 @@ export class EventStream implements AsyncIterableIterator<StreamedEvent, undefin
   }
 
   /** A stream that cannot be opened rejects once. */
-  async #begin(opening: Promise<StreamStart>): Promise<IteratorResult<StreamedEvent, undefined>> {
+  async #begin(opening: Promise<StreamStart>): Promise<Result> {
     this.#opening = undefined;
     const letGo = this.#host.hold();
     try {
@@ -146,12 +157,14 @@ export class EventStream implements AsyncIterableIterator<StreamedEvent, undefin
   }
 
   /** The next event, now or later. */
-  #next(): MaybePromise<IteratorResult<StreamedEvent, undefined>> {
+  #next(): MaybePromise<Result> {
     const state = this.#state;
     const start = this.#start;
     const source = this.#source;
     if (state === undefined || start === undefined || source === undefined) return finished;
     while (!this.#done) {
+      const detail = this.#details[this.#detailIndex++];
+      if (detail !== undefined) return { done: false, value: detail };
       if (this.#entry !== undefined && this.#index < this.#count) {
         const index = this.#index++;
         if (state.events - this.#count + index < start.after) continue;
@@ -167,6 +180,7 @@ export class EventStream implements AsyncIterableIterator<StreamedEvent, undefin
         this.#entry = entry;
         this.#count = state.last_events;
         this.#index = 0;
+        if (start.details !== undefined) this.#tellDetails(state, entry, start.details);
         continue;
       }
       if (state.position > source.committed && !source.lost) return this.#loseEvents(storeLost);
@@ -186,18 +200,25 @@ export class EventStream implements AsyncIterableIterator<StreamedEvent, undefin
     return finished;
   }
 
-  #take(chunk: readonly Entry[] | undefined): MaybePromise<IteratorResult<StreamedEvent, undefined>> {
+  /** Details are skipped with the event that they come before, or before which they would come. */
+  #tellDetails(state: RunState, entry: Entry, fold: DetailFold): void {
+    const details = fold.detailsOf(state, entry);
+    this.#details = state.events - state.last_events < (this.#start?.after ?? 0) ? noDetails : details;
+    this.#detailIndex = 0;
+  }
+
+  #take(chunk: readonly Entry[] | undefined): MaybePromise<Result> {
     return this.#accept(chunk) ?? this.#next();
   }
 
   /** Takes a chunk of entries. Returns an error event if the store has deleted the run. */
-  #accept(chunk: readonly Entry[] | undefined): IteratorResult<StreamedEvent, undefined> | undefined {
+  #accept(chunk: readonly Entry[] | undefined): Result | undefined {
     this.#chunk = chunk ?? none;
     this.#chunkIndex = 0;
     return chunk !== undefined && chunk.length > 0 ? undefined : this.#loseEvents(deleted);
   }
 
-  #loseEvents(message: string): IteratorResult<StreamedEvent, undefined> {
+  #loseEvents(message: string): Result {
     this.#done = true;
     const id = this.#state?.events ?? 0;
     return {
@@ -212,9 +233,9 @@ export class EventStream implements AsyncIterableIterator<StreamedEvent, undefin
     return Promise.reject(error);
   }
 
-  #wait(source: LogSource): Promise<IteratorResult<StreamedEvent, undefined>> {
+  #wait(source: LogSource): Promise<Result> {
     const letGo = this.#host.hold();
-    const promise = new Promise<IteratorResult<StreamedEvent, undefined>>((resolve, reject) => {
+    const promise = new Promise<Result>((resolve, reject) => {
       const wake = (): void => {
         letGo();
         this.#wake = undefined;
@@ -233,8 +254,8 @@ export class EventStream implements AsyncIterableIterator<StreamedEvent, undefin
   }
 
   /** Another process owns the run, or the run was evicted. The stream goes on with the log's new source. */
-  #moveOn(from: LogSource): MaybePromise<IteratorResult<StreamedEvent, undefined>> {
-    const go = (source: LogSource | undefined): MaybePromise<IteratorResult<StreamedEvent, undefined>> => {
+  #moveOn(from: LogSource): MaybePromise<Result> {
+    const go = (source: LogSource | undefined): MaybePromise<Result> => {
       // A run that the store never accepted has no events.
       if (source === undefined && this.#state?.position === 0) this.#done = true;
       else if (source === undefined) return this.#take(undefined);

@@ -1,9 +1,9 @@
+import { messageOf } from "../core/failure.ts";
 import { copyJson } from "../core/json.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Message, MessageInput, MessagePart, MessagePartInput } from "../protocol/message.ts";
 import { messagePartSchema, messageSchema } from "../protocol/message.ts";
 import { badArgument, read } from "./check.ts";
-import { messageOf } from "./failure.ts";
 
 /** The input of `createRun`: a text, a part, a message, or a list of these. */
 export type RunInput = InputItem | readonly InputItem[];

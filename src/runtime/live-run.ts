@@ -1,6 +1,7 @@
 import type { Decision } from "../core/decide.ts";
 import { decide, isRefusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
+import { failureOf } from "../core/failure.ts";
 import type { Entry } from "../core/log.ts";
 import { overdueError } from "../core/overdue.ts";
 import type { RunKey, SessionChange } from "../core/ports.ts";
@@ -16,7 +17,6 @@ import type { Answer } from "./answer.ts";
 import type { AnsweredRun } from "./answering.ts";
 import { answerRun } from "./answering.ts";
 import { Execution } from "./execution.ts";
-import { failureOf } from "./failure.ts";
 import type { RunInput } from "./input.ts";
 import type { LogRun } from "./log-host.ts";
 import { committedUpwards } from "./once-committed.ts";

@@ -1,7 +1,7 @@
 import type { Emission } from "../core/decide.ts";
 import type { CadenzaError } from "../core/errors.ts";
 import type { Entry, IntentEntry, ReceivedEntry, ResultEntry } from "../core/log.ts";
-import type { Usage } from "../core/usage.ts";
+import type { Usage } from "../protocol/extensions.ts";
 
 /**
  * An operation of an agent: a question, a step or a sub-run. It has a key, work that begins it, and an entry with its

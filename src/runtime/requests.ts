@@ -1,6 +1,7 @@
-import type { Labels, QuestionKind, QuestionRef } from "../core/log.ts";
+import type { Labels } from "../core/log.ts";
 import type { StoredSession } from "../core/ports.ts";
 import type { Replied } from "../core/state.ts";
+import type { OpenQuestionDetails } from "../protocol/extensions.ts";
 import { sessionIdSchema } from "../protocol/identifier.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import { isJsonObject } from "../protocol/json.ts";
@@ -155,6 +156,11 @@ export interface EventsOptions {
    * `end`: when the run has ended. Default: `rest`.
    */
   readonly until?: "now" | "rest" | "end" | undefined;
+  /**
+   * Whether also to give what the protocol has no events for: steps, sleeps, messages, sub-runs, all questions, and
+   * usage. See {@link DetailEvent}. Default: false.
+   */
+  readonly detail?: boolean | undefined;
 }
 
 /** The facts about a run that the protocol's record has no field for. */
@@ -179,21 +185,6 @@ export interface RunDetails {
   readonly await_requests: readonly OpenQuestionDetails[];
   /** The keys of what the run waits for: its open questions, sleeps and receives. */
   readonly waits_for: readonly string[];
-}
-
-/** An open question of a run, or of one of its sub-runs. */
-export interface OpenQuestionDetails {
-  /** The id under which it is answered at this run. */
-  readonly await_id: string;
-  /** The name that the agent gave it; null for none. */
-  readonly name: string | null;
-  /** What is asked for. */
-  readonly kind: QuestionKind;
-  readonly message: Message;
-  /** When it expires, as a time in ISO 8601; null for never. */
-  readonly expires_at: string | null;
-  /** The sub-run that asks, and the question's id there; null for a question of the run itself. */
-  readonly of: QuestionRef | null;
 }
 
 /** A session (ACP 1.0) with its messages. */

@@ -3,8 +3,8 @@ import type { CreatedEntry } from "../core/log.ts";
 import type { FoundRun, RunKey, StoredRun } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
-import { awaitRequest, runRecord, transcript } from "../core/record.ts";
-import type { Question, RunState } from "../core/state.ts";
+import { questionRecord, runRecord, transcript } from "../core/record.ts";
+import type { RunState } from "../core/state.ts";
 import { createdEntry, openQuestions } from "../core/state.ts";
 import type { Run } from "../protocol/run.ts";
 import type { LogSource, StreamHost } from "./events.ts";
@@ -14,7 +14,7 @@ import { noLabels } from "./labels.ts";
 import type { LiveRun } from "./live-run.ts";
 import type { Settings } from "./options.ts";
 import { closedError, isLost, notFound } from "./refusals.ts";
-import type { OpenQuestionDetails, RunDetails, Session } from "./requests.ts";
+import type { RunDetails, Session } from "./requests.ts";
 import type { Runs } from "./runs.ts";
 
 /** How many sub-runs are read from the store at a time. */
@@ -70,7 +70,7 @@ export class RunReader {
       parent_run_id: parent?.run_id ?? null,
       root_run_id: await this.#rootOf(key, created),
       children: await this.#childrenOf(key),
-      await_requests: openQuestions(state).map((question) => questionDetails(state, question)),
+      await_requests: openQuestions(state).map(({ asked }) => questionRecord(state, asked)),
       waits_for: [...openQuestions(state).map(({ asked }) => asked.await_id), ...(state.waits?.keys() ?? [])],
     };
   }
@@ -218,10 +218,4 @@ export class RunReader {
     if (source === undefined) throw notFound(key.run_id);
     return source;
   }
-}
-
-function questionDetails(state: RunState, { asked }: Question): OpenQuestionDetails {
-  const { message, expires_at = null } = awaitRequest(state, asked);
-  const { await_id, name = null, kind = "input", of = null } = asked;
-  return { await_id, name, kind, message, expires_at, of };
 }

@@ -1,3 +1,4 @@
+import { DetailFold } from "../core/detail.ts";
 import type { RunKey } from "../core/ports.ts";
 import type { StreamedEvent } from "../core/project.ts";
 import type { MaybePromise } from "../core/promises.ts";
@@ -9,7 +10,7 @@ import type { JsonValue } from "../protocol/json.ts";
 import type { Run } from "../protocol/run.ts";
 import { Calls } from "./calls.ts";
 import { badArgument, checkCount, checkKeys, checkObject, checkText } from "./check.ts";
-import type { StreamStart } from "./events.ts";
+import type { DetailedEvent, StreamStart } from "./events.ts";
 import { EventStream } from "./events.ts";
 import { MessageRouter } from "./message-router.ts";
 import type { Settings } from "./options.ts";
@@ -237,17 +238,29 @@ export class Scope {
    * for await (const event of runtime.events(run_id, { until: "end" })) {
    *   console.log(event.id, event.type); // the ids are 1, 2, 3 and so on
    * }
+   * for await (const event of runtime.events(run_id, { detail: true })) {
+   *   if (event.type === "step.failed") console.log(event.name, event.attempt, event.error.message);
+   * }
    * ```
    */
-  events(run_id: string, options: EventsOptions = {}): AsyncIterableIterator<StreamedEvent> {
+  events(run_id: string, options: EventsOptions & { readonly detail: true }): AsyncIterableIterator<DetailedEvent>;
+  events(
+    run_id: string,
+    options?: EventsOptions & { readonly detail?: false | undefined },
+  ): AsyncIterableIterator<StreamedEvent>;
+  events(run_id: string, options?: EventsOptions): AsyncIterableIterator<DetailedEvent>;
+  events(run_id: string, options: EventsOptions = {}): AsyncIterableIterator<DetailedEvent> {
     return this.#stream(async () => {
       checkObject("options", options);
-      checkKeys("options", options, ["after", "until"]);
-      const { after = 0, until = "rest" } = options;
+      checkKeys("options", options, ["after", "until", "detail"]);
+      const { after = 0, until = "rest", detail = false } = options;
       checkCount("options.after", after);
       if (until !== "now" && until !== "rest" && until !== "end")
         throw badArgument("options.until", '"now", "rest" or "end"', until);
-      return { source: await this.#reader.source(this.#key(run_id)), after, until };
+      if (typeof detail !== "boolean") throw badArgument("options.detail", "true or false", detail);
+      const source = await this.#reader.source(this.#key(run_id));
+      const details = detail ? new DetailFold(this.#parts.settings.exposeErrors) : undefined;
+      return { source, after, until, details };
     });
   }
 
@@ -270,14 +283,15 @@ export class Scope {
     return this.#reader.session(this.#tenant, id);
   }
 
-  #stream(open: () => MaybePromise<StreamStart>): EventStream {
+  #stream(open: () => MaybePromise<StreamStart>): AsyncIterableIterator<StreamedEvent> {
     let opening: MaybePromise<StreamStart>;
     try {
       opening = open();
     } catch (error) {
       opening = Promise.reject(error);
     }
-    return new EventStream(opening, this.#reader.streams);
+    // Without `details` a stream has the events of the protocol only. With them `events` says so.
+    return new EventStream(opening, this.#reader.streams) as AsyncIterableIterator<StreamedEvent>;
   }
 
   #key(runId: string): RunKey {

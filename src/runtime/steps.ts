@@ -1,5 +1,6 @@
-import type { CadenzaErrorCode, CadenzaErrorDetails } from "../core/errors.ts";
+import type { CadenzaErrorCode } from "../core/errors.ts";
 import { AgentError, CadenzaError } from "../core/errors.ts";
+import { errorOfStep } from "../core/failure.ts";
 import { copyJson } from "../core/json.ts";
 import type { IntentEntry, PartSource, StepEntry, StepFailure } from "../core/log.ts";
 import type { Clock } from "../core/ports.ts";
@@ -242,17 +243,7 @@ function outcomeOf(key: string, returned: unknown, maxBytes: number): Outcome {
 export function resultOfStep({ key, result, error }: StepEntry): JsonValue | undefined {
   // A copy, because the agent may change it.
   if (error === null) return recordedResult(key, result);
-  // The log holds the code of a CadenzaError as a string.
-  if (error.name === "CadenzaError")
-    throw new CadenzaError(
-      error.code as CadenzaErrorCode,
-      error.message,
-      error.data as CadenzaErrorDetails | undefined,
-    );
-  if (error.code !== null) throw new AgentError(error.code, error.message, error.data);
-  const thrown = new Error(error.message);
-  thrown.name = error.name;
-  throw thrown;
+  throw errorOfStep(error);
 }
 
 /** The error of a step as the log holds it. */

@@ -1,8 +1,8 @@
 import { CadenzaError } from "../core/errors.ts";
+import { messageOf } from "../core/failure.ts";
 import type { Store } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
-import { messageOf } from "./failure.ts";
 
 /**
  * Wraps a store, so that its failures have the code `store_failed`, with the thrown value as the cause. Failures of

@@ -3,7 +3,7 @@ import { isRefusal } from "../core/decide.ts";
 import type { CadenzaError } from "../core/errors.ts";
 import type { Entry, ResultEntry } from "../core/log.ts";
 import type { Clock } from "../core/ports.ts";
-import type { Usage } from "../core/usage.ts";
+import type { Usage } from "../protocol/extensions.ts";
 import { badArgument, checkAmount, checkKeys, checkObject, checkSignal } from "./check.ts";
 import { onceCommitted } from "./once-committed.ts";
 import type { Operation, Operations } from "./operations.ts";

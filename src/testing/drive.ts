@@ -1,7 +1,7 @@
 import type { Entry } from "../core/log.ts";
 import type { StreamedEvent } from "../core/project.ts";
 import { replyTo } from "../core/state.ts";
-import type { Usage } from "../core/usage.ts";
+import type { Usage } from "../protocol/extensions.ts";
 import type { AwaitResume, Run, RunStatus } from "../protocol/run.ts";
 import type { Agent, AgentFunction } from "../runtime/agent.ts";
 import type { RunInput } from "../runtime/input.ts";

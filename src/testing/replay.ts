@@ -1,8 +1,8 @@
+import { messageOf } from "../core/failure.ts";
 import type { CreatedEntry, Entry, StepEntry } from "../core/log.ts";
 import type { Run } from "../protocol/run.ts";
 import type { Agent, AgentFunction } from "../runtime/agent.ts";
 import { checkObject } from "../runtime/check.ts";
-import { messageOf } from "../runtime/failure.ts";
 import type { Cassette } from "./cassette.ts";
 import type { Comparable, Difference } from "./comparison.ts";
 import { comparable, describeDifference, describeEntry, emittedBy, essence, sameEntry } from "./comparison.ts";

@@ -6,9 +6,9 @@ import { copyJson, sameJson } from "../../src/core/json.ts";
 import { ignore, isPromise } from "../../src/core/promises.ts";
 import { agentStatus, counterNames, countRun, noCounters } from "../../src/core/statistics.ts";
 import { isoTime } from "../../src/core/time.ts";
-import type { Usage } from "../../src/core/usage.ts";
 import { addUsage, subtractUsage } from "../../src/core/usage.ts";
 import { agentStatusSchema } from "../../src/protocol/agent.ts";
+import type { Usage } from "../../src/protocol/extensions.ts";
 import { fold, logs } from "../harness/logs.ts";
 
 const usage: Usage = {

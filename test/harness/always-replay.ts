@@ -21,7 +21,11 @@ export const replays = mode !== undefined;
 export const REPLAY_TURNS = 150;
 
 export function openStore(clock: Clock): Store {
-  if (mode !== "sqlite") return new MemoryStore({ clock });
+  return mode === "sqlite" ? openFile(clock) : new MemoryStore({ clock });
+}
+
+/** A store on a file of the test's own. */
+export function openFile(clock: Clock): Store {
   const folder = temporaryFolder();
   const store = new SqliteStore(openDatabase(join(folder.path, "runs.db")), {
     synchronous: "NORMAL",

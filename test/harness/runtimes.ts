@@ -12,7 +12,7 @@ import { AgentRuntime, CadenzaError, MemoryStore } from "cadenza";
 import { durable } from "cadenza/durable";
 import type { Store } from "cadenza/store";
 import { expect } from "vitest";
-import { makeDurable, openStore, REPLAY_TURNS, replays } from "./always-replay.ts";
+import { makeDurable, openFile, openStore, REPLAY_TURNS, replays } from "./always-replay.ts";
 import { FakeClock } from "./clock.ts";
 import type { DurableRuntimeOptions } from "./durable-runtime.ts";
 import { persistent } from "./store-proxy.ts";
@@ -33,7 +33,7 @@ export interface LogLine {
 }
 
 export function setUp({ durability, ...options }: DurableRuntimeOptions = {}, turns?: number): Setup {
-  const clock = new FakeClock(replays ? REPLAY_TURNS : turns);
+  const clock = options.clock instanceof FakeClock ? options.clock : new FakeClock(replays ? REPLAY_TURNS : turns);
   const store = replays ? persistent(options.store ?? openStore(clock)) : (options.store ?? new MemoryStore({ clock }));
   const said: LogLine[] = [];
   const line =
@@ -45,6 +45,12 @@ export function setUp({ durability, ...options }: DurableRuntimeOptions = {}, tu
   const wrapped = durable(store, { ...durability, ...(replays && { alwaysReplay: true }) });
   const runtime = new AgentRuntime({ clock, logger, ...options, store: wrapped });
   return { runtime: replays ? makeDurable(runtime) : runtime, clock, store, said };
+}
+
+/** A runtime with a clock of the test's own, which its store on a file has too. */
+export function setUpOnFile(): Setup {
+  const clock = new FakeClock(replays ? REPLAY_TURNS : undefined);
+  return setUp({ clock, store: openFile(clock) });
 }
 
 /** All events of a stream, up to its end. */

@@ -52,7 +52,7 @@ describe("the documentation of the HTTP part", () => {
 
   test("shows records that match the OpenAPI document", () => {
     const records = [...page("interface").matchAll(/^```json (\w*)\n([\s\S]*?)^```$/gm)];
-    expect(records).toHaveLength(8);
+    expect(records).toHaveLength(9);
     for (const [, name, json = ""] of records)
       checkSchema({ $ref: `#/components/schemas/${name}`, unevaluatedProperties: false }, JSON.parse(json), json);
   });

@@ -52,6 +52,17 @@ describe("without extensions", () => {
     expect((await plain.post(`/runs/${json["run_id"]}/messages/payment`, {})).text).toBe(unknown.text);
   });
 
+  test("detail=true is ignored, as any other parameter that is unknown", async () => {
+    const { plain } = await pair();
+    const { json } = await plain.run("twofold", "x");
+    const path = `/runs/${json["run_id"]}/events`;
+    for (const accept of ["application/json", "text/event-stream"])
+      for (const detail of ["true", "false", "nonsense"])
+        expect((await plain.get(`${path}?detail=${detail}`, { accept })).text).toBe(
+          (await plain.get(path, { accept })).text,
+        );
+  });
+
   test("a body with decline lacks an answer, and decline beside an answer is ignored", async () => {
     const { plain } = await pair();
     const { json } = await plain.run("asker", "x");
@@ -70,15 +81,20 @@ describe("what ACP has", () => {
       "/runs/{run_id}/details": details,
       "/runs/{run_id}/messages/{message_name}": messages,
       "/runs/{run_id}": run,
+      "/runs/{run_id}/events": events,
       ...others
     } = paths;
-    const { "/runs/{run_id}": plainRun, ...plainOthers } = openApi.paths;
+    const { "/runs/{run_id}": plainRun, "/runs/{run_id}/events": plainEvents, ...plainOthers } = openApi.paths;
+    expect(JSON.stringify([events, plainEvents]).match(/Detail/g)).toHaveLength(2);
     expect([Object.keys(details ?? {}), Object.keys(messages ?? {})]).toEqual([["get"], ["post"]]);
     expect(others).toEqual(plainOthers);
     expect(run?.["get"]).toEqual(plainRun?.["get"]);
     expect(run?.["post"]?.responses["200"]).toEqual(plainRun?.["post"]?.responses["200"]);
-    const { RunDeclineRequest, RunDetails, OpenQuestion, MessageReceipt, ...schemas } = components.schemas;
+    const { RunDeclineRequest, RunDetails, OpenQuestion, MessageReceipt, ...more } = components.schemas;
+    const { RunDetailedEventsListResponse, DetailedEvent, RunDetailEvent, Usage, ...schemas } = more;
     for (const added of [RunDeclineRequest, RunDetails, OpenQuestion, MessageReceipt]) expect(added).toBeDefined();
+    for (const added of [RunDetailedEventsListResponse, DetailedEvent, RunDetailEvent, Usage])
+      expect(added).toBeDefined();
     expect(schemas).toEqual(openApi.components.schemas);
     expect({ ...rest, paths: plainOthers, components: { schemas } }).toEqual({ ...openApi, paths: plainOthers });
   });
@@ -122,7 +138,7 @@ describe("what ACP has", () => {
         const path = `/runs/${asked.json["run_id"]}`;
         for (const body of [{ await_resume: answer("a"), mode }, { await_resume: 7 }, {}, []])
           replies.push(asked, await client.post(path, body, key));
-        replies.push(await client.send("POST", `${path}/cancel`), await client.get(`${path}/events?detail=true`));
+        replies.push(await client.send("POST", `${path}/cancel`), await client.get(`${path}/events?more=true`));
         replies.push(await client.get(`${path}/other`), await client.send("DELETE", path));
       }
       return normal(replies);
@@ -181,6 +197,45 @@ describe("authorize", () => {
     await extended.follow(json["run_id"]);
     const { json: run } = await extended.post(`/runs/${json["run_id"]}`, { decline: { reason: "not me" } });
     expect(JSON.stringify(run["output"])).toContain("not me");
+  });
+
+  test("hides sub-runs of agents that do not exist for the client from the events", async () => {
+    const hidden: string[] = [];
+    const { extended, runtime, clock } = await pair({
+      authorize: () => ({ agents: (name) => !hidden.includes(name) }),
+    });
+    for (const name of ["first", "second"]) runtime.register(name, { durable: true }, (_, { ask }) => ask("Which?"));
+    runtime.register("both", { durable: true }, async (_, { run }) => {
+      await run("first", "x");
+      await run("second", "x");
+    });
+    const { json } = await extended.run("both", "x");
+    const path = `/runs/${json["run_id"]}/events?detail=true`;
+    const typesOf = async (accept: string): Promise<unknown[]> => {
+      const reply = await extended.get(path, { accept });
+      const events = accept === "application/json" ? reply.json["events"] : reply.events.map(({ data }) => data);
+      return (events as unknown as Json[]).flatMap((event) =>
+        "position" in event ? [[event["type"], event["agent_name"] ?? event["question"]?.["of"] ?? null]] : [],
+      );
+    };
+    await extended.post(`/runs/${json["run_id"]}`, { await_resume: { ok: true } });
+    await clock.settle();
+    const all = [
+      ...[
+        ["sub_run.started", "first"],
+        ["question.asked", null],
+        ["question.settled", null],
+      ],
+      ...[
+        ["sub_run.ended", "first"],
+        ["sub_run.started", "second"],
+        ["question.asked", null],
+      ],
+    ];
+    expect(await typesOf("application/json")).toEqual(all);
+    hidden.push("first");
+    for (const accept of ["application/json", "text/event-stream"])
+      expect(await typesOf(accept)).toEqual(all.filter(([, name]) => name !== "first"));
   });
 
   test("hides sub-runs, parents and roots of agents that do not exist for the client from the details", async () => {

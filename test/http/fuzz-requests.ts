@@ -64,7 +64,7 @@ function operation(random: Random, ids: readonly string[]): readonly [method: st
     ...(["POST /runs", "POST /runs", "POST /runs", "POST /runs", "POST /runs"] as const),
     ...[`POST /runs/${id}`, `POST /runs/${id}`, `POST /runs/${id}/cancel`, `GET /runs/${id}`, `GET /runs/${id}/events`],
     ...[`GET /sessions/${id}`, `GET /resources/${id}.${random.below(4)}`, `GET /agents/${random.pick(agents)}`],
-    ...["GET /runs?limit=3", "GET /agents", `GET /runs/${id}/details`],
+    ...["GET /runs?limit=3", "GET /agents", `GET /runs/${id}/details`, `GET /runs/${id}/events?detail=true`],
     `POST /runs/${id}/messages/${random.pick(["payment", "%00", "%F0%9F%92%A5", "%", "__proto__"])}`,
   ]);
   const [method = "", rest = ""] = path.split(" ");

@@ -134,6 +134,43 @@ export const extensionFacts: readonly Fact[] = [
     refused(posted, 405, "invalid_input", "method_not_allowed");
     expect(posted.headers.get("allow")).toBe("GET");
   }),
+  fact("events with detail=true have what ACP has no event for, and the others as they are", async (client) => {
+    const { json } = await client.run("twofold", "x");
+    const path = `/runs/${json["run_id"]}`;
+    await client.post(path, { decline: {}, await_id: "ask#2" });
+    await client.follow(json["run_id"]);
+    const plain = await client.get(`${path}/events`);
+    const detailed = await client.get(`${path}/events?detail=true`);
+    expect(detailed.status).toBe(200);
+    const all = detailed.json["events"] as unknown as Json[];
+    const details = all.filter((event) => "position" in event);
+    expect({ events: all.filter((event) => !("position" in event)) }).toEqual(plain.json);
+    const texts = details.map(({ type, position, question, await_id, how }) =>
+      [type, position, question?.["await_id"] ?? await_id, how].join(" "),
+    );
+    expect(texts.slice(0, 3)).toEqual([
+      ...["question.asked 1 ask#1 ", "question.asked 2 ask#2 ", "question.settled 3 ask#2 declined"],
+    ]);
+    expect((await client.get(`${path}/events?detail=false`)).text).toBe(plain.text);
+    refused(await client.get(`${path}/events?detail=yes`), 422, "invalid_input", "invalid_argument");
+  }),
+  fact("a stream with detail=true gives the details without an id", async (client) => {
+    const { json } = await client.run("twofold", "x");
+    const path = `/runs/${json["run_id"]}/events`;
+    const sse = { accept: "text/event-stream" };
+    const plain = await client.get(path, sse);
+    const { text, events } = await client.get(`${path}?detail=true`, sse);
+    const frames = text.split("\n\n").filter((frame) => frame !== "");
+    expect(frames.filter((frame) => frame.startsWith("id: "))).toEqual(plain.text.split("\n\n").filter(Boolean));
+    expect(frames.filter((frame) => !frame.startsWith("id: "))).toEqual([
+      expect.stringMatching(/^event: question.asked\ndata: \{"type":"question.asked",.*"position":1,"at":"[^"]*"\}$/),
+      expect.stringMatching(/^event: question.asked\ndata: \{"type":"question.asked",.*"position":2,"at":"[^"]*"\}$/),
+    ]);
+    // A browser reconnects from the last id, and gets what follows it once more.
+    const again = await client.get(`${path}?detail=true`, { ...sse, "last-event-id": "2" });
+    const seen = events.findLastIndex(({ id }) => id === "2");
+    expect(again.events.map(({ data }) => data)).toEqual(events.slice(seen + 1).map(({ data }) => data));
+  }),
   fact("a question is declined in all three modes, and the run fails with the reason", async (client) => {
     const declined = { status: "failed", error: { code: "server_error", data: { reason: "answer_declined" } } };
     for (const mode of ["sync", "async", "stream"]) {

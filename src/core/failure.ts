@@ -1,8 +1,10 @@
-import { AgentError, CadenzaError } from "../core/errors.ts";
-import { copyJson } from "../core/json.ts";
 import type { ErrorCode, ProtocolError } from "../protocol/error.ts";
 import type { JsonObject } from "../protocol/json.ts";
 import { isJsonObject } from "../protocol/json.ts";
+import type { CadenzaErrorCode, CadenzaErrorDetails } from "./errors.ts";
+import { AgentError, CadenzaError } from "./errors.ts";
+import { copyJson } from "./json.ts";
+import type { StepFailure } from "./log.ts";
 
 const wireCodes: readonly string[] = ["server_error", "invalid_input", "not_found"] satisfies ErrorCode[];
 
@@ -15,6 +17,17 @@ export function failureOf(error: unknown, exposeErrors: boolean): ProtocolError 
   if (CadenzaError.is(error)) return { code: "server_error", message: error.message, data: { reason: error.code } };
   const message = exposeErrors ? messageOf(error) : "The agent failed.";
   return { code: "server_error", message, data: { reason: "agent_failed" } };
+}
+
+/** An error like the one that a step threw. */
+export function errorOfStep({ name, message, code, data }: StepFailure): Error {
+  // The log holds the code of a CadenzaError as a string.
+  if (name === "CadenzaError")
+    return new CadenzaError(code as CadenzaErrorCode, message, data as CadenzaErrorDetails | undefined);
+  if (code !== null) return new AgentError(code, message, data);
+  const error = new Error(message);
+  error.name = name;
+  return error;
 }
 
 /** The message of any thrown value, even of an object that cannot be converted to a string. */

@@ -1,0 +1,178 @@
+import type { DetailEvent, Usage } from "../protocol/extensions.ts";
+import type { Run } from "../protocol/run.ts";
+import { errorOfStep, failureOf } from "./failure.ts";
+import type { Entry, IntentEntry, StepEntry } from "./log.ts";
+import { isWait } from "./log.ts";
+import { questionRecord } from "./record.ts";
+import type { RunState } from "./state.ts";
+import { openQuestion } from "./state.ts";
+import { isoTime } from "./time.ts";
+
+/** A detail before it has its number and its time. */
+type Told = DetailEvent extends infer One ? (One extends DetailEvent ? Omit<One, "position" | "at"> : never) : never;
+
+/** An operation that has begun, and whose end has not been told. */
+type Begun = { readonly is: "question" } | { readonly is: "intent"; readonly entry: IntentEntry };
+
+/**
+ * What a log says beside the events of the protocol: a fold of its own, which only readers of details have. It sees each
+ * entry of the log once, from the first on.
+ */
+export class DetailFold {
+  readonly #exposeErrors: boolean;
+  readonly #begun = new Map<string, Begun>();
+  /** The numbers of the messages that no receive has taken, by their positions in the log. */
+  readonly #messages = new Map<number, number>();
+  #position = 0;
+  #at = 0;
+  #told: DetailEvent[] = [];
+
+  /** `exposeErrors`: whether the messages of all errors are shown, as in the record of a run that fails. */
+  constructor(exposeErrors: boolean) {
+    this.#exposeErrors = exposeErrors;
+  }
+
+  /** The details of the last entry of a state. They come before its events. */
+  detailsOf(state: RunState, entry: Entry): readonly DetailEvent[] {
+    this.#told = [];
+    this.#at = entry.at;
+    this.#tell(state, entry);
+    return this.#told;
+  }
+
+  #tell(state: RunState, entry: Entry): void {
+    switch (entry.type) {
+      case "intent":
+        this.#begin(entry);
+        return;
+      case "step":
+        this.#end(entry);
+        this.#tellUsage(state, entry.usage);
+        return;
+      case "awaited":
+        // The question of a sub-run may be posted twice.
+        if (openQuestion(state, entry.await_id)?.asked !== entry) return;
+        this.#begun.set(entry.await_id, { is: "question" });
+        this.#add({ type: "question.asked", question: questionRecord(state, entry) });
+        this.#tellUsage(state, entry.usage);
+        return;
+      case "resumed":
+        this.#settle(entry.await_id, "answer");
+        return;
+      case "declined":
+        this.#settle(entry.await_id, "declined");
+        return;
+      case "settled":
+        this.#settle(
+          entry.await_id,
+          entry.answer !== undefined ? "answer" : entry.decline !== undefined ? "declined" : "withdrawn",
+        );
+        return;
+      case "withdrawn":
+        this.#withdraw(entry.await_id);
+        return;
+      case "timed-out":
+        if (entry.await_id !== null) this.#settle(entry.await_id, entry.defaulted ? "default" : "expired");
+        if (!entry.defaulted) this.#withdrawAll();
+        return;
+      case "received":
+        // A message may be posted twice.
+        if (state.mail?.inbox.at(-1)?.entry !== entry) return;
+        this.#add({ type: "message.received", name: entry.name, data: entry.data });
+        this.#messages.set(state.position - 1, this.#position);
+        return;
+      case "taken":
+        this.#take(entry.key, entry.position);
+        return;
+      case "cancel-requested":
+        this.#withdrawAll();
+        return;
+      case "ended":
+        this.#withdrawAll();
+        this.#tellUsage(state, entry.usage);
+        return;
+      default:
+    }
+  }
+
+  #begin(entry: IntentEntry): void {
+    const { key, attempt, run_id } = entry;
+    // What the runtime records for the session of the run is no step of the agent.
+    if (key.startsWith("session.")) return;
+    const name = nameIn(key);
+    this.#begun.set(key, { is: "intent", entry });
+    if (run_id !== null) this.#add({ type: "sub_run.started", key, agent_name: name, run_id });
+    else if (!isWait(entry)) this.#add({ type: "step.started", key, name, attempt });
+    else if (isReceive(key)) this.#add({ type: "receive.started", key, name, until: timeOf(entry) });
+    // A sleep always has an end.
+    else this.#add({ type: "sleep.started", key, until: timeOf(entry) ?? isoTime(entry.at) });
+  }
+
+  #end({ key, result, error }: StepEntry): void {
+    const begun = this.#begun.get(key);
+    if (begun?.is !== "intent") return;
+    this.#begun.delete(key);
+    const { run_id, attempt } = begun.entry;
+    const name = nameIn(key);
+    const failure = error === null ? null : failureOf(errorOfStep(error), this.#exposeErrors);
+    if (run_id !== null) {
+      // The result of a sub-run is its record.
+      const run = failure === null ? (result as unknown as Run) : undefined;
+      const ended = { status: run?.status ?? null, error: run === undefined ? failure : run.error };
+      this.#add({ type: "sub_run.ended", key, agent_name: name, run_id, ...ended });
+    } else if (isWait(begun.entry)) this.#add({ type: "sleep.ended", key, how: "elapsed" });
+    else if (failure === null) this.#add({ type: "step.completed", key, name, attempt });
+    else this.#add({ type: "step.failed", key, name, attempt, error: failure });
+  }
+
+  #settle(awaitId: string, how: (DetailEvent & { readonly type: "question.settled" })["how"]): void {
+    if (this.#begun.delete(awaitId)) this.#add({ type: "question.settled", await_id: awaitId, how });
+  }
+
+  /** A receive that finds a message at once has no beginning. */
+  #take(key: string, position: number | null): void {
+    this.#begun.delete(key);
+    const message = position === null ? null : (this.#messages.get(position) ?? null);
+    if (position !== null) this.#messages.delete(position);
+    const how = position === null ? "expired" : "message";
+    this.#add({ type: "receive.ended", key, name: nameIn(key), how, message });
+  }
+
+  #withdraw(key: string): void {
+    const begun = this.#begun.get(key);
+    if (begun === undefined) return;
+    if (begun.is === "question") this.#settle(key, "withdrawn");
+    else if (isWait(begun.entry)) {
+      this.#begun.delete(key);
+      if (isReceive(key)) this.#add({ type: "receive.ended", key, name: nameIn(key), how: "withdrawn", message: null });
+      else this.#add({ type: "sleep.ended", key, how: "withdrawn" });
+    }
+  }
+
+  /** The run waits for nothing any more. Steps and sub-runs may still end. */
+  #withdrawAll(): void {
+    for (const key of this.#begun.keys()) this.#withdraw(key);
+  }
+
+  #tellUsage(state: RunState, usage: Usage | null = null): void {
+    if (usage !== null) this.#add({ type: "usage", usage, total: state.usage ?? usage });
+  }
+
+  #add(told: Told): void {
+    this.#position += 1;
+    this.#told.push({ ...told, position: this.#position, at: isoTime(this.#at) });
+  }
+}
+
+function isReceive(key: string): boolean {
+  return key.startsWith("receive:");
+}
+
+/** The name in a key such as `plan#1`, `run:child#1` or `receive:payment#2`. */
+function nameIn(key: string): string {
+  return key.slice(/^(?:run|receive):/.exec(key)?.[0].length ?? 0, key.lastIndexOf("#"));
+}
+
+function timeOf({ until = null }: IntentEntry): string | null {
+  return until === null ? null : isoTime(until);
+}
