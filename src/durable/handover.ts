@@ -1,7 +1,6 @@
 import type { Mismatch, RunHead, RunKey, Store } from "../core/ports.ts";
 import type { RunLog } from "../runtime/run-log.ts";
 import type { LeasedHead } from "./leased-head.ts";
-import { isDueNow } from "./leased-head.ts";
 
 const noEntries = [] as const;
 
@@ -43,7 +42,11 @@ export class Handover {
       const { head } = log;
       if (head === undefined || head.owner === null || log.lost) return;
       const released = this.#head.headFor(log.state, noEntries, head);
-      const write = { entries: noEntries, head: released, wake: isDueNow(released, log.state) ? log.key : wake };
+      const write = {
+        entries: noEntries,
+        head: released,
+        wake: this.#head.isDueNow(released, log.state) ? log.key : wake,
+      };
       const conflict = await this.#store.append(log.key, this.#head.expected(head, log.committed), write);
       if (conflict === undefined) log.replaceHead(released);
       // The next owner checks everything that the run waits for.

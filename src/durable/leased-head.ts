@@ -2,13 +2,20 @@ import type { Entry } from "../core/log.ts";
 import { resultKey } from "../core/log.ts";
 import type { Expected, Mismatch, RunHead } from "../core/ports.ts";
 import type { RunState } from "../core/state.ts";
-import { isFinal, isWaiting, nextDeadline, startTime } from "../core/state.ts";
+import { isFinal, isWaiting, startTime } from "../core/state.ts";
+
+/** What the head says beside the status. */
+export interface HeadFacts {
+  /** Whether the run only waits, and no work of it is in progress here. */
+  readonly isIdle: boolean;
+  /** When it has something to do again if nothing happens, in milliseconds since 1970. Null: never. */
+  readonly deadline: number | null;
+}
 
 /** The head of a run that may change its owner, and what its writes expect. */
 export class LeasedHead {
   readonly #owner: string;
-  /** Whether a waiting run keeps its owner, because work of it is in progress here. */
-  readonly #isAtWork: () => boolean;
+  readonly #facts: HeadFacts;
   /** The run was claimed, and nothing has been written since. */
   #isTakenOver = false;
   /** The run has caught up without crashing this process. */
@@ -18,9 +25,9 @@ export class LeasedHead {
   #wakes = 0;
   #blocked: Mismatch | null = null;
 
-  constructor(owner: string, isAtWork: () => boolean) {
+  constructor(owner: string, facts: HeadFacts) {
     this.#owner = owner;
-    this.#isAtWork = isAtWork;
+    this.#facts = facts;
   }
 
   get isBlocked(): boolean {
@@ -74,7 +81,7 @@ export class LeasedHead {
     const owner = this.#isFree(state, entries, blocked) ? null : this.#owner;
     const getsOn = this.#isSound || entries.some(isProgress);
     const takeovers = before === undefined || getsOn ? 0 : before.takeovers;
-    const deadline = blocked === null ? dueAt(state) : null;
+    const deadline = blocked === null ? this.#dueAt(state) : null;
     // For an owned run, `due_at` is the time at which the store has given it to the owner.
     const due_at = owner === null ? deadline : before?.owner === owner ? before.due_at : null;
     const isSame =
@@ -106,22 +113,26 @@ export class LeasedHead {
     if (isFinal(state.status) || isReleased || blocked !== null) return true;
     // A run that begins later belongs to no process until then. It is not claimed for that.
     if (state.status === "created") return entries.at(-1)?.type === "created" && startTime(state) > 0;
-    return isWaiting(state) && !this.#isAtWork() && !entries.some(isResult);
+    return this.#facts.isIdle && !entries.some(isResult);
   }
-}
 
-/**
- * Whether a run with this head is due at once: it has no owner, and is active or being cancelled. A waiting run is due at
- * its deadline.
- */
-export function isDueNow({ owner, status, due_at, blocked }: RunHead, state: RunState): boolean {
-  return owner === null && due_at === null && !isFinal(status) && !isWaiting(state) && blocked === null;
-}
+  /**
+   * Whether the run is due at once when it has this head: it has no owner, and is active or being cancelled. A waiting
+   * run is due at its deadline.
+   */
+  isDueNow({ owner, status, due_at, blocked }: RunHead, state: RunState): boolean {
+    return owner === null && due_at === null && !isFinal(status) && !this.#waits(state) && blocked === null;
+  }
 
-/** When a run without an owner needs work, unless it needs it at once or only an outside event wakes it. */
-function dueAt(state: RunState): number | null {
-  if (isWaiting(state)) return nextDeadline(state);
-  return state.status === "created" ? startTime(state) || null : null;
+  /** When a run without an owner needs work, unless it needs it at once or only an outside event wakes it. */
+  #dueAt(state: RunState): number | null {
+    if (this.#waits(state)) return this.#facts.deadline;
+    return state.status === "created" ? startTime(state) || null : null;
+  }
+
+  #waits(state: RunState): boolean {
+    return isWaiting(state) || this.#facts.isIdle;
+  }
 }
 
 /**

@@ -14,7 +14,7 @@ import type { Attempt, Outcome } from "../runtime/run-write.ts";
 import { blockedError } from "./blocked-error.ts";
 import type { Followed } from "./follower.ts";
 import { Handover } from "./handover.ts";
-import { isDueNow, LeasedHead } from "./leased-head.ts";
+import { LeasedHead } from "./leased-head.ts";
 import type { Owner } from "./owner.ts";
 import { Residency } from "./residency.ts";
 import { RunJournal } from "./run-journal.ts";
@@ -34,7 +34,7 @@ export class LeasedOwnership implements Ownership, Followed {
     this.#owner = owner;
     this.run = run;
     this.residency = new Residency(owner, run, () => this.handover);
-    this.#head = new LeasedHead(owner.name, () => !run.durable || this.residency.keepsOwner);
+    this.#head = new LeasedHead(owner.name, this.residency);
   }
 
   get log(): RunLog {
@@ -64,7 +64,7 @@ export class LeasedOwnership implements Ownership, Followed {
     const { parent } = createdEntry(this.log.state);
     if (parent !== undefined && this.store.persistent && entries.some(isNewsForParent))
       return { tenant: this.log.key.tenant, run_id: parent.run_id };
-    return isDueNow(head, this.log.state) ? this.log.key : undefined;
+    return this.#head.isDueNow(head, this.log.state) ? this.log.key : undefined;
   }
 
   onWritten({ write }: Attempt, before: RunHead | undefined): void {
@@ -240,8 +240,13 @@ export class LeasedOwnership implements Ownership, Followed {
     if (parent !== undefined) this.#owner.onParentLost(this.run, parent);
   }
 
-  setSubRun(key: string, activity: SubRunActivity): void {
+  setSubRun(key: string, activity: SubRunActivity | undefined): void {
     if (this.run.durable) this.residency.setSubRun(key, activity);
+  }
+
+  get isIdle(): boolean {
+    const { head } = this.log;
+    return this.run.durable && head?.status === "in-progress" && head.owner === null;
   }
 
   settle(): void {

@@ -4,7 +4,7 @@ import type { SubRunActivity } from "../runtime/ownership.ts";
 export interface ResidencyFacts {
   /** Whether the body of a step is running. */
   readonly isInStep: boolean;
-  /** What the sub-runs do that are neither waiting nor ended. */
+  /** What the sub-runs do whose results the agent does not have. */
   readonly subRuns: Iterable<SubRunActivity>;
   /** How many checks of what the run waits for elsewhere are pending. */
   readonly checks: number;

@@ -2,7 +2,7 @@ import type { Entry } from "../core/log.ts";
 import type { Mismatch } from "../core/ports.ts";
 import { ignore } from "../core/promises.ts";
 import type { RunState } from "../core/state.ts";
-import { isFinal, isWaiting, nextDeadline } from "../core/state.ts";
+import { isFinal, isStopped, isWaiting, nextDeadline } from "../core/state.ts";
 import type { RunStatus } from "../protocol/run.ts";
 import type { Execution } from "../runtime/execution.ts";
 import type { LiveRun } from "../runtime/live-run.ts";
@@ -138,10 +138,10 @@ export class Residency {
     this.#run.leave("The code of the agent does not match the history of the run.");
   }
 
-  /** Notes what a sub-run does. While a sub-run is `sought`, the run keeps its owner if it has one. */
-  setSubRun(key: string, activity: SubRunActivity): void {
+  /** See {@link Ownership.setSubRun}. While a sub-run is `sought`, the run keeps its owner if it has one. */
+  setSubRun(key: string, activity: SubRunActivity | undefined): void {
     this.#subRuns ??= new Map();
-    if (activity === "idle") this.#subRuns.delete(key);
+    if (activity === undefined) this.#subRuns.delete(key);
     else this.#subRuns.set(key, activity);
     if (activity !== "sought") this.settleOwner();
   }
@@ -155,9 +155,20 @@ export class Residency {
     });
   }
 
-  /** Whether a waiting run keeps its owner, because work of it is or may be in progress here. */
-  get keepsOwner(): boolean {
-    return this.#rule.keeps;
+  /** Whether the run only waits, and no work of it is or may be in progress here. Then it needs no owner. */
+  get isIdle(): boolean {
+    return this.#run.durable && this.#waits && !this.#rule.keeps;
+  }
+
+  /** When the run has something to do again if nothing happens, in milliseconds since 1970. Null: never. */
+  get deadline(): number | null {
+    return nextDeadline(this.#run.log.state) ?? this.#run.execution?.activeUntil ?? null;
+  }
+
+  /** Whether the run waits for answers, time or messages, or for sub-runs, whatever else its agent does. */
+  get #waits(): boolean {
+    const { state } = this.#run.log;
+    return isWaiting(state) || (this.#subRuns !== undefined && this.#subRuns.size > 0 && !isStopped(state));
   }
 
   get #rule(): ResidencyRule {
@@ -180,8 +191,7 @@ export class Residency {
 
   /** Whether a deadline has passed, by this clock or by the store's. The agent is about to go on. */
   get #isOverdue(): boolean {
-    const { state } = this.#run.log;
-    const deadline = nextDeadline(state);
+    const { deadline } = this;
     return deadline !== null && deadline <= Math.max(this.#owner.runs.clock.now(), this.#run.ownership.takenAt);
   }
 
@@ -189,7 +199,7 @@ export class Residency {
   settleOwner(): void {
     const { log } = this.#run;
     const { head } = log;
-    if (head === undefined || !isWaiting(log.state) || this.mismatch !== undefined) return;
+    if (head === undefined || !this.#waits || this.mismatch !== undefined) return;
     const { claims, evicts } = this.#rule;
     if (head.owner === null && claims) log.settleHead();
     else if (head.owner !== null && evicts) void this.#giveUpOwner();
@@ -204,7 +214,7 @@ export class Residency {
     const { head, lost } = log;
     const isOwned = !lost && head !== undefined && head.owner !== null;
     // The agent has yet to get what is being written. This is tried again when it is committed.
-    if (isOwned && this.#isCommitted && isWaiting(log.state) && !this.keepsOwner) log.settleHead();
+    if (isOwned && this.#isCommitted && this.isIdle) log.settleHead();
   }
 
   /** After a commit: a waiting run is to be evicted, and with `alwaysReplay` the agent is replayed. */
@@ -217,7 +227,7 @@ export class Residency {
     }
     const { evictAfterMs, runs, settings } = this.#owner;
     if (settings.alwaysReplay) this.#replaySoon();
-    if (!isWaiting(this.#run.log.state)) return;
+    if (!this.#waits) return;
     this.settleOwner();
     if (evictAfterMs === Number.POSITIVE_INFINITY) return;
     this.#clearEviction = runs.clock.setTimeout(() => this.evict(), evictAfterMs);
@@ -228,8 +238,7 @@ export class Residency {
    * it.
    */
   evict(): void {
-    const { head, state } = this.#run.log;
-    const isFree = isWaiting(state) && head?.owner === null;
+    const isFree = this.#waits && this.#run.log.head?.owner === null;
     if (!isFree || !this.#isCommitted || !this.#rule.evicts || this.#run.isNeeded) return;
     this.#run.leave("The run waits, and was evicted.", "evicted");
   }

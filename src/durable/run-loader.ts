@@ -211,7 +211,7 @@ export class RunLoader {
     }
     const slotKey = slotKeyOf(run);
     if (run.log.state.status !== "created") {
-      run.occupy(slotKey);
+      run.occupy(slotKey, subRunsBegun(entries).length > 0);
       owned.residency.replay(entries);
       return;
     }

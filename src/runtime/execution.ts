@@ -5,7 +5,7 @@ import type { Entry } from "../core/log.ts";
 import { overdueError } from "../core/overdue.ts";
 import type { Clock, Logger } from "../core/ports.ts";
 import { ignore } from "../core/promises.ts";
-import { activeMs, createdEntry, isWaiting } from "../core/state.ts";
+import { createdEntry, isWaiting } from "../core/state.ts";
 import { addUsage } from "../core/usage.ts";
 import type { ProtocolError } from "../protocol/error.ts";
 import type { Usage } from "../protocol/extensions.ts";
@@ -322,14 +322,19 @@ export class Execution implements WaitingAgent, LoopHost {
 
   /** Active time is limited: the clock runs while the agent works, and stands while the run waits for an answer. */
   #armTimeout(): void {
-    const { log, clock, settings } = this.#host;
-    if (settings.timeoutMs === Number.POSITIVE_INFINITY || this.isStopped) return;
+    if (this.#host.settings.timeoutMs === Number.POSITIVE_INFINITY || this.isStopped) return;
     this.#clearTimer?.();
-    if (isWaiting(log.state)) return;
-    this.#clearTimer = clock.setTimeout(
-      () => this.#overrun(),
-      Math.max(0, settings.timeoutMs - activeMs(log.state, clock.now())),
-    );
+    const { clock, activeUntil } = this;
+    if (activeUntil === null) return;
+    this.#clearTimer = clock.setTimeout(() => this.#overrun(), Math.max(0, activeUntil - clock.now()));
+  }
+
+  /** When the active time is over if the agent waits for no answer, time or message until then. Null: never. */
+  get activeUntil(): number | null {
+    const { log, settings } = this.#host;
+    const { started, waiting_ms } = log.state;
+    if (settings.timeoutMs === Number.POSITIVE_INFINITY || started === null || isWaiting(log.state)) return null;
+    return started.at + waiting_ms + settings.timeoutMs;
   }
 
   #overrun(): void {

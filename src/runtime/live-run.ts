@@ -120,19 +120,20 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
       this.#clearStart = this.host.clock.setTimeout(() => this.begin(), wait);
       return;
     }
-    const slot = this.#slot;
-    if (slot === undefined) {
-      this.#startAgent();
-      return;
-    }
-    slot.mayBegin = true;
-    if (!slot.isQueued) this.withSlot(() => this.#startAgent());
+    if (this.#slot !== undefined) this.#slot.mayBegin = true;
+    if (this.#slot?.isQueued !== true) this.withSlot(() => this.#startAgent());
   }
 
-  /** Takes a slot although none may be free, because the run is active already. Undefined: the run needs none. */
-  occupy(slotKey: string | undefined): void {
+  /** Takes a slot although none may be free, unless the run waits: then it takes one when it goes on. Undefined: it needs none. */
+  occupy(slotKey: string | undefined, hasSubRuns: boolean): void {
     this.#setSlot(slotKey);
-    if (!isWaiting(this.log.state)) this.#slot?.occupy();
+    const waits = isWaiting(this.log.state) || (hasSubRuns && this.#slot?.isKept === false);
+    if (!waits) this.#slot?.occupy();
+  }
+
+  /** Whether the run only waits: for answers, time or messages, or for sub-runs that do. */
+  get isWaiting(): boolean {
+    return isWaiting(this.log.state) || this.ownership.isIdle;
   }
 
   /** Calls the agent. An earlier execution of the run has been fenced. */
@@ -248,7 +249,7 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
     const { head } = this.log;
     if (head === undefined) return;
     this.settleHold();
-    if (this.#slot?.isKept === false && isWaiting(this.log.state)) this.#slot.rest();
+    if (this.#slot?.isKept === false && this.isWaiting) this.#slot.rest();
     if (this.#resting !== undefined && isAtRest(head.status)) {
       this.#resting.resolve(this.log.record());
       this.#resting = undefined;
@@ -381,7 +382,7 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
   /** The process stays open while the run is at work. One that waits for an answer or for other code holds nothing. */
   settleHold(): void {
     const { head, lost } = this.log;
-    const isActive = head?.status === "in-progress" && !isWaiting(this.log.state);
+    const isActive = head?.status === "in-progress" && !this.isWaiting;
     if ((isActive || head?.status === "cancelling") && !lost && this.ownership.mismatch === undefined)
       this.#letGo ??= this.host.hold();
     else {

@@ -32,6 +32,7 @@ export const localOwnership: Ownership = {
   onGone: ignore,
   onParentGone: ignore,
   setSubRun: ignore,
+  isIdle: false,
   settle: ignore,
   release: nothing,
 };

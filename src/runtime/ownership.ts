@@ -5,7 +5,10 @@ import type { RunState } from "../core/state.ts";
 import type { Operations } from "./operations.ts";
 import type { Attempt, Outcome } from "./run-write.ts";
 
-/** `sought`: an earlier execution began the sub-run, and it is being found. `idle`: it waits, or has ended. */
+/**
+ * `sought`: an earlier execution began the sub-run, and it is being found. `idle`: it waits, or another process executes
+ * it.
+ */
 export type SubRunActivity = "at work" | "sought" | "idle";
 
 /**
@@ -56,8 +59,10 @@ export interface Ownership {
   onGone(): void;
   /** The parent of this run has left this process. */
   onParentGone(): void;
-  /** Notes what a sub-run of this run does. */
-  setSubRun(key: string, activity: SubRunActivity): void;
+  /** Notes what a sub-run of this run does. Undefined: the agent has its result. */
+  setSubRun(key: string, activity: SubRunActivity | undefined): void;
+  /** Whether the run is left to any process until something happens that it waits for, such as the end of a sub-run. */
+  readonly isIdle: boolean;
   /** Work of the run has ended. A run that waits may be left to any process then. */
   settle(): void;
   /** Leaves the run to other processes, because this one closes. Undefined: no other process can execute it. */

@@ -2,7 +2,7 @@ import type { ParentRun } from "../core/log.ts";
 import type { Clock, Ids, Logger, Mismatch, RunKey, SessionChange, Store } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
-import { isWaiting, startTime } from "../core/state.ts";
+import { startTime } from "../core/state.ts";
 import type { Run } from "../protocol/run.ts";
 import { Admission, slotKeyOf } from "./admission.ts";
 import type { Agent } from "./agent.ts";
@@ -254,7 +254,7 @@ export class Runs implements RemoteRunsHost {
   /** Whether a run does more than to wait. The oldest ones, which are looked at first, are often the last to end. */
   get #isWorking(): boolean {
     const now = this.clock.now();
-    for (const { log } of this.#live.values()) if (!isWaiting(log.state) && startTime(log.state) <= now) return true;
+    for (const run of this.#live.values()) if (!run.isWaiting && startTime(run.log.state) <= now) return true;
     return false;
   }
 

@@ -5,7 +5,7 @@ import { newsForParent } from "../core/passed-on.ts";
 import type { RunKey } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import type { RunState } from "../core/state.ts";
-import { isFinal, isWaiting } from "../core/state.ts";
+import { isFinal } from "../core/state.ts";
 import type { Run } from "../protocol/run.ts";
 import type { Execution } from "./execution.ts";
 import type { LiveRun } from "./live-run.ts";
@@ -182,7 +182,7 @@ export class SubRun {
       this.#unfollow(child);
       return;
     }
-    this.#parent.ownership.setSubRun(this.#key, lost || !isWaiting(state) ? "at work" : "idle");
+    this.#parent.ownership.setSubRun(this.#key, lost || !child.isWaiting ? "at work" : "idle");
     if (head !== undefined && isFinal(head.status)) {
       this.#unfollow(child);
       void Promise.resolve(child.log.record()).then((run) => this.#finish({ run, state }));
@@ -243,8 +243,10 @@ export class SubRun {
     const { log } = this.#parent;
     log.decide({ type: "record", entry });
     onceCommitted(log, () => {
-      this.#parent.execution?.operations.deliver(entry, live);
-      this.#parent.ownership.setSubRun(this.#key, "idle");
+      const { execution, ownership } = this.#parent;
+      // While it only waited for sub-runs that waited, the parent had no slot.
+      execution?.withSlot(() => execution.operations.deliver(entry, live));
+      ownership.setSubRun(this.#key, undefined);
     });
   }
 }

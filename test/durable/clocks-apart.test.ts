@@ -48,3 +48,30 @@ describe.each([-600_000, -1_000, 600_000])("a process whose clock is off by %s m
     expect((await second.runtime.getRun(run_id)).status).toBe("completed");
   });
 });
+
+it("a process whose clock is behind keeps a run until the active time of the run is over by both clocks", async () => {
+  const replicas = inMemory();
+  const { clock } = replicas;
+  const options = { durability: { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100 } };
+  const agents = ({ runtime }: Replica): void => {
+    runtime.register("parent", { durable: true, timeoutMs: 5_000 }, async (_input, { run }) => {
+      await run("child", "");
+    });
+    runtime.register("child", { durable: true }, (_input, { sleep }) => sleep("1h"));
+  };
+  const first = replicas.start(options);
+  agents(first);
+  const { run_id } = await first.runtime.createRun({ agent_name: "parent", input: "", mode: "async" });
+  await clock.advance(1_000);
+  first.kill();
+  const second = replicas.start({ ...options, clock: shifted(clock, -2_000) });
+  agents(second);
+  const epochOf = async () => (await second.store.find({ tenant: "", run_id }))?.head.epoch;
+  await clock.advance(4_500);
+  const epoch = await epochOf();
+  await clock.advance(1_000);
+  expect(await epochOf()).toBe(epoch);
+  expect((await second.runtime.getRun(run_id)).status).toBe("in-progress");
+  await clock.advance(1_000);
+  expect((await second.runtime.getRun(run_id)).status).toBe("failed");
+});

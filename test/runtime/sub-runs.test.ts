@@ -229,6 +229,34 @@ it("the record of a sub-run names its parent", async () => {
   expect((await refusal(runtime.details("no id"))).code).toBe("invalid_argument");
 });
 
+it("a durable run whose sub-runs only wait is left to any process, and goes on at their end", async () => {
+  const { runtime, clock, store } = setUp();
+  runtime.register("sleeps", { durable: true }, async (_input, { sleep }) => sleep(60_000).then(() => "slept"));
+  runtime.register("receives", { durable: true }, async (_input, { receive }) => `${await receive("mail")}`);
+  runtime.register("asks", { durable: true }, async (_input, { ask }) => `${(await ask("n?", { schema: number })).n}`);
+  runtime.register("parent", { durable: true }, async (_input, { run }) => {
+    const all = await Promise.all(["sleeps", "receives", "asks"].map((name) => run(name, "")));
+    return all.flatMap((one) => textsOf(one)).join();
+  });
+  runtime.register("root", { durable: true }, async (_input, { run }) => textsOf(await run("parent", "")).join());
+  const { run_id } = await runtime.createRun({ agent_name: "root", input: "", mode: "async" });
+  const headsOf = async () =>
+    Promise.all(
+      (await runtime.listRuns()).map(async (one) => [one.agent_name, (await store.find({ tenant: "", ...one }))?.head]),
+    );
+  await clock.advance(1_000);
+  await runtime.resume({ run_id, await_resume: { n: 5 }, mode: "async" });
+  await clock.advance(1_000);
+  const heads = Object.fromEntries(await headsOf());
+  const until = clock.now() - 2_000 + 60_000;
+  const free = { status: "in-progress", owner: null, due_at: null };
+  expect(heads).toMatchObject({ root: free, parent: free, receives: free, sleeps: { owner: null, due_at: until } });
+  const receiving = (await runtime.listRuns()).find((one) => one.agent_name === "receives");
+  await runtime.send({ to: receiving?.run_id ?? "", name: "mail", data: "mail" });
+  await clock.advance(60_000);
+  expect(textsOf(await runtime.getRun(run_id))).toEqual(["slept,mail,5"]);
+});
+
 /** A run that asks, and two above it. */
 function nested(runtime: AgentRuntime): void {
   runtime.register("child", async (_input, { ask }) => `${(await ask("n?", { schema: number })).n}`);

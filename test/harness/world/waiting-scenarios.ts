@@ -61,6 +61,39 @@ export const waitingScenarios: readonly Scenario[] = [
     ),
   },
   {
+    name: "sub-runs that wait side by side, below a sub-run",
+    ends: 'completed: slept,{"value":1},5,worked|end',
+    register: agents(
+      async function* ({ context, work }) {
+        const { output } = await context.run("child", "Go.");
+        yield `${output[0]?.parts[0]?.content}`;
+        yield await work("last", "end");
+      },
+      {
+        async *child({ context }) {
+          const all = await Promise.all(
+            ["sleeper", "receiver", "asker", "worker"].map(async (name) => context.run(name, "Go.")),
+          );
+          yield all.map(({ output }) => output[0]?.parts[0]?.content).join();
+        },
+        async *sleeper({ context }) {
+          await context.sleep("20s");
+          yield "slept";
+        },
+        async *receiver({ context }) {
+          yield JSON.stringify(await context.receive("mail", { timeoutMs: 9_000, default: { value: 1 } }));
+        },
+        async *asker({ context }) {
+          yield String((await context.ask("Number?", { schema: numberSchema })).number);
+        },
+        async *worker({ work }) {
+          yield await work("work", "worked", 3_000);
+        },
+      },
+    ),
+    answer: () => ({ number: 5 }),
+  },
+  {
     name: "messages that come before, while and after they are asked for",
     ends: 'completed: {"value":1}|{"value":2}|none|{"value":3}',
     register: agents(async function* ({ context, work }) {
