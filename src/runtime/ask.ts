@@ -35,17 +35,20 @@ export interface Asking {
 
 /** A question as an operation. */
 export abstract class Ask extends Wait {
-  readonly #asking: Asking;
+  /** Undefined when the question is in the log. */
+  #asking: Asking | undefined;
+  readonly #default: unknown;
   /** The last offered answer that was validated. */
   #examined: string | undefined;
 
   constructor(host: WaitHost, key: string, asking: Asking) {
     super(host, key, asking.signal);
     this.#asking = asking;
+    this.#default = asking.default;
   }
 
-  get emitted(): number {
-    return this.#asking.emitted;
+  get emitted(): number | undefined {
+    return this.#asking?.emitted;
   }
 
   protected get isLogged(): boolean {
@@ -59,6 +62,7 @@ export abstract class Ask extends Wait {
   }
 
   protected begin(): boolean {
+    if (this.#asking === undefined) return true;
     const { log, clock } = this.host;
     const { parts, emitted, name, kind, timeoutMs = this.host.awaitTimeoutMs } = this.#asking;
     const at = clock.now();
@@ -70,12 +74,13 @@ export abstract class Ask extends Wait {
     if (usage !== null) asking.usage = usage;
     const decision = log.decide(asking);
     if (isRefusal(decision) || decision.length === 0) return false;
+    this.#asking = undefined;
     log.flush();
     return true;
   }
 
   protected expiry(at: number): Command {
-    return { type: "expire", at, await_id: this.key, defaulted: this.#asking.default !== undefined };
+    return { type: "expire", at, await_id: this.key, defaulted: this.#default !== undefined };
   }
 
   protected override onEnded(entry: Entry): void {
@@ -86,7 +91,7 @@ export abstract class Ask extends Wait {
   settle(entry: ResultEntry, live: unknown): unknown {
     switch (entry.type) {
       case "timed-out":
-        return this.valueFor(this.#asking.default, entry);
+        return this.valueFor(this.#default, entry);
       case "withdrawn":
         throw this.withdrawn(() => this.#error("withdrawn", "was withdrawn."));
       case "declined": {

@@ -73,7 +73,6 @@ export class Execution implements WaitingAgent, LoopHost {
   readonly operations: Operations;
   readonly #host: ExecutionHost;
   readonly #loop: AgentLoop;
-  #waits: Waits | undefined;
   #aborted: CadenzaError | undefined;
   /** What ends the run once the agent is unwound; null: nothing went wrong. */
   #failure: unknown = null;
@@ -126,8 +125,7 @@ export class Execution implements WaitingAgent, LoopHost {
 
   /** What the agent waits for. */
   get waits(): Waits {
-    this.#waits ??= new Waits(this);
-    return this.#waits;
+    return new Waits(this);
   }
 
   /** How many values the agent has emitted. */

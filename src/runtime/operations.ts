@@ -10,7 +10,7 @@ import type { Usage } from "../protocol/extensions.ts";
 export interface Operation {
   readonly key: string;
   /** Of a question: how many values the agent had emitted when it asked. */
-  readonly emitted?: number;
+  readonly emitted?: number | undefined;
   /** Begins the work. Called once, unless the log holds the result. */
   start(): void;
   /**

@@ -18,49 +18,21 @@ export interface Receiving {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** The receives of an execution that wait for messages, in the order in which they began. */
-export class Mailbox {
-  readonly #waiting: Receive[] = [];
-
-  add(receive: Receive): void {
-    this.#waiting.push(receive);
-  }
-
-  remove(receive: Receive): void {
-    const index = this.#waiting.indexOf(receive);
-    if (index >= 0) this.#waiting.splice(index, 1);
-  }
-
-  /** Messages have arrived. */
-  check(): void {
-    for (const receive of [...this.#waiting]) receive.take();
-  }
-}
-
 /** One receive of the agent: takes the first message of its name. */
 export class Receive extends IntendedWait {
   readonly #name: string;
-  readonly #mailbox: Mailbox;
   readonly #options: Receiving;
   /** The message that it takes. */
   #message: ReceivedEntry | undefined;
 
-  constructor(host: WaitHost, mailbox: Mailbox, key: string, name: string, options: Receiving, settlers: Settlers) {
+  constructor(host: WaitHost, key: string, name: string, options: Receiving, settlers: Settlers) {
     super(host, key, options.signal, settlers);
     this.#name = name;
-    this.#mailbox = mailbox;
     this.#options = options;
   }
 
   override start(): void {
-    if (this.take()) return;
-    this.#mailbox.add(this);
-    super.start();
-  }
-
-  override release(): void {
-    super.release();
-    this.#mailbox.remove(this);
+    if (!this.take()) super.start();
   }
 
   /** Takes the first message of its name, if one has arrived and is committed. */

@@ -1,8 +1,9 @@
 import { ignore } from "../core/promises.ts";
 import type { AskOptions, Question, SleepOptions } from "./agent-context.ts";
 import { Ask, AskedQuestion, checkAskOptions, questionParts, withSchema, YieldedQuestion } from "./ask.ts";
+import type { Operation } from "./operations.ts";
 import type { Receiving } from "./receive.ts";
-import { Mailbox, Receive } from "./receive.ts";
+import { Receive } from "./receive.ts";
 import type { Settlers } from "./sleep.ts";
 import { readUntil, Sleep } from "./sleep.ts";
 import { jsonSchemaOf } from "./standard-schema.ts";
@@ -18,11 +19,9 @@ export interface WaitingAgent extends WaitHost {
   readonly over: boolean;
 }
 
-/** What an agent waits for: answers, time and messages. */
+/** What an agent waits for: answers, time and messages. The waits themselves are among its operations. */
 export class Waits {
   readonly #agent: WaitingAgent;
-  /** Undefined for most runs, which receive nothing. */
-  #mailbox: Mailbox | undefined;
 
   constructor(agent: WaitingAgent) {
     this.#agent = agent;
@@ -69,9 +68,7 @@ export class Waits {
     const agent = this.#agent;
     const key = agent.operations.keyFor(`receive:${name}`);
     throwIfAborted(options.signal);
-    this.#mailbox ??= new Mailbox();
-    const mailbox = this.#mailbox;
-    return this.#perform((settlers) => new Receive(agent, mailbox, key, name, options, settlers));
+    return this.#perform((settlers) => new Receive(agent, key, name, options, settlers));
   }
 
   /** The open question with this id. Undefined: the agent does not ask it. */
@@ -82,16 +79,17 @@ export class Waits {
 
   /** The store has given the run to this process, perhaps because a deadline has passed. */
   onTaken(): void {
-    const { operations } = this.#agent;
-    for (const key of operations.open) {
-      const operation = operations.find(key);
-      if (operation instanceof Wait) operation.onTaken();
-    }
+    for (const operation of this.#open) if (operation instanceof Wait) operation.onTaken();
   }
 
-  /** Messages have arrived. */
+  /** Messages have arrived. The receives take them in the order in which they began. */
   onMail(): void {
-    this.#mailbox?.check();
+    for (const operation of this.#open) if (operation instanceof Receive) operation.take();
+  }
+
+  get #open(): readonly (Operation | undefined)[] {
+    const { operations } = this.#agent;
+    return operations.open.map((key) => operations.find(key));
   }
 
   #perform(make: (settlers: Settlers) => Wait): Promise<unknown> {
