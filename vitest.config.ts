@@ -18,6 +18,7 @@ const repeatable = [
   "regressions",
   "runs",
   "sessions",
+  "shown-sub-runs",
   "signals",
   "sleeps",
   "steps",

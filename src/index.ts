@@ -48,6 +48,7 @@ export type {
   StepOptions,
   StepRetry,
   StepScope,
+  SubRunOptions,
   UsageReport,
 } from "./runtime/agent-context.ts";
 export { AgentRuntime, type CloseReport, type LeftRun, type RuntimeStats } from "./runtime/agent-runtime.ts";

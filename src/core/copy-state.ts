@@ -14,6 +14,7 @@ export function copyState(state: RunState): RunState {
   return {
     ...state,
     output: state.output.map(messageOf),
+    copied: state.copied && new Map(state.copied),
     drafts: state.drafts && new Map([...state.drafts].map(([key, draft]) => [key, copyDraft(draft, messageOf)])),
     question: state.question && copyQuestion(state.question),
     more_questions: state.more_questions?.map(copyQuestion) ?? null,

@@ -1,7 +1,9 @@
 import type { ProtocolError } from "../protocol/error.ts";
 import type { Usage } from "../protocol/extensions.ts";
-import type { JsonValue } from "../protocol/json.ts";
+import type { JsonObject } from "../protocol/json.ts";
 import type { Message, MessagePart } from "../protocol/message.ts";
+import type { CopySource, EmissionSource, PartSource } from "./emission-source.ts";
+import { isCopy, stepOf } from "./emission-source.ts";
 import type { CadenzaErrorCode } from "./errors.ts";
 import { sameJson } from "./json.ts";
 import type {
@@ -16,13 +18,13 @@ import type {
   IntentEntry,
   OfferedEntry,
   Outcome,
-  PartSource,
   ReceivedEntry,
   RefusedEntry,
   Reply,
   SettledEntry,
   StepEntry,
   TakenEntry,
+  TornEntry,
 } from "./log.ts";
 import { isWait } from "./log.ts";
 import { overdueFailure } from "./overdue.ts";
@@ -35,7 +37,9 @@ import { verdict } from "./transitions.ts";
 export type Command =
   | { readonly type: "create"; readonly entry: CreatedEntry }
   | { readonly type: "start"; readonly at: number }
-  | { readonly type: "emit"; readonly at: number; readonly item: Emission }
+  | { readonly type: "emit"; readonly at: number; readonly item: EmissionFrom<EmissionSource> }
+  /** A sub-run that is shown tries a step again. */
+  | { readonly type: "tear"; readonly entry: TornEntry }
   | { readonly type: "intend"; readonly entry: IntentEntry }
   | { readonly type: "record"; readonly entry: StepEntry }
   | AskCommand
@@ -72,12 +76,18 @@ export interface EndCommand {
   readonly usage: Usage | null;
 }
 
-/** What an agent emits. */
-export type Emission =
-  | { readonly kind: "part"; readonly part: MessagePart; readonly source?: PartSource }
-  | { readonly kind: "message"; readonly message: Message; readonly source?: PartSource }
-  | { readonly kind: "generic"; readonly generic: { readonly [key: string]: JsonValue }; readonly source?: PartSource }
-  | { readonly kind: "close"; readonly source?: PartSource };
+/** What an agent emits: itself, or in a step body. */
+export type Emission = EmissionFrom<PartSource>;
+
+/** A copy of what a sub-run has emitted. */
+export type Copy = EmissionFrom<CopySource> & { readonly source: CopySource };
+
+type EmissionFrom<Source> =
+  /** `opens`: of a copy that opens a message in the sub-run. */
+  | { readonly kind: "part"; readonly part: MessagePart; readonly opens?: true; readonly source?: Source }
+  | { readonly kind: "message"; readonly message: Message; readonly source?: Source }
+  | { readonly kind: "generic"; readonly generic: JsonObject; readonly source?: Source }
+  | { readonly kind: "close"; readonly source?: Source };
 
 /** The entries that carry out the command, or why it is refused. No entries: the command changes nothing. */
 export type Decision = readonly Entry[] | Refusal;
@@ -115,6 +125,8 @@ export function decide(state: RunState, command: Command): Decision {
       return [{ type: "started", at: command.at }];
     case "emit":
       return decideEmit(state, command.at, command.item);
+    case "tear":
+      return hasTorn(state, command.entry) ? [command.entry] : nothing;
     case "intend":
     case "record":
       return [command.entry];
@@ -158,6 +170,8 @@ export function commandOf(entry: Entry): Command {
       return { type: "start", at };
     case "emitted":
       return { type: "emit", at, item: emissionOf(entry) };
+    case "torn":
+      return { type: "tear", entry };
     case "intent":
       return { type: "intend", entry };
     case "step":
@@ -197,10 +211,14 @@ export function commandOf(entry: Entry): Command {
   }
 }
 
-function emissionOf(entry: EmittedEntry): Emission {
+function emissionOf(entry: EmittedEntry): EmissionFrom<EmissionSource> {
   switch (entry.kind) {
     case "part":
-      return withSource({ kind: "part", part: entry.part }, entry.source);
+      // `decide` says again where the agent itself opens a message.
+      return withSource(
+        { kind: "part", part: entry.part, ...(isCopy(entry.source) && entry.opens && { opens: true }) },
+        entry.source,
+      );
     case "message":
       return withSource({ kind: "message", message: entry.message }, entry.source);
     case "generic":
@@ -210,14 +228,16 @@ function emissionOf(entry: EmittedEntry): Emission {
   }
 }
 
-function decideEmit(state: RunState, at: number, item: Emission): readonly EmittedEntry[] {
+function decideEmit(state: RunState, at: number, item: EmissionFrom<EmissionSource>): readonly EmittedEntry[] {
   const { source } = item;
-  if (source !== undefined && isOutdated(state, source)) return [];
+  const step = stepOf(source);
+  if (step !== undefined && isOutdated(state, step)) return [];
+  if (isCopy(source) && source.event <= (state.copied?.get(source.run_id) ?? 0)) return [];
   switch (item.kind) {
     case "part": {
       const { part } = item;
       const open = isOpen(state);
-      const continues = open && sameSource(state.source, source);
+      const continues = open && item.opens !== true && sameSource(state.source, source);
       const entry: Growing<EmittedPart> = continues
         ? { type: "emitted", kind: "part", at, part }
         : { type: "emitted", kind: "part", at, part, opens: true };
@@ -225,7 +245,8 @@ function decideEmit(state: RunState, at: number, item: Emission): readonly Emitt
       return [withSource(entry, source)];
     }
     case "message": {
-      const message: Message = { ...item.message, role: agentRole(createdEntry(state).agent_name) };
+      const role = isCopy(source) ? source.role : agentRole(createdEntry(state).agent_name);
+      const message: Message = { ...item.message, role };
       const entry: Growing<EmittedMessage> = { type: "emitted", kind: "message", at, message };
       if (isOpen(state) && !isTorn(state, source)) entry.closes = true;
       return [withSource(entry, source)];
@@ -233,7 +254,8 @@ function decideEmit(state: RunState, at: number, item: Emission): readonly Emitt
     case "generic":
       return [withSource({ type: "emitted", kind: "generic", at, generic: item.generic }, source)];
     case "close":
-      if (!isOpen(state) || isTorn(state, source)) return [];
+      // A sub-run completes its own message, and no other run does.
+      if (!isOpen(state) || isTorn(state, source) || subRunOf(state.source) !== subRunOf(source)) return [];
       return [withSource({ type: "emitted", kind: "close", at }, source)];
   }
 }
@@ -246,18 +268,34 @@ function isOutdated({ drafts }: RunState, { key, attempt }: PartSource): boolean
 /**
  * Whether the open message belongs to an earlier attempt at the same step. Such a message is left out, not completed.
  */
-function isTorn({ source, drafts }: RunState, by: PartSource | undefined): boolean {
-  if (by === undefined || source?.key !== by.key) return false;
-  return (drafts?.get(by.key)?.attempt ?? by.attempt) < by.attempt;
+function isTorn({ source, drafts }: RunState, by: EmissionSource | undefined): boolean {
+  const step = stepOf(by);
+  if (step === undefined || stepOf(source)?.key !== step.key) return false;
+  return (drafts?.get(step.key)?.attempt ?? step.attempt) < step.attempt;
 }
 
-function withSource<T extends EmittedEntry | Emission>(emitted: Growing<T>, source: PartSource | undefined): T {
+/** Whether earlier attempts at the step have emitted something. */
+function hasTorn({ drafts }: RunState, { source }: TornEntry): boolean {
+  const step = stepOf(source);
+  return step !== undefined && (drafts?.get(step.key)?.attempt ?? step.attempt) < step.attempt;
+}
+
+function withSource<T extends EmittedEntry | EmissionFrom<EmissionSource>>(
+  emitted: Growing<T>,
+  source: EmissionSource | undefined,
+): T {
   if (source !== undefined) emitted.source = source;
   return emitted;
 }
 
-function sameSource(a: PartSource | null, b: PartSource | undefined): boolean {
+/** Whether what is emitted joins the open message. What a sub-run emits does, unless it opens a message there. */
+function sameSource(a: EmissionSource | null, b: EmissionSource | undefined): boolean {
+  if (isCopy(a) || isCopy(b)) return subRunOf(a) === subRunOf(b);
   return a?.key === b?.key && a?.attempt === b?.attempt;
+}
+
+function subRunOf(source: EmissionSource | null | undefined): string | undefined {
+  return isCopy(source) ? source.run_id : undefined;
 }
 
 /**

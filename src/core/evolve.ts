@@ -1,4 +1,6 @@
-import type { EmittedEntry, EndedEntry, Entry, OfferedEntry, PartSource, ReceivedEntry, RefusedEntry } from "./log.ts";
+import type { CopySource, EmissionSource, PartSource } from "./emission-source.ts";
+import { isCopy, stepOf } from "./emission-source.ts";
+import type { EmittedEntry, EndedEntry, Entry, OfferedEntry, ReceivedEntry, RefusedEntry } from "./log.ts";
 import { isWait } from "./log.ts";
 import { agentRole } from "./role.ts";
 import type { Mail, OutputMessage, Question, RunState } from "./state.ts";
@@ -41,6 +43,9 @@ function apply(state: RunState, entry: Entry): number {
       return 1;
     case "emitted":
       return emit(state, entry);
+    case "torn":
+      takeBack(state, stepOf(entry.source)?.key ?? "");
+      return 0;
     case "intent":
       takeBack(state, entry.key);
       if (isWait(entry)) {
@@ -227,16 +232,19 @@ function take(state: RunState, position: number | null): void {
 }
 
 function emit(state: RunState, entry: EmittedEntry): number {
-  if (entry.source !== undefined) takeBackBefore(state, entry.source);
+  const { source } = entry;
+  const step = stepOf(source);
+  if (step !== undefined) takeBackBefore(state, step);
+  if (isCopy(source)) noteCopy(state, source);
   switch (entry.kind) {
     case "part": {
       if (entry.closes) close(state, entry.at);
       if (entry.opens) {
         const created_at = isoTime(entry.at);
-        const role = agentRole(createdEntry(state).agent_name);
+        const role = isCopy(source) ? source.role : agentRole(createdEntry(state).agent_name);
         addMessage(state, { role, parts: [entry.part], created_at, completed_at: null });
-        state.source = entry.source ?? null;
-        draft(state, state.source);
+        state.source = source ?? null;
+        draft(state, source);
       } else state.output.at(-1)?.parts.push(entry.part);
       return 1 + Number(entry.opens === true) + Number(entry.closes === true);
     }
@@ -245,7 +253,7 @@ function emit(state: RunState, entry: EmittedEntry): number {
       const { role, parts, created_at, completed_at } = entry.message;
       const at = isoTime(entry.at);
       addMessage(state, { role, parts: [...parts], created_at: created_at ?? at, completed_at: completed_at ?? at });
-      draft(state, entry.source ?? null);
+      draft(state, source);
       return 2 + parts.length + Number(entry.closes === true);
     }
     case "close":
@@ -256,13 +264,20 @@ function emit(state: RunState, entry: EmittedEntry): number {
   }
 }
 
+/** Notes how far the output of a sub-run has been copied. */
+function noteCopy(state: RunState, { run_id, event }: CopySource): void {
+  state.copied ??= new Map();
+  state.copied.set(run_id, event);
+}
+
 /** Notes that the last message belongs to a step body. It counts only if this attempt is the last one. */
-function draft(state: RunState, source: PartSource | null): void {
+function draft(state: RunState, source: EmissionSource | undefined): void {
   const message = state.output.at(-1);
-  if (source === null || message === undefined) return;
+  const step = stepOf(source);
+  if (step === undefined || message === undefined) return;
   state.drafts ??= new Map();
-  const before = state.drafts.get(source.key);
-  if (before === undefined) state.drafts.set(source.key, { attempt: source.attempt, messages: [message] });
+  const before = state.drafts.get(step.key);
+  if (before === undefined) state.drafts.set(step.key, { attempt: step.attempt, messages: [message] });
   else before.messages.push(message);
 }
 

@@ -3,6 +3,7 @@ import type { Usage } from "../protocol/extensions.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Message, MessagePart } from "../protocol/message.ts";
 import type { AwaitResume } from "../protocol/run.ts";
+import type { CopySource, EmissionSource } from "./emission-source.ts";
 import type { CadenzaErrorCode, Issue } from "./errors.ts";
 
 /**
@@ -13,6 +14,7 @@ export type Entry =
   | CreatedEntry
   | StartedEntry
   | EmittedEntry
+  | TornEntry
   | IntentEntry
   | StepEntry
   | AwaitedEntry
@@ -77,7 +79,7 @@ export interface StartedEntry {
   readonly at: number;
 }
 
-/** The agent emitted something. */
+/** The agent emitted something, or a copy of what a sub-run has emitted. */
 export type EmittedEntry = EmittedPart | EmittedMessage | EmittedGeneric | EmittedClose;
 
 /** A part that joins the open message, or opens one. */
@@ -90,17 +92,8 @@ export interface EmittedPart {
   readonly opens?: true;
   /** A message was open and is completed first. */
   readonly closes?: true;
-  /**
-   * The step body that emitted the part, and its attempt. They identify a message that a crash cut short. Left out for
-   * the agent itself.
-   */
-  readonly source?: PartSource;
-}
-
-/** Where a part came from when a step body emitted it. */
-export interface PartSource {
-  readonly key: string;
-  readonly attempt: number;
+  /** Where it came from; left out for the agent itself. */
+  readonly source?: EmissionSource;
 }
 
 /** A whole message. */
@@ -111,8 +104,8 @@ export interface EmittedMessage {
   readonly message: Message;
   /** A message was open and is completed first. */
   readonly closes?: true;
-  /** The step body that emitted it; left out for the agent itself. */
-  readonly source?: PartSource;
+  /** Where it came from; left out for the agent itself. */
+  readonly source?: EmissionSource;
 }
 
 /** A free-form object. */
@@ -121,8 +114,8 @@ export interface EmittedGeneric {
   readonly kind: "generic";
   readonly at: number;
   readonly generic: { readonly [key: string]: JsonValue };
-  /** The step body that emitted it; left out for the agent itself. */
-  readonly source?: PartSource;
+  /** Where it came from; left out for the agent itself. */
+  readonly source?: EmissionSource;
 }
 
 /** The open message is completed. */
@@ -130,8 +123,15 @@ export interface EmittedClose {
   readonly type: "emitted";
   readonly kind: "close";
   readonly at: number;
-  /** The step body that completed it; left out for the agent itself. */
-  readonly source?: PartSource;
+  /** What completed it; left out for the agent itself. */
+  readonly source?: EmissionSource;
+}
+
+/** A sub-run that is shown begins another attempt at a step. What earlier attempts emitted is left out. */
+export interface TornEntry {
+  readonly type: "torn";
+  readonly at: number;
+  readonly source: CopySource;
 }
 
 /** A recorded operation is about to begin, and with it its side effects. */

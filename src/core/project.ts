@@ -1,11 +1,19 @@
 import type { RunEvent } from "../protocol/event.ts";
 import type { Message } from "../protocol/message.ts";
-import type { Entry } from "./log.ts";
+import { isCopy } from "./emission-source.ts";
+import type { EmittedEntry, Entry } from "./log.ts";
 import { goingOn, messageRecord, runRecord } from "./record.ts";
 import type { RunState } from "./state.ts";
 
 /** An event with its number in the run, from 1 on: the `id` from which a reader reconnects. */
-export type StreamedEvent = RunEvent & { readonly id: number };
+export type StreamedEvent = RunEvent & { readonly id: number; readonly source?: EventSource };
+
+/** The event of a sub-run that an event was copied from. HTTP clients do not get it. */
+export interface EventSource {
+  readonly run_id: string;
+  /** The number of an event of the sub-run: the last of those that were copied together. */
+  readonly event: number;
+}
 
 /**
  * The `index`-th event (from 0) of the last entry of a state; undefined past the last one. `state` is the log folded up
@@ -34,17 +42,24 @@ export function project(state: RunState, entry: Entry, index: number): StreamedE
   }
 }
 
-function projectEmitted(state: RunState, entry: Entry & { type: "emitted" }, index: number, id: number): StreamedEvent {
+function projectEmitted(state: RunState, entry: EmittedEntry, index: number, id: number): StreamedEvent | undefined {
+  if (index === 0 && "closes" in entry) return { type: "message.completed", message: outputAt(state, 2), id };
+  const event = projectOwn(state, entry, index, id);
+  if (event === undefined || !isCopy(entry.source)) return event;
+  const { run_id, event: number } = entry.source;
+  return { ...event, source: { run_id, event: number } };
+}
+
+/** The events of an entry without the end of the message before it. */
+function projectOwn(state: RunState, entry: EmittedEntry, index: number, id: number): StreamedEvent | undefined {
   switch (entry.kind) {
     case "part": {
-      if (index === 0 && entry.closes) return { type: "message.completed", message: outputAt(state, 2), id };
       if (index === Number(entry.closes === true) && entry.opens) {
         return { type: "message.created", message: { ...outputAt(state, 1), parts: [] }, id };
       }
       return { type: "message.part", part: entry.part, id };
     }
     case "message": {
-      if (index === 0 && entry.closes) return { type: "message.completed", message: outputAt(state, 2), id };
       const step = index - Number(entry.closes === true);
       if (step === 0) return { type: "message.created", message: outputAt(state, 1), id };
       const part = entry.message.parts[step - 1];

@@ -1,6 +1,7 @@
 import type { Usage } from "../protocol/extensions.ts";
 import type { Message, MessagePart } from "../protocol/message.ts";
 import type { AwaitResume, RunStatus } from "../protocol/run.ts";
+import type { EmissionSource } from "./emission-source.ts";
 import type {
   AwaitedEntry,
   CreatedEntry,
@@ -9,7 +10,6 @@ import type {
   Entry,
   IntentEntry,
   OfferedEntry,
-  PartSource,
   ReceivedEntry,
   RefusedEntry,
   StartedEntry,
@@ -35,8 +35,10 @@ export interface RunState {
   last_events: number;
   /** Every message so far; the last one may still grow. */
   output: OutputMessage[];
-  /** Which step body opened the message that is open; null for the agent itself. */
-  source: PartSource | null;
+  /** What opened the message that is open: a step body or a sub-run; null for the agent itself. */
+  source: EmissionSource | null;
+  /** How far the output of each sub-run that is shown has been copied: the number of its last event. Null: none is. */
+  copied: Map<string, number> | null;
   /** What step bodies without a result have emitted, by step; null before the first. */
   drafts: Map<string, Draft> | null;
   /** The first open question: the protocol's await request. Null while no question is open. */
@@ -146,6 +148,7 @@ export function initialState(runId: string): RunState {
     last_events: 0,
     output: noOutput,
     source: null,
+    copied: null,
     drafts: null,
     question: null,
     more_questions: null,

@@ -21,6 +21,7 @@ const table = {
   //           created         in-progress     awaiting  cancelling        completed       failed          cancelled
   start:      [yes,            no,             no,       no,               no,             no,             no],
   emit:       [no,             yes,            yes,      yes,              no,             no,             no],
+  tear:       [no,             yes,            yes,      yes,              no,             no,             no],
   intend:     [no,             yes,            yes,      no,               no,             no,             no],
   record:     [no,             yes,            yes,      yes,              no,             no,             no],
   ask:        [no,             yes,            yes,      no,               no,             no,             no],

@@ -1,3 +1,4 @@
+import { isCopy } from "../core/emission-source.ts";
 import type { Entry } from "../core/log.ts";
 import { resultKey } from "../core/log.ts";
 import type { Expected, Mismatch, RunHead } from "../core/ports.ts";
@@ -145,9 +146,9 @@ function isResult(entry: Entry): boolean {
 
 /**
  * Whether an entry is progress. An attempt at a step, and what the step emits, is not, because the next attempt may
- * crash in the same way.
+ * crash in the same way. What is copied from a sub-run is the progress of that run.
  */
 function isProgress(entry: Entry): boolean {
-  if (entry.type === "emitted") return entry.kind !== "part" || entry.source === undefined;
-  return entry.type !== "intent";
+  if (entry.type === "emitted") return !isCopy(entry.source) && (entry.kind !== "part" || entry.source === undefined);
+  return entry.type !== "intent" && entry.type !== "torn";
 }

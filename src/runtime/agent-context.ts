@@ -113,10 +113,22 @@ export interface AgentContext {
   readonly receive: Receive;
   /**
    * Runs another agent in a session of its own, and resolves with the run when it has ended, also if it has failed. The
-   * sub-run is cancelled with this run. This run passes on its questions. Rejects with `agent_not_found`, and with
-   * `limit_reached` above `limits.maxDepth`.
+   * sub-run is cancelled with this run. This run passes on its questions. With `show: true` it also shows what the
+   * sub-run emits, while it is emitted. Rejects with `agent_not_found`, with `limit_reached` above `limits.maxDepth` or
+   * if the log of this run is too short for what it shows, and with `invalid_argument` for an invalid option.
+   *
+   * @example
+   * ```ts
+   * import { defineAgent } from "cadenza";
+   *
+   * export const desk = defineAgent("desk", async function* (input, { run }) {
+   *   yield "I ask the researcher. ";
+   *   const research = await run("researcher", input, { show: true });
+   *   yield `That was the researcher, who has ${research.status}.`;
+   * });
+   * ```
    */
-  readonly run: (agent_name: string, input: RunInput) => Promise<Run>;
+  readonly run: (agent_name: string, input: RunInput, options?: SubRunOptions) => Promise<Run>;
   /** Takes the token usage of the run's model calls. */
   readonly usage: UsageReport;
   /**
@@ -142,6 +154,16 @@ export interface AgentSession {
   readonly getState: () => Promise<JsonValue>;
   /** Replaces the state. Resolves when it is stored. Rejects with `invalid_argument` for a value that is not JSON. */
   readonly setState: (state: JsonValue) => Promise<void>;
+}
+
+/** How another agent is run. */
+export interface SubRunOptions {
+  /**
+   * Whether this run shows what the sub-run emits: its parts, messages and objects join the output and the events of this
+   * run while they are emitted. The messages keep the role of the sub-run's agent, and in process the events have a
+   * `source`. All of it is shown before the sub-run's record is the result. Default: false.
+   */
+  readonly show?: boolean | undefined;
 }
 
 /** See {@link AgentContext.ask}. */

@@ -42,7 +42,7 @@ export interface AgentRun {
   readonly execution: Execution | undefined;
   /** Calls back when the run has its slot, now or later. */
   withSlot(callback: () => void): void;
-  runAgent(execution: Execution, agentName: string, input: RunInput): Promise<Run>;
+  runAgent(execution: Execution, agentName: string, input: RunInput, show: boolean): Promise<Run>;
   /** What the agent threw, for callers who are told more than the client. */
   cause: unknown;
   /** The run is about to end: its sub-runs end first. */
@@ -172,8 +172,8 @@ export class AgentHost implements ContextHost {
     this.#run.withSlot(callback);
   }
 
-  runAgent(execution: Execution, agentName: string, input: RunInput): Promise<Run> {
-    return this.#run.runAgent(execution, agentName, input);
+  runAgent(execution: Execution, agentName: string, input: RunInput, show: boolean): Promise<Run> {
+    return this.#run.runAgent(execution, agentName, input, show);
   }
 
   failureOf(error: unknown): ProtocolError {

@@ -41,7 +41,7 @@ export interface ContextHost extends ExecutionHost {
   /** Whether what the agent begins now comes from inside the body of one of its steps. */
   isInBody(execution: Execution): boolean;
   /** Runs another agent under this run. */
-  runAgent(execution: Execution, agentName: string, input: RunInput): Promise<Run>;
+  runAgent(execution: Execution, agentName: string, input: RunInput, show: boolean): Promise<Run>;
 }
 
 /**
@@ -147,13 +147,17 @@ export class RunContext implements AgentContext {
   }
 
   get run(): AgentContext["run"] {
-    return (agentName, input) =>
+    return (agentName, input, options = {}) =>
       observed(async () => {
         checkText("agent_name", agentName);
+        checkObject("options", options);
+        checkKeys("options", options, ["show"]);
+        const { show = false } = options;
+        if (typeof show !== "boolean") throw badArgument("options.show", "a boolean", show);
         this.#checkOutside(`run ${JSON.stringify(agentName)}`);
         const turn = this.#turnIfStopped();
         if (turn !== undefined) await turn;
-        return this.#host.runAgent(this.#execution, agentName, input);
+        return this.#host.runAgent(this.#execution, agentName, input, show);
       });
   }
 

@@ -45,7 +45,7 @@ export interface LiveRunHost extends SharedByAgents {
   ownershipOf(run: LiveRun): Ownership;
   /** The run is over, and that is committed; or it has left this process. */
   onGone(run: LiveRun): void;
-  runAgent(parent: LiveRun, execution: Execution, agentName: string, input: RunInput): Promise<Run>;
+  runAgent(parent: LiveRun, execution: Execution, agentName: string, input: RunInput, show: boolean): Promise<Run>;
 }
 
 /** A run that is loaded in this process: its log, the agent at work on it, and the callers that wait for it. */
@@ -334,8 +334,8 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
     return this.#family?.isEndHeld === true;
   }
 
-  runAgent(execution: Execution, agentName: string, input: RunInput): Promise<Run> {
-    return this.host.runAgent(this, execution, agentName, input);
+  runAgent(execution: Execution, agentName: string, input: RunInput, show: boolean): Promise<Run> {
+    return this.host.runAgent(this, execution, agentName, input, show);
   }
 
   #stop(): void {

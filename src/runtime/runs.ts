@@ -223,8 +223,8 @@ export class Runs implements RemoteRunsHost {
     this.#onProgress?.();
   }
 
-  runAgent(parent: LiveRun, execution: Execution, agentName: string, input: RunInput): Promise<Run> {
-    return this.#subRuns.run(parent, execution, agentName, input);
+  runAgent(parent: LiveRun, execution: Execution, agentName: string, input: RunInput, show: boolean): Promise<Run> {
+    return this.#subRuns.run(parent, execution, agentName, input, show);
   }
 
   cancelSubRun(key: RunKey, parent: RunLog): undefined | Promise<void> {

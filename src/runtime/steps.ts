@@ -1,8 +1,9 @@
+import type { PartSource } from "../core/emission-source.ts";
 import type { CadenzaErrorCode } from "../core/errors.ts";
 import { AgentError, CadenzaError } from "../core/errors.ts";
 import { errorOfStep } from "../core/failure.ts";
 import { copyJson } from "../core/json.ts";
-import type { IntentEntry, PartSource, StepEntry, StepFailure } from "../core/log.ts";
+import type { IntentEntry, StepEntry, StepFailure } from "../core/log.ts";
 import type { Clock } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";

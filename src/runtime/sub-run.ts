@@ -10,6 +10,7 @@ import type { Run } from "../protocol/run.ts";
 import type { Execution } from "./execution.ts";
 import type { LiveRun } from "./live-run.ts";
 import { onceCommitted } from "./once-committed.ts";
+import { ShownOutput } from "./shown-output.ts";
 import { failureOfStep, resultOfStep } from "./steps.ts";
 
 /** What a sub-run needs from the runs of the process. */
@@ -60,9 +61,14 @@ export class SubRun {
   #search: Promise<boolean> | undefined;
   /** The length of the log of a sub-run in another process when it was last read. Undefined: it has not been read. */
   #readTo: number | undefined;
+  readonly #show: boolean;
+  /** Of a sub-run that is shown: copies what it emits. */
+  #shown: ShownOutput | undefined;
+  #isCopying = false;
 
-  constructor(key: string, parent: LiveRun, execution: Execution, host: SubRunHost) {
+  constructor(key: string, show: boolean, parent: LiveRun, execution: Execution, host: SubRunHost) {
     this.#key = key;
+    this.#show = show;
     this.#parent = parent;
     this.#execution = execution;
     this.#host = host;
@@ -83,6 +89,10 @@ export class SubRun {
     const intent = this.#execution.operations.intent(this.#key);
     this.#parent.ownership.setSubRun(this.#key, intent === undefined ? "at work" : "sought");
     const runId = intent?.run_id ?? this.#host.newRunId();
+    if (this.#show) {
+      const key = { ...this.#parent.log.key, run_id: runId };
+      this.#shown = new ShownOutput(key, this.#parent, this.#execution, () => this.#host.pause());
+    }
     // In a persistent store a plain parent logs its sub-runs too, so that they can be cancelled if its process dies.
     if (intent === undefined && (this.#parent.durable || this.#parent.host.store.persistent)) {
       const { log, host } = this.#parent;
@@ -150,8 +160,10 @@ export class SubRun {
     }
     if (this.#execution.over) return true;
     this.#parent.setBlocked(undefined);
-    if (found !== undefined && "run" in found) this.#finish(found);
-    else if (found !== undefined || !this.#execution.isStopped) this.#watch(found ?? this.#host.createSubRun(runId));
+    if (found !== undefined && "run" in found) {
+      await this.#shown?.copy(found.state.position);
+      this.#finish(found);
+    } else if (found !== undefined || !this.#execution.isStopped) this.#watch(found ?? this.#host.createSubRun(runId));
     return true;
   }
 
@@ -163,6 +175,8 @@ export class SubRun {
     const state = elsewhere.position === this.#readTo ? undefined : await elsewhere.read();
     if (this.#execution.over) return;
     this.#parent.setBlocked(elsewhere.blocked);
+    await this.#shown?.copy(elsewhere.position);
+    if (this.#execution.over) return;
     if (state !== undefined) this.#relay(state, state.position);
     this.#readTo = elsewhere.position;
     this.#parent.ownership.setSubRun(this.#key, "idle");
@@ -182,6 +196,14 @@ export class SubRun {
       this.#unfollow(child);
       return;
     }
+    // What the sub-run has emitted comes before its question and its end.
+    const copying = this.#shown?.copy(committed);
+    if (copying !== undefined) {
+      this.#parent.ownership.setSubRun(this.#key, "at work");
+      this.#relay(state, committed, true);
+      this.#goOnAfter(copying, child);
+      return;
+    }
     this.#parent.ownership.setSubRun(this.#key, lost || !child.isWaiting ? "at work" : "idle");
     if (head !== undefined && isFinal(head.status)) {
       this.#unfollow(child);
@@ -193,15 +215,28 @@ export class SubRun {
     } else this.#relay(state, committed);
   }
 
+  #goOnAfter(copying: Promise<void>, child: LiveRun): void {
+    if (this.#isCopying) return;
+    this.#isCopying = true;
+    void copying.then(() => {
+      this.#isCopying = false;
+      if (!this.#execution.over) this.#onProgress(child);
+    });
+  }
+
   #unfollow(child: LiveRun): void {
     this.#parent.family.children.delete(child);
     child.follow(undefined);
   }
 
-  /** Shows the open questions of the sub-run in the log of the parent, and settles the others. */
-  #relay(child: RunState, committed: number): void {
+  /**
+   * Shows the open questions of the sub-run in the log of the parent, and settles the others. `isBehind`: only settles,
+   * which the caller who has answered waits for.
+   */
+  #relay(child: RunState, committed: number, isBehind = false): void {
     const { log, host } = this.#parent;
-    const news = newsForParent(child, committed, this.#key, log.state, host.clock.now());
+    const all = newsForParent(child, committed, this.#key, log.state, host.clock.now());
+    const news = isBehind ? all.filter(({ type }) => type === "settled") : all;
     if (news.length === 0) return;
     for (const entry of news) log.decide(commandOf(entry));
     log.flush();
@@ -214,6 +249,10 @@ export class SubRun {
     const { durable, host } = this.#parent;
     if (this.#execution.over) return;
     this.#relay(state, state.position);
+    if (this.#shown?.failure !== undefined) {
+      this.#refuse(this.#shown.failure);
+      return;
+    }
     if (state.usage !== null) this.#execution.addUsage(state.usage);
     const usage = durable ? this.#execution.takeUsage() : null;
     // A record contains only JSON values.

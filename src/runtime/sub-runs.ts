@@ -42,7 +42,7 @@ export class SubRuns {
   }
 
   /** Runs another agent under a run, to its end. */
-  run(parent: LiveRun, execution: Execution, agentName: string, input: RunInput): Promise<Run> {
+  run(parent: LiveRun, execution: Execution, agentName: string, input: RunInput, show: boolean): Promise<Run> {
     const { clock } = this.#host;
     const { key: parentKey, state } = parent.log;
     const key = execution.operations.keyFor(`run:${agentName}`);
@@ -72,7 +72,7 @@ export class SubRuns {
       findSubRun: async (childKey) => this.#host.find(childKey) ?? this.#host.remote.findSubRun(childKey),
       pause: () => new Promise((resolve) => clock.setTimeout(resolve, POLL_MS)),
     };
-    return new SubRun(key, parent, execution, host).perform();
+    return new SubRun(key, show, parent, execution, host).perform();
   }
 
   /**

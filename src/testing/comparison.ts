@@ -1,5 +1,7 @@
+import type { PartSource } from "../core/emission-source.ts";
+import { isCopy, stepOf } from "../core/emission-source.ts";
 import { sameJson } from "../core/json.ts";
-import type { Entry, PartSource } from "../core/log.ts";
+import type { Entry } from "../core/log.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import { questionText, quote } from "./drive-event.ts";
 import { diffLines } from "./text-diff.ts";
@@ -40,11 +42,15 @@ export function comparable(entries: readonly Entry[]): Comparable[] {
         case "settled":
           return false;
         case "emitted":
+          // What a sub-run shows comes with its result.
+          if (isCopy(entry.source)) return false;
           return (
             entry.kind !== "part" ||
             entry.source === undefined ||
             entry.source.attempt === attempts.get(entry.source.key)
           );
+        case "torn":
+          return false;
         case "awaited":
           return entry.of === undefined;
         default:
@@ -57,7 +63,7 @@ export function comparable(entries: readonly Entry[]): Comparable[] {
 export function emittedBy(key: string, entries: readonly Entry[]): readonly Entry[] {
   return comparable(entries)
     .map(({ entry }) => entry)
-    .filter((entry) => entry.type === "emitted" && entry.kind === "part" && entry.source?.key === key);
+    .filter((entry) => entry.type === "emitted" && entry.kind === "part" && stepOf(entry.source)?.key === key);
 }
 
 /** Whether two entries are equal, apart from times and ids. */
@@ -122,7 +128,8 @@ function lastAttempts(entries: readonly Entry[]): ReadonlyMap<string, number> {
   };
   for (const entry of entries) {
     if (entry.type === "intent") note(entry);
-    else if (entry.type === "emitted" && entry.kind === "part" && entry.source !== undefined) note(entry.source);
+    else if (entry.type === "emitted" && entry.kind === "part" && entry.source !== undefined && !isCopy(entry.source))
+      note(entry.source);
   }
   return attempts;
 }

@@ -1,3 +1,4 @@
+import { isCopy, stepOf } from "../core/emission-source.ts";
 import type { Entry } from "../core/log.ts";
 import { questionText, quote } from "./drive-event.ts";
 
@@ -42,7 +43,9 @@ export function markOf({ path }: SeenRun, entry: Entry): string | undefined {
     case "taken":
       return `${path} taken ${entry.key}`;
     case "emitted":
-      return entry.source === undefined ? undefined : `${path} emitted ${entry.source.key} ${entry.source.attempt}`;
+      // The ids of sub-runs are not the same in every execution.
+      if (entry.source === undefined || isCopy(entry.source)) return undefined;
+      return `${path} emitted ${entry.source.key} ${entry.source.attempt}`;
     default:
       return undefined;
   }
@@ -81,7 +84,7 @@ function wordsFor(entry: Entry, isStored: boolean): string | undefined {
       return isStored ? `before ${operation(entry.key)}${attempt}` : undefined;
     }
     case "emitted":
-      return isStored ? `in step ${entry.source?.key ?? ""}, when it had emitted something` : undefined;
+      return isStored ? `in step ${stepOf(entry.source)?.key ?? ""}, when it had emitted something` : undefined;
     case "step":
       if (isStored) return `after ${operation(entry.key)}`;
       return `in ${operation(entry.key)}, when its work was done and its result was not stored`;

@@ -1,3 +1,4 @@
+import { isCopy } from "../core/emission-source.ts";
 import { CadenzaError } from "../core/errors.ts";
 import type { Entry } from "../core/log.ts";
 import type { DriveEvent } from "./drive-event.ts";
@@ -27,7 +28,8 @@ export function brokenPromises(outcome: Outcome, uninterrupted: Outcome): string
 export function emittedAfterStop({ stage }: Outcome): readonly Entry[] {
   const log = stage.view?.entries ?? [];
   const stopped = log.findIndex(stops);
-  return stopped < 0 ? [] : log.slice(stopped).filter((entry) => entry.type === "emitted" && entry.kind !== "close");
+  const emits = (entry: Entry): boolean => entry.type === "emitted" && entry.kind !== "close" && !isCopy(entry.source);
+  return stopped < 0 ? [] : log.slice(stopped).filter(emits);
 }
 
 function stops(entry: Entry): boolean {

@@ -13,6 +13,7 @@ import type {
   Step,
   StepOptions,
   StepScope,
+  SubRunOptions,
   UsageReport,
 } from "../runtime/agent-context.ts";
 import type { RunInput } from "../runtime/input.ts";
@@ -156,7 +157,7 @@ export class StagedContext implements AgentContext {
   }
 
   get run(): AgentContext["run"] {
-    return (agentName, input) => watched((interest) => this.#run(interest, agentName, input));
+    return (agentName, input, options) => watched((interest) => this.#run(interest, agentName, input, options));
   }
 
   async #step<Result>(
@@ -191,7 +192,7 @@ export class StagedContext implements AgentContext {
     return this.#settle(operation, this.#real.step(name, body, options)) as Promise<Result>;
   }
 
-  async #run(interest: Interest, agentName: string, input: RunInput): Promise<Run> {
+  async #run(interest: Interest, agentName: string, input: RunInput, options?: SubRunOptions): Promise<Run> {
     const held = this.#stage.pass();
     if (held !== undefined) await held;
     const operation = this.#stage.begin("run", agentName, interest);
@@ -203,7 +204,7 @@ export class StagedContext implements AgentContext {
     }
     operation.replaced = this.#stage.prepareAgent(agentName);
     this.#stage.onRun(operation);
-    return this.#settle(operation, this.#real.run(agentName, input));
+    return this.#settle(operation, this.#real.run(agentName, input, options));
   }
 
   #recordedStep(name: string, operation: OpenOperation): { readonly value: StepStandIn } | undefined {

@@ -1,8 +1,9 @@
 import { describe, expect, it } from "vitest";
 import type { Command, Emission } from "../../src/core/decide.ts";
 import { commandOf, decide } from "../../src/core/decide.ts";
+import type { PartSource } from "../../src/core/emission-source.ts";
 import { evolve } from "../../src/core/evolve.ts";
-import type { Entry, IntentEntry, OfferedEntry, PartSource, RefusedEntry } from "../../src/core/log.ts";
+import type { Entry, IntentEntry, OfferedEntry, RefusedEntry } from "../../src/core/log.ts";
 import { replyTo } from "../../src/core/state.ts";
 import { isoTime } from "../../src/core/time.ts";
 import {

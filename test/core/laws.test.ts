@@ -1,8 +1,10 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { copyState } from "../../src/core/copy-state.ts";
-import type { Command, Emission, ReplyCommand } from "../../src/core/decide.ts";
+import type { Command, Copy, Emission, ReplyCommand } from "../../src/core/decide.ts";
 import { commandOf, decide, isRefusal } from "../../src/core/decide.ts";
+import type { PartSource } from "../../src/core/emission-source.ts";
+import { stepOf } from "../../src/core/emission-source.ts";
 import { evolve, foldEntries } from "../../src/core/evolve.ts";
 import { sameJson } from "../../src/core/json.ts";
 import type {
@@ -10,11 +12,11 @@ import type {
   Entry,
   IntentEntry,
   OfferedEntry,
-  PartSource,
   ReceivedEntry,
   RefusedEntry,
   SettledEntry,
   StepEntry,
+  TornEntry,
 } from "../../src/core/log.ts";
 import type { StreamedEvent } from "../../src/core/project.ts";
 import { project } from "../../src/core/project.ts";
@@ -57,17 +59,28 @@ const subRunId = fc.constantFrom(...subRunIds);
 const awaitId = fc.oneof({ weight: 3, arbitrary: fc.constantFrom("ask#1", "ask#2", "ask#3") }, subRunId);
 const text = fc.constantFrom("x", "y", "");
 const stepSource = record({ key, attempt: fc.integer({ min: 1, max: 2 }) });
+const ofSubRun = {
+  run_id: fc.constantFrom("run-2", "run-3"),
+  event: fc.integer({ min: 1, max: 30 }),
+  role: fc.constant("agent/child" as const),
+};
+const copySource = fc.oneof(record(ofSubRun), record({ ...ofSubRun, step: stepSource }));
+const tornSource = record({ ...ofSubRun, step: stepSource });
 const reply = fc.constantFrom<Replied>({ answer: { yes: true } }, { answer: { yes: false } }, { decline: {} });
 const failure = fc.option(fc.constant({ code: "server_error", message: "It broke." } as const), { nil: null });
 const usage = fc.constant(null);
 const replyKeys = fc.option(fc.constantFrom("k1", "k2"), { nil: null });
 
-const emission: fc.Arbitrary<Emission> = fc.oneof(
+const emission: fc.Arbitrary<Emission | Copy> = fc.oneof(
   { weight: 2, arbitrary: record({ kind: fc.constant("part"), part: text.map(part) }) },
   { weight: 2, arbitrary: record({ kind: fc.constant("part"), part: text.map(part), source: stepSource }) },
   record({ kind: fc.constant("message"), message: fc.array(text, { maxLength: 3 }).map(messageOf) }),
   record({ kind: fc.constant("message"), message: fc.constant(message("s")), source: stepSource }),
   record({ kind: fc.constantFrom("close"), source: stepSource }),
+  { weight: 2, arbitrary: record({ kind: fc.constant("part"), part: text.map(part), source: copySource }) },
+  record({ kind: fc.constant("part"), part: text.map(part), opens: fc.constant(true), source: copySource }),
+  record({ kind: fc.constant("message"), message: fc.constant(message("c")), source: copySource }),
+  record({ kind: fc.constant("close"), source: copySource }),
   record({ kind: fc.constant("generic"), generic: fc.constant({ a: 1 }) }),
   record({ kind: fc.constant("close") }),
 );
@@ -89,6 +102,7 @@ function command(at: number): fc.Arbitrary<Command> {
     attempt: fc.constant(1),
     run_id: fc.constant(null),
   });
+  const torn = record<TornEntry>({ type: fc.constant("torn"), at: now, source: tornSource });
   const wait = record<IntentEntry>({
     type: fc.constant("intent"),
     at: now,
@@ -108,6 +122,7 @@ function command(at: number): fc.Arbitrary<Command> {
     { weight: 2, arbitrary: record({ type: fc.constant("start"), at: now }) },
     record({ type: fc.constant("create"), entry: fc.constant(created({ at })) }),
     record({ type: fc.constant("intend"), entry: intent }),
+    { weight: 2, arbitrary: record({ type: fc.constant("tear"), entry: torn }) },
     { weight: 2, arbitrary: record({ type: fc.constant("intend"), entry: wait }) },
     { weight: 2, arbitrary: record({ type: fc.constant("record"), entry: step }) },
     {
@@ -283,8 +298,9 @@ function outputOf(log: readonly Entry[]): Message[] {
   for (const entry of log) {
     evolve(state, entry);
     if (entry.type === "intent") output = output.filter(({ by }) => by?.key !== entry.key);
+    if (entry.type === "torn") output = output.filter(({ by }) => by?.key !== stepOf(entry.source)?.key);
     if (entry.type === "step") for (const shown of output) if (shown.by?.key === entry.key) shown.by = undefined;
-    const source = entry.type === "emitted" ? entry.source : undefined;
+    const source = entry.type === "emitted" ? stepOf(entry.source) : undefined;
     // A later attempt at a step emits again what an earlier one has emitted.
     if (source !== undefined)
       output = output.filter(({ by }) => by?.key !== source.key || by.attempt === source.attempt);
@@ -452,7 +468,8 @@ describe("every log that commands and posts can make", () => {
   });
 
   itHolds("has events and a record that the protocol describes", (log) => {
-    for (const { id: _, ...event } of eventsOf(log)) expect(eventSchema.parse(event)).toStrictEqual(event);
+    for (const { id: _, source: _source, ...event } of eventsOf(log))
+      expect(eventSchema.parse(event)).toStrictEqual(event);
     const last = runRecord(foldEntries(RUN_ID, log));
     expect(runSchema.parse(last)).toStrictEqual(last);
   });

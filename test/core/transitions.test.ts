@@ -8,11 +8,14 @@ import { created, fold, logs, offered, part, question, received, settled, T0 } f
 
 const AT = T0 + 100;
 
+const again = { run_id: "run-2", event: 5, role: "agent/child", step: { key: "step#1", attempt: 2 } } as const;
+
 /** One command of each type, aimed at the open question of the awaiting run. */
 const commands: Readonly<Record<CommandType | "create", Command>> = {
   create: { type: "create", entry: created({ agent_name: "another" }) },
   start: { type: "start", at: AT },
   emit: { type: "emit", at: AT, item: { kind: "part", part: part("text") } },
+  tear: { type: "tear", entry: { type: "torn", at: AT, source: again } },
   intend: { type: "intend", entry: { type: "intent", at: AT, key: "step#1", attempt: 1, run_id: null } },
   record: { type: "record", entry: { type: "step", at: AT, key: "step#1", result: 1, error: null, usage: null } },
   ask: { type: "ask", at: AT, ...question("ask#2"), emitted: 0 },
@@ -39,6 +42,8 @@ const expected: Readonly<Record<keyof typeof commands, readonly string[]>> = {
   create: ["-", "-", "-", "-", "-", "-", "-"],
   start: ["started > in-progress", "-", "-", "-", "-", "-", "-"],
   emit: ["-", "emitted > in-progress", "emitted > awaiting", "emitted > cancelling", "-", "-", "-"],
+  // No run of the table shows a sub-run.
+  tear: ["-", "-", "-", "-", "-", "-", "-"],
   intend: ["-", "intent > in-progress", "intent > awaiting", "-", "-", "-", "-"],
   record: ["-", "step > in-progress", "step > awaiting", "step > cancelling", "-", "-", "-"],
   ask: ["-", "awaited > awaiting", "awaited > awaiting", "-", "-", "-", "-"],
@@ -89,7 +94,7 @@ const rows = Object.entries(expected).flatMap(([name, cells]) =>
 
 describe("the table of all commands in all statuses", () => {
   it("has a row for each pair", () => {
-    expect(rows).toHaveLength(17 * 7);
+    expect(rows).toHaveLength(18 * 7);
   });
 
   it.each(rows)("%s when %s gives %s", (name, status, outcome) => {

@@ -41,6 +41,19 @@ export const helper: AgentFunction = async function* (input, context) {
   yield `${said}: ${JSON.stringify(answer)}`;
 };
 
+/** The agent that sub-runs are of that are shown. It shows a sub-run itself. */
+export const speaker: AgentFunction = async function* (_input, context) {
+  yield "I ask. ";
+  yield { asked: true };
+  const said = await context.step("say", async ({ emit }) => {
+    for (const token of ["One ", "moment."]) await emit(token);
+    return "moment";
+  });
+  yield { parts: [{ content: said }, { content: "it was" }] };
+  yield { name: "file.txt", content: "an artifact" };
+  await context.run("helper", "tea", { show: true });
+};
+
 export const agents: Readonly<Record<string, GoldenAgent>> = {
   "steps-in-a-row": {
     async *fn(_input, context) {
@@ -143,6 +156,14 @@ export const agents: Readonly<Record<string, GoldenAgent>> = {
       yield `${run.status}: ${run.output[0]?.parts[0]?.content}`;
     },
     answers: { "run:helper#1/ask#1": { milk: false } },
+  },
+  "a-sub-run-that-is-shown": {
+    async *fn(_input, context) {
+      yield "They say: ";
+      const { status } = await context.run("speaker", "tea", { show: true });
+      yield `That was ${status}.`;
+    },
+    answers: { "run:speaker#1/run:helper#1/ask#1": { milk: true } },
   },
   "a-session": {
     async *fn(_input, context) {

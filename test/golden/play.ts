@@ -7,7 +7,7 @@ import { isFinal } from "../../src/core/state.ts";
 import { systemClock } from "../../src/runtime/system.ts";
 import { withMembers } from "../harness/port-proxy.ts";
 import { lastingStore } from "../harness/store-proxy.ts";
-import { agents, helper, wait } from "./agents.ts";
+import { agents, helper, speaker, wait } from "./agents.ts";
 
 /** The writes of a run to its store, and the record and events at the end. */
 export interface GoldenLog {
@@ -129,6 +129,7 @@ function openRuntime(store: Store, clock: Clock, agent_name: string): AgentRunti
   if (agent === undefined) throw new Error(`there is no agent ${agent_name}`);
   const runtime = new AgentRuntime({ store: durable(store, { scanMs: 5 }), clock });
   runtime.register("helper", { durable: true, version: "1" }, helper);
+  runtime.register("speaker", { durable: true, version: "1" }, speaker);
   return runtime.register(agent_name, { durable: true, version: "1" }, agent.fn);
 }
 
@@ -166,6 +167,8 @@ async function follow(runtime: AgentRuntime, other: AgentRuntime, agent_name: st
       for (const reply of [...replies, ...asked])
         await clients.resume({ run_id, await_id, ...reply }).catch(unlessRefused);
     run = await runtime.getRun(run_id);
+    // A question that was answered before the crash is still shown until the runs above the one that asks are loaded.
+    if (answer !== "nothing" && run.await_request?.await_id === await_id) await wait(LOOK_MS);
   }
 }
 

@@ -75,8 +75,10 @@ export async function misjudged(run_id: string, logOf: LogOf): Promise<string[]>
   let used = 0;
   for (const [subRun, hasResult] of subRuns) {
     wrong.push(...(await misjudged(subRun, logOf)));
+    const below = (await logOf(subRun)) ?? [];
+    wrong.push(...misshown(subRun, below, log, hasResult).map((what) => `${named.name} (${run_id}) ${what}`));
     // The tokens of a sub-run come with its result. One that was cancelled with its parent has none.
-    if (hasResult) used += usageOf(subRun, (await logOf(subRun)) ?? []);
+    if (hasResult) used += usageOf(subRun, below);
   }
   let own: string[] = [];
   // The order in which branches begin operations side by side depends on the number of promises before each.
@@ -91,6 +93,32 @@ export async function misjudged(run_id: string, logOf: LogOf): Promise<string[]>
 }
 
 const PROMISES = [0, 1, 3, 8];
+
+/** What is wrong with the copies of a sub-run. With its result they have to be complete. */
+function misshown(subRun: string, below: readonly Entry[], above: readonly Entry[], hasResult: boolean): string[] {
+  const isCopied = ({ source }: { readonly source?: object }): boolean =>
+    source !== undefined && "run_id" in source && source.run_id === subRun;
+  const copies = above.filter((entry) => entry.type === "created" || ("source" in entry && isCopied(entry)));
+  const must = namedIn(below)?.isShown === true ? wordsIn(below) : [];
+  const is = wordsIn(copies);
+  const wrong: string[] = [];
+  if (must.slice(0, hasResult ? undefined : is.length).join("|") !== is.join("|"))
+    wrong.push(`shows ${is.join("|")} of ${subRun}, and must show ${must.join("|")}`);
+  if (must.length > 0 && hasResult) {
+    // What interrupted attempts at a step have emitted is left out of both outputs.
+    const [shown, own] = [copies, below].map((log) =>
+      foldEntries(subRun, log).output.flatMap(({ parts }) => parts.map(({ content }) => content)),
+    );
+    if (shown?.join("|") !== own?.join("|"))
+      wrong.push(`has shown ${shown?.join("|")} in the end, and ${subRun} ${own?.join("|")}`);
+  }
+  return wrong;
+}
+
+/** What the agent and its steps have emitted, by its log, without the ends of messages. */
+function wordsIn(log: readonly Entry[]): string[] {
+  return log.flatMap((entry) => (entry.type === "emitted" && entry.kind !== "close" ? [wordOfEntry(entry)] : []));
+}
 
 function misjudgedBy(verdict: Verdict, run_id: string, log: readonly Entry[], used: number): string[] {
   const { emitted, ending, tokens, lateTokens, open } = verdict;

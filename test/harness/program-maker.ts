@@ -23,15 +23,20 @@ export function makeProgram(random: Random, options: ProgramOptions): Program {
 
 /**
  * Whether the position of a question, and with it the end of the message that it completes, depends on time: it is
- * asked beside other branches, or beside one that has lost a race and goes on; or a sub-run asks it, with a deadline
- * that may pass before its parent has heard of it.
+ * asked beside other branches, or beside one that has lost a race and goes on; or a sub-run asks it that is shown, or
+ * with a deadline that may pass before its parent has heard of it.
  */
 export function questionsFallAnywhere({ body }: Program): boolean {
   return contains(body, (one) => {
     if (one.does === "race") return true;
-    if (one.does === "run") return contains(one.program.body, ({ does }) => does === "ask in vain");
+    if (one.does === "run")
+      return contains(one.program.body, one.show === true ? isQuestion : ({ does }) => does === "ask in vain");
     return one.does === "all" && contains(one.branches.flat(), ({ does }) => does === "ask");
   });
+}
+
+function isQuestion({ does }: Statement): boolean {
+  return does === "ask" || does === "ask in vain" || does === "await";
 }
 
 interface Place {
@@ -114,7 +119,7 @@ class Maker {
       [hasMail && mayWait && certainty !== "fixed" ? 1 : 0, () => this.#receiveInTime()],
       [hasMail && mayWait && certainty !== "fixed" ? 1.5 : 0, () => this.#first()],
       [isBeside ? 0 : 1, () => ({ does: "await" })],
-      [isUntimed && !isChild ? 0.7 : 0, () => this.#run(depth)],
+      [isUntimed && !isChild ? 1 : 0, () => this.#run(depth)],
       [isUntimed && isAlone && !isChild ? 0.5 : 0, () => ({ does: "state" })],
       [isUntimed && isAlone ? 0.5 : 0, () => ({ does: "history" })],
     ];
@@ -187,7 +192,17 @@ class Maker {
   #run(depth: number): Statement {
     const { certainty } = this.#options;
     const body = this.#block({ depth: Math.min(depth, 2), isBeside: false, isChild: true });
-    return { does: "run", agent: CHILD, program: { certainty, body, fails: this.#random.chance(0.06) } };
+    const program = { certainty, body, fails: this.#random.chance(0.06) };
+    return { does: "run", agent: CHILD, program, show: this.#mayShow(body) && this.#random.chance(0.5) };
+  }
+
+  /**
+   * Whether a sub-run may be shown. A branch that has lost a race emits beside it. Its question may come before what it
+   * has emitted, where another process executes it.
+   */
+  #mayShow(body: Block): boolean {
+    if (this.#options.certainty === "fixed") return !contains(body, isQuestion);
+    return this.#options.certainty === "loose" || !this.#hasRaces;
   }
 
   #branch(inner: Place): Statement {

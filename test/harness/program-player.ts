@@ -322,10 +322,14 @@ class Performance {
     yield `first ${winner}, ${tally.total} `;
   }
 
-  async *#run({ agent, program }: Statement & { does: "run" }, tally: Tally): AsyncGenerator<unknown, void> {
+  async *#run(
+    { agent, program, show = false }: Statement & { does: "run" },
+    tally: Tally,
+  ): AsyncGenerator<unknown, void> {
     const key = this.#keyOf(`run:${agent}`);
     const name = `${this.#name}.${key.split("#").at(-1)}`;
-    const { status, output } = this.#received(key, await this.#context.run(agent, inputOf({ name, program })));
+    const input = inputOf({ name, program, isShown: show });
+    const { status, output } = this.#received(key, await this.#context.run(agent, input, { show }));
     const text = `${status} ${output.map(({ parts }) => parts.map(({ content }) => content).join("")).join("/")}`;
     tally.add(hashOf(text) % 1_000);
     yield `${text} `;

@@ -36,8 +36,8 @@ export type Statement =
   | { readonly does: "first"; readonly waits: readonly Wait[] }
   /** A question that is asked by `yield`, which no branch can do. */
   | { readonly does: "await" }
-  /** A sub-run. Its agent performs the program in its input. */
-  | { readonly does: "run"; readonly agent: string; readonly program: Program }
+  /** A sub-run. Its agent performs the program in its input. `show`: its output is shown. */
+  | { readonly does: "run"; readonly agent: string; readonly program: Program; readonly show?: boolean }
   /** Reports the use of tokens. */
   | { readonly does: "report"; readonly tokens: number }
   /** Emits whether the time and the random values are those of the first execution. */
@@ -84,6 +84,8 @@ export interface Emission {
 export interface NamedProgram {
   readonly name: string;
   readonly program: Program;
+  /** Whether it is the program of a sub-run that its parent shows. */
+  readonly isShown?: boolean;
 }
 
 /** The names under which agents receive messages. */

@@ -17,6 +17,7 @@ export const TOO_LONG =
   "its agent emits without end or works for hours, which takes too long to replay after each commit";
 export const OWN_PROCESS = "uses a process of its own, in which nothing is replayed";
 export const HAS_TIME = "its agent reads the time, which is later in the replay";
+export const AFTERWARDS = "a parent that is being replayed copies what its sub-run has emitted when it has caught up";
 
 /** Declares a test as `it` does. It is skipped for this reason where agents are replayed. */
 export function unlessReplayed(reason: string): (title: string, body: () => Promise<void> | void) => void {

@@ -283,6 +283,58 @@ export const scenarios: readonly Scenario[] = [
     answer: () => ({ number: 5 }),
   },
   {
+    name: "a sub-run that is shown",
+    ends: "completed: before # child # model 1|model 2|model 3 # whole # end 7",
+    register: agents(
+      async function* ({ context, work }) {
+        yield "before";
+        const { output } = await context.run("child", "Go.", { show: true });
+        const { output: unseen } = await context.run("child", "Go.");
+        yield `end ${output.length + unseen.length + (await work("last", 1))}`;
+      },
+      {
+        async *child({ context, process }) {
+          yield "child";
+          yield { progress: 1 };
+          await context.step("model", async (s) => {
+            await body(process, context, s, 0, 2);
+            for (const n of [1, 2, 3]) {
+              await s.emit(`model ${n}`);
+              await process.wait(5);
+            }
+          });
+          yield { parts: [{ content: "whole" }] };
+        },
+      },
+    ),
+  },
+  {
+    name: "a sub-run that is shown, that asks, and that shows its own",
+    // In another process its question may come before what it has emitted.
+    isUnordered: true,
+    ends: "completed: Let me see. # leaf 1|leaf 2 # So 5 # end",
+    register: agents(
+      async function* ({ context }) {
+        await context.run("child", "Go.", { show: true });
+        yield "end";
+      },
+      {
+        async *child({ context }) {
+          yield "Let me see.";
+          const { number } = await context.ask("Number?", { schema: numberSchema });
+          await context.run("leaf", "Go.", { show: true });
+          yield `So ${number}`;
+        },
+        async *leaf({ work }) {
+          yield "leaf 1";
+          await work("inner", 1, 10);
+          yield "leaf 2";
+        },
+      },
+    ),
+    answer: () => ({ number: 5 }),
+  },
+  {
     name: "sub-runs at the same time, one of which has a deadline",
     isUnordered: true,
     ends: "completed: late,5",
