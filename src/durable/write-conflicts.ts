@@ -21,33 +21,37 @@ export function meaningOf(
   attempt: Attempt,
   failed: Attempt[],
 ): MaybePromise<Meaning> {
-  const { expected } = attempt;
-  const own = failed.find(
-    ({ write: { head, entries } }) =>
-      conflict.conflict === "changed" &&
-      conflict.epoch === head.epoch &&
-      conflict.position === (expected?.position ?? 0) + entries.length,
-  );
-  return own === undefined ? plainMeaningOf(conflict, attempt) : recognise(store, own, conflict, attempt, failed);
+  const own = failed.filter((one) => mayHaveMade(one, conflict));
+  return own.length === 0 ? plainMeaningOf(conflict, attempt) : recognise(store, own, conflict, attempt, failed);
+}
+
+/** Whether a write may have led to what the store holds now. Other processes may have posted entries after it. */
+function mayHaveMade({ expected, write }: Attempt, conflict: StoreConflict): boolean {
+  if (conflict.conflict !== "changed" || conflict.epoch !== write.head.epoch) return false;
+  const beyond = conflict.position - (expected?.position ?? 0) - write.entries.length;
+  // A write of the head alone leaves no trace in the log.
+  return beyond === 0 || (beyond > 0 && write.entries.length > 0);
 }
 
 /**
  * Checks whether the store has written an attempt that it reported as failed. Then its log holds the same entries, and
  * its head the same owner. The epoch is not enough, because another process that claims the run at the same time sets
- * the same epoch.
+ * the same epoch. Of several attempts, each begins with the entries of those before it.
  */
 async function recognise(
   store: Store,
-  own: Attempt,
+  own: readonly Attempt[],
   conflict: StoreConflict,
   attempt: Attempt,
   failed: Attempt[],
 ): Promise<Meaning> {
-  const { entries, head } = own.write;
-  const stored = await store.find(own.key);
-  const isSameOwner = stored?.head.owner === head.owner && stored.head.epoch === head.epoch;
-  const held = await store.read(own.key, attempt.expected?.position ?? 0, entries.length);
-  if (isSameOwner && sameJson(copyJson(held), copyJson(entries))) return { is: "recognised", own };
+  const stored = await store.find(attempt.key);
+  for (const one of own.toReversed()) {
+    const { entries, head } = one.write;
+    const isSameOwner = stored?.head.owner === head.owner && stored.head.epoch === head.epoch;
+    const held = await store.read(one.key, one.expected?.position ?? 0, entries.length);
+    if (isSameOwner && sameJson(copyJson(held), copyJson(entries))) return { is: "recognised", own: one };
+  }
   failed.length = 0;
   return plainMeaningOf(conflict, attempt);
 }

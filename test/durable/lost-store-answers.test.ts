@@ -130,6 +130,41 @@ describe("whichever write loses its answer, the run has the same output", () => 
   });
 });
 
+describe("whichever write loses its answer before another process posts to the run, the log holds its entries once", () => {
+  it.each(["not written", "written"] as const)("(%s)", async (fate) => {
+    const logs: string[] = [];
+    for (let nth = 0; nth <= MAX_WRITES / 4; nth++) {
+      const replicas = inMemory();
+      const other = replicas.start();
+      const breaks = breaking(nth, fate, replicas.clock, "append");
+      const { runtime, store, clock } = replicas.start({}, (call, method, parameters) => {
+        try {
+          return breaks(call, method, parameters);
+        } catch (error) {
+          const { run_id } = parameters[0] as RunKey;
+          // The last write may have ended the run, which takes no messages then.
+          other.runtime.send({ to: run_id, name: "news", data: nth }).catch(() => {});
+          throw error;
+        }
+      });
+      runtime.register("agent", { durable: true }, async function* (_input, { step, sleep }) {
+        yield "first ";
+        await Promise.all([step("one", () => 1), step("two", () => 2)]);
+        yield "second ";
+        await sleep(1_000);
+        yield "last";
+      });
+      const { run_id } = await runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
+      await clock.advance(LONG_MS);
+      const log = await store.read({ tenant: "", run_id }, 0, MAX_WRITES);
+      const types = log?.map(({ type }) => type).filter((type) => type !== "received");
+      logs.push(`${types?.sort()}`);
+    }
+    expect(logs[0]).toMatch(/^created.*ended/);
+    expect(logs).toEqual(logs.map(() => logs[0]));
+  });
+});
+
 /** A process on a file, and an older copy of the file that replaces it. */
 function failover() {
   const folder = temporaryFolder();
