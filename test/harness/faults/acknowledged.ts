@@ -1,6 +1,7 @@
 import type { RunMode, StreamedEvent } from "cadenza";
 import type { QuestionText } from "./agents.ts";
-import type { Plan } from "./plans.ts";
+import type { ShownQuestion } from "./messages.ts";
+import type { MessageName, Plan } from "./plans.ts";
 
 /* The requests of the harness, as a client, and the outcomes. */
 
@@ -15,9 +16,10 @@ export interface RunRecord {
   run_id: string | undefined;
   /** The events that readers have got, in the order of their numbers. */
   readonly seen: StreamedEvent[];
-  /** The question that is shown and not answered yet. */
-  question: OpenQuestion | undefined;
+  /** The questions of the run and its sub-runs that have been shown, by the run that asks and the key. */
+  readonly questions: Map<string, OpenQuestion>;
   readonly answers: AnswerRecord[];
+  readonly mails: MailRecord[];
   readonly cancels: CancelRecord[];
   /** The other refusals, in the order in which they came. */
   readonly refusals: string[];
@@ -29,16 +31,30 @@ export interface RunRecord {
 }
 
 export interface OpenQuestion {
-  readonly await_id: string;
   readonly text: QuestionText;
   readonly expires_at: number | undefined;
+  /** The runs that show it: the one that asks, and those above it. */
+  readonly shown: ShownQuestion[];
 }
 
-/** An answer, its question, and the outcome of each time that it was sent. */
+/** A reply, its question, and the outcome of each time that it was sent. */
 export interface AnswerRecord {
   readonly nonce: string;
-  readonly fits: boolean;
+  readonly is: "valid" | "invalid" | "decline";
   readonly question: OpenQuestion;
+  readonly outcomes: string[];
+}
+
+/** A message, the run that it was sent to, and the outcome of each time that it was sent. */
+export interface MailRecord {
+  readonly nonce: string;
+  readonly name: MessageName;
+  readonly run_id: string;
+  /** Without a key it was sent once. */
+  readonly key: string | null;
+  /** When it was first sent, and when it was first acknowledged; all messages are counted. */
+  readonly sentAt: number;
+  acknowledgedAt: number | undefined;
   readonly outcomes: string[];
 }
 
@@ -65,8 +81,9 @@ export class Acknowledged {
       ...run,
       run_id: undefined,
       seen: [],
-      question: undefined,
+      questions: new Map(),
       answers: [],
+      mails: [],
       cancels: [],
       refusals: [],
       ended: false,

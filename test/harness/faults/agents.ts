@@ -2,7 +2,7 @@ import type { AgentContext, AgentFunction, Message, StepScope } from "cadenza";
 import { awaitMessage, CadenzaError } from "cadenza";
 import * as z from "zod";
 import { textOf } from "../program-player.ts";
-import type { Act, AskAct, Plan, StepAct } from "./plans.ts";
+import type { Act, AskAct, Plan, ReceiveAct, StepAct } from "./plans.ts";
 import type { ByAgent } from "./witness.ts";
 
 /* An agent that follows the plan in its input, and notes each of its effects with the witness. */
@@ -23,9 +23,12 @@ export interface QuestionText extends Omit<AskAct, "do"> {
   readonly key: string;
 }
 
-const answerSchema = z.object({ value: z.number(), nonce: z.string() });
-/** The name of the answer that a question gets at its deadline. */
+const dataSchema = z.object({ value: z.number(), nonce: z.string() });
+/** The names of what an agent gets that no client sends: at a deadline, after a sleep, and for an unfit message. */
 export const DEFAULT = "default";
+export const SLEPT = "slept";
+export const REJECTED = "message_rejected";
+const byDefault = { value: -1, nonce: DEFAULT };
 
 export function agentOf(outside: Outside, durable: boolean): AgentFunction {
   return async function* follow(input, context) {
@@ -71,7 +74,11 @@ class Game {
       case "step":
         return this.#step(act);
       case "ask":
-        return this.#ask(act);
+        return this.#wait("ask", act.timeoutMs, (key) => this.#answer(act, key));
+      case "sleep":
+        return this.#wait("sleep", act.ms, () => this.#sleep(act.ms));
+      case "receive":
+        return this.#wait(`receive:${act.name}`, act.timeoutMs, () => this.#message(act));
       case "all":
         await Promise.all(act.acts.map((each) => this.play(each)));
         return;
@@ -88,13 +95,17 @@ class Game {
     }
   }
 
-  /** As {@link #ask}, by a `yield`. */
+  /** As {@link #wait}, for a question that is asked by a `yield`. */
   async *askByYield(act: AskAct): AsyncGenerator<ReturnType<typeof awaitMessage>, void, unknown> {
     const key = this.#keyOf("await");
     let nonce = "nothing";
-    this.note({ is: "asking", key });
+    this.note({ is: "waiting", key, ms: null });
     try {
-      nonce = nonceOf(yield awaitMessage(this.#question(act, key)));
+      try {
+        nonce = nonceOf(yield awaitMessage(this.#question(act, key)));
+      } catch (error) {
+        nonce = mishap(error);
+      }
       this.note({ is: "after", key, nonce });
     } catch (error) {
       nonce = threw(error);
@@ -105,12 +116,13 @@ class Game {
     await this.#emit(key, nonce);
   }
 
-  async #ask(act: AskAct): Promise<void> {
-    const key = this.#keyOf("ask");
+  /** Waits for an answer, a time or a message, and notes what it gets. */
+  async #wait(name: string, ms: number | null, wait: (key: string) => Promise<unknown>): Promise<void> {
+    const key = this.#keyOf(name);
     let nonce = "nothing";
-    this.note({ is: "asking", key });
+    this.note({ is: "waiting", key, ms });
     try {
-      nonce = nonceOf(await this.#answer(act, key));
+      nonce = await wait(key).then(nonceOf, mishap);
       this.note({ is: "after", key, nonce });
     } catch (error) {
       nonce = threw(error);
@@ -124,10 +136,20 @@ class Game {
   #answer(act: AskAct, key: string): Promise<unknown> {
     const question = this.#question(act, key);
     const time = act.timeoutMs === null ? {} : { timeoutMs: act.timeoutMs };
-    const fallback = { value: -1, nonce: DEFAULT };
     const { ask } = this.#context;
-    if (act.schema) return ask(question, { schema: answerSchema, ...time, ...(act.defaults && { default: fallback }) });
-    return ask(question, { ...time, ...(act.defaults && { default: fallback }) });
+    if (act.schema) return ask(question, { schema: dataSchema, ...time, ...(act.defaults && { default: byDefault }) });
+    return ask(question, { ...time, ...(act.defaults && { default: byDefault }) });
+  }
+
+  #message({ name, timeoutMs, defaults }: ReceiveAct): Promise<unknown> {
+    const options = { ...(timeoutMs !== null && { timeoutMs }), ...(defaults && { default: byDefault }) };
+    const { receive } = this.#context;
+    return name === "order" ? receive(name, { schema: dataSchema, ...options }) : receive(name, options);
+  }
+
+  async #sleep(ms: number): Promise<unknown> {
+    await this.#context.sleep(ms);
+    return { nonce: SLEPT };
   }
 
   #question({ by, schema, timeoutMs, defaults }: AskAct, key: string): string {
@@ -178,6 +200,21 @@ export function nonceOf(answer: unknown): string {
   if (nonce !== undefined) return nonce;
   const text = (parts ?? message?.parts)?.[0]?.content ?? "{}";
   return (JSON.parse(text) as { readonly nonce?: string }).nonce ?? "no name";
+}
+
+/** The name of an error that a wait may end with, and after which the agent goes on. Throws every other error. */
+function mishap(error: unknown): string {
+  if (!CadenzaError.is(error)) throw error;
+  switch (error.code) {
+    case "answer_declined":
+      return /was declined: (.*)$/.exec(error.message)?.[1] ?? "no reason";
+    case "receive_timeout":
+      return DEFAULT;
+    case "message_rejected":
+      return REJECTED;
+    default:
+      throw error;
+  }
 }
 
 function threw(error: unknown): string {

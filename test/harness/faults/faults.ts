@@ -8,11 +8,13 @@
  *   plans (`plans.ts`, `agents.ts`, `worker.ts`). They are killed, frozen for longer than their lease, and told to
  *   close under load. Their disk is slow, and answers of their store are lost (`faults-at-work.ts`,
  *   `../unreliable-store.ts`).
- * - **The client** creates runs, follows them, and answers their questions: with valid and invalid answers, twice at
- *   once at two processes, close to the deadline, in every mode. It cancels some, also through a process that lacks
- *   their code. It repeats requests that were not acknowledged (`client.ts`, `acknowledged.ts`).
+ * - **The client** creates runs, follows them, and answers or declines their questions, at the run that asks and at
+ *   those above it: with valid and invalid answers, twice at once at two processes, close to the deadline, in every
+ *   mode. It sends messages to runs and sub-runs. It cancels some runs, also through a process that lacks their code. It
+ *   repeats requests that were not acknowledged (`client.ts`, `talk.ts`, `acknowledged.ts`).
  * - **The judge** compares at the end what the client was told, the logs, and the lines of the world. Nothing may be
- *   lost, doubled, changed, stuck or orphaned, and a refused answer may have no effect (`judge*.ts`, `evidence.ts`).
+ *   lost, doubled, changed, early, stuck or orphaned, and what was refused may have no effect (`judge*.ts`,
+ *   `evidence.ts`).
  *
  * The test uses the public API only. All choices follow from the seed; the timing depends on the machine.
  */
@@ -57,7 +59,11 @@ export interface FaultFigures {
   readonly open: number;
   readonly faults: Readonly<Record<string, number>>;
   readonly events: number;
+  /** Replies and messages, as many as were acknowledged. */
   readonly answers: number;
+  readonly declines: number;
+  readonly messages: number;
+  /** Replies and messages that were not. */
   readonly refused: number;
   readonly cancels: number;
   readonly swallowed: number;
@@ -219,15 +225,20 @@ class Harness {
 
   get #figures(): FaultFigures {
     const { runs, open } = this.#client.acknowledged;
-    const answers = runs.flatMap((run) => run.answers);
-    const given = answers.filter(({ outcomes }) => outcomes.includes(ACKNOWLEDGED)).length;
+    const [answers, mails] = [runs.flatMap((run) => run.answers), runs.flatMap((run) => run.mails)];
+    const isTaken = ({ outcomes }: { readonly outcomes: readonly string[] }) => outcomes.includes(ACKNOWLEDGED);
+    const given = answers.filter(isTaken);
+    const messages = mails.filter(isTaken).length;
+    const declines = given.filter(({ is }) => is === "decline").length;
     return {
       runs: runs.length,
       open: open.length,
       faults: this.#faults.counts,
       events: runs.reduce((sum, { seen }) => sum + seen.length, 0),
-      answers: given,
-      refused: answers.length - given,
+      answers: given.length - declines,
+      declines,
+      messages,
+      refused: answers.length - given.length + mails.length - messages,
       cancels: runs.filter(({ cancels }) => cancels.some(({ outcome }) => outcome === ACKNOWLEDGED)).length,
       swallowed: this.#swallowed,
       hungCloses: this.#fleet.hungCloses,

@@ -1,7 +1,7 @@
 import type { Random } from "../random.ts";
 import type { BuiltProgram } from "../worker-process.ts";
 import { WorkerProcess } from "../worker-process.ts";
-import type { Order, Report, Task, WorkerSettings } from "./messages.ts";
+import type { Order, Report, Task, Waiting, WorkerSettings } from "./messages.ts";
 import type { Witness } from "./witness.ts";
 
 /* The worker processes. When one is gone, another is started in its place. */
@@ -9,7 +9,10 @@ import type { Witness } from "./witness.ts";
 export type Worker = WorkerProcess<WorkerSettings, Order, Report>;
 
 /** The outcome of an order. `unknown`: its process died, or did not answer in time. */
-export type Outcome = { readonly done: string } | { readonly refused: string; readonly message: string } | "unknown";
+export type Outcome =
+  | { readonly done: string; readonly waiting: Waiting | undefined }
+  | { readonly refused: string; readonly message: string }
+  | "unknown";
 
 export interface FleetOptions {
   readonly program: BuiltProgram;
@@ -203,7 +206,7 @@ export class Fleet {
 
   #settle(report: Extract<Report, { is: "done" | "refused" }>): void {
     const waiting = this.#waiting.get(report.id);
-    if (report.is === "done") waiting?.settle({ done: report.run_id });
+    if (report.is === "done") waiting?.settle({ done: report.run_id, waiting: report.waiting });
     else waiting?.settle({ refused: report.code, message: report.message });
   }
 

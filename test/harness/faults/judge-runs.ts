@@ -3,9 +3,9 @@ import type { EndedEntry, Entry } from "../../../src/core/log.ts";
 import { resultKey } from "../../../src/core/log.ts";
 import type { RunRecord } from "./acknowledged.ts";
 import { ACKNOWLEDGED } from "./acknowledged.ts";
-import { DEFAULT, nonceOf } from "./agents.ts";
 import type { Evidence, Known, RunEvidence } from "./evidence.ts";
 import type { Complain } from "./judge-bodies.ts";
+import { resultsOf } from "./judge-waits.ts";
 
 /* Rules for runs: each end has a reason, the events stay the same, and each output occurs once. */
 
@@ -31,8 +31,8 @@ export function judgeRun(run: RunEvidence, known: Known, expected: Expected, com
   const parentHasEnded = parent?.log.at(-1)?.type === "ended";
   if (ended?.type !== "ended") {
     if (parentHasEnded) complain("orphaned", "has not ended, and the run that started it has");
-    // The client does not answer the questions of a run that it does not know.
-    else if (parent === undefined && (expected.isAnswered || !isOpen(log))) complain("stuck", "does not end");
+    // A run that the client does not know gets neither answers nor messages.
+    else if (parent === undefined && (expected.isAnswered || !isOpen(run, known))) complain("stuck", "does not end");
     return;
   }
   if (run.durable) {
@@ -57,15 +57,15 @@ export function judgeRun(run: RunEvidence, known: Known, expected: Expected, com
   if (why !== undefined) complain("unexplained", why);
 }
 
-/** Whether a question is open that has no deadline. */
-function isOpen(log: readonly Entry[]): boolean {
-  const open = new Set<string>();
-  for (const entry of log) {
-    if (entry.type === "awaited" && entry.deadline === undefined) open.add(entry.await_id);
-    else if (entry.type === "resumed" || entry.type === "withdrawn" || entry.type === "settled")
-      open.delete(entry.await_id);
-  }
-  return open.size > 0;
+/** Whether a run or one of its sub-runs waits for an answer or a message without a deadline. */
+function isOpen({ log }: RunEvidence, known: Known): boolean {
+  const results = resultsOf(log);
+  return log.some((entry) => {
+    if (entry.type === "awaited") return entry.deadline === undefined && !results.has(entry.await_id);
+    if (entry.type !== "intent") return false;
+    const child = known.runs.get(entry.run_id ?? "");
+    return child === undefined ? entry.until === null && !results.has(entry.key) : isOpen(child, known);
+  });
 }
 
 /** Why the end of a run is not an expected one. */
@@ -134,12 +134,13 @@ export function judgeOutput(run: RunEvidence, text: string, complain: Complain):
     if (shown.has(key)) complain("changed", `emits the result of ${key} twice`);
     shown.set(key, value);
   }
+  const results = resultsOf(run.log);
   for (const entry of run.durable ? run.log : []) {
     const key = resultKey(entry);
     // Sub-runs emit their own results.
     if (key === undefined || key.startsWith("session.") || key.includes("/")) continue;
     const value = shown.get(key);
-    const expected = shownValue(entry);
+    const expected = results.get(key) ?? (entry.type === "step" ? shownValue(entry.result) : "");
     if (value !== expected) complain("changed", `emits ${value} for ${key}; the log has ${expected}`);
   }
   const tokens = [...text.matchAll(/<[^>]*>/g)].map(([token]) => token);
@@ -147,10 +148,7 @@ export function judgeOutput(run: RunEvidence, text: string, complain: Complain):
     if (tokens.indexOf(token) !== index) complain("changed", `emits ${token} twice`);
 }
 
-function shownValue(entry: Entry): string {
-  if (entry.type === "resumed") return nonceOf(entry.answer);
-  if (entry.type === "timed-out") return DEFAULT;
-  if (entry.type !== "step") return "";
-  const { result } = entry;
+/** A sub-run is shown by its status. */
+function shownValue(result: unknown): string {
   return typeof result === "string" ? result : (result as { readonly status: string }).status;
 }

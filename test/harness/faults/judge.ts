@@ -2,17 +2,19 @@ import { textOf } from "../program-player.ts";
 import type { Acknowledged, RunRecord } from "./acknowledged.ts";
 import type { ProcessHistory, RunEvidence, Seen } from "./evidence.ts";
 import { Evidence } from "./evidence.ts";
-import { judgeAnswers, judgeFinally, judgeGoingOn } from "./judge-answers.ts";
+import { judgeAnswers, judgeShown } from "./judge-answers.ts";
 import type { Complain } from "./judge-bodies.ts";
 import { judgeBodies } from "./judge-bodies.ts";
+import { judgeMessages } from "./judge-messages.ts";
 import { judgeRecord, judgeRun } from "./judge-runs.ts";
+import { judgeFinally, judgeGoingOn, judgeTaking, judgeTimes } from "./judge-waits.ts";
 import type { Plan } from "./plans.ts";
 
 /* The judge: compares what the client was told with the logs and with the lines of the agents. */
 
 /** A broken rule, with its evidence. */
 export interface Anomaly {
-  /** lost, doubled, changed, stuck, orphaned, refused, invalid, left out or unexplained. */
+  /** lost, doubled, changed, early, stuck, orphaned, refused, invalid, left out or unexplained. */
   readonly kind: string;
   readonly what: string;
   readonly run_id: string;
@@ -70,12 +72,16 @@ class Judge {
       judgeRun(run, evidence, { fails, isCancelled, isAnswered: record !== undefined }, complain);
       judgeBodies(run, evidence, leaseMs, complain);
       judgeGoingOn(run, complain);
+      judgeTaking(run, complain);
+      judgeTimes(run, complain);
+      judgeShown(run, evidence, complain);
       if (this.#mustRunFinally(run)) judgeFinally(run, complain);
     }
     for (const record of acknowledged.runs) {
       const complain = this.#complainOf(record.run_id ?? "");
       await judgeRecord(record, evidence, complain);
       judgeAnswers(record, evidence, complain);
+      judgeMessages(record, evidence, complain);
     }
     await this.#judgeSessions();
     return this.#anomalies;
@@ -169,11 +175,15 @@ class Judge {
   }
 }
 
-function toldOf({ plan, agent, key, mode, session_id, run_id, answers, cancels, refusals, seen }: RunRecord): string {
-  const answered = answers.map(({ nonce, fits, question, outcomes }) => {
+function toldOf(record: RunRecord): string {
+  const { plan, agent, key, mode, session_id, run_id, answers, mails, cancels, refusals, seen } = record;
+  const answered = answers.map(({ nonce, is, question, outcomes }) => {
     const { key: asked, run } = question.text;
-    return `${nonce}${fits ? "" : " (invalid)"} to ${asked} of ${run}: ${outcomes.join(", ")}`;
+    return `${is} ${nonce} to ${asked} of ${run}: ${outcomes.join(", ")}`;
   });
+  const sent = mails.map(
+    ({ nonce, name, run_id: to, outcomes }) => `${name} ${nonce} to ${to}: ${outcomes.join(", ")}`,
+  );
   return JSON.stringify({
     root: run_id,
     plan: plan.id,
@@ -182,6 +192,7 @@ function toldOf({ plan, agent, key, mode, session_id, run_id, answers, cancels, 
     isRepeatable: key !== null,
     session_id,
     answered,
+    sent,
     cancels,
     refusals,
     seenUntil: seen.length,

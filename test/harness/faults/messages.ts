@@ -1,6 +1,7 @@
 import type { RunMode, StreamedEvent } from "cadenza";
 import type { Answer } from "../answers.ts";
 import type { Loss } from "../unreliable-store.ts";
+import type { MessageName } from "./plans.ts";
 
 /* The messages between the harness and its worker processes. */
 
@@ -41,27 +42,58 @@ export type Task =
       readonly session_id: string | null;
       readonly key: string | null;
       readonly mode: RunMode;
+      /** When the agent may begin, in milliseconds since 1970; null for at once. */
+      readonly startAt: number | null;
+      /** A label that only this run has. */
+      readonly label: string;
     }
   | {
       readonly do: "answer";
-      readonly run_id: string;
-      readonly await_id: string;
-      readonly answer: GivenAnswer;
+      readonly to: ShownQuestion;
+      readonly reply: GivenReply;
       readonly key: string | null;
       readonly mode: RunMode;
     }
+  | {
+      readonly do: "send";
+      /** A run, or the label of one. */
+      readonly to: { readonly run_id: string } | { readonly label: string };
+      readonly name: MessageName;
+      readonly data: NamedData;
+      readonly key: string | null;
+    }
+  | { readonly do: "look"; readonly run_id: string }
   | { readonly do: "cancel"; readonly run_id: string }
   | { readonly do: "follow"; readonly run_id: string; readonly after: number };
 
-/** An answer with a unique name, in its text if it is a message. An answer whose value is a text matches no schema. */
-export type GivenAnswer =
-  | { readonly value: number | string; readonly nonce: string }
-  | Extract<Answer, { readonly type: "message" }>;
+/** Data with a unique name. A value that is a text matches no schema. */
+export type NamedData = {
+  readonly value: number | string;
+  readonly nonce: string;
+};
+
+/** A reply with a unique name: an answer, as an object or in the text of a message, or the reason of a decline. */
+export type GivenReply =
+  | { readonly await_resume: NamedData | Extract<Answer, { readonly type: "message" }> }
+  | { readonly decline: { readonly reason: string } };
+
+/** A run that shows a question, and the id of the question in it. */
+export interface ShownQuestion {
+  readonly run_id: string;
+  readonly await_id: string;
+}
+
+/** What a run waits for: the run itself, or a sub-run of it. */
+export interface Waiting {
+  readonly questions: readonly (ShownQuestion & { readonly text: string; readonly expires_at: string | null })[];
+  /** The keys of the receives. */
+  readonly receives: readonly { readonly run_id: string; readonly key: string }[];
+}
 
 /** What has happened in a worker. */
 export type Report =
   | { readonly is: "ready" }
-  | { readonly is: "done"; readonly id: number; readonly run_id: string }
+  | { readonly is: "done"; readonly id: number; readonly run_id: string; readonly waiting?: Waiting }
   | { readonly is: "refused"; readonly id: number; readonly code: string; readonly message: string }
   | { readonly is: "event"; readonly run_id: string; readonly event: StreamedEvent }
   /** The library has logged an error or a warning. */

@@ -17,6 +17,8 @@ export type Act =
   | { readonly do: "say"; readonly text: string }
   | StepAct
   | AskAct
+  | SleepAct
+  | ReceiveAct
   /** Several at once. */
   | { readonly do: "all"; readonly acts: readonly Act[] }
   /** A sub-run. */
@@ -50,6 +52,24 @@ export interface AskAct {
   readonly defaults: boolean;
 }
 
+export interface SleepAct {
+  readonly do: "sleep";
+  readonly ms: number;
+}
+
+export interface ReceiveAct {
+  readonly do: "receive";
+  readonly name: MessageName;
+  /** How long it waits; null for ever. 0: it takes only a message that is there. */
+  readonly timeoutMs: number | null;
+  /** Whether it has a default; otherwise it rejects at the deadline, and the run goes on. */
+  readonly defaults: boolean;
+}
+
+/** The names of messages. An `order` has to fit a schema, a `note` may be anything. */
+export const MESSAGE_NAMES = ["note", "order"] as const;
+export type MessageName = (typeof MESSAGE_NAMES)[number];
+
 interface Place {
   readonly id: string;
   readonly depth: number;
@@ -79,7 +99,9 @@ function act(random: Random, place: Place, nextId: () => string): Act {
   const { depth, isBeside, durable } = place;
   const make = random.weighted<() => Act>([
     [5, () => stepAct(random, isBeside)],
-    [isBeside ? 2 : 5, () => askAct(random, isBeside)],
+    [isBeside ? 2 : 4, () => askAct(random, isBeside)],
+    [isBeside ? 0.7 : 1.5, () => sleepAct(random)],
+    [isBeside ? 1 : 2, () => receiveAct(random)],
     [isBeside ? 0 : 1, () => ({ do: "say", text: random.pick(NAMES) })],
     [isBeside ? 0 : 0.5, () => ({ do: "state" })],
     [isBeside ? 0 : 2.5, () => all(random, place, nextId)],
@@ -112,6 +134,15 @@ function askAct(random: Random, isBeside: boolean): AskAct {
     return { do: "ask", by: "yield", schema: false, timeoutMs: null, defaults: false };
   const timeoutMs = random.chance(0.4) ? random.pick([150, 400, 1_000, 2_500]) : null;
   return { do: "ask", by: "ask", schema: random.chance(0.5), timeoutMs, defaults: random.chance(0.8) };
+}
+
+function sleepAct(random: Random): SleepAct {
+  return { do: "sleep", ms: random.pick([0, 40, 300, 1_200, 3_000]) };
+}
+
+function receiveAct(random: Random): ReceiveAct {
+  const timeoutMs = random.chance(0.5) ? random.pick([0, 150, 600, 2_000]) : null;
+  return { do: "receive", name: random.pick(MESSAGE_NAMES), timeoutMs, defaults: random.chance(0.5) };
 }
 
 function all(random: Random, place: Place, nextId: () => string): Act {

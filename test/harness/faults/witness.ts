@@ -25,8 +25,9 @@ export type ByAgent = { readonly run: string; readonly incarnation: string } & (
   | { readonly is: "ended"; readonly key: string; readonly body: string }
   /** The agent got the result of a step: the body that it came from. */
   | { readonly is: "got"; readonly key: string; readonly body: string }
-  | { readonly is: "asking"; readonly key: string }
-  /** A line after a question, and the `finally` around it, with the answer. */
+  /** The agent begins to wait: it asks, sleeps or receives. `ms`: how long it sleeps, or until the deadline. */
+  | { readonly is: "waiting"; readonly key: string; readonly ms: number | null }
+  /** A line after a wait, and the `finally` around it, with the name of what the agent got. */
   | { readonly is: "after" | "finally"; readonly key: string; readonly nonce: string }
   | { readonly is: "child"; readonly key: string; readonly child: string }
   | { readonly is: "left" }

@@ -12,7 +12,7 @@ import { drivers } from "../sqlite-files.ts";
 import { unreliableStore } from "../unreliable-store.ts";
 import type { Outside } from "./agents.ts";
 import { agentOf } from "./agents.ts";
-import type { Order, Report, WorkerSettings } from "./messages.ts";
+import type { Order, Report, Waiting, WorkerSettings } from "./messages.ts";
 import { Witness } from "./witness.ts";
 
 const settings = JSON.parse(process.argv[2] ?? "") as WorkerSettings;
@@ -91,7 +91,7 @@ process.once("SIGTERM", () => {
 });
 process.on("message", (order: Order) => {
   carryOut(order).then(
-    (run_id) => say({ is: "done", id: order.id, run_id }),
+    (done) => say({ is: "done", id: order.id, ...done }),
     (error: unknown) => {
       const code = CadenzaError.is(error) ? error.code : "";
       say({ is: "refused", id: order.id, code, message: wordsOf(error) });
@@ -103,34 +103,65 @@ process.once("disconnect", () => process.exit());
 say({ is: "ready" });
 
 /** Resolves when the order has been acknowledged by the library, with the run. */
-async function carryOut(order: Order): Promise<string> {
+async function carryOut(order: Order): Promise<{ readonly run_id: string; readonly waiting?: Waiting }> {
   switch (order.do) {
     case "create": {
-      const { agent: agent_name, input, session_id, key, mode } = order;
-      const options = key === null ? {} : { idempotencyKey: key };
-      if (mode !== "stream") return (await runtime.createRun({ agent_name, input, session_id, mode }, options)).run_id;
+      const { agent: agent_name, input, session_id, key, mode, startAt, label } = order;
+      const options = {
+        labels: { run: label },
+        ...(key !== null && { idempotencyKey: key }),
+        ...(startAt !== null && { startAt }),
+      };
+      if (mode !== "stream") {
+        const { run_id } = await runtime.createRun({ agent_name, input, session_id, mode }, options);
+        return { run_id };
+      }
       for await (const event of runtime.createRun({ agent_name, input, session_id, mode }, options))
-        if (event.type === "run.created") return event.run.run_id;
+        if (event.type === "run.created") return { run_id: event.run.run_id };
       throw new Error("The stream ended before it began.");
     }
     case "answer": {
-      const { run_id, await_id, answer: await_resume, key, mode } = order;
+      const { to, reply, key, mode } = order;
       const options = key === null ? {} : { idempotencyKey: key };
       if (mode === "stream") {
-        const events = runtime.resume({ run_id, await_id, await_resume, mode }, options);
+        const events = runtime.resume({ ...to, ...reply, mode }, options);
         await events.next();
         await events.return?.();
-      } else await runtime.resume({ run_id, await_id, await_resume, mode }, options);
-      return run_id;
+      } else await runtime.resume({ ...to, ...reply, mode }, options);
+      return to;
     }
-    case "cancel":
-      return (await runtime.cancel(order.run_id)).run_id;
+    case "send": {
+      const { name, data, key } = order;
+      const to = "label" in order.to ? { labels: { run: order.to.label } } : order.to.run_id;
+      return runtime.send({ to, name, data }, key === null ? {} : { idempotencyKey: key });
+    }
+    case "look":
+      return { run_id: order.run_id, waiting: await lookAt(order.run_id) };
+    case "cancel": {
+      const { run_id } = await runtime.cancel(order.run_id);
+      return { run_id };
+    }
     case "follow": {
       const { run_id, after } = order;
       for await (const event of runtime.events(run_id, { after, until: "end" })) say({ is: "event", run_id, event });
-      return run_id;
+      return { run_id };
     }
   }
+}
+
+/** What a run and its sub-runs wait for. */
+async function lookAt(run_id: string): Promise<Waiting> {
+  const { await_requests, waits_for, children } = await runtime.details(run_id);
+  const questions = await_requests.map(({ await_id, message, expires_at }) => {
+    // A schema is a part of its own, after the question.
+    return { run_id, await_id, text: message.parts[0]?.content ?? "", expires_at };
+  });
+  const receives = waits_for.filter((key) => key.startsWith("receive:")).map((key) => ({ run_id, key }));
+  const below = await Promise.all(children.map(lookAt));
+  return {
+    questions: [...questions, ...below.flatMap((each) => each.questions)],
+    receives: [...receives, ...below.flatMap((each) => each.receives)],
+  };
 }
 
 function say(report: Report): void {
