@@ -15,6 +15,8 @@ import { isPassing, isRefusal, PAUSE_MS, pause, Talk, wordOf } from "./talk.ts";
 const MOVING_MS = 15_000;
 /** Sessions that runs share. */
 const SESSIONS = 10;
+/** Refusals after which there is certainly no run, unless the caller waits for more than its creation. */
+const NOT_CREATED = ["runtime_closed", "agent_not_found"];
 /** A run that does not begin at once begins within so many milliseconds. */
 const LATER_MS = 4_000;
 
@@ -102,8 +104,8 @@ export class Client {
         label: id,
       });
       if (typeof outcome === "object" && "done" in outcome) this.acknowledged.created(run, outcome.done);
-      else if (key === null && !isRefusal(outcome, ["runtime_closed", "agent_not_found"])) {
-        // It may have been created or not, and its id is unknown.
+      else if (key === null && !isRefusal(outcome, mode === "async" ? NOT_CREATED : ["agent_not_found"])) {
+        // It may have been created or not, and its id is unknown. A runtime that is closed ends the wait of a caller.
         run.ended = true;
         return this.#onEnded(run);
       } else {

@@ -8,7 +8,7 @@ import { closeSync, openSync, readFileSync, writeSync } from "node:fs";
 /** An effect of an agent, or something that the harness did or saw. */
 export type Happening =
   | ByAgent
-  /** A process found that its event loop was blocked for so long. */
+  /** A process found that its event loop was blocked for so long, or that a write took so long. */
   | { readonly is: "stalled"; readonly ms: number }
   /** The answer of the store to a write was lost. */
   | { readonly is: "swallowed"; readonly method: string; readonly how: string }

@@ -9,6 +9,7 @@ import { durable } from "cadenza/durable";
 import { SqliteStore } from "cadenza/sqlite";
 import { systemClock } from "../../../src/runtime/system.ts";
 import { drivers } from "../sqlite-files.ts";
+import { hookedStore, isRead } from "../store-proxy.ts";
 import { unreliableStore } from "../unreliable-store.ts";
 import type { Outside } from "./agents.ts";
 import { agentOf } from "./agents.ts";
@@ -19,11 +20,21 @@ const settings = JSON.parse(process.argv[2] ?? "") as WorkerSettings;
 const { name, file, driver, synchronous, leaseMs, heartbeatMs, scanMs, evictAfterMs, drainMs } = settings;
 /** How often it checks whether its event loop was blocked. */
 const PULSE_MS = 50;
+/** A loop that was blocked for longer, and a write that took longer, is noted: the lease may have expired meanwhile. */
+const STALL_MS = 200;
 
 const witness = new Witness(settings.witness, name);
 const database = drivers.find((each) => each.name === driver)?.open(file);
 if (database === undefined) throw new Error(`There is no driver ${driver} here.`);
-const store = unreliableStore(new SqliteStore(database, { synchronous, closeDatabase: true }), {
+const sqlite = new SqliteStore(database, { synchronous, closeDatabase: true });
+/** A write waits for the lock of the file, which a frozen process may hold. */
+const timed = hookedStore((call, method) => {
+  const answer = call();
+  if (isRead(method) || !(answer instanceof Promise)) return answer;
+  const since = performance.now();
+  return answer.finally(() => noteStall(performance.now() - since));
+}, sqlite);
+const store = unreliableStore(timed, {
   ...settings,
   onSwallowed(method, how) {
     witness.note({ is: "swallowed", method, how });
@@ -74,8 +85,7 @@ if (settings.isNew) runtime.register("rolling", { durable: true, version: "2" },
 let beat = performance.now();
 setInterval(() => {
   const now = performance.now();
-  const ms = Math.round(now - beat - PULSE_MS);
-  if (ms > 4 * PULSE_MS) witness.note({ is: "stalled", ms });
+  noteStall(now - beat - PULSE_MS);
   beat = now;
 }, PULSE_MS);
 
@@ -162,6 +172,10 @@ async function lookAt(run_id: string): Promise<Waiting> {
     questions: [...questions, ...below.flatMap((each) => each.questions)],
     receives: [...receives, ...below.flatMap((each) => each.receives)],
   };
+}
+
+function noteStall(ms: number): void {
+  if (ms > STALL_MS) witness.note({ is: "stalled", ms: Math.round(ms) });
 }
 
 function say(report: Report): void {
