@@ -19,7 +19,7 @@ import { answerRun } from "./answering.ts";
 import { Execution } from "./execution.ts";
 import type { RunInput } from "./input.ts";
 import type { LogRun } from "./log-host.ts";
-import { committedUpwards } from "./once-committed.ts";
+import { committedUpwards, onceCommitted } from "./once-committed.ts";
 import type { OneByOne } from "./one-by-one.ts";
 import type { Ownership } from "./ownership.ts";
 import { lostError, refusalError } from "./refusals.ts";
@@ -113,11 +113,12 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
     return this.ownership.takenAt >= startAt ? 0 : startAt - this.host.clock.now();
   }
 
-  /** Lets the agent begin as soon as it has a slot, or when its time has come. */
+  /** Lets the agent begin as soon as it has a slot, or at its time. With its first commit the run may leave before. */
   begin(): void {
     const wait = this.#untilStart;
     if (wait > 0) {
-      this.#clearStart = this.host.clock.setTimeout(() => this.begin(), wait);
+      const begin = (): void => (this.log.lost ? undefined : this.begin());
+      this.#clearStart = this.host.clock.setTimeout(() => onceCommitted(this.log, begin), wait);
       return;
     }
     if (this.#slot !== undefined) this.#slot.mayBegin = true;

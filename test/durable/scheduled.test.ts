@@ -33,3 +33,30 @@ it.each([
     expect((await second.runtime.getRun(run_id)).status).toBe("completed");
   },
 );
+
+it.each([
+  { mode: "sync", durable: true },
+  { mode: "sync", durable: false },
+  { mode: "async", durable: true },
+  { mode: "async", durable: false },
+] as const)(
+  "an agent is called once, also if its time comes before its run is stored ($mode, durable: $durable)",
+  async ({ mode, durable }) => {
+    const replicas = inMemory();
+    const { clock } = replicas;
+    const calls: string[] = [];
+    const slow = replicas.start({}, async (call, method) => {
+      if (method === "create") await new Promise<void>((resolve) => clock.setTimeout(resolve, 5_000));
+      return call();
+    });
+    const fast = replicas.start();
+    for (const [name, { runtime }] of Object.entries({ slow, fast }))
+      runtime.register("nightly", { durable }, () => void calls.push(name));
+    const options = { startAt: clock.now() + 1_000 };
+    const creating = slow.runtime.createRun({ agent_name: "nightly", input: "", mode }, options);
+    await clock.advance(20_000);
+    const { run_id } = await creating;
+    expect((await fast.runtime.getRun(run_id)).status).toBe("completed");
+    expect(calls).toHaveLength(1);
+  },
+);
