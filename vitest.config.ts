@@ -10,6 +10,7 @@ const repeatable = [
   "bad-input",
   "cancel",
   "detailed-events",
+  "details",
   "events",
   "given",
   "messages",

@@ -6,7 +6,7 @@ export {
   type Issue,
 } from "./core/errors.ts";
 export type { Labels, QuestionKind, QuestionRef } from "./core/log.ts";
-export type { Clock, Ids, Logger } from "./core/ports.ts";
+export type { Clock, Ids, Logger, Mismatch } from "./core/ports.ts";
 export type { StreamedEvent } from "./core/project.ts";
 export type { MaybePromise } from "./core/promises.ts";
 export type { Counters } from "./core/statistics.ts";

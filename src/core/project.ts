@@ -1,12 +1,22 @@
 import type { RunEvent } from "../protocol/event.ts";
+import type { Usage } from "../protocol/extensions.ts";
 import type { Message } from "../protocol/message.ts";
 import { isCopy } from "./emission-source.ts";
-import type { EmittedEntry, Entry } from "./log.ts";
+import type { EmittedEntry, Entry, Outcome } from "./log.ts";
 import { goingOn, messageRecord, runRecord } from "./record.ts";
 import type { RunState } from "./state.ts";
 
-/** An event with its number in the run, from 1 on: the `id` from which a reader reconnects. */
-export type StreamedEvent = RunEvent & { readonly id: number; readonly source?: EventSource };
+/**
+ * An event with its number in the run, from 1 on: the `id` from which a reader reconnects. The last event of a run that
+ * has ended also has its `usage`: the tokens that its agent has reported, null for none.
+ */
+export type StreamedEvent = (Exclude<RunEvent, { readonly type: `run.${Outcome}` }> | EndEvent) & {
+  readonly id: number;
+  readonly source?: EventSource;
+};
+
+/** The last event of a run that has ended. */
+type EndEvent = Extract<RunEvent, { readonly type: `run.${Outcome}` }> & { readonly usage: Usage | null };
 
 /** The event of a sub-run that an event was copied from. HTTP clients do not get it. */
 export interface EventSource {
@@ -34,7 +44,7 @@ export function project(state: RunState, entry: Entry, index: number): StreamedE
       return projectEmitted(state, entry, index, id);
     case "ended":
       if (entry.closes && index === 0) return { type: "message.completed", message: outputAt(state, 1), id };
-      return { type: `run.${entry.outcome}`, run: runRecord(state), id };
+      return { type: `run.${entry.outcome}`, run: runRecord(state), usage: state.usage, id };
     default:
       // `started`, or the end of a question, after which the next open one is shown.
       if (index === 1) return { type: "run.awaiting", run: runRecord(state), id };

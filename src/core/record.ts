@@ -5,7 +5,7 @@ import { isMessageResume } from "../protocol/run.ts";
 import type { AwaitedEntry } from "./log.ts";
 import { agentRole } from "./role.ts";
 import type { OutputMessage, RunState } from "./state.ts";
-import { createdEntry, isOpen, replyTo } from "./state.ts";
+import { createdEntry, isOpen, openQuestions, replyTo } from "./state.ts";
 import { isoTime } from "./time.ts";
 
 /** The run as the protocol shows it: a snapshot that later entries do not change. */
@@ -53,14 +53,14 @@ export function messageRecord(message: OutputMessage): Message {
 }
 
 /**
- * What a completed run adds to its session: the input, questions, answers and output, in order of time. A caller's
- * message without a time gets the time at which it arrived.
+ * What was said in a run so far: the input, questions, answers and output, in order of time. A run that completes adds
+ * this to its session. A caller's message without a time gets the time at which it arrived.
  */
 export function transcript(state: RunState): Message[] {
   const { input, at } = createdEntry(state);
   const messages = input.map((message) => stamped(message, at));
   // Questions that were open side by side may have been settled in another order than that in which they were asked.
-  const exchanges = [...(state.exchanges ?? [])].sort((a, b) => a.position - b.position);
+  const exchanges = [...(state.exchanges ?? []), ...openQuestions(state)].sort((a, b) => a.position - b.position);
   let next = 0;
   for (let index = 0; index <= state.output.length; index++) {
     for (

@@ -3,7 +3,7 @@ import { omitAbsent, orNull, withDefault } from "./absent.ts";
 import { agentNameSchema } from "./agent.ts";
 import { errorSchema } from "./error.ts";
 import { eventSchema } from "./event.ts";
-import { runIdSchema } from "./identifier.ts";
+import { runIdSchema, sessionIdSchema } from "./identifier.ts";
 import { messageSchema } from "./message.ts";
 import { deferred } from "./registry.ts";
 import { runModeSchema, runStatusSchema } from "./run.ts";
@@ -55,41 +55,6 @@ const openQuestionObject = deferred({ id: "OpenQuestion", description: "An open 
 /** An open question of a run, or of one of its sub-runs. */
 export interface OpenQuestionDetails extends Readonly<z.output<typeof openQuestionObject>> {}
 
-const runDetailsObject = deferred(
-  { id: "RunDetails", description: "The facts about a run that its record has no field for. There may be more." },
-  () =>
-    z.looseObject({
-      run_id: runIdSchema,
-      agent_name: agentNameSchema,
-      /** Null: none. */
-      version: orNull(z.string()),
-      durable: z.boolean(),
-      /** Any JSON value of the run's creator; null: none. */
-      metadata: z.unknown(),
-      labels: z.record(z.string(), z.string()),
-      /** The run that has started this one; null for a root. */
-      parent_run_id: orNull(runIdSchema),
-      root_run_id: runIdSchema,
-      /** The runs that this one has started. */
-      children: z.array(runIdSchema),
-      /** All open questions; the first one is the run's await request. */
-      await_requests: z.array(openQuestionObject),
-      /** The keys of what the run waits for. */
-      waits_for: z.array(z.string()),
-    }),
-);
-
-/** Describes the details of a run. */
-export const runDetailsSchema: z.ZodType = runDetailsObject;
-
-const messageReceiptObject = deferred(
-  { id: "MessageReceipt", description: "Says that the store has a message to a run." },
-  () => z.object({ run_id: runIdSchema }),
-);
-
-/** Describes the answer to a message that was sent to a run. */
-export const messageReceiptSchema: z.ZodType = messageReceiptObject;
-
 const usageObject = deferred({ id: "Usage", description: "What was used, in tokens." }, () =>
   z.object({
     /** Every token of the prompt, also those read from a cache or written to one. */
@@ -109,6 +74,55 @@ const usageObject = deferred({ id: "Usage", description: "What was used, in toke
 
 /** What was used, in tokens. */
 export interface Usage extends Readonly<z.output<typeof usageObject>> {}
+
+const runDetailsObject = deferred(
+  { id: "RunDetails", description: "The facts about a run that its record has no field for. There may be more." },
+  () =>
+    z.looseObject({
+      run_id: runIdSchema,
+      agent_name: agentNameSchema,
+      session_id: sessionIdSchema,
+      /** Null: none. */
+      version: orNull(z.string()),
+      durable: z.boolean(),
+      status: runStatusSchema,
+      created_at: timestampSchema,
+      /** When its agent was asked to begin; null: at once. */
+      start_at: orNull(timestampSchema),
+      /** When its agent began; null before. */
+      started_at: orNull(timestampSchema),
+      finished_at: orNull(timestampSchema),
+      /** Any JSON value of the run's creator; null: none. */
+      metadata: z.unknown(),
+      labels: z.record(z.string(), z.string()),
+      /** The run that has started this one; null for a root. */
+      parent_run_id: orNull(runIdSchema),
+      root_run_id: runIdSchema,
+      /** The runs that this one has started. */
+      children: z.array(runIdSchema),
+      /** What the run has used so far; null: nothing was reported. */
+      usage: orNull(usageObject),
+      /** The id of the last event. A reader that continues after it gets all that follows. */
+      last_event_id: z.number().int(),
+      /** All open questions; the first one is the run's await request. */
+      await_requests: z.array(openQuestionObject),
+      /** The keys of what the run waits for. */
+      waits_for: z.array(z.string()),
+      /** Where the code and the log of a durable run disagree; null for a run that is not blocked. */
+      blocked: orNull(z.looseObject({ position: z.number().int(), expected: z.string(), asked: z.string() })),
+    }),
+);
+
+/** Describes the details of a run. */
+export const runDetailsSchema: z.ZodType = runDetailsObject;
+
+const messageReceiptObject = deferred(
+  { id: "MessageReceipt", description: "Says that the store has a message to a run." },
+  () => z.object({ run_id: runIdSchema }),
+);
+
+/** Describes the answer to a message that was sent to a run. */
+export const messageReceiptSchema: z.ZodType = messageReceiptObject;
 
 /** What every detail has. */
 const place = {

@@ -1,7 +1,7 @@
 import type { Labels } from "../core/log.ts";
-import type { StoredSession } from "../core/ports.ts";
+import type { Mismatch, StoredSession } from "../core/ports.ts";
 import type { Replied } from "../core/state.ts";
-import type { OpenQuestionDetails } from "../protocol/extensions.ts";
+import type { OpenQuestionDetails, Usage } from "../protocol/extensions.ts";
 import { sessionIdSchema } from "../protocol/identifier.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import { isJsonObject } from "../protocol/json.ts";
@@ -167,10 +167,20 @@ export interface EventsOptions {
 export interface RunDetails {
   readonly run_id: string;
   readonly agent_name: string;
+  readonly session_id: string;
   /** The version with which the agent was registered when the run was created; null for none. */
   readonly version: string | null;
   /** Whether the run's agent is durable. */
   readonly durable: boolean;
+  readonly status: RunStatus;
+  /** When it was accepted, as a time in ISO 8601, like the other times here. */
+  readonly created_at: string;
+  /** The `startAt` that the run's creator gave it; null for none. */
+  readonly start_at: string | null;
+  /** When its agent began; null before. */
+  readonly started_at: string | null;
+  /** When it ended; null before. */
+  readonly finished_at: string | null;
   /** The `metadata` that the run's creator gave it; null for none. */
   readonly metadata: JsonValue;
   /** The `labels` that the run's creator gave it; empty for none. */
@@ -181,10 +191,19 @@ export interface RunDetails {
   readonly root_run_id: string;
   /** The ids of the runs that this one has started, in the order in which they were created. */
   readonly children: readonly string[];
+  /** What its agent has reported so far, with what its sub-runs have used; null for nothing. */
+  readonly usage: Usage | null;
+  /**
+   * The id of its last event. These details are those of the moment after that event:
+   * `events(run_id, { after: last_event_id })` gives all that follows, and nothing else.
+   */
+  readonly last_event_id: number;
   /** All open questions, in the order in which they were asked. The first one is the run's await request. */
   readonly await_requests: readonly OpenQuestionDetails[];
   /** The keys of what the run waits for: its open questions, sleeps and receives. */
   readonly waits_for: readonly string[];
+  /** Where the registered code and the log of a durable run disagree; null for a run that is not blocked. */
+  readonly blocked: Mismatch | null;
 }
 
 /** A session (ACP 1.0) with its messages. */

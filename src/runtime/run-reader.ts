@@ -1,11 +1,13 @@
 import { CadenzaError } from "../core/errors.ts";
 import type { CreatedEntry } from "../core/log.ts";
-import type { FoundRun, RunKey, StoredRun } from "../core/ports.ts";
+import type { FoundRun, Mismatch, RunHead, RunKey, StoredRun } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
 import { questionRecord, runRecord, transcript } from "../core/record.ts";
 import type { RunState } from "../core/state.ts";
 import { createdEntry, openQuestions } from "../core/state.ts";
+import { isoTime } from "../core/time.ts";
+import type { Message } from "../protocol/message.ts";
 import type { Run } from "../protocol/run.ts";
 import type { LogSource, StreamHost } from "./events.ts";
 import { EventStream } from "./events.ts";
@@ -57,35 +59,30 @@ export class RunReader {
 
   /** What the record of a run has no field for. Throws `run_not_found`. */
   async details(key: RunKey): Promise<RunDetails> {
-    const state = await this.#stateOf(key);
-    const created = createdEntry(state);
-    const { agent_name, version = null, durable = false, metadata = null, labels = noLabels, parent } = created;
-    return {
-      run_id: key.run_id,
-      agent_name,
-      version,
-      durable,
-      metadata,
-      labels,
-      parent_run_id: parent?.run_id ?? null,
-      root_run_id: await this.#rootOf(key, created),
-      children: await this.#childrenOf(key),
-      await_requests: openQuestions(state).map(({ asked }) => questionRecord(state, asked)),
-      waits_for: [...openQuestions(state).map(({ asked }) => asked.await_id), ...(state.waits?.keys() ?? [])],
-    };
+    const created = await this.#createdOf(key);
+    if (created === undefined) throw notFound(key.run_id);
+    const root_run_id = await this.#rootOf(key, created);
+    const children = await this.#childrenOf(key);
+    return this.#look(key, (state, { blocked }) => detailsRecord(state, blocked, root_run_id, children));
   }
 
-  /** The committed state of a run. Throws `run_not_found`. */
-  async #stateOf(key: RunKey): Promise<RunState> {
+  /** What was said in a run so far. Throws `run_not_found`. */
+  transcript(key: RunKey): Promise<readonly Message[]> {
+    return this.#look(key, transcript);
+  }
+
+  /** Reads the committed state of a run at one moment. Throws `run_not_found`. */
+  async #look<T>(key: RunKey, read: (state: RunState, head: RunHead) => T): Promise<T> {
     const live = this.#runs.find(key);
     if (live !== undefined) {
       await this.#refresh(live);
-      if (!live.log.lost && live.log.backlog === 0) return live.log.state;
+      const { head, lost, backlog, state } = live.log;
+      if (head !== undefined && !lost && backlog === 0) return read(state, head);
     }
-    const { position } = await this.stored(key);
+    const { position, head } = await this.stored(key);
     const state = await foldLog(this.#settings.store, key, position);
     if (state === undefined) throw notFound(key.run_id);
-    return state;
+    return read(state, head);
   }
 
   /** The run at the top of a run's tree. If an ancestor was deleted, its id counts as the root. */
@@ -218,4 +215,30 @@ export class RunReader {
     if (source === undefined) throw notFound(key.run_id);
     return source;
   }
+}
+
+function detailsRecord(
+  state: RunState,
+  blocked: Mismatch | null,
+  root_run_id: string,
+  children: readonly string[],
+): RunDetails {
+  const { run_id, status, started, ended, usage } = state;
+  const { agent_name, session_id, version = null, at, start_at } = createdEntry(state);
+  const { durable = false, metadata = null, labels = noLabels, parent } = createdEntry(state);
+  return {
+    ...{ run_id, agent_name, session_id, version, durable, status, metadata, labels },
+    created_at: isoTime(at),
+    start_at: start_at === undefined ? null : isoTime(start_at),
+    started_at: started === null ? null : isoTime(started.at),
+    finished_at: ended === null ? null : isoTime(ended.at),
+    parent_run_id: parent?.run_id ?? null,
+    root_run_id,
+    children,
+    usage,
+    last_event_id: state.events,
+    await_requests: openQuestions(state).map(({ asked }) => questionRecord(state, asked)),
+    waits_for: [...openQuestions(state).map(({ asked }) => asked.await_id), ...(state.waits?.keys() ?? [])],
+    blocked,
+  };
 }

@@ -7,6 +7,7 @@ import { isFinal } from "../core/state.ts";
 import { agentStatus, noCounters } from "../core/statistics.ts";
 import type { AgentManifest } from "../protocol/agent.ts";
 import type { JsonValue } from "../protocol/json.ts";
+import type { Message } from "../protocol/message.ts";
 import type { Run } from "../protocol/run.ts";
 import { Calls } from "./calls.ts";
 import { badArgument, checkCount, checkKeys, checkObject, checkText } from "./check.ts";
@@ -198,9 +199,42 @@ export class Scope {
     return this.#reader.current(this.#key(run_id));
   }
 
-  /** The facts about a run that its record has no field for. Refused with `run_not_found`. */
+  /**
+   * The facts about a run that its record has no field for, all of one moment. Refused with `run_not_found`.
+   *
+   * @example
+   * ```ts
+   * import { AgentRuntime } from "cadenza";
+   *
+   * const runtime = new AgentRuntime().register("echo", (input) => input);
+   * const { run_id } = await runtime.createRun({ agent_name: "echo", input: "Hello", mode: "async" });
+   * const { status, usage, last_event_id } = await runtime.details(run_id);
+   * console.log(status, usage, last_event_id); // → created null 1
+   * for await (const event of runtime.events(run_id, { after: last_event_id })) {
+   *   console.log(event.type); // the rest, and nothing else
+   * }
+   * ```
+   */
   async details(run_id: string): Promise<RunDetails> {
     return this.#reader.details(this.#key(run_id));
+  }
+
+  /**
+   * What was said in a run so far, in order: its input, questions, answers and output. A run need not have completed.
+   * Refused with `run_not_found`. A run that completes adds the same messages to its session.
+   *
+   * @example
+   * ```ts
+   * import { AgentRuntime } from "cadenza";
+   *
+   * const runtime = new AgentRuntime().register("booking", (_input, { ask }) => ask("Book it?"));
+   * const { run_id } = await runtime.createRun({ agent_name: "booking", input: "Berlin to Paris" });
+   * const messages = await runtime.transcript(run_id);
+   * console.log(messages.map(({ parts }) => parts[0]?.content)); // → [ 'Berlin to Paris', 'Book it?' ]
+   * ```
+   */
+  async transcript(run_id: string): Promise<readonly Message[]> {
+    return this.#reader.transcript(this.#key(run_id));
   }
 
   /**

@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { copyState } from "../../src/core/copy-state.ts";
 import type { Command, Copy, Emission, ReplyCommand } from "../../src/core/decide.ts";
 import { commandOf, decide, isRefusal } from "../../src/core/decide.ts";
+import { DetailFold } from "../../src/core/detail.ts";
 import type { PartSource } from "../../src/core/emission-source.ts";
 import { stepOf } from "../../src/core/emission-source.ts";
 import { evolve, foldEntries } from "../../src/core/evolve.ts";
@@ -33,6 +34,7 @@ import {
   replyTo,
 } from "../../src/core/state.ts";
 import { eventSchema } from "../../src/protocol/event.ts";
+import { detailEventSchema } from "../../src/protocol/extensions.ts";
 import type { Message, MessagePart } from "../../src/protocol/message.ts";
 import { runSchema } from "../../src/protocol/run.ts";
 import { created, message, part, RUN_ID, relayed, settled, T0 } from "../harness/logs.ts";
@@ -468,8 +470,11 @@ describe("every log that commands and posts can make", () => {
   });
 
   itHolds("has events and a record that the protocol describes", (log) => {
-    for (const { id: _, source: _source, ...event } of eventsOf(log))
-      expect(eventSchema.parse(event)).toStrictEqual(event);
+    for (const { id: _, source: _source, ...event } of eventsOf(log)) {
+      const { usage, ...shown } = { usage: undefined, ...event };
+      expect(usage === undefined).toBe(!/^run\.(completed|failed|cancelled)$/.test(event.type));
+      expect(eventSchema.parse(shown)).toStrictEqual(shown);
+    }
     const last = runRecord(foldEntries(RUN_ID, log));
     expect(runSchema.parse(last)).toStrictEqual(last);
   });
@@ -593,11 +598,34 @@ describe("every log that commands and posts can make", () => {
     for (const [, { mail }, { offers }] of readings(log)) expect(mail?.offers ?? new Map()).toEqual(offers);
   });
 
-  itHolds("adds every message, question and answer to its session once", (log) => {
+  itHolds("has every message, question and answer in its transcript once", (log) => {
     const state = foldEntries(RUN_ID, log);
-    const exchanges = state.exchanges ?? [];
-    const answers = exchanges.filter((one) => "answer" in (replyTo(one) ?? {})).length;
-    expect(transcript(state)).toHaveLength(1 + exchanges.length + answers + state.output.length);
+    const questions = [...(state.exchanges ?? []), ...openQuestions(state)];
+    const answers = questions.filter((one) => "answer" in (replyTo(one) ?? {})).length;
+    expect(transcript(state)).toHaveLength(1 + questions.length + answers + state.output.length);
+  });
+
+  itHolds("has details that end everything they begin, once, when the run has ended", (log) => {
+    const state = initialState(RUN_ID);
+    const fold = new DetailFold(false);
+    const details = log.flatMap((entry) => fold.detailsOf(evolve(state, entry), entry));
+    expect(details.map(({ position }) => position)).toEqual(details.map((_, index) => index + 1));
+    const open = new Set<string>();
+    for (const detail of details) {
+      expect(detailEventSchema.parse(detail)).toEqual(detail);
+      const id =
+        detail.type === "question.asked" ? detail.question.await_id : "await_id" in detail ? detail.await_id : "";
+      if (detail.type === "question.asked") {
+        expect(open.has(id)).toBe(false);
+        open.add(id);
+      }
+      if (detail.type === "question.settled") expect(open.delete(id)).toBe(true);
+    }
+    expect([...open].sort()).toEqual(
+      openQuestions(state)
+        .map(({ asked }) => asked.await_id)
+        .sort(),
+    );
   });
 });
 

@@ -140,7 +140,11 @@ function elsewhere(store: Store, clock: Clock): AgentRuntime {
 
 async function look(runtime: AgentRuntime, run_id: string): Promise<Pick<GoldenLog, "run" | "events">> {
   const events: StreamedEvent[] = [];
-  for await (const event of runtime.events(run_id)) events.push(event);
+  for await (const event of runtime.events(run_id)) {
+    // The logs hold what clients see.
+    const { usage: _, ...shown } = { usage: null, ...event };
+    events.push(shown as StreamedEvent);
+  }
   return { run: await runtime.getRun(run_id), events };
 }
 

@@ -92,7 +92,9 @@ describe.each([
     const details = await runtime.details(run_id);
     expect(details).toMatchObject({ run_id, agent_name: "agent", version: "2", durable: replays, ...given });
     await runtime.resume({ run_id, await_resume: { ok: true } });
-    expect(await runtime.details(run_id)).toEqual({ ...details, await_requests: [], waits_for: [] });
+    const { finished_at } = await runtime.getRun(run_id);
+    const changed = { status: "completed", finished_at, last_event_id: 6, await_requests: [], waits_for: [] };
+    expect(await runtime.details(run_id)).toEqual({ ...details, ...changed });
     runtime.register("bare", { durable: true }, () => "ok");
     const bare = await runtime.createRun({ agent_name: "bare", input: "x" });
     expect(await runtime.details(bare.run_id)).toMatchObject({
