@@ -13,6 +13,7 @@ const repeatable = [
   "details",
   "events",
   "given",
+  "lists",
   "messages",
   "misbehaving",
   "questions",

@@ -9,6 +9,7 @@ export type { Labels, QuestionKind, QuestionRef } from "./core/log.ts";
 export type { Clock, Ids, Logger, Mismatch } from "./core/ports.ts";
 export type { StreamedEvent } from "./core/project.ts";
 export type { MaybePromise } from "./core/promises.ts";
+export type { RunSummary } from "./core/record.ts";
 export type { Counters } from "./core/statistics.ts";
 
 export type { AgentManifest, AgentStatus, Metadata } from "./protocol/agent.ts";
@@ -59,6 +60,7 @@ export type { LabelledRun } from "./runtime/message-router.ts";
 export type { LimitOptions, RetentionOptions, RuntimeOptions } from "./runtime/options.ts";
 export type { BlockedRun } from "./runtime/remote-runs.ts";
 export type {
+  CancelOptions,
   CreateRunOptions,
   CreateRunRequest,
   EventsOptions,

@@ -280,6 +280,8 @@ export interface RunQuery {
   readonly parent?: string | undefined;
   /** With true, only runs without a parent. Sub-runs are left out before the page is taken. */
   readonly roots?: boolean | undefined;
+  /** Only runs that were created before the run with this id. If that run does not exist: none. */
+  readonly after?: string | undefined;
   readonly limit: number;
   readonly offset: number;
 }

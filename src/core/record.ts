@@ -1,12 +1,15 @@
 import type { OpenQuestionDetails } from "../protocol/extensions.ts";
 import type { Message } from "../protocol/message.ts";
-import type { AwaitRequest, AwaitResume, Run } from "../protocol/run.ts";
+import type { AwaitRequest, AwaitResume, Run, RunStatus } from "../protocol/run.ts";
 import { isMessageResume } from "../protocol/run.ts";
-import type { AwaitedEntry } from "./log.ts";
+import type { AwaitedEntry, CreatedEntry } from "./log.ts";
 import { agentRole } from "./role.ts";
 import type { OutputMessage, RunState } from "./state.ts";
 import { createdEntry, isOpen, openQuestions, replyTo } from "./state.ts";
 import { isoTime } from "./time.ts";
+
+/** A run in a list: its record without the output. */
+export type RunSummary = Omit<Run, "output">;
 
 /** The run as the protocol shows it: a snapshot that later entries do not change. */
 export function runRecord(state: RunState): Run {
@@ -21,6 +24,25 @@ export function runRecord(state: RunState): Run {
     error: state.ended?.error ?? null,
     created_at: isoTime(created.at),
     finished_at: state.ended === null ? null : isoTime(state.ended.at),
+  };
+}
+
+/** The record of a run that waits for no answer and has not failed, without its output. */
+export function runSummary(
+  created: CreatedEntry,
+  run_id: string,
+  status: RunStatus,
+  finishedAt: number | null,
+): RunSummary {
+  return {
+    agent_name: created.agent_name,
+    session_id: created.session_id,
+    run_id,
+    status,
+    await_request: null,
+    error: null,
+    created_at: isoTime(created.at),
+    finished_at: finishedAt === null ? null : isoTime(finishedAt),
   };
 }
 

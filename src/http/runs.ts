@@ -157,10 +157,10 @@ const PAGE = 1_000;
 
 /** A page of the runs whose agents exist for the caller. */
 async function visibleRuns({ scope, sees }: Caller, query: ListRunsQuery & { limit: number; offset: number }) {
-  if (sees === undefined) return scope.listRuns(query);
+  if (sees === undefined) return scope.listRuns({ ...query, output: true });
   const visible: Run[] = [];
   for (let offset = 0; visible.length < query.offset + query.limit; offset += PAGE) {
-    const page = await scope.listRuns({ ...query, limit: PAGE, offset });
+    const page = await scope.listRuns({ ...query, limit: PAGE, offset, output: true });
     visible.push(...page.filter(({ agent_name }) => sees(agent_name)));
     if (page.length < PAGE) break;
   }

@@ -13,6 +13,8 @@ const known: readonly (keyof ListRunsQuery)[] = [
   "labels",
   "parent",
   "roots",
+  "after",
+  "output",
   "limit",
   "offset",
 ];
@@ -21,11 +23,12 @@ const known: readonly (keyof ListRunsQuery)[] = [
 export function readRunQuery(query: ListRunsQuery, tenant: string): RunQuery {
   checkObject("query", query);
   checkKeys("query", query, known);
-  const { agent_name, session_id, status, labels, parent, limit = 100, offset = 0 } = query;
+  const { agent_name, session_id, status, labels, parent, after, output, limit = 100, offset = 0 } = query;
   const statuses = readStatuses(status);
   const isInbox = statuses !== undefined && statuses.length > 0 && statuses.every((one) => one === "awaiting");
   const { roots = isInbox && parent === undefined } = query;
   if (agent_name !== undefined) checkText("query.agent_name", agent_name);
+  if (output !== undefined && typeof output !== "boolean") throw badArgument("query.output", "true or false", output);
   if (typeof roots !== "boolean") throw badArgument("query.roots", "true or false", roots);
   checkCount("query.limit", limit);
   checkCount("query.offset", offset);
@@ -37,6 +40,7 @@ export function readRunQuery(query: ListRunsQuery, tenant: string): RunQuery {
     labels: readLabels("query.labels", labels),
     parent: parent === undefined ? undefined : readId("query.parent", parent),
     roots,
+    after: after === undefined ? undefined : readId("query.after", after),
     limit,
     offset,
   };

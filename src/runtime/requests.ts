@@ -108,6 +108,14 @@ export interface ResumeOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+/** The options of `cancel`. */
+export interface CancelOptions {
+  /** Whether to resolve when the run has ended, and not when the store has the cancel. Default: false. */
+  readonly wait?: boolean | undefined;
+  /** Ends the caller's wait: the call rejects with the signal's reason. The run is cancelled all the same. Default: none. */
+  readonly signal?: AbortSignal | undefined;
+}
+
 /** A message to a run. */
 export interface SendRequest {
   /** The run's id, or the labels of the one run that has not ended. */
@@ -141,6 +149,13 @@ export interface ListRunsQuery {
    * `awaiting` alone and without `parent`, so that each question is listed once; otherwise false.
    */
   readonly roots?: boolean | undefined;
+  /**
+   * The id of the last run of the page before: only runs after it are listed, which were created earlier. Default: from
+   * the newest one on.
+   */
+  readonly after?: string | undefined;
+  /** Whether to give whole records, with their output. Default: false. */
+  readonly output?: boolean | undefined;
   /** How many runs to list at most. Default: 100. */
   readonly limit?: number | undefined;
   /** How many runs to skip. Default: 0. */

@@ -3,7 +3,8 @@ import type { CreatedEntry } from "../core/log.ts";
 import type { FoundRun, Mismatch, RunHead, RunKey, StoredRun } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
-import { questionRecord, runRecord, transcript } from "../core/record.ts";
+import type { RunSummary } from "../core/record.ts";
+import { questionRecord, runRecord, runSummary, transcript } from "../core/record.ts";
 import type { RunState } from "../core/state.ts";
 import { createdEntry, openQuestions } from "../core/state.ts";
 import { isoTime } from "../core/time.ts";
@@ -113,14 +114,29 @@ export class RunReader {
   }
 
   /** The records of runs that the store has found. A run that cannot be read is left out and logged. */
-  async records(found: readonly FoundRun[]): Promise<readonly Run[]> {
-    const records = await Promise.all(found.map((one) => this.#recordOrDamage(one)));
+  records(found: readonly FoundRun[]): Promise<readonly Run[]> {
+    return this.#each(found, (run) => this.record(run));
+  }
+
+  /** As {@link records}, without the outputs. Few logs are read for them. */
+  summaries(found: readonly FoundRun[]): Promise<readonly RunSummary[]> {
+    return this.#each(found, async (run) => {
+      const { key, created, head } = run;
+      const isInHead = head.status !== "awaiting" && head.status !== "failed" && this.#runs.find(key) === undefined;
+      if (isInHead) return runSummary(created, key.run_id, head.status, head.finished_at);
+      const { output: _, ...summary } = await this.record(run);
+      return summary;
+    });
+  }
+
+  async #each<T>(found: readonly FoundRun[], read: (run: StoredRun) => Promise<T>): Promise<readonly T[]> {
+    const records = await Promise.all(found.map((one) => this.#readOrDamage(one, read)));
     return records.filter((record) => record !== undefined);
   }
 
-  async #recordOrDamage(found: FoundRun): Promise<Run | undefined> {
+  async #readOrDamage<T>(found: FoundRun, read: (run: StoredRun) => Promise<T>): Promise<T | undefined> {
     try {
-      if (found.created !== null) return await this.record(found);
+      if (found.created !== null) return await read(found);
       throw found.error;
     } catch (error) {
       const { run_id } = found.key;
@@ -181,10 +197,19 @@ export class RunReader {
     return live === undefined ? this.#restElsewhere(key) : this.restOf(live);
   }
 
-  async #restElsewhere(key: RunKey): Promise<Run> {
-    const opening = this.source(key).then((source) => ({ source, after: 0, until: "rest" as const }));
+  #restElsewhere(key: RunKey): Promise<Run> {
+    return this.#follow(key, "rest");
+  }
+
+  /** The record of a run when it has ended, in any process. */
+  end(key: RunKey): Promise<Run> {
+    return this.#follow(key, "end");
+  }
+
+  async #follow(key: RunKey, until: "rest" | "end"): Promise<Run> {
+    const opening = this.source(key).then((source) => ({ source, after: 0, until }));
     for await (const _ of new EventStream(opening, this.streams)) {
-      // The loop ends when the run rests.
+      // The loop ends when the run rests, or has ended.
     }
     return this.recordOf(key);
   }

@@ -2,6 +2,7 @@ import { DetailFold } from "../core/detail.ts";
 import type { RunKey } from "../core/ports.ts";
 import type { StreamedEvent } from "../core/project.ts";
 import type { MaybePromise } from "../core/promises.ts";
+import type { RunSummary } from "../core/record.ts";
 import { runRecord } from "../core/record.ts";
 import { isFinal } from "../core/state.ts";
 import { agentStatus, noCounters } from "../core/statistics.ts";
@@ -20,6 +21,7 @@ import { isLost, refusalError } from "./refusals.ts";
 import type { Registry } from "./registry.ts";
 import { manifestOf } from "./registry.ts";
 import type {
+  CancelOptions,
   CreateRunOptions,
   CreateRunRequest,
   EventsOptions,
@@ -31,9 +33,10 @@ import type {
   SendRequest,
   Session,
 } from "./requests.ts";
-import { noOptions, readId, readMessageToSend } from "./requests.ts";
+import { checkOptions, noOptions, readId, readMessageToSend } from "./requests.ts";
 import { RunReader } from "./run-reader.ts";
 import type { Runs } from "./runs.ts";
+import { unlessAborted } from "./unless-aborted.ts";
 import { unlessLost } from "./unless-lost.ts";
 
 /** What the runs of one tenant share with all others. */
@@ -139,7 +142,7 @@ export class Scope {
 
   /**
    * Stops a run, and resolves with it when the store has the cancel. Its agent then has the runtime's `cancelGraceMs`
-   * for its `finally` blocks. A cancel may be repeated. Refused with `run_not_found`, or with `run_finished` if the run
+   * for its `finally` blocks. With `wait: true` it resolves when the run has ended. A cancel may be repeated. Refused with `run_not_found`, or with `run_finished` if the run
    * has completed or failed.
    *
    * @example
@@ -151,10 +154,25 @@ export class Scope {
    * runtime.register("slow", (_input, { signal }) => setTimeout(60_000, "Done.", { signal }));
    * const { run_id } = await runtime.createRun({ agent_name: "slow", input: "", mode: "async" });
    * console.log((await runtime.cancel(run_id)).status); // → cancelling
+   * console.log((await runtime.cancel(run_id, { wait: true })).status); // → cancelled
    * ```
    */
-  async cancel(run_id: string): Promise<Run> {
+  async cancel(run_id: string, options: CancelOptions = {}): Promise<Run> {
     const key = this.#key(run_id);
+    checkOptions(options, ["wait", "signal"]);
+    const { wait = false, signal } = options;
+    if (typeof wait !== "boolean") throw badArgument("options.wait", "true or false", wait);
+    const run = await this.#cancel(key);
+    if (!wait || isFinal(run.status)) return run;
+    const letGo = this.#parts.runs.hold();
+    try {
+      return await unlessAborted(this.#reader.end(key), signal);
+    } finally {
+      letGo();
+    }
+  }
+
+  async #cancel(key: RunKey): Promise<Run> {
     const cancelling = this.#parts.runs.find(key)?.cancel();
     try {
       if (cancelling !== undefined) return await cancelling;
@@ -238,7 +256,8 @@ export class Scope {
   }
 
   /**
-   * A page of runs, the newest first. Runs that the store cannot read are left out.
+   * A page of runs, the newest first: their records without the output, or with `output: true` the whole records. The
+   * next page follows `after` the last run of this one. Runs that the store cannot read are left out.
    *
    * @example
    * ```ts
@@ -250,11 +269,35 @@ export class Scope {
    * console.log(run?.status); // → awaiting
    * ```
    */
-  async listRuns(query: ListRunsQuery = {}): Promise<readonly Run[]> {
+  listRuns(query: ListRunsQuery & { readonly output: true }): Promise<readonly Run[]>;
+  listRuns(query?: ListRunsQuery): Promise<readonly RunSummary[]>;
+  async listRuns(query: ListRunsQuery = {}): Promise<readonly RunSummary[]> {
     const read = readRunQuery(query, this.#tenant);
     await this.#parts.runs.settled(this.#tenant);
     const found = await this.#parts.settings.store.list(read);
-    return this.#reader.records(found);
+    return query.output === true ? this.#reader.records(found) : this.#reader.summaries(found);
+  }
+
+  /**
+   * The run that was created with an idempotency key; undefined if there is none.
+   *
+   * @example
+   * ```ts
+   * import { AgentRuntime } from "cadenza";
+   *
+   * const runtime = new AgentRuntime().register("refund", () => "Refunded.");
+   * await runtime.createRun({ agent_name: "refund", input: "40 €" }, { idempotencyKey: "refund-17" });
+   * const run = await runtime.findRun({ idempotencyKey: "refund-17" });
+   * console.log(run?.status); // → completed
+   * ```
+   */
+  async findRun(by: { readonly idempotencyKey: string }): Promise<Run | undefined> {
+    checkObject("by", by);
+    checkKeys("by", by, ["idempotencyKey"]);
+    checkText("by.idempotencyKey", by.idempotencyKey);
+    await this.#parts.runs.settled(this.#tenant);
+    const found = await this.#parts.settings.store.findByIdempotencyKey(this.#tenant, by.idempotencyKey);
+    return found && this.#reader.record(found);
   }
 
   /**

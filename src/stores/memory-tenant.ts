@@ -44,16 +44,20 @@ export class Tenant {
   /** The page of a query. */
   list(query: RunQuery): readonly StoredRun[] {
     const found: StoredRun[] = [];
+    const after = query.after === undefined ? undefined : this.runs.get(query.after);
+    if (after === undefined && query.after !== undefined) return found;
+    const before = after?.order ?? Number.POSITIVE_INFINITY;
     let skip = query.offset;
-    for (const run of this.#index.find(query) ?? this.#newestFirst()) {
+    for (const run of this.#index.find(query) ?? this.#newestFirst(after)) {
       if (found.length >= query.limit) break;
-      if (matches(run, query) && --skip < 0) found.push(run.stored());
+      if (run.order < before && matches(run, query) && --skip < 0) found.push(run.stored());
     }
     return found;
   }
 
-  *#newestFirst(): Iterable<MemoryRun> {
-    for (let run = this.#newest; run !== null; run = run.older) yield run;
+  /** The runs from the newest one on, or from the one that was created before `after`. */
+  *#newestFirst(after: MemoryRun | undefined): Iterable<MemoryRun> {
+    for (let run = after === undefined ? this.#newest : after.older; run !== null; run = run.older) yield run;
   }
 
   /** Whether a live run uses the session. */

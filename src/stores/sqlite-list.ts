@@ -50,8 +50,12 @@ export function selectIds(connection: Connection, query: RunQuery): Clause {
   return select("cadenza_runs", [clause(ofTenant, tenant), ...others, ...status]);
 }
 
-function conditionsOf({ agent_name, parent, roots }: RunQuery): readonly Clause[] {
+function conditionsOf({ tenant, agent_name, parent, roots, after }: RunQuery): readonly Clause[] {
   const found: Clause[] = [];
+  if (after !== undefined)
+    found.push(
+      clause("id < (SELECT id FROM cadenza_runs WHERE tenant = ? AND run_id = ?)", toText(tenant), toText(after)),
+    );
   if (agent_name !== undefined) found.push(clause("agent_name = ?", toText(agent_name)));
   if (parent !== undefined) found.push(clause("parent = ?", toText(parent)));
   if (roots === true) found.push(clause("parent IS NULL"));

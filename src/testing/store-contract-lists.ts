@@ -94,6 +94,34 @@ export const listChecks: readonly StoreCheck[] = [
     ]);
   }),
 
+  check("list: after a run, those that were created before it", async ({ first, second }) => {
+    const labels = { order: "1" };
+    const parent = { run_id: runId(9), key: "run:echo#1", depth: 1 };
+    await create(first, 4, { created: { labels, parent }, head: waiting() });
+    await create(first, 2, { created: { session_id: sessionId(1), labels, parent } });
+    await createEnded(first, 5, NOW, { created: { labels } });
+    await create(first, 1, { created: { session_id: sessionId(1), parent }, head: waiting() });
+    await create(first, 3, { created: { labels }, head: waiting(NOW) });
+    await create(first, 6, { tenant: "other" });
+    await expectLists(second, [
+      [{ after: runId(3) }, [1, 5, 2, 4]],
+      [{ after: runId(5) }, [2, 4]],
+      [{ after: runId(4) }, []],
+      [{ after: runId(1), limit: 1 }, [5]],
+      [{ after: runId(1), limit: 1, offset: 1 }, [2]],
+      [{ after: runId(3), statuses: ["awaiting"] }, [1, 4]],
+      [{ after: runId(1), statuses: ["awaiting", "completed"] }, [5, 4]],
+      [{ after: runId(3), labels }, [5, 2, 4]],
+      [{ after: runId(5), labels: { order: "1" }, statuses: ["in-progress"] }, [2]],
+      [{ after: runId(1), session_id: sessionId(1) }, [2]],
+      [{ after: runId(1), parent: runId(9) }, [2, 4]],
+      [{ after: runId(3), roots: true }, [5]],
+      // A run that does not exist, and one of another tenant.
+      [{ after: runId(8) }, []],
+      [{ after: runId(6) }, []],
+    ]);
+  }),
+
   check("list: with several statuses, in one order", async ({ first, second }) => {
     await create(first, 3, { head: waiting() });
     await create(first, 1);

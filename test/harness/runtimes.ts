@@ -112,5 +112,5 @@ export function runAgent(
 
 /** The visible state of a runtime, to compare before with after. */
 export async function snapshot(runtime: AgentRuntime): Promise<{ stats: RuntimeStats; runs: readonly Run[] }> {
-  return structuredClone({ stats: await runtime.stats(), runs: await runtime.listRuns() });
+  return structuredClone({ stats: await runtime.stats(), runs: await runtime.listRuns({ output: true }) });
 }

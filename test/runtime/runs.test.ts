@@ -716,7 +716,7 @@ describe("listRuns", () => {
     const ids = async (query?: Parameters<AgentRuntime["listRuns"]>[0]) =>
       (await runtime.listRuns(query)).map(({ run_id }) => run_id);
 
-    expect(await runtime.listRuns()).toEqual([c, b, a]);
+    expect(await runtime.listRuns({ output: true })).toEqual([c, b, a]);
     expect(await ids({ agent_name: "agent" })).toEqual([b.run_id, a.run_id]);
     expect(await ids({ session_id })).toEqual([c.run_id, b.run_id]);
     expect(await ids({ session_id: a.run_id })).toEqual([a.run_id]);

@@ -39,7 +39,7 @@ describe("a store that answers late", () => {
     const [run] = await runtime.listRuns();
     expect(run?.run_id).toBe((await creating).run_id);
     await nextTurn();
-    const [later] = await runtime.listRuns();
+    const [later] = await runtime.listRuns({ output: true });
     expect(later).toEqual(await runtime.getRun(run?.run_id ?? ""));
   });
 

@@ -83,7 +83,7 @@ describe("a question that a parent passes on", () => {
     const { runtime } = setUp();
     nested(runtime);
     const root = await runtime.createRun({ agent_name: "root", input: "" });
-    const runs = await runtime.listRuns({ status: "awaiting", roots: false });
+    const runs = await runtime.listRuns({ status: "awaiting", roots: false, output: true });
     expect(runs.map(({ agent_name }) => agent_name).sort()).toEqual(["child", "parent", "root"]);
     for (const run of runs) {
       const { await_id, message } = questionOf(run);
@@ -98,7 +98,7 @@ describe("a question that a parent passes on", () => {
       const { runtime, clock } = setUp();
       nested(runtime);
       await runtime.createRun({ agent_name: "root", input: "" });
-      const runs = await runtime.listRuns({ status: "awaiting", roots: false });
+      const runs = await runtime.listRuns({ status: "awaiting", roots: false, output: true });
       const asking = runOf(runs, name);
       const request = { run_id: asking.run_id, await_id: questionOf(asking).await_id };
       expect((await refusal(runtime.resume({ ...request, await_resume: { n: "one" } }))).code).toBe("answer_rejected");
@@ -132,7 +132,7 @@ describe("a question that a parent passes on", () => {
     });
     const parent = await runtime.createRun({ agent_name: "parent", input: "" });
     await clock.settle();
-    const child = runOf(await runtime.listRuns({ status: "awaiting", roots: false }), "child");
+    const child = runOf(await runtime.listRuns({ status: "awaiting", roots: false, output: true }), "child");
     expect(textOf(questionOf(parent).message)).toBe("Well?");
     expect((await runtime.resume({ run_id: child.run_id, await_resume: { n: 4 } })).status).toBe("completed");
     expect(textsOf(await runtime.resume({ run_id: parent.run_id, await_resume: { ok: true } }))).toEqual(["4"]);
@@ -161,7 +161,7 @@ describe("a question that a parent passes on", () => {
     runtime.register("child", async (_input, { ask }) => JSON.stringify(await ask("n?")));
     runtime.register("parent", async (_input, { run }) => (await run("child", "")).output);
     const parent = await runtime.createRun({ agent_name: "parent", input: "" });
-    const child = runOf(await runtime.listRuns({ status: "awaiting", roots: false }), "child");
+    const child = runOf(await runtime.listRuns({ status: "awaiting", roots: false, output: true }), "child");
     const options = { idempotencyKey: "key" };
     await runtime.resume({ run_id: child.run_id, await_resume: { n: 1 } }, options);
     for (const { run_id } of [parent, child]) {
@@ -216,7 +216,7 @@ it("the record of a sub-run names its parent", async () => {
   const { runtime } = setUp();
   nested(runtime);
   await runtime.createRun({ agent_name: "root", input: "" });
-  const runs = await runtime.listRuns({ status: "awaiting", roots: false });
+  const runs = await runtime.listRuns({ status: "awaiting", roots: false, output: true });
   const [root, parent, child] = ["root", "parent", "child"].map((name) => runOf(runs, name).run_id);
   const detailsOf = async (run_id = "") => runtime.details(run_id);
   expect(await detailsOf(root)).toMatchObject({ run_id: root, parent_run_id: null, root_run_id: root });
