@@ -81,8 +81,22 @@ export interface HttpOptions {
   readonly allowedHosts?: readonly string[] | undefined;
   /** Sends CORS headers to the allowed origins and answers their preflight requests. Default: false. */
   readonly cors?: boolean | undefined;
-  /** `cancel` stops a run whose sync or streaming client disconnects. Default: `continue`. */
-  readonly onDisconnect?: "continue" | "cancel" | undefined;
+  /**
+   * What becomes of a run whose sync or streaming client disconnects before the run rests. `cancel` stops it at once.
+   * `cancelAfterMs` stops it after so many milliseconds, unless a client follows its events by then; when the last of
+   * these leaves, the time begins again. A run that waits for an answer by then goes on waiting. A client that
+   * reconnects has to reach the same handler. Default: `continue`.
+   *
+   * @example
+   * ```ts
+   * import { AgentRuntime } from "cadenza";
+   * import { createHandler } from "cadenza/http";
+   *
+   * const handler = createHandler(new AgentRuntime(), { onDisconnect: { cancelAfterMs: 30_000 } });
+   * console.log(typeof handler); // → function
+   * ```
+   */
+  readonly onDisconnect?: "continue" | "cancel" | { readonly cancelAfterMs: number } | undefined;
   /**
    * After how much silence a stream sends an empty comment, in milliseconds. Some servers close connections that
    * are silent for ten seconds. Default: 8,000.
@@ -156,7 +170,8 @@ export interface HttpSettings {
   readonly allowedOrigins: ReadonlySet<string>;
   readonly allowedHosts: ReadonlySet<string> | undefined;
   readonly cors: boolean;
-  readonly cancelOnDisconnect: boolean;
+  /** How long after its client has disconnected a run is cancelled, in milliseconds. `Infinity`: never. */
+  readonly cancelAfterMs: number;
   readonly extensions: boolean;
   readonly heartbeatMs: number;
   readonly stallMs: number;
@@ -199,7 +214,6 @@ export function readHttpOptions(options: HttpOptions): HttpSettings {
   if (baseUrl !== undefined && !isHttpUrl(baseUrl)) throw bad("baseUrl", "an absolute http or https URL");
   if (authorize !== undefined && typeof authorize !== "function") throw bad("authorize", "a function");
   if (typeof cors !== "boolean") throw bad("cors", "true or false");
-  if (onDisconnect !== "continue" && onDisconnect !== "cancel") throw bad("onDisconnect", '"continue" or "cancel"');
   if (typeof extensions !== "boolean") throw bad("extensions", "true or false");
   checkKeys("options.sessions", sessions, ["allowOrigins", "fetch", "timeoutMs", "maxBytes"]);
   const { allowOrigins, fetch: fetchResource, timeoutMs, maxBytes } = sessions;
@@ -212,7 +226,7 @@ export function readHttpOptions(options: HttpOptions): HttpSettings {
     allowedOrigins: readOrigins("allowedOrigins", options.allowedOrigins),
     allowedHosts: options.allowedHosts && readHosts(options.allowedHosts),
     cors,
-    cancelOnDisconnect: onDisconnect === "cancel",
+    cancelAfterMs: readOnDisconnect(onDisconnect),
     extensions,
     ...amounts("options", timeDefaults, { heartbeatMs: options.heartbeatMs, stallMs: options.stallMs }),
     limits: amounts("options.limits", limitDefaults, options.limits),
@@ -222,6 +236,14 @@ export function readHttpOptions(options: HttpOptions): HttpSettings {
       ...amounts("options.sessions", sessionDefaults, { timeoutMs, maxBytes }),
     },
   };
+}
+
+function readOnDisconnect(onDisconnect: NonNullable<HttpOptions["onDisconnect"]>): number {
+  if (onDisconnect === "continue") return Number.POSITIVE_INFINITY;
+  if (onDisconnect === "cancel") return 0;
+  if (typeof onDisconnect !== "object" || onDisconnect?.cancelAfterMs === undefined)
+    throw bad("onDisconnect", '"continue", "cancel" or an object with cancelAfterMs');
+  return amounts("onDisconnect", { cancelAfterMs: 0 }, onDisconnect).cancelAfterMs;
 }
 
 function amounts<Key extends string>(

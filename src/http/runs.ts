@@ -100,10 +100,12 @@ function answer(
 ): Promise<WireResponse> {
   if (mode === "stream") return streamRun(call, () => start(mode) as EventStream);
   if (mode === "async") return (start(mode) as Promise<Run>).then((run) => runResponse(202, run));
-  const { cancelOnDisconnect } = call.service.settings;
+  const { cancelAfterMs } = call.service.settings;
   return unlessLeft(
     call,
-    cancelOnDisconnect ? waitOrCancel(call, start("stream") as EventStream) : (start(mode) as Promise<Run>),
+    cancelAfterMs < Number.POSITIVE_INFINITY
+      ? waitOrCancel(call, start("stream") as EventStream)
+      : (start(mode) as Promise<Run>),
   );
 }
 
@@ -120,13 +122,14 @@ function unlessLeft({ request }: Call, rest: Promise<Run>): Promise<WireResponse
   });
 }
 
-/** The run when it rests. If the client disconnects before that, the run is cancelled. */
-async function waitOrCancel({ request, caller }: Call, events: EventStream): Promise<Run> {
+/** The run when it rests. If the client disconnects before that, the run is cancelled, at once or later. */
+async function waitOrCancel({ service, request, caller }: Call, events: EventStream): Promise<Run> {
   const first = await events.next();
   const id = first.done !== true && "run" in first.value ? first.value.run.run_id : "";
+  const leave = service.disconnects.enter(caller.scope, id);
   const stopListening = request.onLeave(() => {
     void events.return();
-    caller.scope.cancel(id).catch(ignore);
+    leave(false);
   });
   try {
     for await (const _ of events) {
@@ -134,6 +137,7 @@ async function waitOrCancel({ request, caller }: Call, events: EventStream): Pro
     }
   } finally {
     stopListening();
+    leave(true);
   }
   return caller.scope.getRun(id);
 }
@@ -175,8 +179,4 @@ function runResponse(status: number, run: Run): WireResponse {
 function readQuery<T>(search: URLSearchParams, name: string, schema: Schema<T>): T | undefined {
   const value = search.get(name);
   return value === null ? undefined : readWith(schema, value, [name]);
-}
-
-function ignore(): void {
-  // The run has ended already.
 }

@@ -3,6 +3,7 @@ import type { MaybePromise } from "../core/promises.ts";
 import type { AgentRuntime } from "../runtime/agent-runtime.ts";
 import { checkContentType } from "./body.ts";
 import type { Caller } from "./caller.ts";
+import { Disconnects } from "./disconnects.ts";
 import { unfitAt } from "./errors.ts";
 import type { HttpSettings } from "./options.ts";
 import { Readers } from "./readers.ts";
@@ -15,6 +16,7 @@ export class Service {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly readers: Readers;
+  readonly disconnects: Disconnects;
 
   constructor(runtime: AgentRuntime, settings: HttpSettings) {
     this.runtime = runtime;
@@ -22,6 +24,7 @@ export class Service {
     this.clock = runtime.clock;
     this.logger = contained(runtime.logger);
     this.readers = new Readers(settings.limits);
+    this.disconnects = new Disconnects(settings.cancelAfterMs, this.clock, this.logger);
   }
 }
 

@@ -1,6 +1,8 @@
 import type { DetailedEvent, EventStream } from "../runtime/events.ts";
 import { prefersEventStream } from "./accept.ts";
 import type { Caller } from "./caller.ts";
+import type { Leave } from "./disconnects.ts";
+import { notCounted } from "./disconnects.ts";
 import { isForHost, unfitAt } from "./errors.ts";
 import type { EventSource, EventTextOptions } from "./event-text.ts";
 import { EventText, eventListFormat, eventStreamFormat } from "./event-text.ts";
@@ -29,7 +31,8 @@ export async function streamRun(call: Call, start: () => EventStream): Promise<W
     const first = await events.poll();
     const runId = first.done !== true && "run" in first.value ? first.value.run.run_id : call.parameter;
     reader.join(runId);
-    const options = { ...textOptions(call, reader, runId, call.service.settings.cancelOnDisconnect), first };
+    const leave = call.service.disconnects.enter(call.caller.scope, runId);
+    const options = { ...textOptions(call, reader, runId, leave), first };
     const headers = { ...streamHeaders, "run-id": runId };
     return { status: 200, headers, body: new EventText(events, eventStreamFormat, options) };
   } catch (error) {
@@ -59,14 +62,17 @@ export async function followRun(call: Call): Promise<WireResponse> {
       caller.scope.events(run_id, { after, until: isStream ? until : "now", detail }) as EventStream,
     );
     const headers = { vary: "Accept", "run-id": run_id };
-    const options = textOptions(call, reader, run_id, false);
-    if (!isStream) return jsonText(200, new EventText(events, eventListFormat, options), headers);
+    if (!isStream) {
+      const options = textOptions(call, reader, run_id, notCounted);
+      return jsonText(200, new EventText(events, eventListFormat, options), headers);
+    }
     const first = after > 0 && finished_at !== null ? await events.poll() : undefined;
     if (first?.done === true) {
       reader.leave();
       return { status: 204, headers: { ...noContentHeaders, ...headers }, body: "" };
     }
-    const body = new EventText(events, eventStreamFormat, { ...options, first });
+    const leave = call.service.disconnects.follow(caller.scope, run_id);
+    const body = new EventText(events, eventStreamFormat, { ...textOptions(call, reader, run_id, leave), first });
     return { status: 200, headers: { ...streamHeaders, ...headers }, body };
   } catch (error) {
     reader.leave();
@@ -74,17 +80,14 @@ export async function followRun(call: Call): Promise<WireResponse> {
   }
 }
 
-function textOptions({ service, caller }: Call, reader: Reader, runId: string, cancels: boolean): EventTextOptions {
+function textOptions({ service }: Call, reader: Reader, runId: string, leave: Leave): EventTextOptions {
   const { clock, logger, settings } = service;
   return {
     clock,
     heartbeatMs: settings.heartbeatMs,
     onClose: (done) => {
       reader.leave();
-      if (cancels && !done)
-        caller.scope
-          .cancel(runId)
-          .catch(() => logger.debug("A run had ended before its client's disconnect could cancel it."));
+      leave(done);
     },
     onFailure: (error) => {
       logger[isForHost(error) ? "error" : "debug"]("The events of a run could not be read further.", {

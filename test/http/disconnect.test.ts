@@ -103,12 +103,112 @@ describe("a client that disconnects", () => {
     }
   });
 
+  describe("for longer than cancelAfterMs", () => {
+    /** A run at work, whose client of this mode can leave, and the events of other clients. */
+    async function atWork(mode: "sync" | "stream", agent_name = "waiter", cancelAfterMs = 1_000) {
+      const clock = new FakeClock();
+      const runtime = makeWorld({ clock });
+      const client = new Client(await inProcess.open(runtime, { onDisconnect: { cancelAfterMs } }));
+      const controller = new AbortController();
+      const body = { agent_name, input: [], mode, session_id: crypto.randomUUID() };
+      const sending = client.open("POST", "/runs", { body, signal: controller.signal });
+      sending.catch(() => undefined);
+      await clock.settle();
+      const [run] = await runtime.listRuns();
+      const run_id = run?.run_id ?? "";
+      const leave = async (): Promise<void> => {
+        controller.abort();
+        await sending.then(({ body }) => body?.cancel()).catch(() => undefined);
+        await clock.settle();
+      };
+      const follow = async (): Promise<() => Promise<void>> => {
+        const headers = { accept: "text/event-stream" };
+        const { body } = await client.open("GET", `/runs/${run_id}/events?until=end`, { headers });
+        await clock.settle();
+        return async () => {
+          await body?.cancel();
+          await clock.settle();
+        };
+      };
+      const after = async (ms: number): Promise<string> => {
+        await clock.advance(ms);
+        await clock.settle();
+        return (await runtime.getRun(run_id)).status;
+      };
+      return { clock, runtime, run_id, leave, follow, after };
+    }
+
+    test.each(["sync", "stream"] as const)("loses its run (%s) then, and not before", async (mode) => {
+      const { leave, after } = await atWork(mode);
+      expect(await after(5_000)).toBe("in-progress");
+      await leave();
+      expect(await after(999)).toBe("in-progress");
+      expect(await after(1)).toBe("cancelled");
+    });
+
+    test.each(["sync", "stream"] as const)("keeps its run (%s) if it follows the events in time", async (mode) => {
+      const { leave, follow, after } = await atWork(mode);
+      await leave();
+      expect(await after(900)).toBe("in-progress");
+      const leaveAgain = await follow();
+      const other = await follow();
+      expect(await after(10_000)).toBe("in-progress");
+      await leaveAgain();
+      expect(await after(10_000)).toBe("in-progress");
+      // When the last one has left, the time begins again.
+      await other();
+      expect(await after(999)).toBe("in-progress");
+      expect(await after(1)).toBe("cancelled");
+    });
+
+    test("keeps its run while another reader is there that came before it left", async () => {
+      const { leave, follow, after } = await atWork("stream");
+      const other = await follow();
+      await leave();
+      expect(await after(10_000)).toBe("in-progress");
+      await other();
+      expect(await after(1_000)).toBe("cancelled");
+    });
+
+    test("keeps a run that waits for an answer by then, and one that has ended", async () => {
+      const { runtime, run_id, leave, after } = await atWork("stream", "asker");
+      await leave();
+      expect(await after(10_000)).toBe("awaiting");
+      const answer = { message: { parts: [] } };
+      await runtime.resume({ run_id, await_resume: answer });
+      await runtime.resume({ run_id, await_resume: answer });
+      expect(await after(10_000)).toBe("completed");
+      const ended = await atWork("sync", "echo");
+      await ended.leave();
+      expect(await ended.after(10_000)).toBe("completed");
+    });
+
+    test("loses nothing if it only follows a run in mode async", async () => {
+      const clock = new FakeClock();
+      const runtime = makeWorld({ clock });
+      const client = new Client(await inProcess.open(runtime, { onDisconnect: { cancelAfterMs: 1_000 } }));
+      const { json } = await client.run("waiter", "x", { mode: "async" });
+      const headers = { accept: "text/event-stream" };
+      const { body } = await client.open("GET", `/runs/${json["run_id"]}/events`, { headers });
+      await clock.settle();
+      await body?.cancel();
+      await clock.advance(10_000);
+      expect(await runtime.getRun(String(json["run_id"]))).toMatchObject({ status: "in-progress" });
+    });
+
+    test("with Infinity loses nothing", async () => {
+      const { leave, after } = await atWork("stream", "waiter", Number.POSITIVE_INFINITY);
+      await leave();
+      expect(await after(1_000_000)).toBe("in-progress");
+    });
+  });
+
   test("leaves no listener on its signal", async () => {
     const runtime = makeWorld();
     const { signal } = new AbortController();
     let listeners = 0;
     const [add, remove] = [signal.addEventListener.bind(signal), signal.removeEventListener.bind(signal)];
-    for (const onDisconnect of ["continue", "cancel"] as const) {
+    for (const onDisconnect of ["continue", "cancel", { cancelAfterMs: 1 }] as const) {
       const place = await inProcess.open(runtime, { onDisconnect });
       for (const mode of ["sync", "stream", "async"]) {
         const body = JSON.stringify({ agent_name: "asker", input: [], mode });
