@@ -26,6 +26,7 @@ const repeatable = [
   "steps",
   "stores",
   "sub-runs",
+  "typed-agents",
   "yields",
 ];
 

@@ -28,32 +28,37 @@ export {
   awaitMessage,
   type ConcurrencyOptions,
   type DurableAgentFunction,
-  defineAgent,
   type RegisterOptions,
 } from "./runtime/agent.ts";
 export type {
   AgentContext,
   AgentSession,
-  AnswerDetails,
-  Ask,
-  AskOptions,
   DurableContext,
-  DurableStep,
-  Question,
-  Receive,
-  ReceiveOptions,
-  Recordable,
-  Sleep,
-  SleepOptions,
-  Step,
-  StepOptions,
-  StepRetry,
-  StepScope,
   SubRunOptions,
   UsageReport,
 } from "./runtime/agent-context.ts";
 export { AgentRuntime, type CloseReport, type LeftRun, type RuntimeStats } from "./runtime/agent-runtime.ts";
+export type { AgentInput, AgentOutput, AgentSchemas, CallableAgent, SchemasByName } from "./runtime/agent-schemas.ts";
+export type { DurableStep, Recordable, Step, StepOptions, StepRetry, StepScope } from "./runtime/agent-steps.ts";
+export type {
+  AnswerDetails,
+  Ask,
+  AskOptions,
+  Question,
+  Receive,
+  ReceiveOptions,
+  Sleep,
+  SleepOptions,
+} from "./runtime/agent-waits.ts";
 export type { AnnouncedType, BlockedEvent, EventListener, EventOf, EventOrigin } from "./runtime/announcer.ts";
+export type { AskedOfCaller, CallOptions } from "./runtime/call-agent.ts";
+export {
+  type AgentDraft,
+  type DeclaredSchemas,
+  defineAgent,
+  type TypedAgentFunction,
+  type TypedAgentOptions,
+} from "./runtime/define-agent.ts";
 export type { DetailedEvent } from "./runtime/events.ts";
 export type { InputItem, RunInput } from "./runtime/input.ts";
 export type { LabelledRun } from "./runtime/message-router.ts";
@@ -74,6 +79,8 @@ export type {
 } from "./runtime/requests.ts";
 export type { RunsReport } from "./runtime/run-figures.ts";
 export type { Scope } from "./runtime/scope.ts";
-export type { StandardSchema } from "./runtime/standard-schema.ts";
+export type { SchemaInput, SchemaOutput, StandardSchema } from "./runtime/standard-schema.ts";
+export { textOf } from "./runtime/text-of.ts";
+export type { DeclaredAsk, DeclaredReceive, TypedContext } from "./runtime/typed-context.ts";
 export type { AwaitYield } from "./runtime/yields.ts";
 export { MemoryStore, type MemoryStoreOptions } from "./stores/memory.ts";

@@ -1,4 +1,5 @@
 import type { JsonValue } from "../protocol/json.ts";
+import type { Run } from "../protocol/run.ts";
 
 /**
  * Everything that the library refuses or reports, by code. `docs/errors.md` has a line for each:
@@ -22,7 +23,10 @@ export type CadenzaErrorCode =
   | "limit_reached"
   | "runtime_closed"
   | "events_lost"
+  | "invalid_input"
   | "invalid_yield"
+  | "invalid_output"
+  | "run_failed"
   | "run_cancelled"
   | "run_timeout"
   | "await_timeout"
@@ -49,6 +53,8 @@ export interface CadenzaErrorDetails {
   readonly issues?: readonly Issue[];
   /** The option that names the limit, for `limit_reached`. */
   readonly limit?: string;
+  /** The run that has failed or was cancelled, where a call of its agent waited for its end. */
+  readonly run?: Run;
   readonly cause?: unknown;
 }
 
@@ -72,6 +78,7 @@ export class CadenzaError extends Error {
   readonly await_id: string | undefined;
   readonly issues: readonly Issue[] | undefined;
   readonly limit: string | undefined;
+  readonly run: Run | undefined;
 
   constructor(code: CadenzaErrorCode, message: string, details: CadenzaErrorDetails = {}) {
     super(message, details.cause === undefined ? undefined : { cause: details.cause });
@@ -82,6 +89,7 @@ export class CadenzaError extends Error {
     this.await_id = details.await_id;
     this.issues = details.issues;
     this.limit = details.limit;
+    this.run = details.run;
     Object.defineProperty(this, brand, { value: true });
   }
 

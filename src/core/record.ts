@@ -14,6 +14,7 @@ export type RunSummary = Omit<Run, "output">;
 /** The run as the protocol shows it: a snapshot that later entries do not change. */
 export function runRecord(state: RunState): Run {
   const created = createdEntry(state);
+  // The status says which fields are null: `evolve` keeps it so.
   return {
     agent_name: created.agent_name,
     session_id: created.session_id,
@@ -24,7 +25,7 @@ export function runRecord(state: RunState): Run {
     error: state.ended?.error ?? null,
     created_at: isoTime(created.at),
     finished_at: state.ended === null ? null : isoTime(state.ended.at),
-  };
+  } as Run;
 }
 
 /** The record of a run that waits for no answer and has not failed, without its output. */

@@ -24,7 +24,9 @@ const broken: Row = { status: 500, code: "server_error", message: "The service f
 /** The one table from error codes of the library to responses. */
 const rows: Readonly<Record<CadenzaErrorCode, Row>> = {
   invalid_argument: unfit,
+  invalid_input: unfit,
   answer_rejected: unfit,
+  message_rejected: unfit,
   agent_not_found: missing,
   run_not_found: missing,
   session_not_found: missing,
@@ -44,12 +46,13 @@ const rows: Readonly<Record<CadenzaErrorCode, Row>> = {
   // Errors of a run are in its record, and errors of the host are thrown to the host: neither refuses a request.
   agent_exists: broken,
   invalid_yield: broken,
+  invalid_output: broken,
+  run_failed: broken,
   run_cancelled: broken,
   run_timeout: broken,
   await_timeout: broken,
   answer_declined: broken,
   receive_timeout: broken,
-  message_rejected: broken,
   withdrawn: broken,
   step_interrupted: broken,
   step_timeout: broken,

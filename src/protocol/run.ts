@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { omitAbsent, orNull } from "./absent.ts";
 import { agentNameSchema } from "./agent.ts";
+import type { ProtocolError } from "./error.ts";
 import { errorSchema } from "./error.ts";
 import { runIdSchema, sessionIdSchema } from "./identifier.ts";
 import type { JsonObject } from "./json.ts";
@@ -143,11 +144,47 @@ const runObject = deferred({ id: "Run", description: "One run of an agent." }, (
   }),
 );
 
-/** One run of an agent (ACP 1.0). */
-export interface Run extends Readonly<z.output<typeof runObject>> {}
+type RunObject = z.output<typeof runObject>;
 
-/** Reads a {@link Run}. A missing `await_request`, `error` or `finished_at` is null. */
-export const runSchema: z.ZodType<Run, z.input<typeof runObject>> = runObject;
+/** What a run has in every status. */
+interface RunFields extends Readonly<Omit<RunObject, "status" | "await_request" | "error" | "finished_at">> {}
+
+/** One run of an agent (ACP 1.0). Its `status` says which of the other fields are null. */
+export type Run = RunFields & (UnfinishedRun | AwaitingRun | FinishedRun | FailedRun);
+
+interface UnfinishedRun {
+  readonly status: "created" | "in-progress" | "cancelling";
+  readonly await_request: null;
+  readonly error: null;
+  readonly finished_at: null;
+}
+
+interface AwaitingRun {
+  readonly status: "awaiting";
+  readonly await_request: AwaitRequest;
+  readonly error: null;
+  readonly finished_at: null;
+}
+
+interface FinishedRun {
+  readonly status: "completed" | "cancelled";
+  readonly await_request: null;
+  readonly error: null;
+  readonly finished_at: string;
+}
+
+interface FailedRun {
+  readonly status: "failed";
+  readonly await_request: null;
+  readonly error: ProtocolError;
+  readonly finished_at: string;
+}
+
+/**
+ * Reads a {@link Run}. A missing `await_request`, `error` or `finished_at` is null. That they are there where the status
+ * says so is up to the server.
+ */
+export const runSchema = runObject as z.ZodType<Run, z.input<typeof runObject>>;
 
 function claimsToBeMessage({ type, message }: JsonObject): boolean {
   if (type !== undefined && type !== null) return type === "message";

@@ -1,12 +1,14 @@
-import type { Labels, QuestionKind } from "../core/log.ts";
+import type { Labels } from "../core/log.ts";
 import type { Logger } from "../core/ports.ts";
-import type { MaybePromise } from "../core/promises.ts";
+
 import type { Usage } from "../protocol/extensions.ts";
-import type { JsonObject, JsonValue } from "../protocol/json.ts";
+import type { JsonValue } from "../protocol/json.ts";
 import type { Message } from "../protocol/message.ts";
 import type { Run } from "../protocol/run.ts";
-import type { InputItem, RunInput } from "./input.ts";
-import type { StandardSchema } from "./standard-schema.ts";
+import type { AgentInput, AgentOutput, CallableAgent } from "./agent-schemas.ts";
+import type { DurableStep, Step } from "./agent-steps.ts";
+import type { Ask, Receive, Sleep } from "./agent-waits.ts";
+import type { RunInput } from "./input.ts";
 
 /**
  * The second argument of an agent function. Its methods are bound: they may be destructured and passed on. After the run
@@ -129,6 +131,31 @@ export interface AgentContext {
    * ```
    */
   readonly run: (agent_name: string, input: RunInput, options?: SubRunOptions) => Promise<Run>;
+  /**
+   * Runs another agent as {@link AgentContext.run} does, and resolves with its output: with an `output` schema the
+   * schema's output, otherwise the messages of the run. The input is that of its `input` schema, if it has one. Rejects
+   * with `run_failed` or `run_cancelled` if the run has ended so, each with the run, and with `invalid_input` or
+   * `invalid_output`.
+   *
+   * @example
+   * ```ts
+   * import { defineAgent } from "cadenza";
+   * import { z } from "zod";
+   *
+   * const lengthOf = defineAgent("length", { input: z.string(), output: z.object({ length: z.int() }) }).run(
+   *   (text) => ({ length: text.length }),
+   * );
+   * export const report = defineAgent("report", async (_input, { call }) => {
+   *   const { length } = await call(lengthOf, "cadenza");
+   *   return `It has ${length} letters.`;
+   * });
+   * ```
+   */
+  readonly call: <Called extends CallableAgent>(
+    agent: Called,
+    input: AgentInput<Called>,
+    options?: SubRunOptions,
+  ) => Promise<AgentOutput<Called>>;
   /** Takes the token usage of the run's model calls. */
   readonly usage: UsageReport;
   /**
@@ -166,225 +193,12 @@ export interface SubRunOptions {
   readonly show?: boolean | undefined;
 }
 
-/** See {@link AgentContext.ask}. */
-export interface Ask {
-  /** With `details`, resolves with the answer and the facts about it. */
-  <Output>(
-    question: Question,
-    options: AskOptions<Output, true> & { readonly schema: StandardSchema<Output>; readonly details: true },
-  ): Promise<AnswerDetails<Output>>;
-  (
-    question: Question,
-    options: AskOptions<Message | JsonObject, true> & { readonly schema?: undefined; readonly details: true },
-  ): Promise<AnswerDetails<Message | JsonObject>>;
-  /**
-   * With a schema, resolves with the schema's output. An answer that fails validation is rejected, and the run goes on
-   * waiting.
-   */
-  <Output>(
-    question: Question,
-    options: AskOptions<Output, false> & { readonly schema: StandardSchema<Output> },
-  ): Promise<Output>;
-  /** Without a schema, resolves with the client's message or object. */
-  (
-    question: Question,
-    options?: AskOptions<Message | JsonObject, false> & { readonly schema?: undefined },
-  ): Promise<Message | JsonObject>;
-}
-
-/** A question: text, a part or a message. */
-export type Question = InputItem;
-
-/** How a question is asked. */
-export interface AskOptions<Output, Details extends boolean = boolean> {
-  /**
-   * Any Standard Schema. If its library can convert it, the question has a part with the JSON Schema. Default: any
-   * answer is accepted.
-   */
-  readonly schema?: StandardSchema<Output> | undefined;
-  /** How long the question may be answered, in milliseconds. Default: the runtime's `awaitTimeoutMs`. */
-  readonly timeoutMs?: number | undefined;
-  /**
-   * The answer when the question expires. It is not validated. Default: none, and the run fails with the reason
-   * `await_timeout` when the question expires.
-   */
-  readonly default?: NoInfer<Output> | undefined;
-  /** A name for the question, which `details` shows. Default: none. */
-  readonly name?: string | undefined;
-  /** What is asked for, which `details` shows. Default: `input`. */
-  readonly kind?: QuestionKind | undefined;
-  /**
-   * Withdraws the question when it aborts: `ask` rejects with its reason. A durable agent aborts it by itself, so that
-   * it does so again when it is executed again. Default: none.
-   */
-  readonly signal?: AbortSignal | undefined;
-  /** Whether to resolve with an {@link AnswerDetails}. Default: false. */
-  readonly details?: Details | undefined;
-}
-
-/** An answer, and the facts about it. */
-export interface AnswerDetails<Output> {
-  readonly value: Output;
-  /** The principal who answered; null if the application named none. */
-  readonly by: JsonValue;
-  /** When it was answered or expired, in milliseconds since 1970. */
-  readonly at: number;
-  /** `default`: the question expired, and `value` is its default. */
-  readonly how: "answer" | "default";
-}
-
-/** See {@link AgentContext.sleep}. */
-export type Sleep = (duration: number | string | Date, options?: SleepOptions) => Promise<void>;
-
-/** How an agent sleeps. */
-export interface SleepOptions {
-  /** A name for the sleep, which becomes a part of its key: `sleep:NAME#1`. Default: none. */
-  readonly name?: string | undefined;
-  /** Ends the sleep when it aborts: `sleep` rejects with its reason. Default: none. */
-  readonly signal?: AbortSignal | undefined;
-}
-
-/** See {@link AgentContext.receive}. */
-export interface Receive {
-  /** With a schema, resolves with the schema's output. */
-  <Output>(
-    name: string,
-    options: ReceiveOptions<Output> & { readonly schema: StandardSchema<Output> },
-  ): Promise<Output>;
-  /** Without a schema, resolves with the data as it was sent. */
-  (name: string, options?: ReceiveOptions<JsonValue> & { readonly schema?: undefined }): Promise<JsonValue>;
-}
-
-/** How a message is received. */
-export interface ReceiveOptions<Output> {
-  /** Any Standard Schema. Default: any message is accepted. */
-  readonly schema?: StandardSchema<Output> | undefined;
-  /**
-   * How long to wait, in milliseconds. 0 takes a message that is there, and does not wait. Default: no limit.
-   */
-  readonly timeoutMs?: number | undefined;
-  /** The result when no message came in time. It is not validated. Default: none, and `receive` rejects. */
-  readonly default?: NoInfer<Output> | undefined;
-  /** Ends the receive when it aborts: it rejects with the signal's reason, and takes no message. Default: none. */
-  readonly signal?: AbortSignal | undefined;
-}
-
-/** See {@link AgentContext.step}. */
-export type Step = StepMethod["step"];
-
-/**
- * Declared as a method, because methods are checked bivariantly: a {@link DurableStep}, which accepts fewer functions,
- * is a `Step` too.
- */
-interface StepMethod {
-  step<Result>(name: string, fn: (step: StepScope) => MaybePromise<Result>, options?: StepOptions): Promise<Result>;
-}
-
 /**
  * The second argument of a durable agent's function: an {@link AgentContext} whose steps return JSON values. The
  * results of its steps are written to the log as JSON. A result that JSON would lose or change is refused.
  */
 export interface DurableContext extends AgentContext {
   readonly step: DurableStep;
-}
-
-/**
- * As {@link Step}. A result that JSON would lose or change makes the step fail. It does not compile either, if its type
- * shows the problem.
- */
-export type DurableStep = <Result>(
-  name: string,
-  fn: (step: StepScope) => MaybePromise<Result & Recordable<Result>>,
-  options?: StepOptions,
-) => Promise<Result>;
-
-/**
- * The type itself, if its values survive JSON unchanged. A class without methods cannot be told from a plain object.
- */
-export type Recordable<Value> = unknown extends Value
-  ? Value
-  : Value extends string | number | boolean | null | undefined
-    ? Value
-    : Value extends void
-      ? Value
-      : Value extends bigint | symbol | AnyFunction
-        ? NotRecordable
-        : Value extends readonly unknown[]
-          ? { [Index in keyof Value]: undefined extends Value[Index] ? NotRecordable : Recordable<Value[Index]> }
-          : HasMethods<Value> extends true
-            ? NotRecordable
-            : { [Key in keyof Value]: Recordable<Value[Key]> };
-
-/** The text in the compiler's error for a step result that JSON would lose. */
-type NotRecordable = "JSON would lose this, and the result of a durable step is recorded as JSON";
-type AnyFunction = (...parameters: never) => unknown;
-/** Dates, maps, sets, buffers and all other instances of classes have methods. */
-type HasMethods<Value> = true extends { [Key in keyof Value]-?: IsFunction<NonNullable<Value[Key]>> }[keyof Value]
-  ? true
-  : false;
-type IsFunction<Member> = [Member] extends [never] ? false : Member extends AnyFunction ? true : false;
-
-/** The argument of a step's function. */
-export interface StepScope {
-  /** The step's key within the run, such as `fetch figures#2`. It is the same on every attempt. */
-  readonly key: string;
-  /**
-   * A UUID for the other side, which tells a further attempt from a further step by it. It is computed from the run's id
-   * and the step's key: the same on every attempt, also after a crash, and different for every other step of any run.
-   */
-  readonly idempotencyKey: string;
-  /** 1 for the first attempt. After a crash it goes on from the attempt that was interrupted. */
-  readonly attempt: number;
-  /**
-   * The signal of the run. With `timeoutMs`, a signal of this attempt, which aborts with the run's signal too, and with
-   * `step_timeout` when the time is over.
-   */
-  readonly signal: AbortSignal;
-  /**
-   * Emits a part, a message or an object while the step runs, for example each token of a model's answer. After the
-   * attempt's `timeoutMs` nothing is emitted.
-   */
-  readonly emit: (value: unknown) => Promise<void>;
-}
-
-/** How a step is run. */
-export interface StepOptions {
-  /**
-   * Whether a durable step that a crash has interrupted throws `step_interrupted` instead of running again. Default:
-   * false.
-   */
-  readonly once?: boolean | undefined;
-  /**
-   * How long one attempt may take, in milliseconds. After that the attempt's signal aborts, and the attempt fails with
-   * `step_timeout`, also if the function goes on. What the function still emits or returns is dropped. The attempt is
-   * repeated like any other that fails. Default: `Infinity`.
-   */
-  readonly timeoutMs?: number | undefined;
-  /** How the function is tried again when an attempt fails. Default: one attempt. */
-  readonly retry?: StepRetry | undefined;
-}
-
-/**
- * How a step is tried again. The pause after attempt n is `backoffMs * factor ** (n - 1)`, and at most `maxBackoffMs`.
- * Of this, a part between the half and the whole is waited, which differs for each run, step and attempt, so that runs
- * that failed together do not try again together.
- */
-export interface StepRetry {
-  /**
-   * How many attempts there are, a whole number from 1 on. A step that a crash has interrupted has all of them again.
-   */
-  readonly attempts: number;
-  /** The longest pause after the first attempt, in milliseconds. Default: 0, and then there are no pauses. */
-  readonly backoffMs?: number | undefined;
-  /** By how much the pause grows with each attempt, from 1 on. Default: 2. */
-  readonly factor?: number | undefined;
-  /** The longest pause, in milliseconds. Default: 60,000, or `backoffMs` if that is more. */
-  readonly maxBackoffMs?: number | undefined;
-  /**
-   * Whether an attempt that failed with this error is repeated. The function is not asked after the last attempt. If it
-   * throws, the step fails with what it throws. It must not return a promise. Default: every error is repeated.
-   */
-  readonly when?: ((error: unknown) => boolean) | undefined;
 }
 
 /** The token usage of a run's model calls. */

@@ -5,7 +5,7 @@ import { createdEntry, isFinal } from "../core/state.ts";
 import type { ProtocolError } from "../protocol/error.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Run } from "../protocol/run.ts";
-import type { Agent, AgentFunction } from "./agent.ts";
+import type { Agent } from "./agent.ts";
 import { answerOffers } from "./answering.ts";
 import type { ContextHost } from "./context.ts";
 import { RunContext } from "./context.ts";
@@ -78,8 +78,8 @@ export class AgentHost implements ContextHost {
     return this.#run.host.logger;
   }
 
-  get fn(): AgentFunction {
-    return this.#run.agent.fn;
+  get agent(): Agent {
+    return this.#run.agent;
   }
 
   get durable(): boolean {

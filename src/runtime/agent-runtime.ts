@@ -6,7 +6,7 @@ import { eventTypes } from "../protocol/event.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { RunStatus } from "../protocol/run.ts";
 import type { Agent, AgentFunction, DurableAgentFunction, RegisterOptions } from "./agent.ts";
-import { defineAgent } from "./agent.ts";
+import { newAgent } from "./agent.ts";
 import type { AnnouncedType, EventListener } from "./announcer.ts";
 import { Announcer } from "./announcer.ts";
 import { badArgument, checkAmount, checkFunction, checkKeys, checkObject } from "./check.ts";
@@ -64,7 +64,7 @@ const DRAIN_MS = 10_000;
  * await runtime.close();
  * ```
  */
-export class AgentRuntime extends Scope {
+export class AgentRuntime<Names extends string = never> extends Scope<Names> {
   readonly #settings: Settings;
   readonly #registry: Registry;
   readonly #runs: Runs;
@@ -72,8 +72,10 @@ export class AgentRuntime extends Scope {
   #closing: Promise<CloseReport> | undefined;
 
   /** Throws `invalid_argument` for an unknown or invalid option. */
-  constructor(options: RuntimeOptions = {}) {
-    const settings = readOptions(options);
+  constructor(options: RuntimeOptions & { readonly agents?: readonly Agent<Names>[] | undefined } = {}) {
+    checkObject("options", options);
+    const { agents = [], ...others } = options;
+    const settings = readOptions(others);
     const registry = new Registry();
     const announcer = new Announcer(settings.logger);
     const runs = new Runs(settings, registry, announcer);
@@ -82,6 +84,8 @@ export class AgentRuntime extends Scope {
     this.#registry = registry;
     this.#runs = runs;
     this.#announcer = announcer;
+    if (!Array.isArray(agents)) throw badArgument("options.agents", "a list of agents", agents);
+    this.#add(agents.map((agent) => readAgent(agent, {})));
   }
 
   /** The clock of the runtime. */
@@ -111,15 +115,30 @@ export class AgentRuntime extends Scope {
    * runtime.register(defineAgent("bye", () => "Bye!"));
    * ```
    */
-  register(agent: Agent, options?: { readonly replace?: boolean }): this;
-  register(name: string, fn: AgentFunction): this;
-  register(name: string, options: RegisterOptions & { readonly durable: true }, fn: DurableAgentFunction): this;
-  register(name: string, options: RegisterOptions, fn: AgentFunction): this;
-  register(first: Agent | string, second?: RegisterOptions | AgentFunction, third?: AgentFunction): this {
-    const agent = readAgent(first, second, third);
-    this.#registry.add(agent);
-    this.#runs.remote.onRegistered(agent);
+  register<const Name extends string>(
+    agent: Agent<Name>,
+    options: { readonly replace?: boolean },
+  ): AgentRuntime<Names | Name>;
+  register<const Name extends string>(...agents: readonly Agent<Name>[]): AgentRuntime<Names | Name>;
+  register<const Name extends string>(name: Name, fn: AgentFunction): AgentRuntime<Names | Name>;
+  register<const Name extends string>(
+    name: Name,
+    options: RegisterOptions & { readonly durable: true },
+    fn: DurableAgentFunction,
+  ): AgentRuntime<Names | Name>;
+  register<const Name extends string>(
+    name: Name,
+    options: RegisterOptions,
+    fn: AgentFunction,
+  ): AgentRuntime<Names | Name>;
+  register(...given: readonly unknown[]): AgentRuntime<string> {
+    this.#add(readAgents(given));
     return this;
+  }
+
+  #add(agents: readonly Agent[]): void {
+    this.#registry.add(agents);
+    for (const agent of agents) this.#runs.remote.onRegistered(agent);
   }
 
   /**
@@ -127,7 +146,7 @@ export class AgentRuntime extends Scope {
    * `context.principal`. Defaults: the tenant "" and the principal null. Throws `invalid_argument` for a tenant that is
    * not a string, and for a principal that is not JSON.
    */
-  scope(options: { readonly tenant?: string; readonly principal?: JsonValue } = {}): Scope {
+  scope(options: { readonly tenant?: string; readonly principal?: JsonValue } = {}): Scope<Names> {
     checkObject("options", options);
     checkKeys("options", options, ["tenant", "principal"]);
     const { tenant = "", principal = null } = options;
@@ -221,17 +240,30 @@ export class AgentRuntime extends Scope {
   }
 }
 
-function readAgent(first: unknown, second: unknown, third: unknown): Agent {
+/** The agents that `register` is given, in any of its forms. */
+function readAgents(given: readonly unknown[]): readonly Agent[] {
+  const [first, second, third] = given;
   if (typeof first === "string") {
-    if (third === undefined) return defineAgent(first, second as AgentFunction);
-    return defineAgent(first, second as RegisterOptions, third as AgentFunction);
+    const [options, fn] = third === undefined ? [{}, second] : [second, third];
+    return [newAgent(first, options as RegisterOptions, fn as AgentFunction, false)];
   }
-  checkObject("agent", first);
-  const { name, options, fn } = first as Agent;
-  const extra = (second ?? {}) as RegisterOptions;
-  checkObject("options", extra);
-  checkKeys("options", extra, ["replace"]);
-  return defineAgent(name, { ...options, ...extra }, fn);
+  if (given.length === 2 && !isAgent(second)) {
+    const options = second ?? {};
+    checkObject("options", options);
+    checkKeys("options", options, ["replace"]);
+    return [readAgent(first, options)];
+  }
+  return given.map((agent) => readAgent(agent, {}));
+}
+
+function isAgent(value: unknown): value is Agent {
+  return typeof value === "object" && value !== null && "fn" in value;
+}
+
+function readAgent(agent: unknown, extra: RegisterOptions): Agent {
+  checkObject("agent", agent);
+  const { name, options, fn } = agent as Agent;
+  return newAgent(name, { ...options, ...extra }, fn, true);
 }
 
 function checkType(type: unknown): void {

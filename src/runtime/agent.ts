@@ -3,7 +3,10 @@ import type { Metadata } from "../protocol/agent.ts";
 import { agentNameSchema, metadataSchema } from "../protocol/agent.ts";
 import type { Message, MessageInput, MessagePartInput } from "../protocol/message.ts";
 import type { AwaitResume } from "../protocol/run.ts";
-import type { AgentContext, DurableContext, Question } from "./agent-context.ts";
+import type { AgentContext, DurableContext } from "./agent-context.ts";
+import type { AgentSchemas } from "./agent-schemas.ts";
+import { checkSchemas } from "./agent-schemas.ts";
+import type { Question } from "./agent-waits.ts";
 import { badArgument, checkAmount, checkFunction, checkKeys, checkObject, checkText, read } from "./check.ts";
 import type { AwaitYield } from "./yields.ts";
 
@@ -92,10 +95,10 @@ export interface RegisterOptions extends AgentOptions {
 }
 
 /** An agent as a value; `register` takes it. Made by {@link defineAgent}. */
-export interface Agent {
+export interface Agent<Name extends string = string, Schemas extends AgentSchemas = AgentSchemas> {
   /** 1 to 63 letters, digits, `-` or `_`. */
-  readonly name: string;
-  readonly options: AgentOptions;
+  readonly name: Name;
+  readonly options: AgentOptions & Schemas;
   readonly fn: AgentFunction;
 }
 
@@ -110,35 +113,17 @@ const optionNames: readonly (keyof RegisterOptions)[] = [
   "concurrency",
   "replace",
 ];
+const schemaNames: readonly (keyof AgentSchemas)[] = ["input", "output", "questions", "messages"];
 
-/**
- * Makes an agent as a value. A name has 1 to 63 letters, digits, `-` or `_`. Throws `invalid_argument` for an invalid
- * name, option or function.
- *
- * @example
- * ```ts
- * import { AgentRuntime, defineAgent } from "cadenza";
- *
- * const booking = defineAgent("booking", { version: "1", durable: true }, async function* (_input, { ask }) {
- *   yield "Looking for trains…";
- *   await ask("Book it?");
- *   yield "Booked.";
- * });
- * new AgentRuntime().register(booking);
- * ```
- */
-export function defineAgent(name: string, fn: AgentFunction): Agent;
-export function defineAgent(
+/** Makes an agent. `isTyped`: its options may have schemas. Throws `invalid_argument`. */
+export function newAgent(
   name: string,
-  options: AgentOptions & { readonly durable: true },
-  fn: DurableAgentFunction,
-): Agent;
-export function defineAgent(name: string, options: AgentOptions, fn: AgentFunction): Agent;
-export function defineAgent(name: string, ...rest: [AgentFunction] | [AgentOptions, AgentFunction]): Agent {
-  const [options, fn] = rest.length === 1 ? [{}, rest[0]] : rest;
-  if (!agentNameSchema.safeParse(name).success) throw badArgument("name", "1 to 63 letters, digits, - or _", name);
+  options: AgentOptions & AgentSchemas,
+  fn: AgentFunction,
+  isTyped: boolean,
+): Agent {
+  checkAgent(name, options, isTyped);
   checkFunction("fn", fn);
-  checkOptions(options);
   return { name, options, fn };
 }
 
@@ -157,9 +142,12 @@ export function awaitMessage(
   return { type: "message", message, ...options };
 }
 
-function checkOptions(options: RegisterOptions): void {
+/** Throws `invalid_argument` for an invalid name or option of an agent. */
+export function checkAgent(name: string, options: RegisterOptions & AgentSchemas, isTyped: boolean): void {
+  if (!agentNameSchema.safeParse(name).success) throw badArgument("name", "1 to 63 letters, digits, - or _", name);
   checkObject("options", options);
-  checkKeys("options", options, optionNames);
+  checkKeys("options", options, isTyped ? [...optionNames, ...schemaNames] : optionNames);
+  checkSchemas(options);
   const { description, metadata, version, durable, timeoutMs, concurrency, inputContentTypes, outputContentTypes } =
     options;
   if (description !== undefined && typeof description !== "string")

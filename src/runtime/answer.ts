@@ -5,7 +5,7 @@ import type { Replied } from "../core/state.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { AwaitResume } from "../protocol/run.ts";
 import { isMessageResume } from "../protocol/run.ts";
-import { isJsonPart, textOf } from "./input.ts";
+import { valuesOf } from "./input.ts";
 import type { StandardSchema, Validated } from "./standard-schema.ts";
 import { validateFirst } from "./standard-schema.ts";
 
@@ -35,25 +35,7 @@ export function replyCommand(
 
 /** Validates an answer by a schema. Without a schema any answer is valid. */
 export function readAnswer(answer: AwaitResume, schema: StandardSchema | undefined): MaybePromise<Validated> {
-  if (schema !== undefined) return validateFirst(schema, candidatesOf(answer));
+  if (schema !== undefined)
+    return validateFirst(schema, isMessageResume(answer) ? valuesOf([answer.message]) : [answer]);
   return { value: isMessageResume(answer) ? answer.message : answer };
-}
-
-/**
- * The possible values of an answer, the likeliest first: the object itself, the JSON part, the text as JSON, the raw
- * text.
- */
-function candidatesOf(answer: AwaitResume): readonly unknown[] {
-  if (!isMessageResume(answer)) return [answer];
-  const json = answer.message.parts.find(isJsonPart);
-  const text = textOf(answer.message);
-  return [...(json === undefined ? [] : parsed(json.content ?? "")), ...parsed(text), text];
-}
-
-function parsed(text: string): readonly unknown[] {
-  try {
-    return [JSON.parse(text)];
-  } catch {
-    return [];
-  }
 }

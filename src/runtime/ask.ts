@@ -10,7 +10,7 @@ import type { JsonObject } from "../protocol/json.ts";
 import type { MessagePart } from "../protocol/message.ts";
 import type { AwaitResume } from "../protocol/run.ts";
 import { SCHEMA_TYPE } from "../protocol/run.ts";
-import type { AnswerDetails, Question } from "./agent-context.ts";
+import type { AnswerDetails, Question } from "./agent-waits.ts";
 import { readAnswer } from "./answer.ts";
 import { badArgument, checkText } from "./check.ts";
 import { readItem, textPart } from "./input.ts";

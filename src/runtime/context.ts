@@ -4,21 +4,12 @@ import { ignore } from "../core/promises.ts";
 import { createdEntry } from "../core/state.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Run } from "../protocol/run.ts";
-import type {
-  AgentContext,
-  AgentSession,
-  Ask,
-  AskOptions,
-  Question,
-  Receive,
-  ReceiveOptions,
-  Sleep,
-  Step,
-  StepOptions,
-  StepScope,
-  UsageReport,
-} from "./agent-context.ts";
+import type { AgentContext, AgentSession, UsageReport } from "./agent-context.ts";
+import { withDeclared } from "./agent-schemas.ts";
+import type { Step, StepOptions, StepScope } from "./agent-steps.ts";
+import type { Ask, AskOptions, Question, Receive, ReceiveOptions, Sleep } from "./agent-waits.ts";
 import { nestedError } from "./bodies.ts";
+import { callInside } from "./call-outcome.ts";
 import { badArgument, checkFunction, checkKeys, checkObject, checkSignal, checkText } from "./check.ts";
 import type { Execution, ExecutionHost } from "./execution.ts";
 import type { RunInput } from "./input.ts";
@@ -100,7 +91,8 @@ export class RunContext implements AgentContext {
   }
 
   get ask(): Ask {
-    return ((question: Question, options?: AskOptions<unknown, boolean>) => {
+    return ((question: Question, given?: AskOptions<unknown, boolean>) => {
+      const options = given && withDeclared(this.#host.agent.options.questions, given.name, given);
       const turn = this.#turnIfStopped();
       if (turn === undefined && !this.#host.isInBody(this.#execution))
         return this.#execution.waits.ask(question, options);
@@ -142,7 +134,7 @@ export class RunContext implements AgentContext {
         checkText("message name", name);
         checkReceiveOptions(options);
         await this.#mayWait(`receive ${JSON.stringify(name)}`);
-        return this.#execution.waits.receive(name, options);
+        return this.#execution.waits.receive(name, withDeclared(this.#host.agent.options.messages, name, options));
       })) as Receive;
   }
 
@@ -159,6 +151,10 @@ export class RunContext implements AgentContext {
         if (turn !== undefined) await turn;
         return this.#host.runAgent(this.#execution, agentName, input, show);
       });
+  }
+
+  get call(): AgentContext["call"] {
+    return (agent, input, options) => observed(() => callInside(this.run, agent, input, options) as Promise<never>);
   }
 
   get session(): AgentSession {

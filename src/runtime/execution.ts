@@ -10,7 +10,7 @@ import { addUsage } from "../core/usage.ts";
 import type { ProtocolError } from "../protocol/error.ts";
 import type { Usage } from "../protocol/extensions.ts";
 import type { JsonValue } from "../protocol/json.ts";
-import type { AgentFunction } from "./agent.ts";
+import type { Agent } from "./agent.ts";
 import type { AgentContext } from "./agent-context.ts";
 import type { LoopHost } from "./agent-loop.ts";
 import { AgentLoop } from "./agent-loop.ts";
@@ -27,7 +27,7 @@ export interface ExecutionHost {
   readonly log: RunLog;
   readonly clock: Clock;
   readonly logger: Logger;
-  readonly fn: AgentFunction;
+  readonly agent: Agent;
   readonly durable: boolean;
   readonly ownership: Pick<Ownership, "takenAt">;
   readonly settings: ExecutionSettings;
@@ -96,7 +96,7 @@ export class Execution implements WaitingAgent, LoopHost {
       this.#armTimeout();
     }
     const { input } = createdEntry(log.state);
-    this.#loop.begin(() => this.#host.fn(input, this.#host.contextFor(this)));
+    this.#loop.begin(() => this.#host.agent.fn(input, this.#host.contextFor(this)));
     this.operations.begin();
   }
 

@@ -36,7 +36,7 @@ export function unwind(generator: Generator): MaybePromise<IteratorResult<unknow
 }
 
 /** Generators are recognised by their tag. Lists and streams, which a function may return, do not have it. */
-function isGenerator(value: unknown): value is Generator {
+export function isGenerator(value: unknown): value is Generator {
   if (typeof value !== "object" || value === null) return false;
   const tag: unknown = (value as { [Symbol.toStringTag]?: unknown })[Symbol.toStringTag];
   return tag === "AsyncGenerator" || tag === "Generator";

@@ -71,7 +71,7 @@ function readJson(name: string, value: unknown): JsonValue | undefined {
 }
 
 /** The text of a message: its plain parts of text or JSON, joined. */
-export function textOf(message: Message): string {
+export function messageText(message: Message): string {
   let text = "";
   for (const part of message.parts) {
     const isText = part.content_type.startsWith("text/") || JSON_TYPE.test(part.content_type);
@@ -83,6 +83,24 @@ export function textOf(message: Message): string {
 /** Whether a part holds JSON. */
 export function isJsonPart(part: MessagePart): boolean {
   return JSON_TYPE.test(part.content_type) && part.content_encoding === "plain" && part.content !== undefined;
+}
+
+/**
+ * The possible values of messages, the likeliest first: the first JSON part, the text as JSON, the raw text.
+ */
+export function valuesOf(messages: readonly Message[]): readonly unknown[] {
+  const parts = messages.flatMap((message) => message.parts);
+  const json = parts.find(isJsonPart);
+  const text = messages.map(messageText).join("");
+  return [...(json === undefined ? [] : parsed(json.content ?? "")), ...parsed(text), text];
+}
+
+function parsed(text: string): readonly unknown[] {
+  try {
+    return [JSON.parse(text)];
+  } catch {
+    return [];
+  }
 }
 
 /** Reads a part or a message as a message. */

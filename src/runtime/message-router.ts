@@ -3,7 +3,9 @@ import { decide, isRefusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
 import type { Labels, ReceivedEntry } from "../core/log.ts";
 import type { RunKey } from "../core/ports.ts";
+import type { JsonValue } from "../protocol/json.ts";
 import type { RunStatus } from "../protocol/run.ts";
+import { checkMessage } from "./agent-schemas.ts";
 import type { LiveRun } from "./live-run.ts";
 import { checkLogLength, checkMessageSize } from "./part-size.ts";
 import { closedError, refusalError } from "./refusals.ts";
@@ -42,11 +44,21 @@ export class MessageRouter {
     const key = typeof to === "string" ? { tenant, run_id: to } : await this.#find(tenant, to);
     const letGo = this.#runs.hold();
     try {
+      if (this.#runs.registry.declaresMessages) await this.#check(key, message.name, message.data);
       await unlessLost(() => this.#deliver(key, { ...message, idempotency_key }));
     } finally {
       letGo();
     }
     return { run_id: key.run_id };
+  }
+
+  /** The agent that executes the run says which messages it receives, if it is registered here. */
+  async #check(key: RunKey, name: string, data: JsonValue): Promise<void> {
+    const { registry, store } = this.#runs;
+    const live = this.#runs.find(key);
+    const created = live === undefined ? (await store.find(key))?.created : undefined;
+    const agent = live?.agent ?? (created && registry.find(created.agent_name, created.version));
+    if (agent !== undefined) await checkMessage(agent, name, data);
   }
 
   async #deliver(key: RunKey, message: Omit<ReceivedEntry, "type" | "at">): Promise<void> {

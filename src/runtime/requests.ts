@@ -16,9 +16,9 @@ import type { LabelledRun, OutgoingMessage } from "./message-router.ts";
 import { recordedValue } from "./recorded.ts";
 
 /** The request of a new run. Null means the same as absent. */
-export interface CreateRunRequest {
+export interface CreateRunRequest<Name extends string = string> {
   /** The name of a registered agent. */
-  readonly agent_name: string;
+  readonly agent_name: Name;
   /** A text, a part, a message, or a list of them. */
   readonly input: RunInput;
   /** A UUID. A session that does not exist is created. Default: the run has a session of its own. */

@@ -6,6 +6,7 @@ import { startTime } from "../core/state.ts";
 import type { Run } from "../protocol/run.ts";
 import { Admission, slotKeyOf } from "./admission.ts";
 import type { Agent } from "./agent.ts";
+import { checkInput } from "./agent-schemas.ts";
 import type { Execution, ExecutionSettings } from "./execution.ts";
 import type { RunInput } from "./input.ts";
 import { LiveRun } from "./live-run.ts";
@@ -134,11 +135,20 @@ export class Runs implements RemoteRunsHost {
    */
   create(request: NewRun): MaybePromise<{ readonly run: LiveRun } | { readonly repeated: RunKey }> {
     const agent = this.registry.get(request.agent_name);
+    const checked = checkInput(agent, request.input);
+    return checked === undefined ? this.#create(agent, request) : checked.then(() => this.#create(agent, request));
+  }
+
+  #create(agent: Agent, request: NewRun): MaybePromise<{ readonly run: LiveRun } | { readonly repeated: RunKey }> {
     this.#admit();
     if (request.session_id === undefined && request.idempotencyKey === undefined && request.session === undefined) {
       return { run: this.#accept(agent, request, this.newRunId(), 0, undefined) };
     }
     return this.#createWithCare(agent, request);
+  }
+
+  checkInput(agentName: string, input: NewRun["input"]): MaybePromise<void> {
+    return checkInput(this.registry.get(agentName), input);
   }
 
   /** Accepts a sub-run. */

@@ -10,6 +10,9 @@ import type { AgentManifest } from "../protocol/agent.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Message } from "../protocol/message.ts";
 import type { Run } from "../protocol/run.ts";
+import type { AgentInput, AgentOutput, CallableAgent } from "./agent-schemas.ts";
+import type { CallOptions } from "./call-agent.ts";
+import { callAgent } from "./call-agent.ts";
 import { Calls } from "./calls.ts";
 import { badArgument, checkCount, checkKeys, checkObject, checkText } from "./check.ts";
 import type { DetailedEvent, StreamStart } from "./events.ts";
@@ -39,6 +42,9 @@ import type { Runs } from "./runs.ts";
 import { unlessAborted } from "./unless-aborted.ts";
 import { unlessLost } from "./unless-lost.ts";
 
+/** The name of a registered agent. An editor completes those that are known by their types. */
+export type AgentName<Names extends string> = Names | (string & Record<never, never>);
+
 /** What the runs of one tenant share with all others. */
 export interface ScopeParts {
   readonly settings: Settings;
@@ -51,7 +57,7 @@ export interface ScopeParts {
  * that its comment names, each call is refused with `invalid_argument` for an invalid argument, and with `store_failed`
  * if the store fails.
  */
-export class Scope {
+export class Scope<Names extends string = never> {
   readonly #parts: ScopeParts;
   readonly #tenant: string;
   readonly #principal: JsonValue;
@@ -90,20 +96,51 @@ export class Scope {
    * ```
    */
   createRun(
-    request: CreateRunRequest & { readonly mode: "stream" },
+    request: CreateRunRequest<AgentName<Names>> & { readonly mode: "stream" },
     options?: CreateRunOptions,
   ): AsyncIterableIterator<StreamedEvent>;
   createRun(
-    request: CreateRunRequest & { readonly mode?: "sync" | "async" | null | undefined },
+    request: CreateRunRequest<AgentName<Names>> & { readonly mode?: "sync" | "async" | null | undefined },
     options?: CreateRunOptions,
   ): Promise<Run>;
-  createRun(request: CreateRunRequest, options?: CreateRunOptions): Promise<Run> | AsyncIterableIterator<StreamedEvent>;
+  createRun(
+    request: CreateRunRequest<AgentName<Names>>,
+    options?: CreateRunOptions,
+  ): Promise<Run> | AsyncIterableIterator<StreamedEvent>;
   createRun(
     request: CreateRunRequest,
     options: CreateRunOptions = noOptions,
   ): Promise<Run> | AsyncIterableIterator<StreamedEvent> {
     if (request?.mode === "stream") return this.#stream(() => this.#calls.createStream(request, options));
     return this.#calls.create(request, options);
+  }
+
+  /**
+   * Creates a run of an agent and resolves with its output when it has completed: with an `output` schema the schema's
+   * output, otherwise the messages of the run. It waits through questions. The input is that of the agent's `input`
+   * schema, if it has one. Rejects with `run_failed` or `run_cancelled` if the run ends so, each with the run, with
+   * `invalid_input` or `invalid_output`, and with what {@link createRun} is refused with.
+   *
+   * @example
+   * ```ts
+   * import { AgentRuntime, defineAgent } from "cadenza";
+   * import { z } from "zod";
+   *
+   * const approval = z.object({ approved: z.boolean() });
+   * const refund = defineAgent("refund", { input: z.object({ cents: z.int() }), output: approval }).run(
+   *   async ({ cents }, { ask }) => ask(`Refund ${cents} cents?`, { schema: approval }),
+   * );
+   * const runtime = new AgentRuntime({ agents: [refund] });
+   * const answered = await runtime.call(refund, { cents: 4000 }, { onQuestion: () => ({ approved: true }) });
+   * console.log(answered.approved); // → true
+   * ```
+   */
+  async call<Called extends CallableAgent>(
+    agent: Called,
+    input: AgentInput<Called>,
+    options: CallOptions = {},
+  ): Promise<AgentOutput<Called>> {
+    return (await callAgent(this, agent, input, options)) as AgentOutput<Called>;
   }
 
   /**
@@ -342,7 +379,7 @@ export class Scope {
   }
 
   /** An agent's manifest with its live statistics. Refused with `agent_not_found`. */
-  async getAgent(name: string): Promise<AgentManifest> {
+  async getAgent(name: AgentName<Names>): Promise<AgentManifest> {
     checkText("name", name);
     const agent = this.#parts.registry.get(name);
     const counters = await this.#parts.settings.store.counters(name);

@@ -3,13 +3,16 @@ import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
 import type { JsonObject } from "../protocol/json.ts";
 
-/** A schema of any validation library that implements Standard Schema, version 1 (zod, valibot, arktype, …). */
-export interface StandardSchema<Output = unknown> {
+/**
+ * A schema of any validation library that implements Standard Schema, version 1 (zod, valibot, arktype, …). `Input` is
+ * what it reads, and `Output` what it gives.
+ */
+export interface StandardSchema<Input = unknown, Output = Input> {
   readonly "~standard": {
     readonly version: 1;
     readonly vendor: string;
     readonly validate: (value: unknown) => MaybePromise<StandardResult<Output>>;
-    readonly types?: { readonly input: unknown; readonly output: Output } | undefined;
+    readonly types?: { readonly input: Input; readonly output: Output } | undefined;
     /** Converts the schema to JSON Schema, if the library implements Standard JSON Schema. */
     readonly jsonSchema?:
       | { readonly input: (options: { readonly target: string }) => Record<string, unknown> }
@@ -25,6 +28,12 @@ interface StandardIssue {
   readonly message: string;
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
 }
+
+/** What a schema reads. */
+export type SchemaInput<Schema> = Schema extends StandardSchema<infer Input, unknown> ? Input : never;
+
+/** What a schema gives. */
+export type SchemaOutput<Schema> = Schema extends StandardSchema<unknown, infer Output> ? Output : never;
 
 /** A valid value, or the issues of an invalid one. */
 export type Validated = { readonly value: unknown } | { readonly issues: readonly Issue[] };

@@ -1,6 +1,6 @@
 import { CadenzaError } from "../core/errors.ts";
 import { ignore, isPromise } from "../core/promises.ts";
-import type { StepOptions, StepRetry } from "./agent-context.ts";
+import type { StepOptions, StepRetry } from "./agent-steps.ts";
 import { isNested } from "./bodies.ts";
 import { badArgument, checkAmount, checkKeys, checkObject, checkText } from "./check.ts";
 import { SeededRandom } from "./random.ts";

@@ -9,7 +9,7 @@ import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import { isJsonObject } from "../protocol/json.ts";
-import type { StepOptions, StepRetry, StepScope } from "./agent-context.ts";
+import type { StepOptions, StepRetry, StepScope } from "./agent-steps.ts";
 import { Bodies, isNested } from "./bodies.ts";
 import type { Execution } from "./execution.ts";
 import { idempotencyKeyOf } from "./idempotency-key.ts";

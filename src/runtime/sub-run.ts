@@ -1,4 +1,5 @@
 import { commandOf } from "../core/decide.ts";
+import type { CadenzaErrorCode } from "../core/errors.ts";
 import { CadenzaError } from "../core/errors.ts";
 import type { StepEntry } from "../core/log.ts";
 import { newsForParent } from "../core/passed-on.ts";
@@ -13,10 +14,15 @@ import { onceCommitted } from "./once-committed.ts";
 import { ShownOutput } from "./shown-output.ts";
 import { failureOfStep, resultOfStep } from "./steps.ts";
 
+/** The refusals of a sub-run that the parent's log keeps. */
+const finalRefusals: readonly CadenzaErrorCode[] = ["limit_reached", "agent_not_found", "invalid_input"];
+
 /** What a sub-run needs from the runs of the process. */
 export interface SubRunHost {
   /** A new id for a run. */
   newRunId(): string;
+  /** Throws if the agent does not take the input. */
+  checkInput(): MaybePromise<void>;
   /** Creates and begins the sub-run. */
   createSubRun(runId: string): LiveRun;
   /** Finds a sub-run that may exist already. */
@@ -108,8 +114,17 @@ export class SubRun {
     // A run that another process has taken over starts no sub-run. That process ends or finds it.
     for (let wait = parent.verify(); wait !== undefined; wait = parent.verify()) await wait;
     if (this.#execution.isStopped) return;
-    if (intent === undefined) this.#watch(this.#host.createSubRun(runId));
-    else await this.#attach(runId);
+    const created = intent === undefined ? this.#create(runId) : this.#attach(runId);
+    if (created !== undefined) await created;
+  }
+
+  /** Creates the sub-run, unless the parent is stopped. */
+  #create(runId: string): undefined | Promise<void> {
+    const create = (): undefined => {
+      if (!this.#execution.isStopped) this.#watch(this.#host.createSubRun(runId));
+    };
+    const checked = this.#host.checkInput();
+    return checked === undefined ? create() : checked.then(create);
   }
 
   /** The sub-run has left this process. If the store failed to create it, it is created again after a pause. */
@@ -163,7 +178,8 @@ export class SubRun {
     if (found !== undefined && "run" in found) {
       await this.#shown?.copy(found.state.position);
       this.#finish(found);
-    } else if (found !== undefined || !this.#execution.isStopped) this.#watch(found ?? this.#host.createSubRun(runId));
+    } else if (found !== undefined) this.#watch(found);
+    else await this.#create(runId);
     return true;
   }
 
@@ -268,7 +284,7 @@ export class SubRun {
    */
   #refuse(error: unknown): void {
     const { durable, log } = this.#parent;
-    const isFinal = CadenzaError.is(error) && (error.code === "limit_reached" || error.code === "agent_not_found");
+    const isFinal = CadenzaError.is(error) && finalRefusals.includes(error.code);
     if (!durable || !isFinal || log.lost || this.#execution.over) {
       this.#execution.operations.reject(this.#key, error);
       return;

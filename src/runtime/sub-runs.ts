@@ -1,6 +1,7 @@
 import { CadenzaError } from "../core/errors.ts";
 import type { ParentRun } from "../core/log.ts";
 import type { Clock, RunKey } from "../core/ports.ts";
+import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
 import { createdEntry } from "../core/state.ts";
 import type { Run } from "../protocol/run.ts";
@@ -23,6 +24,8 @@ export interface SubRunsHost {
   /** The run, if this process executes it. */
   find(key: RunKey): LiveRun | undefined;
   newRunId(): string;
+  /** Throws `agent_not_found`, or `invalid_input` if the agent does not take this input. */
+  checkInput(agentName: string, input: NewRun["input"]): MaybePromise<void>;
   /** Accepts a sub-run. Throws `agent_not_found` or `limit_reached`. */
   acceptSubRun(request: NewRun, runId: string, parent: ParentRun): LiveRun;
 }
@@ -62,6 +65,7 @@ export class SubRuns {
     const depth = (createdEntry(state).parent?.depth ?? 0) + 1;
     const host: SubRunHost = {
       newRunId: () => this.#host.newRunId(),
+      checkInput: () => this.#host.checkInput(agentName, request.input),
       createSubRun: (runId) => {
         this.#checkDepth(depth, agentName);
         const run = this.#host.acceptSubRun(request, runId, { run_id: parentKey.run_id, key, depth });

@@ -1,5 +1,5 @@
 import { ignore } from "../core/promises.ts";
-import type { AskOptions, Question, SleepOptions } from "./agent-context.ts";
+import type { AskOptions, Question, SleepOptions } from "./agent-waits.ts";
 import { Ask, AskedQuestion, checkAskOptions, questionParts, withSchema, YieldedQuestion } from "./ask.ts";
 import type { Operation } from "./operations.ts";
 import type { Receiving } from "./receive.ts";

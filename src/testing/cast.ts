@@ -1,6 +1,7 @@
 import type { Agent, AgentFunction } from "../runtime/agent.ts";
-import { defineAgent } from "../runtime/agent.ts";
+import { newAgent } from "../runtime/agent.ts";
 import type { AgentContext } from "../runtime/agent-context.ts";
+import type { StandardSchema } from "../runtime/standard-schema.ts";
 import { DriveError } from "./drive-error.ts";
 import { quote } from "./drive-event.ts";
 import type { DriveSettings } from "./drive-options.ts";
@@ -88,7 +89,7 @@ export class Cast {
       };
       return stageAgent(call, this.#agentStage(conduct, context), conduct);
     };
-    this.#register(defineAgent(name, { ...options, durable: this.#hooks.durable ?? false }, staged));
+    this.#register(newAgent(name, { ...options, durable: this.#hooks.durable ?? false }, staged, true));
   }
 
   #agentStage(conduct: Conduct, context: AgentContext): AgentStage {
@@ -135,7 +136,7 @@ export class Cast {
       checkStrict: (name) => this.#checkStrict(agent_name, name, isLead),
       recorded: (operation) => this.#hooks.recorded?.(operation),
       hasAgent: (name) => this.#settings.agents.find(name) !== undefined,
-      prepareAgent: (name) => this.#prepareAgent(name),
+      prepareAgent: (name, output) => this.#prepareAgent(name, output),
       onStep: (operation) => {
         const failure = this.failures.shift();
         if (failure !== undefined) throw failure.error;
@@ -177,7 +178,7 @@ export class Cast {
     );
   }
 
-  #prepareAgent(name: string): boolean {
+  #prepareAgent(name: string, output: StandardSchema | undefined): boolean {
     const standIn = this.#settings.agents.find(name);
     if (this.#registered.has(name)) return standIn !== undefined;
     if (standIn === undefined) {
@@ -186,7 +187,7 @@ export class Cast {
           `Give the agent itself or a stand-in: { agents: { ${quote(name)}: … } }.${this.#known("agents")}`,
       );
     }
-    this.#add(agentOf(name, standIn.value), false);
+    this.#add(agentOf(name, standIn.value, output), false);
     return true;
   }
 

@@ -6,7 +6,7 @@ import type { JsonObject, JsonValue } from "../protocol/json.ts";
 import type { Message, MessagePart } from "../protocol/message.ts";
 import type { AwaitRequest, Run, RunStatus } from "../protocol/run.ts";
 import { SCHEMA_TYPE } from "../protocol/run.ts";
-import { textOf } from "../runtime/input.ts";
+import { messageText } from "../runtime/input.ts";
 
 /** The next thing that an agent did, told apart by `type`. */
 export type DriveEvent = PartDriveEvent | MessageDriveEvent | GenericDriveEvent | AwaitDriveEvent | EndDriveEvent;
@@ -64,7 +64,8 @@ export function driveEventOf(entry: Entry, state: RunState, cause: unknown): Dri
   switch (entry.type) {
     case "emitted":
       if (entry.kind === "part") return { type: "part", text: partText(entry.part), part: entry.part };
-      if (entry.kind === "message") return { type: "message", text: textOf(entry.message), message: entry.message };
+      if (entry.kind === "message")
+        return { type: "message", text: messageText(entry.message), message: entry.message };
       return entry.kind === "generic" ? { type: "generic", generic: entry.generic } : undefined;
     case "awaited":
       return awaitDriveEvent(awaitRequest(state, entry));
@@ -77,7 +78,7 @@ export function driveEventOf(entry: Entry, state: RunState, cause: unknown): Dri
 
 /** A question as text, without the schema that may be a part of it. */
 export function questionText(parts: readonly MessagePart[]): string {
-  return textOf({ role: "agent", parts: parts.filter((part) => part.content_type !== SCHEMA_TYPE) });
+  return messageText({ role: "agent", parts: parts.filter((part) => part.content_type !== SCHEMA_TYPE) });
 }
 
 /** A drive event in a few words, for messages: `part "Looking for trains…"`, `question ask#1 "Book it?"`. */
@@ -119,7 +120,7 @@ function awaitDriveEvent(request: AwaitRequest): AwaitDriveEvent {
 }
 
 function partText(part: MessagePart): string {
-  return textOf({ role: "agent", parts: [part] });
+  return messageText({ role: "agent", parts: [part] });
 }
 
 function shorten(text: string): string {

@@ -1,9 +1,11 @@
 import type { Labels } from "../core/log.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Agent, AgentFunction, AgentValue } from "../runtime/agent.ts";
-import { defineAgent } from "../runtime/agent.ts";
+import { newAgent } from "../runtime/agent.ts";
 import { badArgument, checkAmount, checkKeys, checkObject, describe } from "../runtime/check.ts";
+import { defineAgent } from "../runtime/define-agent.ts";
 import type { RunInput } from "../runtime/input.ts";
+import type { StandardSchema } from "../runtime/standard-schema.ts";
 import type { Instant } from "./duration.ts";
 import type { StepStandIn } from "./staged-context.ts";
 import { StandIns } from "./stand-ins.ts";
@@ -139,20 +141,27 @@ export function readDriveOptions(options: DriveOptions): DriveSettings {
 
 /** Reads the agent to drive: an agent, or an agent function, which is called `agent`. */
 export function readAgent(agent: unknown): Agent {
-  if (typeof agent === "function") return defineAgent("agent", agent as AgentFunction);
-  if (isAgent(agent)) return defineAgent(agent.name, agent.options, agent.fn);
+  if (typeof agent === "function") return newAgent("agent", {}, agent as AgentFunction, false);
+  if (isAgent(agent)) return newAgent(agent.name, agent.options, agent.fn, true);
   throw badArgument("agent", "an agent made by defineAgent, or an agent function", agent);
 }
 
-/** The stand-in for a sub-agent, as an agent of that name. */
-export function agentOf(name: string, standIn: AgentStandIn): Agent {
-  if (typeof standIn === "function") return defineAgent(name, standIn as AgentFunction);
-  if (isAgent(standIn)) return defineAgent(name, standIn.options, standIn.fn);
+/** The stand-in for a sub-agent, as an agent of that name. With an `output` schema, a value is its output. */
+export function agentOf(name: string, standIn: AgentStandIn, output: StandardSchema | undefined): Agent {
+  if (typeof standIn === "function") return newAgent(name, {}, standIn as AgentFunction, false);
+  if (isAgent(standIn)) return newAgent(name, standIn.options, standIn.fn, true);
   if (standIn instanceof Error)
-    return defineAgent(name, () => {
-      throw standIn;
-    });
-  return defineAgent(name, { description: `stands in with ${describe(standIn)}` }, () => standIn);
+    return newAgent(
+      name,
+      {},
+      () => {
+        throw standIn;
+      },
+      false,
+    );
+  const description = `stands in with ${describe(standIn)}`;
+  if (output === undefined) return newAgent(name, { description }, () => standIn, false);
+  return defineAgent(name, { description, output }).run(async () => standIn);
 }
 
 function isAgent(value: unknown): value is Agent {

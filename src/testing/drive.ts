@@ -5,7 +5,7 @@ import type { Usage } from "../protocol/extensions.ts";
 import type { AwaitResume, Run, RunStatus } from "../protocol/run.ts";
 import type { Agent, AgentFunction } from "../runtime/agent.ts";
 import type { RunInput } from "../runtime/input.ts";
-import { textOf } from "../runtime/input.ts";
+import { messageText } from "../runtime/input.ts";
 import type { Session } from "../runtime/requests.ts";
 import { resumeOf } from "./answer.ts";
 import { DriveError } from "./drive-error.ts";
@@ -148,7 +148,7 @@ export class Drive {
   /** The text of what the agent has emitted so far; a line for each message. */
   text(): string {
     const output = this.#stage.state?.output ?? [];
-    return output.map(({ role, parts }) => textOf({ role, parts })).join("\n");
+    return output.map(({ role, parts }) => messageText({ role, parts })).join("\n");
   }
 
   /** The run as a client sees it now. Throws a `DriveError` before the run has begun. */

@@ -1,6 +1,6 @@
 import type { Run } from "../protocol/run.ts";
 import { describe } from "../runtime/check.ts";
-import { textOf } from "../runtime/input.ts";
+import { messageText } from "../runtime/input.ts";
 import { Drive } from "./drive.ts";
 import { questionText } from "./drive-event.ts";
 import { Report } from "./report.ts";
@@ -110,7 +110,7 @@ function describeRun({ status, error, await_request, output }: Run): string {
   const details = [
     ...(error === null ? [] : [`${error.code}: ${error.message}`, `data: ${JSON.stringify(error.data ?? null)}`]),
     ...(await_request === null ? [] : [`question: ${questionText(await_request.message.parts)}`]),
-    ...(output.length === 0 ? [] : [`said: ${output.map(textOf).join("\n")}`]),
+    ...(output.length === 0 ? [] : [`said: ${output.map(messageText).join("\n")}`]),
   ];
   return [`${status}.`, ...details].join("\n");
 }
@@ -123,5 +123,5 @@ function runOf(received: unknown): Run {
 }
 
 function outputText({ output }: Run): string {
-  return output.map(textOf).join("\n");
+  return output.map(messageText).join("\n");
 }

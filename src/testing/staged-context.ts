@@ -4,20 +4,13 @@ import type { MaybePromise } from "../core/promises.ts";
 import { ignore, isPromise } from "../core/promises.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Run } from "../protocol/run.ts";
-import type {
-  AgentContext,
-  AgentSession,
-  Ask,
-  AskOptions,
-  Question,
-  Step,
-  StepOptions,
-  StepScope,
-  SubRunOptions,
-  UsageReport,
-} from "../runtime/agent-context.ts";
+import type { AgentContext, AgentSession, SubRunOptions, UsageReport } from "../runtime/agent-context.ts";
+import type { Step, StepOptions, StepScope } from "../runtime/agent-steps.ts";
+import type { Ask, AskOptions, Question } from "../runtime/agent-waits.ts";
+import { callInside } from "../runtime/call-outcome.ts";
 import type { RunInput } from "../runtime/input.ts";
 import { recordedResult } from "../runtime/recorded.ts";
+import type { StandardSchema } from "../runtime/standard-schema.ts";
 import { resultOfStep } from "../runtime/steps.ts";
 import type { Interest, OpenOperation, Operation } from "./operation.ts";
 import { watched } from "./operation.ts";
@@ -60,8 +53,11 @@ export interface ContextStage {
   checkStrict(name: string): void;
   /** Whether the test has a stand-in for the sub-agent. */
   hasAgent(name: string): boolean;
-  /** Registers the sub-agent if needed, and returns whether it is a stand-in. Throws if it is unknown. */
-  prepareAgent(name: string): boolean;
+  /**
+   * Registers the sub-agent if needed, and returns whether it is a stand-in. With a schema, a value that stands in for it
+   * is its output. Throws if it is unknown.
+   */
+  prepareAgent(name: string, output: StandardSchema | undefined): boolean;
   /**
    * Called when the body of a step begins. If it throws, the step throws. If it returns a promise, the step waits for
    * it.
@@ -157,7 +153,17 @@ export class StagedContext implements AgentContext {
   }
 
   get run(): AgentContext["run"] {
-    return (agentName, input, options) => watched((interest) => this.#run(interest, agentName, input, options));
+    return (agentName, input, options) =>
+      watched((interest) => this.#run(interest, agentName, input, options, undefined));
+  }
+
+  get call(): AgentContext["call"] {
+    return (agent, input, options) =>
+      watched((interest) => {
+        const run: AgentContext["run"] = (name, given, how) =>
+          this.#run(interest, name, given, how, agent.options.output);
+        return callInside(run, agent, input, options) as Promise<never>;
+      });
   }
 
   async #step<Result>(
@@ -192,7 +198,14 @@ export class StagedContext implements AgentContext {
     return this.#settle(operation, this.#real.step(name, body, options)) as Promise<Result>;
   }
 
-  async #run(interest: Interest, agentName: string, input: RunInput, options?: SubRunOptions): Promise<Run> {
+  /** `output`: the schema of what the sub-agent returns, if it is called for that. */
+  async #run(
+    interest: Interest,
+    agentName: string,
+    input: RunInput,
+    options: SubRunOptions | undefined,
+    output: StandardSchema | undefined,
+  ): Promise<Run> {
     const held = this.#stage.pass();
     if (held !== undefined) await held;
     const operation = this.#stage.begin("run", agentName, interest);
@@ -202,7 +215,7 @@ export class StagedContext implements AgentContext {
       // The recorded result was made from a run's record.
       return this.#settle(operation, (async () => resultOfStep(recorded.result) as unknown as Run)());
     }
-    operation.replaced = this.#stage.prepareAgent(agentName);
+    operation.replaced = this.#stage.prepareAgent(agentName, output);
     this.#stage.onRun(operation);
     return this.#settle(operation, this.#real.run(agentName, input, options));
   }

@@ -39,16 +39,21 @@ export function openFile(clock: Clock): Store {
   return store;
 }
 
+function madeDurable(given: unknown): unknown {
+  const { fn, options } = (given ?? {}) as Partial<Agent>;
+  return fn === undefined ? given : { ...(given as Agent), options: { durable: true, ...options } };
+}
+
 /** Makes a runtime register every agent as durable. Invalid arguments reach it unchanged. */
 export function makeDurable(runtime: AgentRuntime): AgentRuntime {
   const register = runtime.register.bind(runtime);
   return Object.assign(runtime, {
-    register(first: string | Agent, second?: RegisterOptions | AgentFunction, third?: AgentFunction) {
-      if (typeof first === "object")
-        return register({ ...first, options: { durable: true, ...first.options } }, second as { replace?: boolean });
-      if (typeof second === "function") return register(first, { durable: true }, second);
-      const options = second && { durable: true, ...second };
-      return register(first, options as RegisterOptions, third as AgentFunction);
+    register(...given: readonly unknown[]) {
+      const [first, second, third] = given;
+      if (typeof first === "object") return register(...(given.map(madeDurable) as [Agent]));
+      if (typeof second === "function") return register(first as string, { durable: true }, second as AgentFunction);
+      const options = (second as RegisterOptions | undefined) && { durable: true, ...(second as RegisterOptions) };
+      return register(first as string, options as RegisterOptions, third as AgentFunction);
     },
   });
 }

@@ -172,6 +172,8 @@ describe("a run", () => {
     expectTypeOf<Run["await_request"]>().toEqualTypeOf<AwaitRequest | null>();
     expectTypeOf<Run["finished_at"]>().toEqualTypeOf<string | null>();
     expectTypeOf<Run["status"]>().toEqualTypeOf<RunStatus>();
-    expectTypeOf<Run>().toEqualTypeOf<Readonly<Run>>();
+    expectTypeOf<Extract<Run, { status: "awaiting" }>["await_request"]>().toEqualTypeOf<AwaitRequest>();
+    expectTypeOf<Extract<Run, { status: "failed" }>["error"]>().toEqualTypeOf<NonNullable<Run["error"]>>();
+    expectTypeOf<Extract<Run, { status: "completed" | "cancelled" }>["error"]>().toEqualTypeOf<null>();
   });
 });
