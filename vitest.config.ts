@@ -14,6 +14,7 @@ const repeatable = [
   "events",
   "given",
   "lists",
+  "interceptors",
   "messages",
   "misbehaving",
   "questions",

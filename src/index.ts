@@ -61,6 +61,7 @@ export {
 } from "./runtime/define-agent.ts";
 export type { DetailedEvent } from "./runtime/events.ts";
 export type { InputItem, RunInput } from "./runtime/input.ts";
+export type { AskInfo, AskPassage, Interceptor, RunInfo, RunPassage, StepInfo } from "./runtime/interceptors.ts";
 export type { LabelledRun } from "./runtime/message-router.ts";
 export type { LimitOptions, RetentionOptions, RuntimeOptions } from "./runtime/options.ts";
 export type { BlockedRun } from "./runtime/remote-runs.ts";

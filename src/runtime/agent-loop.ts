@@ -105,6 +105,8 @@ export class AgentLoop {
 
   /** Drops the generators. */
   drop(): void {
+    const outermost = this.#outer?.[0] ?? this.#generator;
+    outermost?.drop?.();
     this.#outer = undefined;
     this.#generator = undefined;
   }

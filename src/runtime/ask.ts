@@ -38,6 +38,8 @@ export abstract class Ask extends Wait {
   /** Undefined when the question is in the log. */
   #asking: Asking | undefined;
   readonly #default: unknown;
+  /** Called when the question is settled, or the run leaves this process. */
+  onReleased: (() => void) | undefined;
   /** The last offered answer that was validated. */
   #examined: string | undefined;
 
@@ -49,6 +51,11 @@ export abstract class Ask extends Wait {
 
   get emitted(): number | undefined {
     return this.#asking?.emitted;
+  }
+
+  override release(): void {
+    super.release();
+    this.onReleased?.();
   }
 
   protected get isLogged(): boolean {

@@ -5,7 +5,10 @@ import { ignore, isPromise } from "../core/promises.ts";
  * The form in which the runtime drives all agents: an iterator, synchronous or asynchronous. {@link nextOf} is never
  * called while another call is pending. {@link unwind} may be called then, and takes effect after the pending call.
  */
-export type Generator = Iterator<unknown, unknown, unknown> | AsyncIterator<unknown, unknown, unknown>;
+export type Generator = (Iterator<unknown, unknown, unknown> | AsyncIterator<unknown, unknown, unknown>) & {
+  /** The agent is left where it is. */
+  drop?(): void;
+};
 
 const done: IteratorResult<unknown> = { done: true, value: undefined };
 

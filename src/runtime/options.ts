@@ -1,6 +1,8 @@
 import type { Clock, Ids, Logger, Store } from "../core/ports.ts";
 import { MemoryStore } from "../stores/memory.ts";
 import { badArgument, checkAmount, checkKeys, checkObject } from "./check.ts";
+import type { Interceptor, Interceptors } from "./interceptors.ts";
+import { readInterceptors } from "./interceptors.ts";
 import type { Engine } from "./remote-runs.ts";
 import { engineOf } from "./remote-runs.ts";
 import { namingFailures } from "./store-failures.ts";
@@ -26,6 +28,8 @@ export interface RuntimeOptions {
   readonly awaitTimeoutMs?: number | undefined;
   /** How much time a stopped agent has for its `finally` blocks. Then its run ends without it. Default: 500. */
   readonly cancelGraceMs?: number | undefined;
+  /** What wraps the calls, steps and questions of all agents, the outermost first. Default: none. */
+  readonly interceptors?: readonly Interceptor[] | undefined;
   /** Whether clients see the message of any error that an agent throws, not only of an `AgentError`. Default: false. */
   readonly exposeErrors?: boolean | undefined;
   /** Takes the messages that no caller waits for. Default: a logger that drops them. */
@@ -75,6 +79,7 @@ export interface LimitOptions {
 
 /** The options with their defaults. */
 export interface Settings {
+  readonly interceptors: Interceptors;
   readonly timeoutMs: number;
   readonly awaitTimeoutMs: number;
   readonly cancelGraceMs: number;
@@ -121,6 +126,7 @@ const names = [
   "awaitTimeoutMs",
   "cancelGraceMs",
   "exposeErrors",
+  "interceptors",
   "logger",
   "clock",
   "ids",
@@ -169,6 +175,7 @@ export function readOptions(options: RuntimeOptions): Settings {
     ids: port("ids", options.ids, () => systemIds),
     logger: port("logger", options.logger, () => silentLogger),
     exposeErrors,
+    interceptors: readInterceptors(options.interceptors),
     ...amounts("options", defaults, {
       timeoutMs: options.timeoutMs,
       awaitTimeoutMs: options.awaitTimeoutMs,

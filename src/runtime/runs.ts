@@ -77,9 +77,18 @@ export class Runs implements RemoteRunsHost {
     this.#pruning = new Pruning(options);
     this.#admission = new Admission(options.limits, this.slots);
     this.#pacer = new Pacer(options.clock);
-    const { timeoutMs, awaitTimeoutMs, cancelGraceMs, limits } = options;
+    const { timeoutMs, awaitTimeoutMs, cancelGraceMs, limits, interceptors } = options;
     const { maxLogEntries, maxPartBytes, maxStepBytes, maxBacklog } = limits;
-    this.settings = { timeoutMs, awaitTimeoutMs, cancelGraceMs, maxLogEntries, maxPartBytes, maxStepBytes, maxBacklog };
+    this.settings = {
+      timeoutMs,
+      awaitTimeoutMs,
+      cancelGraceMs,
+      maxLogEntries,
+      maxPartBytes,
+      maxStepBytes,
+      maxBacklog,
+      interceptors,
+    };
     this.remote = options.engine?.connect(this) ?? new NoRemoteRuns(options.store, options.logger);
     this.#subRuns = new SubRuns(this, limits.maxDepth);
   }

@@ -13,6 +13,7 @@ import type { StepOptions, StepRetry, StepScope } from "./agent-steps.ts";
 import { Bodies, isNested } from "./bodies.ts";
 import type { Execution } from "./execution.ts";
 import { idempotencyKeyOf } from "./idempotency-key.ts";
+import type { Interceptors } from "./interceptors.ts";
 import type { Ownership } from "./ownership.ts";
 import { checkResultSize } from "./part-size.ts";
 import { recordedResult } from "./recorded.ts";
@@ -30,7 +31,8 @@ export interface StepsHost {
   /** The execution that receives the results. It may be a later one than the execution that began a body. */
   readonly execution: Execution | undefined;
   readonly ownership: Pick<Ownership, "verify" | "settle">;
-  readonly settings: { readonly maxStepBytes: number };
+  readonly agent: { readonly name: string };
+  readonly settings: { readonly maxStepBytes: number; readonly interceptors: Interceptors };
   /** Keeps the process open until the returned function is called. */
   hold(): () => void;
 }
@@ -168,15 +170,23 @@ export class Steps {
 
   /** Calls a body once. */
   #call(source: PartSource, body: Body, timeoutMs = Number.POSITIVE_INFINITY): Promise<unknown> {
-    if (timeoutMs === Number.POSITIVE_INFINITY) return this.#bodies.call(() => body(this.#scope(source, undefined)));
+    if (timeoutMs === Number.POSITIVE_INFINITY) return this.#callBody(source, body, undefined);
     const { run_id } = this.#host.log.key;
     const limit = new TimeLimit(this.#host, timeoutMs, () =>
       stepTimeoutError(run_id, source.key, source.attempt, timeoutMs),
     );
     this.#limits.add(limit);
-    return limit
-      .apply(() => this.#bodies.call(() => body(this.#scope(source, limit))))
-      .finally(() => this.#limits.delete(limit));
+    return limit.apply(() => this.#callBody(source, body, limit)).finally(() => this.#limits.delete(limit));
+  }
+
+  #callBody(source: PartSource, body: Body, limit: TimeLimit | undefined): Promise<unknown> {
+    const scope = this.#scope(source, limit);
+    const call = (): Promise<unknown> => this.#bodies.call(() => body(scope));
+    const { agent, log, settings } = this.#host;
+    const wrap = settings.interceptors.step;
+    if (wrap === undefined) return call();
+    const name = source.key.slice(0, source.key.lastIndexOf("#"));
+    return wrap({ ...log.key, agent_name: agent.name, name, ...source, signal: scope.signal }, call);
   }
 
   #scope(source: PartSource, limit: TimeLimit | undefined): StepScope {

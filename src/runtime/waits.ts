@@ -1,6 +1,11 @@
+import type { Logger } from "../core/ports.ts";
 import { ignore } from "../core/promises.ts";
+import type { RunState } from "../core/state.ts";
+import { createdEntry, isStopped, settledQuestion } from "../core/state.ts";
 import type { AskOptions, Question, SleepOptions } from "./agent-waits.ts";
+import type { Asking } from "./ask.ts";
 import { Ask, AskedQuestion, checkAskOptions, questionParts, withSchema, YieldedQuestion } from "./ask.ts";
+import type { AskInfo, AskPassage, Interceptors } from "./interceptors.ts";
 import type { Operation } from "./operations.ts";
 import type { Receiving } from "./receive.ts";
 import { Receive } from "./receive.ts";
@@ -17,7 +22,14 @@ export interface WaitingAgent extends WaitHost {
   readonly emitted: number;
   /** Whether nothing that the agent does counts any more. */
   readonly over: boolean;
+  /** Whether the agent is not to go on. */
+  readonly isStopped: boolean;
+  readonly interceptors: Interceptors;
+  readonly logger: Logger;
 }
+
+/** How a question is asked, as far as interceptors are told. */
+type Asked = Pick<Asking, "parts" | "name" | "kind">;
 
 /** What an agent waits for: answers, time and messages. The waits themselves are among its operations. */
 export class Waits {
@@ -37,7 +49,7 @@ export class Waits {
       throwIfAborted(asking.signal);
       const parts = withSchema(questionParts(question), schema === undefined ? undefined : jsonSchemaOf(schema), key);
       const ask = new AskedQuestion(agent, key, { ...asking, parts, emitted: agent.emitted }, schema, details);
-      agent.operations.perform(ask);
+      this.#perform(ask, { parts, name: asking.name, kind: asking.kind });
       return ask.answer;
     } catch (error) {
       const refused = Promise.reject(error);
@@ -51,7 +63,7 @@ export class Waits {
     const agent = this.#agent;
     const key = agent.operations.keyFor("await");
     const asking = { parts: questionParts(message), timeoutMs, default: fallback, emitted: agent.emitted };
-    agent.operations.perform(new YieldedQuestion(agent, key, asking));
+    this.#perform(new YieldedQuestion(agent, key, asking), asking);
   }
 
   /** Waits for a time. */
@@ -60,7 +72,7 @@ export class Waits {
     const until = readUntil("duration", duration, agent.clock.now());
     const key = agent.operations.keyFor(name === undefined ? "sleep" : `sleep:${name}`);
     throwIfAborted(signal);
-    await this.#perform((settlers) => new Sleep(agent, key, until, signal, settlers));
+    await this.#wait((settlers) => new Sleep(agent, key, until, signal, settlers));
   }
 
   /** Waits for a message. */
@@ -68,7 +80,7 @@ export class Waits {
     const agent = this.#agent;
     const key = agent.operations.keyFor(`receive:${name}`);
     throwIfAborted(options.signal);
-    return this.#perform((settlers) => new Receive(agent, key, name, options, settlers));
+    return this.#wait((settlers) => new Receive(agent, key, name, options, settlers));
   }
 
   /** The open question with this id. Undefined: the agent does not ask it. */
@@ -92,9 +104,39 @@ export class Waits {
     return operations.open.map((key) => operations.find(key));
   }
 
-  #perform(make: (settlers: Settlers) => Wait): Promise<unknown> {
+  #perform(ask: Ask, asked: Asked): void {
+    const { interceptors, isStopped, log, operations } = this.#agent;
+    // What the log has settled is not wrapped again.
+    if (interceptors.ask !== undefined && !isStopped && settledQuestion(log.state, ask.key) === undefined)
+      this.#observe(interceptors.ask, ask, asked);
+    operations.perform(ask);
+  }
+
+  /** Tells the interceptors of a question. They observe it, and what they throw changes nothing. */
+  #observe(wrap: NonNullable<Interceptors["ask"]>, ask: Ask, { parts, name, kind = "input" }: Asked): void {
+    const { log, logger } = this.#agent;
+    const { agent_name } = createdEntry(log.state);
+    const settled = new Promise<AskPassage>((resolve) => {
+      ask.onReleased = () => resolve(passageOf(log.state, ask.key));
+    });
+    const info: AskInfo = { ...log.key, agent_name, await_id: ask.key, name: name ?? null, kind, parts };
+    const wrapped = (async () => wrap(info, () => settled))();
+    wrapped.catch((error: unknown) =>
+      logger.warn("An interceptor of questions failed.", { run_id: log.key.run_id, await_id: ask.key, error }),
+    );
+  }
+
+  #wait(make: (settlers: Settlers) => Wait): Promise<unknown> {
     return new Promise((resolve, reject) => this.#agent.operations.perform(make({ resolve, reject })));
   }
+}
+
+/** What has become of a question that is not asked here any more. */
+function passageOf(state: RunState, awaitId: string): AskPassage {
+  const type = settledQuestion(state, awaitId)?.settled?.type;
+  if (type === undefined) return isStopped(state) ? "withdrawn" : "left";
+  if (type === "resumed") return "answered";
+  return type === "timed-out" ? "expired" : type === "declined" ? "declined" : "withdrawn";
 }
 
 function throwIfAborted(signal: AbortSignal | undefined): void {
