@@ -71,7 +71,7 @@ export abstract class Ask extends Wait {
   protected begin(): boolean {
     if (this.#asking === undefined) return true;
     const { log, clock } = this.host;
-    const { parts, emitted, name, kind, timeoutMs = this.host.awaitTimeoutMs } = this.#asking;
+    const { parts, emitted, name, kind, timeoutMs = this.host.settings.awaitTimeoutMs } = this.#asking;
     const at = clock.now();
     const asking: Growing<AskCommand> = { type: "ask", at, await_id: this.key, parts, emitted };
     if (name !== undefined) asking.name = name;

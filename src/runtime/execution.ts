@@ -14,8 +14,8 @@ import type { Agent } from "./agent.ts";
 import type { AgentContext } from "./agent-context.ts";
 import type { LoopHost } from "./agent-loop.ts";
 import { AgentLoop } from "./agent-loop.ts";
-import { InterceptedAgent } from "./intercepted-agent.ts";
-import type { Interceptors, RunInfo } from "./interceptors.ts";
+import { InterceptedAgent, runInfo } from "./intercepted-agent.ts";
+import type { Interceptors } from "./interceptors.ts";
 import type { Operation, Operations } from "./operations.ts";
 import type { Ownership } from "./ownership.ts";
 import { checkLogLength, checkSize } from "./part-size.ts";
@@ -99,29 +99,12 @@ export class Execution implements WaitingAgent, LoopHost {
       this.#armTimeout();
     }
     const call = (): unknown => this.#host.agent.fn(createdEntry(log.state).input, this.#host.contextFor(this));
-    const { run } = this.interceptors;
-    this.#loop.begin(run === undefined ? call : () => new InterceptedAgent((next) => run(this.#info, next), call));
-    this.operations.begin();
-  }
-
-  get #info(): RunInfo {
-    const { log, signal, principal } = this.#host;
-    const created = createdEntry(log.state);
-    const { agent_name, version = null, durable = false, session_id, parent, metadata = null } = created;
     const isFirst = !this.operations.isCatchingUp;
-    const parent_run_id = parent?.run_id ?? null;
-    return {
-      ...log.key,
-      agent_name,
-      version,
-      durable,
-      session_id,
-      parent_run_id,
-      principal,
-      metadata,
-      isFirst,
-      signal,
-    };
+    const { run } = this.settings.interceptors;
+    this.#loop.begin(
+      run === undefined ? call : () => new InterceptedAgent((next) => run(runInfo(this.#host, isFirst), next), call),
+    );
+    this.operations.begin();
   }
 
   /** The error with which the run was stopped, if it was. */
@@ -150,10 +133,6 @@ export class Execution implements WaitingAgent, LoopHost {
   /** What the agent waits for. */
   get waits(): Waits {
     return new Waits(this);
-  }
-
-  get interceptors(): Interceptors {
-    return this.#host.settings.interceptors;
   }
 
   /** How many values the agent has emitted. */
@@ -220,8 +199,8 @@ export class Execution implements WaitingAgent, LoopHost {
     this.#clearTimer?.();
   }
 
-  get awaitTimeoutMs(): number {
-    return this.#host.settings.awaitTimeoutMs;
+  get settings(): ExecutionSettings {
+    return this.#host.settings;
   }
 
   onUnfitAnswer(key: string): void {

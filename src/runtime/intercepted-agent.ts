@@ -1,8 +1,22 @@
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
+import { createdEntry } from "../core/state.ts";
+import type { JsonValue } from "../protocol/json.ts";
 import type { Generator } from "./generator.ts";
 import { generatorOf, nextOf, throwInto, unwind } from "./generator.ts";
-import type { RunPassage } from "./interceptors.ts";
+import type { RunInfo, RunPassage } from "./interceptors.ts";
+import type { RunLog } from "./run-log.ts";
+
+/** What interceptors are told of a run. */
+export function runInfo(
+  { log, principal, signal }: { readonly log: RunLog; readonly principal: JsonValue; readonly signal: AbortSignal },
+  isFirst: boolean,
+): RunInfo {
+  const created = createdEntry(log.state);
+  const { agent_name, version = null, durable = false, session_id, parent, metadata = null } = created;
+  const parent_run_id = parent?.run_id ?? null;
+  return { ...log.key, agent_name, version, durable, session_id, parent_run_id, principal, metadata, isFirst, signal };
+}
 
 /** What the runtime asks of the generator of an agent. */
 interface Request {

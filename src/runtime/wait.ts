@@ -5,6 +5,7 @@ import type { Entry, ResultEntry } from "../core/log.ts";
 import type { Clock } from "../core/ports.ts";
 import type { Usage } from "../protocol/extensions.ts";
 import { badArgument, checkAmount, checkKeys, checkObject, checkSignal } from "./check.ts";
+import type { Interceptors } from "./interceptors.ts";
 import { onceCommitted } from "./once-committed.ts";
 import type { Operation, Operations } from "./operations.ts";
 import type { RunLog } from "./run-log.ts";
@@ -17,8 +18,8 @@ export interface WaitHost {
   readonly operations: Operations;
   /** See {@link Ownership.takenAt}. */
   readonly takenAt: number;
-  /** How long a question without a `timeoutMs` may be answered, in milliseconds. */
-  readonly awaitTimeoutMs: number;
+  /** Of the runtime. `awaitTimeoutMs`: how long a question without a `timeoutMs` may be answered. */
+  readonly settings: { readonly awaitTimeoutMs: number; readonly interceptors: Interceptors };
   takeUsage(): Usage | null;
   /** The agent begins to wait. */
   onWait(): void;

@@ -24,7 +24,6 @@ export interface WaitingAgent extends WaitHost {
   readonly over: boolean;
   /** Whether the agent is not to go on. */
   readonly isStopped: boolean;
-  readonly interceptors: Interceptors;
   readonly logger: Logger;
 }
 
@@ -105,7 +104,8 @@ export class Waits {
   }
 
   #perform(ask: Ask, asked: Asked): void {
-    const { interceptors, isStopped, log, operations } = this.#agent;
+    const { settings, isStopped, log, operations } = this.#agent;
+    const { interceptors } = settings;
     // What the log has settled is not wrapped again.
     if (interceptors.ask !== undefined && !isStopped && settledQuestion(log.state, ask.key) === undefined)
       this.#observe(interceptors.ask, ask, asked);
