@@ -6,7 +6,7 @@ import type { AwaitResume, Run, RunStatus } from "../protocol/run.ts";
 import type { Agent, AgentFunction } from "../runtime/agent.ts";
 import type { RunInput } from "../runtime/input.ts";
 import { messageText } from "../runtime/input.ts";
-import type { Session } from "../runtime/requests.ts";
+import type { ResumeRequest, Session } from "../runtime/requests.ts";
 import { resumeOf } from "./answer.ts";
 import { DriveError } from "./drive-error.ts";
 import type { DriveEvent, EndDriveEvent } from "./drive-event.ts";
@@ -116,12 +116,37 @@ export class Drive {
    * then stays open.
    */
   async answer(answer: unknown, { await_id }: AnswerOptions = {}): Promise<void> {
-    await this.#resume("answer", resumeOf(answer), await_id);
+    await this.#reply("answer", { await_resume: resumeOf(answer) }, await_id);
   }
 
   /** Answers with an `await_resume` as a client sends it. */
   async resume(resume: AwaitResume, { await_id }: AnswerOptions = {}): Promise<void> {
-    await this.#resume("resume", resume, await_id);
+    await this.#reply("resume", { await_resume: resume }, await_id);
+  }
+
+  /** Declines to answer the question that is shown. Rejects when no question is shown. */
+  async decline(reason?: string, { await_id }: AnswerOptions = {}): Promise<void> {
+    await this.#reply("decline", { decline: { reason } }, await_id);
+  }
+
+  /**
+   * Sends the run a message, also before the agent begins or receives. Rejects with `run_finished` when the run has
+   * ended, and with `message_rejected` when it does not match what the agent declares.
+   *
+   * @example
+   * ```ts
+   * import { defineAgent } from "cadenza";
+   * import { drive } from "cadenza/testing";
+   *
+   * const order = defineAgent("order", async (_input, { receive }) => `Paid: ${await receive("payment")}.`);
+   * const t = drive(order, "");
+   * await t.send("payment", 40);
+   * await t.finish();
+   * console.log(t.text()); // → Paid: 40.
+   * ```
+   */
+  async send(name: string, data: unknown): Promise<void> {
+    await this.#stage.send(name, data);
   }
 
   /**
@@ -254,12 +279,16 @@ export class Drive {
     return new DriveError(`${during}${describeWaiting(this.#stage)} ${describeLast(this.#stage)}`);
   }
 
-  async #resume(method: string, resume: AwaitResume, awaitId: string | undefined): Promise<void> {
+  async #reply(
+    method: string,
+    reply: Pick<ResumeRequest, "await_resume" | "decline">,
+    awaitId: string | undefined,
+  ): Promise<void> {
     const { state } = this.#stage;
     // With an id it may repeat an earlier answer. The runtime decides that.
     if (awaitId === undefined && !state?.question)
       throw new DriveError(`t.${method}(…): no question is open. ${this.#whyNothingIsAsked()}`);
-    await this.#stage.reply({ await_resume: resume }, awaitId);
+    await this.#stage.reply(reply, awaitId);
   }
 
   #whyNothingIsAsked(): string {

@@ -4,7 +4,6 @@ import { runRecord } from "../core/record.ts";
 import type { RunState } from "../core/state.ts";
 import { isAtRest, isFinal, isWaiting } from "../core/state.ts";
 import { durable } from "../durable/durable.ts";
-import type { JsonValue } from "../protocol/json.ts";
 import type { Message } from "../protocol/message.ts";
 import type { Run } from "../protocol/run.ts";
 import type { Agent } from "../runtime/agent.ts";
@@ -112,7 +111,7 @@ export class Stage {
     await this.#scope.resume({ ...reply, run_id: this.#runId, await_id: awaitId, mode: "async" });
   }
 
-  async send(name: string, data: JsonValue): Promise<void> {
+  async send(name: string, data: unknown): Promise<void> {
     await this.begin();
     await this.#scope.send({ to: this.#runId, name, data });
   }

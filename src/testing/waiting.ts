@@ -27,7 +27,9 @@ export function describeWaiting(stage: Stage): string {
 function describeWait(stage: Stage, { key, until }: IntentEntry): string {
   const pass =
     until == null ? "" : `Let its time pass with t.clock.advance("${writeDuration(until - clockNow(stage))}"). `;
-  return `The agent waits for ${key}. ${pass}Or stop the run with t.cancel().`;
+  const [, name] = /^receive:(.*)#\d+$/s.exec(key) ?? [];
+  const send = name === undefined ? "" : `Send it with t.send(${quote(name)}, …). `;
+  return `The agent waits for ${key}. ${send}${pass}Or stop the run with t.cancel().`;
 }
 
 /** The last thing that an agent did, for messages. */

@@ -1,4 +1,4 @@
-import type { AgentFunction } from "cadenza";
+import type { AgentFunction, CadenzaError } from "cadenza";
 import { AgentError, awaitMessage, defineAgent } from "cadenza";
 import { drive } from "cadenza/testing";
 import { describe, expect, test } from "vitest";
@@ -339,4 +339,39 @@ test("options and agents are checked by drive", () => {
     "agent: expected an agent made by defineAgent, or an agent function",
   );
   expect(() => drive(booking, 5 as unknown as string)).toThrow("input");
+});
+
+describe("messages and declined questions", () => {
+  const order = defineAgent("order", async function* (_input, { ask, receive }) {
+    yield "Ready.";
+    const { cents } = await receive("payment", { schema: z.object({ cents: z.int() }), timeoutMs: 60_000 });
+    const sure = await ask("Sure?").then(
+      () => "sure",
+      (error: CadenzaError) => error.code,
+    );
+    yield ` ${cents}, ${sure}`;
+  });
+
+  test("are sent before the agent begins, or while it waits", async () => {
+    for (const early of [true, false]) {
+      const t = drive(order, "");
+      if (early) await t.send("payment", { cents: 5 });
+      await t.until("part");
+      if (!early) await t.send("payment", { cents: 5 });
+      await t.until("await");
+      await t.decline("No.");
+      expect(await t.finish()).toMatchObject({ status: "completed" });
+      expect(t.text()).toBe("Ready.\n 5, answer_declined");
+      await expect(t.send("payment", { cents: 5 })).rejects.toMatchObject({ code: "run_finished" });
+      await expect(t.decline()).rejects.toThrow("t.decline(…): no question is open.");
+    }
+  });
+
+  test("that do not come are named, with what to do", async () => {
+    const t = drive(order, "");
+    await t.until("part");
+    await expect(t.next()).rejects.toThrow(
+      'The agent waits for receive:payment#1. Send it with t.send("payment", …). Let its time pass with t.clock.advance("1m"). Or stop the run with t.cancel().',
+    );
+  });
 });
