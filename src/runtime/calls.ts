@@ -2,20 +2,23 @@ import type { RunKey } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
 import { runRecord } from "../core/record.ts";
+import { isFinal } from "../core/state.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Run } from "../protocol/run.ts";
 import type { Answer } from "./answer.ts";
 import type { Answered } from "./answer-router.ts";
 import { AnswerRouter } from "./answer-router.ts";
-import { checkObject } from "./check.ts";
+import { badArgument, checkObject } from "./check.ts";
 import type { LogSource, StreamStart } from "./events.ts";
 import type { LiveRun } from "./live-run.ts";
 import { readNewRun } from "./read-new-run.ts";
-import type { CreateRunOptions, CreateRunRequest, ResumeOptions, ResumeRequest } from "./requests.ts";
+import { isLost, refusalError } from "./refusals.ts";
+import type { CancelOptions, CreateRunOptions, CreateRunRequest, ResumeOptions, ResumeRequest } from "./requests.ts";
 import { checkOptions, noOptions, readAwaitId, readId, readMode, readReply } from "./requests.ts";
 import type { RunReader } from "./run-reader.ts";
 import type { Runs } from "./runs.ts";
 import { unlessAborted } from "./unless-aborted.ts";
+import { unlessLost } from "./unless-lost.ts";
 
 /** Starts and answers the runs of a scope, and waits for them as the mode of each call says. */
 export class Calls {
@@ -109,6 +112,42 @@ export class Calls {
     const { run, key, after } = await this.#answer(request, options);
     const source: LogSource = run === undefined ? await this.#reader.source(key) : run.log;
     return { source, after, until: "next-rest" };
+  }
+
+  /** Cancels a run, and waits for its end if that is asked for. */
+  async cancel(key: RunKey, options: CancelOptions): Promise<Run> {
+    checkOptions(options, ["wait", "signal"]);
+    const { wait = false, signal } = options;
+    if (typeof wait !== "boolean") throw badArgument("options.wait", "true or false", wait);
+    const run = await this.#cancelHere(key);
+    if (!wait || isFinal(run.status)) return run;
+    const letGo = this.#runs.hold();
+    try {
+      return await unlessAborted(this.#reader.end(key), signal);
+    } finally {
+      letGo();
+    }
+  }
+
+  async #cancelHere(key: RunKey): Promise<Run> {
+    const cancelling = this.#runs.find(key)?.cancel();
+    try {
+      if (cancelling !== undefined) return await cancelling;
+    } catch (error) {
+      if (!isLost(error)) throw error;
+    }
+    return unlessLost(() => this.#cancelStored(key));
+  }
+
+  /** Stops a run that is not at work here: it was evicted, is executed elsewhere, or has ended. */
+  async #cancelStored(key: RunKey): Promise<Run> {
+    const { remote } = this.#runs;
+    const stored = await this.#reader.stored(key);
+    if (stored.head.status === "cancelled") return this.#reader.record(stored);
+    if (isFinal(stored.head.status)) throw refusalError({ refused: "run_finished" }, key.run_id);
+    const run = await remote.load(key);
+    if (run !== undefined) return run.cancel();
+    return runRecord(await remote.cancel(key));
   }
 
   /** Gives the answer to the run, at once where the run is at work here. `after`: the number of the event that showed the question. */

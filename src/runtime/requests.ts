@@ -15,6 +15,9 @@ import { readLabels } from "./labels.ts";
 import type { LabelledRun, OutgoingMessage } from "./message-router.ts";
 import { recordedValue } from "./recorded.ts";
 
+/** The name of a registered agent. An editor completes those that are known by their types. */
+export type AgentName<Names extends string> = Names | (string & Record<never, never>);
+
 /** The request of a new run. Null means the same as absent. */
 export interface CreateRunRequest<Name extends string = string> {
   /** The name of a registered agent. */

@@ -3,8 +3,6 @@ import type { RunKey } from "../core/ports.ts";
 import type { StreamedEvent } from "../core/project.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import type { RunSummary } from "../core/record.ts";
-import { runRecord } from "../core/record.ts";
-import { isFinal } from "../core/state.ts";
 import { agentStatus, noCounters } from "../core/statistics.ts";
 import type { AgentManifest } from "../protocol/agent.ts";
 import type { JsonValue } from "../protocol/json.ts";
@@ -20,10 +18,10 @@ import { EventStream } from "./events.ts";
 import { MessageRouter } from "./message-router.ts";
 import type { Settings } from "./options.ts";
 import { readRunQuery } from "./read-run-query.ts";
-import { isLost, refusalError } from "./refusals.ts";
 import type { Registry } from "./registry.ts";
 import { manifestOf } from "./registry.ts";
 import type {
+  AgentName,
   CancelOptions,
   CreateRunOptions,
   CreateRunRequest,
@@ -36,14 +34,9 @@ import type {
   SendRequest,
   Session,
 } from "./requests.ts";
-import { checkOptions, noOptions, readId, readMessageToSend } from "./requests.ts";
+import { noOptions, readId, readMessageToSend } from "./requests.ts";
 import { RunReader } from "./run-reader.ts";
 import type { Runs } from "./runs.ts";
-import { unlessAborted } from "./unless-aborted.ts";
-import { unlessLost } from "./unless-lost.ts";
-
-/** The name of a registered agent. An editor completes those that are known by their types. */
-export type AgentName<Names extends string> = Names | (string & Record<never, never>);
 
 /** What the runs of one tenant share with all others. */
 export interface ScopeParts {
@@ -179,8 +172,8 @@ export class Scope<Names extends string = never> {
 
   /**
    * Stops a run, and resolves with it when the store has the cancel. Its agent then has the runtime's `cancelGraceMs`
-   * for its `finally` blocks. With `wait: true` it resolves when the run has ended. A cancel may be repeated. Refused with `run_not_found`, or with `run_finished` if the run
-   * has completed or failed.
+   * for its `finally` blocks. With `wait: true` it resolves when the run has ended. A cancel may be repeated. Refused
+   * with `run_not_found`, or with `run_finished` if the run has completed or failed.
    *
    * @example
    * ```ts
@@ -195,39 +188,7 @@ export class Scope<Names extends string = never> {
    * ```
    */
   async cancel(run_id: string, options: CancelOptions = {}): Promise<Run> {
-    const key = this.#key(run_id);
-    checkOptions(options, ["wait", "signal"]);
-    const { wait = false, signal } = options;
-    if (typeof wait !== "boolean") throw badArgument("options.wait", "true or false", wait);
-    const run = await this.#cancel(key);
-    if (!wait || isFinal(run.status)) return run;
-    const letGo = this.#parts.runs.hold();
-    try {
-      return await unlessAborted(this.#reader.end(key), signal);
-    } finally {
-      letGo();
-    }
-  }
-
-  async #cancel(key: RunKey): Promise<Run> {
-    const cancelling = this.#parts.runs.find(key)?.cancel();
-    try {
-      if (cancelling !== undefined) return await cancelling;
-    } catch (error) {
-      if (!isLost(error)) throw error;
-    }
-    return unlessLost(() => this.#cancelStored(key));
-  }
-
-  /** Stops a run that is not at work here: it was evicted, is executed elsewhere, or has ended. */
-  async #cancelStored(key: RunKey): Promise<Run> {
-    const { remote } = this.#parts.runs;
-    const stored = await this.#reader.stored(key);
-    if (stored.head.status === "cancelled") return this.#reader.record(stored);
-    if (isFinal(stored.head.status)) throw refusalError({ refused: "run_finished" }, key.run_id);
-    const run = await remote.load(key);
-    if (run !== undefined) return run.cancel();
-    return runRecord(await remote.cancel(key));
+    return this.#calls.cancel(this.#key(run_id), options);
   }
 
   /**
