@@ -92,6 +92,7 @@ export function checkKeys(name: string, value: object, known: readonly string[])
 }
 
 function describeObject(value: object): string {
+  if (value instanceof Date && Number.isNaN(value.getTime())) return "an invalid Date";
   const name: unknown = Object.getPrototypeOf(value)?.constructor?.name;
   if (typeof name !== "string" || name === "Object" || name === "") return "an object";
   return /^[AEIOU]/.test(name) ? `an ${name}` : `a ${name}`;

@@ -51,7 +51,7 @@ interface Ending {
  *
  * const charges = new Map<string, number>(); // what the payment service holds
  * const order = defineAgent("order", async (_input, { step, ask }) => {
- *   await step("charge", ({ key }) => void charges.set(key, 30));
+ *   await step("charge", ({ idempotencyKey }) => void charges.set(idempotencyKey, 30));
  *   return ask("Ship?");
  * });
  * const report = await everyCrash(order, "Three apples", {
