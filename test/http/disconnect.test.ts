@@ -130,57 +130,57 @@ describe("a client that disconnects", () => {
           await clock.settle();
         };
       };
-      const after = async (ms: number): Promise<string> => {
+      const statusAfter = async (ms: number): Promise<string> => {
         await clock.advance(ms);
         await clock.settle();
         return (await runtime.getRun(run_id)).status;
       };
-      return { clock, runtime, run_id, leave, follow, after };
+      return { clock, runtime, run_id, leave, follow, statusAfter };
     }
 
     test.each(["sync", "stream"] as const)("loses its run (%s) then, and not before", async (mode) => {
-      const { leave, after } = await atWork(mode);
-      expect(await after(5_000)).toBe("in-progress");
+      const { leave, statusAfter } = await atWork(mode);
+      expect(await statusAfter(5_000)).toBe("in-progress");
       await leave();
-      expect(await after(999)).toBe("in-progress");
-      expect(await after(1)).toBe("cancelled");
+      expect(await statusAfter(999)).toBe("in-progress");
+      expect(await statusAfter(1)).toBe("cancelled");
     });
 
     test.each(["sync", "stream"] as const)("keeps its run (%s) if it follows the events in time", async (mode) => {
-      const { leave, follow, after } = await atWork(mode);
+      const { leave, follow, statusAfter } = await atWork(mode);
       await leave();
-      expect(await after(900)).toBe("in-progress");
+      expect(await statusAfter(900)).toBe("in-progress");
       const leaveAgain = await follow();
       const other = await follow();
-      expect(await after(10_000)).toBe("in-progress");
+      expect(await statusAfter(10_000)).toBe("in-progress");
       await leaveAgain();
-      expect(await after(10_000)).toBe("in-progress");
+      expect(await statusAfter(10_000)).toBe("in-progress");
       // When the last one has left, the time begins again.
       await other();
-      expect(await after(999)).toBe("in-progress");
-      expect(await after(1)).toBe("cancelled");
+      expect(await statusAfter(999)).toBe("in-progress");
+      expect(await statusAfter(1)).toBe("cancelled");
     });
 
     test("keeps its run while another reader is there that came before it left", async () => {
-      const { leave, follow, after } = await atWork("stream");
+      const { leave, follow, statusAfter } = await atWork("stream");
       const other = await follow();
       await leave();
-      expect(await after(10_000)).toBe("in-progress");
+      expect(await statusAfter(10_000)).toBe("in-progress");
       await other();
-      expect(await after(1_000)).toBe("cancelled");
+      expect(await statusAfter(1_000)).toBe("cancelled");
     });
 
     test("keeps a run that waits for an answer by then, and one that has ended", async () => {
-      const { runtime, run_id, leave, after } = await atWork("stream", "asker");
+      const { runtime, run_id, leave, statusAfter } = await atWork("stream", "asker");
       await leave();
-      expect(await after(10_000)).toBe("awaiting");
+      expect(await statusAfter(10_000)).toBe("awaiting");
       const answer = { message: { parts: [] } };
       await runtime.resume({ run_id, await_resume: answer });
       await runtime.resume({ run_id, await_resume: answer });
-      expect(await after(10_000)).toBe("completed");
+      expect(await statusAfter(10_000)).toBe("completed");
       const ended = await atWork("sync", "echo");
       await ended.leave();
-      expect(await ended.after(10_000)).toBe("completed");
+      expect(await ended.statusAfter(10_000)).toBe("completed");
     });
 
     test("loses nothing if it only follows a run in mode async", async () => {
@@ -197,9 +197,9 @@ describe("a client that disconnects", () => {
     });
 
     test("with Infinity loses nothing", async () => {
-      const { leave, after } = await atWork("stream", "waiter", Number.POSITIVE_INFINITY);
+      const { leave, statusAfter } = await atWork("stream", "waiter", Number.POSITIVE_INFINITY);
       await leave();
-      expect(await after(1_000_000)).toBe("in-progress");
+      expect(await statusAfter(1_000_000)).toBe("in-progress");
     });
   });
 
