@@ -2,7 +2,9 @@ import type { Command } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
 import { copyJson } from "../core/json.ts";
 import type { ReceivedEntry, ResultEntry } from "../core/log.ts";
+import type { InboxMessage } from "../core/state.ts";
 import { LAST_TIME } from "../core/time.ts";
+import type { Operations } from "./operations.ts";
 import type { Settlers } from "./sleep.ts";
 import { IntendedWait } from "./sleep.ts";
 import type { StandardSchema, Validated } from "./standard-schema.ts";
@@ -32,19 +34,24 @@ export class Receive extends IntendedWait {
   }
 
   override start(): void {
-    if (!this.take()) super.start();
+    // Receives that began before this one come first.
+    if (this.#next !== undefined) takeMail(this.host.operations);
+    if (!this.isEnded) super.start();
   }
 
-  /** Takes the first message of its name, if one has arrived and is committed. */
-  take(): boolean {
-    if (this.isEnded) return true;
-    const { state, committed } = this.host.log;
-    const message = state.mail?.inbox.find((one) => one.entry.name === this.#name && one.position < committed);
-    if (message === undefined) return false;
-    const { entry, position } = message;
+  /** Takes the next message of its name, unless it has ended. */
+  take(): void {
+    const next = this.isEnded ? undefined : this.#next;
+    if (next === undefined) return;
+    const { entry, position } = next;
     this.#message = entry;
     this.finish({ type: "take", entry: { type: "taken", at: this.host.clock.now(), key: this.key, position } });
-    return true;
+  }
+
+  /** The first message of its name that has arrived and is committed, and that no receive has taken. */
+  get #next(): InboxMessage | undefined {
+    const { state, committed } = this.host.log;
+    return state.mail?.inbox.find(({ entry, position }) => entry.name === this.#name && position < committed);
   }
 
   protected begin(): boolean {
@@ -91,6 +98,14 @@ export class Receive extends IntendedWait {
     const { run_id } = this.host.log.key;
     const message = `The receive ${this.key} of run ${run_id} ${what}`;
     return new CadenzaError(code, message, { run_id, ...(issues !== undefined && { issues }) });
+  }
+}
+
+/** The receives that are open take the messages that have arrived, in the order in which they began. */
+export function takeMail(operations: Operations): void {
+  for (const key of operations.open) {
+    const operation = operations.find(key);
+    if (operation instanceof Receive) operation.take();
   }
 }
 

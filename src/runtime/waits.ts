@@ -6,9 +6,8 @@ import type { AskOptions, Question, SleepOptions } from "./agent-waits.ts";
 import type { Asking } from "./ask.ts";
 import { Ask, AskedQuestion, checkAskOptions, questionParts, withSchema, YieldedQuestion } from "./ask.ts";
 import type { AskInfo, AskPassage, Interceptors } from "./interceptors.ts";
-import type { Operation } from "./operations.ts";
 import type { Receiving } from "./receive.ts";
-import { Receive } from "./receive.ts";
+import { Receive, takeMail } from "./receive.ts";
 import type { Settlers } from "./sleep.ts";
 import { readUntil, Sleep } from "./sleep.ts";
 import { jsonSchemaOf } from "./standard-schema.ts";
@@ -90,17 +89,16 @@ export class Waits {
 
   /** The store has given the run to this process, perhaps because a deadline has passed. */
   onTaken(): void {
-    for (const operation of this.#open) if (operation instanceof Wait) operation.onTaken();
-  }
-
-  /** Messages have arrived. The receives take them in the order in which they began. */
-  onMail(): void {
-    for (const operation of this.#open) if (operation instanceof Receive) operation.take();
-  }
-
-  get #open(): readonly (Operation | undefined)[] {
     const { operations } = this.#agent;
-    return operations.open.map((key) => operations.find(key));
+    for (const key of operations.open) {
+      const operation = operations.find(key);
+      if (operation instanceof Wait) operation.onTaken();
+    }
+  }
+
+  /** Messages have arrived. */
+  onMail(): void {
+    takeMail(this.#agent.operations);
   }
 
   #perform(ask: Ask, asked: Asked): void {

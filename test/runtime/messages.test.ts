@@ -136,6 +136,26 @@ describe("a message", () => {
 });
 
 describe("a receive", () => {
+  it("leaves a message to one that has waited for longer", async () => {
+    const set = setUp();
+    const gate = deferred();
+    const run_id = await begin(set, async ({ receive, emit }) => {
+      const first = receive("mail");
+      const second = (async () => {
+        await gate.promise;
+        await emit("second");
+        return receive("mail");
+      })();
+      return JSON.stringify(await Promise.all([first, second]));
+    });
+    await shown(set, run_id);
+    await set.runtime.send({ to: run_id, name: "mail", data: 1 });
+    // The second one begins before the first has been handed the message.
+    gate.resolve();
+    await send(set, run_id, "mail", 2);
+    expect(await shown(set, run_id)).toBe("completed: second|[1,2]");
+  });
+
   it.each([
     { sent: { cents: "40" }, got: '{"cents":40}' },
     { sent: { cents: 1, more: true }, got: '{"cents":1}' },
