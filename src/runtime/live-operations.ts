@@ -30,7 +30,7 @@ export class LiveOperations implements Operations {
   protected readonly host: OperationsHost;
   /** The name of the first operation. */
   #firstName: string | undefined;
-  /** The operation without a result; with several, the first of them. */
+  /** The operation without a result; with several, the first of them, until it has its result. */
   #only: Operation | undefined;
   /** Undefined for most runs, which have one operation. */
   #more: More | undefined;
@@ -209,11 +209,9 @@ export class LiveOperations implements Operations {
   }
 
   #add(operation: Operation): void {
-    if (this.#only === undefined) {
-      this.#only = operation;
-      return;
-    }
-    this.#moreThanOne.others.set(operation.key, operation);
+    const others = this.#more?.others.size ?? 0;
+    if (this.#only === undefined && others === 0) this.#only = operation;
+    else this.#moreThanOne.others.set(operation.key, operation);
   }
 
   #remove(key: string): Operation | undefined {

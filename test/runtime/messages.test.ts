@@ -136,6 +136,19 @@ describe("a message", () => {
 });
 
 describe("a receive", () => {
+  it("leaves a message to one that has waited for longer, also if an operation before both has ended", async () => {
+    const set = setUp();
+    const run_id = await begin(set, async ({ receive }) => {
+      const gate = receive("gate");
+      const first = receive("mail");
+      await gate;
+      return JSON.stringify(await Promise.all([first, receive("mail")]));
+    });
+    await send(set, run_id, "gate", 0);
+    await send(set, run_id, "mail", 1, 2);
+    expect(await shown(set, run_id)).toBe("completed: [1,2]");
+  });
+
   it("leaves a message to one that has waited for longer", async () => {
     const set = setUp();
     const gate = deferred();
