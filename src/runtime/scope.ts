@@ -227,7 +227,7 @@ export class Scope<Names extends string = never> {
    * const { status, usage, last_event_id } = await runtime.details(run_id);
    * console.log(status, usage, last_event_id); // → created null 1
    * for await (const event of runtime.events(run_id, { after: last_event_id })) {
-   *   console.log(event.type); // the rest, and nothing else
+   *   if (event.id === last_event_id + 1) console.log(event.type); // → run.in-progress
    * }
    * ```
    */
