@@ -2,7 +2,7 @@ import type { DetailEvent, Usage } from "../protocol/extensions.ts";
 import type { Run } from "../protocol/run.ts";
 import { errorOfStep, failureOf } from "./failure.ts";
 import type { Entry, IntentEntry, StepEntry } from "./log.ts";
-import { isWait } from "./log.ts";
+import { isReceive, isWait, nameIn } from "./log.ts";
 import { questionRecord } from "./record.ts";
 import type { RunState } from "./state.ts";
 import { openQuestion } from "./state.ts";
@@ -162,15 +162,6 @@ export class DetailFold {
     this.#position += 1;
     this.#told.push({ ...told, position: this.#position, at: isoTime(this.#at) });
   }
-}
-
-function isReceive(key: string): boolean {
-  return key.startsWith("receive:");
-}
-
-/** The name in a key such as `plan#1`, `run:child#1` or `receive:payment#2`. */
-function nameIn(key: string): string {
-  return key.slice(/^(?:run|receive):/.exec(key)?.[0].length ?? 0, key.lastIndexOf("#"));
 }
 
 function timeOf({ until = null }: IntentEntry): string | null {

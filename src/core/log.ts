@@ -377,3 +377,13 @@ export function questionId(entry: Entry): string | null | undefined {
 export function isWait(intent: IntentEntry): boolean {
   return intent.until !== undefined;
 }
+
+/** Whether a key is that of a receive. */
+export function isReceive(key: string): boolean {
+  return key.startsWith("receive:");
+}
+
+/** The name in a key such as `plan#1`, `run:child#1` or `receive:payment#2`. */
+export function nameIn(key: string): string {
+  return key.slice(/^(?:run|receive):/.exec(key)?.[0].length ?? 0, key.lastIndexOf("#"));
+}

@@ -1,5 +1,6 @@
 import type { OpenQuestionDetails } from "../protocol/extensions.ts";
 import type { Message } from "../protocol/message.ts";
+import { jsonPart } from "../protocol/message.ts";
 import type { AwaitRequest, AwaitResume, Run, RunStatus } from "../protocol/run.ts";
 import { isMessageResume } from "../protocol/run.ts";
 import type { AwaitedEntry, CreatedEntry } from "./log.ts";
@@ -105,10 +106,7 @@ export function transcript(state: RunState): Message[] {
 /** An answer as a message. An answer that is an object of its own becomes a JSON part. */
 export function answerMessage(answer: AwaitResume): Message {
   if (isMessageResume(answer)) return answer.message;
-  return {
-    role: "user",
-    parts: [{ content_type: "application/json", content: JSON.stringify(answer), content_encoding: "plain" }],
-  };
+  return { role: "user", parts: [jsonPart(answer)] };
 }
 
 function stamped(message: Message, at: number): Message {

@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { given, omitAbsent, withDefault } from "./absent.ts";
+import type { JsonValue } from "./json.ts";
 import { jsonObjectSchema, listOf } from "./json.ts";
 import { deferred } from "./registry.ts";
 import { timestampSchema } from "./timestamp.ts";
@@ -125,3 +126,8 @@ export interface MessageInput extends Readonly<z.input<typeof messageObject>> {}
  * keys are dropped.
  */
 export const messageSchema: z.ZodType<Message, MessageInput> = messageObject;
+
+/** A part that holds a value as JSON. */
+export function jsonPart(value: JsonValue): MessagePart & { readonly content: string } {
+  return { content_type: "application/json", content: JSON.stringify(value), content_encoding: "plain" };
+}

@@ -4,6 +4,7 @@ import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
 import type { JsonObject, JsonValue } from "../protocol/json.ts";
 import type { Message, MessagePart } from "../protocol/message.ts";
+import { jsonPart } from "../protocol/message.ts";
 import type { Run } from "../protocol/run.ts";
 import { badArgument, checkObject } from "./check.ts";
 import type { RunInput } from "./input.ts";
@@ -69,7 +70,7 @@ export function checkSchemas({ input, output, questions, messages }: AgentSchema
 
 /** The input of a run that calls an agent with a value. Throws `invalid_argument` for a value that is not JSON. */
 export function inputFor({ options }: CallableAgent, value: unknown): RunInput {
-  return options.input === undefined ? (value as RunInput) : jsonPart(recordedValue("input", value));
+  return options.input === undefined ? (value as RunInput) : jsonPart(recordedValue("input", value) ?? null);
 }
 
 /** Throws `invalid_input` if a run cannot have this input. */
@@ -91,7 +92,7 @@ export async function outputPart(name: string, schema: StandardSchema, returned:
   const value = jsonOutput(name, returned);
   const read = await validateFirst(schema, [value]);
   if ("issues" in read) throw invalidOutput(name, "has returned a value that does not match its schema", read);
-  return { name: OUTPUT, ...jsonPart(value) };
+  return { name: OUTPUT, ...jsonPart(value ?? null) };
 }
 
 /** What a call of the agent gives for a run that has completed. Throws `invalid_output`. */
@@ -162,12 +163,6 @@ function jsonOutput(name: string, returned: unknown): JsonValue | undefined {
 
 function isOutput(part: MessagePart): boolean {
   return part.name === OUTPUT && isJsonPart(part);
-}
-
-/** A part that holds a value as JSON. */
-export function jsonPart(value: JsonValue | undefined): MessagePart & { readonly content: string } {
-  const content = JSON.stringify(value ?? null);
-  return { content_type: "application/json", content, content_encoding: "plain" };
 }
 
 function accepted(name: string, read: Validated): unknown {

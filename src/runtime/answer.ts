@@ -3,9 +3,11 @@ import type { Growing } from "../core/log.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import type { Replied } from "../core/state.ts";
 import type { JsonValue } from "../protocol/json.ts";
+import { isJsonObject } from "../protocol/json.ts";
+import { jsonPart } from "../protocol/message.ts";
 import type { AwaitResume } from "../protocol/run.ts";
 import { isMessageResume } from "../protocol/run.ts";
-import { valuesOf } from "./input.ts";
+import { textPart, userMessage, valuesOf } from "./input.ts";
 import type { StandardSchema, Validated } from "./standard-schema.ts";
 import { validateFirst } from "./standard-schema.ts";
 
@@ -38,4 +40,10 @@ export function readAnswer(answer: AwaitResume, schema: StandardSchema | undefin
   if (schema !== undefined)
     return validateFirst(schema, isMessageResume(answer) ? valuesOf([answer.message]) : [answer]);
   return { value: isMessageResume(answer) ? answer.message : answer };
+}
+
+/** A JSON value as an answer. Only an object is one by itself; a text is a message of text. */
+export function resumeOf(value: JsonValue): AwaitResume {
+  if (isJsonObject(value)) return value;
+  return { type: "message", message: userMessage([typeof value === "string" ? textPart(value) : jsonPart(value)]) };
 }

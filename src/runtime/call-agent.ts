@@ -2,14 +2,13 @@ import { CadenzaError } from "../core/errors.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import type { OpenQuestionDetails } from "../protocol/extensions.ts";
 import type { JsonValue } from "../protocol/json.ts";
-import { isJsonObject } from "../protocol/json.ts";
-import type { AwaitResume, Run } from "../protocol/run.ts";
+import type { Run } from "../protocol/run.ts";
 import type { CallableAgent } from "./agent-schemas.ts";
-import { inputFor, jsonPart } from "./agent-schemas.ts";
+import { inputFor } from "./agent-schemas.ts";
+import { resumeOf } from "./answer.ts";
 import { outcomeOf } from "./call-outcome.ts";
 import { checkFunction, checkObject } from "./check.ts";
 import type { DetailedEvent } from "./events.ts";
-import { textPart, userMessage } from "./input.ts";
 import type { CreateRunOptions, CreateRunRequest, EventsOptions, ResumeRequest, RunDetails } from "./requests.ts";
 import { unlessAborted } from "./unless-aborted.ts";
 
@@ -47,7 +46,7 @@ export interface CallHost {
   createRun(request: CreateRunRequest & { readonly mode: "async" }, options: CreateRunOptions): Promise<Run>;
   getRun(run_id: string): Promise<Run>;
   details(run_id: string): Promise<RunDetails>;
-  events(run_id: string, options: EventsOptions & { readonly detail: true }): AsyncIterableIterator<DetailedEvent>;
+  events(run_id: string, options: EventsOptions): AsyncIterableIterator<DetailedEvent>;
   resume(request: ResumeRequest & { readonly mode: "async" }): Promise<Run>;
 }
 
@@ -62,20 +61,14 @@ export async function callAgent(
   if (onQuestion !== undefined) checkFunction("options.onQuestion", onQuestion);
   const request = { agent_name: agent.name, input: inputFor(agent, input), mode: "async" } as const;
   const { run_id } = await host.createRun(request, options);
-  const events = host.events(run_id, { until: "end", detail: true });
+  // Questions are details. Where the caller answers none, nothing but the end is looked for.
+  const events = host.events(run_id, { until: "end", detail: onQuestion !== undefined });
   try {
-    const ended = onQuestion === undefined ? drained(events) : answering(host, run_id, events, onQuestion);
-    await unlessAborted(ended, options.signal);
+    await unlessAborted(answering(host, run_id, events, onQuestion), options.signal);
   } finally {
     void events.return?.();
   }
   return outcomeOf(agent, await host.getRun(run_id));
-}
-
-async function drained(events: AsyncIterable<unknown>): Promise<void> {
-  for await (const _ of events) {
-    // The loop ends when the run has ended.
-  }
 }
 
 /** Answers the questions of a run until it has ended. Rejects if a question cannot be answered. */
@@ -83,12 +76,13 @@ function answering(
   host: CallHost,
   run_id: string,
   events: AsyncIterable<DetailedEvent>,
-  onQuestion: OnQuestion,
+  onQuestion: OnQuestion | undefined,
 ): Promise<void> {
   return new Promise((resolve, reject) => {
     const follow = async (): Promise<void> => {
       for await (const event of events)
-        if (event.type === "question.asked") answer(host, run_id, event.question.await_id, onQuestion).catch(reject);
+        if (event.type === "question.asked" && onQuestion !== undefined)
+          answer(host, run_id, event.question.await_id, onQuestion).catch(reject);
     };
     follow().then(resolve, reject);
   });
@@ -110,9 +104,3 @@ async function answer(host: CallHost, run_id: string, await_id: string, onQuesti
 
 /** The refusals of an answer to a question that was settled meanwhile. */
 const settled: readonly string[] = ["not_awaiting", "answer_conflict", "run_cancelling", "run_finished"];
-
-/** A value as an answer. Only an object is one by itself. */
-function resumeOf(value: JsonValue): AwaitResume {
-  if (isJsonObject(value)) return value;
-  return { type: "message", message: userMessage([typeof value === "string" ? textPart(value) : jsonPart(value)]) };
-}

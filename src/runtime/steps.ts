@@ -4,6 +4,7 @@ import { AgentError, CadenzaError } from "../core/errors.ts";
 import { errorOfStep } from "../core/failure.ts";
 import { copyJson } from "../core/json.ts";
 import type { IntentEntry, StepEntry, StepFailure } from "../core/log.ts";
+import { nameIn } from "../core/log.ts";
 import type { Clock } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
@@ -185,8 +186,8 @@ export class Steps {
     const { agent, log, settings } = this.#host;
     const wrap = settings.interceptors.step;
     if (wrap === undefined) return call();
-    const name = source.key.slice(0, source.key.lastIndexOf("#"));
-    return wrap({ ...log.key, agent_name: agent.name, name, ...source, signal: scope.signal }, call);
+    const info = { ...log.key, agent_name: agent.name, name: nameIn(source.key), ...source, signal: scope.signal };
+    return wrap(info, call);
   }
 
   #scope(source: PartSource, limit: TimeLimit | undefined): StepScope {

@@ -1,9 +1,9 @@
 import { copyJson } from "../core/json.ts";
 import { isJsonObject } from "../protocol/json.ts";
-import type { MessagePart } from "../protocol/message.ts";
 import type { AwaitResume } from "../protocol/run.ts";
+import { resumeOf as resumeOfValue } from "../runtime/answer.ts";
 import { describe } from "../runtime/check.ts";
-import { readMessage, textPart, userMessage } from "../runtime/input.ts";
+import { readMessage } from "../runtime/input.ts";
 import { DriveError } from "./drive-error.ts";
 
 /**
@@ -11,18 +11,10 @@ import { DriveError } from "./drive-error.ts";
  * (`true`, `42`, a list, null) as a message with a JSON part.
  */
 export function resumeOf(answer: unknown): AwaitResume {
-  if (typeof answer === "string") return { type: "message", message: userMessage([textPart(answer)]) };
-  if (isJsonObject(answer)) {
-    if (Array.isArray(answer["parts"])) return { type: "message", message: readMessage("answer", answer) };
-    return copyJson(answer) as AwaitResume;
-  }
+  if (isJsonObject(answer) && Array.isArray(answer["parts"]))
+    return { type: "message", message: readMessage("answer", answer) };
   const json = answer === undefined ? undefined : copyJson(answer);
   if (json === undefined)
     throw new DriveError(`answer: expected a text, a message or a JSON value, received ${describe(answer)}.`);
-  const part: MessagePart = {
-    content_type: "application/json",
-    content: JSON.stringify(json),
-    content_encoding: "plain",
-  };
-  return { type: "message", message: userMessage([part]) };
+  return resumeOfValue(json);
 }

@@ -1,4 +1,5 @@
 import type { IntentEntry } from "../core/log.ts";
+import { isReceive, nameIn } from "../core/log.ts";
 import { describeDriveEvent, questionText, quote } from "./drive-event.ts";
 import { writeDuration } from "./duration.ts";
 import type { Stage } from "./stage.ts";
@@ -27,8 +28,7 @@ export function describeWaiting(stage: Stage): string {
 function describeWait(stage: Stage, { key, until }: IntentEntry): string {
   const pass =
     until == null ? "" : `Let its time pass with t.clock.advance("${writeDuration(until - clockNow(stage))}"). `;
-  const [, name] = /^receive:(.*)#\d+$/s.exec(key) ?? [];
-  const send = name === undefined ? "" : `Send it with t.send(${quote(name)}, …). `;
+  const send = isReceive(key) ? `Send it with t.send(${quote(nameIn(key))}, …). ` : "";
   return `The agent waits for ${key}. ${send}${pass}Or stop the run with t.cancel().`;
 }
 

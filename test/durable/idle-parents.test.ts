@@ -1,7 +1,7 @@
 import type { AgentContext } from "cadenza";
 import { expect, it } from "vitest";
 import { textOf, textsOf } from "../harness/runtimes.ts";
-import type { Replica } from "../harness/world/replicas.ts";
+import type { Replica, Replicas } from "../harness/world/replicas.ts";
 import { inMemory, onFile } from "../harness/world/replicas.ts";
 
 /* Runs that wait only for sub-runs, which wait themselves: without an owner, out of memory, and over a restart. */
@@ -45,6 +45,14 @@ async function create({ runtime }: Pick<Replica, "runtime">): Promise<string> {
   return (await runtime.createRun({ agent_name: "top", input: "", mode: "async" })).run_id;
 }
 
+/** A first process, which has created a run with a sub-run that waits. */
+async function begin(open: () => Replicas, wait: Wait, options: { timeoutMs?: number } = {}) {
+  const replicas = open();
+  const first = replicas.start({ durability });
+  register(first, wait, options);
+  return { replicas, clock: replicas.clock, first, run_id: await create(first) };
+}
+
 async function headsOf({ runtime, store }: Pick<Replica, "runtime" | "store">) {
   const heads: Record<string, unknown> = {};
   for (const { run_id, agent_name } of await runtime.listRuns()) {
@@ -59,11 +67,7 @@ const free = { owner: null, due_at: null };
 it.each(opened.flatMap((one) => waits.map((wait) => ({ ...one, ...wait }))))(
   "a run whose sub-run $what has no owner and leaves memory, and goes on at the end of the sub-run ($on)",
   async ({ open, wait, status }) => {
-    const replicas = open();
-    const { clock } = replicas;
-    const first = replicas.start({ durability });
-    register(first, wait);
-    const run_id = await create(first);
+    const { clock, first, run_id } = await begin(open, wait);
     await clock.advance(100);
     const bottom = { owner: null, due_at: clock.now() - 100 + 10 * SPAN };
     expect(await headsOf(first)).toEqual({ top: free, middle: free, bottom });
@@ -82,11 +86,7 @@ it.each(opened.flatMap((one) => waits.map((wait) => ({ ...one, ...wait }))))(
 it.each(opened.flatMap((one) => waits.map((wait) => ({ ...one, ...wait }))))(
   "a run whose sub-run $what goes on in another process ($on)",
   async ({ open, wait }) => {
-    const replicas = open();
-    const { clock } = replicas;
-    const first = replicas.start({ durability });
-    register(first, wait);
-    const run_id = await create(first);
+    const { replicas, clock, first, run_id } = await begin(open, wait);
     await clock.advance(100);
     first.kill();
     const second = replicas.start({ durability });
@@ -99,11 +99,7 @@ it.each(opened.flatMap((one) => waits.map((wait) => ({ ...one, ...wait }))))(
 );
 
 it.each(opened)("an answer to a sub-run in another process takes its parents along ($on)", async ({ open }) => {
-  const replicas = open();
-  const { clock } = replicas;
-  const first = replicas.start({ durability });
-  register(first, asking);
-  const run_id = await create(first);
+  const { replicas, clock, run_id } = await begin(open, asking);
   await clock.advance(1_000);
   const second = replicas.start({ durability });
   register(second, asking);
@@ -138,11 +134,7 @@ it.each(opened)(
 );
 
 it.each(opened)("the active time of a run without an owner ends when it is over ($on)", async ({ open }) => {
-  const replicas = open();
-  const { clock } = replicas;
-  const first = replicas.start({ durability });
-  register(first, asleep, { timeoutMs: 5 * SPAN });
-  const run_id = await create(first);
+  const { clock, first, run_id } = await begin(open, asleep, { timeoutMs: 5 * SPAN });
   const until = clock.now() + 5 * SPAN;
   await clock.advance(1_000);
   expect((await first.runtime.stats()).live).toEqual({});
@@ -156,11 +148,7 @@ it.each(opened)("the active time of a run without an owner ends when it is over 
 });
 
 it.each(opened)("cancelling a run that left memory with its sub-runs cancels them all ($on)", async ({ open }) => {
-  const replicas = open();
-  const { clock } = replicas;
-  const first = replicas.start({ durability });
-  register(first, asleep);
-  const run_id = await create(first);
+  const { replicas, clock, run_id } = await begin(open, asleep);
   await clock.advance(1_000);
   const second = replicas.start({ durability });
   register(second, asleep);
