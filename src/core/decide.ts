@@ -26,7 +26,7 @@ import type {
   TakenEntry,
   TornEntry,
 } from "./log.ts";
-import { isWait } from "./log.ts";
+import { isWait } from "./operation-keys.ts";
 import { overdueFailure } from "./overdue.ts";
 import { agentRole } from "./role.ts";
 import type { Question, Replied, RunState } from "./state.ts";

@@ -2,7 +2,7 @@ import type { DetailEvent, Usage } from "../protocol/extensions.ts";
 import type { Run } from "../protocol/run.ts";
 import { errorOfStep, failureOf } from "./failure.ts";
 import type { Entry, IntentEntry, StepEntry } from "./log.ts";
-import { isReceive, isWait, nameIn } from "./log.ts";
+import { isReceive, isWait, nameIn } from "./operation-keys.ts";
 import { questionRecord } from "./record.ts";
 import type { RunState } from "./state.ts";
 import { openQuestion } from "./state.ts";

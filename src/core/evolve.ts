@@ -1,7 +1,7 @@
 import type { CopySource, EmissionSource, PartSource } from "./emission-source.ts";
 import { isCopy, stepOf } from "./emission-source.ts";
 import type { EmittedEntry, EndedEntry, Entry, OfferedEntry, ReceivedEntry, RefusedEntry } from "./log.ts";
-import { isWait } from "./log.ts";
+import { isWait } from "./operation-keys.ts";
 import { agentRole } from "./role.ts";
 import type { Mail, OutputMessage, Question, RunState } from "./state.ts";
 import {

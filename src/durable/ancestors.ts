@@ -2,7 +2,7 @@ import type { Command } from "../core/decide.ts";
 import { commandOf } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
 import type { Entry, ParentRun } from "../core/log.ts";
-import { questionId } from "../core/log.ts";
+import { questionId } from "../core/operation-keys.ts";
 import { settledAbove, shownAbove } from "../core/passed-on.ts";
 import type { RunKey } from "../core/ports.ts";
 import type { Question } from "../core/state.ts";

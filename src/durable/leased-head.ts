@@ -1,6 +1,6 @@
 import { isCopy } from "../core/emission-source.ts";
 import type { Entry } from "../core/log.ts";
-import { resultKey } from "../core/log.ts";
+import { resultKey } from "../core/operation-keys.ts";
 import type { Expected, Mismatch, RunHead } from "../core/ports.ts";
 import type { RunState } from "../core/state.ts";
 import { isFinal, isWaiting, startTime } from "../core/state.ts";

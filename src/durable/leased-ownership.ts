@@ -1,5 +1,5 @@
 import type { Entry } from "../core/log.ts";
-import { questionId } from "../core/log.ts";
+import { questionId } from "../core/operation-keys.ts";
 import type { Expected, Mismatch, RunHead, RunKey, RunPosition, Store, StoreConflict } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore, isPromise } from "../core/promises.ts";

@@ -1,5 +1,5 @@
 import type { ResultEntry } from "../core/log.ts";
-import { resultKey } from "../core/log.ts";
+import { resultKey } from "../core/operation-keys.ts";
 import type { Clock } from "../core/ports.ts";
 import type { Delivery } from "../runtime/live-operations.ts";
 

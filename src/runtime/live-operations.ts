@@ -1,6 +1,6 @@
 import type { Emission } from "../core/decide.ts";
 import type { Entry, IntentEntry, ReceivedEntry, ResultEntry } from "../core/log.ts";
-import { resultKey } from "../core/log.ts";
+import { resultKey } from "../core/operation-keys.ts";
 import type { Clock } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";

@@ -4,7 +4,7 @@ import { AgentError, CadenzaError } from "../core/errors.ts";
 import { errorOfStep } from "../core/failure.ts";
 import { copyJson } from "../core/json.ts";
 import type { IntentEntry, StepEntry, StepFailure } from "../core/log.ts";
-import { nameIn } from "../core/log.ts";
+import { nameIn } from "../core/operation-keys.ts";
 import type { Clock } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";

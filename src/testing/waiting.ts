@@ -1,5 +1,5 @@
 import type { IntentEntry } from "../core/log.ts";
-import { isReceive, nameIn } from "../core/log.ts";
+import { isReceive, nameIn } from "../core/operation-keys.ts";
 import { describeDriveEvent, questionText, quote } from "./drive-event.ts";
 import { writeDuration } from "./duration.ts";
 import type { Stage } from "./stage.ts";

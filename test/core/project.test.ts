@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { evolve } from "../../src/core/evolve.ts";
 import type { EmittedMessage, EmittedPart, Entry } from "../../src/core/log.ts";
-import { resultKey } from "../../src/core/log.ts";
+import { resultKey } from "../../src/core/operation-keys.ts";
 import { project } from "../../src/core/project.ts";
 import { createdEntry, initialState, isAtRest, isFinal } from "../../src/core/state.ts";
 import { isoTime } from "../../src/core/time.ts";

@@ -1,6 +1,6 @@
 import { CadenzaError } from "cadenza";
 import { expect, it } from "vitest";
-import { resultKey } from "../../src/core/log.ts";
+import { resultKey } from "../../src/core/operation-keys.ts";
 import { Random } from "../harness/random.ts";
 import { textsOf } from "../harness/runtimes.ts";
 import { inMemory } from "../harness/world/replicas.ts";

@@ -4,7 +4,7 @@ import { AgentError, CadenzaError } from "cadenza";
 import type { CadenzaErrorCode } from "../../src/core/errors.ts";
 import { foldEntries } from "../../src/core/evolve.ts";
 import type { EmittedEntry, Entry, ResultEntry } from "../../src/core/log.ts";
-import { resultKey } from "../../src/core/log.ts";
+import { resultKey } from "../../src/core/operation-keys.ts";
 import type { MaybePromise } from "../../src/core/promises.ts";
 import { SeededRandom } from "../../src/runtime/random.ts";
 import type { NamedProgram } from "./program.ts";

@@ -3,7 +3,7 @@ import { AgentRuntime } from "cadenza";
 import { SqliteStore } from "cadenza/sqlite";
 import { foldEntries } from "../../../src/core/evolve.ts";
 import type { Entry, IntentEntry, StepEntry } from "../../../src/core/log.ts";
-import { resultKey } from "../../../src/core/log.ts";
+import { resultKey } from "../../../src/core/operation-keys.ts";
 import { transcript } from "../../../src/core/record.ts";
 import { misjudged } from "../judge.ts";
 import { print } from "../program.ts";

@@ -3,7 +3,7 @@ import type { Run } from "cadenza";
 import { AgentRuntime, MemoryStore } from "cadenza";
 import { durable } from "cadenza/durable";
 import type { Entry } from "../../../src/core/log.ts";
-import { resultKey } from "../../../src/core/log.ts";
+import { resultKey } from "../../../src/core/operation-keys.ts";
 import { answerTo, NO_ANSWER } from "../answers.ts";
 import type { NamedProgram } from "../program.ts";
 import { CHILD, inputOf } from "../program.ts";

@@ -1,6 +1,6 @@
 import type { StreamedEvent } from "cadenza";
 import type { EndedEntry, Entry } from "../../../src/core/log.ts";
-import { resultKey } from "../../../src/core/log.ts";
+import { resultKey } from "../../../src/core/operation-keys.ts";
 import type { RunRecord } from "./acknowledged.ts";
 import { ACKNOWLEDGED } from "./acknowledged.ts";
 import type { Evidence, Known, RunEvidence } from "./evidence.ts";

@@ -1,6 +1,6 @@
 import type { Run, StreamedEvent } from "cadenza";
 import type { Entry } from "../../../src/core/log.ts";
-import { resultKey } from "../../../src/core/log.ts";
+import { resultKey } from "../../../src/core/operation-keys.ts";
 import type { RunState } from "../../../src/core/state.ts";
 import { isFinal } from "../../../src/core/state.ts";
 import type { ClientScript } from "./client.ts";

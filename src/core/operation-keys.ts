@@ -1,0 +1,53 @@
+import type { Entry, IntentEntry } from "./log.ts";
+
+/* The keys of operations and questions, and the entries that carry them. */
+
+/** The operation whose result the entry is; undefined for every other entry. */
+export function resultKey(entry: Entry): string | undefined {
+  switch (entry.type) {
+    case "step":
+    case "taken":
+      return entry.key;
+    case "resumed":
+    case "declined":
+    case "withdrawn":
+      return entry.await_id;
+    case "timed-out":
+      return entry.await_id ?? undefined;
+    default:
+      return undefined;
+  }
+}
+
+/**
+ * The question that an entry asks or settles, the run's own or that of a sub-run. Null: the entry ends the run's active
+ * time. Undefined for every other entry.
+ */
+export function questionId(entry: Entry): string | null | undefined {
+  switch (entry.type) {
+    case "awaited":
+    case "resumed":
+    case "declined":
+    case "withdrawn":
+    case "timed-out":
+    case "settled":
+      return entry.await_id;
+    default:
+      return undefined;
+  }
+}
+
+/** Whether an operation only waits: a sleep or a receive. Its `intent` says until when. */
+export function isWait(intent: IntentEntry): boolean {
+  return intent.until !== undefined;
+}
+
+/** Whether a key is that of a receive. */
+export function isReceive(key: string): boolean {
+  return key.startsWith("receive:");
+}
+
+/** The name in a key such as `plan#1`, `run:child#1` or `receive:payment#2`. */
+export function nameIn(key: string): string {
+  return key.slice(/^(?:run|receive):/.exec(key)?.[0].length ?? 0, key.lastIndexOf("#"));
+}
