@@ -8,6 +8,7 @@ import type { Run } from "../protocol/run.ts";
 import { foldLog } from "../runtime/fold-log.ts";
 import { readInput } from "../runtime/input.ts";
 import { failureOfStep } from "../runtime/steps.ts";
+import { waitKeys } from "./comparison.ts";
 import { Drive, stageOf } from "./drive.ts";
 import { DriveError } from "./drive-error.ts";
 import type { Operation } from "./operation.ts";
@@ -21,6 +22,8 @@ export interface Cassette {
   readonly entries: readonly Entry[];
   /** The results of its steps and sub-runs. */
   readonly results: readonly StepEntry[];
+  /** The keys of its steps and sub-runs that have begun and have no result. */
+  readonly unfinished?: readonly string[];
   /** Whether `results` holds all of them. A run that is not durable leaves no steps in a store. */
   readonly complete: boolean;
   /** The history of its session when it began. */
@@ -53,14 +56,15 @@ export async function record(
 async function recordDrive(t: Drive): Promise<Cassette> {
   const { run_id } = t.run;
   const { history, state = null } = stageOf(t).settings.session ?? {};
-  const results = t.operations
-    .filter((operation) => operation.run_id === run_id && operation.kind !== "ask" && operation.state !== "pending")
-    .map(resultOf);
+  const operations = t.operations.filter(
+    (operation) => operation.run_id === run_id && (operation.kind === "step" || operation.kind === "run"),
+  );
   return plain({
     cassette: 1,
     run_id,
     entries: t.log,
-    results,
+    results: operations.filter(({ state }) => state !== "pending").map(resultOf),
+    unfinished: operations.filter(({ state }) => state === "pending").map(({ key }) => key),
     complete: true,
     history: history === undefined ? [] : readInput(history),
     state,
@@ -88,13 +92,17 @@ async function recordStored(store: Store, key: RunKey): Promise<Cassette> {
     if (chunk === undefined || chunk.length === 0) break;
     entries.push(...chunk);
   }
-  const recorded = entries.filter((entry) => entry.type === "step");
+  const waits = waitKeys(entries);
+  const recorded = entries.filter((entry) => entry.type === "step").filter(({ key }) => !waits.has(key));
+  const ended = new Set(recorded.map(({ key }) => key));
+  const begun = entries.filter((entry) => entry.type === "intent").map(({ key }) => key);
+  const unfinished = begun.filter((key) => !waits.has(key) && !ended.has(key));
   const { session_id, history_length = 0, durable = false } = stored.created;
   const session = history_length > 0 ? await store.session({ tenant: key.tenant, session_id }) : undefined;
   const state = recorded.find((entry) => entry.key === "session.getState#1")?.result ?? null;
   const results = durable ? recorded : await subRunsOf(store, stored);
   const history = session?.history.slice(0, history_length) ?? [];
-  return plain({ cassette: 1, run_id: key.run_id, entries, results, complete: durable, history, state });
+  return plain({ cassette: 1, run_id: key.run_id, entries, results, unfinished, complete: durable, history, state });
 }
 
 /** The sub-runs of a run that is not durable are found by their parent. They were created after it. */

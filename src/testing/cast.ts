@@ -1,3 +1,4 @@
+import type { Entry } from "../core/log.ts";
 import type { Agent, AgentFunction } from "../runtime/agent.ts";
 import { newAgent } from "../runtime/agent.ts";
 import type { AgentContext } from "../runtime/agent-context.ts";
@@ -30,6 +31,8 @@ export interface StageHooks {
    * promise, a step waits for it.
    */
   readonly onOperation?: (operation: Operation) => undefined | Promise<unknown>;
+  /** Whether the agent is held when an entry of its log is written. What it emits and asks holds it anyway. */
+  readonly holdsAt?: (entry: Entry) => boolean;
   /** The id of the first run. */
   readonly firstId?: string;
   /** The recorded result of an operation; undefined to execute it. */
@@ -123,8 +126,8 @@ export class Cast {
       notShown: () => {
         if (!conduct.stopped && isLead) this.#gate.open();
       },
-      begin: (kind, name, interest) => {
-        const key = keyFor(kind === "run" ? `run:${name}` : name);
+      begin: (kind, name, label, interest) => {
+        const key = keyFor(label);
         const operation = new OpenOperation({ kind, name, key, agent_name, run_id }, interest);
         this.operations.push(operation);
         return operation;

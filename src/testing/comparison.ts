@@ -2,6 +2,7 @@ import type { PartSource } from "../core/emission-source.ts";
 import { isCopy, stepOf } from "../core/emission-source.ts";
 import { sameJson } from "../core/json.ts";
 import type { Entry } from "../core/log.ts";
+import { isWait } from "../core/operation-keys.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import { questionText, quote } from "./drive-event.ts";
 import { diffLines } from "./text-diff.ts";
@@ -23,12 +24,13 @@ export interface Difference {
 }
 
 /**
- * The entries of a log that are compared: what the agent emitted and asked, what came from outside, and the end. Times,
- * ids and usage are left out. So are the results of steps, which the cassette provides, and what attempts before the
- * last one emitted.
+ * The entries of a log that are compared: what the agent emitted and asked, the end of each wait, and the end of the
+ * run. Times, ids and usage are left out. So are the results of steps, which the cassette provides, what attempts
+ * before the last one emitted, and what other processes have posted.
  */
 export function comparable(entries: readonly Entry[]): Comparable[] {
   const attempts = lastAttempts(entries);
+  const waits = waitKeys(entries);
   return entries
     .map((entry, index) => ({ entry, number: index + 1 }))
     .filter(({ entry }) => {
@@ -36,11 +38,13 @@ export function comparable(entries: readonly Entry[]): Comparable[] {
         case "created":
         case "started":
         case "intent":
-        case "step":
         case "received":
-        case "taken":
+        case "offered":
+        case "refused":
         case "settled":
           return false;
+        case "step":
+          return waits.has(entry.key);
         case "emitted":
           // What a sub-run shows comes with its result.
           if (isCopy(entry.source)) return false;
@@ -57,6 +61,11 @@ export function comparable(entries: readonly Entry[]): Comparable[] {
           return true;
       }
     });
+}
+
+/** The keys of the sleeps and receives that have begun. */
+export function waitKeys(entries: readonly Entry[]): ReadonlySet<string> {
+  return new Set(entries.flatMap((entry) => (entry.type === "intent" && isWait(entry) ? [entry.key] : [])));
 }
 
 /** The parts that a step emitted in its last attempt. */
@@ -91,6 +100,12 @@ export function essence(entry: Entry): JsonValue {
       return { withdraws: entry.await_id };
     case "timed-out":
       return { expired: entry.await_id ?? "the run", defaulted: entry.defaulted };
+    case "received":
+      return { receives: entry.name, data: entry.data };
+    case "step":
+      return { wakes: entry.key };
+    case "taken":
+      return { takes: entry.key, message: entry.position !== null };
     case "ended":
       return json({ ends: entry.outcome, error: entry.error ?? null });
     default:
@@ -110,6 +125,7 @@ export function describeDifference({ expected, received }: Pick<Difference, "exp
 export function describeEntry(entry: Entry): string {
   if (entry.type === "emitted" && entry.kind === "part") return `part ${quote(entry.part.content ?? "")}`;
   if (entry.type === "awaited") return `question ${entry.await_id} ${quote(questionText(entry.parts))}`;
+  if (entry.type === "step" || entry.type === "taken") return `the end of ${entry.key}`;
   return entry.type === "ended" ? `the end, ${entry.outcome}` : entry.type;
 }
 

@@ -198,7 +198,7 @@ export class Drive {
     return this.#stage.view?.entries ?? [];
   }
 
-  /** The steps, questions and sub-runs so far, also those of sub-agents, with their results. */
+  /** The steps, questions, sleeps, receives and sub-runs so far, also those of sub-agents, with their results. */
   get operations(): readonly Operation[] {
     return this.#stage.cast.operations;
   }

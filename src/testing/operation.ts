@@ -1,9 +1,9 @@
 import { ignore } from "../core/promises.ts";
 
-/** A step, a question or a sub-run of an agent, with its outcome. */
+/** A step, a question, a sleep, a receive or a sub-run of an agent, with its outcome. */
 export interface Operation {
-  readonly kind: "step" | "ask" | "run";
-  /** The name of the step or of the sub-agent; `ask` for a question. */
+  readonly kind: "step" | "ask" | "sleep" | "receive" | "run";
+  /** The name of the step, the message, the sleep or the sub-agent; `ask` and `sleep` for one without a name. */
   readonly name: string;
   /** The name and how often it was used before: `plan#1`. */
   readonly key: string;

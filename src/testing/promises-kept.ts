@@ -135,8 +135,10 @@ function driveEventAfterStop({ stage, driveEvents }: Outcome): DriveEvent | unde
 }
 
 function describeOperation({ kind, key, agent_name }: Operation): string {
-  return kind === "step" ? `Step ${key} of ${agent_name}` : kind === "run" ? `Sub-run ${key}` : `Question ${key}`;
+  return kind === "step" ? `Step ${key} of ${agent_name}` : `${names[kind]} ${key}`;
 }
+
+const names = { ask: "Question", sleep: "Sleep", receive: "Receive", run: "Sub-run" } as const;
 
 function things(count: number): string {
   return count === 1 ? "1 thing" : `${count} things`;

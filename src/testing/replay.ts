@@ -1,15 +1,17 @@
 import { messageOf } from "../core/failure.ts";
-import type { CreatedEntry, Entry, StepEntry } from "../core/log.ts";
+import type { CreatedEntry, Entry, StepEntry, TakenEntry } from "../core/log.ts";
+import { isWait } from "../core/operation-keys.ts";
 import type { Run } from "../protocol/run.ts";
 import type { Agent, AgentFunction } from "../runtime/agent.ts";
 import { checkObject } from "../runtime/check.ts";
 import type { Cassette } from "./cassette.ts";
-import type { Comparable, Difference } from "./comparison.ts";
+import type { Difference } from "./comparison.ts";
 import { comparable, describeDifference, describeEntry, emittedBy, essence, sameEntry } from "./comparison.ts";
 import { DriveError } from "./drive-error.ts";
 import type { DriveOptions } from "./drive-options.ts";
 import { readAgent, readDriveOptions } from "./drive-options.ts";
 import type { Operation } from "./operation.ts";
+import { RecordedResults } from "./recorded-results.ts";
 import { Stage } from "./stage.ts";
 import type { Recorded } from "./staged-context.ts";
 import { describeWaiting } from "./waiting.ts";
@@ -29,9 +31,9 @@ export class CassetteMismatch extends Error {
 }
 
 /**
- * Runs the agent against a cassette: the same input, the same answers at the same places, and the recorded results for
- * its steps and sub-runs. Returns the run if the agent does the same as in the cassette. Else throws a {@link
- * CassetteMismatch} with the first difference.
+ * Runs the agent against a cassette: the same input, the same answers and messages at the same places, and the recorded
+ * results for its steps and sub-runs. Time passes on a fake clock. Returns the run if the agent does the same as in the
+ * cassette. Else throws a {@link CassetteMismatch} with the first difference.
  *
  * @example
  * ```ts
@@ -57,18 +59,21 @@ export async function replay(
 
 class Replay {
   readonly #cassette: Cassette;
-  readonly #expected: readonly Comparable[];
+  /** The entries that are compared. */
+  readonly #compared: ReadonlySet<Entry>;
   readonly #stage: Stage;
-  readonly #results: Map<string, StepEntry>;
+  readonly #results: RecordedResults;
   /** An operation that the cassette does not hold. */
   #unknown: Operation | undefined;
-  #compared = 0;
+  /** The last entry that was compared, and how many there were. */
+  #last: Entry | undefined;
+  #count = 0;
 
   constructor(agent: Agent, cassette: Cassette, options: ReplayOptions) {
     const created = createdOf(cassette);
     this.#cassette = cassette;
-    this.#expected = comparable(cassette.entries);
-    this.#results = new Map(cassette.results.map((result) => [result.key, result]));
+    this.#compared = new Set(comparable(cassette.entries).map(({ entry }) => entry));
+    this.#results = new RecordedResults(cassette);
     const settings = readDriveOptions({
       ...options,
       principal: created.principal ?? null,
@@ -81,36 +86,45 @@ class Replay {
     this.#stage = new Stage(agent, created.input, settings, {
       firstId: cassette.run_id,
       recorded: (operation) => this.#recorded(operation),
+      // An agent that goes on after a wait is held, since something from outside may come next.
+      holdsAt: (entry) => isEndOfWait(entry) || (entry.type === "intent" && isWait(entry)),
     });
   }
 
+  /** Goes through the log: what came from outside is brought about, and what the agent did is compared. */
   async run(): Promise<Run> {
     await this.#stage.begin();
-    for (const { entry, number } of this.#expected) {
-      await this.#bringAbout(entry, number);
-      const received = await this.#next(entry);
-      if (received === undefined || !sameEntry(entry, received)) throw this.#mismatch(number, entry, received);
-      this.#compared += 1;
+    for (const [index, entry] of this.#cassette.entries.entries()) {
+      const number = index + 1;
       await this.#keepTime(entry);
+      await this.#bringAbout(entry, number);
+      if (!this.#compared.has(entry)) continue;
+      await this.#waitFor(() => this.#next !== undefined || this.#unknown !== undefined, this.#endOf(entry));
+      const received = this.#next;
+      if (received === undefined || !sameEntry(entry, received)) throw this.#mismatch(number, entry, received);
+      this.#last = entry;
+      this.#count += 1;
     }
-    const [unused] = this.#results.keys();
-    if (unused !== undefined && !unused.startsWith("session.") && this.#stage.isOver) throw this.#unasked(unused);
+    const unused = this.#results.unused;
+    if (unused !== undefined && this.#stage.isOver) throw this.#unasked(unused);
     return this.#stage.run as Run;
   }
 
-  /** Repeats an entry that came from outside: an answer, a cancel, or a deadline. */
+  /** Repeats an entry that came from outside: an answer, a message, a result, a cancel, or a deadline. */
   async #bringAbout(entry: Entry, number: number): Promise<void> {
     const stage = this.#stage;
     try {
       if (entry.type === "resumed") {
-        await this.#keepTime(entry);
-        await stage.reply({ await_resume: entry.answer }, entry.await_id);
+        await stage.reply({ await_resume: entry.answer }, entry.await_id, entry.by ?? null);
       } else if (entry.type === "declined") {
-        await this.#keepTime(entry);
-        await stage.reply({ decline: entry.decline }, entry.await_id);
+        await stage.reply({ decline: entry.decline }, entry.await_id, entry.by ?? null);
       } else if (entry.type === "received") {
-        await this.#keepTime(entry);
-        await stage.send(entry.name, entry.data);
+        await stage.send(entry.name, entry.data, entry.by ?? null);
+      } else if (entry.type === "step") {
+        this.#results.release(entry.key);
+      } else if (entry.type === "intent" && isWait(entry)) {
+        // An agent that finds its message there does not wait.
+        await this.#waitFor(() => this.#hasBegun(entry.key), entry.at);
       } else if (entry.type === "cancel-requested") {
         await stage.cancel();
       } else if (entry.type === "timed-out") {
@@ -121,44 +135,52 @@ class Replay {
         if (nextDue !== undefined) await stage.clock.set(nextDue);
       }
     } catch (error) {
-      throw this.#mismatch(number, entry, this.#entries()[this.#compared]?.entry, messageOf(error));
+      throw this.#mismatch(number, entry, this.#next, messageOf(error));
     }
   }
 
   /**
-   * The next thing that the agent does; undefined if it does nothing more. If it waits for the clock, as much time
-   * passes as in the cassette.
+   * Lets the agent go on until a goal, and the clock up to a time. If the agent does nothing more, it gets the results
+   * that come later in the cassette: it may have changed their order.
    */
-  async #next({ at }: Entry): Promise<Entry | undefined> {
+  async #waitFor(goal: () => boolean, until: number): Promise<void> {
     const stage = this.#stage;
-    const there = (): boolean => this.#entries().length > this.#compared || this.#unknown !== undefined;
-    if (!there()) {
+    do {
       stage.gate.open();
-      await stage.until(there, { patienceMs: stage.settings.patienceMs, until: at });
-    }
-    return this.#entries()[this.#compared]?.entry;
+      if (await stage.until(goal, { patienceMs: 0, until })) return;
+    } while (!stage.gate.isOpen || this.#results.releaseNext());
+    await stage.until(goal, { patienceMs: stage.settings.patienceMs, until });
   }
 
-  /** Moves the clock to the time of an entry, as long as nothing expires that did not expire in the cassette. */
+  #hasBegun(key: string): boolean {
+    const { run_id } = this.#cassette;
+    return this.#stage.cast.operations.some((operation) => operation.run_id === run_id && operation.key === key);
+  }
+
+  /** Up to when the clock may move for an entry. A wait may last longer than in the cassette. */
+  #endOf(entry: Entry): number {
+    const wait = isEndOfWait(entry) ? this.#stage.state?.waits?.get(entry.key) : undefined;
+    return Math.max(entry.at, wait?.until ?? 0);
+  }
+
+  /** Moves the clock to the time of an entry, as long as nothing falls due by that. */
   async #keepTime({ at }: Entry): Promise<void> {
     const { clock } = this.#stage;
     if (at > clock.now() && (clock.nextDue === undefined || clock.nextDue > at)) await clock.set(at);
   }
 
-  #entries(): readonly Comparable[] {
-    return comparable(this.#stage.view?.entries ?? []);
+  /** What the agent has done next; undefined if it has done nothing more. */
+  get #next(): Entry | undefined {
+    return comparable(this.#stage.view?.entries ?? [])[this.#count]?.entry;
   }
 
   #recorded(operation: Operation): Recorded | undefined {
     if (operation.run_id !== this.#cassette.run_id) return undefined;
-    const result = this.#results.get(operation.key);
-    if (result === undefined) {
-      if (!this.#cassette.complete) return undefined;
-      this.#unknown ??= operation;
-      throw new DriveError(`The cassette does not hold ${operation.key}.`);
-    }
-    this.#results.delete(operation.key);
-    return { result, emitted: emittedBy(operation.key, this.#cassette.entries) };
+    const result = this.#results.take(operation.key);
+    if (result !== undefined) return { result, emitted: emittedBy(operation.key, this.#cassette.entries) };
+    if (!this.#cassette.complete) return undefined;
+    this.#unknown ??= operation;
+    throw new DriveError(`The cassette does not hold ${operation.key}.`);
   }
 
   #mismatch(number: number, entry: Entry, received: Entry | undefined, reason?: string): CassetteMismatch {
@@ -168,7 +190,7 @@ class Replay {
       received: received === undefined ? undefined : essence(received),
     };
     const unknown = this.#unknown;
-    const before = this.#expected[this.#compared - 1];
+    const before = this.#last;
     const lines = [
       `${JSON.stringify(this.#stage.agent.name)} does not match its cassette any more. ` +
         `Entry ${number} of ${this.#cassette.entries.length} is the first mismatch: - cassette, + agent`,
@@ -177,7 +199,7 @@ class Replay {
       "",
       before === undefined
         ? "It is the first entry that is compared."
-        : `The entries before it match, up to: ${describeEntry(before.entry)}.`,
+        : `The entries before it match, up to: ${describeEntry(before)}.`,
     ];
     if (unknown !== undefined) lines.push(`The agent uses ${unknown.key}, which the cassette does not hold.`);
     else if (received === undefined && !this.#stage.isOver) lines.push(describeWaiting(this.#stage));
@@ -193,6 +215,11 @@ class Replay {
     const message = `${JSON.stringify(this.#stage.agent.name)} does not use ${key} any more, which its cassette holds.`;
     return new CassetteMismatch(message, { entry: number, expected: { step: key }, received: undefined });
   }
+}
+
+/** The entries that hold the end of a wait. Those of steps do, too: an agent under test leaves none in its log. */
+function isEndOfWait(entry: Entry): entry is StepEntry | TakenEntry {
+  return entry.type === "step" || entry.type === "taken";
 }
 
 function readCassette(cassette: unknown): Cassette {

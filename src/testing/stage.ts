@@ -4,6 +4,7 @@ import { runRecord } from "../core/record.ts";
 import type { RunState } from "../core/state.ts";
 import { isAtRest, isFinal, isWaiting } from "../core/state.ts";
 import { durable } from "../durable/durable.ts";
+import type { JsonValue } from "../protocol/json.ts";
 import type { Message } from "../protocol/message.ts";
 import type { Run } from "../protocol/run.ts";
 import type { Agent } from "../runtime/agent.ts";
@@ -53,6 +54,7 @@ export class Stage {
   readonly #store: WatchedStore;
   readonly #runtime: AgentRuntime;
   readonly #scope: Scope;
+  readonly #holdsAt: (entry: Entry) => boolean;
   #begun: Promise<unknown> | undefined;
 
   constructor(agent: Agent, input: RunInput, settings: DriveSettings, hooks: StageHooks = {}) {
@@ -70,7 +72,8 @@ export class Stage {
       awaitTimeoutMs: settings.awaitTimeoutMs,
       cancelGraceMs: settings.cancelGraceMs,
     });
-    this.#scope = this.#runtime.scope({ principal: settings.principal });
+    this.#scope = this.#as(settings.principal);
+    this.#holdsAt = hooks.holdsAt ?? (() => false);
     this.cast = new Cast(settings, this.gate, hooks, (one) => this.#runtime.register(one));
     this.cast.addLead(agent);
   }
@@ -106,14 +109,19 @@ export class Stage {
     return this.#begun;
   }
 
-  /** Answers a question, or declines to. */
-  async reply(reply: Pick<ResumeRequest, "await_resume" | "decline">, awaitId?: string): Promise<void> {
-    await this.#scope.resume({ ...reply, run_id: this.#runId, await_id: awaitId, mode: "async" });
+  /** Answers a question, or declines to. `by`: who does. Default: the principal of the run. */
+  async reply(
+    reply: Pick<ResumeRequest, "await_resume" | "decline">,
+    awaitId?: string,
+    by: JsonValue = this.settings.principal,
+  ): Promise<void> {
+    await this.#as(by).resume({ ...reply, run_id: this.#runId, await_id: awaitId, mode: "async" });
   }
 
-  async send(name: string, data: unknown): Promise<void> {
+  /** Sends a message. `by`: who does. Default: the principal of the run. */
+  async send(name: string, data: unknown, by: JsonValue = this.settings.principal): Promise<void> {
     await this.begin();
-    await this.#scope.send({ to: this.#runId, name, data });
+    await this.#as(by).send({ to: this.#runId, name, data });
   }
 
   async cancel(): Promise<void> {
@@ -146,6 +154,10 @@ export class Stage {
     );
   }
 
+  #as(principal: JsonValue): Scope {
+    return this.#runtime.scope({ principal });
+  }
+
   get #runId(): string {
     return this.state?.run_id ?? "";
   }
@@ -164,7 +176,7 @@ export class Stage {
       // An agent whose run has ended is not held: what it still does is observed.
       if (driveEvent?.type === "end") this.gate.free();
       // The agent closes the gate itself. A question of its sub-agent closes it here.
-      else if (entry.type === "awaited" && entry.of !== undefined) this.gate.close();
+      else if (entry.type === "awaited" ? entry.of !== undefined : this.#holdsAt(entry)) this.gate.close();
     }
   }
 }

@@ -6,12 +6,13 @@ import type { JsonValue } from "../protocol/json.ts";
 import type { Run } from "../protocol/run.ts";
 import type { AgentContext, AgentSession, SubRunOptions, UsageReport } from "../runtime/agent-context.ts";
 import type { Step, StepOptions, StepScope } from "../runtime/agent-steps.ts";
-import type { Ask, AskOptions, Question } from "../runtime/agent-waits.ts";
+import type { Ask, AskOptions, Question, Receive, ReceiveOptions, Sleep } from "../runtime/agent-waits.ts";
 import { callInside } from "../runtime/call-outcome.ts";
 import type { RunInput } from "../runtime/input.ts";
 import { recordedResult } from "../runtime/recorded.ts";
 import type { StandardSchema } from "../runtime/standard-schema.ts";
 import { resultOfStep } from "../runtime/steps.ts";
+import { unlessAborted } from "../runtime/unless-aborted.ts";
 import type { Interest, OpenOperation, Operation } from "./operation.ts";
 import { watched } from "./operation.ts";
 
@@ -27,7 +28,8 @@ export type StepStandIn = ((step: StepStandInScope) => unknown) | object | strin
 
 /** The recorded result of an operation. */
 export interface Recorded {
-  readonly result: StepEntry;
+  /** Resolves when the operation is to end. */
+  readonly result: Promise<StepEntry>;
   /** What it emitted. */
   readonly emitted: readonly Entry[];
 }
@@ -42,7 +44,8 @@ export interface ContextStage {
   emitted(): void;
   /** Called when a question has failed. */
   notShown(): void;
-  begin(kind: Operation["kind"], name: string, interest: Interest): OpenOperation;
+  /** `label`: what the runtime counts in the operation's key. */
+  begin(kind: Operation["kind"], name: string, label: string, interest: Interest): OpenOperation;
   /** The recorded result of an operation; undefined to execute it. If it throws, the operation throws. */
   recorded(operation: Operation): Recorded | undefined;
   /** Called when an operation has failed. */
@@ -137,15 +140,28 @@ export class StagedContext implements AgentContext {
 
   get ask(): Ask {
     return ((question: Question, options?: AskOptions<unknown>) =>
-      watched((interest) => this.#ask(this.#stage.begin("ask", "ask", interest), question, options))) as Ask;
+      watched((interest) => this.#ask(this.#stage.begin("ask", "ask", "ask", interest), question, options))) as Ask;
   }
 
-  get sleep(): AgentContext["sleep"] {
-    return this.#real.sleep;
+  get sleep(): Sleep {
+    return (duration, options) =>
+      watched((interest) => {
+        const { name } = options ?? {};
+        const label = name === undefined ? "sleep" : `sleep:${name}`;
+        return this.#wait(
+          this.#stage.begin("sleep", name ?? "sleep", label, interest),
+          this.#real.sleep(duration, options),
+        );
+      });
   }
 
-  get receive(): AgentContext["receive"] {
-    return this.#real.receive;
+  get receive(): Receive {
+    // `receive` has overloads with and without a schema. Here the options are passed on unchanged.
+    const receive = this.#real.receive as (name: string, options?: ReceiveOptions<unknown>) => Promise<unknown>;
+    return ((name: string, options?: ReceiveOptions<unknown>) =>
+      watched((interest) =>
+        this.#wait(this.#stage.begin("receive", name, `receive:${name}`, interest), receive(name, options)),
+      )) as Receive;
   }
 
   get step(): Step {
@@ -174,7 +190,7 @@ export class StagedContext implements AgentContext {
   ): Promise<Result> {
     const held = this.#stage.pass();
     if (held !== undefined) await held;
-    const operation = this.#stage.begin("step", name, interest);
+    const operation = this.#stage.begin("step", name, name, interest);
     operation.runsOnce = options?.once === true;
     const standIn = this.#stage.stepStandIn(name) ?? this.#recordedStep(name, operation);
     operation.replaced = standIn !== undefined;
@@ -208,12 +224,13 @@ export class StagedContext implements AgentContext {
   ): Promise<Run> {
     const held = this.#stage.pass();
     if (held !== undefined) await held;
-    const operation = this.#stage.begin("run", agentName, interest);
+    const operation = this.#stage.begin("run", agentName, `run:${agentName}`, interest);
     const recorded = this.#stage.hasAgent(agentName) ? undefined : this.#recorded(operation);
     if (recorded !== undefined) {
       operation.replaced = true;
       // The recorded result was made from a run's record.
-      return this.#settle(operation, (async () => resultOfStep(recorded.result) as unknown as Run)());
+      const result = unlessAborted(recorded.result, this.#real.signal);
+      return this.#settle(operation, (async () => resultOfStep(await result) as unknown as Run)());
     }
     operation.replaced = this.#stage.prepareAgent(agentName, output);
     this.#stage.onRun(operation);
@@ -229,7 +246,7 @@ export class StagedContext implements AgentContext {
     const value = async (step: StepStandInScope): Promise<unknown> => {
       for (const entry of recorded.emitted)
         if (entry.type === "emitted" && entry.kind === "part") await step.emit(entry.part);
-      return resultOfStep(recorded.result);
+      return resultOfStep(await unlessAborted(recorded.result, step.signal));
     };
     return { value };
   }
@@ -261,6 +278,17 @@ export class StagedContext implements AgentContext {
       return await this.#settle(operation, answer);
     } catch (error) {
       this.#stage.notShown();
+      throw error;
+    }
+  }
+
+  /** A wait that ends holds the agent, whatever its end. */
+  async #wait<T>(operation: OpenOperation, work: Promise<T>): Promise<T> {
+    try {
+      return await this.#settle(operation, work);
+    } catch (error) {
+      const held = this.#stage.pass();
+      if (held !== undefined) await held;
       throw error;
     }
   }

@@ -49,7 +49,7 @@ function work({ cast }: Stage): string {
   return open.length === 0 ? "waits for something outside the runtime" : `at work on ${open.join(", ")}`;
 }
 
-const names = { step: "step ", ask: "question ", run: "" } as const;
+const names = { step: "step ", ask: "question ", sleep: "", receive: "", run: "" } as const;
 
 function timers(stage: Stage): string {
   const { nextDue } = stage.clock;

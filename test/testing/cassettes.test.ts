@@ -1,9 +1,10 @@
-import type { AgentFunction } from "cadenza";
+import type { AgentFunction, Run } from "cadenza";
 import { AgentError, AgentRuntime, defineAgent, MemoryStore } from "cadenza";
 import type { Cassette } from "cadenza/testing";
-import { CassetteMismatch, drive, record, replay } from "cadenza/testing";
+import { CassetteMismatch, createFakeClock, drive, record, replay } from "cadenza/testing";
 import { describe, expect, test } from "vitest";
 import * as z from "zod";
+import { deferred } from "../harness/promises.ts";
 import { lastingStore } from "../harness/store-proxy.ts";
 
 const trip: AgentFunction = async function* (_input, { ask, random, run, session, step, uuid }) {
@@ -230,6 +231,147 @@ describe("a cassette of a run in production", () => {
   test("refuses an unknown run and an invalid cassette", async () => {
     await expect(record(new MemoryStore(), "none")).rejects.toThrow("There is no run none in this store.");
     await expect(replay(trip, JSON.parse("{}"))).rejects.toThrow("cassette: expected the result of record");
+  });
+});
+
+describe("a cassette of a run that waits", () => {
+  const order: AgentFunction = async function* (_input, { ask, receive, run, sleep, step }) {
+    yield "Waiting. ";
+    const { cents } = await receive("payment", { schema: z.object({ cents: z.int() }), timeoutMs: 600_000 });
+    const parcel = await step("pack", () => "a parcel");
+    await sleep("24h", { name: "stock" });
+    const wish = await ask("A wish?").catch((error) => error.code);
+    const label = await run("hotel", "Paris");
+    const note = await receive("note", { timeoutMs: 60_000, default: "no note" });
+    const late = await receive("late", { timeoutMs: 0 }).catch((error) => error.code);
+    yield `${cents}, ${parcel}, ${wish}, ${label.status}, ${note}, ${late}`;
+  };
+  const said = "Waiting. 900, a parcel, answer_declined, completed, no note, receive_timeout";
+  const textOf = ({ output }: Run): string =>
+    output.flatMap(({ parts }) => parts.map(({ content }) => content)).join("");
+
+  test.each([true, false])("replays without waiting, durable: %s", async (durable) => {
+    const clock = createFakeClock();
+    const store = durable ? lastingStore(clock) : new MemoryStore({ clock });
+    const runtime = new AgentRuntime({ store, clock }).register(hotel).register("order", { durable }, order);
+    const { run_id } = await runtime.createRun({ agent_name: "order", input: "x", mode: "async" });
+    await clock.advance("5m");
+    await runtime.send({ to: run_id, name: "payment", data: { cents: 900 } });
+    await clock.advance("24h");
+    await runtime.resume({ run_id, decline: { reason: "None." }, mode: "async" });
+    await clock.advance("5m");
+    await runtime.resume({ run_id, await_resume: { ok: true }, mode: "async" });
+    await clock.advance("2m");
+    const run = await runtime.getRun(run_id);
+    expect(textOf(run)).toBe(said);
+
+    const cassette: Cassette = JSON.parse(JSON.stringify(await record(store, run)));
+    const options = durable ? {} : { steps: { pack: "a parcel" } };
+    expect(textOf(await replay(order, cassette, options))).toBe(said);
+    const hasty: AgentFunction = async function* (input, context) {
+      yield* order(input, { ...spread(context), sleep: async () => undefined }) as AsyncGenerator;
+    };
+    await expect(replay(hasty, cassette, { ...options, patienceMs: 10 })).rejects.toThrow(
+      '-   "wakes": "sleep:stock#1"',
+    );
+    const deaf: AgentFunction = async function* () {
+      yield "Waiting. ";
+    };
+    await expect(replay(deaf, cassette, { patienceMs: 10 })).rejects.toThrow('-   "receives": "payment"');
+    await runtime.close();
+  });
+
+  test("of a drive replays, too", async () => {
+    const t = drive(order, "x", { agents: { hotel: "Room booked." } });
+    await t.send("payment", { cents: 900 });
+    await t.until("await", { within: "25h" });
+    await t.decline("None.");
+    await t.until("end", { within: "1m" });
+    expect(textOf(t.run)).toBe(said);
+    expect(textOf(await replay(order, await record(t)))).toBe(said);
+  });
+
+  test("gets its messages, answers and results in the order of its log", async () => {
+    const [first, second] = [deferred<string>(), deferred<string>()];
+    const racing: AgentFunction = async function* (_input, { receive, sleep, step }) {
+      const work = step("work", () => first.promise);
+      yield `${await Promise.race([work, receive("stop"), sleep(10_000).then(() => "slept")])}, `;
+      const more = step("more", () => second.promise);
+      yield `${await Promise.race([more, receive("go"), sleep(60_000).then(() => "slept")])}, `;
+      yield `${await receive("go", { timeoutMs: 0, default: "none" })}`;
+      await receive("end");
+    };
+    const clock = createFakeClock();
+    const store = lastingStore(clock);
+    const runtime = new AgentRuntime({ store, clock }).register("racing", { durable: true }, racing);
+    const { run_id } = await runtime.createRun({ agent_name: "racing", input: "x", mode: "async" });
+    await clock.advance(10_000);
+    first.resolve("worked");
+    await clock.advance(1_000);
+    await runtime.send({ to: run_id, name: "stop", data: "stopped" });
+    second.resolve("worked");
+    await clock.advance(1_000);
+    await runtime.send({ to: run_id, name: "go", data: "went" });
+    await clock.advance(60_000);
+    await runtime.send({ to: run_id, name: "end", data: null });
+    await clock.advance(0);
+    const run = await runtime.getRun(run_id);
+    expect(textOf(run)).toBe("slept, worked, none");
+    expect(textOf(await replay(racing, await record(store, run)))).toBe("slept, worked, none");
+    await runtime.close();
+  });
+
+  test("steers its agent at the same places", async () => {
+    const steered: AgentFunction = async (_input, { receive, step }) => {
+      const said: unknown[] = [];
+      for (let turn = 1; turn <= 4; turn += 1) {
+        await step(`turn ${turn}`, () => turn);
+        said.push(await receive("steer", { timeoutMs: 0, default: null }));
+      }
+      return JSON.stringify(said);
+    };
+    let turn = 0;
+    const t = drive(steered, "x", {
+      steps: {
+        "turn *": async () => {
+          turn += 1;
+          if (turn === 2 || turn === 3) await t.send("steer", `left ${turn}`);
+        },
+      },
+    });
+    await t.until("end");
+    expect(t.text()).toBe('[null,"left 2","left 3",null]');
+    expect(textOf(await replay(steered, await record(t)))).toBe('[null,"left 2","left 3",null]');
+  });
+
+  test("tells its agent who has answered, and when", async () => {
+    const curious: AgentFunction = async (_input, { ask }) => {
+      const { by, at } = await ask("Who?", { details: true });
+      return JSON.stringify({ by, at });
+    };
+    const clock = createFakeClock();
+    const store = new MemoryStore({ clock });
+    const runtime = new AgentRuntime({ store, clock }).register("curious", curious);
+    const { run_id } = await runtime.createRun({ agent_name: "curious", input: "x" });
+    await clock.advance("3m");
+    const run = await runtime.scope({ principal: "Ada" }).resume({ run_id, await_resume: {} });
+    expect(textOf(await replay(curious, await record(store, run)))).toBe(textOf(run));
+    expect(textOf(run)).toContain("Ada");
+  });
+
+  test("may hold a step that never ended, and answers that another process has offered", async () => {
+    const unsettled: AgentFunction = async (_input, { ask, step }) => {
+      void step("endless", () => new Promise(() => {}));
+      await ask("Done?");
+    };
+    const t = drive(unsettled, "x", { patienceMs: 10 });
+    await t.until("await");
+    const cassette = await record(t);
+    expect((await replay(unsettled, cassette)).status).toBe("awaiting");
+    const offered = { type: "offered", at: 0, offer_id: "o-1", await_id: "ask#1", idempotency_key: null } as const;
+    const refused = { type: "refused", at: 0, offer_id: "o-1", code: "not_awaiting" } as const;
+    const entries = [...cassette.entries, offered, refused];
+    expect((await replay(unsettled, { ...cassette, entries })).status).toBe("awaiting");
   });
 });
 
