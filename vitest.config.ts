@@ -9,6 +9,7 @@ const repeatable = [
   "asks",
   "bad-input",
   "cancel",
+  "deleting",
   "detailed-events",
   "details",
   "events",

@@ -12,7 +12,6 @@ export type {
   RunKey,
   RunPosition,
   RunPost,
-  RunQuery,
   RunWrite,
   SessionChange,
   SessionKey,
@@ -24,5 +23,6 @@ export type {
   StoreHint,
   TakeRequest,
 } from "./core/ports.ts";
+export type { RunQuery } from "./core/run-query.ts";
 export type { OpenedStores, OpenStores, OpenStoresOptions, StoreCheck } from "./testing/store-check.ts";
 export { storeContract } from "./testing/store-contract.ts";

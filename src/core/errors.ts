@@ -14,6 +14,7 @@ export type CadenzaErrorCode =
   | "not_awaiting"
   | "run_cancelling"
   | "run_finished"
+  | "run_not_ended"
   | "answer_rejected"
   | "answer_conflict"
   | "answer_declined"

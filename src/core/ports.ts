@@ -2,8 +2,9 @@ import type { JsonValue } from "../protocol/json.ts";
 import type { Message } from "../protocol/message.ts";
 import type { RunStatus } from "../protocol/run.ts";
 import type { CadenzaError } from "./errors.ts";
-import type { CreatedEntry, Entry, Labels } from "./log.ts";
+import type { CreatedEntry, Entry } from "./log.ts";
 import type { MaybePromise } from "./promises.ts";
+import type { RunQuery } from "./run-query.ts";
 import type { Counters } from "./statistics.ts";
 
 /** Where time comes from. */
@@ -267,25 +268,6 @@ export type StoreConflict =
   | { readonly conflict: "changed"; readonly epoch: number; readonly position: number }
   | { readonly conflict: "woken"; readonly wakes: number };
 
-/** Which runs to list; those that were created last come first. */
-export interface RunQuery {
-  readonly tenant: string;
-  readonly agent_name?: string | undefined;
-  readonly session_id?: string | undefined;
-  /** Only runs with one of these statuses. An empty list: no runs. */
-  readonly statuses?: readonly RunStatus[] | undefined;
-  /** Only runs that have all of these labels, each with this value. Without labels in it: as left out. */
-  readonly labels?: Labels | undefined;
-  /** Only the direct sub-runs of the run with this id, whether or not that run exists. */
-  readonly parent?: string | undefined;
-  /** With true, only runs without a parent. Sub-runs are left out before the page is taken. */
-  readonly roots?: boolean | undefined;
-  /** Only runs that were created before the run with this id. If that run does not exist: none. */
-  readonly after?: string | undefined;
-  readonly limit: number;
-  readonly offset: number;
-}
-
 /** What a store may delete. It never deletes a run that has not ended. */
 export interface Retention {
   /** Ended runs beyond this number, those that ended first. */
@@ -378,6 +360,16 @@ export interface Store {
   counters(agentName: string): MaybePromise<Counters | undefined>;
   /** Deletes what the retention allows, and answers how many runs that were. */
   prune(retention: Retention): MaybePromise<number>;
+  /**
+   * Deletes those of the runs that have ended, as `prune` does, and answers how many those were. The others stay, also
+   * those that do not exist.
+   */
+  delete(runs: readonly RunKey[]): MaybePromise<number>;
+  /**
+   * Deletes a session, unless a live run uses it: then nothing changes. Answers whether there is no such session any
+   * more.
+   */
+  deleteSession(key: SessionKey): MaybePromise<boolean>;
   /**
    * Calls back with hints until the returned function is called. A store without `watch` is polled; one with it is
    * polled less often. What the callback throws is lost.

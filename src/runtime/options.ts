@@ -153,6 +153,8 @@ const portMethods = {
     "putSession",
     "counters",
     "prune",
+    "delete",
+    "deleteSession",
     "close",
   ],
   clock: ["now", "setTimeout", "turn"],

@@ -1,4 +1,4 @@
-import type { RunQuery } from "../core/ports.ts";
+import type { RunQuery } from "../core/run-query.ts";
 import type { RunStatus } from "../protocol/run.ts";
 import { runStatusSchema } from "../protocol/run.ts";
 import { badArgument, checkCount, checkKeys, checkObject, checkText, read } from "./check.ts";

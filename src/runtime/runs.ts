@@ -1,5 +1,5 @@
 import type { ParentRun } from "../core/log.ts";
-import type { Clock, Ids, Logger, Mismatch, RunKey, SessionChange, Store } from "../core/ports.ts";
+import type { Clock, Ids, Logger, Mismatch, RunKey, SessionChange, SessionKey, Store } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
 import { startTime } from "../core/state.ts";
@@ -7,6 +7,7 @@ import type { Run } from "../protocol/run.ts";
 import { Admission, slotKeyOf } from "./admission.ts";
 import type { Agent } from "./agent.ts";
 import { checkInput } from "./agent-schemas.ts";
+import { deleteRun, deleteSession } from "./deleting.ts";
 import type { Execution, ExecutionSettings } from "./execution.ts";
 import type { RunInput } from "./input.ts";
 import { LiveRun } from "./live-run.ts";
@@ -126,6 +127,16 @@ export class Runs implements RemoteRunsHost {
       if (committed !== undefined) waiting.push(committed.catch(ignore));
     }
     if (waiting.length > 0) await Promise.all(waiting);
+  }
+
+  async delete(key: RunKey): Promise<void> {
+    await this.settled(key.tenant);
+    return deleteRun(this.store, key);
+  }
+
+  async deleteSession(key: SessionKey): Promise<void> {
+    await this.settled(key.tenant);
+    return deleteSession(this.store, key);
   }
 
   get report(): RunsReport {

@@ -16,8 +16,9 @@ import type {
   SendOptions,
   SendRequest,
 } from "./requests.ts";
-import { noOptions, readMessageToSend } from "./requests.ts";
+import { noOptions, readId, readMessageToSend } from "./requests.ts";
 import { RunReader } from "./run-reader.ts";
+import type { Runs } from "./runs.ts";
 import type { ScopeParts } from "./scope-reads.ts";
 import { keyOf, ScopeReads, streamOf } from "./scope-reads.ts";
 
@@ -30,6 +31,7 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
   readonly #tenant: string;
   readonly #principal: JsonValue;
   readonly #reader: RunReader;
+  readonly #runs: Runs;
   readonly #calls: Calls;
   readonly #messages: MessageRouter;
 
@@ -39,6 +41,7 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
     this.#tenant = tenant;
     this.#principal = principal;
     this.#reader = reader;
+    this.#runs = parts.runs;
     this.#calls = new Calls(parts.runs, reader, tenant, principal);
     this.#messages = new MessageRouter(parts.runs);
   }
@@ -184,5 +187,33 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
    */
   async send(request: SendRequest, options: SendOptions = {}): Promise<{ readonly run_id: string }> {
     return this.#messages.send(this.#tenant, readMessageToSend(request, options, this.#principal));
+  }
+
+  /**
+   * Deletes a run that has ended, with its sub-runs and its idempotency key. What it has added to a session that a
+   * caller named stays there, and so do statistics. Refused with `run_not_found`, or with `run_not_ended` if the run, a
+   * run below it or its parent has not ended.
+   *
+   * @example
+   * ```ts
+   * import { AgentRuntime } from "cadenza";
+   *
+   * const runtime = new AgentRuntime().register("echo", (input) => input);
+   * const { run_id } = await runtime.createRun({ agent_name: "echo", input: "Hello" });
+   * await runtime.delete(run_id);
+   * console.log(await runtime.listRuns()); // → []
+   * ```
+   */
+  async delete(run_id: string): Promise<void> {
+    return this.#runs.delete(keyOf(this.#tenant, run_id));
+  }
+
+  /**
+   * Deletes a session with its messages, its state and its runs, each as {@link delete} does. Refused with
+   * `session_not_found`, or with `run_not_ended`.
+   */
+  async deleteSession(session_id: string): Promise<void> {
+    const id = readId("session_id", session_id);
+    return this.#runs.deleteSession({ tenant: this.#tenant, session_id: id });
   }
 }

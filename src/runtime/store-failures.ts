@@ -31,6 +31,8 @@ export function namingFailures(store: Store): Store {
     putSession: (...parameters) => named(() => store.putSession(...parameters)),
     counters: (agentName) => named(() => store.counters(agentName)),
     prune: (retention) => named(() => store.prune(retention)),
+    delete: (runs) => named(() => store.delete(runs)),
+    deleteSession: (key) => named(() => store.deleteSession(key)),
     ...(store.watch !== undefined && { watch: store.watch.bind(store) }),
     close: () => store.close(),
   };

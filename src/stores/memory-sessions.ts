@@ -58,13 +58,29 @@ export class MemorySessions {
   prune({ sessionsBefore }: Retention): void {
     for (let session = this.#chain.first; session !== null; session = this.#chain.first) {
       if (session.changed_at >= sessionsBefore) break;
-      this.#chain.remove(session);
-      session.inLine = false;
-      const { tenant } = session;
-      if (tenant.uses(session.id)) continue;
-      tenant.sessions.delete(session.id);
-      this.#emptied(tenant);
+      this.#takeOut(session);
+      if (!session.tenant.uses(session.id)) this.#remove(session);
     }
+  }
+
+  /** Deletes a session, unless a live run uses it, and returns whether it does not exist any more. */
+  delete(tenant: Tenant, sessionId: string): boolean {
+    const session = tenant.sessions.get(sessionId);
+    if (session === undefined) return true;
+    if (tenant.uses(sessionId)) return false;
+    if (session.inLine) this.#takeOut(session);
+    this.#remove(session);
+    return true;
+  }
+
+  #takeOut(session: MemorySession): void {
+    this.#chain.remove(session);
+    session.inLine = false;
+  }
+
+  #remove({ tenant, id }: MemorySession): void {
+    tenant.sessions.delete(id);
+    this.#emptied(tenant);
   }
 
   #open(tenant: Tenant, sessionId: string): MemorySession {

@@ -1,5 +1,6 @@
 import type { CreatedEntry, Entry, Labels } from "../core/log.ts";
-import type { RunHead, RunKey, RunQuery, RunWrite, Slot, StoredRun, StoredSession } from "../core/ports.ts";
+import type { RunHead, RunKey, RunWrite, Slot, StoredRun, StoredSession } from "../core/ports.ts";
+import type { RunQuery } from "../core/run-query.ts";
 import type { Message } from "../protocol/message.ts";
 import type { Link } from "./chain.ts";
 import type { DueEntry } from "./due-heap.ts";

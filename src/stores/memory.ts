@@ -9,7 +9,6 @@ import type {
   RunKey,
   RunPosition,
   RunPost,
-  RunQuery,
   RunWrite,
   SessionKey,
   Store,
@@ -18,6 +17,7 @@ import type {
   StoredSession,
   TakeRequest,
 } from "../core/ports.ts";
+import type { RunQuery } from "../core/run-query.ts";
 import type { Counters } from "../core/statistics.ts";
 import type { Message } from "../protocol/message.ts";
 import { systemClock } from "../runtime/system.ts";
@@ -206,13 +206,24 @@ export class MemoryStore implements Store {
     const before = this.#ended.size;
     for (let run = this.#ended.first; run !== null; run = this.#ended.first) {
       if (this.#ended.size <= maxRuns && (run.head.finished_at ?? NEVER) >= endedBefore) break;
-      this.#ended.remove(run);
-      const tenant = this.#tenant(run.key.tenant);
-      tenant.remove(run);
-      this.#drop(tenant);
+      this.#remove(run);
     }
     this.#sessions.prune(retention);
     return before - this.#ended.size;
+  }
+
+  delete(runs: readonly RunKey[]): number {
+    const before = this.#ended.size;
+    for (const key of runs) {
+      const run = this.#run(key);
+      if (run !== undefined && run.head.finished_at !== null) this.#remove(run);
+    }
+    return before - this.#ended.size;
+  }
+
+  deleteSession(key: SessionKey): boolean {
+    const tenant = this.#tenants.get(key.tenant);
+    return tenant === undefined || this.#sessions.delete(tenant, key.session_id);
   }
 
   close(): void {
@@ -226,6 +237,14 @@ export class MemoryStore implements Store {
       this.#tenants.set(name, tenant);
     }
     return tenant;
+  }
+
+  /** Removes a run that has ended. */
+  #remove(run: MemoryRun): void {
+    this.#ended.remove(run);
+    const tenant = this.#tenant(run.key.tenant);
+    tenant.remove(run);
+    this.#drop(tenant);
   }
 
   #run(key: RunKey): MemoryRun | undefined {

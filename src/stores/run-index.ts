@@ -1,5 +1,5 @@
 import type { CreatedEntry } from "../core/log.ts";
-import type { RunQuery } from "../core/ports.ts";
+import type { RunQuery } from "../core/run-query.ts";
 
 /** Finds the runs of one tenant by their labels and by their parent, without a look at the others. */
 export class RunIndex<Run> {

@@ -1,4 +1,4 @@
-import type { RunQuery } from "../core/ports.ts";
+import type { RunQuery } from "../core/run-query.ts";
 import { isFinal } from "../core/state.ts";
 import type { RunStatus } from "../protocol/run.ts";
 import type { Connection, SqliteValue } from "./sqlite-database.ts";

@@ -3,11 +3,11 @@ import type {
   FoundRun,
   RunKey,
   RunPosition,
-  RunQuery,
   SessionKey,
   StoredRun,
   StoredSession,
 } from "../core/ports.ts";
+import type { RunQuery } from "../core/run-query.ts";
 import type { Counters } from "../core/statistics.ts";
 import { counterNames } from "../core/statistics.ts";
 import type { Message } from "../protocol/message.ts";

@@ -12,7 +12,6 @@ import type {
   RunKey,
   RunPosition,
   RunPost,
-  RunQuery,
   RunWrite,
   SessionKey,
   StoreConflict,
@@ -20,6 +19,7 @@ import type {
   StoredSession,
   TakeRequest,
 } from "../core/ports.ts";
+import type { RunQuery } from "../core/run-query.ts";
 import type { Counters } from "../core/statistics.ts";
 import { durableEngine } from "../durable/durable.ts";
 import type { DurableStore, Engine } from "../runtime/remote-runs.ts";
@@ -29,7 +29,7 @@ import type { SqliteDatabase, SqliteStoreOptions } from "./sqlite-database.ts";
 import { Connection } from "./sqlite-database.ts";
 import { readEntries } from "./sqlite-entries.ts";
 import type { SessionCursor } from "./sqlite-prune.ts";
-import { pruneRuns, pruneSessions } from "./sqlite-prune.ts";
+import { deleteRuns, deleteSession, PRUNE_CHUNK, pruneRuns, pruneSessions } from "./sqlite-prune.ts";
 import * as reads from "./sqlite-reads.ts";
 import { toLines } from "./sqlite-rows.ts";
 import { migrate } from "./sqlite-schema.ts";
@@ -157,6 +157,20 @@ export class SqliteStore implements DurableStore {
       cursor = await this.#write((connection) => pruneSessions(connection, retention.sessionsBefore, from));
     }
     return deleted;
+  }
+
+  /** Deletes in small transactions, as `prune` does. */
+  async delete(runs: readonly RunKey[]): Promise<number> {
+    let deleted = 0;
+    for (let from = 0; from < runs.length; from += PRUNE_CHUNK) {
+      const chunk = runs.slice(from, from + PRUNE_CHUNK);
+      deleted += await this.#write((connection) => deleteRuns(connection, chunk));
+    }
+    return deleted;
+  }
+
+  deleteSession(key: SessionKey): Promise<boolean> {
+    return this.#write((connection) => deleteSession(connection, key));
   }
 
   /** Commits pending writes, and closes the handle if `closeDatabase` is set. */

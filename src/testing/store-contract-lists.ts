@@ -1,4 +1,5 @@
-import type { RunQuery, Store } from "../core/ports.ts";
+import type { Store } from "../core/ports.ts";
+import type { RunQuery } from "../core/run-query.ts";
 import type { RunStatus } from "../protocol/run.ts";
 import type { StoreCheck } from "./store-check.ts";
 import { check, expectSame, NOW } from "./store-check.ts";

@@ -1,4 +1,5 @@
-import type { Retention, RunQuery, Store } from "../core/ports.ts";
+import type { Retention, Store } from "../core/ports.ts";
+import type { RunQuery } from "../core/run-query.ts";
 import type { StoreCheck } from "./store-check.ts";
 import { check, expectConflict, expectSame, expectWritten, NOW } from "./store-check.ts";
 import {

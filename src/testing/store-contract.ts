@@ -1,5 +1,6 @@
 import type { StoreCheck } from "./store-check.ts";
 import { damageChecks } from "./store-contract-damage.ts";
+import { deleteChecks } from "./store-contract-delete.ts";
 import { listChecks } from "./store-contract-lists.ts";
 import { ownerChecks } from "./store-contract-owners.ts";
 import { postChecks } from "./store-contract-posts.ts";
@@ -41,5 +42,6 @@ export const storeContract: readonly StoreCheck[] = [
   ...workChecks,
   ...sessionChecks,
   ...pruneChecks,
+  ...deleteChecks,
   ...damageChecks,
 ];

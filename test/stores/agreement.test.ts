@@ -1,7 +1,8 @@
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import { sameJson } from "../../src/core/json.ts";
-import type { AgentVersion, RunHead, RunQuery, RunWrite, Store } from "../../src/core/ports.ts";
+import type { AgentVersion, RunHead, RunWrite, Store } from "../../src/core/ports.ts";
+import type { RunQuery } from "../../src/core/run-query.ts";
 import { MemoryStore } from "../../src/stores/memory.ts";
 import { SqliteStore } from "../../src/stores/sqlite.ts";
 import { CheckClock } from "../../src/testing/store-check.ts";
@@ -216,6 +217,15 @@ const prune = commands(
     store.prune({ maxRuns, endedBefore: at - age, sessionsBefore: sessions ? at - 4 : Number.NEGATIVE_INFINITY }),
 );
 
+const remove = commands(
+  "delete",
+  fc.record({ tenant, ns: fc.array(n, { maxLength: 3 }), session_id: fc.constantFrom(undefined, ...SESSIONS) }),
+  (store, _moment, { tenant, ns, session_id }) =>
+    session_id === undefined
+      ? store.delete([...new Set(ns)].map((one) => runKey(one, tenant)))
+      : store.deleteSession({ tenant, session_id }),
+);
+
 const read = commands(
   "read",
   fc.record({ tenant, n, from: fc.nat(6), limit: fc.constantFrom(0, 1, 3, Number.POSITIVE_INFINITY) }),
@@ -247,6 +257,7 @@ const command = fc.oneof(
   { arbitrary: lease, weight: 3 },
   { arbitrary: makeSession, weight: 1 },
   { arbitrary: prune, weight: 2 },
+  { arbitrary: remove, weight: 2 },
   { arbitrary: read, weight: 1 },
   { arbitrary: moved, weight: 1 },
   { arbitrary: blocked, weight: 1 },

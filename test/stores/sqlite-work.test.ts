@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { RunQuery, TakeRequest } from "../../src/core/ports.ts";
+import type { TakeRequest } from "../../src/core/ports.ts";
+import type { RunQuery } from "../../src/core/run-query.ts";
 import { SqliteStore } from "../../src/stores/sqlite.ts";
 import type { SqliteDatabase } from "../../src/stores/sqlite-database.ts";
 import { firstId } from "../../src/stores/sqlite-entries.ts";
@@ -294,6 +295,8 @@ async function askEverything(): Promise<void> {
   const end = { head: over(NOW, { epoch: 4 }), session: { session_id: sessionId(1), create: true, at: NOW } };
   await store.append(key, { epoch: 3, position: 3 }, write([ended()], end));
   await store.prune({ maxRuns: RUNS, endedBefore: 5, sessionsBefore: 5 });
+  await store.delete([key]);
+  await store.deleteSession(sessionKey(1));
   await store.release("dead");
 }
 

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { storeContract } from "../../src/testing/store-contract.ts";
 import { damageFaults } from "../harness/planted-stores/damage.ts";
+import { deleteFaults } from "../harness/planted-stores/delete.ts";
 import { listsFaults } from "../harness/planted-stores/lists.ts";
 import { ownersFaults } from "../harness/planted-stores/owners.ts";
 import { postsFaults } from "../harness/planted-stores/posts.ts";
@@ -23,6 +24,7 @@ const brokenStores = [
   ...workFaults,
   ...sessionsFaults,
   ...pruneFaults,
+  ...deleteFaults,
   ...damageFaults,
 ];
 

@@ -9,7 +9,6 @@ import type {
   RunKey,
   RunPosition,
   RunPost,
-  RunQuery,
   RunWrite,
   SessionKey,
   Store,
@@ -18,6 +17,7 @@ import type {
   StoredSession,
   TakeRequest,
 } from "../../../src/core/ports.ts";
+import type { RunQuery } from "../../../src/core/run-query.ts";
 import type { RunState } from "../../../src/core/state.ts";
 import { initialState } from "../../../src/core/state.ts";
 import { MemoryStore } from "../../../src/stores/memory.ts";
@@ -146,14 +146,26 @@ export class WatchedStore implements Store {
   }
 
   prune(retention: Retention): number {
-    const pruned = this.#inner.prune(retention);
-    if (pruned === 0) return 0;
+    return this.#checked(this.#inner.prune(retention));
+  }
+
+  delete(runs: readonly RunKey[]): number {
+    return this.#checked(this.#inner.delete(runs));
+  }
+
+  deleteSession(key: SessionKey): boolean {
+    return this.#inner.deleteSession(key);
+  }
+
+  /** Complains about a live run that was removed with others. */
+  #checked(removed: number): number {
+    if (removed === 0) return 0;
     for (const log of this.logs.values()) {
       if (log.removed || this.#inner.find({ tenant: "", run_id: log.run_id }) !== undefined) continue;
       log.removed = true;
       if (log.head.finished_at === null) this.complaints.push(`live run ${log.run_id} was removed`);
     }
-    return pruned;
+    return removed;
   }
 
   close(): void {
@@ -319,6 +331,14 @@ export class LateStore implements Store {
 
   prune(retention: Retention) {
     return this.#later("prune", () => this.#store.prune(retention));
+  }
+
+  delete(runs: readonly RunKey[]) {
+    return this.#later("prune", () => this.#store.delete(runs));
+  }
+
+  deleteSession(key: SessionKey) {
+    return this.#later(`session ${key.session_id}`, () => this.#store.deleteSession(key));
   }
 
   close() {

@@ -1,5 +1,6 @@
 import type { Entry } from "../../../src/core/log.ts";
-import type { FoundRun, RunKey, RunQuery, StoredRun, TakeRequest } from "../../../src/core/ports.ts";
+import type { FoundRun, RunKey, StoredRun, TakeRequest } from "../../../src/core/ports.ts";
+import type { RunQuery } from "../../../src/core/run-query.ts";
 import type { MemoryStoreOptions } from "../../../src/stores/memory.ts";
 import type { BrokenStore } from "./broken-store.ts";
 import { DamageableStore, damageable } from "./damageable-store.ts";

@@ -1,6 +1,7 @@
 import { CadenzaError } from "../../../src/core/errors.ts";
 import type { Entry } from "../../../src/core/log.ts";
-import type { BlockedQuery, FoundRun, RunKey, RunQuery, StoredRun, TakeRequest } from "../../../src/core/ports.ts";
+import type { BlockedQuery, FoundRun, RunKey, StoredRun, TakeRequest } from "../../../src/core/ports.ts";
+import type { RunQuery } from "../../../src/core/run-query.ts";
 import { MemoryStore } from "../../../src/stores/memory.ts";
 import type { OpenedStores } from "../../../src/testing/store-check.ts";
 

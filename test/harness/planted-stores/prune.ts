@@ -1,13 +1,13 @@
 import type {
   Retention,
   RunKey,
-  RunQuery,
   RunWrite,
   SessionKey,
   Store,
   StoredRun,
   StoredSession,
 } from "../../../src/core/ports.ts";
+import type { RunQuery } from "../../../src/core/run-query.ts";
 import { MemoryStore } from "../../../src/stores/memory.ts";
 import { withMembers } from "../port-proxy.ts";
 import type { BrokenStore, Conflict } from "./broken-store.ts";

@@ -1,0 +1,21 @@
+import type { RunStatus } from "../protocol/run.ts";
+import type { Labels } from "./log.ts";
+
+/** Which runs to list; those that were created last come first. */
+export interface RunQuery {
+  readonly tenant: string;
+  readonly agent_name?: string | undefined;
+  readonly session_id?: string | undefined;
+  /** Only runs with one of these statuses. An empty list: no runs. */
+  readonly statuses?: readonly RunStatus[] | undefined;
+  /** Only runs that have all of these labels, each with this value. Without labels in it: as left out. */
+  readonly labels?: Labels | undefined;
+  /** Only the direct sub-runs of the run with this id, whether or not that run exists. */
+  readonly parent?: string | undefined;
+  /** With true, only runs without a parent. Sub-runs are left out before the page is taken. */
+  readonly roots?: boolean | undefined;
+  /** Only runs that were created before the run with this id. If that run does not exist: none. */
+  readonly after?: string | undefined;
+  readonly limit: number;
+  readonly offset: number;
+}
