@@ -16,6 +16,13 @@ export interface RunQuery {
   readonly roots?: boolean | undefined;
   /** Only runs that were created before the run with this id. If that run does not exist: none. */
   readonly after?: string | undefined;
+  /**
+   * Only runs that were created at this time or later, in milliseconds since the epoch. With one of these two times a
+   * store may list the runs in the order of their times, where that is another than the order of their creation.
+   */
+  readonly createdAfter?: number | undefined;
+  /** Only runs that were created before this time, in milliseconds since the epoch. */
+  readonly createdBefore?: number | undefined;
   readonly limit: number;
   readonly offset: number;
 }

@@ -1,5 +1,6 @@
 import type { Issue } from "../core/errors.ts";
 import { CadenzaError } from "../core/errors.ts";
+import { timestampSchema } from "../protocol/timestamp.ts";
 
 /** The error for an invalid argument. It says the argument's name, what was expected, and what was received. */
 export function badArgument(name: string, expected: string, received: unknown): CadenzaError {
@@ -78,6 +79,17 @@ export function checkAmount(name: string, value: unknown): void {
 export function checkCount(name: string, value: unknown): void {
   if (value === Number.POSITIVE_INFINITY || (Number.isInteger(value) && (value as number) >= 0)) return;
   throw badArgument(name, "a whole number from 0 to Infinity", value);
+}
+
+/** Reads a time: a `Date`, milliseconds since 1970, or a text in ISO 8601. Throws `invalid_argument`. */
+export function readTime(name: string, value: unknown): number {
+  const time = typeof value === "string" ? Date.parse(read(name, timestampSchema, value)) : valueOfDate(value);
+  if (typeof time === "number" && time >= 0 && time < Number.POSITIVE_INFINITY) return time;
+  throw badArgument(name, "a Date, a time in milliseconds since 1970, or a time in ISO 8601", value);
+}
+
+function valueOfDate(value: unknown): unknown {
+  return value instanceof Date ? value.getTime() : value;
 }
 
 /** Throws `invalid_argument` for an unknown key, so that a misspelt option is not ignored. */

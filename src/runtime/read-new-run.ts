@@ -1,5 +1,5 @@
 import type { JsonValue } from "../protocol/json.ts";
-import { badArgument, checkObject, checkText } from "./check.ts";
+import { badArgument, checkObject, checkText, readTime } from "./check.ts";
 import { readInput } from "./input.ts";
 import { readLabels } from "./labels.ts";
 import type { NewRun } from "./new-run.ts";
@@ -40,7 +40,7 @@ export function readNewRun(
     session_id: session_id === undefined || session_id === null ? undefined : readId("session_id", session_id),
     idempotencyKey: options.idempotencyKey,
     timeoutMs: options.timeoutMs,
-    startAt: readStart(options.startAt),
+    startAt: options.startAt === undefined ? undefined : readTime("options.startAt", options.startAt),
     session: readSession(options.session),
     metadata: recordedValue("options.metadata", options.metadata) ?? null,
     labels: readLabels("options.labels", options.labels),
@@ -50,13 +50,6 @@ export function readNewRun(
   if (created.session_id !== undefined)
     throw badArgument("options.sessionKey", "none, since the request has a session_id", sessionKey);
   return { ...created, session_id: sessionIdOf(tenant, sessionKey) };
-}
-
-function readStart(startAt: unknown): number | undefined {
-  if (startAt === undefined) return undefined;
-  const time = startAt instanceof Date ? startAt.getTime() : startAt;
-  if (typeof time === "number" && time >= 0 && time < Number.POSITIVE_INFINITY) return time;
-  throw badArgument("options.startAt", "a Date, or a time in milliseconds since 1970", startAt);
 }
 
 /** The namespace of the UUIDs of sessions that are named by a key. It must never change. */

@@ -1,7 +1,7 @@
 import type { RunQuery } from "../core/run-query.ts";
 import type { RunStatus } from "../protocol/run.ts";
 import { runStatusSchema } from "../protocol/run.ts";
-import { badArgument, checkCount, checkKeys, checkObject, checkText, read } from "./check.ts";
+import { badArgument, checkCount, checkKeys, checkObject, checkText, read, readTime } from "./check.ts";
 import { readLabels } from "./labels.ts";
 import type { ListRunsQuery } from "./requests.ts";
 import { readId } from "./requests.ts";
@@ -14,6 +14,8 @@ const known: readonly (keyof ListRunsQuery)[] = [
   "parent",
   "roots",
   "after",
+  "createdAfter",
+  "createdBefore",
   "output",
   "limit",
   "offset",
@@ -24,6 +26,7 @@ export function readRunQuery(query: ListRunsQuery, tenant: string): RunQuery {
   checkObject("query", query);
   checkKeys("query", query, known);
   const { agent_name, session_id, status, labels, parent, after, output, limit = 100, offset = 0 } = query;
+  const { createdAfter, createdBefore } = query;
   const statuses = readStatuses(status);
   const isInbox = statuses !== undefined && statuses.length > 0 && statuses.every((one) => one === "awaiting");
   const { roots = isInbox && parent === undefined } = query;
@@ -41,6 +44,8 @@ export function readRunQuery(query: ListRunsQuery, tenant: string): RunQuery {
     parent: parent === undefined ? undefined : readId("query.parent", parent),
     roots,
     after: after === undefined ? undefined : readId("query.after", after),
+    createdAfter: createdAfter === undefined ? undefined : readTime("query.createdAfter", createdAfter),
+    createdBefore: createdBefore === undefined ? undefined : readTime("query.createdBefore", createdBefore),
     limit,
     offset,
   };

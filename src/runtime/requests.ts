@@ -45,10 +45,10 @@ export interface CreateRunOptions {
   /** How long this run may be active, in milliseconds. Default: the agent's `timeoutMs`. */
   readonly timeoutMs?: number | undefined;
   /**
-   * When the agent begins: a `Date`, or milliseconds since 1970. Until then the run is `created`, takes no slot, and does
+   * When the agent begins: a `Date`, milliseconds since 1970, or a text in ISO 8601. Until then the run is `created`, takes no slot, and does
    * not keep the process open. On a durable store it needs no process until then. Default: at once.
    */
-  readonly startAt?: Date | number | undefined;
+  readonly startAt?: Date | number | string | undefined;
   /**
    * Replaces the history and state of the session before the run joins it, for example with a session from another
    * server. Default: the session stays as it is.
@@ -157,6 +157,13 @@ export interface ListRunsQuery {
    * the newest one on.
    */
   readonly after?: string | undefined;
+  /**
+   * Only runs that were created at this time or later: a `Date`, milliseconds since 1970, or a text in ISO 8601, as
+   * records have it in `created_at`. Default: from any time on.
+   */
+  readonly createdAfter?: Date | number | string | undefined;
+  /** Only runs that were created before this time. Default: up to now. */
+  readonly createdBefore?: Date | number | string | undefined;
   /** Whether to give whole records, with their output. Default: false. */
   readonly output?: boolean | undefined;
   /** How many runs to list at most. Default: 100. */

@@ -162,6 +162,8 @@ function matches({ created, head }: MemoryRun, query: RunQuery): boolean {
   if (query.roots === true && created.parent !== undefined) return false;
   if (query.parent !== undefined && created.parent?.run_id !== query.parent) return false;
   if (query.labels !== undefined && !hasLabels(created, query.labels)) return false;
+  if (query.createdAfter !== undefined && created.at < query.createdAfter) return false;
+  if (query.createdBefore !== undefined && created.at >= query.createdBefore) return false;
   return query.statuses === undefined || query.statuses.includes(head.status);
 }
 

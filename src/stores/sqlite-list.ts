@@ -2,11 +2,11 @@ import type { RunQuery } from "../core/run-query.ts";
 import { isFinal } from "../core/state.ts";
 import type { RunStatus } from "../protocol/run.ts";
 import type { Connection, SqliteValue } from "./sqlite-database.ts";
-import { toText } from "./sqlite-rows.ts";
+import { countable, toText } from "./sqlite-rows.ts";
 
 /*
  * Which runs a list shows. Each statement reads the index that selects few runs: that of the session, of the parent, of
- * a label or of a live status. The other conditions are checked for each of these runs.
+ * a label, of a live status or of the time. The other conditions are checked for each of these runs.
  */
 
 /** A piece of a statement, with the values of its placeholders in their order. */
@@ -18,8 +18,36 @@ export interface Clause {
 /** Up to which number the runs with a label are counted, in search of the label that the fewest runs have. */
 const MAX_COUNTED = 1_000;
 
-/** The statement that selects the ids of the runs of a query, in no order yet. A list of statuses is not empty. */
-export function selectIds(connection: Connection, query: RunQuery): Clause {
+/** The statement that selects the ids of the page of a query. A list of statuses is not empty. */
+export function selectPage(connection: Connection, query: RunQuery): Clause {
+  const byTime = selectByTime(query);
+  const { sql, values } = byTime ?? selectIds(connection, query);
+  const order = byTime === undefined ? "id DESC" : "created_at DESC, id DESC";
+  const page = [countable(query.limit), countable(query.offset)];
+  return { sql: `${sql} ORDER BY ${order} LIMIT ? + 0 OFFSET ? + 0`, values: [...values, ...page] };
+}
+
+/** Reads the runs of a time from the newest one on. Undefined: the time is not all, or the query selects fewer runs. */
+function selectByTime(query: RunQuery): Clause | undefined {
+  const { tenant, session_id, parent, statuses, labels, createdAfter, createdBefore, after } = query;
+  if (createdAfter === undefined && createdBefore === undefined) return undefined;
+  const isRare = session_id !== undefined || parent !== undefined || Object.keys(labels ?? {}).length > 0;
+  if (isRare || isLive(statuses)) return undefined;
+  const found = [clause("tenant = ?", toText(tenant)), ...conditionsOf({ ...query, after: undefined })];
+  if (after !== undefined) {
+    const last = "(SELECT created_at, id FROM cadenza_runs WHERE tenant = ? AND run_id = ?)";
+    found.push(clause(`(created_at, id) < ${last}`, toText(tenant), toText(after)));
+  }
+  if (statuses !== undefined) found.push(hasStatus(statuses));
+  return select("cadenza_runs INDEXED BY cadenza_runs_by_time", found);
+}
+
+function isLive(statuses: RunQuery["statuses"]): boolean {
+  return statuses?.every((status) => !isFinal(status)) === true;
+}
+
+/** The ids of all runs of a query, in no order yet. */
+function selectIds(connection: Connection, query: RunQuery): Clause {
   const { session_id, parent, statuses } = query;
   const tenant = toText(query.tenant);
   const labels = labelsOf(query);
@@ -44,13 +72,14 @@ export function selectIds(connection: Connection, query: RunQuery): Clause {
     const further = labels.filter((label) => label !== rarest);
     return withLabel(tenant, rarest, [...others, ...status, ...further.map(hasLabel)]);
   }
-  if (statuses?.every((one) => !isFinal(one)) === true) return liveOnes(tenant, [...new Set(statuses)], others);
+  if (isLive(statuses)) return liveOnes(tenant, [...new Set(statuses)], others);
   // The tenant '' has all runs of an application without tenants. They are read from the table.
   const ofTenant = tenant === "" ? "+tenant = ?" : "tenant = ? AND tenant <> ''";
   return select("cadenza_runs", [clause(ofTenant, tenant), ...others, ...status]);
 }
 
-function conditionsOf({ tenant, agent_name, parent, roots, after }: RunQuery): readonly Clause[] {
+function conditionsOf(query: RunQuery): readonly Clause[] {
+  const { tenant, agent_name, parent, roots, after, createdAfter, createdBefore } = query;
   const found: Clause[] = [];
   if (after !== undefined)
     found.push(
@@ -59,6 +88,8 @@ function conditionsOf({ tenant, agent_name, parent, roots, after }: RunQuery): r
   if (agent_name !== undefined) found.push(clause("agent_name = ?", toText(agent_name)));
   if (parent !== undefined) found.push(clause("parent = ?", toText(parent)));
   if (roots === true) found.push(clause("parent IS NULL"));
+  if (createdAfter !== undefined) found.push(clause("created_at >= ?", createdAfter));
+  if (createdBefore !== undefined) found.push(clause("created_at < ?", createdBefore));
   return found;
 }
 

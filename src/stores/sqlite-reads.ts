@@ -15,7 +15,7 @@ import { distinctAgents } from "./choice.ts";
 import type { Connection, SqliteRow, SqliteValue } from "./sqlite-database.ts";
 import { isCorrupt } from "./sqlite-database.ts";
 import { firstId } from "./sqlite-entries.ts";
-import { selectIds } from "./sqlite-list.ts";
+import { selectPage } from "./sqlite-list.ts";
 import {
   countable,
   createdColumn,
@@ -64,14 +64,19 @@ export function runRow(connection: Connection, id: number): SqliteRow {
 
 export function listRuns(connection: Connection, query: RunQuery): readonly FoundRun[] {
   if (query.statuses?.length === 0) return [];
-  const { sql, values } = selectIds(connection, query);
-  return foundRuns(
-    connection,
-    `r.id IN (${sql} ORDER BY id DESC LIMIT ? + 0 OFFSET ? + 0) ORDER BY r.id DESC`,
-    ...values,
-    countable(query.limit),
-    countable(query.offset),
-  );
+  const { sql, values } = selectPage(connection, query);
+  const found = foundRuns(connection, `r.id IN (${sql}) ORDER BY r.id DESC`, ...values);
+  return query.createdAfter === undefined && query.createdBefore === undefined ? found : byTime(found);
+}
+
+/** In the order of their times. A damaged run, whose time cannot be read, stays behind the one before it. */
+function byTime(runs: readonly FoundRun[]): readonly FoundRun[] {
+  let at = Number.POSITIVE_INFINITY;
+  const timed = runs.map((run) => {
+    at = run.created?.at ?? at;
+    return { run, at };
+  });
+  return timed.toSorted((one, other) => other.at - one.at).map(({ run }) => run);
 }
 
 export function movedRuns(connection: Connection, known: readonly RunPosition[]): readonly RunPosition[] {

@@ -1,6 +1,6 @@
 import { CadenzaError } from "../core/errors.ts";
 import type { Connection } from "./sqlite-database.ts";
-import { LAST_POSITION, POSITION_BITS } from "./sqlite-entries.ts";
+import { firstId, LAST_POSITION, POSITION_BITS } from "./sqlite-entries.ts";
 
 /*
  * The row of a run is small, since each append writes it. Large values are in rows that are never changed.
@@ -122,10 +122,23 @@ const labelsAndParents = `
   CREATE INDEX cadenza_runs_by_parent ON cadenza_runs (tenant, parent) WHERE parent IS NOT NULL;
 `;
 
+/*
+ * Runs are found by the time of their creation, in the order of these times. A file of an earlier version has them in the
+ * first entries. A run whose first entry cannot be read has none.
+ */
+const creationTimes = `
+  ALTER TABLE cadenza_runs ADD COLUMN created_at INTEGER;
+  UPDATE cadenza_runs SET created_at = (
+    SELECT CASE WHEN json_valid(line) THEN json_extract(line, '$.at') END FROM (
+      SELECT substr(lines, 1, instr(lines, char(10)) - 1) AS line FROM cadenza_entries e
+      WHERE e.id = ${firstId("cadenza_runs.id")}));
+  CREATE INDEX cadenza_runs_by_time ON cadenza_runs (tenant, created_at);
+`;
+
 /** The version of `firstSchema`. Earlier versions were never released. */
 const FIRST_VERSION = 5;
 /** The steps from one version of the schema to the next. Append only: existing files have taken the earlier steps. */
-const migrations: readonly string[] = [firstSchema, labelsAndParents];
+const migrations: readonly string[] = [firstSchema, labelsAndParents, creationTimes];
 const LAST_VERSION = FIRST_VERSION + migrations.length - 1;
 
 /** Brings the database to this version's schema. Several processes may do so at once. */

@@ -35,6 +35,7 @@ const inserted = [
   "slot_max",
   ...headColumns,
   "position",
+  "created_at",
 ];
 const insertRun = `
   INSERT INTO cadenza_runs (${inserted.join(", ")}) VALUES (${inserted.map(() => "?").join(", ")}) ON CONFLICT DO NOTHING`;
@@ -81,6 +82,7 @@ export function createRun(
     slot === undefined ? null : countable(slot.max),
     ...fromHead(head),
     write.entries.length,
+    created.at,
   );
   if (Number(changes) === 0) return creationConflict(connection, tenant, runId, used);
   addLines(connection, Number(lastInsertRowid), 0, lines);

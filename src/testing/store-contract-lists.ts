@@ -123,6 +123,52 @@ export const listChecks: readonly StoreCheck[] = [
     ]);
   }),
 
+  check("list: by the time of creation", async ({ first, second }) => {
+    const labels = { order: "1" };
+    const parent = { run_id: runId(9), key: "run:echo#1", depth: 1 };
+    await create(first, 4, { created: { at: NOW + 10, labels, parent } });
+    await create(first, 2, { created: { at: NOW + 20, session_id: sessionId(1) }, head: waiting() });
+    await createEnded(first, 3, NOW + 90, { created: { at: NOW + 20, parent } });
+    await create(first, 1, { created: { at: NOW + 30, session_id: sessionId(1), labels }, head: waiting() });
+    await create(first, 5, { created: { at: NOW + 20 }, tenant: "other" });
+    const since = (ms: number) => ({ createdAfter: NOW + ms });
+    const until = (ms: number) => ({ createdBefore: NOW + ms });
+    await expectLists(second, [
+      [since(0), [1, 3, 2, 4]],
+      [since(20), [1, 3, 2]],
+      [since(21), [1]],
+      [since(31), []],
+      [until(31), [1, 3, 2, 4]],
+      [until(20), [4]],
+      [until(10), []],
+      [{ ...since(10), ...until(30) }, [3, 2, 4]],
+      [{ ...since(20), ...until(20) }, []],
+      [{ ...since(10), limit: 1, offset: 1 }, [3]],
+      [{ ...since(10), limit: 2, after: runId(3) }, [2, 4]],
+      [{ ...since(20), ...until(30), after: runId(1) }, [3, 2]],
+      [{ ...until(30), after: runId(2) }, [4]],
+      [{ ...since(0), after: runId(8) }, []],
+      [{ ...since(20), agent_name: "echo", roots: true }, [1, 2]],
+      [{ ...until(30), statuses: ["awaiting"] }, [2]],
+      [{ ...until(30), statuses: ["awaiting", "completed"] }, [3, 2]],
+      [{ ...until(30), labels }, [4]],
+      [{ ...since(20), parent: runId(9) }, [3]],
+      [{ ...since(30), session_id: sessionId(1) }, [1]],
+    ]);
+  }),
+
+  check("list: by the time of creation, where clocks disagree, each run once in the pages", async ({ first }) => {
+    const times = [50, 10, 40, 40, 20, 60, 30, 10, 50];
+    for (const [n, at] of times.entries()) await create(first, n, { created: { at: NOW + at } });
+    const query = { createdAfter: NOW + 20, createdBefore: NOW + 60, limit: 3 };
+    const found: string[] = [];
+    for (let page = await listed(first, query); page.length > 0; ) {
+      found.push(...page);
+      page = await listed(first, { ...query, after: page.at(-1) });
+    }
+    expectSame(found.toSorted(), [0, 2, 3, 4, 6, 8].map(runId), "the runs of all pages");
+  }),
+
   check("list: with several statuses, in one order", async ({ first, second }) => {
     await create(first, 3, { head: waiting() });
     await create(first, 1);

@@ -1,4 +1,4 @@
-import type { Run, RunSummary } from "cadenza";
+import type { ListRunsQuery, Run, RunSummary } from "cadenza";
 import { describe, expect, expectTypeOf, it } from "vitest";
 import { never } from "../harness/promises.ts";
 import { refusal, reply, setUp, setUpOnFile, textsOf } from "../harness/runtimes.ts";
@@ -51,6 +51,40 @@ describe.each([
     expect(await list(ids.at(-1))).toEqual([]);
     expect(await list(UNKNOWN)).toEqual([]);
     expect(await runtime.scope({ tenant: "other" }).listRuns({ after: newer })).toEqual([]);
+  });
+
+  it("listRuns gives the runs of a time, in pages, the newest first", async () => {
+    const { runtime, clock } = make();
+    runtime.register("ends", () => "Done.");
+    runtime.register("asks", (_input, { ask }) => ask("Which?"));
+    const create = async (agent_name: string) => (await runtime.createRun({ agent_name, input: "x" })).run_id;
+    const first = await create("ends");
+    await clock.advance(1_000);
+    const second = await create("asks");
+    const { created_at } = await runtime.getRun(second);
+    await clock.advance(1_000);
+    const third = await create("ends");
+    const list = async (query: ListRunsQuery) => (await runtime.listRuns(query)).map(({ run_id }) => run_id);
+    const ms = Date.parse(created_at);
+    for (const time of [created_at, ms, new Date(ms), created_at.replace("Z", "+00:00")]) {
+      expect(await list({ createdAfter: time })).toEqual([third, second]);
+      expect(await list({ createdBefore: time })).toEqual([first]);
+      expect(await list({ createdAfter: time, createdBefore: time })).toEqual([]);
+    }
+    const later = { createdAfter: ms - 1_000, createdBefore: ms + 1_001 };
+    expect(await list({ ...later, limit: 1 })).toEqual([third]);
+    expect(await list({ ...later, limit: 1, after: third })).toEqual([second]);
+    expect(await list({ ...later, after: second })).toEqual([first]);
+    expect(await list({ ...later, agent_name: "ends" })).toEqual([third, first]);
+    expect(await list({ ...later, status: "awaiting" })).toEqual([second]);
+    expect(await list({ createdAfter: ms + 1, status: ["awaiting", "completed"] })).toEqual([third]);
+    expect(await runtime.scope({ tenant: "other" }).listRuns(later)).toEqual([]);
+    for (const time of ["tomorrow", "", Number.NaN, Number.POSITIVE_INFINITY, -1, new Date(Number.NaN), null, {}])
+      for (const name of ["createdAfter", "createdBefore"]) {
+        const refused = await refusal(runtime.listRuns({ [name]: time } as ListRunsQuery));
+        expect(refused).toMatchObject({ code: "invalid_argument", issues: [{ path: ["query", name] }] });
+      }
+    await runtime.close({ drainMs: 0 });
   });
 
   it("findRun finds the run of an idempotency key", async () => {

@@ -242,6 +242,8 @@ const list = commands(
     labels: fc.constantFrom(undefined, undefined, {}, ...LABELS),
     parent: fc.constantFrom(undefined, undefined, ...PARENTS),
     roots: fc.constantFrom(undefined, false, true),
+    createdAfter: fc.constantFrom(undefined, undefined, 2, 5),
+    createdBefore: fc.constantFrom(undefined, undefined, 4, 8),
     limit: fc.constantFrom(1, 2, 100),
     offset: fc.nat(2),
   }),

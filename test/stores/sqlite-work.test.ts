@@ -163,6 +163,32 @@ describe("the runs and entries that are read", () => {
         ],
       ],
     ]),
+    ...["acme", ""].flatMap((tenant): [string, () => unknown, readonly string[]][] => [
+      [
+        `list, of a time (${JSON.stringify(tenant)})`,
+        () => store.list(page({ tenant, createdAfter: NOW, createdBefore: NOW + 9, agent_name: "echo", roots: true })),
+        ["cadenza_runs_by_time (tenant=? AND created_at>? AND created_at<?)", ...listed],
+      ],
+      [
+        `list, of a time, with a status that is final (${JSON.stringify(tenant)})`,
+        () => store.list(page({ tenant, createdAfter: NOW, statuses: ["awaiting", "completed"] })),
+        ["cadenza_runs_by_time (tenant=? AND created_at>?)", ...listed],
+      ],
+      [
+        `list, of a time, after a run (${JSON.stringify(tenant)})`,
+        () => store.list(page({ tenant, createdAfter: NOW, after: runId(9) })),
+        [
+          "cadenza_runs_by_key (tenant=? AND run_id=?)",
+          "cadenza_runs_by_time (tenant=? AND created_at>? AND created_at<?)",
+          ...listed,
+        ],
+      ],
+      [
+        `list, of a time, with a label (${JSON.stringify(tenant)})`,
+        () => store.list(page({ tenant, createdAfter: NOW, labels: { order: "1" } })),
+        ["cadenza_labels_by_value (tenant=? AND name=? AND value=?)", ...listed],
+      ],
+    ]),
     [
       "take",
       async () => {
@@ -287,6 +313,12 @@ async function askEverything(): Promise<void> {
     { parent: runId(1) },
     { parent: runId(1), statuses: ["awaiting", "completed"] },
     { parent: runId(1), session_id: sessionId(1) },
+    { createdAfter: NOW },
+    { createdBefore: NOW, after: runId(3), statuses: ["completed"] },
+    { createdAfter: NOW, createdBefore: NOW + 9, agent_name: "echo", roots: true },
+    { createdAfter: NOW, statuses: ["awaiting"] },
+    { createdBefore: NOW, labels: { order: "1" } },
+    { createdBefore: NOW, parent: runId(1) },
   ] as const) {
     for (const tenant of ["acme", ""]) store.list({ tenant, limit: 9, offset: 0, ...query });
   }
@@ -359,13 +391,13 @@ function fill(): void {
     .prepare(
       `WITH RECURSIVE numbers (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n < ${RUNS - 1})
        INSERT INTO cadenza_runs (tenant, run_id, agent_name, session_id, slot, slot_max, status, epoch, owner, due_at,
-         holds_slot, finished_at, takeovers, position)
+         holds_slot, finished_at, takeovers, position, created_at)
        SELECT 'acme', printf('00000000-0000-4000-8000-%012d', n), 'echo', printf('00000000-0000-4000-8000-%012d', n),
          CASE WHEN n % 5 = 4 THEN 'full' END, CASE WHEN n % 5 = 4 THEN 1 END,
          CASE n % 5 WHEN 0 THEN 'awaiting' WHEN 1 THEN 'awaiting' WHEN 2 THEN 'in-progress' WHEN 3 THEN 'completed' ELSE 'created' END,
          1, CASE WHEN n % 5 = 2 OR n = 4 THEN 'alive' END,
          CASE n % 5 WHEN 0 THEN ${NOW} + 1000000 + n WHEN 4 THEN ${NOW} - n END,
-         n = 4, CASE WHEN n % 5 = 3 THEN ${NOW} END, 0, 1 FROM numbers`,
+         n = 4, CASE WHEN n % 5 = 3 THEN ${NOW} END, 0, 1, ${NOW} + n FROM numbers`,
     )
     .run();
   raw.prepare(`INSERT INTO cadenza_entries (id, lines) SELECT ${firstId("id")}, ? FROM cadenza_runs`).run(first);

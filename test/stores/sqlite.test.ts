@@ -2,10 +2,13 @@ import { join } from "node:path";
 import Libsql from "libsql";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { CadenzaError } from "../../src/core/errors.ts";
+import type { RunQuery } from "../../src/core/run-query.ts";
 import { counterNames } from "../../src/core/statistics.ts";
 import { openSqliteStore, SqliteStore } from "../../src/stores/sqlite.ts";
 import type { SqliteStoreOptions } from "../../src/stores/sqlite-database.ts";
+import { NOW } from "../../src/testing/store-check.ts";
 import {
+  append,
   counters,
   create,
   ended,
@@ -102,6 +105,9 @@ describe("the handle", () => {
   });
 });
 
+/** Takes away what version 7 has added. */
+const withoutTimes = "DROP INDEX cadenza_runs_by_time; ALTER TABLE cadenza_runs DROP COLUMN created_at";
+
 describe("the schema", () => {
   test("is created once, and used by a store that is opened later", async () => {
     const first = new SqliteStore(openDatabase(path));
@@ -111,7 +117,7 @@ describe("the schema", () => {
 
     expect(second.find(key)).toEqual(first.find(key));
     expect(schema()).toEqual(before);
-    expect(versions()).toEqual([5, 6]);
+    expect(versions()).toEqual([5, 6, 7]);
   });
 
   test("is created completely or not at all", () => {
@@ -122,7 +128,7 @@ describe("the schema", () => {
     db.exec("DROP TABLE cadenza_counters");
     new SqliteStore(db);
 
-    expect(versions()).toEqual([5, 6]);
+    expect(versions()).toEqual([5, 6, 7]);
   });
 
   test("of version 5 is brought up to date, with the runs in it", async () => {
@@ -130,26 +136,47 @@ describe("the schema", () => {
     const parent = { run_id: runId(1), key: "run:echo#1", depth: 1 };
     const key = await create(new SqliteStore(db), 2, { created: { parent } });
     const before = definitions();
-    db.exec(`DROP TABLE cadenza_labels; DROP INDEX cadenza_runs_by_parent;
+    db.exec(`${withoutTimes}; DROP TABLE cadenza_labels; DROP INDEX cadenza_runs_by_parent;
       DELETE FROM cadenza_migrations WHERE number > 5`);
     const store = new SqliteStore(openDatabase(path));
     await create(store, 3, { created: { labels: { order: "1" } } });
 
     expect(definitions()).toEqual(before);
-    expect(versions()).toEqual([5, 6]);
+    expect(versions()).toEqual([5, 6, 7]);
     expect(store.list({ tenant: key.tenant, parent: runId(1), limit: 9, offset: 0 })).toEqual([store.find(key)]);
     expect(store.list({ tenant: key.tenant, labels: { order: "1" }, limit: 9, offset: 0 })).toHaveLength(1);
+  });
+
+  test("of version 6 is brought up to date, with the times of the runs in it", async () => {
+    const db = openDatabase(path);
+    const former = new SqliteStore(db);
+    for (const n of [1, 2, 3]) await create(former, n, { created: { at: NOW + 10 * n } });
+    await append(former, runKey(3), 1, write(parts("a")));
+    await create(former, 4);
+    const before = definitions();
+    db.exec(`${withoutTimes}; DELETE FROM cadenza_migrations WHERE number > 6;
+      UPDATE cadenza_entries SET lines = substr(lines, 5) WHERE run = 4`);
+    const store = new SqliteStore(openDatabase(path));
+    await create(store, 5, { created: { at: NOW + 50 } });
+    const list = (query: Partial<RunQuery>) =>
+      store.list({ tenant: runKey(1).tenant, limit: 9, offset: 0, ...query }).map(({ key }) => key);
+
+    expect(definitions()).toEqual(before);
+    expect(versions()).toEqual([5, 6, 7]);
+    expect(list({ createdAfter: NOW + 20, createdBefore: NOW + 50 })).toEqual([runKey(3), runKey(2)]);
+    expect(list({ createdAfter: 0 })).toEqual([5, 3, 2, 1].map((n) => runKey(n)));
+    expect(list({})).toHaveLength(5);
   });
 
   test("of a newer version is refused, and not changed", () => {
     const db = openDatabase(path);
     new SqliteStore(db);
-    db.exec("INSERT INTO cadenza_migrations (number) VALUES (7), (8)");
+    db.exec("INSERT INTO cadenza_migrations (number) VALUES (8), (9)");
     const before = schema();
     const opening = () => new SqliteStore(openDatabase(path));
 
     expect(opening).toThrow(CadenzaError);
-    expect(opening).toThrow("has schema 8, and this version of cadenza knows 6");
+    expect(opening).toThrow("has schema 9, and this version of cadenza knows 7");
     expect(schema()).toEqual(before);
   });
 

@@ -11,8 +11,34 @@ const LABELS = "list: with labels, the runs that have all of them with these val
 const ODD_LABELS = "list: labels of any text, and no two of them as one";
 const PARENTS = "list: by parent, the direct sub-runs alone";
 
+const TIMES = "list: by the time of creation";
+
 /** Faults in `list`. */
 export const listsFaults: readonly BrokenStore[] = [
+  listing("list ignores the time from which runs were created", TIMES, ({ createdAfter: _, ...query }) => query),
+  listing("list ignores the time before which runs were created", TIMES, ({ createdBefore: _, ...query }) => query),
+  listing("list leaves out runs of the first time", TIMES, ({ createdAfter, ...query }) => ({
+    ...query,
+    createdAfter: createdAfter === undefined ? undefined : createdAfter + 1,
+  })),
+  listing("list takes runs of the last time", TIMES, ({ createdBefore, ...query }) => ({
+    ...query,
+    createdBefore: createdBefore === undefined ? undefined : createdBefore + 1,
+  })),
+  broken(
+    "list by time goes by the time alone, and continues behind that of a run",
+    "list: by the time of creation, where clocks disagree, each run once in the pages",
+    class extends MemoryStore {
+      override list(query: RunQuery): readonly StoredRun[] {
+        const { after, createdAfter, createdBefore, limit } = query;
+        if (createdAfter === undefined && createdBefore === undefined) return super.list(query);
+        const last = after === undefined ? undefined : super.find({ tenant: query.tenant, run_id: after });
+        const found = super.list({ ...query, after: undefined, limit: 1_000 });
+        const runs = found.toSorted((one, other) => other.created.at - one.created.at);
+        return runs.filter(({ created }) => last === undefined || created.at < last.created.at).slice(0, limit);
+      }
+    },
+  ),
   broken(
     "list gives the oldest first",
     "list: the newest first, in pages",
@@ -253,6 +279,19 @@ function every(labels: Labels, wanted: Labels): boolean {
 function some(labels: Labels, wanted: Labels): boolean {
   const all = Object.entries(wanted);
   return all.length === 0 || all.some(([name, value]) => labels[name] === value);
+}
+
+/** A store that lists the runs of another query. */
+function listing(fault: string, caughtBy: string, change: (query: RunQuery) => RunQuery): BrokenStore {
+  return broken(
+    fault,
+    caughtBy,
+    class extends MemoryStore {
+      override list(query: RunQuery): readonly StoredRun[] {
+        return super.list(change(query));
+      }
+    },
+  );
 }
 
 function names(labels: Labels, wanted: Labels): boolean {
