@@ -1,3 +1,4 @@
+export { type Declined, decline } from "./testing/answer.ts";
 export { type Cassette, record } from "./testing/cassette.ts";
 export type { Difference } from "./testing/comparison.ts";
 export { CrashReport, type CrashResult } from "./testing/crash-report.ts";
@@ -22,3 +23,4 @@ export type { Operation } from "./testing/operation.ts";
 export type { Answers } from "./testing/rehearsal.ts";
 export { CassetteMismatch, type ReplayOptions, replay } from "./testing/replay.ts";
 export type { StepStandIn, StepStandInScope } from "./testing/staged-context.ts";
+export type { Messages, TestMessage } from "./testing/supply.ts";

@@ -65,6 +65,8 @@ export class Cast {
   readonly #hooks: StageHooks;
   readonly #register: (agent: Agent) => void;
   readonly #registered = new Set<string>();
+  /** The sub-agents that have run, with the schemas of their outputs. */
+  readonly #prepared = new Map<string, StandardSchema | undefined>();
   /** Sub-agents whose next run throws. */
   readonly #failing = new Map<string, unknown>();
 
@@ -78,6 +80,11 @@ export class Cast {
   /** Registers the agent under test. */
   addLead(agent: Agent): void {
     this.#add(agent, true);
+  }
+
+  /** Registers the sub-agents that have run in an earlier process, as an application does when it starts. */
+  addSubAgentsOf(earlier: Cast): void {
+    for (const [name, output] of earlier.#prepared) this.#prepareAgent(name, output);
   }
 
   #add({ name, options, fn }: Agent, isLead: boolean): void {
@@ -162,6 +169,11 @@ export class Cast {
     return this.operations.some(({ isPausing }) => isPausing);
   }
 
+  /** Whether the body of a step is at work. */
+  get isAtWork(): boolean {
+    return this.operations.some(({ isAtWork }) => isAtWork);
+  }
+
   /** Throws an error for what the test does not provide for. */
   check(): void {
     if (this.mistake !== undefined) throw this.mistake;
@@ -190,6 +202,7 @@ export class Cast {
           `Give the agent itself or a stand-in: { agents: { ${quote(name)}: … } }.${this.#known("agents")}`,
       );
     }
+    this.#prepared.set(name, output);
     this.#add(agentOf(name, standIn.value, output), false);
     return true;
   }

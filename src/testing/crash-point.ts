@@ -1,5 +1,6 @@
 import { isCopy, stepOf } from "../core/emission-source.ts";
 import type { Entry } from "../core/log.ts";
+import { isWait } from "../core/operation-keys.ts";
 import { questionText, quote } from "./drive-event.ts";
 
 /** Where a process dies: when this entry is written, either before it is stored or right after. */
@@ -40,6 +41,8 @@ export function markOf({ path }: SeenRun, entry: Entry): string | undefined {
     case "resumed":
     case "declined":
       return `${path} ${entry.type} ${entry.await_id}`;
+    case "received":
+      return `${path} received ${entry.idempotency_key}`;
     case "taken":
       return `${path} taken ${entry.key}`;
     case "emitted":
@@ -80,6 +83,7 @@ function wordsFor(entry: Entry, isStored: boolean): string | undefined {
     case "created":
       return isStored ? "before it began" : undefined;
     case "intent": {
+      if (isWait(entry)) return isStored ? waiting(entry.key) : undefined;
       const attempt = entry.attempt === 1 ? "" : `, attempt ${entry.attempt}`;
       return isStored ? `before ${operation(entry.key)}${attempt}` : undefined;
     }
@@ -87,6 +91,7 @@ function wordsFor(entry: Entry, isStored: boolean): string | undefined {
       return isStored ? `in step ${stepOf(entry.source)?.key ?? ""}, when it had emitted something` : undefined;
     case "step":
       if (isStored) return `after ${operation(entry.key)}`;
+      if (isSleep(entry.key)) return `when ${entry.key} was over, before that was stored`;
       return `in ${operation(entry.key)}, when its work was done and its result was not stored`;
     case "awaited":
       return isStored
@@ -100,7 +105,15 @@ function wordsFor(entry: Entry, isStored: boolean): string | undefined {
       return isStored
         ? `after the answer to ${entry.await_id} was declined, and that was stored`
         : `when the answer to ${entry.await_id} was declined, before that was stored`;
+    case "received":
+      return isStored
+        ? `after a message ${quote(entry.name)} had arrived`
+        : `when a message ${quote(entry.name)} arrived, before it was stored`;
     case "taken":
+      if (entry.position === null)
+        return isStored
+          ? `after ${entry.key} had got no message in time`
+          : `when ${entry.key} got no message in time, before that was stored`;
       return isStored
         ? `after ${entry.key} had taken a message`
         : `when ${entry.key} took a message, before that was stored`;
@@ -111,7 +124,15 @@ function wordsFor(entry: Entry, isStored: boolean): string | undefined {
   }
 }
 
-/** `step charge#1`, or `run:hotel#1`, `sleep#1` and `receive:payment#1` as they are. */
+function waiting(key: string): string {
+  return isSleep(key) ? `while it waited for the end of ${key}` : `while ${key} waited for a message`;
+}
+
+function isSleep(key: string): boolean {
+  return /^sleep[:#]/.test(key);
+}
+
+/** `step charge#1`, or `run:hotel#1` and `sleep#1` as they are. */
 function operation(key: string): string {
-  return /^(run:|receive:|sleep[:#])/.test(key) ? key : `step ${key}`;
+  return isSleep(key) || key.startsWith("run:") ? key : `step ${key}`;
 }

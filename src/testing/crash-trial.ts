@@ -5,7 +5,7 @@ import type { Agent } from "../runtime/agent.ts";
 import type { BlockedEvent } from "../runtime/announcer.ts";
 import type { RunInput } from "../runtime/input.ts";
 import { readInput } from "../runtime/input.ts";
-import { resumeOf } from "./answer.ts";
+import { replyOf } from "./answer.ts";
 import type { Chance } from "./chance.ts";
 import type { CrashPoint } from "./crash-point.ts";
 import type { Machine } from "./crashing-process.ts";
@@ -15,13 +15,15 @@ import { DriveError } from "./drive-error.ts";
 import type { AwaitDriveEvent } from "./drive-event.ts";
 import { quote } from "./drive-event.ts";
 import type { DriveSettings } from "./drive-options.ts";
-import { createFakeClock } from "./fake-clock.ts";
+import { createLeapingClock } from "./fake-clock.ts";
 import { InjectedError } from "./interruption.ts";
 import type { OpenOperation, Operation } from "./operation.ts";
 import type { Answers } from "./rehearsal.ts";
 import { sequentialIds } from "./sequential-ids.ts";
 import { createRequest, seedSession } from "./stage-request.ts";
-import { nextExpiry, passTo, waitUntil } from "./until.ts";
+import type { Delivery, Messages, OpenWait } from "./supply.ts";
+import { describeLacking, nextExpiry, openWaits, Supply } from "./supply.ts";
+import { waitUntil } from "./until.ts";
 
 /** One way to run the agent. */
 export type Way =
@@ -46,6 +48,7 @@ export interface CrashPlay {
   readonly input: RunInput;
   readonly settings: DriveSettings;
   readonly answers: Answers;
+  readonly messages: Messages;
   readonly chance: Chance;
 }
 
@@ -57,7 +60,7 @@ export interface CrashOutcome {
   readonly blocked: BlockedEvent | undefined;
   /** Whether the agent reached the point of the crash or of the lost reply. */
   readonly isReached: boolean;
-  /** The agent asked a question without an answer, and was cancelled: it behaved differently. */
+  /** The agent waited for an answer or a message that there is not, and was cancelled: it behaved differently. */
   readonly isOffScript: boolean;
   readonly problems: readonly string[];
 }
@@ -81,6 +84,7 @@ class Trial {
   /** The questions that were asked, in order. */
   readonly #asked: string[] = [];
   readonly #answered = new Set<string>();
+  readonly #supply: Supply;
   #isOffScript = false;
   #hasLostReply = false;
   #hasWaited = false;
@@ -92,7 +96,8 @@ class Trial {
     this.#way = way;
     const { agent, settings, chance } = play;
     const begin = chance.begin();
-    const clock = createFakeClock(settings.now === undefined ? {} : { now: settings.now });
+    this.#supply = new Supply(play.messages);
+    const clock = createLeapingClock(settings.now === undefined ? {} : { now: settings.now });
     this.#now = clock.now();
     this.#machine = {
       agent,
@@ -168,8 +173,20 @@ class Trial {
     return driveEvents.findLast((one) => one.type === "await" && one.await_id === shown) as AwaitDriveEvent | undefined;
   }
 
+  get #waits(): readonly OpenWait[] {
+    return openWaits(this.#machine.disk.store.states);
+  }
+
+  /** The message that is to be sent. */
+  get #delivery(): Delivery | undefined {
+    return this.#supply.next(this.#waits);
+  }
+
   #start(point: CrashPoint | undefined): void {
-    this.#processes.push(new CrashingProcess(this.#machine, `process-${this.#processes.length + 1}`, point));
+    const earlier = this.#processes.at(-1);
+    const next = new CrashingProcess(this.#machine, `process-${this.#processes.length + 1}`, point);
+    if (earlier !== undefined) next.cast.addSubAgentsOf(earlier.cast);
+    this.#processes.push(next);
   }
 
   /** Lets the agent go on until there is something to do for it. False: it does nothing more. */
@@ -180,7 +197,8 @@ class Trial {
       current.blocked !== undefined ||
       this.#isOver ||
       this.#isEndless ||
-      this.#question !== undefined;
+      this.#question !== undefined ||
+      this.#delivery !== undefined;
     const isThere = await this.#until(isDue);
     if (current.isDead) {
       this.#start(undefined);
@@ -193,7 +211,12 @@ class Trial {
     }
     const question = this.#question;
     if (question !== undefined) return this.#answer(question);
-    return isThere || this.#waitForStall();
+    const delivery = this.#delivery;
+    if (delivery !== undefined) return this.#deliver(delivery);
+    const lacking = this.#supply.lacking(this.#waits);
+    if (isThere || lacking === undefined) return isThere || this.#waitForStall();
+    if (this.#way.kind === "none") throw new DriveError(describeLacking("everyCrash", lacking));
+    return this.#stray();
   }
 
   /**
@@ -218,7 +241,7 @@ class Trial {
     if (answer === undefined) return this.#stray();
     const { scope } = this.#process;
     const run_id = this.#state?.run_id ?? "";
-    const resuming = scope.resume({ run_id, await_resume: resumeOf(answer.value), await_id, mode: "async" });
+    const resuming = scope.resume({ ...replyOf(answer.value), run_id, await_id, mode: "async" });
     const current = this.#process;
     const outcome = await this.#settled(resuming.then(() => void this.#answered.add(await_id)));
     // A replayed agent may never ask the question. Once the stall time is over, the runtime reports it.
@@ -230,7 +253,20 @@ class Trial {
     return this.#stray();
   }
 
-  /** The agent behaved differently and asks another question, which has no answer: it is cancelled. */
+  /** Sends a message. A process that dies has not acknowledged it: it is sent again. */
+  async #deliver(delivery: Delivery): Promise<boolean> {
+    const { run_id, name, data, idempotencyKey } = delivery;
+    const current = this.#process;
+    const sending = current.scope.send({ to: run_id, name, data }, { idempotencyKey });
+    const outcome = await this.#settled(sending);
+    if (outcome === undefined) return current.isDead || this.#waitForStall();
+    this.#supply.onDelivered(delivery);
+    if (outcome.error === undefined) return true;
+    if (!CadenzaError.is(outcome.error) || this.#way.kind === "none") throw outcome.error;
+    return this.#stray();
+  }
+
+  /** The agent behaved differently and waits for another answer or message, which there is not: it is cancelled. */
   async #stray(): Promise<boolean> {
     if (this.#isOffScript) return false;
     this.#isOffScript = true;
@@ -285,15 +321,26 @@ class Trial {
   }
 
   /**
-   * Fires due timers. Lets time pass for the pause between two attempts of a step, as long as no question expires by
-   * that.
+   * Fires due timers. Lets time pass when the agent does nothing but wait for it: in a sleep, in a receive, and between
+   * two attempts of a step. No question expires by that.
    */
   #pass(): undefined | Promise<void> {
+    const { clock, disk } = this.#machine;
+    const { cast } = this.#process;
+    const due = clock.nextDue ?? Number.POSITIVE_INFINITY;
+    if (due <= this.#now) return clock.set(this.#now);
+    // A run that waits may not be loaded. Then the clock has no timer for it.
+    const ends = this.#waits.flatMap(({ wait: { until } }) => (until != null && until > this.#now ? [until] : []));
+    const isWaiting = ends.length > 0 && !cast.isAtWork;
+    const next = cast.isPausing ? Math.min(due, ...ends) : isWaiting ? Math.min(...ends) : Number.POSITIVE_INFINITY;
+    return next < nextExpiry(disk.store.states) ? this.#passTo(next) : undefined;
+  }
+
+  async #passTo(time: number): Promise<void> {
     const { clock } = this.#machine;
-    const until = this.#process.cast.isPausing ? Math.max(nextExpiry(this.#state) - 1, this.#now) : this.#now;
-    return passTo(clock, until)?.then(() => {
-      this.#now = clock.now();
-    });
+    await clock.leap(time);
+    this.#now = time;
+    this.#process.lookForWork();
   }
 
   #until(goal: () => boolean): Promise<boolean> {

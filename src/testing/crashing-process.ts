@@ -1,4 +1,4 @@
-import type { Clock, Ids, RunKey, RunWrite, Store, StoreConflict } from "../core/ports.ts";
+import type { Clock, Ids, RunKey, RunWrite, Store, StoreConflict, StoreHint } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
 import { durable } from "../durable/durable.ts";
@@ -12,7 +12,7 @@ import type { CrashPoint } from "./crash-point.ts";
 import { markOf } from "./crash-point.ts";
 import type { Disk } from "./disk.ts";
 import type { DriveSettings } from "./drive-options.ts";
-import type { FakeClock } from "./fake-clock.ts";
+import type { LeapingClock } from "./fake-clock.ts";
 import { Gate } from "./gate.ts";
 
 /** What a process shares with its successor. */
@@ -20,7 +20,7 @@ export interface Machine {
   readonly agent: Agent;
   readonly settings: DriveSettings;
   readonly disk: Disk;
-  readonly clock: FakeClock;
+  readonly clock: LeapingClock;
   readonly ids: Ids;
   readonly hooks: StageHooks;
   readonly alwaysReplay: boolean;
@@ -40,6 +40,7 @@ export class CrashingProcess {
   readonly #machine: Machine;
   readonly #point: CrashPoint | undefined;
   readonly #timers = new Set<() => void>();
+  readonly #watchers = new Set<(hint: StoreHint) => void>();
 
   constructor(machine: Machine, name: string, point: CrashPoint | undefined) {
     this.#machine = machine;
@@ -71,6 +72,11 @@ export class CrashingProcess {
     this.cast.addLead(agent);
   }
 
+  /** Time has passed, and a run may be due. */
+  lookForWork(): void {
+    for (const watcher of this.#watchers) watcher({ due: true });
+  }
+
   /** From now on this process has no effect on the store, and receives no calls. Its runs are released. */
   kill(): void {
     if (this.isDead) return;
@@ -86,7 +92,11 @@ export class CrashingProcess {
       this.#write(key, write, () => store.create(key, write, idempotencyKey));
     const append: Store["append"] = (key, expected, write) =>
       this.#write(key, write, () => store.append(key, expected, write));
-    const own: Partial<Store> = { persistent: true, create, append };
+    const watch: Store["watch"] = (callback) => {
+      this.#watchers.add(callback);
+      return () => void this.#watchers.delete(callback);
+    };
+    const own: Partial<Store> = { persistent: true, create, append, watch };
     return new Proxy<Store>(store, {
       get: (target, name) => {
         if (name in own) return Reflect.get(own, name) as unknown;

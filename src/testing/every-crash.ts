@@ -36,7 +36,8 @@ interface Ending {
 
 /**
  * Executes a durable agent many times, and kills its process at every possible point: before, in and after the body of
- * each step and each sub-run, around each question and answer, and before the end. Another process takes over each
+ * each step and each sub-run, around each question, answer, message and sleep, and before the end. The clock moves by
+ * itself when the agent only waits for it. Another process takes over each
  * time. Besides, each step fails once after its work was done, as if its reply were lost, and the agent is replayed
  * after every commit. Each time the run must end as it does when it is left alone, and the world outside must be the
  * same.
@@ -70,8 +71,8 @@ export async function everyCrash(
   const { world, ...rest } = options;
   if (world !== undefined) checkFunction("options.world", world);
   const settings = readWayOptions(rest);
-  const { drive, answers } = settings;
-  const play: CrashPlay = { agent: readAgent(agent), input, settings: drive, answers, chance: new Chance() };
+  const { drive, answers, messages } = settings;
+  const play: CrashPlay = { agent: readAgent(agent), input, settings: drive, answers, messages, chance: new Chance() };
 
   const run = async (way: Way): Promise<Tried> => {
     await settings.before?.();

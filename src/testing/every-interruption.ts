@@ -1,7 +1,7 @@
 import type { Agent, AgentFunction } from "../runtime/agent.ts";
 import type { RunInput } from "../runtime/input.ts";
 import { readAgent } from "./drive-options.ts";
-import type { Interruption } from "./interruption.ts";
+import type { Interruption, OperationPlace } from "./interruption.ts";
 import { describeInterruption } from "./interruption.ts";
 import type { InterruptionResult } from "./interruption-report.ts";
 import { InterruptionReport } from "./interruption-report.ts";
@@ -19,8 +19,9 @@ const MAX_WITHOUT_END = 10;
 
 /**
  * Executes an agent many times, and disturbs it at every possible point: cancels it before it begins, after each thing
- * that it does and during each step; makes each step and each sub-agent fail; answers each question twice, as late as
- * possible, and not in time. After each run it checks the agent: its `finally` ran, there is one terminal entry and
+ * that it does and during each step, sleep and receive; makes each step and each sub-agent fail; answers each question
+ * twice, as late as possible, and not in time; sends messages before the agent begins, as late as possible, and not in
+ * time. The clock moves by itself when the agent only waits for it. After each run it checks the agent: its `finally` ran, there is one terminal entry and
  * nothing after it, no question, step or sub-run is pending, and no timer or abort listener is left.
  *
  * @example
@@ -39,7 +40,13 @@ export async function everyInterruption(
   options: InterruptionOptions = {},
 ): Promise<InterruptionReport> {
   const way = readWayOptions(options);
-  const play: Play = { agent: readAgent(agent), input, settings: way.drive, answers: way.answers };
+  const play: Play = {
+    agent: readAgent(agent),
+    input,
+    settings: way.drive,
+    answers: way.answers,
+    messages: way.messages,
+  };
 
   const run = async (interruption: Interruption): Promise<{ outcome: Outcome; problems: readonly string[] }> => {
     await way.before?.();
@@ -68,14 +75,14 @@ export async function everyInterruption(
 }
 
 /** Every possible interruption of an agent that does this when it is left alone. */
-function interruptionsOf({ driveEvents, places, problems }: Outcome): readonly Interruption[] {
+function interruptionsOf({ driveEvents, places, problems, deliveries }: Outcome): readonly Interruption[] {
   const interruptions: Interruption[] = [{ kind: "cancel", at: 0, during: undefined }];
+  if (deliveries.length > 0) interruptions.push({ kind: "message early", at: 0, deliveries });
   const seen =
     driveEvents.at(-1)?.type === "end" && problems.length === 0 ? driveEvents : driveEvents.slice(0, MAX_WITHOUT_END);
   for (const [index, driveEvent] of seen.entries()) {
     const at = index + 1;
-    for (const during of places.filter((place) => place.at === index))
-      interruptions.push({ kind: "cancel", at: index, during }, { kind: "fail", at: index, during });
+    for (const during of places.filter((place) => place.at === index)) interruptions.push(...interruptionsAt(during));
     if (driveEvent.type === "end") break;
     interruptions.push({ kind: "cancel", at, during: undefined });
     if (driveEvent.type !== "await") continue;
@@ -83,6 +90,15 @@ function interruptionsOf({ driveEvents, places, problems }: Outcome): readonly I
     if (driveEvent.expires_at !== undefined) interruptions.push({ kind: "expire", at });
   }
   return interruptions;
+}
+
+function interruptionsAt(during: OperationPlace): readonly Interruption[] {
+  const { at, wait } = during;
+  const cancel: Interruption = { kind: "cancel", at, during };
+  if (wait === undefined) return [cancel, { kind: "fail", at, during }];
+  if (!wait.isSent) return [cancel];
+  const late: Interruption = { kind: "message late", at, during };
+  return wait.expires ? [cancel, late, { kind: "expire", at, during }] : [cancel, late];
 }
 
 /**

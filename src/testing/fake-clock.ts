@@ -32,6 +32,15 @@ export interface FakeClock extends Clock {
   readonly uses: number;
 }
 
+/** A clock that may also skip time. */
+export interface LeapingClock extends FakeClock {
+  /**
+   * Moves on to a time at once. The timers that fall due by then are called there, in order and once: an interval does
+   * not tick through the time between.
+   */
+  leap(to: number): Promise<void>;
+}
+
 const START_MS = Date.UTC(2025, 0, 1);
 /** After this many turns without a use of the clock, what follows from a timer has happened. */
 const QUIET_TURNS = 3;
@@ -40,12 +49,17 @@ const MAX_TURNS = 1_000;
 
 /** Makes a clock that stands still until the test moves it. */
 export function createFakeClock(options: FakeClockOptions = {}): FakeClock {
+  return createLeapingClock(options);
+}
+
+/** The same clock, for the other parts of this kit. */
+export function createLeapingClock(options: FakeClockOptions): LeapingClock {
   checkObject("options", options);
   checkKeys("options", options, ["now"]);
   return new StoppedClock(readInstant("options.now", options.now ?? START_MS));
 }
 
-class StoppedClock implements FakeClock {
+class StoppedClock implements LeapingClock {
   #now: number;
   #timers: Timer[] = [];
   #uses = 0;
@@ -95,19 +109,27 @@ class StoppedClock implements FakeClock {
 
   async advance(by: Duration): Promise<void> {
     const length = readDuration("by", by);
-    await this.#move(() => this.#now + length);
+    await this.#move(() => this.#travel(this.#now + length));
   }
 
   async set(to: Instant): Promise<void> {
     const target = readInstant("to", to);
     if (target < this.#now)
       throw badArgument("to", `a time from ${new Date(this.#now).toISOString()} on, since time does not go back`, to);
-    await this.#move(() => target);
+    await this.#move(() => this.#travel(target));
+  }
+
+  async leap(to: number): Promise<void> {
+    await this.#move(async () => {
+      await this.#settle();
+      this.#now = Math.max(this.#now, to);
+      for (const timer of this.#timers.filter(({ at }) => at <= to)) await this.#fire(timer);
+    });
   }
 
   /** One move after another, also if the test does not await the first. */
-  #move(target: () => number): Promise<void> {
-    const journey = this.#moving.then(() => this.#travel(target()));
+  #move(move: () => Promise<void>): Promise<void> {
+    const journey = this.#moving.then(move);
     this.#moving = journey.catch(() => undefined);
     return journey;
   }
@@ -115,12 +137,18 @@ class StoppedClock implements FakeClock {
   async #travel(target: number): Promise<void> {
     await this.#settle();
     for (let timer = this.#timers[0]; timer !== undefined && timer.at <= target; timer = this.#timers[0]) {
-      this.#timers.shift();
       this.#now = Math.max(this.#now, timer.at);
-      timer.callback();
-      await this.#settle();
+      await this.#fire(timer);
     }
     this.#now = Math.max(this.#now, target);
+  }
+
+  /** Calls a timer, unless it was cancelled. */
+  async #fire(timer: Timer): Promise<void> {
+    if (!this.#timers.includes(timer)) return;
+    this.#timers = this.#timers.filter((other) => other !== timer);
+    timer.callback();
+    await this.#settle();
   }
 
   /** Waits until everything that has begun has happened, as far as this clock can tell. */

@@ -1,6 +1,7 @@
 import type { DriveEvent } from "./drive-event.ts";
 import { describeDriveEvent } from "./drive-event.ts";
 import type { Operation } from "./operation.ts";
+import type { Delivery } from "./supply.ts";
 
 /**
  * One way to disturb an agent. `at` is the number of the last thing that the agent had done, counted from 1; 0 for
@@ -16,8 +17,12 @@ export type Interruption =
   | { readonly kind: "answer twice"; readonly at: number }
   /** A question gets its answer only when the agent does nothing more without it. */
   | { readonly kind: "answer late"; readonly at: number }
-  /** A question expires. */
-  | { readonly kind: "expire"; readonly at: number };
+  /** A question expires, or a receive gets no message in time. */
+  | { readonly kind: "expire"; readonly at: number; readonly during?: OperationPlace }
+  /** The messages come before the agent begins. */
+  | { readonly kind: "message early"; readonly at: 0; readonly deliveries: readonly Delivery[] }
+  /** A receive gets its message only when the agent does nothing more without it. */
+  | { readonly kind: "message late"; readonly at: number; readonly during: OperationPlace };
 
 /** An operation as it is identified in every execution of the agent. */
 export interface OperationPlace {
@@ -25,6 +30,8 @@ export interface OperationPlace {
   readonly label: string;
   /** How many things the agent had done when it began. */
   readonly at: number;
+  /** Of a sleep or a receive: whether the test has a message for it, and whether it has a deadline. */
+  readonly wait?: { readonly isSent: boolean; readonly expires: boolean };
 }
 
 /** The error that an agent is made to fail with. */
@@ -53,7 +60,13 @@ export function describeInterruption(interruption: Interruption, driveEvents: re
       return `answered twice at yield ${at}${what}`;
     case "answer late":
       return `answered as late as possible at yield ${at}${what}`;
+    case "message early":
+      return "got its messages before it began";
+    case "message late":
+      return `${interruption.during.label} got its message as late as possible, ${after(at, what)}`;
     case "expire":
+      if (interruption.during !== undefined)
+        return `${interruption.during.label} got no message in time, ${after(at, what)}`;
       return `not answered in time at yield ${at}${what}`;
   }
 }

@@ -1,7 +1,7 @@
 import { CadenzaError } from "../core/errors.ts";
 import type { Agent } from "../runtime/agent.ts";
 import type { RunInput } from "../runtime/input.ts";
-import { resumeOf } from "./answer.ts";
+import { replyOf } from "./answer.ts";
 import { DriveError } from "./drive-error.ts";
 import type { AwaitDriveEvent, DriveEvent } from "./drive-event.ts";
 import type { DriveSettings } from "./drive-options.ts";
@@ -9,10 +9,15 @@ import type { Interruption, OperationPlace } from "./interruption.ts";
 import { InjectedError, operationId } from "./interruption.ts";
 import type { Operation } from "./operation.ts";
 import { Stage } from "./stage.ts";
+import type { Delivery, Messages, OpenWait } from "./supply.ts";
+import { describeLacking, Supply, waitId } from "./supply.ts";
 import { TimerWatch } from "./timer-watch.ts";
 import { describeWaiting } from "./waiting.ts";
 
-/** The answers to an agent's questions: a list in the order of the questions, or a function of the question. */
+/**
+ * The answers to an agent's questions: a list in the order of the questions, or a function of the question. The answer
+ * `decline(reason)` declines.
+ */
 export type Answers = readonly unknown[] | ((question: AwaitDriveEvent, index: number) => unknown);
 
 /** What is executed. */
@@ -21,14 +26,17 @@ export interface Play {
   readonly input: RunInput;
   readonly settings: DriveSettings;
   readonly answers: Answers;
+  readonly messages: Messages;
 }
 
 /** The outcome of one run with one interruption. */
 export interface Outcome {
   readonly stage: Stage;
   readonly driveEvents: readonly DriveEvent[];
-  /** The steps and sub-runs, in the order in which they began. */
+  /** The steps, sub-runs, sleeps and receives, in the order in which they began. */
   readonly places: readonly OperationPlace[];
+  /** The messages that were sent. */
+  readonly deliveries: readonly Delivery[];
   readonly dropped: number;
   readonly hung: boolean;
   /** The timers that were left, as text. */
@@ -52,17 +60,23 @@ class Rehearsal {
   readonly #interruption: Interruption;
   readonly #watch = new TimerWatch();
   readonly #stage: Stage;
+  readonly #supply: Supply;
   readonly #places: OperationPlace[] = [];
   readonly #problems: string[] = [];
   #told = 0;
   #asked = 0;
   #emitted = 0;
   #late: AwaitDriveEvent | undefined;
+  /** The wait whose message is held back. */
+  #withheld: string | undefined;
   #stopping: Promise<unknown> | undefined;
 
   constructor(play: Play, interruption: Interruption) {
     this.#play = play;
     this.#interruption = interruption;
+    this.#supply = new Supply(play.messages);
+    if (interruption.kind === "message late" || interruption.kind === "expire")
+      this.#withheld = interruption.during?.id;
     this.#stage = new Stage(play.agent, play.input, play.settings, {
       probes: true,
       tracer: () => (callback) => this.#watch.trace(callback),
@@ -78,6 +92,7 @@ class Rehearsal {
     try {
       await stage.begin();
       if (this.#isHere("cancel")) await this.#cancel();
+      if (this.#interruption.kind === "message early") await this.#sendEarly(this.#interruption.deliveries);
       while (await this.#goOn());
       await this.#end();
     } finally {
@@ -88,6 +103,7 @@ class Rehearsal {
       stage,
       driveEvents: stage.view?.driveEvents ?? [],
       places: this.#places,
+      deliveries: this.#supply.delivered,
       dropped,
       hung: hung > 0,
       timers,
@@ -99,11 +115,11 @@ class Rehearsal {
   async #goOn(): Promise<boolean> {
     const stage = this.#stage;
     if (!stage.gate.isOpen && stage.view?.driveEvents.length === this.#told) stage.gate.open(this.#untilThere);
-    const driveEvents = (): readonly DriveEvent[] => stage.view?.driveEvents ?? [];
-    await stage.until(() => driveEvents().length > this.#told, { ...stage.settings, passesPauses: true });
+    const holds = this.#interruption.kind === "message late" ? this.#withheld : undefined;
+    await stage.until(() => this.#isThere(), { ...stage.settings, passesTime: true, holds });
     if (this.#stopping !== undefined) await this.#stopping;
-    const driveEvent = driveEvents()[this.#told];
-    if (driveEvent === undefined) return this.#unblock();
+    const driveEvent = stage.view?.driveEvents[this.#told];
+    if (driveEvent === undefined) return this.#onWait();
     this.#told += 1;
     if (this.#told > MAX_THINGS) return false;
     if (driveEvent.type === "end") {
@@ -113,6 +129,55 @@ class Rehearsal {
     if (this.#isHere("cancel")) await this.#cancel();
     else if (driveEvent.type === "await") await this.#onQuestion(driveEvent);
     return true;
+  }
+
+  /** Whether there is something to do: the agent has done something, or waits for a message that the test has. */
+  #isThere(): boolean {
+    for (const wait of this.#stage.waits) this.#onWaitBegun(wait);
+    const { driveEvents = [] } = this.#stage.view ?? {};
+    return driveEvents.length > this.#told || this.#supply.next(this.#supplied) !== undefined;
+  }
+
+  /** The agent waits for a message, or for nothing that will come. False: it does nothing more. */
+  async #onWait(): Promise<boolean> {
+    const delivery = this.#supply.next(this.#supplied);
+    if (delivery !== undefined) {
+      await this.#deliver(delivery);
+      return true;
+    }
+    if (this.#withheld !== undefined && this.#interruption.kind === "message late") {
+      this.#withheld = undefined;
+      return true;
+    }
+    if (await this.#unblock()) return true;
+    const lacking = this.#supply.lacking(this.#stage.waits);
+    if (lacking === undefined || this.#stage.isOver) return false;
+    if (this.#interruption.kind === "none") throw new DriveError(describeLacking("everyInterruption", lacking));
+    // The agent behaves differently and receives another message, which there is not.
+    await this.#cancel();
+    return true;
+  }
+
+  /** The open waits whose messages are sent. */
+  get #supplied(): readonly OpenWait[] {
+    return this.#stage.waits.filter((wait) => waitId(wait) !== this.#withheld);
+  }
+
+  async #deliver(delivery: Delivery): Promise<void> {
+    this.#supply.onDelivered(delivery);
+    try {
+      await this.#stage.deliver(delivery);
+    } catch (error) {
+      if (!CadenzaError.is(error) || this.#interruption.kind === "none") throw error;
+      // The agent behaves differently, and this message was another one before.
+      await this.#cancel();
+    }
+  }
+
+  async #sendEarly(deliveries: readonly Delivery[]): Promise<void> {
+    // A sub-run is not there yet.
+    for (const delivery of deliveries)
+      if (delivery.run_id === this.#stage.state?.run_id) await this.#stage.deliver(delivery);
   }
 
   /** How many things the agent may do before it is held: it is not observed before the interruption. */
@@ -181,9 +246,9 @@ class Rehearsal {
       await this.#cancel();
       return;
     }
-    const resume = resumeOf(answer.value);
+    const reply = replyOf(answer.value);
     try {
-      await stage.reply({ await_resume: resume }, question.await_id);
+      await stage.reply(reply, question.await_id);
     } catch (error) {
       if (!CadenzaError.is(error) || this.#interruption.kind === "none") throw error;
       // The agent behaves differently and asks another question, which has no answer.
@@ -191,7 +256,7 @@ class Rehearsal {
       return;
     }
     if (!this.#isHere("answer twice")) return;
-    await stage.reply({ await_resume: resume }, question.await_id).catch((error: unknown) => {
+    await stage.reply(reply, question.await_id).catch((error: unknown) => {
       this.#problems.push(`The same answer to ${question.await_id} again was refused: ${String(error)}`);
     });
     const other = stage.reply({ await_resume: { another: "answer" } }, question.await_id);
@@ -216,15 +281,30 @@ class Rehearsal {
     const id = operationId(operation);
     const isLead = operation.run_id === this.#stage.state?.run_id;
     const name = operation.kind === "step" ? `step ${operation.key}` : operation.key;
-    const at = this.#stage.view?.driveEvents.filter(({ type }) => type !== "end").length ?? 0;
-    // A later attempt belongs to the same operation.
-    if (!this.#places.some((place) => place.id === id))
-      this.#places.push({ id, label: isLead ? name : `${name} of ${operation.agent_name}`, at });
+    this.#addPlace({ id, label: isLead ? name : `${name} of ${operation.agent_name}` });
     const { kind } = this.#interruption;
     if ((kind !== "cancel" && kind !== "fail") || this.#interruption.during?.id !== id) return undefined;
     if (kind === "fail") throw new InjectedError(`${operation.key} was made to fail.`);
     this.#stopping ??= this.#stage.cancel();
     return this.#stopping;
+  }
+
+  #onWaitBegun(open: OpenWait): void {
+    const id = waitId(open);
+    const { run_id, wait } = open;
+    const { cast, state } = this.#stage;
+    const of = cast.operations.find((operation) => operationId(operation) === id)?.agent_name ?? "";
+    const label = run_id === state?.run_id ? wait.key : `${wait.key} of ${of}`;
+    this.#addPlace({ id, label, wait: { isSent: this.#supply.for(open) !== null, expires: wait.until != null } });
+    if (this.#interruption.kind === "cancel" && this.#interruption.during?.id === id)
+      this.#stopping ??= this.#stage.cancel();
+  }
+
+  /** A later attempt belongs to the same operation. */
+  #addPlace(place: Omit<OperationPlace, "at">): void {
+    if (this.#places.some(({ id }) => id === place.id)) return;
+    const at = this.#stage.view?.driveEvents.filter(({ type }) => type !== "end").length ?? 0;
+    this.#places.push({ ...place, at });
   }
 
   #onEmit(): void {

@@ -22,8 +22,10 @@ import { Gate } from "./gate.ts";
 import { RunView } from "./run-view.ts";
 import { sequentialIds } from "./sequential-ids.ts";
 import { createRequest, seedSession } from "./stage-request.ts";
+import type { Delivery, OpenWait } from "./supply.ts";
+import { nextExpiry, openWaits, waitId } from "./supply.ts";
 import type { WaitLimits } from "./until.ts";
-import { nextExpiry, passTo, waitUntil } from "./until.ts";
+import { passTo, waitUntil } from "./until.ts";
 import { WatchedStore } from "./watched-store.ts";
 
 /** How long to wait for an agent. */
@@ -34,9 +36,11 @@ export interface Patience extends WaitLimits {
    */
   readonly until?: number | undefined;
   /**
-   * Whether the clock is moved over the pauses between two attempts of a step, as long as no question expires by that.
+   * Whether the clock is moved when the agent does nothing but wait for it: in a sleep, in a receive, and between two
+   * attempts of a step. No question expires by that. A receive in `holds` does not, either.
    */
-  readonly passesPauses?: boolean | undefined;
+  readonly passesTime?: boolean | undefined;
+  readonly holds?: string | undefined;
 }
 
 /**
@@ -124,6 +128,16 @@ export class Stage {
     await this.#as(by).send({ to: this.#runId, name, data });
   }
 
+  /** Sends a message to the run or to a sub-run. */
+  async deliver({ run_id, name, data, idempotencyKey }: Delivery): Promise<void> {
+    await this.#scope.send({ to: run_id, name, data }, { idempotencyKey });
+  }
+
+  /** The sleeps and receives that are open, those of sub-runs too. */
+  get waits(): readonly OpenWait[] {
+    return openWaits(this.#store.states);
+  }
+
   async cancel(): Promise<void> {
     await this.begin();
     await this.#scope.cancel(this.#runId);
@@ -136,7 +150,7 @@ export class Stage {
   }
 
   /** See {@link waitUntil}. */
-  async until(goal: () => boolean, { until, passesPauses = false, ...limits }: Patience): Promise<boolean> {
+  async until(goal: () => boolean, { until, passesTime = false, holds, ...limits }: Patience): Promise<boolean> {
     const stage = this;
     return waitUntil(
       goal,
@@ -145,13 +159,23 @@ export class Stage {
           return stage.clock.uses + stage.cast.operations.length;
         },
         get isAwaiting() {
-          return stage.state !== undefined && isWaiting(stage.state);
+          const { state, cast } = stage;
+          return state !== undefined && isWaiting(state) && (state.question !== null || !cast.isAtWork);
         },
         check: () => stage.cast.check(),
-        pass: () => passTo(stage.clock, passesPauses && stage.cast.isPausing ? nextExpiry(stage.state) - 1 : until),
+        pass: () => passTo(stage.clock, passesTime ? stage.#mayPassTo(holds) : until),
       },
       limits,
     );
+  }
+
+  /** Until when nothing but time can make the agent go on. Undefined: it does not wait for time alone. */
+  #mayPassTo(holds: string | undefined): number | undefined {
+    const { waits, cast } = this;
+    const isWaiting = waits.length > 0 && !cast.isAtWork;
+    if (!isWaiting && !cast.isPausing) return undefined;
+    const held = waits.find((open) => waitId(open) === holds)?.wait.until ?? Number.POSITIVE_INFINITY;
+    return Math.min(nextExpiry(this.#store.states), held) - 1;
   }
 
   #as(principal: JsonValue): Scope {

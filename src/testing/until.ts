@@ -1,5 +1,3 @@
-import type { RunState } from "../core/state.ts";
-import { nextDeadline, openQuestions } from "../core/state.ts";
 import type { FakeClock } from "./fake-clock.ts";
 import { realPause, realTurn } from "./real-time.ts";
 
@@ -68,11 +66,4 @@ export async function waitUntil(
 export function passTo(clock: FakeClock, until: number | undefined): undefined | Promise<void> {
   const { nextDue } = clock;
   return nextDue !== undefined && until !== undefined && nextDue <= until ? clock.set(nextDue) : undefined;
-}
-
-/** When the run goes on by itself, in milliseconds since the epoch; `Infinity` for never. */
-export function nextExpiry(state: RunState | undefined): number {
-  if (state === undefined) return Number.POSITIVE_INFINITY;
-  const below = openQuestions(state).map(({ asked }) => asked.deadline ?? Number.POSITIVE_INFINITY);
-  return Math.min(nextDeadline(state) ?? Number.POSITIVE_INFINITY, ...below);
 }

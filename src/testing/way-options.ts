@@ -5,15 +5,22 @@ import type { DriveOptions, DriveSettings } from "./drive-options.ts";
 import { readDriveOptions } from "./drive-options.ts";
 import type { Answers } from "./rehearsal.ts";
 import { lineOf } from "./report.ts";
+import type { Messages } from "./supply.ts";
+import { checkMessages } from "./supply.ts";
 import { matches } from "./text-match.ts";
 
 /** How an agent is executed in many ways. `patienceMs` is 250 by default. */
 export interface WayOptions extends DriveOptions {
   /**
-   * The answers to the agent's questions: a list in the order of the questions, or a function of the question. Default:
-   * none.
+   * The answers to the agent's questions: a list in the order of the questions, or a function of the question. The
+   * answer `decline(reason)` declines. Default: none.
    */
   readonly answers?: Answers | undefined;
+  /**
+   * The messages that the agent receives: a list, or a function of the message's name. Each is sent when the agent waits
+   * for a message of its name. Default: none. A receive without a message waits for its deadline.
+   */
+  readonly messages?: Messages | undefined;
   /** Called before each run of the agent. Open here what it uses. */
   readonly before?: (() => unknown) | undefined;
   /**
@@ -32,6 +39,7 @@ export interface WayOptions extends DriveOptions {
 export interface WaySettings {
   readonly drive: DriveSettings;
   readonly answers: Answers;
+  readonly messages: Messages;
   readonly before: (() => unknown) | undefined;
   readonly after: ((run: Run) => unknown) | undefined;
   readonly ignore: readonly (string | RegExp)[];
@@ -42,13 +50,14 @@ const PATIENCE_MS = 250;
 /** Reads the options. Throws `invalid_argument` for an invalid one. */
 export function readWayOptions(options: WayOptions): WaySettings {
   checkObject("options", options);
-  const { answers = [], before, after, ignore = [], ...drive } = options;
+  const { answers = [], messages = [], before, after, ignore = [], ...drive } = options;
   if (typeof answers !== "function" && !Array.isArray(answers))
     throw badArgument("options.answers", "a list, or a function of the question", answers);
+  checkMessages(messages);
   if (before !== undefined) checkFunction("options.before", before);
   if (after !== undefined) checkFunction("options.after", after);
   checkIgnore(ignore);
-  return { drive: readDriveOptions({ patienceMs: PATIENCE_MS, ...drive }), answers, before, after, ignore };
+  return { drive: readDriveOptions({ patienceMs: PATIENCE_MS, ...drive }), answers, messages, before, after, ignore };
 }
 
 /** The problems that the caller's own check reports. `run` is undefined if it was never created. */
