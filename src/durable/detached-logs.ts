@@ -4,10 +4,10 @@ import { evolve } from "../core/evolve.ts";
 import type { Entry, ReceivedEntry } from "../core/log.ts";
 import type { RunHead, RunKey, RunPost, Store, StoredRun } from "../core/ports.ts";
 import type { RunState } from "../core/state.ts";
-import { isFinal } from "../core/state.ts";
+import { initialState, isFinal } from "../core/state.ts";
 import { verdict } from "../core/transitions.ts";
 import type { RunStatus } from "../protocol/run.ts";
-import { foldLog, present } from "../runtime/fold-log.ts";
+import { foldLog, foldOn, present } from "../runtime/fold-log.ts";
 import { refuseLate } from "../runtime/late-message.ts";
 import { checkLogLength } from "../runtime/part-size.ts";
 import { notFound, refusalError } from "../runtime/refusals.ts";
@@ -34,18 +34,31 @@ export class DetachedLogs {
   }
 
   /**
-   * Adds a message to the log of a run. Its decision needs no more of the run than its status, so that the log is not
-   * read. Throws `run_not_found`, `run_finished`, `run_cancelling` or, for a log of `maxLogEntries`, `limit_reached`.
+   * Adds a message to the log of a run. The log is read only for a message with a key of its sender, `isKeyed`: any
+   * other message is decided by the status of the run. Throws `run_not_found`, `run_finished`, `run_cancelling`,
+   * `idempotency_conflict` or, for a log of `maxLogEntries`, `limit_reached`.
    */
-  async send(key: RunKey, message: ReceivedEntry, maxLogEntries: number): Promise<void> {
+  async send(key: RunKey, message: ReceivedEntry, isKeyed: boolean, maxLogEntries: number): Promise<void> {
+    const state = isKeyed ? initialState(key.run_id) : undefined;
     for (;;) {
       const stored = await this.#store.find(key);
       if (stored === undefined) throw notFound(key.run_id);
       const said = verdict("receive", stored.head.status);
       if (said === "run_finished" || said === "run_cancelling") return refuseLate(this.#store, key, message);
+      if (state !== undefined && (await this.#hasArrived(key, state, message, stored.position))) return;
       checkLogLength(stored.position, maxLogEntries);
-      if ((await this.#store.post(key, { entries: [message], due: "work" })) === undefined) return;
+      if ((await this.#store.post(key, { entries: [message], due: "work" })) === undefined) break;
     }
+    // Another process may have sent another message under the key meanwhile. The first one counts.
+    if (state !== undefined) await this.#hasArrived(key, state, message, Number.POSITIVE_INFINITY);
+  }
+
+  /** Reads on, up to a position. Throws `idempotency_conflict` if another message has arrived under the key. */
+  async #hasArrived(key: RunKey, state: RunState, entry: ReceivedEntry, until: number): Promise<boolean> {
+    await foldOn(this.#store, key, state, until);
+    const decision = decide(state, { type: "receive", entry });
+    if (isRefusal(decision) && decision.refused === "idempotency_conflict") throw refusalError(decision, key.run_id);
+    return !isRefusal(decision) && decision.length === 0;
   }
 
   /**

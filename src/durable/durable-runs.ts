@@ -165,8 +165,8 @@ export class DurableRuns implements RemoteRuns, Owner {
     return state;
   }
 
-  async send(key: RunKey, message: ReceivedEntry): Promise<void> {
-    await this.#logs.send(key, message, this.runs.settings.maxLogEntries);
+  async send(key: RunKey, message: ReceivedEntry, isKeyed: boolean): Promise<void> {
+    await this.#logs.send(key, message, isKeyed, this.runs.settings.maxLogEntries);
     this.onWake();
   }
 

@@ -38,6 +38,7 @@ export class MessageRouter {
 
   async send(tenant: string, { to, ...message }: OutgoingMessage): Promise<{ readonly run_id: string }> {
     // A message without a key of its own is sent again too, if the run leaves this process meanwhile.
+    const isKeyed = message.idempotency_key !== undefined;
     const idempotency_key = message.idempotency_key ?? this.#runs.ids.uuid();
     if (this.#runs.isClosed) throw closedError();
     checkMessageSize(message.data, this.#runs.settings.maxPartBytes);
@@ -45,7 +46,7 @@ export class MessageRouter {
     const letGo = this.#runs.hold();
     try {
       if (this.#runs.registry.declaresMessages) await this.#check(key, message.name, message.data);
-      await unlessLost(() => this.#deliver(key, { ...message, idempotency_key }));
+      await unlessLost(() => this.#deliver(key, { ...message, idempotency_key }, isKeyed));
     } finally {
       letGo();
     }
@@ -61,10 +62,10 @@ export class MessageRouter {
     if (agent !== undefined) await checkMessage(agent, name, data);
   }
 
-  async #deliver(key: RunKey, message: Omit<ReceivedEntry, "type" | "at">): Promise<void> {
+  async #deliver(key: RunKey, message: Omit<ReceivedEntry, "type" | "at">, isKeyed: boolean): Promise<void> {
     const entry: ReceivedEntry = { type: "received", at: this.#runs.clock.now(), ...message };
     const live = this.#runs.find(key);
-    if (live === undefined) await this.#runs.remote.send(key, entry);
+    if (live === undefined) await this.#runs.remote.send(key, entry, isKeyed);
     else await this.#giveTo(live, { type: "receive", entry });
   }
 

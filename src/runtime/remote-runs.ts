@@ -59,8 +59,11 @@ export interface RemoteRuns {
   load(key: RunKey): Promise<LiveRun | undefined>;
   /** Cancels a run that is not loaded here. Resolves with its state after that. */
   cancel(key: RunKey): Promise<RunState>;
-  /** Adds a message to the log of a run that is not loaded here, whatever its length. */
-  send(key: RunKey, message: ReceivedEntry): Promise<void>;
+  /**
+   * Adds a message to the log of a run that is not loaded here. `isKeyed`: its idempotency key is that of its sender.
+   * The log may hold the same message, or another one under the key: then it throws `idempotency_conflict`.
+   */
+  send(key: RunKey, message: ReceivedEntry, isKeyed: boolean): Promise<void>;
   /**
    * Cancels a sub-run wherever it is, with its own sub-runs. Resolves when the store has the cancel, and not before.
    * Undefined: only this process can execute it.
