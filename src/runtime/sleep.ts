@@ -4,6 +4,7 @@ import { CadenzaError } from "../core/errors.ts";
 import type { IntentEntry, ResultEntry } from "../core/log.ts";
 import { LAST_TIME } from "../core/time.ts";
 import { badArgument } from "./check.ts";
+import { onceCommitted } from "./once-committed.ts";
 import type { WaitHost } from "./wait.ts";
 import { Wait } from "./wait.ts";
 
@@ -66,6 +67,13 @@ export class Sleep extends IntendedWait {
 
   protected begin(): boolean {
     return this.intend(this.#until);
+  }
+
+  /** Its beginning is committed first: the cancel of another process would drop the beginning, and not the result. */
+  protected override onDeadline(): void {
+    onceCommitted(this.host.log, () => {
+      if (this.isLogged) super.onDeadline();
+    });
   }
 
   protected expiry(at: number): Command {

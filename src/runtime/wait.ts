@@ -114,6 +114,10 @@ export abstract class Wait implements Operation {
     return this.#signal?.aborted === true ? this.#signal.reason : otherwise();
   }
 
+  protected onDeadline(): void {
+    this.finish(this.expiry(this.host.clock.now()));
+  }
+
   protected watchDeadline(): void {
     const { deadline } = this;
     this.#clearDeadline?.();
@@ -123,7 +127,7 @@ export abstract class Wait implements Operation {
     const left = (): number => (this.host.takenAt >= deadline ? 0 : deadline - clock.now());
     this.#clearDeadline = clock.setTimeout(
       // Timers may fire a little early.
-      () => (left() > 0 ? this.watchDeadline() : this.finish(this.expiry(clock.now()))),
+      () => (left() > 0 ? this.watchDeadline() : this.onDeadline()),
       Math.max(0, left()),
     );
   }

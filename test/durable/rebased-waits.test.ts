@@ -11,6 +11,36 @@ function register({ runtime }: Replica): void {
   });
 }
 
+it("A sleep whose beginning is dropped leaves no result, if another process has cancelled the run meanwhile", async () => {
+  const replicas = inMemory();
+  const writing = deferred();
+  let isHeld = false;
+  const first = replicas.start({}, async (call, method) => {
+    if (method === "append" && isHeld) await writing.promise;
+    return call();
+  });
+  first.runtime.register("agent", { durable: true }, async function* (_input, { sleep }) {
+    yield "One. ";
+    await sleep(100);
+    yield "Two. ";
+    isHeld = true;
+    await sleep(100);
+  });
+  const { run_id } = await first.runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
+  await replicas.clock.advance(100);
+  await replicas.start().runtime.cancel(run_id);
+  await replicas.clock.advance(100);
+  writing.resolve();
+  await replicas.clock.advance(1_000);
+  expect((await first.runtime.getRun(run_id)).status).toBe("cancelled");
+  const log = await first.store.read({ tenant: "", run_id }, 0, Number.MAX_SAFE_INTEGER);
+  const begun = log?.filter(({ type }) => type === "intent" || type === "step");
+  expect(begun?.map((entry) => `${entry.type} ${"key" in entry ? entry.key : ""}`)).toEqual([
+    "intent sleep#1",
+    "step sleep#1",
+  ]);
+});
+
 it("A process closes although what it had decided is dropped, since another process has cancelled the run", async () => {
   const replicas = inMemory();
   const writing = deferred();
