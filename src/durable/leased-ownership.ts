@@ -160,6 +160,8 @@ export class LeasedOwnership implements Ownership, Followed {
       if (log.lost) return;
       if (log.head !== head || log.writing !== undefined) continue;
       this.#compare(stored?.position, stored?.head);
+      // What other processes have written is being read.
+      await log.writing;
       return;
     }
   }

@@ -3,7 +3,7 @@ import { CadenzaError } from "../core/errors.ts";
 import type { QuestionRef } from "../core/log.ts";
 import type { Clock, RunKey, Store } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
-import { isPromise } from "../core/promises.ts";
+import { ignore, isPromise } from "../core/promises.ts";
 import { goingOn } from "../core/record.ts";
 import type { RunState } from "../core/state.ts";
 import { openQuestion, replyKey, replyTo, settledQuestion } from "../core/state.ts";
@@ -45,6 +45,18 @@ export class AnswerRouter {
   answer(key: RunKey, answer: Answer): MaybePromise<Answered> {
     const live = this.#runs.find(key);
     if (live === undefined) return this.#answerAnywhere(key, answer);
+    // The client may have seen a question that another process has written, and that this one has not read.
+    const mayBeBehind = !isAsked(live.log.state, answer) && !live.log.isRetrying;
+    const reading = mayBeBehind ? live.ownership.catchUpSurely() : undefined;
+    return reading === undefined
+      ? this.#answerLoaded(live, key, answer)
+      : reading.catch(ignore).then(() => {
+          const run = this.#runs.find(key);
+          return run === undefined ? this.#answerAnywhere(key, answer) : this.#answerLoaded(run, key, answer);
+        });
+  }
+
+  #answerLoaded(live: LiveRun, key: RunKey, answer: Answer): MaybePromise<Answered> {
     const below = belowOf(live.log.state, answer);
     if (below !== undefined) return this.#answerBelow(key, below, answer);
     const answering = this.#answerLive(live, key, answer);
@@ -123,6 +135,11 @@ export class AnswerRouter {
 
 function idOf({ question }: RunState): string | null {
   return question?.asked.await_id ?? null;
+}
+
+/** Whether the question that an answer is for is open. */
+function isAsked(state: RunState, { await_id }: Answer): boolean {
+  return await_id === null ? state.question !== null : openQuestion(state, await_id) !== undefined;
 }
 
 /** A question of a sub-run that a run shows. */

@@ -22,6 +22,7 @@ export const localOwnership: Ownership = {
   onReaders: ignore,
   verify: nothing,
   catchUp: nothing,
+  catchUpSurely: nothing,
   refresh: nothing,
   takenAt: 0,
   operations: nothing,

@@ -39,8 +39,10 @@ export interface Ownership {
 
   /** Resolves when it is certain that this process may still execute the run. Undefined: it is certain now. */
   verify(): undefined | Promise<void>;
-  /** Reads what other processes have written to the run. Undefined: none can have. */
+  /** Reads what other processes have written to the run, unless this one is writing to it. Undefined: none can have. */
   catchUp(): undefined | Promise<void>;
+  /** As {@link catchUp}, after what this process is writing. */
+  catchUpSurely(): undefined | Promise<void>;
   /** As {@link catchUp}, but only if any process may write to the run now. */
   refresh(): undefined | Promise<void>;
   /** When the store made the run due, by its clock; 0: it did not. In milliseconds since 1970. */
