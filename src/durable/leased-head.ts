@@ -9,6 +9,8 @@ import { isFinal, isWaiting, startTime } from "../core/state.ts";
 export interface HeadFacts {
   /** Whether the run only waits, and no work of it is in progress here. */
   readonly isIdle: boolean;
+  /** Whether it waits for sub-runs, which wake it from any process. */
+  readonly hasSubRuns: boolean;
   /** When it has something to do again if nothing happens, in milliseconds since 1970. Null: never. */
   readonly deadline: number | null;
 }
@@ -79,7 +81,7 @@ export class LeasedHead {
   headFor(state: RunState, entries: readonly Entry[], before: RunHead | undefined): RunHead {
     const { status, ended } = state;
     const blocked = isFinal(status) ? null : this.#blocked;
-    const owner = this.#isFree(state, entries, blocked) ? null : this.#owner;
+    const owner = this.#isFree(state, entries, blocked, before) ? null : this.#owner;
     const getsOn = this.#isSound || entries.some(isProgress);
     const takeovers = before === undefined || getsOn ? 0 : before.takeovers;
     const deadline = blocked === null ? this.#dueAt(state) : null;
@@ -108,12 +110,14 @@ export class LeasedHead {
     if (before?.owner !== head.owner) this.#wakes = 0;
   }
 
-  #isFree(state: RunState, entries: readonly Entry[], blocked: Mismatch | null): boolean {
+  #isFree(state: RunState, entries: readonly Entry[], blocked: Mismatch | null, before: RunHead | undefined): boolean {
     // The entries are written first. Then the run is released.
     const isReleased = this.#isReleased && entries.length === 0;
     if (isFinal(state.status) || isReleased || blocked !== null) return true;
     // A run that begins later belongs to no process until then. It is not claimed for that.
     if (state.status === "created") return entries.at(-1)?.type === "created" && startTime(state) > 0;
+    // The store does not count the wake-ups of a run without an owner, and this write may replace one.
+    if (before?.owner === null && entries.length > 0 && this.#facts.hasSubRuns) return false;
     return this.#facts.isIdle && !entries.some(isResult);
   }
 

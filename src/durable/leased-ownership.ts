@@ -69,6 +69,9 @@ export class LeasedOwnership implements Ownership, Followed {
 
   onWritten({ write }: Attempt, before: RunHead | undefined): void {
     this.#head.onWritten(write.head, before);
+    // A sub-run may have woken the run before, which made it due. The write has replaced that.
+    const isClaimed = before?.owner === null && write.head.owner !== null;
+    if (isClaimed && this.residency.hasSubRuns) this.onWoken();
     this.#owner.tellAncestors(this.run, write.entries);
   }
 

@@ -160,6 +160,10 @@ export class Residency {
     return this.#run.durable && this.#waits && !this.#rule.keeps;
   }
 
+  get hasSubRuns(): boolean {
+    return this.#subRuns !== undefined && this.#subRuns.size > 0 && this.#owner.store.persistent;
+  }
+
   /** When the run has something to do again if nothing happens, in milliseconds since 1970. Null: never. */
   get deadline(): number | null {
     return nextDeadline(this.#run.log.state) ?? this.#run.execution?.activeUntil ?? null;
