@@ -150,7 +150,7 @@ export interface RunWrite {
   readonly slot?: Slot | undefined;
   /**
    * A run of the same store to wake, such as the parent of a sub-run that ends. Without an owner, and unless it is
-   * blocked, it is due from the store's now on, or stays due. With an owner, its head stays, since the owner writes it,
+   * blocked, it is due from the store's now on, or stays due, also after writes that leave it so. With an owner, its head stays, since the owner writes it,
    * and the wake-up is counted. A write that takes the owner away without knowing of all wake-ups is refused as
    * `woken`. The owner then checks what the run waits for, and writes again. A claim, a take and any change of owner
    * reset the count, since a new owner checks everything. A run that has ended or does not exist is left alone.

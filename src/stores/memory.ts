@@ -82,7 +82,7 @@ export class MemoryStore implements Store {
     if (refusal !== undefined) return refusal;
     const messages = messagesFor(tenant, write.session);
     run.add(write.entries);
-    this.#replaceHead(tenant, run, write.head);
+    this.#replaceHead(tenant, run, isPlain ? write.head : stillDue(run, write.head));
     this.#settle(tenant, run, write, messages);
     return undefined;
   }
@@ -284,8 +284,9 @@ export class MemoryStore implements Store {
     const run = this.#run(key);
     if (run === undefined || run.head.finished_at !== null) return;
     const { head } = run;
-    if (head.owner !== null) run.withExtras.wakes += 1;
-    else if (head.blocked === null) this.#work.change(run, { ...head, due_at: this.#dueNow(head) });
+    if (head.owner === null && head.blocked !== null) return;
+    run.withExtras.wakes += 1;
+    if (head.owner === null) this.#work.change(run, { ...head, due_at: this.#dueNow(head) });
   }
 
   #dueNow({ due_at }: RunHead): number {
@@ -305,6 +306,13 @@ export class MemoryStore implements Store {
 }
 
 type Tally = { -readonly [Name in keyof Counters]: Counters[Name] };
+
+/** The head after a write. A run that was woken without an owner stays due until it has one, ends or is blocked. */
+function stillDue({ head: { owner, due_at }, extras }: MemoryRun, head: RunHead): RunHead {
+  if (extras === null || extras.wakes === 0 || owner !== null || head.owner !== null) return head;
+  if (due_at === null || head.finished_at !== null || head.blocked !== null) return head;
+  return { ...head, due_at: Math.min(due_at, head.due_at ?? due_at) };
+}
 
 function changes(run: MemoryRun, expected: Expected): StoreConflict | undefined {
   const { epoch } = run.head;

@@ -104,7 +104,7 @@ export function appendToRun(
   const refusal = changed(run, expected) ?? unseenWakeUp(run, expected, head) ?? missingPermit(connection, run, head);
   if (refusal !== undefined) return refusal;
   const { position } = expected;
-  updateRow(connection, run, head, position + entries.length);
+  updateRow(connection, run, stillDue(run, head), position + entries.length);
   addLines(connection, run.id, position, lines);
   settle(connection, key, fromText(run.agent_name), write, now);
   return undefined;
@@ -182,6 +182,14 @@ function unseenWakeUp(run: RunRow, { wakes = 0 }: Expected, head: RunHead): Stor
   return isGivenUp && run.wakes !== wakes ? { conflict: "woken", wakes: run.wakes } : undefined;
 }
 
+/** The head after a write. A run that was woken without an owner stays due until it has one, ends or is blocked. */
+function stillDue(run: RunRow, head: RunHead): RunHead {
+  if (run.wakes === 0 || run.owner !== null || head.owner !== null) return head;
+  const { due_at } = toHead(run);
+  if (due_at === null || head.finished_at !== null || head.blocked !== null) return head;
+  return { ...head, due_at: Math.min(due_at, head.due_at ?? due_at) };
+}
+
 /** The conflict of a run whose head newly holds its slot while no permit is free. */
 function missingPermit(connection: Connection, run: RunRow, head: RunHead): StoreConflict | undefined {
   const { slot } = run;
@@ -215,6 +223,6 @@ function wakeRun(connection: Connection, key: RunKey, now: () => number): void {
   if (run["owner"] !== null) connection.run("UPDATE cadenza_runs SET wakes = wakes + 1 WHERE id = ?", id);
   else if (run["blocked"] === null) {
     const due_at = Math.min(toNumber(run["due_at"]) ?? Number.POSITIVE_INFINITY, now());
-    connection.run("UPDATE cadenza_runs SET due_at = ? WHERE id = ?", due_at, id);
+    connection.run("UPDATE cadenza_runs SET due_at = ?, wakes = wakes + 1 WHERE id = ?", due_at, id);
   }
 }

@@ -136,6 +136,17 @@ export const postChecks: readonly StoreCheck[] = [
     },
   ),
 
+  check("wake: a run that was woken without an owner stays due until it has one", async ({ first, second }) => {
+    const key = await create(first, 1, { head: waiting() });
+    await create(second, 2, { wake: key });
+    await append(first, key, 1, write(parts("a"), { head: waiting() }));
+    await append(first, key, 2, write([], { head: waiting(NOW + 99) }));
+    expectSame((await second.find(key))?.head, waiting(NOW), "the head after writes without an owner");
+    await append(first, key, 2, write([], { head: head({ epoch: 2 }) }));
+    await append(first, key, 2, write([], { head: waiting(null, { epoch: 2 }) }), 2);
+    expectSame((await second.find(key))?.head, waiting(null, { epoch: 2 }), "the head once it was owned");
+  }),
+
   check("wake: a run that has ended, is blocked or is missing is left alone", async ({ first }) => {
     const key = await create(first, 1);
     const still = await create(first, 2, { head: blocked });

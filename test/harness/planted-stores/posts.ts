@@ -78,6 +78,21 @@ export const postsFaults: readonly BrokenStore[] = [
       return key;
     },
   ),
+  broken(
+    "a write takes back that a run without an owner was woken",
+    "wake: a run that was woken without an owner stays due until it has one",
+    class extends MemoryStore {
+      override append(key: RunKey, expected: Expected, { wake, ...write }: RunWrite): Conflict {
+        return super.append(key, expected, write) ?? this.#wake(wake);
+      }
+      override create(key: RunKey, { wake, ...write }: RunWrite, idempotencyKey: string | null): Conflict {
+        return super.create(key, write, idempotencyKey) ?? this.#wake(wake);
+      }
+      #wake(key: RunKey | undefined): undefined {
+        if (key !== undefined) super.post(key, { entries: [], due: "work" });
+      }
+    },
+  ),
   withWake(
     "a wake-up makes a blocked run due",
     "wake: a run that has ended, is blocked or is missing is left alone",
