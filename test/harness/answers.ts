@@ -10,6 +10,12 @@ export type Answer =
       readonly message: { readonly role: "user"; readonly parts: readonly [{ readonly content: string }] };
     };
 
+/** What the client says to a question. */
+export type Reply =
+  | { readonly await_resume: Answer }
+  /** It declines to answer. */
+  | { readonly decline: { readonly reason?: string } };
+
 /** The text of a question that is left to its deadline, and the answer that it gets then. */
 export const NO_ANSWER = "Is there an answer?";
 export const BY_DEFAULT = { value: 5 };
@@ -27,6 +33,12 @@ export function declineOf(name: string, await_id: string): { readonly reason?: s
   const hash = hashOf(`decline ${name} ${await_id}`);
   if (hash % 8 !== 0) return undefined;
   return hash % 16 === 0 ? {} : { reason: "not now" };
+}
+
+/** What the client says to a question of a run with this name: it answers or declines, always the same. */
+export function replyTo(name: string, await_id: string): Reply {
+  const decline = declineOf(name, await_id);
+  return decline === undefined ? { await_resume: answerTo(name, await_id) } : { decline };
 }
 
 /** A message to a run. */

@@ -12,8 +12,6 @@ export interface ProgramOptions {
   readonly deadlineMs: number;
   /** Whether no other run uses the session. */
   readonly isAlone: boolean;
-  /** Whether the client sends messages, and sleeps and races of waits are made. */
-  readonly hasMail: boolean;
 }
 
 /** Makes a random program. */
@@ -29,8 +27,10 @@ export function makeProgram(random: Random, options: ProgramOptions): Program {
 export function questionsFallAnywhere({ body }: Program): boolean {
   return contains(body, (one) => {
     if (one.does === "race") return true;
-    if (one.does === "run")
-      return contains(one.program.body, one.show === true ? isQuestion : ({ does }) => does === "ask in vain");
+    if (one.does === "run") {
+      const isShown = one.show === true;
+      return isSomewhere(one.program, (inner) => mayComeBetween(inner) || (isShown && isQuestion(inner)));
+    }
     return one.does === "all" && contains(one.branches.flat(), ({ does }) => does === "ask");
   });
 }
@@ -39,15 +39,32 @@ function isQuestion({ does }: Statement): boolean {
   return does === "ask" || does === "ask in vain" || does === "await";
 }
 
+/** Whether what comes next depends on what is in time. */
+function mayComeBetween({ does }: Statement): boolean {
+  return does === "ask in vain" || does === "first";
+}
+
+/** Whether the output depends on which of two things is in time, also where the log holds both. */
+export function isRaceWithTime(program: Program): boolean {
+  return isSomewhere(program, ({ does }) => does === "first" || does === "receive in time");
+}
+
+/** Whether a program or one of its sub-runs has such a statement. */
+function isSomewhere({ body }: Program, isSuch: (statement: Statement) => boolean): boolean {
+  return contains(body, (one) => isSuch(one) || (one.does === "run" && isSomewhere(one.program, isSuch)));
+}
+
 interface Place {
   /** How many blocks may be nested in it. */
   readonly depth: number;
   /** Whether statements run side by side. */
   readonly isBeside: boolean;
-  /** Sub-runs do one thing after the other, and start none themselves. */
-  readonly isChild: boolean;
+  /** How many runs are above it. Sub-runs do one thing after the other. */
+  readonly level: number;
 }
 
+/** How many runs may be above a sub-run. */
+const MAX_LEVEL = 2;
 const NAMES = ["fetch", "plan", "call", "look up"] as const;
 const FIRST_LENGTH = 5;
 const LENGTH = 3;
@@ -70,7 +87,7 @@ class Maker {
 
   program(): Program {
     const { certainty, depth } = this.#options;
-    const body = this.#block({ depth, isBeside: false, isChild: false }, FIRST_LENGTH);
+    const body = this.#block({ depth, isBeside: false, level: 0 }, FIRST_LENGTH);
     return { certainty, body, fails: this.#random.chance(0.06) };
   }
 
@@ -82,13 +99,14 @@ class Maker {
     return this.#random.weighted([...this.#single(place), ...this.#nested(place)])();
   }
 
-  #single({ depth, isBeside, isChild }: Place): Choices {
+  #single(place: Place): Choices {
+    const { isBeside, level } = place;
     const random = this.#random;
-    const { certainty, stepMs, isAlone, hasMail } = this.#options;
+    const { certainty, stepMs, isAlone } = this.#options;
     // Beside other branches the output of a fixed program must not change, and that of a logged one not with time.
     const isFree = !isBeside || certainty !== "fixed";
     const isUntimed = !isBeside || certainty === "loose";
-    const mayWait = isUntimed && !(certainty === "logged" && this.#hasRaces && !isChild);
+    const mayWait = isUntimed && !(certainty === "logged" && this.#hasRaces && level === 0);
     const emission = (what: Emission["what"]) => (): Statement => ({
       does: "emit",
       what,
@@ -114,13 +132,13 @@ class Maker {
         () => ({ does: "stream", name: "model", tokens: 1 + random.below(6), ms: random.below(stepMs) }),
       ],
       [mayWait ? 0.7 : 0, () => this.#askInVain()],
-      [hasMail && (mayWait || certainty === "fixed") ? 1 : 0, () => this.#sleep()],
-      [hasMail && isFree ? 1 : 0, () => this.#receive()],
-      [hasMail && mayWait && certainty !== "fixed" ? 1 : 0, () => this.#receiveInTime()],
-      [hasMail && mayWait && certainty !== "fixed" ? 1.5 : 0, () => this.#first()],
+      [mayWait || certainty === "fixed" ? 1 : 0, () => this.#sleep()],
+      [isFree ? 1 : 0, () => this.#receive()],
+      [mayWait && certainty !== "fixed" ? 1 : 0, () => this.#receiveInTime()],
+      [mayWait && certainty !== "fixed" ? 1.5 : 0, () => this.#first()],
       [isBeside ? 0 : 1, () => ({ does: "await" })],
-      [isUntimed && !isChild ? 1 : 0, () => this.#run(depth)],
-      [isUntimed && isAlone && !isChild ? 0.5 : 0, () => ({ does: "state" })],
+      [isUntimed && level < MAX_LEVEL ? 0.7 : 0, () => this.#run(place)],
+      [isUntimed && isAlone && level === 0 ? 0.5 : 0, () => ({ does: "state" })],
       [isUntimed && isAlone ? 0.5 : 0, () => ({ does: "history" })],
     ];
   }
@@ -137,8 +155,8 @@ class Maker {
         () => ({ does: "repeat", times: random.chance(0.5) ? "total" : random.below(4), body: this.#block(inner) }),
       ],
       [2, () => this.#branch(inner)],
-      [isFree && !place.isChild ? 2.5 : 0, () => ({ does: "all", branches: this.#branches(inner) })],
-      [this.#hasRaces && !place.isChild ? 2 : 0, () => this.#race(inner)],
+      [isFree && place.level === 0 ? 2.5 : 0, () => ({ does: "all", branches: this.#branches(inner) })],
+      [this.#hasRaces && place.level === 0 ? 2 : 0, () => this.#race(inner)],
       [isFree ? 1 : 0, () => this.#try(inner)],
     ];
   }
@@ -189,19 +207,19 @@ class Maker {
     return Math.ceil(deadlineMs / 4) + this.#random.below(deadlineMs / 2);
   }
 
-  #run(depth: number): Statement {
+  #run({ depth, level }: Place): Statement {
     const { certainty } = this.#options;
-    const body = this.#block({ depth: Math.min(depth, 2), isBeside: false, isChild: true });
+    const body = this.#block({ depth: Math.min(depth, 2), isBeside: false, level: level + 1 });
     const program = { certainty, body, fails: this.#random.chance(0.06) };
-    return { does: "run", agent: CHILD, program, show: this.#mayShow(body) && this.#random.chance(0.5) };
+    return { does: "run", agent: CHILD, program, show: this.#mayShow(program) && this.#random.chance(0.5) };
   }
 
   /**
    * Whether a sub-run may be shown. A branch that has lost a race emits beside it. Its question may come before what it
    * has emitted, where another process executes it.
    */
-  #mayShow(body: Block): boolean {
-    if (this.#options.certainty === "fixed") return !contains(body, isQuestion);
+  #mayShow(program: Program): boolean {
+    if (this.#options.certainty === "fixed") return !isSomewhere(program, isQuestion);
     return this.#options.certainty === "loose" || !this.#hasRaces;
   }
 

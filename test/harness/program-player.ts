@@ -13,10 +13,19 @@ export interface Player {
   work(work: Work): Promise<void>;
   /** A body waits in the middle of its work. */
   pause(ms: number): Promise<void>;
+  /** The agent is about to receive a message. */
+  receiving?(receiving: Receiving): void;
   /** The agent has been handed the result of an operation. */
   got?(got: { readonly run_id: string; readonly name: string; readonly key: string }): void;
   /** The agent is about to end. */
   ending?(name: string): Promise<void>;
+}
+
+/** A receive that an agent is about to begin. */
+export interface Receiving {
+  readonly run_id: string;
+  readonly name: string;
+  readonly key: string;
 }
 
 /** What the body of a step is about to do. */
@@ -263,14 +272,14 @@ class Performance {
   /** Waits for one thing. Mishaps that a program may meet, such as a declined question, are results too. */
   async #wait(wait: Wait, signal?: AbortSignal): Promise<Ended> {
     const key = this.#keyOf(nameOf(wait));
-    const ended = await this.#waitFor(wait, signal).catch((error: unknown) => {
+    const ended = await this.#waitFor(wait, key, signal).catch((error: unknown) => {
       if (signal?.aborted === true && error === signal.reason) return { value: ABORTED, says: "aborted" };
       return mishapOf(error);
     });
     return this.#received(key, ended);
   }
 
-  async #waitFor(wait: Wait, signal: AbortSignal | undefined): Promise<Ended> {
+  async #waitFor(wait: Wait, key: string, signal: AbortSignal | undefined): Promise<Ended> {
     const { ask, sleep, receive } = this.#context;
     switch (wait.does) {
       case "ask":
@@ -298,6 +307,7 @@ class Performance {
       case "receive in time": {
         const limits =
           wait.does === "receive" ? {} : { timeoutMs: wait.ms, ...(wait.otherwise && { default: NO_MAIL }) };
+        this.#player.receiving?.({ run_id: this.#context.run_id, name: this.#name, key });
         const data = await (wait.schema
           ? receive(wait.name, { ...limits, schema: answerSchema, signal })
           : receive(wait.name, { ...limits, signal }));

@@ -1,14 +1,21 @@
-import { answerTo } from "../answers.ts";
+import { mailTo, replyTo } from "../answers.ts";
+import { MAIL } from "../program.ts";
 import type { Random } from "../random.ts";
 import type { RunRecord } from "./ledger.ts";
 import { Ledger } from "./ledger.ts";
-import type { Order, Report } from "./messages.ts";
+import type { Order, Receiving, Report } from "./messages.ts";
 
 /** Hands an order to a worker, and gives the worker's name; undefined if there is no worker. */
 type Send = (order: Order) => string | undefined;
 
-/** Refusals of an answer to a question that the run does not ask any more. */
-const LATE_ANSWER = ["not_awaiting", "run_cancelling", "run_finished"];
+/** Refusals of what comes too late for the run. */
+const LATE: Readonly<Partial<Record<Order["do"], readonly string[]>>> = {
+  answer: ["not_awaiting", "run_cancelling", "run_finished"],
+  send: ["run_cancelling", "run_finished"],
+  cancel: ["run_finished"],
+};
+/** How long a run makes no progress before the client looks at it, in milliseconds. */
+const LOOK_MS = 100;
 /** How long it waits before it repeats an order, in milliseconds. */
 const AGAIN_MS = 20;
 /** How long it waits at most before it answers or cancels, in milliseconds. */
@@ -39,6 +46,8 @@ export class Client {
     } else if (report.is === "event") {
       const run = this.ledger.find(report.run_id);
       if (run !== undefined && isNews) this.#react(run);
+    } else if (report.is === "receives") {
+      this.#sendMail(report.receives);
     } else if (report.is === "refused") this.#refused(report.order, report.code, report.message);
   }
 
@@ -50,6 +59,15 @@ export class Client {
       const session = random.chance(0.3) ? `00000000-0000-4000-8000-00000000000${random.below(10)}` : null;
       this.#takeUp(this.ledger.add(name, session, random.chance(0.3)));
     }
+  }
+
+  /** Looks now and then whether runs wait for messages, of which no event tells. Gives the function that ends it. */
+  attend(): () => void {
+    const looking = setInterval(() => {
+      for (const { run_id, newsAt } of this.ledger.openRuns())
+        if (run_id !== undefined && newsAt < Date.now() - LOOK_MS) this.#send({ do: "look", run_id });
+    }, LOOK_MS);
+    return () => clearInterval(looking);
   }
 
   /** A worker is gone, and with it the orders that it has not carried out. */
@@ -91,12 +109,23 @@ export class Client {
 
   #answer({ name, run_id = "", question }: RunRecord): void {
     if (question === undefined) return;
-    this.#send({ do: "answer", run_id, await_id: question, answer: answerTo(name, question) });
+    this.#send({ do: "answer", run_id, await_id: question, reply: replyTo(name, question) });
+  }
+
+  /** Sends each receive the next message of its name. One that was not acknowledged is sent again. */
+  #sendMail(receives: readonly Receiving[]): void {
+    const next = new Map<string, number>();
+    for (const { run_id, key } of receives) {
+      const name = MAIL.find((one) => key.startsWith(`receive:${one}#`)) ?? "";
+      const before = this.ledger.sent.get(run_id)?.filter((mail) => mail.name === name).length ?? 0;
+      const number = next.get(`${run_id} ${name}`) ?? before + 1;
+      next.set(`${run_id} ${name}`, number + 1);
+      this.#send({ do: "send", run_id, mail: mailTo(run_id, name, number) });
+    }
   }
 
   #refused(order: Order, code: string, message: string): void {
-    const isLate = order.do === "answer" ? LATE_ANSWER : order.do === "cancel" ? ["run_finished"] : [];
-    if (isLate.includes(code) || code === "runtime_closed") return;
+    if (LATE[order.do]?.includes(code) === true || code === "runtime_closed") return;
     // The process that executes the run is dead, and its lease has not expired yet.
     if (code === "lost_ownership") setTimeout(() => this.#send(order), AGAIN_MS);
     else this.ledger.wrong.push(`${JSON.stringify(order)} was refused: ${message}`);

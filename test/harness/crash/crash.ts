@@ -63,11 +63,13 @@ class Driver {
 
   async drive(): Promise<KillReport> {
     const { ledger } = this.#client;
+    const stopLooking = this.#client.attend();
     for (let life = 1; this.#kills < this.#options.kills || ledger.runs.size < this.#options.runs; life++) {
       await this.#live(life % (SHORT_LIVES + 1) === 0 ? "long" : "short");
       this.#options.onProgress?.(this.#figures);
     }
     await this.#live("last");
+    stopLooking();
     const wrong = [...ledger.wrong, ...(await inspect(this.#file, ledger))];
     return { ...this.#figures, wrong, said: ledger.said };
   }

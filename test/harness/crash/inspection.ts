@@ -6,8 +6,9 @@ import type { Entry, IntentEntry, StepEntry } from "../../../src/core/log.ts";
 import { resultKey } from "../../../src/core/operation-keys.ts";
 import { transcript } from "../../../src/core/record.ts";
 import { misjudged } from "../judge.ts";
+import type { NamedProgram } from "../program.ts";
 import { print } from "../program.ts";
-import { questionsFallAnywhere } from "../program-maker.ts";
+import { isRaceWithTime, questionsFallAnywhere } from "../program-maker.ts";
 import { namedIn } from "../program-player.ts";
 import { openDatabase } from "../sqlite-files.ts";
 import type { Ledger, RunRecord, StepRecord } from "./ledger.ts";
@@ -29,6 +30,7 @@ export async function inspect(file: string, ledger: Ledger): Promise<string[]> {
 
 class Inspection {
   readonly wrong: string[] = [];
+  readonly #ledger: Ledger;
   /** The reports of each step, by run. */
   readonly #steps = new Map<string, (readonly [key: string, step: StepRecord])[]>();
   readonly #store: SqliteStore;
@@ -38,6 +40,7 @@ class Inspection {
   readonly #messages = new Map<string, number>();
 
   constructor(file: string, ledger: Ledger) {
+    this.#ledger = ledger;
     for (const [name, step] of ledger.steps) {
       const [run_id = ""] = name.split(" ", 1);
       const steps = this.#steps.get(run_id) ?? [];
@@ -76,7 +79,10 @@ class Inspection {
     }
     if (!record.ended) this.#complain(record, `hangs: ${wordsOf(log)}`);
     if (!record.ended || (record.cancel !== "no" && run.status === "cancelled")) return;
-    await this.#compare(record, run, [...family.values()]);
+    const named = namedIn(log);
+    if (named === undefined) throw new Error(`The log of ${record.name} is empty.`);
+    // The judge has looked at the others.
+    if (!isRaceWithTime(named.program)) await this.#compare(record, run, named, [...family.values()]);
   }
 
   async lookAtSessions(): Promise<void> {
@@ -94,7 +100,8 @@ class Inspection {
       if (entry.type !== "intent" || entry.run_id === null) continue;
       // A run that was cancelled may have ended before its sub-run began.
       const found = this.#store.find({ tenant: "", run_id: entry.run_id });
-      if (found !== undefined) family.set(entry.run_id, this.#log(entry.run_id));
+      if (found === undefined) continue;
+      for (const [id, each] of this.#family(entry.run_id, this.#log(entry.run_id))) family.set(id, each);
     }
     return family;
   }
@@ -124,7 +131,8 @@ class Inspection {
 
   /** How many answers to a question there are in a log, or in that of the sub-run that asks. */
   #answersTo(await_id: string, log: readonly Entry[]): number {
-    const answers = log.filter((entry) => entry.type === "resumed" && entry.await_id === await_id).length;
+    const isReply = ({ type }: Entry): boolean => type === "resumed" || type === "declined";
+    const answers = log.filter((entry) => isReply(entry) && resultKey(entry) === await_id).length;
     const [key, ...rest] = await_id.split("/");
     if (answers > 0 || rest.length === 0) return answers;
     // A run that is cancelled does not note the answer to its sub-run any more.
@@ -142,6 +150,15 @@ class Inspection {
     if (!once || log[0]?.type !== "created" || log.at(-1)?.type !== "ended")
       this.#complain(record, `has an inconsistent log: ${log.map(({ type }) => type).join(" ")}`);
     this.#lookAtSteps(record, run_id, log);
+    for (const mail of this.#ledger.sent.get(run_id) ?? []) {
+      const { name, data, idempotencyKey } = mail;
+      // A message that is posted once more counts once.
+      const arrived = log.filter((entry) => entry.type === "received" && entry.idempotency_key === idempotencyKey);
+      const isSame = (entry: Entry): boolean =>
+        entry.type === "received" && entry.name === name && JSON.stringify(entry.data) === JSON.stringify(data);
+      if (arrived.length === 0 || !arrived.every(isSame))
+        this.#complain(record, `has lost the message ${idempotencyKey} to ${run_id}: ${wordsOf(log)}`);
+    }
   }
 
   #lookAtSteps(record: RunRecord, run_id: string, log: readonly Entry[]): void {
@@ -166,9 +183,7 @@ class Inspection {
     }
   }
 
-  async #compare(record: RunRecord, run: Run, logs: readonly (readonly Entry[])[]): Promise<void> {
-    const named = namedIn(logs[0] ?? []);
-    if (named === undefined) throw new Error(`The log of ${record.name} is empty.`);
+  async #compare(record: RunRecord, run: Run, named: NamedProgram, logs: readonly (readonly Entry[])[]): Promise<void> {
     const expected = await this.#reference.play(named, logs);
     const isAnywhere = questionsFallAnywhere(named.program);
     const outcomeOf = isAnywhere ? textsOf : messagesOf;

@@ -1,4 +1,5 @@
 import type { StreamedEvent } from "cadenza";
+import type { Mail } from "../answers.ts";
 import { NO_ANSWER } from "../answers.ts";
 import { textOf } from "../program-player.ts";
 import type { BodyReport, Report } from "./messages.ts";
@@ -16,6 +17,8 @@ export interface RunRecord {
   readonly answered: Set<string>;
   cancel: "no" | "asked" | "accepted";
   ended: boolean;
+  /** When a reader last got an event of it. */
+  newsAt: number;
   /** The worker that was last given an order for the run. */
   worker: string | undefined;
 }
@@ -26,6 +29,7 @@ export interface Figures {
   readonly events: number;
   readonly steps: number;
   readonly answers: number;
+  readonly messages: number;
   readonly cancels: number;
 }
 
@@ -41,6 +45,8 @@ export interface StepRecord {
 export class Ledger {
   readonly runs = new Map<string, RunRecord>();
   readonly steps = new Map<string, StepRecord>();
+  /** The acknowledged messages, by the run that they were sent to. */
+  readonly sent = new Map<string, Mail[]>();
   readonly wrong: string[] = [];
   readonly said: string[] = [];
   readonly #open = new Set<RunRecord>();
@@ -59,6 +65,7 @@ export class Ledger {
       answered: new Set(),
       cancel: "no",
       ended: false,
+      newsAt: Date.now(),
       worker: undefined,
     };
     this.runs.set(name, run);
@@ -86,6 +93,7 @@ export class Ledger {
       events: runs.reduce((sum, { seen }) => sum + seen.length, 0),
       steps: this.steps.size,
       answers: runs.reduce((sum, { answered }) => sum + answered.size, 0),
+      messages: [...this.sent.values()].reduce((sum, mails) => sum + mails.length, 0),
       cancels: runs.filter(({ cancel }) => cancel === "accepted").length,
     };
   }
@@ -104,6 +112,9 @@ export class Ledger {
         return;
       case "answered":
         this.#byId.get(report.run_id)?.answered.add(report.await_id);
+        return;
+      case "sent":
+        this.#sent(report.run_id, report.mail);
         return;
       case "cancelled": {
         const run = this.#byId.get(report.run_id);
@@ -137,6 +148,12 @@ export class Ledger {
       for (const body of [...bodies.keys()]) if (body.startsWith(`${worker} `)) bodies.delete(body);
   }
 
+  #sent(run_id: string, mail: Mail): void {
+    const before = this.sent.get(run_id) ?? [];
+    if (!before.some(({ idempotencyKey }) => idempotencyKey === mail.idempotencyKey))
+      this.sent.set(run_id, [...before, mail]);
+  }
+
   #created(name: string, run_id: string): void {
     const run = this.runs.get(name);
     if (run === undefined) return;
@@ -155,6 +172,7 @@ export class Ledger {
     // Another reader may be ahead of this one.
     if (event.type === "error" || event.id !== last + 1) return false;
     run.seen.push(event);
+    run.newsAt = Date.now();
     // A run may emit more while it waits.
     if (event.type.startsWith("run.")) run.question = undefined;
     if (event.type === "run.awaiting" && event.run.await_request !== null) {

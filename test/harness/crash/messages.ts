@@ -1,5 +1,5 @@
 import type { StreamedEvent } from "cadenza";
-import type { Answer } from "../answers.ts";
+import type { Mail, Reply } from "../answers.ts";
 
 /* The messages between the driver and its worker processes. */
 
@@ -19,7 +19,9 @@ export interface WorkerSettings {
 /** What a worker has to do. */
 export type Order =
   | { readonly do: "create"; readonly name: string; readonly session_id: string | null; readonly stream: boolean }
-  | { readonly do: "answer"; readonly run_id: string; readonly await_id: string; readonly answer: Answer }
+  | { readonly do: "answer"; readonly run_id: string; readonly await_id: string; readonly reply: Reply }
+  | { readonly do: "look"; readonly run_id: string }
+  | { readonly do: "send"; readonly run_id: string; readonly mail: Mail }
   | { readonly do: "cancel"; readonly run_id: string }
   | { readonly do: "follow"; readonly run_id: string; readonly after: number }
   | { readonly do: "close" };
@@ -30,6 +32,8 @@ export type Report =
   | { readonly is: "created"; readonly name: string; readonly run_id: string }
   | { readonly is: "event"; readonly run_id: string; readonly event: StreamedEvent }
   | { readonly is: "answered"; readonly run_id: string; readonly await_id: string }
+  | { readonly is: "receives"; readonly run_id: string; readonly receives: readonly Receiving[] }
+  | { readonly is: "sent"; readonly run_id: string; readonly mail: Mail }
   | { readonly is: "cancelled"; readonly run_id: string }
   | { readonly is: "refused"; readonly order: Order; readonly code: string; readonly message: string }
   | BodyReport
@@ -37,6 +41,12 @@ export type Report =
   | { readonly is: "said"; readonly message: string; readonly error: string }
   | { readonly is: "blocked"; readonly run_id: string; readonly expected: string; readonly asked: string }
   | { readonly is: "closed"; readonly left: number };
+
+/** A run waits for a message: the run that was looked at, or a sub-run of it. */
+export interface Receiving {
+  readonly run_id: string;
+  readonly key: string;
+}
 
 /** A step's body has begun or ended. */
 export interface BodyReport {

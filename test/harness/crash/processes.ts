@@ -77,12 +77,14 @@ class Driver {
       this.#finish = resolve;
     });
     for (let count = 0; count < processes; count++) this.#start();
+    const stopLooking = this.#client.attend();
     const killing = setInterval(() => this.#killOne(), killEveryMs);
     const stopping = setTimeout(() => {
       this.#total = 0;
     }, atMostMs);
     await finished;
     this.#over = true;
+    stopLooking();
     clearInterval(killing);
     clearTimeout(stopping);
     clearTimeout(this.#stuck);

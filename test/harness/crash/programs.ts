@@ -11,7 +11,6 @@ export function programOf(name: string): NamedProgram {
     stepMs: 8,
     deadlineMs: 25,
     isAlone: false,
-    hasMail: false,
   });
   const word = (text: string) => ({ does: "emit", what: "part", text, by: "yield" }) as const;
   return { name, program: { ...made, body: [word(`${name}:`), ...made.body, word("=")] } };

@@ -2,12 +2,12 @@ import { setImmediate as inNextTurn } from "node:timers";
 import type { Run } from "cadenza";
 import { AgentRuntime, MemoryStore } from "cadenza";
 import { durable } from "cadenza/durable";
-import type { Entry } from "../../../src/core/log.ts";
+import type { Entry, ReceivedEntry } from "../../../src/core/log.ts";
 import { resultKey } from "../../../src/core/operation-keys.ts";
-import { answerTo, NO_ANSWER } from "../answers.ts";
+import { NO_ANSWER, replyTo } from "../answers.ts";
 import type { NamedProgram } from "../program.ts";
 import { CHILD, inputOf } from "../program.ts";
-import type { Player } from "../program-player.ts";
+import type { Player, Receiving } from "../program-player.ts";
 import { agentOf, namedIn, textOf } from "../program-player.ts";
 
 /** With an inconsistent log the program may wait for ever. It is stopped after so many checks without progress. */
@@ -26,6 +26,7 @@ export class Reference {
     const player: Player = {
       work: ({ name, key }) => this.#script(name).turn(key),
       pause: () => Promise.resolve(),
+      receiving: (receiving) => void this.#send(receiving),
       got: ({ name, key }) => this.#script(name).done(key),
       ending: async (name) => {
         const [, parent, number] = /^(.*)\.(\d+)$/.exec(name) ?? [];
@@ -54,11 +55,21 @@ export class Reference {
     return run;
   }
 
+  /** Sends the message that the receive takes in the log. */
+  async #send({ run_id, name, key }: Receiving): Promise<void> {
+    const script = this.#script(name);
+    await script.turn(key);
+    const message = script.messageFor(key);
+    if (message === undefined) return;
+    const { name: to, data } = message;
+    await this.#runtime.send({ to: run_id, name: to, data }).catch(() => undefined);
+  }
+
   async #answer(name: string, run_id: string, await_id: string): Promise<void> {
     // The questions of a sub-run, which does one thing after the other, are answered as they come.
     if (!await_id.includes("/")) await this.#script(name).turn(await_id);
-    const await_resume = answerTo(name, await_id);
-    await this.#runtime.resume({ run_id, await_id, await_resume, mode: "async" }).catch(() => undefined);
+    const reply = replyTo(name, await_id);
+    await this.#runtime.resume({ run_id, await_id, ...reply, mode: "async" }).catch(() => undefined);
   }
 
   #script(name: string): Script {
@@ -80,11 +91,13 @@ function stopIfStuck(stop: () => void): () => void {
 
 /** The order in which the operations of a run had their results. */
 class Script {
+  readonly #log: readonly Entry[];
   readonly #order: readonly string[];
   readonly #waiting = new Map<string, () => void>();
   #next = 0;
 
   constructor(log: readonly Entry[]) {
+    this.#log = log;
     this.#order = log.flatMap((entry) => resultKey(entry) ?? []).filter((key) => !/^run:.*\//.test(key));
   }
 
@@ -92,6 +105,16 @@ class Script {
   turn(key: string): Promise<void> {
     if (this.#order[this.#next] === key) return Promise.resolve();
     return new Promise((resolve) => this.#waiting.set(key, resolve));
+  }
+
+  /** The message that a receive has taken. */
+  messageFor(key: string): ReceivedEntry | undefined {
+    for (const entry of this.#log) {
+      if (entry.type !== "taken" || entry.key !== key || entry.position === null) continue;
+      const message = this.#log[entry.position];
+      if (message?.type === "received") return message;
+    }
+    return undefined;
   }
 
   /** The operation has its result; the next one follows when the agent has handled it. */

@@ -10,7 +10,7 @@ import type { Store } from "cadenza/store";
 import { CHILD, inputOf } from "../program.ts";
 import { agentOf } from "../program-player.ts";
 import { openDatabase } from "../sqlite-files.ts";
-import type { Order, Report, WorkerSettings } from "./messages.ts";
+import type { Order, Receiving, Report, WorkerSettings } from "./messages.ts";
 import { programOf } from "./programs.ts";
 
 const settings = JSON.parse(process.argv[2] ?? "") as WorkerSettings;
@@ -73,9 +73,17 @@ async function carryOut(order: Order): Promise<void> {
       return say({ is: "created", name, run_id });
     }
     case "answer": {
-      const { run_id, await_id, answer } = order;
-      await runtime.resume({ run_id, await_id, await_resume: answer, mode: "async" });
+      const { run_id, await_id, reply } = order;
+      await runtime.resume({ run_id, await_id, ...reply, mode: "async" });
       return say({ is: "answered", run_id, await_id });
+    }
+    case "look":
+      return say({ is: "receives", run_id: order.run_id, receives: await receivesOf(order.run_id) });
+    case "send": {
+      const { run_id, mail } = order;
+      const { name, data, idempotencyKey } = mail;
+      await runtime.send({ to: run_id, name, data }, { idempotencyKey });
+      return say({ is: "sent", run_id, mail });
     }
     case "cancel":
       await runtime.cancel(order.run_id);
@@ -90,6 +98,13 @@ async function carryOut(order: Order): Promise<void> {
       process.disconnect();
     }
   }
+}
+
+/** The receives of a run and its sub-runs that wait for a message. */
+async function receivesOf(run_id: string): Promise<Receiving[]> {
+  const { waits_for, children } = await runtime.details(run_id);
+  const own = waits_for.filter((key) => key.startsWith("receive:")).map((key) => ({ run_id, key }));
+  return [...own, ...(await Promise.all(children.map(receivesOf))).flat()];
 }
 
 function pause(ms: number): Promise<void> {

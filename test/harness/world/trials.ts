@@ -69,7 +69,7 @@ export async function trial(
 function programOf(seed: number): Program {
   const random = new Random(seed);
   const certainty = random.pick<Certainty>(["fixed", "fixed", "logged", "loose", "loose"]);
-  return makeProgram(random, { certainty, depth: 3, stepMs: 40, deadlineMs: 30_000, isAlone: true, hasMail: true });
+  return makeProgram(random, { certainty, depth: 3, stepMs: 40, deadlineMs: 30_000, isAlone: true });
 }
 
 /** A program and its client. Some questions are not answered, and some runs are cancelled. */
