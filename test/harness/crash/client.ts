@@ -16,6 +16,8 @@ const LATE: Readonly<Partial<Record<Order["do"], readonly string[]>>> = {
 };
 /** How long a run makes no progress before the client looks at it, in milliseconds. */
 const LOOK_MS = 100;
+/** How long a receive has to take the message that was sent to it, before another one is sent. */
+const TAKES_MS = 500;
 /** How long it waits before it repeats an order, in milliseconds. */
 const AGAIN_MS = 20;
 /** How long it waits at most before it answers or cancels, in milliseconds. */
@@ -30,6 +32,8 @@ export class Client {
   readonly #random: Random;
   readonly #prefix: string;
   readonly #send: Send;
+  /** When the receives were last sent a message. */
+  readonly #mailed = new Map<string, number>();
 
   constructor(random: Random, prefix: string, send: Send) {
     this.#random = random;
@@ -116,6 +120,8 @@ export class Client {
   #sendMail(receives: readonly Receiving[]): void {
     const next = new Map<string, number>();
     for (const { run_id, key } of receives) {
+      if (Date.now() < (this.#mailed.get(`${run_id} ${key}`) ?? 0) + TAKES_MS) continue;
+      this.#mailed.set(`${run_id} ${key}`, Date.now());
       const name = MAIL.find((one) => key.startsWith(`receive:${one}#`)) ?? "";
       const before = this.ledger.sent.get(run_id)?.filter((mail) => mail.name === name).length ?? 0;
       const number = next.get(`${run_id} ${name}`) ?? before + 1;

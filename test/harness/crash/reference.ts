@@ -57,7 +57,9 @@ export class Reference {
 
   /** Sends the message that the receive takes in the log. */
   async #send({ run_id, name, key }: Receiving): Promise<void> {
-    const script = this.#script(name);
+    // A branch that has lost its race may go on after the end of its run.
+    const script = this.#scripts.get(name);
+    if (script === undefined) return;
     await script.turn(key);
     const message = script.messageFor(key);
     if (message === undefined) return;
