@@ -65,7 +65,10 @@ export function textOf(messages: readonly Message[]): string {
 }
 
 const answerSchema = z.object({ value: z.number() });
-const RETRY_MS = 20;
+/**
+ * They do not grow: interrupted attempts count, so that a step would pause for longer than its killed processes live.
+ */
+const PAUSES = { backoffMs: 20, maxBackoffMs: 20 } as const;
 /** What counts for a step that was interrupted, where the output tells so. */
 const INTERRUPTED = 3;
 /** What counts for a sleep, for a wait that the agent has aborted, and for the mishaps of a wait. */
@@ -225,7 +228,7 @@ class Performance {
       throw new AgentError("unlucky", `${step.key} failed`);
     };
     try {
-      await this.#context.step(name, body, { retry: { attempts, backoffMs: RETRY_MS } });
+      await this.#context.step(name, body, { retry: { ...PAUSES, attempts } });
     } catch (error) {
       if (CadenzaError.is(error)) throw error;
       const { code, message } = error as AgentError;
@@ -434,5 +437,5 @@ function emittedBy({ what, text }: Emission, { total }: Tally): unknown {
 }
 
 function manyTries({ failures }: Statement & { does: "step" }): StepOptions {
-  return failures === 0 ? {} : { retry: { attempts: 1_000, backoffMs: RETRY_MS } };
+  return failures === 0 ? {} : { retry: { ...PAUSES, attempts: 1_000 } };
 }

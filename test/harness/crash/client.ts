@@ -14,6 +14,8 @@ const LATE: Readonly<Partial<Record<Order["do"], readonly string[]>>> = {
   send: ["run_cancelling", "run_finished"],
   cancel: ["run_finished"],
 };
+/** Refusals while the process that executes the run is dead, and its lease has not expired yet. */
+const PASSING: readonly string[] = ["lost_ownership", "answer_pending"];
 /** How long a run makes no progress before the client looks at it, in milliseconds. */
 const LOOK_MS = 100;
 /** How long a receive has to take the message that was sent to it, before another one is sent. */
@@ -41,8 +43,11 @@ export class Client {
     this.#send = send;
   }
 
-  /** Takes a worker's report, and sends the orders that follow from it. */
-  hear(worker: string, report: Report): void {
+  /**
+   * Takes a worker's report, and sends the orders that follow from it. Answers whether a run has made progress that no
+   * reader has seen before.
+   */
+  hear(worker: string, report: Report): boolean {
     const isNews = this.ledger.hear(worker, report);
     if (report.is === "created") {
       const run = this.ledger.runs.get(report.name);
@@ -53,6 +58,7 @@ export class Client {
     } else if (report.is === "receives") {
       this.#sendMail(report.receives);
     } else if (report.is === "refused") this.#refused(report.order, report.code, report.message);
+    return isNews;
   }
 
   /** Keeps `atOnce` runs open, and creates no more than `total` in all. */
@@ -116,24 +122,36 @@ export class Client {
     this.#send({ do: "answer", run_id, await_id: question, reply: replyTo(name, question) });
   }
 
-  /** Sends each receive the next message of its name. One that was not acknowledged is sent again. */
+  /** Sends each receive the first message of its name that was neither acknowledged nor sent to another one just now. */
   #sendMail(receives: readonly Receiving[]): void {
-    const next = new Map<string, number>();
+    const last = new Map<string, number>();
     for (const { run_id, key } of receives) {
       if (Date.now() < (this.#mailed.get(`${run_id} ${key}`) ?? 0) + TAKES_MS) continue;
       this.#mailed.set(`${run_id} ${key}`, Date.now());
       const name = MAIL.find((one) => key.startsWith(`receive:${one}#`)) ?? "";
-      const before = this.ledger.sent.get(run_id)?.filter((mail) => mail.name === name).length ?? 0;
-      const number = next.get(`${run_id} ${name}`) ?? before + 1;
-      next.set(`${run_id} ${name}`, number + 1);
+      let number = (last.get(`${run_id} ${name}`) ?? 0) + 1;
+      while (this.ledger.wasSent(run_id, mailTo(run_id, name, number))) number += 1;
+      last.set(`${run_id} ${name}`, number);
       this.#send({ do: "send", run_id, mail: mailTo(run_id, name, number) });
     }
   }
 
   #refused(order: Order, code: string, message: string): void {
     if (LATE[order.do]?.includes(code) === true || code === "runtime_closed") return;
-    // The process that executes the run is dead, and its lease has not expired yet.
-    if (code === "lost_ownership") setTimeout(() => this.#send(order), AGAIN_MS);
+    if (PASSING.includes(code)) setTimeout(() => this.#repeat(order), AGAIN_MS);
     else this.ledger.wrong.push(`${JSON.stringify(order)} was refused: ${message}`);
+  }
+
+  #repeat(order: Order): void {
+    // The worker that gets the order may die with it.
+    const run = this.#followedBy(order);
+    if (run === undefined) this.#send(order);
+    else if (!run.ended) this.#takeUp(run);
+  }
+
+  /** The run that a worker follows with this order. */
+  #followedBy(order: Order): RunRecord | undefined {
+    if (order.do === "create") return this.ledger.runs.get(order.name);
+    return order.do === "follow" ? this.ledger.find(order.run_id) : undefined;
   }
 }

@@ -25,7 +25,7 @@ const LEASE_MS = 150;
 const SHORT_LIVES = 2;
 /** How long such a life may take. */
 const LONG_LIFE_MS = 60_000;
-/** Runs that do nothing for so long are stuck. */
+/** Runs that make no progress for so long are stuck. */
 const STUCK_MS = 60_000;
 
 /** Lets a worker process run random programs, kills it at random moments, starts it again, and checks the logs. */
@@ -106,8 +106,7 @@ class Driver {
 
   #hear(worker: Worker, report: Report, life: Life): void {
     const client = this.#client;
-    client.hear(worker.name, report);
-    this.#onProgress();
+    if (client.hear(worker.name, report)) this.#onProgress();
     if (report.is === "ready") {
       if (life !== "last") this.#killLater(worker, life);
       // The orders of the last worker are lost.

@@ -82,6 +82,11 @@ export class Ledger {
     return this.#open.size;
   }
 
+  /** Whether the message was acknowledged. */
+  wasSent(run_id: string, { idempotencyKey }: Mail): boolean {
+    return this.sent.get(run_id)?.some((mail) => mail.idempotencyKey === idempotencyKey) === true;
+  }
+
   openRuns(): RunRecord[] {
     return [...this.#open];
   }
@@ -149,9 +154,7 @@ export class Ledger {
   }
 
   #sent(run_id: string, mail: Mail): void {
-    const before = this.sent.get(run_id) ?? [];
-    if (!before.some(({ idempotencyKey }) => idempotencyKey === mail.idempotencyKey))
-      this.sent.set(run_id, [...before, mail]);
+    if (!this.wasSent(run_id, mail)) this.sent.set(run_id, [...(this.sent.get(run_id) ?? []), mail]);
   }
 
   #created(name: string, run_id: string): void {

@@ -29,7 +29,7 @@ const LEASE_MS = 3_000;
 const MAX_TAKEOVERS = 1_000;
 /** When a process is killed, this many others are ready. */
 const MIN_LEFT = 1;
-/** Runs that do nothing for so long are stuck. */
+/** Runs that make no progress for so long are stuck. */
 const STUCK_MS = 60_000;
 
 /**
@@ -77,6 +77,7 @@ class Driver {
       this.#finish = resolve;
     });
     for (let count = 0; count < processes; count++) this.#start();
+    this.#watch();
     const stopLooking = this.#client.attend();
     const killing = setInterval(() => this.#killOne(), killEveryMs);
     const stopping = setTimeout(() => {
@@ -115,10 +116,11 @@ class Driver {
       },
       (report) => {
         if (report.is === "ready") this.#ready.set(name, worker);
-        this.#client.hear(name, report);
+        const isNews = this.#client.hear(name, report);
         // Orders that came while no process was ready are sent again.
         if (report.is === "ready") this.#client.lost("");
         this.#goOn();
+        if (isNews) this.#watch();
       },
     );
     this.#all.add(worker);
@@ -132,9 +134,13 @@ class Driver {
 
   #goOn(): void {
     this.#client.fill(AT_ONCE, this.#total);
-    clearTimeout(this.#stuck);
     if (this.#client.ledger.open === 0) this.#finish();
-    else this.#stuck = setTimeout(() => this.#finish(), STUCK_MS);
+  }
+
+  /** From now on the runs have some time to make progress. */
+  #watch(): void {
+    clearTimeout(this.#stuck);
+    this.#stuck = setTimeout(() => this.#finish(), STUCK_MS);
   }
 
   #killOne(): void {
