@@ -12,7 +12,7 @@ export interface ProcessesOptions {
   readonly seed: string;
   readonly processes: number;
   readonly runs: number;
-  /** How much time passes between two kills, in milliseconds. */
+  /** How much time passes between two kills, in milliseconds. It is more where the runs make too little progress. */
   readonly killEveryMs: number;
   /** No new runs are created after so many milliseconds. */
   readonly atMostMs: number;
@@ -52,6 +52,11 @@ class Driver {
   readonly #all = new Set<Worker>();
   #started = 0;
   #kills = 0;
+  /**
+   * How many events there were since the last kill: before the next there is one for each open run. On a busy machine
+   * the processes would otherwise only start, and replay.
+   */
+  #news = 0;
   #total: number;
   #over = false;
   #finish: () => void = () => undefined;
@@ -120,7 +125,9 @@ class Driver {
         // Orders that came while no process was ready are sent again.
         if (report.is === "ready") this.#client.lost("");
         this.#goOn();
-        if (isNews) this.#watch();
+        if (!isNews) return;
+        this.#news += 1;
+        this.#watch();
       },
     );
     this.#all.add(worker);
@@ -146,7 +153,8 @@ class Driver {
   #killOne(): void {
     const workers = [...this.#ready.values()];
     const worker = workers[this.#random.below(workers.length)];
-    if (worker === undefined || workers.length <= MIN_LEFT) return;
+    if (worker === undefined || workers.length <= MIN_LEFT || this.#news < this.#client.ledger.open) return;
+    this.#news = 0;
     // It gets no more orders; its earlier reports still arrive.
     this.#ready.delete(worker.name);
     worker.kill();
