@@ -13,6 +13,7 @@ const repeatable = [
   "detailed-events",
   "details",
   "events",
+  "forks",
   "given",
   "lists",
   "interceptors",

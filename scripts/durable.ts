@@ -1,8 +1,8 @@
 /**
  * The long tests of durable runs: crashes at every call of the store, and two of them one after the other; 100,000
- * evicted runs; 100,000 random programs. `npm run test:durable -- --seed 7 --programs 1000` tries 1,000 programs from
+ * evicted runs; 100,000 random programs; 10,000 random forks. `npm run test:durable -- --seed 7 --programs 1000` tries 1,000 programs from
  * seed 7 on, and `npm run test:durable -- --seed 7 --trouble crashes` tries one program alone. `--part crashes`,
- * `evictions` or `programs` runs one part.
+ * `evictions`, `programs` or `forks` runs one part.
  */
 import type { ChildProcess } from "node:child_process";
 import { fork } from "node:child_process";
@@ -11,12 +11,14 @@ import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { crashedOtherwise, crashPoints } from "../test/harness/world/crash-points.ts";
 import { evictAndAnswer } from "../test/harness/world/evicted-runs.ts";
+import { forkAll } from "../test/harness/world/forks.ts";
 import { play } from "../test/harness/world/play.ts";
 import { scenarios } from "../test/harness/world/scenarios.ts";
 import type { Findings } from "../test/harness/world/trials.ts";
 import { again, noFindings, sumOf, trial, troubles, tryAll } from "../test/harness/world/trials.ts";
 
 const RUNS = 100_000;
+const FORKS = 10_000;
 /** How many programs a process tries between two reports. */
 const CHUNK = 500;
 
@@ -41,6 +43,7 @@ if (process.send !== undefined) {
     crashes: crashEverywhere,
     evictions: evictMany,
     programs: tryPrograms,
+    forks: tryForks,
   }))
     if ((values.part ?? part) === part && (await isWrong())) process.exitCode = 1;
 }
@@ -82,6 +85,13 @@ async function evictMany(): Promise<boolean> {
     `${RUNS} evicted runs: the heap holds ${mib(heapEvicted)}, and ${mib(heapBefore)} before; ${loaded} in memory; ${completed} completed.`,
   );
   return heapEvicted > 1.1 * heapBefore || loaded > 0 || completed < RUNS;
+}
+
+async function tryForks(): Promise<boolean> {
+  const { trials, troubles: happened, wrong } = await forkAll(seed, FORKS);
+  console.log(`${trials} forks from seed ${seed} on, ${happened} troubles: ${wrong.length} wrong.`);
+  for (const one of wrong.slice(0, 10)) console.log(`seed ${one.seed}, ${one.trouble}\n${one.wrong.join("\n")}`);
+  return wrong.length > 0;
 }
 
 async function tryPrograms(): Promise<boolean> {

@@ -5,7 +5,7 @@ export {
   type CadenzaErrorDetails,
   type Issue,
 } from "./core/errors.ts";
-export type { Labels, QuestionKind, QuestionRef } from "./core/log.ts";
+export type { ForkOrigin, Labels, QuestionKind, QuestionRef } from "./core/log.ts";
 export type { Clock, Ids, Logger, Mismatch } from "./core/ports.ts";
 export type { StreamedEvent } from "./core/project.ts";
 export type { MaybePromise } from "./core/promises.ts";
@@ -60,6 +60,7 @@ export {
   type TypedAgentOptions,
 } from "./runtime/define-agent.ts";
 export type { DetailedEvent } from "./runtime/events.ts";
+export type { ForkOptions } from "./runtime/forks.ts";
 export type { InputItem, RunInput } from "./runtime/input.ts";
 export type { AskInfo, AskPassage, Interceptor, RunInfo, RunPassage, StepInfo } from "./runtime/interceptors.ts";
 export type { LabelledRun } from "./runtime/message-router.ts";

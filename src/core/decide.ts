@@ -14,6 +14,7 @@ import type {
   EmittedPart,
   EndedEntry,
   Entry,
+  ForkedEntry,
   Growing,
   IntentEntry,
   OfferedEntry,
@@ -36,6 +37,7 @@ import { verdict } from "./transitions.ts";
 /** What is asked of a run, and when. */
 export type Command =
   | { readonly type: "create"; readonly entry: CreatedEntry }
+  | { readonly type: "fork"; readonly entry: ForkedEntry }
   | { readonly type: "start"; readonly at: number }
   | { readonly type: "emit"; readonly at: number; readonly item: EmissionFrom<EmissionSource> }
   /** A sub-run that is shown tries a step again. */
@@ -73,6 +75,8 @@ export interface EndCommand {
   readonly at: number;
   /** Why the run failed; null for success. Ignored for a run that is cancelling or past a deadline: it ends as such. */
   readonly failure: ProtocolError | null;
+  /** The operation whose error is the failure, if it is that of an operation. */
+  readonly key?: string | undefined;
   readonly usage: Usage | null;
 }
 
@@ -127,6 +131,7 @@ export function decide(state: RunState, command: Command): Decision {
       return decideEmit(state, command.at, command.item);
     case "tear":
       return hasTorn(state, command.entry) ? [command.entry] : nothing;
+    case "fork":
     case "intend":
     case "record":
       return [command.entry];
@@ -166,6 +171,8 @@ export function commandOf(entry: Entry): Command {
   switch (entry.type) {
     case "created":
       return { type: "create", entry };
+    case "forked":
+      return { type: "fork", entry };
     case "started":
       return { type: "start", at };
     case "emitted":
@@ -207,7 +214,7 @@ export function commandOf(entry: Entry): Command {
     case "cancel-requested":
       return { type: "cancel", at };
     case "ended":
-      return { type: "end", at, failure: entry.error ?? null, usage: entry.usage ?? null };
+      return { type: "end", at, failure: entry.error ?? null, key: entry.key, usage: entry.usage ?? null };
   }
 }
 
@@ -370,6 +377,7 @@ function decideEnd(state: RunState, command: EndCommand): readonly Entry[] {
     ? { type: "ended", at, outcome, closes: true }
     : { type: "ended", at, outcome };
   if (error !== null) ended.error = error;
+  if (error !== null && error === command.failure && command.key !== undefined) ended.key = command.key;
   if (usage !== null) ended.usage = usage;
   return [ended];
 }

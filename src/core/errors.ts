@@ -9,6 +9,7 @@ export type CadenzaErrorCode =
   | "invalid_argument"
   | "agent_not_found"
   | "agent_exists"
+  | "not_forkable"
   | "run_not_found"
   | "session_not_found"
   | "not_awaiting"

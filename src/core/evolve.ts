@@ -37,6 +37,12 @@ function apply(state: RunState, entry: Entry): number {
     case "created":
       state.created = entry;
       return 1;
+    case "forked":
+      // The fork itself has used nothing yet, and its active time begins now. It takes over no operation that waits.
+      state.usage = null;
+      state.waiting_ms = 0;
+      if (state.started !== null) state.started = { type: "started", at: entry.at };
+      return 0;
     case "started":
       state.started = entry;
       state.status = "in-progress";

@@ -12,6 +12,7 @@ import type { CadenzaErrorCode, Issue } from "./errors.ts";
  */
 export type Entry =
   | CreatedEntry
+  | ForkedEntry
   | StartedEntry
   | EmittedEntry
   | TornEntry
@@ -58,6 +59,19 @@ export interface CreatedEntry {
   readonly labels?: Labels;
   /** The run and the operation that started this one, if it is a sub-run. */
   readonly parent?: ParentRun;
+  /** The run that this one is a fork of, if it is one. */
+  readonly origin?: ForkOrigin;
+  /** Of a fork: what its random numbers and idempotency keys are made of, so that they are those of its origin. */
+  readonly seed?: string;
+  /** Of a fork with new idempotency keys, and of its forks: what the keys are made of in place of `seed`. */
+  readonly key_seed?: string;
+}
+
+/** Where a fork comes from. */
+export interface ForkOrigin {
+  readonly run_id: string;
+  /** How many entries of that run's log the fork begins with, before those of them that it does not take. */
+  readonly position: number;
 }
 
 /** Short texts by which runs are found: names with their values. */
@@ -71,6 +85,17 @@ export interface ParentRun {
   readonly key: string;
   /** How many runs are above the sub-run: 1 for a sub-run of a root run. */
   readonly depth: number;
+  /** What the idempotency keys of the parent are made of; left out for its id. Those of the sub-run are made of it too. */
+  readonly seed?: string;
+}
+
+/**
+ * A fork begins here. The entries before are those of its origin, with their times. What the origin has used, and how
+ * long it was active, does not count for the fork.
+ */
+export interface ForkedEntry {
+  readonly type: "forked";
+  readonly at: number;
 }
 
 /** The agent function was called. */
@@ -326,6 +351,8 @@ export interface EndedEntry {
   readonly outcome: Outcome;
   /** Why the run failed, if it did. */
   readonly error?: ProtocolError;
+  /** The operation whose error the agent of a durable run has not handled, if that is why it failed. */
+  readonly key?: string;
   /** A message was open and is completed first. */
   readonly closes?: true;
   /** What was reported with `usage.add` since the last entry that carried usage, if anything was. */

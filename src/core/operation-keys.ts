@@ -42,6 +42,11 @@ export function isWait(intent: IntentEntry): boolean {
   return intent.until !== undefined;
 }
 
+/** Whether a key is that of a sub-run. */
+export function isSubRun(key: string): boolean {
+  return key.startsWith("run:");
+}
+
 /** Whether a key is that of a receive. */
 export function isReceive(key: string): boolean {
   return key.startsWith("receive:");

@@ -247,6 +247,11 @@ export function isWaiting({ question, waits }: RunState): boolean {
   return question !== null || (waits !== null && waits.size > 0);
 }
 
+/** Whether the agent may be called for the first time. A fork is in progress before that. */
+export function mayBegin({ status, created }: RunState): boolean {
+  return status === "created" || (status === "in-progress" && created?.origin !== undefined);
+}
+
 /** When the run is to begin, if it has not begun; 0 for a run that begins at once. */
 export function startTime({ created, started }: RunState): number {
   return started === null ? (created?.start_at ?? 0) : 0;

@@ -19,6 +19,7 @@ const no = "drop";
  */
 const table = {
   //           created         in-progress     awaiting  cancelling        completed       failed          cancelled
+  fork:       [yes,            yes,            no,       no,               no,             no,             no],
   start:      [yes,            no,             no,       no,               no,             no,             no],
   emit:       [no,             yes,            yes,      yes,              no,             no,             no],
   tear:       [no,             yes,            yes,      yes,              no,             no,             no],

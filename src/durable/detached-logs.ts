@@ -7,12 +7,10 @@ import type { RunState } from "../core/state.ts";
 import { initialState, isFinal } from "../core/state.ts";
 import { verdict } from "../core/transitions.ts";
 import type { RunStatus } from "../protocol/run.ts";
-import { foldLog, foldOn, present } from "../runtime/fold-log.ts";
+import { foldLog, foldOn, present, readLog } from "../runtime/fold-log.ts";
 import { refuseLate } from "../runtime/late-message.ts";
 import { checkLogLength } from "../runtime/part-size.ts";
 import { notFound, refusalError } from "../runtime/refusals.ts";
-
-const READ_CHUNK = 1_000;
 
 /** Reads the whole logs of runs that are not loaded in this process, and posts to them. */
 export class DetachedLogs {
@@ -23,14 +21,8 @@ export class DetachedLogs {
   }
 
   /** The first `length` entries of a run. Undefined: the store has fewer. */
-  async read(key: RunKey, length: number): Promise<readonly Entry[] | undefined> {
-    const all: Entry[] = [];
-    while (all.length < length) {
-      const chunk = await this.#store.read(key, all.length, Math.min(READ_CHUNK, length - all.length));
-      if (chunk === undefined || chunk.length === 0) return undefined;
-      for (const entry of chunk) all.push(entry);
-    }
-    return all;
+  read(key: RunKey, length: number): Promise<readonly Entry[] | undefined> {
+    return readLog(this.#store, key, length);
   }
 
   /**

@@ -37,11 +37,14 @@ export class JournaledOperations extends LiveOperations {
   readonly #journal: JournalHost;
   readonly #order: LogOrder;
   readonly #check: ReplayCheck | undefined;
+  /** When the agent was first called; undefined where it is called for the first time. */
+  readonly #startedAt: number | undefined;
   #emitted = 0;
 
   constructor(host: JournalHost, history: History | undefined) {
     super(host);
     this.#journal = host;
+    this.#startedAt = history?.startedAt;
     this.#check = history && new ReplayCheck(host, this, history);
     this.#order = new LogOrder(host.clock, this, this.#check?.replay);
   }
@@ -75,7 +78,7 @@ export class JournaledOperations extends LiveOperations {
 
   /** The time of the last result, so that a replay sees the same time. */
   override now(): number {
-    return this.#order.time ?? this.host.log.state.started?.at ?? 0;
+    return this.#order.time ?? this.#startedAt ?? this.host.log.state.started?.at ?? 0;
   }
 
   override perform(operation: Operation): void {

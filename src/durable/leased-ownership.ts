@@ -187,6 +187,10 @@ export class LeasedOwnership implements Ownership, Followed {
 
   // The execution.
 
+  prepare(entries: readonly Entry[]): void {
+    this.residency.prepare(entries);
+  }
+
   operations(): Operations | undefined {
     if (!this.run.durable) return undefined;
     return this.residency.operations(new RunJournal(this.#owner, this.run, this.residency, this.handover));

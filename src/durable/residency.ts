@@ -75,16 +75,18 @@ export class Residency {
     const run = this.#run;
     run.execution?.fence();
     this.#subRuns = undefined;
-    this.#expectCatchUp();
     const begun = subRunsBegun(entries);
     if (begun.length > 0) run.family.begunBefore(begun);
-    const history = new History(entries);
-    if (history.startedAt === undefined && history.isStopped) {
-      run.endWithoutAgent();
-      return;
-    }
-    this.#history = history;
-    run.execute();
+    const history = this.prepare(entries);
+    if (history.startedAt === undefined && history.isStopped) run.endWithoutAgent();
+    else run.execute();
+  }
+
+  /** The next execution of the agent is a replay of these entries. */
+  prepare(entries: readonly Entry[]): History {
+    this.#expectCatchUp();
+    this.#history = new History(entries);
+    return this.#history;
   }
 
   #expectCatchUp(): void {

@@ -46,6 +46,7 @@ const rows: Readonly<Record<CadenzaErrorCode, Row>> = {
   // Errors of a run are in its record, and errors of the host are thrown to the host: neither refuses a request.
   agent_exists: broken,
   run_not_ended: broken,
+  not_forkable: broken,
   invalid_yield: broken,
   invalid_output: broken,
   run_failed: broken,

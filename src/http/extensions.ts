@@ -38,7 +38,7 @@ export async function sendMessage(call: Call): Promise<WireResponse> {
 
 /** The details without the runs that do not exist for the caller. */
 async function visibleDetails(caller: Caller, details: RunDetails): Promise<RunDetails> {
-  const { run_id, parent_run_id, root_run_id, children, await_requests } = details;
+  const { run_id, parent_run_id, root_run_id, origin, children, await_requests } = details;
   const shown: string[] = [];
   for (const id of children) if (await isVisible(caller, id)) shown.push(id);
   const questions: RunDetails["await_requests"][number][] = [];
@@ -51,6 +51,7 @@ async function visibleDetails(caller: Caller, details: RunDetails): Promise<RunD
     await_requests: questions,
     parent_run_id: parent_run_id !== null && (await isVisible(caller, parent_run_id)) ? parent_run_id : null,
     root_run_id: (await isVisible(caller, root_run_id)) ? root_run_id : run_id,
+    origin: origin !== null && (await isVisible(caller, origin.run_id)) ? origin : null,
     children: shown,
   };
 }

@@ -98,6 +98,8 @@ const runDetailsObject = deferred(
       /** The run that has started this one; null for a root. */
       parent_run_id: orNull(runIdSchema),
       root_run_id: runIdSchema,
+      /** The run that this one is a fork of; null for no fork. */
+      origin: orNull(z.looseObject({ run_id: runIdSchema, position: z.number().int() })),
       /** The runs that this one has started. */
       children: z.array(runIdSchema),
       /** What the run has used so far; null: nothing was reported. */

@@ -10,6 +10,8 @@ import type { Answered } from "./answer-router.ts";
 import { AnswerRouter } from "./answer-router.ts";
 import { badArgument, checkObject } from "./check.ts";
 import type { LogSource, StreamStart } from "./events.ts";
+import type { ForkOptions } from "./forks.ts";
+import { Forks } from "./forks.ts";
 import type { LiveRun } from "./live-run.ts";
 import { readNewRun } from "./read-new-run.ts";
 import { isLost, refusalError } from "./refusals.ts";
@@ -25,6 +27,7 @@ export class Calls {
   readonly #runs: Runs;
   readonly #reader: RunReader;
   readonly #answers: AnswerRouter;
+  readonly #forks: Forks;
   readonly #tenant: string;
   readonly #principal: JsonValue;
 
@@ -32,6 +35,7 @@ export class Calls {
     this.#runs = runs;
     this.#reader = reader;
     this.#answers = new AnswerRouter(runs, reader);
+    this.#forks = new Forks(runs, reader);
     this.#tenant = tenant;
     this.#principal = principal;
   }
@@ -48,7 +52,7 @@ export class Calls {
         return await unlessAborted(this.#reader.rest(created.repeated), options.signal);
       }
       const { run } = created;
-      if (mode === "async") return await this.#acknowledge(run);
+      if (mode === "async") return await this.#acknowledge(run, () => run.begin());
       run.begin();
       const rest = this.#reader.restOf(run);
       return await (options.signal === undefined ? rest : unlessAborted(rest, options.signal));
@@ -58,7 +62,7 @@ export class Calls {
   }
 
   /** Accepts a run and says so, before its agent begins. */
-  async #acknowledge(run: LiveRun): Promise<Run> {
+  async #acknowledge(run: LiveRun, begin: () => void): Promise<Run> {
     const record = runRecord(run.log.state);
     const { clock } = this.#runs;
     try {
@@ -66,9 +70,27 @@ export class Calls {
       if (committed !== undefined) await committed;
     } finally {
       // The answer leaves before the agent begins, which may take the processor for a while.
-      void clock.turn().then(() => run.begin());
+      void clock.turn().then(begin);
     }
     return record;
+  }
+
+  /** Makes a fork of a run. */
+  async fork(key: RunKey, options: ForkOptions): Promise<Run> {
+    const letGo = this.#runs.hold();
+    try {
+      const made = await this.#forks.make(key, options);
+      const isAsync = options.mode === "async";
+      if ("repeated" in made) {
+        if (isAsync) return await this.#reader.recordOf(made.repeated);
+        return await unlessAborted(this.#reader.rest(made.repeated), options.signal);
+      }
+      if (isAsync) return await this.#acknowledge(made.run, made.begin);
+      made.begin();
+      return await unlessAborted(Promise.resolve(this.#reader.restOf(made.run)), options.signal);
+    } finally {
+      letGo();
+    }
   }
 
   /** In mode `stream`. */

@@ -18,6 +18,7 @@ import { SeededRandom } from "./random.ts";
 import { checkReceiveOptions } from "./receive.ts";
 import { recordedValue } from "./recorded.ts";
 import type { RunSession } from "./run-session.ts";
+import { seedOf } from "./seed.ts";
 import { checkStepName, checkStepOptions } from "./step-options.ts";
 import type { Steps } from "./steps.ts";
 import { resultOfStep } from "./steps.ts";
@@ -230,7 +231,7 @@ export class RunContext implements AgentContext {
   }
 
   #seeded(): SeededRandom {
-    this.#random ??= new SeededRandom(this.run_id);
+    this.#random ??= new SeededRandom(seedOf(createdEntry(this.#host.log.state), this.run_id));
     return this.#random;
   }
 }

@@ -14,6 +14,7 @@ import type { Agent } from "./agent.ts";
 import type { AgentContext } from "./agent-context.ts";
 import type { LoopHost } from "./agent-loop.ts";
 import { AgentLoop } from "./agent-loop.ts";
+import { noteOperation, operationBehind } from "./failed-operation.ts";
 import { InterceptedAgent, runInfo } from "./intercepted-agent.ts";
 import type { Interceptors } from "./interceptors.ts";
 import type { Operation, Operations } from "./operations.ts";
@@ -126,7 +127,8 @@ export class Execution implements WaitingAgent, LoopHost {
     const promise = new Promise((resolve, reject) => {
       this.operations.perform({ key, start, settle, resolve, reject });
     });
-    promise.catch(ignore);
+    if (this.#host.durable) noteOperation(key, promise);
+    else promise.catch(ignore);
     return promise;
   }
 
@@ -305,7 +307,8 @@ export class Execution implements WaitingAgent, LoopHost {
     this.#over = true;
     const { log, clock, failureOf } = this.#host;
     const failure = error === null ? null : failureOf.call(this.#host, error);
-    log.decide({ type: "end", at: clock.now(), failure, usage: this.takeUsage() });
+    const key = this.#host.durable ? operationBehind(error) : undefined;
+    log.decide({ type: "end", at: clock.now(), failure, key, usage: this.takeUsage() });
     const reason = (): CadenzaError => this.#aborted ?? endedError(log.key.run_id);
     this.operations.close(reason);
     this.#letGo();

@@ -11,6 +11,8 @@ import type { Run } from "../protocol/run.ts";
 
 /** How many entries are read from the store at a time. */
 export const READ_CHUNK = 256;
+/** How many entries of a whole log are read at a time. */
+const LONG_CHUNK = 1_000;
 
 /** The state of a run in the store, up to a position of its log. Undefined: the store does not have the run. */
 export function foldLog(store: Store, key: RunKey, until: number): MaybePromise<RunState | undefined> {
@@ -27,6 +29,17 @@ export function foldOn(store: Store, key: RunKey, state: RunState, until: number
       );
     if (!foldChunk(state, entries, until)) return stateOrNothing(state, entries);
   }
+}
+
+/** The first `length` entries of a log. Undefined: the store has fewer. */
+export async function readLog(store: Store, key: RunKey, length: number): Promise<readonly Entry[] | undefined> {
+  const all: Entry[] = [];
+  while (all.length < length) {
+    const chunk = await store.read(key, all.length, Math.min(LONG_CHUNK, length - all.length));
+    if (chunk === undefined || chunk.length === 0) return undefined;
+    for (const entry of chunk) all.push(entry);
+  }
+  return all;
 }
 
 /** The record of a run in the store, up to a position. Throws `run_not_found` if the store has deleted it. */

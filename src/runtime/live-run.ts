@@ -8,7 +8,7 @@ import type { RunKey, SessionChange } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
 import { runRecord } from "../core/record.ts";
-import { createdEntry, isAtRest, isFinal, isWaiting, startTime } from "../core/state.ts";
+import { createdEntry, isAtRest, isFinal, isWaiting, mayBegin, startTime } from "../core/state.ts";
 import type { Run } from "../protocol/run.ts";
 import type { Agent } from "./agent.ts";
 import type { AgentRun, SharedByAgents } from "./agent-host.ts";
@@ -364,11 +364,8 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
   #startAgent(): void {
     this.#clearStart = undefined;
     if (this.#slot?.mayBegin === false) return;
-    if (this.log.lost || this.log.state.status !== "created") {
-      this.#slot?.give();
-      return;
-    }
-    this.execute();
+    if (this.log.lost || !mayBegin(this.log.state)) this.#slot?.give();
+    else this.execute();
   }
 
   withSlot(callback: () => void): void {

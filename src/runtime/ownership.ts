@@ -48,6 +48,8 @@ export interface Ownership {
   /** When the store made the run due, by its clock; 0: it did not. In milliseconds since 1970. */
   readonly takenAt: number;
 
+  /** Before the agent of a fork is called: it first does again what these entries hold. */
+  prepare(entries: readonly Entry[]): void;
   /** How the operations of the run's agent get their results. Undefined: they are executed once, here. */
   operations(): Operations | undefined;
   /** Where the code and the log disagree. Undefined: they agree so far. */

@@ -1,4 +1,4 @@
-import type { Labels } from "../core/log.ts";
+import type { ForkOrigin, Labels } from "../core/log.ts";
 import type { Mismatch, StoredSession } from "../core/ports.ts";
 import type { Replied } from "../core/state.ts";
 import type { OpenQuestionDetails, Usage } from "../protocol/extensions.ts";
@@ -214,6 +214,8 @@ export interface RunDetails {
   readonly parent_run_id: string | null;
   /** The run at the top of its tree: itself, for a root. */
   readonly root_run_id: string;
+  /** The run that this one is a fork of, and how many entries of that run's log it begins with; null for no fork. */
+  readonly origin: ForkOrigin | null;
   /** The ids of the runs that this one has started, in the order in which they were created. */
   readonly children: readonly string[];
   /** What its agent has reported so far, with what its sub-runs have used; null for nothing. */

@@ -250,7 +250,7 @@ function detailsRecord(
 ): RunDetails {
   const { run_id, status, started, ended, usage } = state;
   const { agent_name, session_id, version = null, at, start_at } = createdEntry(state);
-  const { durable = false, metadata = null, labels = noLabels, parent } = createdEntry(state);
+  const { durable = false, metadata = null, labels = noLabels, parent, origin = null } = createdEntry(state);
   return {
     ...{ run_id, agent_name, session_id, version, durable, status, metadata, labels },
     created_at: isoTime(at),
@@ -259,6 +259,7 @@ function detailsRecord(
     finished_at: ended === null ? null : isoTime(ended.at),
     parent_run_id: parent?.run_id ?? null,
     root_run_id,
+    origin,
     children,
     usage,
     last_event_id: state.events,

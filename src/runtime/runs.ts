@@ -1,3 +1,5 @@
+import { commandOf } from "../core/decide.ts";
+import type { NewLog } from "../core/fork.ts";
 import type { ParentRun } from "../core/log.ts";
 import type { Clock, Ids, Logger, Mismatch, RunKey, SessionChange, SessionKey, Store } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
@@ -25,6 +27,7 @@ import type { RemoteRuns, RemoteRunsHost } from "./remote-runs.ts";
 import type { RunsReport } from "./run-figures.ts";
 import { RunFigures } from "./run-figures.ts";
 import type { RunLog } from "./run-log.ts";
+import type { SessionEntry } from "./session-entry.ts";
 import { SessionEntries } from "./session-entry.ts";
 import { Slots } from "./slots.ts";
 import { SubRuns } from "./sub-runs.ts";
@@ -178,6 +181,28 @@ export class Runs implements RemoteRunsHost {
     return this.#accept(agent, request, runId, 0, undefined, parent);
   }
 
+  /** Accepts a fork, which begins with these entries; the caller lets it begin. */
+  acceptFork(
+    agent: Agent,
+    key: RunKey,
+    log: NewLog,
+    idempotencyKey: string | undefined,
+    session: SessionChange,
+  ): LiveRun {
+    this.#admit();
+    return this.#begin(agent, key, log, idempotencyKey, session);
+  }
+
+  /** What joins a new run to a session. */
+  joinSession(tenant: string, sessionId: string): Promise<SessionEntry> {
+    return this.#sessions.join(tenant, sessionId);
+  }
+
+  /** Whether runs can be executed again from their logs. */
+  get isDurable(): boolean {
+    return this.#options.engine !== undefined;
+  }
+
   newRunId(): string {
     return this.#options.ids.uuid();
   }
@@ -301,12 +326,26 @@ export class Runs implements RemoteRunsHost {
     session: SessionChange | undefined,
     parent?: ParentRun,
   ): LiveRun {
-    this.remote.start();
-    const run = new LiveRun(this, { tenant: request.tenant, run_id: runId }, agent);
     const entry = createdEntryOf(agent, request, runId, this.clock.now(), historyLength, parent);
-    if (parent === undefined) this.#admission.checkSlots(agent, request.tenant, entry.session_id);
-    this.#live.set(runId, run);
-    run.log.create({ type: "create", entry }, request.idempotencyKey ?? null, session);
+    const key = { tenant: request.tenant, run_id: runId };
+    return this.#begin(agent, key, [entry], request.idempotencyKey, session);
+  }
+
+  /** Accepts a run whose log begins with these entries. */
+  #begin(
+    agent: Agent,
+    key: RunKey,
+    log: NewLog,
+    idempotencyKey: string | undefined,
+    session: SessionChange | undefined,
+  ): LiveRun {
+    const [entry, ...others] = log;
+    this.remote.start();
+    if (entry.parent === undefined) this.#admission.checkSlots(agent, key.tenant, entry.session_id);
+    const run = new LiveRun(this, key, agent);
+    this.#live.set(key.run_id, run);
+    run.log.create({ type: "create", entry }, idempotencyKey ?? null, session);
+    for (const other of others) run.log.decide(commandOf(other));
     run.reserve(slotKeyOf(run));
     this.#listener.onCreated(run);
     return run;

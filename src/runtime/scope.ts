@@ -5,6 +5,7 @@ import type { AgentInput, AgentOutput, CallableAgent } from "./agent-schemas.ts"
 import type { CallOptions } from "./call-agent.ts";
 import { callAgent } from "./call-agent.ts";
 import { Calls } from "./calls.ts";
+import type { ForkOptions } from "./forks.ts";
 import { MessageRouter } from "./message-router.ts";
 import type {
   AgentName,
@@ -168,6 +169,37 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
    */
   async cancel(run_id: string, options: CancelOptions = {}): Promise<Run> {
     return this.#calls.cancel(keyOf(this.#tenant, run_id), options);
+  }
+
+  /**
+   * Makes a new run that begins with what a durable run has recorded, and goes on from there: "try again". The run
+   * itself stays as it is. Recorded results are not computed again, and the idempotency keys of the steps are the same.
+   * Operations without a result begin again: a step as its next attempt, questions, sleeps and receives with new
+   * deadlines, sub-runs as new runs. The fork is a run of its own, without a parent, in the session of the run. Resolves
+   * with the fork when it rests, or with `mode: "async"` when it is accepted. Refused with `run_not_found`; with
+   * `not_forkable` for a run of an agent or a store that is not durable, or if the run was stopped before that operation;
+   * with `agent_not_found`, `invalid_input`, `limit_reached`, `idempotency_conflict` or `runtime_closed`.
+   *
+   * @example
+   * ```ts
+   * import { AgentRuntime, MemoryStore } from "cadenza";
+   * import { durable } from "cadenza/durable";
+   *
+   * let isUp = false;
+   * const runtime = new AgentRuntime({ store: durable(new MemoryStore()) });
+   * runtime.register("refund", { durable: true }, async (_input, { step }) => {
+   *   const cents = await step("look up", () => 4000);
+   *   return step("pay", () => (isUp ? `Paid ${cents}.` : Promise.reject(new Error("The bank is down."))));
+   * });
+   * const failed = await runtime.createRun({ agent_name: "refund", input: "" });
+   * isUp = true;
+   * const fork = await runtime.fork(failed.run_id);
+   * console.log(failed.status, fork.status); // → failed completed
+   * await runtime.close();
+   * ```
+   */
+  async fork(run_id: string, options: ForkOptions = {}): Promise<Run> {
+    return this.#calls.fork(keyOf(this.#tenant, run_id), options);
   }
 
   /**

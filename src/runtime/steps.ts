@@ -8,17 +8,18 @@ import { nameIn } from "../core/operation-keys.ts";
 import type { Clock } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
+import { createdEntry } from "../core/state.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import { isJsonObject } from "../protocol/json.ts";
 import type { StepOptions, StepRetry, StepScope } from "./agent-steps.ts";
 import { Bodies, isNested } from "./bodies.ts";
 import type { Execution } from "./execution.ts";
-import { idempotencyKeyOf } from "./idempotency-key.ts";
 import type { Interceptors } from "./interceptors.ts";
 import type { Ownership } from "./ownership.ts";
 import { checkResultSize } from "./part-size.ts";
 import { recordedResult } from "./recorded.ts";
 import type { RunLog } from "./run-log.ts";
+import { idempotencyKeyOf, keySeedOf } from "./seed.ts";
 import { failureAfter, pauseAfter, stepTimeoutError } from "./step-options.ts";
 import { TimeLimit } from "./time-limit.ts";
 import { readEmission } from "./yields.ts";
@@ -195,7 +196,8 @@ export class Steps {
     return {
       ...source,
       get idempotencyKey() {
-        return idempotencyKeyOf(host.log.key.run_id, source.key);
+        const { key, state } = host.log;
+        return idempotencyKeyOf(keySeedOf(createdEntry(state), key.run_id), source.key);
       },
       get signal() {
         return (limit ?? host).signal;

@@ -14,6 +14,7 @@ import { onceCommitted } from "./once-committed.ts";
 import { OneByOne } from "./one-by-one.ts";
 import type { RemoteRuns } from "./remote-runs.ts";
 import type { RunLog } from "./run-log.ts";
+import { parentOf } from "./seed.ts";
 import type { SubRunHost } from "./sub-run.ts";
 import { SubRun } from "./sub-run.ts";
 
@@ -62,13 +63,13 @@ export class SubRuns {
       metadata: null,
       labels: undefined,
     };
-    const depth = (createdEntry(state).parent?.depth ?? 0) + 1;
+    const above = parentOf(createdEntry(state), parentKey.run_id, key);
     const host: SubRunHost = {
       newRunId: () => this.#host.newRunId(),
       checkInput: () => this.#host.checkInput(agentName, request.input),
       createSubRun: (runId) => {
-        this.#checkDepth(depth, agentName);
-        const run = this.#host.acceptSubRun(request, runId, { run_id: parentKey.run_id, key, depth });
+        this.#checkDepth(above.depth, agentName);
+        const run = this.#host.acceptSubRun(request, runId, above);
         // The agent begins after the commit. If the commit fails, the parent creates the sub-run again.
         onceCommitted(run.log, () => run.begin());
         return run;

@@ -13,6 +13,7 @@ const again = { run_id: "run-2", event: 5, role: "agent/child", step: { key: "st
 /** One command of each type, aimed at the open question of the awaiting run. */
 const commands: Readonly<Record<CommandType | "create", Command>> = {
   create: { type: "create", entry: created({ agent_name: "another" }) },
+  fork: { type: "fork", entry: { type: "forked", at: AT } },
   start: { type: "start", at: AT },
   emit: { type: "emit", at: AT, item: { kind: "part", part: part("text") } },
   tear: { type: "tear", entry: { type: "torn", at: AT, source: again } },
@@ -40,6 +41,7 @@ const statuses = ["created", "in-progress", "awaiting", "cancelling", "completed
  */
 const expected: Readonly<Record<keyof typeof commands, readonly string[]>> = {
   create: ["-", "-", "-", "-", "-", "-", "-"],
+  fork: ["forked > created", "forked > in-progress", "-", "-", "-", "-", "-"],
   start: ["started > in-progress", "-", "-", "-", "-", "-", "-"],
   emit: ["-", "emitted > in-progress", "emitted > awaiting", "emitted > cancelling", "-", "-", "-"],
   // No run of the table shows a sub-run.
@@ -94,7 +96,7 @@ const rows = Object.entries(expected).flatMap(([name, cells]) =>
 
 describe("the table of all commands in all statuses", () => {
   it("has a row for each pair", () => {
-    expect(rows).toHaveLength(18 * 7);
+    expect(rows).toHaveLength(19 * 7);
   });
 
   it.each(rows)("%s when %s gives %s", (name, status, outcome) => {

@@ -15,6 +15,8 @@ export interface GoldenAgent {
   readonly messages?: readonly { readonly name: string; readonly data: unknown }[];
   /** The client is one of a process without the code, and gives this answer first, which does not fit. */
   readonly unfitElsewhere?: AwaitResume;
+  /** The run that is kept is a fork of the first one, and has this input. */
+  readonly forkedWith?: string;
   /** The session of the run has earlier messages. */
   readonly inSession?: true;
 }
@@ -87,6 +89,33 @@ export const agents: Readonly<Record<string, GoldenAgent>> = {
       }
       const never = context.step("try", () => Promise.reject(new RangeError("no")), { retry: { attempts: 2 } });
       yield await never.catch((error: Error) => `${error.name}: ${error.message}`);
+    },
+  },
+  "a-fork": {
+    forkedWith: "Again",
+    answers: {
+      "ask#1": text("Ann"),
+      "run:speaker#1/run:helper#1/ask#1": { milk: true },
+      "run:helper#1/ask#1": { milk: false },
+    },
+    messages: [{ name: "word", data: "hello" }],
+    async fn([message], { step, ask, receive, run, uuid, usage, emit }) {
+      await emit("Hm. ");
+      const word = await receive("word");
+      const name = await ask("Name?");
+      const shown = run("speaker", "Speak.", { show: true });
+      await step("draw", () => {
+        usage.add({ input_tokens: 3, output_tokens: 4 });
+        return uuid();
+      });
+      await shown;
+      await step("pay", async ({ idempotencyKey }) => {
+        if (message?.parts[0]?.content !== "Again") throw new AgentError("broken", "Not now.");
+        await wait(2);
+        return idempotencyKey;
+      });
+      const { run_id } = await run("helper", "Help.");
+      return `${JSON.stringify(word)} ${JSON.stringify(name)} ${run_id.length} ${uuid()}`;
     },
   },
   "a-step-that-streams": {

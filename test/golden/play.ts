@@ -54,11 +54,21 @@ export async function record(agent_name: string): Promise<GoldenLog> {
     { agent_name, input: "Hello", mode: "async", ...(inSession && { session_id: SESSION }) },
     inSession ? { session: { history: [{ role: "user", parts: [{ content: "Before." }] }] } } : {},
   );
-  const history = (await store.session({ tenant: "", session_id: SESSION }))?.history ?? [];
   await follow(runtime, elsewhere(store, systemClock), agent_name, run_id);
-  const golden = { agent_name, run_id, history, writes, ...(await look(runtime, run_id)) };
+  const kept = await forkOf(runtime, agent_name, run_id, writes);
+  const history = (await store.session({ tenant: "", session_id: SESSION }))?.history ?? [];
+  if (kept !== run_id) await follow(runtime, elsewhere(store, systemClock), agent_name, kept);
+  const golden = { agent_name, run_id: kept, history, writes, ...(await look(runtime, kept)) };
   await runtime.close();
   return golden;
+}
+
+/** The run that is kept: the run itself, or its fork, whose log holds all that it needs of the run. */
+async function forkOf(runtime: AgentRuntime, agent_name: string, run_id: string, writes: Write[]): Promise<string> {
+  const input = agents[agent_name]?.forkedWith;
+  if (input === undefined) return run_id;
+  writes.length = 0;
+  return (await runtime.fork(run_id, { input, mode: "async" })).run_id;
 }
 
 /** Takes over a run whose process died after so many writes, at the time of the last entry, and goes on to the end. */

@@ -7,6 +7,7 @@ import type { EmittedEntry, Entry, ResultEntry } from "../../src/core/log.ts";
 import { resultKey } from "../../src/core/operation-keys.ts";
 import type { MaybePromise } from "../../src/core/promises.ts";
 import { SeededRandom } from "../../src/runtime/random.ts";
+import { seedOf } from "../../src/runtime/seed.ts";
 import type { NamedProgram } from "./program.ts";
 import type { Player } from "./program-player.ts";
 import { namedIn, perform } from "./program-player.ts";
@@ -135,7 +136,9 @@ function misjudgedBy(verdict: Verdict, run_id: string, log: readonly Entry[], us
   if (!isAsEmitted(verdict, was)) wrong.push(`emits ${was.join("|")}, and must emit ${emitted.join("|")}`);
   if (status !== ending) wrong.push(`is ${status}, and must be ${ending}; waits for ${open.join()}`);
   const own = usageOf(run_id, log) - used;
-  if (own !== tokens && own !== tokens + lateTokens)
+  // A fork has not used what its origin has used.
+  const isFork = log[0]?.type === "created" && log[0].origin !== undefined;
+  if (!isFork && own !== tokens && own !== tokens + lateTokens)
     wrong.push(`has used ${own + used}, and must have used ${tokens} and ${used}`);
   return wrong;
 }
@@ -150,7 +153,7 @@ function describe(log: readonly Entry[]): string {
 
 class Judge {
   readonly #program: NamedProgram;
-  readonly #runId: string;
+  readonly #seed: string;
   readonly #log: readonly Entry[];
   readonly #promises: number;
   readonly #counts = new Map<string, number>();
@@ -171,7 +174,8 @@ class Judge {
   constructor(program: NamedProgram, runId: string, log: readonly Entry[], promises: number) {
     this.#promises = promises;
     this.#program = program;
-    this.#runId = runId;
+    const [created] = log;
+    this.#seed = created?.type === "created" ? seedOf(created, runId) : runId;
     this.#log = log;
     this.#logged = emittedIn(log);
   }
@@ -316,7 +320,7 @@ class Judge {
   }
 
   #context(): AgentContext {
-    const random = new SeededRandom(this.#runId);
+    const random = new SeededRandom(this.#seed);
     const context = {
       signal: { aborted: false },
       step: (name: string) => this.#operation(name),

@@ -34,6 +34,7 @@ export interface Work {
   readonly name: string;
   readonly key: string;
   readonly attempt: number;
+  readonly idempotencyKey: string;
   readonly ms: number;
   readonly signal: AbortSignal;
 }
@@ -386,8 +387,9 @@ class Performance {
     return { key, value: hashOf(`${this.#name} ${key}`) % 1_000 };
   }
 
-  #work({ key, attempt, signal }: StepScope, ms: number): Promise<void> {
-    return this.#player.work({ run_id: this.#context.run_id, name: this.#name, key, attempt, ms, signal });
+  #work({ key, attempt, idempotencyKey, signal }: StepScope, ms: number): Promise<void> {
+    const { run_id } = this.#context;
+    return this.#player.work({ run_id, name: this.#name, key, attempt, idempotencyKey, ms, signal });
   }
 
   /** Notes that the agent has been handed a result. */

@@ -14,6 +14,8 @@ export interface Script extends ClientScript {
   /** Registers the agents; `agent` is the one that is run. */
   readonly register: (process: Process) => void;
   readonly input?: string;
+  /** Makes the run. It may be called again if the process dies. Default: creates a run of the agent. */
+  readonly create?: (process: Process) => Promise<Pick<Run, "run_id">>;
   readonly session?: { readonly id: string; readonly history: readonly string[] };
   readonly timeoutMs?: number;
   /** Whether the client makes its calls in a process that does not execute the run. */
@@ -21,6 +23,8 @@ export interface Script extends ClientScript {
 }
 
 export interface PlayOptions extends Omit<WorldOptions, "register"> {
+  /** The world in which the run is made. Default: a new one. */
+  readonly world?: World;
   /** When the first process dies, the second one, and so on. */
   readonly crashes?: readonly Crash[];
   /** Called between any two steps of the world. */
@@ -69,12 +73,12 @@ class Play {
   constructor(script: Script, options: PlayOptions) {
     this.#script = script;
     this.#options = options;
-    this.#world = new World({ ...options, register: script.register });
+    this.#world = options.world ?? new World({ ...options, register: script.register });
   }
 
   async toTheEnd(): Promise<Played> {
     const world = this.#world;
-    this.#start();
+    if (world.working.length === 0) this.#start();
     this.#runId = await this.#create();
     if (this.#script.elsewhere === true) this.#start();
     const family = new Family(world, this.#runId);
@@ -96,21 +100,25 @@ class Play {
   }
 
   async #create(): Promise<string> {
-    const { input = "Go.", session, timeoutMs } = this.#script;
+    const { create = (process) => this.#createRun(process) } = this.#script;
     for (;;) {
       const process = this.#process();
-      const creating = process.runtime.createRun(
-        { agent_name: "agent", input, mode: "async", ...(session && { session_id: session.id }) },
-        {
-          idempotencyKey: "the run",
-          ...(timeoutMs !== undefined && { timeoutMs }),
-          ...(session && { session: { history: session.history.map((content) => ({ parts: [{ content }] })) } }),
-        },
-      );
-      const outcome = await this.#world.until(creating, process);
+      const outcome = await this.#world.until(create(process), process);
       if (outcome !== undefined && "value" in outcome) return outcome.value.run_id;
       if (outcome !== undefined) throw outcome.error;
     }
+  }
+
+  #createRun({ runtime }: Process): Promise<Run> {
+    const { input = "Go.", session, timeoutMs } = this.#script;
+    return runtime.createRun(
+      { agent_name: "agent", input, mode: "async", ...(session && { session_id: session.id }) },
+      {
+        idempotencyKey: "the run",
+        ...(timeoutMs !== undefined && { timeoutMs }),
+        ...(session && { session: { history: session.history.map((content) => ({ parts: [{ content }] })) } }),
+      },
+    );
   }
 
   /** A living process. If there is none, one more is started. */

@@ -66,14 +66,14 @@ export async function trial(
 }
 
 /** The program that belongs to a seed. */
-function programOf(seed: number): Program {
+export function programOf(seed: number): Program {
   const random = new Random(seed);
   const certainty = random.pick<Certainty>(["fixed", "fixed", "logged", "loose", "loose"]);
   return makeProgram(random, { certainty, depth: 3, stepMs: 40, deadlineMs: 30_000, isAlone: true });
 }
 
 /** A program and its client. Some questions are not answered, and some runs are cancelled. */
-function scriptOf(program: Program, seed: number): Script {
+export function scriptOf(program: Program, seed: number): Script {
   const cancelAt = hashOf(`${seed}`) % 10 === 0 ? 3 + (hashOf(`at ${seed}`) % 12) : Number.POSITIVE_INFINITY;
   return {
     register: (process) => {
@@ -89,12 +89,17 @@ function scriptOf(program: Program, seed: number): Script {
   };
 }
 
-function durabilityIn(random: Random): { leaseMs: number; heartbeatMs: number; scanMs: number; evictAfterMs: number } {
+export function durabilityIn(random: Random): {
+  leaseMs: number;
+  heartbeatMs: number;
+  scanMs: number;
+  evictAfterMs: number;
+} {
   return { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100, evictAfterMs: random.pick([0, 50, 60_000]) };
 }
 
 /** Disturbs a process at random, up to a limit. */
-function disturb(world: World, trouble: Trouble, random: Random, counted: { crashes: number }): void {
+export function disturb(world: World, trouble: Trouble, random: Random, counted: { crashes: number }): void {
   const { working } = world;
   // Long waits have many steps in which hardly anything happens.
   const chance = working.some(({ bodies }) => bodies > 0) ? 0.06 : 0.01;

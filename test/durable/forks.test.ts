@@ -1,0 +1,13 @@
+import { expect, it } from "vitest";
+import { forkAll } from "../harness/world/forks.ts";
+
+/** A share of what `npm run test:durable -- --part forks` tries. */
+const FORKS = 150;
+const seed = Number(process.env["DURABLE_SEED"] ?? Math.floor(Math.random() * 2 ** 31));
+
+it(`random forks of random programs end as they must (DURABLE_SEED=${seed})`, async () => {
+  const { trials, troubles, wrong } = await forkAll(seed, FORKS);
+  expect(wrong.map((one) => `seed ${one.seed}, ${one.trouble}\n${one.wrong.join("\n")}`)).toEqual([]);
+  expect(trials).toBeGreaterThanOrEqual(FORKS);
+  expect(troubles).toBeGreaterThan(FORKS / 10);
+});
