@@ -22,7 +22,10 @@ it("a run whose time has passed begins at once", async () => {
 it("a run that begins later takes no slot until then", async () => {
   const { runtime, clock } = setUp();
   runtime.register("agent", { concurrency: { max: 1 } }, () => "done");
-  await runtime.createRun({ agent_name: "agent", input: "", mode: "async" }, { startAt: new Date(clock.now() + 60_000).toISOString() });
+  await runtime.createRun(
+    { agent_name: "agent", input: "", mode: "async" },
+    { startAt: new Date(clock.now() + 60_000).toISOString() },
+  );
   expect((await runtime.createRun({ agent_name: "agent", input: "" })).status).toBe("completed");
   await clock.advance(62_000);
   expect(await runtime.listRuns({ status: "completed" })).toHaveLength(2);
