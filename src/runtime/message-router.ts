@@ -8,7 +8,7 @@ import type { RunStatus } from "../protocol/run.ts";
 import { checkMessage } from "./agent-schemas.ts";
 import type { LiveRun } from "./live-run.ts";
 import { checkLogLength, checkMessageSize } from "./part-size.ts";
-import { closedError, refusalError } from "./refusals.ts";
+import { closedError, lostError, refusalError } from "./refusals.ts";
 import type { Runs } from "./runs.ts";
 import { unlessLost } from "./unless-lost.ts";
 
@@ -71,16 +71,17 @@ export class MessageRouter {
 
   async #giveTo({ log }: LiveRun, command: Command): Promise<void> {
     checkLogLength(log.state.position, this.#runs.settings.maxLogEntries);
-    const decision = log.decide(command);
-    if (isRefusal(decision)) {
+    for (;;) {
+      log.decide(command);
       // A refusal reveals the state, so the state is committed first.
       await log.acknowledge();
-      throw refusalError(decision, log.key.run_id);
+      if (log.lost) throw lostError(log.key.run_id);
+      // Another process may have written first. What was decided here was decided again on that.
+      const after = decide(log.state, command);
+      if (isRefusal(after)) throw refusalError(after, log.key.run_id);
+      // The message has arrived.
+      if (after.length === 0) return;
     }
-    await log.acknowledge();
-    // Another process may have written first. Then the message was decided again, and perhaps refused.
-    const after = decide(log.state, command);
-    if (isRefusal(after)) throw refusalError(after, log.key.run_id);
   }
 
   async #find(tenant: string, { labels, agent_name }: LabelledRun): Promise<RunKey> {

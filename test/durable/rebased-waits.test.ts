@@ -69,3 +69,32 @@ it("A process closes although what it had decided is dropped, since another proc
   await replicas.clock.advance(5_000);
   expect((await second.runtime.getRun(run_id)).status).toBe("cancelled");
 });
+
+it("A message that has arrived is acknowledged again in a process that has decided that the run ends, and has not read it", async () => {
+  const replicas = inMemory();
+  const register = ({ runtime }: Replica): void =>
+    void runtime.register("plain", (_input, { receive }) => receive("mail"));
+  const first = replicas.start();
+  register(first);
+  const { run_id } = await first.runtime.createRun({ agent_name: "plain", input: "", mode: "async" });
+  await replicas.clock.settle();
+  first.kill();
+  const writing = deferred();
+  // It ends the run, whose process is dead, as interrupted.
+  const second = replicas.start({}, async (call, method) => {
+    if (method === "append") await writing.promise;
+    return call();
+  });
+  register(second);
+  await replicas.clock.advance(3_000);
+  const message = { to: run_id, name: "mail", data: 1 };
+  const third = replicas.start();
+  await third.runtime.send(message, { idempotencyKey: "once" });
+  const again = second.runtime.send(message, { idempotencyKey: "once" });
+  const other = second.runtime.send(message, { idempotencyKey: "other" });
+  await replicas.clock.settle();
+  writing.resolve();
+  expect(await again).toEqual({ run_id });
+  await expect(other).rejects.toMatchObject({ code: "run_finished" });
+  expect((await third.runtime.getRun(run_id)).status).toBe("failed");
+});
