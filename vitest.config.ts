@@ -30,6 +30,7 @@ const repeatable = [
   "stores",
   "sub-runs",
   "typed-agents",
+  "whole-life",
   "yields",
 ];
 
