@@ -16,7 +16,7 @@ export type { AgentManifest, AgentStatus, Metadata } from "./protocol/agent.ts";
 export type { ErrorCode, ProtocolError } from "./protocol/error.ts";
 export type { EventType, RunEvent } from "./protocol/event.ts";
 export type { DetailEvent, OpenQuestionDetails, Usage } from "./protocol/extensions.ts";
-export type { JsonObject, JsonValue } from "./protocol/json.ts";
+export type { JsonInput, JsonObject, JsonValue } from "./protocol/json.ts";
 export type { Message, MessageInput, MessagePart, MessagePartInput, Role } from "./protocol/message.ts";
 export type { AwaitRequest, AwaitResume, Run, RunMode, RunStatus } from "./protocol/run.ts";
 export {
@@ -44,6 +44,7 @@ export type {
   AnswerDetails,
   Ask,
   AskOptions,
+  MessageDetails,
   Question,
   Receive,
   ReceiveOptions,

@@ -1,7 +1,7 @@
 import type { DetailEvent, Usage } from "../protocol/extensions.ts";
 import type { Run } from "../protocol/run.ts";
 import { errorOfStep, failureOf } from "./failure.ts";
-import type { Entry, IntentEntry, StepEntry } from "./log.ts";
+import type { DeclinedEntry, Entry, IntentEntry, ResumedEntry, SettledEntry, StepEntry } from "./log.ts";
 import { isReceive, isWait, nameIn } from "./operation-keys.ts";
 import { questionRecord } from "./record.ts";
 import type { RunState } from "./state.ts";
@@ -10,6 +10,8 @@ import { isoTime } from "./time.ts";
 
 /** A detail before it has its number and its time. */
 type Told = DetailEvent extends infer One ? (One extends DetailEvent ? Omit<One, "position" | "at"> : never) : never;
+
+type HowSettled = (DetailEvent & { readonly type: "question.settled" })["how"];
 
 /** An operation that has begun, and whose end has not been told. */
 type Begun = { readonly is: "question" } | { readonly is: "intent"; readonly entry: IntentEntry };
@@ -57,16 +59,9 @@ export class DetailFold {
         this.#tellUsage(state, entry.usage);
         return;
       case "resumed":
-        this.#settle(entry.await_id, "answer");
-        return;
       case "declined":
-        this.#settle(entry.await_id, "declined");
-        return;
       case "settled":
-        this.#settle(
-          entry.await_id,
-          entry.answer !== undefined ? "answer" : entry.decline !== undefined ? "declined" : "withdrawn",
-        );
+        this.#settle(entry.await_id, howSettled(entry), entry);
         return;
       case "withdrawn":
         this.#withdraw(entry.await_id);
@@ -78,7 +73,7 @@ export class DetailFold {
       case "received":
         // A message may be posted twice.
         if (state.mail?.inbox.at(-1)?.entry !== entry) return;
-        this.#add({ type: "message.received", name: entry.name, data: entry.data });
+        this.#add({ type: "message.received", name: entry.name, data: entry.data, by: entry.by ?? null });
         this.#messages.set(state.position - 1, this.#position);
         return;
       case "taken":
@@ -96,11 +91,15 @@ export class DetailFold {
   }
 
   #begin(entry: IntentEntry): void {
-    const { key, attempt, run_id } = entry;
+    const { key, attempt, run_id, failure } = entry;
     // What the runtime records for the session of the run is no step of the agent.
     if (key.startsWith("session.")) return;
     const name = nameIn(key);
     this.#begun.set(key, { is: "intent", entry });
+    if (failure !== undefined) {
+      const error = failureOf(errorOfStep(failure), this.#exposeErrors);
+      this.#add({ type: "step.attempt_failed", key, name, attempt: attempt - 1, error });
+    }
     if (run_id !== null) this.#add({ type: "sub_run.started", key, agent_name: name, run_id });
     else if (!isWait(entry)) this.#add({ type: "step.started", key, name, attempt });
     else if (isReceive(key)) this.#add({ type: "receive.started", key, name, until: timeOf(entry) });
@@ -125,8 +124,9 @@ export class DetailFold {
     else this.#add({ type: "step.failed", key, name, attempt, error: failure });
   }
 
-  #settle(awaitId: string, how: (DetailEvent & { readonly type: "question.settled" })["how"]): void {
-    if (this.#begun.delete(awaitId)) this.#add({ type: "question.settled", await_id: awaitId, how });
+  #settle(awaitId: string, how: HowSettled, { by = null, decline }: Pick<SettledEntry, "by" | "decline"> = {}): void {
+    const reason = decline?.reason ?? null;
+    if (this.#begun.delete(awaitId)) this.#add({ type: "question.settled", await_id: awaitId, how, by, reason });
   }
 
   /** A receive that finds a message at once has no beginning. */
@@ -162,6 +162,13 @@ export class DetailFold {
     this.#position += 1;
     this.#told.push({ ...told, position: this.#position, at: isoTime(this.#at) });
   }
+}
+
+function howSettled(entry: ResumedEntry | DeclinedEntry | SettledEntry): HowSettled {
+  if (entry.type === "resumed") return "answer";
+  if (entry.type === "declined") return "declined";
+  if (entry.answer !== undefined) return "answer";
+  return entry.decline === undefined ? "withdrawn" : "declined";
 }
 
 function timeOf({ until = null }: IntentEntry): string | null {

@@ -55,6 +55,10 @@ export interface CadenzaErrorDetails {
   readonly issues?: readonly Issue[];
   /** The option that names the limit, for `limit_reached`. */
   readonly limit?: string;
+  /** Why the answer was declined, for `answer_declined`; left out if no reason was given. */
+  readonly reason?: string;
+  /** The principal who declined it; left out if the application named none. */
+  readonly by?: JsonValue;
   /** The run that has failed or was cancelled, where a call of its agent waited for its end. */
   readonly run?: Run;
   readonly cause?: unknown;
@@ -80,6 +84,8 @@ export class CadenzaError extends Error {
   readonly await_id: string | undefined;
   readonly issues: readonly Issue[] | undefined;
   readonly limit: string | undefined;
+  readonly reason: string | undefined;
+  readonly by: JsonValue | undefined;
   readonly run: Run | undefined;
 
   constructor(code: CadenzaErrorCode, message: string, details: CadenzaErrorDetails = {}) {
@@ -91,6 +97,8 @@ export class CadenzaError extends Error {
     this.await_id = details.await_id;
     this.issues = details.issues;
     this.limit = details.limit;
+    this.reason = details.reason;
+    this.by = details.by;
     this.run = details.run;
     Object.defineProperty(this, brand, { value: true });
   }

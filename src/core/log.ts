@@ -173,6 +173,8 @@ export interface IntentEntry {
    * Null: it waits for ever. Left out for the others.
    */
   readonly until?: number | null;
+  /** Why the attempt before at a step has failed; left out if it was interrupted, and for a first attempt. */
+  readonly failure?: StepFailure;
 }
 
 /** A recorded operation ended, with a result or an error: a step, a sub-run or a sleep. */

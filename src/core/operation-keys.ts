@@ -52,6 +52,11 @@ export function isReceive(key: string): boolean {
   return key.startsWith("receive:");
 }
 
+/** The agent that asks the question of a sub-run, which is shown with an id such as `run:parent#1/run:child#1/ask#1`. */
+export function askingAgent(awaitId: string): string {
+  return nameIn(awaitId.split("/").at(-2) ?? "");
+}
+
 /** The name in a key such as `plan#1`, `run:child#1` or `receive:payment#2`. */
 export function nameIn(key: string): string {
   return key.slice(/^(?:run|receive):/.exec(key)?.[0].length ?? 0, key.lastIndexOf("#"));

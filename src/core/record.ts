@@ -4,6 +4,7 @@ import { jsonPart } from "../protocol/message.ts";
 import type { AwaitRequest, AwaitResume, Run, RunStatus } from "../protocol/run.ts";
 import { isMessageResume } from "../protocol/run.ts";
 import type { AwaitedEntry, CreatedEntry } from "./log.ts";
+import { askingAgent } from "./operation-keys.ts";
 import { agentRole } from "./role.ts";
 import type { OutputMessage, RunState } from "./state.ts";
 import { createdEntry, isOpen, openQuestions, replyTo } from "./state.ts";
@@ -57,7 +58,7 @@ export function goingOn(record: Run): Run {
 export function awaitRequest(state: RunState, asked: AwaitedEntry): AwaitRequest {
   const { at, await_id, parts, deadline } = asked;
   const time = isoTime(at);
-  const role = agentRole(createdEntry(state).agent_name);
+  const role = agentRole(asked.of === undefined ? createdEntry(state).agent_name : askingAgent(await_id));
   const message: Message = { role, parts, created_at: time, completed_at: time };
   const request: AwaitRequest = { type: "message", message, await_id };
   return deadline === undefined ? request : { ...request, expires_at: isoTime(deadline) };

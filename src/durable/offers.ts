@@ -7,7 +7,7 @@ import { createdEntry } from "../core/state.ts";
 import type { Answer } from "../runtime/answer.ts";
 import { replyCommand } from "../runtime/answer.ts";
 import { foldLog, present } from "../runtime/fold-log.ts";
-import { closedError, refusalError, rejectedError } from "../runtime/refusals.ts";
+import { closedError, refusalError, rejectedError, replyRefusedError } from "../runtime/refusals.ts";
 import { blockedError } from "./blocked-error.ts";
 import type { Owner } from "./owner.ts";
 
@@ -35,7 +35,7 @@ export class Offers {
       // A later pass must not take the next question for this one.
       awaitId ??= state.question?.asked.await_id ?? null;
       const decision = decide(state, replyCommand({ ...answer, await_id: awaitId }, runs.clock.now()));
-      if (isRefusal(decision)) throw refusalError(decision, key.run_id, awaitId);
+      if (isRefusal(decision)) throw replyRefusedError(decision, state, awaitId);
       if (decision.length === 0 || awaitId === null) return state;
       this.#checkAnswerable(stored, state);
       const refused = state.mail?.refusals.get(offerId);

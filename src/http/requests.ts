@@ -29,7 +29,12 @@ export function readReplyRequest(
   runId: string,
   { extensions, limits }: HttpSettings,
 ): RunResumeRequest | RunDeclineRequest {
-  if (extensions && isJsonObject(body) && body["decline"] !== undefined && body["decline"] !== null) {
+  const declines = isJsonObject(body) && body["decline"] !== undefined && body["decline"] !== null;
+  if (declines && !extensions && (body["await_resume"] ?? null) === null) {
+    const message = "this service takes no declined answers, which are not part of ACP (option extensions)";
+    throw unfitError([{ path: ["decline"], message }]);
+  }
+  if (declines && extensions) {
     const request = readWith(runDeclineRequestSchema, body);
     checkRunId(request, runId);
     return request;

@@ -143,6 +143,8 @@ const detailEventObject = deferred(
     z.discriminatedUnion("type", [
       /** An attempt at a step begins. */
       z.object({ type: z.literal("step.started"), ...step }),
+      /** An attempt at a step has failed, and the next one begins. It is told when that one begins. */
+      z.object({ type: z.literal("step.attempt_failed"), ...step, error: errorSchema }),
       /** A step has its result, from this attempt. */
       z.object({ type: z.literal("step.completed"), ...step }),
       /** A step has failed with this attempt, and is not tried again. */
@@ -163,7 +165,11 @@ const detailEventObject = deferred(
         message: orNull(z.number().int()),
       }),
       /** A message from outside has arrived. */
-      z.object({ type: z.literal("message.received"), ...place, name: z.string(), data: z.unknown() }),
+      z.object({
+        ...{ type: z.literal("message.received"), ...place, name: z.string(), data: z.unknown() },
+        /** The principal who sent it; null if the application named none. */
+        by: z.unknown(),
+      }),
       z.object({ type: z.literal("sub_run.started"), ...subRun }),
       z.object({
         ...{ type: z.literal("sub_run.ended"), ...subRun },
@@ -182,6 +188,10 @@ const detailEventObject = deferred(
          * not open any more, and was not replied to.
          */
         how: z.enum(["answer", "default", "declined", "expired", "withdrawn"]),
+        /** The principal who answered or declined; null if the application named none. */
+        by: z.unknown(),
+        /** Why the answer was declined; null if it was not, or for no given reason. */
+        reason: orNull(z.string()),
       }),
       /** The agent has reported what it used. */
       z.object({

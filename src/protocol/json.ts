@@ -9,6 +9,12 @@ export interface JsonObject {
   readonly [key: string]: JsonValue;
 }
 
+/**
+ * A JSON value as a caller gives it. A value typed by an interface is no {@link JsonValue} to the compiler, since an
+ * interface has no index signature. That it is JSON is checked when it is used.
+ */
+export type JsonInput = JsonValue | object;
+
 /** `T` with every property and every list in it read-only, at any depth. */
 export type DeepReadonly<T> = T extends (...parameters: never) => unknown
   ? T

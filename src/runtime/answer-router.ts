@@ -12,7 +12,7 @@ import type { Answer } from "./answer.ts";
 import { replyCommand } from "./answer.ts";
 import { committedRecord, foldLog } from "./fold-log.ts";
 import type { LiveRun } from "./live-run.ts";
-import { isLost, notFound, refusalError, refusedAbove } from "./refusals.ts";
+import { isLost, notFound, refusedAbove, replyRefusedError } from "./refusals.ts";
 import type { RunReader } from "./run-reader.ts";
 import type { Runs } from "./runs.ts";
 import { unlessLost } from "./unless-lost.ts";
@@ -121,7 +121,7 @@ export class AnswerRouter {
     if (below !== undefined) return this.#answerBelow(key, below, answer);
     if (run !== undefined) return this.#answerLive(run, key, answer);
     const decision = decide(state, replyCommand(answer, this.#clock.now()));
-    if (isRefusal(decision)) throw refusalError(decision, key.run_id, answer.await_id);
+    if (isRefusal(decision)) throw replyRefusedError(decision, state, answer.await_id);
     const shown = askedAt(state, answer);
     if (decision.length === 0) return { run: this.#runs.find(key), key, record: undefined, after: shown };
     const await_id = answer.await_id ?? idOf(state);

@@ -13,7 +13,7 @@ import type { Execution } from "./execution.ts";
 import type { ToldAbove } from "./once-committed.ts";
 import { onceCommitted } from "./once-committed.ts";
 import type { Ownership } from "./ownership.ts";
-import { closedError, isLost, lostError, refusalError, rejectedError } from "./refusals.ts";
+import { closedError, isLost, lostError, rejectedError, replyRefusedError } from "./refusals.ts";
 import type { RunLog } from "./run-log.ts";
 import type { Validated } from "./standard-schema.ts";
 
@@ -55,7 +55,7 @@ function answerNow(run: AnsweredRun, answer: Answer): Answered {
     // A refusal reveals the state, so the state is committed first.
     const committed = log.acknowledge();
     if (committed !== undefined) return committed.then(() => answerRun(run, answer));
-    throw refusalError(first, run_id, answer.await_id);
+    throw replyRefusedError(first, log.state, answer.await_id);
   }
   const [entry] = first;
   if (entry === undefined || !("await_id" in entry) || entry.await_id === null) return answeredBefore(run, command);
@@ -95,7 +95,7 @@ function withoutQuestion(run: AnsweredRun, answer: BoundAnswer): Answered {
   if (committed !== undefined) return committed.then(() => withoutQuestion(run, answer));
   const command = replyCommand(answer, host.clock.now());
   const decision = decide(log.state, command);
-  if (isRefusal(decision)) throw refusalError(decision, log.key.run_id, answer.await_id);
+  if (isRefusal(decision)) throw replyRefusedError(decision, log.state, answer.await_id);
   if (decision.length === 0) return answeredBefore(run, command);
   throw lostError(log.key.run_id, undefined, answer.await_id);
 }
@@ -110,7 +110,7 @@ function take(run: AnsweredRun, execution: Execution, answer: BoundAnswer, readi
   if (run.host.isClosed) throw closedError();
   const command = replyCommand(answer, host.clock.now());
   const decision = log.decide(command);
-  if (isRefusal(decision)) throw refusalError(decision, run_id, await_id);
+  if (isRefusal(decision)) throw replyRefusedError(decision, log.state, await_id);
   const [entry] = decision;
   if (entry === undefined) return answeredBefore(run, command);
   const record = recordFor(run, answer);
@@ -141,7 +141,7 @@ async function answeredBefore(run: AnsweredRun, command: ReplyCommand): Promise<
 /** Throws unless the answer is in the log. After a conflict it may have been decided again, and refused. */
 function confirm(log: RunLog, command: ReplyCommand): void {
   const decision = decide(log.state, command);
-  if (isRefusal(decision)) throw refusalError(decision, log.key.run_id, command.await_id);
+  if (isRefusal(decision)) throw replyRefusedError(decision, log.state, command.await_id);
   if (decision.length > 0) throw lostError(log.key.run_id);
 }
 

@@ -1,5 +1,6 @@
 import type { AskCommand, Command } from "../core/decide.ts";
 import { isRefusal } from "../core/decide.ts";
+import type { CadenzaErrorDetails } from "../core/errors.ts";
 import { CadenzaError } from "../core/errors.ts";
 import type { Entry, Growing, QuestionKind, ResultEntry } from "../core/log.ts";
 import type { MaybePromise } from "../core/promises.ts";
@@ -102,8 +103,9 @@ export abstract class Ask extends Wait {
       case "withdrawn":
         throw this.withdrawn(() => this.#error("withdrawn", "was withdrawn."));
       case "declined": {
-        const { reason } = entry.decline;
-        throw this.#error("answer_declined", reason === undefined ? "was declined." : `was declined: ${reason}`);
+        const { decline, by } = entry;
+        const what = decline.reason === undefined ? "was declined." : `was declined: ${decline.reason}`;
+        throw this.#error("answer_declined", what, { ...decline, ...(by !== undefined && { by }) });
       }
       case "resumed":
         return live === undefined ? this.#settled(entry.answer, entry) : this.valueFor(live, entry);
@@ -132,9 +134,10 @@ export abstract class Ask extends Wait {
     return new Promise(ignore);
   }
 
-  #error(code: "answer_declined" | "withdrawn", what: string): CadenzaError {
+  #error(code: "answer_declined" | "withdrawn", what: string, details: CadenzaErrorDetails = {}): CadenzaError {
     const { run_id } = this.host.log.key;
     return new CadenzaError(code, `The question ${this.key} of run ${run_id} ${what}`, {
+      ...details,
       run_id,
       await_id: this.key,
     });
@@ -215,10 +218,8 @@ export function withSchema(
 
 /** Throws `invalid_argument` for unknown or invalid options of `context.ask`. */
 export function checkAskOptions(options: unknown): void {
-  const { name, kind, details } = checkWaitOptions(options, known);
+  const { name, kind } = checkWaitOptions(options, known);
   if (name !== undefined) checkText("options.name", name);
   if (kind !== undefined && !kinds.includes(kind))
     throw badArgument("options.kind", '"input", "approval" or "auth"', kind);
-  if (details !== undefined && typeof details !== "boolean")
-    throw badArgument("options.details", "true or false", details);
 }

@@ -4,7 +4,9 @@ import { copyJson } from "../core/json.ts";
 import type { ReceivedEntry, ResultEntry } from "../core/log.ts";
 import type { InboxMessage } from "../core/state.ts";
 import { LAST_TIME } from "../core/time.ts";
+import type { MessageDetails } from "./agent-waits.ts";
 import type { Operations } from "./operations.ts";
+import { issuesText } from "./refusals.ts";
 import type { Settlers } from "./sleep.ts";
 import { IntendedWait } from "./sleep.ts";
 import type { StandardSchema, Validated } from "./standard-schema.ts";
@@ -18,6 +20,7 @@ export interface Receiving {
   readonly timeoutMs?: number | undefined;
   readonly default?: unknown;
   readonly signal?: AbortSignal | undefined;
+  readonly details?: boolean | undefined;
 }
 
 /** One receive of the agent: takes the first message of its name. */
@@ -72,7 +75,7 @@ export class Receive extends IntendedWait {
     if (entry.type === "withdrawn") throw this.withdrawn(() => this.#error("withdrawn", "was withdrawn."));
     if (entry.type !== "taken") throw new TypeError(`Expected an entry that takes a message, found ${entry.type}.`);
     if (entry.position === null) {
-      if ("default" in this.#options) return this.#options.default;
+      if ("default" in this.#options) return this.#told(this.#options.default, { at: entry.at }, "default");
       throw this.#error("receive_timeout", "got no message in time.");
     }
     const message = this.#message ?? this.host.operations.received(entry.position);
@@ -81,13 +84,23 @@ export class Receive extends IntendedWait {
   }
 
   /** The message as the agent gets it: a copy, because the agent may change it. */
-  async #read({ data }: ReceivedEntry): Promise<unknown> {
-    const value = copyJson(data);
+  async #read(message: ReceivedEntry): Promise<unknown> {
+    const value = copyJson(message.data);
     const { schema } = this.#options;
-    if (schema === undefined) return value;
+    if (schema === undefined) return this.#told(value, message, "message");
     const outcome: Validated = await validateFirst(schema, [value]);
-    if ("value" in outcome) return outcome.value;
-    throw this.#error("message_rejected", "got a message that does not match its schema.", outcome.issues);
+    if ("value" in outcome) return this.#told(outcome.value, message, "message");
+    const { issues } = outcome;
+    throw this.#error(
+      "message_rejected",
+      `got a message that does not match its schema: ${issuesText(issues)}`,
+      issues,
+    );
+  }
+
+  /** The value for the agent. */
+  #told(value: unknown, { at, by = null }: Pick<ReceivedEntry, "at" | "by">, how: "message" | "default"): unknown {
+    return this.#options.details === true ? ({ value, by, at, how } satisfies MessageDetails<unknown>) : value;
   }
 
   #error(
@@ -111,5 +124,5 @@ export function takeMail(operations: Operations): void {
 
 /** Throws `invalid_argument` for unknown or invalid options of `context.receive`. */
 export function checkReceiveOptions(options: unknown): void {
-  checkWaitOptions(options, ["schema", "timeoutMs", "default", "signal"]);
+  checkWaitOptions(options, ["schema", "timeoutMs", "default", "signal", "details"]);
 }

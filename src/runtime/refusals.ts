@@ -1,5 +1,8 @@
 import type { Refusal } from "../core/decide.ts";
+import type { Issue } from "../core/errors.ts";
 import { CadenzaError } from "../core/errors.ts";
+import type { RunState } from "../core/state.ts";
+import { openQuestions } from "../core/state.ts";
 
 /* The errors of calls that are refused. */
 
@@ -9,6 +12,20 @@ export function refusalError({ refused }: Refusal, runId: string, awaitId: strin
     run_id: runId,
     ...(awaitId !== null && { await_id: awaitId }),
   });
+}
+
+/** How many open questions an error names. */
+const MAX_NAMED = 5;
+
+/** The error for a reply that the rules refuse. It names the open questions if the reply is for none of them. */
+export function replyRefusedError(refusal: Refusal, state: RunState, awaitId: string | null): CadenzaError {
+  const { run_id } = state;
+  if (refusal.refused !== "not_awaiting") return refusalError(refusal, run_id, awaitId);
+  const open = openQuestions(state).map(({ asked }) => asked.await_id);
+  const named = `${open.slice(0, MAX_NAMED).join(", ")}${open.length > MAX_NAMED ? " and others" : ""}`;
+  const what = awaitId === null ? "an answer" : `an answer to ${JSON.stringify(awaitId)}`;
+  const message = `Run ${run_id} does not wait for ${what}. ${open.length === 0 ? "It has no open question." : `Its open questions: ${named}.`}`;
+  return new CadenzaError("not_awaiting", message, { run_id, ...(awaitId !== null && { await_id: awaitId }) });
 }
 
 const refusals: Readonly<Record<Refusal["refused"], string>> = {
@@ -21,14 +38,13 @@ const refusals: Readonly<Record<Refusal["refused"], string>> = {
 
 /** The error for an answer that fails the validation of its question. */
 export function rejectedError(runId: string, awaitId: string, issues: CadenzaError["issues"] = []): CadenzaError {
-  const what = issues
-    .map(({ path, message }) => (path.length === 0 ? message : `${path.join(".")}: ${message}`))
-    .join("; ");
-  return new CadenzaError("answer_rejected", `The answer to ${awaitId} of run ${runId} is invalid: ${what}`, {
-    run_id: runId,
-    await_id: awaitId,
-    issues,
-  });
+  const message = `The answer to ${awaitId} of run ${runId} is invalid: ${issuesText(issues)}`;
+  return new CadenzaError("answer_rejected", message, { run_id: runId, await_id: awaitId, issues });
+}
+
+/** What was wrong with a value, and where. */
+export function issuesText(issues: readonly Issue[]): string {
+  return issues.map(({ path, message }) => (path.length === 0 ? message : `${path.join(".")}: ${message}`)).join("; ");
 }
 
 /** The error for an id that no run of the tenant has. */

@@ -3,7 +3,7 @@ import type { Mismatch, StoredSession } from "../core/ports.ts";
 import type { Replied } from "../core/state.ts";
 import type { OpenQuestionDetails, Usage } from "../protocol/extensions.ts";
 import { sessionIdSchema } from "../protocol/identifier.ts";
-import type { JsonValue } from "../protocol/json.ts";
+import type { JsonInput, JsonValue } from "../protocol/json.ts";
 import { isJsonObject } from "../protocol/json.ts";
 import type { Message, MessageInput } from "../protocol/message.ts";
 import type { AwaitResume, RunMode, RunStatus } from "../protocol/run.ts";
@@ -58,7 +58,7 @@ export interface CreateRunOptions {
    * Any JSON value, which the run keeps. The agent gets it as `context.metadata`. Clients see it only in the details of
    * the run, which are not served over HTTP unless `extensions` is set. Default: null.
    */
-  readonly metadata?: JsonValue | undefined;
+  readonly metadata?: JsonInput | undefined;
   /**
    * At most 8 names with values by which the run can be found, each of 1 to 64 characters. They never change. The agent
    * gets them as `context.labels`. Clients see them where they see the metadata. Default: none.
@@ -85,7 +85,11 @@ export interface CreateRunOptions {
 export interface ResumeRequest {
   readonly run_id: string;
   /** A message (`{ type: "message", message }`), or any other object as the answer itself. */
-  readonly await_resume?: AwaitResume | { readonly type?: "message"; readonly message: RunInput & object } | undefined;
+  readonly await_resume?:
+    | AwaitResume
+    | { readonly type?: "message"; readonly message: RunInput & object }
+    | object
+    | undefined;
   /**
    * Declines to answer, in place of `await_resume`: `ask` rejects with `answer_declined`, also if it has a default. A
    * run that does not catch it fails with that reason.
@@ -277,7 +281,7 @@ export function readMessageToSend(request: SendRequest, options: SendOptions, pr
   checkObject("to", to);
   checkKeys("to", to, ["labels", "agent_name"]);
   const labels = readLabels("to.labels", to.labels);
-  if (labels === undefined) throw badArgument("to.labels", "an object with at least one label", to.labels);
+  if (labels === undefined) throw badArgument("to.labels", 'at least one label, such as { order: "O-17" }', to.labels);
   if (to.agent_name !== undefined) checkText("to.agent_name", to.agent_name);
   return { to: { labels, agent_name: to.agent_name }, name, data: copy, idempotency_key, ...by };
 }

@@ -3,7 +3,7 @@ import type { CadenzaErrorCode } from "../core/errors.ts";
 import { AgentError, CadenzaError } from "../core/errors.ts";
 import { errorOfStep } from "../core/failure.ts";
 import { copyJson } from "../core/json.ts";
-import type { IntentEntry, StepEntry, StepFailure } from "../core/log.ts";
+import type { Growing, IntentEntry, StepEntry, StepFailure } from "../core/log.ts";
 import { nameIn } from "../core/operation-keys.ts";
 import type { Clock } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
@@ -144,9 +144,12 @@ export class Steps {
   ): Promise<Outcome | undefined> {
     const { log, clock, settings } = this.#host;
     const attempts = retry?.attempts ?? 1;
+    let failure: StepFailure | undefined;
     for (let tried = 1; ; tried++) {
       const attempt = before + tried;
-      log.decide({ type: "intend", entry: { type: "intent", at: clock.now(), key, attempt, run_id: null } });
+      const entry: Growing<IntentEntry> = { type: "intent", at: clock.now(), key, attempt, run_id: null };
+      if (failure !== undefined) entry.failure = failure;
+      log.decide({ type: "intend", entry });
       await log.commit();
       // Each body checks the ownership itself, with nothing between the check and the body.
       for (let wait = this.#host.ownership.verify(); wait !== undefined; wait = this.#host.ownership.verify())
@@ -160,6 +163,7 @@ export class Steps {
         if (!isLast && this.#isStopped && !isNested(error)) return undefined;
         const failed = failureAfter(error, isLast, retry);
         if (failed !== undefined) return { error: failureOfStep(failed.error) };
+        failure = failureOfStep(error);
       }
       await this.#pause({ key, attempt }, retry).catch(ignore);
       if (this.#isStopped) return undefined;

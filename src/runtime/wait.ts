@@ -141,10 +141,12 @@ export function checkWaitOptions(options: unknown, known: readonly string[]): { 
   checkObject("options", options);
   checkKeys("options", options, known);
   const checked = options as { readonly [name: string]: unknown };
-  const { schema, timeoutMs, signal } = checked;
+  const { schema, timeoutMs, signal, details } = checked;
   if (schema !== undefined && !isStandardSchema(schema))
     throw badArgument("options.schema", "a Standard Schema", schema);
   if (timeoutMs !== undefined) checkAmount("options.timeoutMs", timeoutMs);
   checkSignal("options.signal", signal);
+  if (details !== undefined && typeof details !== "boolean")
+    throw badArgument("options.details", "true or false", details);
   return checked;
 }

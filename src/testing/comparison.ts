@@ -37,6 +37,7 @@ export function comparable(entries: readonly Entry[]): Comparable[] {
       switch (entry.type) {
         case "created":
         case "started":
+        case "forked":
         case "intent":
         case "received":
         case "offered":

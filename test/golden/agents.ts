@@ -118,6 +118,15 @@ export const agents: Readonly<Record<string, GoldenAgent>> = {
       return `${JSON.stringify(word)} ${JSON.stringify(name)} ${run_id.length} ${uuid()}`;
     },
   },
+  "steps-that-are-tried-again": {
+    async *fn(_input, context) {
+      const fetch = ({ attempt }: { readonly attempt: number }): string => {
+        if (attempt < 3) throw new AgentError("busy", `Busy at attempt ${attempt}.`);
+        return "Fetched.";
+      };
+      yield await context.step("fetch", fetch, { retry: { attempts: 3 } });
+    },
+  },
   "a-step-that-streams": {
     async *fn(_input, context) {
       yield "It says: ";

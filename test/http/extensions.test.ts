@@ -63,13 +63,16 @@ describe("without extensions", () => {
         );
   });
 
-  test("a body with decline lacks an answer, and decline beside an answer is ignored", async () => {
+  test("a body with decline is refused, and decline beside an answer is ignored", async () => {
     const { plain } = await pair();
     const { json } = await plain.run("asker", "x");
     const path = `/runs/${json["run_id"]}`;
-    const missing = await plain.post(path, {});
-    refused(missing, 422, "invalid_input", "invalid_argument");
-    expect((await plain.post(path, { decline: { reason: "no" } })).text).toBe(missing.text);
+    refused(await plain.post(path, {}), 422, "invalid_input", "invalid_argument");
+    const declined = await plain.post(path, { decline: { reason: "no" } });
+    refused(declined, 422, "invalid_input", "invalid_argument");
+    expect(declined.json["message"]).toBe(
+      "decline: this service takes no declined answers, which are not part of ACP (option extensions)",
+    );
     expect((await plain.post(path, { decline: {}, await_resume: answer("a") })).json["status"]).toBe("awaiting");
   });
 });

@@ -670,7 +670,22 @@ describe("resume", () => {
     const early = await refusal(runtime.resume({ run_id: run.run_id, await_resume: {} }));
     expect(early).toMatchObject({ code: "not_awaiting", run_id: run.run_id });
     await clock.settle();
-    expect((await refusal(runtime.resume({ run_id: run.run_id, await_resume: {} }))).code).toBe("not_awaiting");
+    const later = await refusal(runtime.resume({ run_id: run.run_id, await_resume: {} }));
+    expect(later.code).toBe("not_awaiting");
+    expect(later.message).toBe(`Run ${run.run_id} does not wait for an answer. It has no open question.`);
+  });
+
+  it("to a question that is not open is refused, and the open ones are named", async () => {
+    const { runtime } = setUp();
+    const run = await runAgent(runtime, async (_input, { ask }) => {
+      await Promise.all(Array.from({ length: 7 }, (_, n) => ask(`${n}?`)));
+    });
+    const { run_id } = run;
+    const error = await refusal(runtime.resume({ run_id, await_id: "ask#9", await_resume: {} }));
+    expect(error).toMatchObject({ code: "not_awaiting", run_id, await_id: "ask#9" });
+    expect(error.message).toBe(
+      `Run ${run_id} does not wait for an answer to "ask#9". Its open questions: ask#1, ask#2, ask#3, ask#4, ask#5 and others.`,
+    );
   });
 
   it("of a run that is being cancelled is refused, and its questions reject", async () => {

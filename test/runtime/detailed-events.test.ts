@@ -54,9 +54,13 @@ describe.each([
     const set = make();
     const run_id = await start(set, async (_input, { step, usage }) => {
       await step("plan", () => usage.add(tokens(3, 4)));
-      await step("flaky", ({ attempt }) => (attempt < 3 ? Promise.reject(new Error("no")) : attempt), {
-        retry: { attempts: 3 },
-      });
+      await step(
+        "flaky",
+        ({ attempt }) => (attempt < 3 ? Promise.reject(new AgentError("no", `No ${attempt}.`)) : attempt),
+        {
+          retry: { attempts: 3 },
+        },
+      );
       await step("secret", () => Promise.reject(new Error("password=hunter2"))).catch(() => undefined);
       await step("shown", () => Promise.reject(new AgentError("no_seat", "Full.", { train: 7 }))).catch(
         () => undefined,
@@ -67,20 +71,32 @@ describe.each([
     const all = await read(set, run_id);
     expect(all.filter(isDetail).map((event) => event.type)).toEqual([
       ...["step.started", "step.completed", "usage"],
-      ...["step.started", "step.started", "step.started", "step.completed"],
+      ...[
+        "step.started",
+        "step.attempt_failed",
+        "step.started",
+        "step.attempt_failed",
+        "step.started",
+        "step.completed",
+      ],
       ...["step.started", "step.failed", "step.started", "step.failed", "usage"],
     ]);
     const list = all.filter(isDetail).map(short);
     expect(list.slice(0, 2)).toEqual(["step.started plan#1 plan 1", "step.completed plan#1 plan 1"]);
-    expect(list.slice(3, 7)).toEqual([
-      ...[1, 2, 3].map((attempt) => `step.started flaky#1 flaky ${attempt}`),
+    const error = (n: number) => `{"code":"server_error","message":"No ${n}.","data":{"reason":"no"}}`;
+    expect(list.slice(3, 9)).toEqual([
+      "step.started flaky#1 flaky 1",
+      `step.attempt_failed flaky#1 flaky 1 ${error(1)}`,
+      "step.started flaky#1 flaky 2",
+      `step.attempt_failed flaky#1 flaky 2 ${error(2)}`,
+      "step.started flaky#1 flaky 3",
       "step.completed flaky#1 flaky 3",
     ]);
-    expect(all.filter(isDetail)[8]).toMatchObject({
+    expect(all.filter(isDetail)[10]).toMatchObject({
       ...{ key: "secret#1", attempt: 1 },
       error: { code: "server_error", message: "The agent failed.", data: { reason: "agent_failed" } },
     });
-    expect(all.filter(isDetail)[10]).toMatchObject({
+    expect(all.filter(isDetail)[12]).toMatchObject({
       error: { code: "server_error", message: "Full.", data: { reason: "no_seat", train: 7 } },
     });
     expect(all.filter(({ type }) => type === "usage")).toMatchObject([
@@ -120,9 +136,9 @@ describe.each([
         "sleep.ended sleep#1 elapsed",
         "sleep.started sleep:nap#1 TIME",
         "receive.started receive:mail#1 mail null",
-        'message.received mail {"n":1}',
+        'message.received mail {"n":1} null',
         "receive.ended receive:mail#1 mail message N",
-        "message.received mail two",
+        "message.received mail two null",
         "sleep.ended sleep:nap#1 withdrawn",
         "receive.ended receive:mail#2 mail message N",
         "receive.started receive:post#1 post TIME",
@@ -151,10 +167,11 @@ describe.each([
       await answers;
       await ask("Five?");
     });
-    await set.runtime.resume({ run_id, await_id: "ask#2", decline: {}, mode: "async" });
+    const ada = set.runtime.scope({ principal: "ada" });
+    await ada.resume({ run_id, await_id: "ask#2", decline: { reason: "No." }, mode: "async" });
     await set.clock.advance(100);
     await set.clock.settle();
-    await set.runtime.resume({ run_id, await_resume: { ok: true } });
+    await set.runtime.scope({ principal: { name: "bob" } }).resume({ run_id, await_resume: { ok: true } });
     await set.runtime.cancel(run_id);
     await set.clock.settle();
     const list = await details(set, run_id);
@@ -162,11 +179,11 @@ describe.each([
       [1, 2, 3, 4, 5].map((n) => `question.asked ask#${n}`),
     );
     expect(list.filter((text) => text.startsWith("question.settled")).sort()).toEqual([
-      "question.settled ask#1 answer",
-      "question.settled ask#2 declined",
-      "question.settled ask#3 default",
-      "question.settled ask#4 withdrawn",
-      "question.settled ask#5 withdrawn",
+      'question.settled ask#1 answer {"name":"bob"} null',
+      "question.settled ask#2 declined ada No.",
+      "question.settled ask#3 default null null",
+      "question.settled ask#4 withdrawn null null",
+      "question.settled ask#5 withdrawn null null",
     ]);
     const all = await read(set, run_id);
     const questions = all.flatMap((event) => (event.type === "question.asked" ? [event.question] : []));
@@ -184,8 +201,8 @@ describe.each([
     await set.clock.advance(50);
     await set.clock.settle();
     expect((await details(set, run_id)).slice(2)).toEqual([
-      "question.settled ask#2 expired",
-      "question.settled ask#1 withdrawn",
+      "question.settled ask#2 expired null null",
+      "question.settled ask#1 withdrawn null null",
     ]);
   });
 
@@ -207,7 +224,7 @@ describe.each([
     expect(list).toEqual([
       `sub_run.started run:child#1 child ${child}`,
       "question.asked run:child#1/ask#1 of a sub-run",
-      "question.settled run:child#1/ask#1 answer",
+      "question.settled run:child#1/ask#1 answer null null",
       `sub_run.ended run:child#1 child ${child} completed null`,
       `sub_run.started run:bad#1 bad ${bad}`,
       `sub_run.ended run:bad#1 bad ${bad} failed {"code":"server_error","message":"No.","data":{"reason":"no"}}`,
@@ -215,7 +232,10 @@ describe.each([
       expect.stringContaining(`sub_run.ended run:missing#1 missing ${missing} null {"code":"server_error"`),
     ]);
     // Each run tells what it asks itself.
-    expect(await details(set, child ?? "")).toEqual(["question.asked ask#1", "question.settled ask#1 answer"]);
+    expect(await details(set, child ?? "")).toEqual([
+      "question.asked ask#1",
+      "question.settled ask#1 answer null null",
+    ]);
   });
 
   it("tell nothing of what the runtime records for itself", async () => {

@@ -205,11 +205,37 @@ describe("a receive", () => {
     expect(await shown(set, run_id)).toBe("completed: [1,2]");
   });
 
+  it("comes with its facts: who has sent it and when, or that it is the default", async () => {
+    const set = setUp();
+    const run_id = await begin(set, async ({ receive }) => {
+      const parsed = await receive("mail", { schema: cents, details: true });
+      const plain = await receive("mail", { details: true });
+      const none = await receive("mail", { timeoutMs: 500, default: null, details: true });
+      return JSON.stringify([parsed, plain, none]);
+    });
+    const sent = set.clock.now();
+    await set.runtime.scope({ principal: "ada" }).send({ to: run_id, name: "mail", data: { cents: "5" } });
+    await set.runtime.send({ to: run_id, name: "mail", data: "two" });
+    await set.clock.settle();
+    await set.clock.advance(500);
+    const said = JSON.parse((await shown(set, run_id)).slice("completed: ".length));
+    expect(said).toMatchObject([
+      { value: { cents: 5 }, by: "ada", how: "message" },
+      { value: "two", by: null, how: "message" },
+      { value: null, by: null, how: "default" },
+    ]);
+    expect(said.map(({ at }: { at: number }) => at >= sent && at <= set.clock.now())).toEqual([true, true, true]);
+    expect(said[2].at).toBeGreaterThan(said[1].at);
+  });
+
   it("that is rejected and not caught fails the run with that reason", async () => {
     const set = setUp();
     const run_id = await begin(set, ({ receive }) => receive("mail", { schema: cents }));
     await send(set, run_id, "mail", 0.5);
     expect(await outcome(set.runtime.getRun(run_id).then(reasonOf))).toBe('"message_rejected"');
+    expect((await set.runtime.getRun(run_id)).error?.message).toMatch(
+      /^The receive receive:mail#1 of run \S+ got a message that does not match its schema: Invalid input/,
+    );
   });
 
   it.each([

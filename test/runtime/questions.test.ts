@@ -98,6 +98,23 @@ describe("a declined question", () => {
     expect(textsOf(run)).toEqual(['answer_declined,answer_declined,{"is":3}']);
   });
 
+  it("tells its agent who has declined it, and why", async () => {
+    const set = setUp();
+    const run_id = await begin(set, async ({ ask }) => {
+      const errors = await Promise.all([ask("One?").catch(String), ask("Two?").catch((error) => error)]);
+      const { message, reason, by } = errors[1];
+      return JSON.stringify({ message, reason, by });
+    });
+    await set.runtime.resume({ run_id, await_id: "ask#1", decline: {}, mode: "async" });
+    const ada = set.runtime.scope({ principal: "ada" });
+    const run = await ada.resume({ run_id, await_id: "ask#2", decline: { reason: "Too late." } });
+    expect(JSON.parse(textsOf(run)[0] ?? "")).toEqual({
+      message: `The question ask#2 of run ${run_id} was declined: Too late.`,
+      reason: "Too late.",
+      by: "ada",
+    });
+  });
+
   it("goes on with the events of an answered one", async () => {
     const set = setUp();
     const run_id = await begin(set, ({ ask }) => outcome(ask("Go on?")));

@@ -92,6 +92,16 @@ describe("a question that a parent passes on", () => {
     expect(questionOf(root).await_id).toBe("run:parent#1/run:child#1/ask#1");
   });
 
+  it("has in each of them the role of the agent that asks", async () => {
+    const { runtime } = setUp();
+    nested(runtime);
+    await runtime.createRun({ agent_name: "root", input: "" });
+    const runs = await runtime.listRuns({ status: "awaiting", roots: false, output: true });
+    expect(runs.map((run) => questionOf(run).message.role)).toEqual(["agent/child", "agent/child", "agent/child"]);
+    const [question] = (await runtime.details(runOf(runs, "root").run_id)).await_requests;
+    expect(question?.message.role).toBe("agent/child");
+  });
+
   it.each(["root", "parent", "child"])(
     "may be answered at the %s, and is then answered at all of them",
     async (name) => {

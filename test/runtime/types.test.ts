@@ -8,6 +8,7 @@ import type {
   DurableContext,
   EventOf,
   JsonObject,
+  JsonValue,
   Message,
   RunsReport,
   RuntimeStats,
@@ -47,6 +48,54 @@ test("an answer without a schema is a message or an object, and so is its defaul
     expectTypeOf(await ask("?", { schema: undefined })).toEqualTypeOf<Message | JsonObject>();
     // @ts-expect-error a text is no answer
     await ask("?", { default: "yes" });
+  };
+  expect(written).toBeTypeOf("function");
+});
+
+test("a default may be null, and then the result may be null too", () => {
+  const schema = z.object({ ok: z.boolean() });
+  type Ok = { ok: boolean };
+  const written = async ({ ask, receive }: AgentContext, fallback: Ok | null): Promise<void> => {
+    expectTypeOf(await ask("?", { schema, default: null })).toEqualTypeOf<Ok | null>();
+    expectTypeOf(await ask("?", { schema, default: fallback })).toEqualTypeOf<Ok | null>();
+    expectTypeOf(await ask("?", { schema: schema.nullable(), default: null })).toEqualTypeOf<Ok | null>();
+    expectTypeOf(await ask("?", { default: null })).toEqualTypeOf<Message | JsonObject | null>();
+    const detailed = await ask("?", { schema, default: null, details: true });
+    expectTypeOf(detailed.value).toEqualTypeOf<Ok | null>();
+    expectTypeOf(await receive("mail", { schema, default: null })).toEqualTypeOf<Ok | null>();
+    expectTypeOf(await receive("mail", { default: null })).toEqualTypeOf<JsonValue>();
+    expectTypeOf((await receive("mail", { schema, details: true })).value).toEqualTypeOf<Ok>();
+    expectTypeOf((await receive("mail", { schema, default: null, details: true })).value).toEqualTypeOf<Ok | null>();
+    expectTypeOf((await receive("mail", { details: true })).value).toEqualTypeOf<JsonValue>();
+    // @ts-expect-error neither the schema's output nor null
+    await receive("mail", { schema, default: "none" });
+  };
+  const declared = defineAgent("declared", { questions: { go: schema }, messages: { mail: schema } });
+  declared.run(async (_input, { ask, receive }) => {
+    expectTypeOf(await ask("?", { name: "go", default: null })).toEqualTypeOf<Ok | null>();
+    expectTypeOf(await ask("?", { name: "go", default: { ok: true } })).toEqualTypeOf<Ok>();
+    expectTypeOf(await receive("mail", { default: null })).toEqualTypeOf<Ok | null>();
+    expectTypeOf((await receive("mail", { details: true })).value).toEqualTypeOf<Ok>();
+    // @ts-expect-error neither the declared output nor null
+    await receive("mail", { default: "none" });
+    return [];
+  });
+  expect(written).toBeTypeOf("function");
+});
+
+test("metadata and an answer may be typed by an interface", () => {
+  interface Order {
+    readonly id: string;
+    readonly note?: string;
+  }
+  const written = async (runtime: AgentRuntime, order: Order): Promise<void> => {
+    await runtime.createRun({ agent_name: "agent", input: "" }, { metadata: order });
+    await runtime.createRun({ agent_name: "agent", input: "" }, { metadata: [order] });
+    await runtime.resume({ run_id: "", await_resume: order });
+    // @ts-expect-error JSON has no such numbers
+    await runtime.createRun({ agent_name: "agent", input: "" }, { metadata: 5n });
+    // @ts-expect-error an answer is an object
+    await runtime.resume({ run_id: "", await_resume: "yes" });
   };
   expect(written).toBeTypeOf("function");
 });

@@ -359,7 +359,7 @@ describe("a cassette of a run that waits", () => {
     expect(textOf(run)).toContain("Ada");
   });
 
-  test("may hold a step that never ended, and answers that another process has offered", async () => {
+  test("may hold a step that never ended, the place of a fork, and answers that another process has offered", async () => {
     const unsettled: AgentFunction = async (_input, { ask, step }) => {
       void step("endless", () => new Promise(() => {}));
       await ask("Done?");
@@ -370,7 +370,7 @@ describe("a cassette of a run that waits", () => {
     expect((await replay(unsettled, cassette)).status).toBe("awaiting");
     const offered = { type: "offered", at: 0, offer_id: "o-1", await_id: "ask#1", idempotency_key: null } as const;
     const refused = { type: "refused", at: 0, offer_id: "o-1", code: "not_awaiting" } as const;
-    const entries = [...cassette.entries, offered, refused];
+    const entries = [...cassette.entries, { type: "forked", at: 0 } as const, offered, refused];
     expect((await replay(unsettled, { ...cassette, entries })).status).toBe("awaiting");
   });
 });
