@@ -1,7 +1,8 @@
 import type { DetailEvent, Usage } from "../protocol/extensions.ts";
 import type { Run } from "../protocol/run.ts";
+import type { Issue } from "./errors.ts";
 import { errorOfStep, failureOf } from "./failure.ts";
-import type { DeclinedEntry, Entry, IntentEntry, ResumedEntry, SettledEntry, StepEntry } from "./log.ts";
+import type { DeclinedEntry, Entry, IntentEntry, ResumedEntry, SettledEntry, StepEntry, TakenEntry } from "./log.ts";
 import { isReceive, isWait, nameIn } from "./operation-keys.ts";
 import { questionRecord } from "./record.ts";
 import type { RunState } from "./state.ts";
@@ -12,6 +13,8 @@ import { isoTime } from "./time.ts";
 type Told = DetailEvent extends infer One ? (One extends DetailEvent ? Omit<One, "position" | "at"> : never) : never;
 
 type HowSettled = (DetailEvent & { readonly type: "question.settled" })["how"];
+
+type EndOfReceive = DetailEvent & { readonly type: "receive.ended" };
 
 /** An operation that has begun, and whose end has not been told. */
 type Begun = { readonly is: "question" } | { readonly is: "intent"; readonly entry: IntentEntry };
@@ -77,7 +80,7 @@ export class DetailFold {
         this.#messages.set(state.position - 1, this.#position);
         return;
       case "taken":
-        this.#take(entry.key, entry.position);
+        this.#take(entry);
         return;
       case "cancel-requested":
         this.#withdrawAll();
@@ -130,12 +133,12 @@ export class DetailFold {
   }
 
   /** A receive that finds a message at once has no beginning. */
-  #take(key: string, position: number | null): void {
+  #take({ key, position, issues }: TakenEntry): void {
     this.#begun.delete(key);
     const message = position === null ? null : (this.#messages.get(position) ?? null);
     if (position !== null) this.#messages.delete(position);
-    const how = position === null ? "expired" : "message";
-    this.#add({ type: "receive.ended", key, name: nameIn(key), how, message });
+    const how = position === null ? "expired" : issues === undefined ? "message" : "rejected";
+    this.#addEndOfReceive(key, how, message, issues);
   }
 
   #withdraw(key: string): void {
@@ -144,9 +147,14 @@ export class DetailFold {
     if (begun.is === "question") this.#settle(key, "withdrawn");
     else if (isWait(begun.entry)) {
       this.#begun.delete(key);
-      if (isReceive(key)) this.#add({ type: "receive.ended", key, name: nameIn(key), how: "withdrawn", message: null });
+      if (isReceive(key)) this.#addEndOfReceive(key, "withdrawn", null);
       else this.#add({ type: "sleep.ended", key, how: "withdrawn" });
     }
+  }
+
+  #addEndOfReceive(key: string, how: EndOfReceive["how"], message: number | null, issues?: readonly Issue[]): void {
+    const copies = issues?.map(({ path, message }) => ({ path: [...path], message })) ?? null;
+    this.#add({ type: "receive.ended", key, name: nameIn(key), how, message, issues: copies });
   }
 
   /** The run waits for nothing any more. Steps and sub-runs may still end. */

@@ -329,6 +329,8 @@ export interface TakenEntry {
   readonly key: string;
   /** The position of the message that it takes. Null: none came before its deadline. */
   readonly position: number | null;
+  /** What is wrong with the message, by the schema of the receive. Left out for a schema that answers with a promise. */
+  readonly issues?: readonly Issue[];
 }
 
 /** A deadline passed: of the question with this id, or, with null, of the run's active time. */

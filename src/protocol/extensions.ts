@@ -159,10 +159,15 @@ const detailEventObject = deferred(
       z.object({ type: z.literal("receive.started"), ...receive, until: orNull(timestampSchema) }),
       z.object({
         ...{ type: z.literal("receive.ended"), ...receive },
-        /** `expired`: no message came in time. `withdrawn`: its signal aborted, or the run ends. */
-        how: z.enum(["message", "expired", "withdrawn"]),
+        /**
+         * `rejected`: the message does not match the schema of the receive. `expired`: no message came in time.
+         * `withdrawn`: its signal aborted, or the run ends.
+         */
+        how: z.enum(["message", "rejected", "expired", "withdrawn"]),
         /** The position of the message that it has taken; null for none. */
         message: orNull(z.number().int()),
+        /** What is wrong with a message that is rejected, and where; null for any other end. */
+        issues: orNull(z.array(z.object({ path: z.array(z.union([z.string(), z.number()])), message: z.string() }))),
       }),
       /** A message from outside has arrived. */
       z.object({

@@ -1,7 +1,9 @@
 import type { Command } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
 import { copyJson } from "../core/json.ts";
-import type { ReceivedEntry, ResultEntry } from "../core/log.ts";
+import type { Growing, ReceivedEntry, ResultEntry, TakenEntry } from "../core/log.ts";
+import type { MaybePromise } from "../core/promises.ts";
+import { ignore, isPromise } from "../core/promises.ts";
 import type { InboxMessage } from "../core/state.ts";
 import { LAST_TIME } from "../core/time.ts";
 import type { MessageDetails } from "./agent-waits.ts";
@@ -27,8 +29,8 @@ export interface Receiving {
 export class Receive extends IntendedWait {
   readonly #name: string;
   readonly #options: Receiving;
-  /** The message that it takes. */
-  #message: ReceivedEntry | undefined;
+  /** The message that it takes, and what its schema makes of it. */
+  #taken: { readonly message: ReceivedEntry; readonly reading: MaybePromise<Validated> } | undefined;
 
   constructor(host: WaitHost, key: string, name: string, options: Receiving, settlers: Settlers) {
     super(host, key, options.signal, settlers);
@@ -46,9 +48,12 @@ export class Receive extends IntendedWait {
   take(): void {
     const next = this.isEnded ? undefined : this.#next;
     if (next === undefined) return;
-    const { entry, position } = next;
-    this.#message = entry;
-    this.finish({ type: "take", entry: { type: "taken", at: this.host.clock.now(), key: this.key, position } });
+    const { entry: message, position } = next;
+    const reading = this.#validate(message);
+    this.#taken = { message, reading };
+    const entry: Growing<TakenEntry> = { type: "taken", at: this.host.clock.now(), key: this.key, position };
+    if ("issues" in reading) entry.issues = reading.issues;
+    this.finish({ type: "take", entry });
   }
 
   /** The first message of its name that has arrived and is committed, and that no receive has taken. */
@@ -78,17 +83,33 @@ export class Receive extends IntendedWait {
       if ("default" in this.#options) return this.#told(this.#options.default, { at: entry.at }, "default");
       throw this.#error("receive_timeout", "got no message in time.");
     }
-    const message = this.#message ?? this.host.operations.received(entry.position);
+    if (this.#taken !== undefined) return this.#read(this.#taken.message, this.#taken.reading);
+    const message = this.host.operations.received(entry.position);
     if (message === undefined) throw new TypeError(`There is no message at position ${entry.position} of the log.`);
-    return this.#read(message);
+    const { issues } = entry;
+    // A message that was rejected stays so, also if the code has another schema by now.
+    return this.#read(message, issues === undefined ? this.#validate(message) : { issues });
   }
 
-  /** The message as the agent gets it: a copy, because the agent may change it. */
-  async #read(message: ReceivedEntry): Promise<unknown> {
-    const value = copyJson(message.data);
+  /** A copy of the message, because the agent may change it. What the schema throws, the agent gets. */
+  #validate({ data }: ReceivedEntry): MaybePromise<Validated> {
     const { schema } = this.#options;
-    if (schema === undefined) return this.#told(value, message, "message");
-    const outcome: Validated = await validateFirst(schema, [value]);
+    const value = copyJson(data);
+    if (schema === undefined) return { value };
+    try {
+      const reading = validateFirst(schema, [value]);
+      // The run may leave this process before the agent gets the message.
+      if (isPromise(reading)) reading.catch(ignore);
+      return reading;
+    } catch (error) {
+      const thrown = Promise.reject(error);
+      thrown.catch(ignore);
+      return thrown;
+    }
+  }
+
+  async #read(message: ReceivedEntry, reading: MaybePromise<Validated>): Promise<unknown> {
+    const outcome = await reading;
     if ("value" in outcome) return this.#told(outcome.value, message, "message");
     const { issues } = outcome;
     throw this.#error(

@@ -118,6 +118,17 @@ export const agents: Readonly<Record<string, GoldenAgent>> = {
       return `${JSON.stringify(word)} ${JSON.stringify(name)} ${run_id.length} ${uuid()}`;
     },
   },
+  "a-message-that-is-rejected": {
+    messages: [
+      { name: "word", data: 5 },
+      { name: "word", data: "hello" },
+    ],
+    async *fn(_input, { receive }) {
+      const schema = z.string("expected a text");
+      yield await receive("word", { schema }).catch((error: CadenzaError) => `${error.code} `);
+      yield await receive("word", { schema });
+    },
+  },
   "steps-that-are-tried-again": {
     async *fn(_input, context) {
       const fetch = ({ attempt }: { readonly attempt: number }): string => {

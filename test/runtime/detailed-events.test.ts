@@ -1,6 +1,7 @@
 import type { DetailEvent, DetailedEvent, StreamedEvent } from "cadenza";
 import { AgentError } from "cadenza";
 import { describe, expect, expectTypeOf, it } from "vitest";
+import * as z from "zod";
 import { detailEventSchema } from "../../src/protocol/extensions.ts";
 import type { Setup } from "../harness/runtimes.ts";
 import { refusal, setUp, setUpOnFile } from "../harness/runtimes.ts";
@@ -130,19 +131,19 @@ describe.each([
     await set.clock.settle();
     const list = await details(set, run_id);
     const normal = list.map((text) => text.replaceAll(/\d{4}-[\d-]+T[\d:.]+Z/g, "TIME"));
-    expect(normal.map((text) => text.replace(/message \d$/, "message N")).sort()).toEqual(
+    expect(normal.map((text) => text.replace(/message \d /, "message N ")).sort()).toEqual(
       [
         "sleep.started sleep#1 TIME",
         "sleep.ended sleep#1 elapsed",
         "sleep.started sleep:nap#1 TIME",
         "receive.started receive:mail#1 mail null",
         'message.received mail {"n":1} null',
-        "receive.ended receive:mail#1 mail message N",
+        "receive.ended receive:mail#1 mail message N null",
         "message.received mail two null",
         "sleep.ended sleep:nap#1 withdrawn",
-        "receive.ended receive:mail#2 mail message N",
+        "receive.ended receive:mail#2 mail message N null",
         "receive.started receive:post#1 post TIME",
-        "receive.ended receive:post#1 post expired null",
+        "receive.ended receive:post#1 post expired null null",
       ].sort(),
     );
     const all = (await read(set, run_id)).filter(isDetail);
@@ -150,6 +151,23 @@ describe.each([
     expect(taken.map(({ message }) => all.find(({ position }) => position === message))).toMatchObject([
       { type: "message.received", data: { n: 1 } },
       { type: "message.received", data: "two" },
+    ]);
+  });
+
+  it("tell that a message was rejected, and what was wrong with it", async () => {
+    const set = make();
+    const run_id = await start(set, async (_input, { receive }) => {
+      const schema = z.object({ cents: z.number("expected a number of cents") });
+      await receive("mail", { schema }).catch(() => undefined);
+      await receive("mail", { schema });
+    });
+    await set.runtime.send({ to: run_id, name: "mail", data: { cents: "many" } });
+    await set.runtime.send({ to: run_id, name: "mail", data: { cents: 5 } });
+    await set.clock.settle();
+    const ends = (await read(set, run_id)).filter(({ type }) => type === "receive.ended");
+    expect(ends).toMatchObject([
+      { how: "rejected", issues: [{ path: ["cents"], message: "expected a number of cents" }] },
+      { how: "message", issues: null },
     ]);
   });
 
