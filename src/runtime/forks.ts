@@ -106,13 +106,16 @@ export class Forks {
   async #repeated(
     tenant: string,
     wanted: CreatedEntry,
-    { idempotencyKey, keys }: ForkOptions,
+    { idempotencyKey, keys, before }: ForkOptions,
   ): Promise<{ readonly repeated: RunKey } | undefined> {
     const known = idempotencyKey && (await this.#runs.store.findByIdempotencyKey(tenant, idempotencyKey));
     if (!known) return undefined;
     const { key, created } = known;
+    // Where a fork begins that names no operation depends on how far its run had come when it was made.
+    const isSameOrigin =
+      before === undefined ? created.origin?.run_id === wanted.origin?.run_id : sameJson(created.origin, wanted.origin);
     const isSame =
-      sameJson(created.origin, wanted.origin) &&
+      isSameOrigin &&
       sameJson(created.input, wanted.input) &&
       created.version === wanted.version &&
       (created.key_seed === key.run_id) === (keys === "new");

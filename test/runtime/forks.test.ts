@@ -294,6 +294,30 @@ describe.each(places)("a fork %s", (_where, make) => {
     );
   });
 
+  it("is made once with an idempotency key, also when its run has gone on or failed meanwhile", async () => {
+    const { runtime, clock } = make();
+    runtime.register("agent", isDurable, async (_input, { receive, step }) => {
+      await receive("word");
+      await step("check", () => null);
+      await receive("word");
+      return step("pay", (): string => {
+        throw new Error("The bank is down.");
+      });
+    });
+    const { run_id } = await runtime.createRun({ agent_name: "agent", input: "x", mode: "async" });
+    const fork = (before?: string) => runtime.fork(run_id, { before, idempotencyKey: "k", mode: "async" });
+    await clock.settle();
+    const first = await fork();
+    await runtime.send({ to: run_id, name: "word", data: "one" });
+    await clock.settle();
+    expect((await fork()).run_id).toBe(first.run_id);
+    await runtime.send({ to: run_id, name: "word", data: "two" });
+    await clock.settle();
+    expect((await runtime.getRun(run_id)).status).toBe("failed");
+    expect((await fork()).run_id).toBe(first.run_id);
+    expect(await refusal(fork("check#1"))).toMatchObject({ code: "idempotency_conflict" });
+  });
+
   it("goes on with another version of its agent", async () => {
     const { runtime } = make();
     const fn =
