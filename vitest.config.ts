@@ -8,6 +8,7 @@ const source = fileURLToPath(new URL("./src", import.meta.url));
 const repeatable = [
   "asks",
   "bad-input",
+  "budgets",
   "cancel",
   "deleting",
   "detailed-events",

@@ -52,6 +52,7 @@ export type {
   SleepOptions,
 } from "./runtime/agent-waits.ts";
 export type { AnnouncedType, BlockedEvent, EventListener, EventOf, EventOrigin } from "./runtime/announcer.ts";
+export type { BudgetOptions } from "./runtime/budget.ts";
 export type { AskedOfCaller, CallOptions } from "./runtime/call-agent.ts";
 export {
   type AgentDraft,

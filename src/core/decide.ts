@@ -55,6 +55,8 @@ export type Command =
   | { readonly type: "withdraw"; readonly at: number; readonly await_id: string }
   | { readonly type: "expire"; readonly at: number; readonly await_id: string; readonly defaulted: boolean }
   | { readonly type: "overrun"; readonly at: number }
+  /** The run and the runs below it have used more than its budget. `usage`: what was reported and is in no entry. */
+  | { readonly type: "exceed"; readonly at: number; readonly usage: Usage | null }
   | { readonly type: "cancel"; readonly at: number }
   | EndCommand;
 
@@ -155,6 +157,12 @@ export function decide(state: RunState, command: Command): Decision {
     case "overrun":
       if (state.overdue !== null || isWaiting(state)) return nothing;
       return [{ type: "timed-out", at: command.at, await_id: null, defaulted: false }];
+    case "exceed": {
+      const { at, usage } = command;
+      // What was reported is kept, also if the run is being stopped already.
+      if (usage !== null) return [{ type: "exceeded", at, usage }];
+      return state.overdue === null ? [{ type: "exceeded", at }] : nothing;
+    }
     case "cancel":
       return [{ type: "cancel-requested", at: command.at }];
     case "end":
@@ -211,6 +219,8 @@ export function commandOf(entry: Entry): Command {
     case "timed-out":
       if (entry.await_id === null) return { type: "overrun", at };
       return { type: "expire", at, await_id: entry.await_id, defaulted: entry.defaulted };
+    case "exceeded":
+      return { type: "exceed", at, usage: entry.usage ?? null };
     case "cancel-requested":
       return { type: "cancel", at };
     case "ended":
@@ -384,6 +394,6 @@ function decideEnd(state: RunState, command: EndCommand): readonly Entry[] {
 
 function ending(state: RunState, failure: ProtocolError | null): [Outcome, ProtocolError | null] {
   if (state.status === "cancelling") return ["cancelled", null];
-  if (state.overdue !== null) return ["failed", overdueFailure(state.overdue.await_id)];
+  if (state.overdue !== null) return ["failed", overdueFailure(state.overdue)];
   return failure === null ? ["completed", null] : ["failed", failure];
 }

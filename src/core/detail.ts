@@ -85,6 +85,7 @@ export class DetailFold {
       case "cancel-requested":
         this.#withdrawAll();
         return;
+      case "exceeded":
       case "ended":
         this.#withdrawAll();
         this.#tellUsage(state, entry.usage);

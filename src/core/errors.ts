@@ -32,6 +32,7 @@ export type CadenzaErrorCode =
   | "run_cancelled"
   | "run_timeout"
   | "await_timeout"
+  | "budget_exceeded"
   | "receive_timeout"
   | "message_rejected"
   | "withdrawn"

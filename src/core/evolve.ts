@@ -2,6 +2,7 @@ import type { CopySource, EmissionSource, PartSource } from "./emission-source.t
 import { isCopy, stepOf } from "./emission-source.ts";
 import type { EmittedEntry, EndedEntry, Entry, OfferedEntry, ReceivedEntry, RefusedEntry } from "./log.ts";
 import { isWait } from "./operation-keys.ts";
+import type { Overdue } from "./overdue.ts";
 import { agentRole } from "./role.ts";
 import type { Mail, OutputMessage, Question, RunState } from "./state.ts";
 import {
@@ -79,10 +80,11 @@ function apply(state: RunState, entry: Entry): number {
       return settle(state, entry.await_id, entry);
     case "timed-out":
       if (entry.defaulted && entry.await_id !== null) return settle(state, entry.await_id, entry);
-      // The run is about to fail, and waits for nothing any more. Its clients see that it fails, and nothing before.
-      state.overdue ??= entry;
-      settleAll(state, entry);
-      if (state.status === "awaiting") state.status = "in-progress";
+      stop(state, entry);
+      return 0;
+    case "exceeded":
+      state.usage = addUsage(state.usage, entry.usage ?? null);
+      stop(state, entry);
       return 0;
     case "offered":
       offer(state, entry);
@@ -104,6 +106,13 @@ function apply(state: RunState, entry: Entry): number {
     case "ended":
       return end(state, entry);
   }
+}
+
+/** The run is about to fail, and waits for nothing any more. Its clients see that it fails, and nothing before. */
+function stop(state: RunState, entry: Overdue): void {
+  state.overdue ??= entry;
+  settleAll(state, entry);
+  if (state.status === "awaiting") state.status = "in-progress";
 }
 
 /** The state that a whole log, or its beginning, describes. */

@@ -26,10 +26,13 @@ export function cutToTryAgain(log: readonly Entry[]): number {
   return cut ?? withoutLastWords(log, stopOf(log) ?? log.findLastIndex(({ type }) => type !== "ended") + 1);
 }
 
-/** Where a run was stopped: cancelled, or past a deadline. No fork begins behind it. Undefined: it was not stopped. */
+/** Where a run was stopped: cancelled, past a deadline, or for its budget. No fork begins behind it. Undefined: it was not stopped. */
 export function stopOf(log: readonly Entry[]): number | undefined {
   const index = log.findIndex(
-    (entry) => entry.type === "cancel-requested" || (entry.type === "timed-out" && !entry.defaulted),
+    (entry) =>
+      entry.type === "cancel-requested" ||
+      entry.type === "exceeded" ||
+      (entry.type === "timed-out" && !entry.defaulted),
   );
   return index === -1 ? undefined : index;
 }

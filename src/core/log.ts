@@ -23,6 +23,7 @@ export type Entry =
   | DeclinedEntry
   | WithdrawnEntry
   | TimedOutEntry
+  | ExceededEntry
   | SettledEntry
   | OfferedEntry
   | RefusedEntry
@@ -51,6 +52,8 @@ export interface CreatedEntry {
   readonly start_at?: number;
   /** How long the run may be active, in milliseconds, where its creator set a limit of its own. */
   readonly timeout_ms?: number;
+  /** How many tokens the run and all runs below it may use, where there is a limit. */
+  readonly budget?: Budget;
   /** Who asked for the run, as the embedding application names them; absent if it was not given. */
   readonly principal?: JsonValue;
   /** What the run's creator gave it to keep, if anything. */
@@ -72,6 +75,11 @@ export interface ForkOrigin {
   readonly run_id: string;
   /** How many entries of that run's log the fork begins with, before those of them that it does not take. */
   readonly position: number;
+}
+
+/** A limit on what a run and all runs below it may use. */
+export interface Budget {
+  readonly total_tokens: number;
 }
 
 /** Short texts by which runs are found: names with their values. */
@@ -340,6 +348,14 @@ export interface TimedOutEntry {
   readonly await_id: string | null;
   /** Whether the question had a default, which is its answer now. Otherwise the run is going to fail. */
   readonly defaulted: boolean;
+}
+
+/** The run and the runs below it have used more than its budget. The run is going to fail. */
+export interface ExceededEntry {
+  readonly type: "exceeded";
+  readonly at: number;
+  /** What was reported with `usage.add` since the last entry that carried usage, if anything was. */
+  readonly usage?: Usage;
 }
 
 /** The cancellation of the run was requested. */

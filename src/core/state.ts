@@ -13,8 +13,8 @@ import type {
   ReceivedEntry,
   RefusedEntry,
   StartedEntry,
-  TimedOutEntry,
 } from "./log.ts";
+import type { Overdue } from "./overdue.ts";
 
 /**
  * What a log says about its run. The object has one fixed shape, and `evolve` alone writes it: a copy for each
@@ -51,8 +51,8 @@ export interface RunState {
   waits: Map<string, IntentEntry> | null;
   /** What other processes have posted, and what became of it; null before the first post. */
   mail: Mail | null;
-  /** The deadline whose passing makes the run fail. */
-  overdue: TimedOutEntry | null;
+  /** The deadline, or the limit, whose passing makes the run fail. */
+  overdue: Overdue | null;
   usage: Usage | null;
   /** Since when the run waits for answers, time or messages; null while it does not. */
   waiting_since: number | null;

@@ -1,4 +1,19 @@
 import type { Usage } from "../protocol/extensions.ts";
+import type { Budget, ResultEntry } from "./log.ts";
+import type { RunState } from "./state.ts";
+import { settledQuestion } from "./state.ts";
+
+/** How many tokens of a budget are left. */
+export function left(budget: Budget, usage: Usage | null): number {
+  return Math.max(0, budget.total_tokens - (usage?.total_tokens ?? 0));
+}
+
+/** The usage that the log holds with the result of an operation: in its entry or, for a question, where it was asked. */
+export function usageWith(result: ResultEntry, state: RunState): Usage | null {
+  if (result.type === "step") return result.usage;
+  if (result.type === "taken" || result.await_id === null) return null;
+  return settledQuestion(state, result.await_id)?.asked.usage ?? null;
+}
 
 /** The sum of two usages. A missing one counts as zero. */
 export function addUsage(a: Usage | null, b: Usage | null): Usage | null {

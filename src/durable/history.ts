@@ -14,7 +14,7 @@ export class History {
   readonly begun: ReadonlyMap<string, number>;
   /** When the agent was first called, in milliseconds since 1970; undefined if it was not called. */
   readonly startedAt: number | undefined;
-  /** Whether the agent was stopped by a cancel or a timeout. */
+  /** Whether the agent was stopped by a cancel, a time-out or its budget. */
   readonly isStopped: boolean;
   readonly #emissions: readonly RecordedEmission[];
   readonly #awaited = new Map<string, AwaitedEntry>();
@@ -79,6 +79,10 @@ export class History {
         case "timed-out":
           if (entry.await_id !== null && entry.defaulted) addResult(entry);
           if (!entry.defaulted) isStopped = true;
+          break;
+        case "exceeded":
+          if (entry.usage !== undefined) this.#usages.push({ position, usage: entry.usage });
+          isStopped = true;
           break;
         case "cancel-requested":
           isStopped = true;

@@ -3,6 +3,8 @@ import type { CadenzaError } from "../core/errors.ts";
 import type { IntentEntry, ReceivedEntry } from "../core/log.ts";
 import type { Mismatch } from "../core/ports.ts";
 import { ignore } from "../core/promises.ts";
+import { createdEntry } from "../core/state.ts";
+import { addUsage, left, usageWith } from "../core/usage.ts";
 import type { Usage } from "../protocol/extensions.ts";
 import type { Delivery, OperationsHost } from "../runtime/live-operations.ts";
 import { LiveOperations } from "../runtime/live-operations.ts";
@@ -40,6 +42,8 @@ export class JournaledOperations extends LiveOperations {
   /** When the agent was first called; undefined where it is called for the first time. */
   readonly #startedAt: number | undefined;
   #emitted = 0;
+  /** What the results that the agent has received have used. */
+  #usage: Usage | null = null;
 
   constructor(host: JournalHost, history: History | undefined) {
     super(host);
@@ -102,6 +106,7 @@ export class JournaledOperations extends LiveOperations {
 
   override handOver(delivery: Delivery): undefined | Promise<void> {
     this.#check?.passUsage(delivery.entry);
+    this.#usage = addUsage(this.#usage, usageWith(delivery.entry, this.host.log.state));
     return super.handOver(delivery);
   }
 
@@ -124,6 +129,12 @@ export class JournaledOperations extends LiveOperations {
 
   override holdsUsage(usage: Usage): boolean {
     return this.#check?.takeUsage(usage) === true;
+  }
+
+  /** So that a replay sees the same. The limit of a sub-run is what was left above it when it was created. */
+  override get tokensLeft(): number {
+    const { budget } = createdEntry(this.host.log.state);
+    return budget === undefined ? Number.POSITIVE_INFINITY : left(budget, this.#usage);
   }
 
   /** A result takes its turn in the order of the log at once, and is handed over when the run has its slot. */

@@ -1,5 +1,5 @@
 import type { Entry } from "../core/log.ts";
-import { questionId } from "../core/operation-keys.ts";
+import { isWait, questionId } from "../core/operation-keys.ts";
 import type { Expected, Mismatch, RunHead, RunKey, RunPosition, Store, StoreConflict } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore, isPromise } from "../core/promises.ts";
@@ -61,9 +61,13 @@ export class LeasedOwnership implements Ownership, Followed {
   }
 
   wakeFor(entries: readonly Entry[], head: RunHead): RunKey | undefined {
-    const { parent } = createdEntry(this.log.state);
-    if (parent !== undefined && this.store.persistent && entries.some(isNewsForParent))
-      return { tenant: this.log.key.tenant, run_id: parent.run_id };
+    const { parent, budget } = createdEntry(this.log.state);
+    if (parent !== undefined && this.store.persistent) {
+      // A parent with a budget counts what the sub-run uses.
+      const isCounted = budget === undefined || this.run.family.parent !== undefined;
+      if (entries.some((entry) => isNewsForParent(entry) || (!isCounted && isStep(entry))))
+        return { tenant: this.log.key.tenant, run_id: parent.run_id };
+    }
     return this.#head.isDueNow(head, this.log.state) ? this.log.key : undefined;
   }
 
@@ -294,6 +298,11 @@ export function leased({ ownership }: LiveRun): LeasedOwnership | undefined {
 }
 
 /** Whether the parent of a run has something to do after this entry: the run asks, goes on, or has ended. */
+/** Whether an attempt at a step begins. */
+function isStep(entry: Entry): boolean {
+  return entry.type === "intent" && entry.run_id === null && !isWait(entry);
+}
+
 function isNewsForParent(entry: Entry): boolean {
   return questionId(entry) !== undefined || entry.type === "ended";
 }

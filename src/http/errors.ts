@@ -53,6 +53,7 @@ const rows: Readonly<Record<CadenzaErrorCode, Row>> = {
   run_cancelled: broken,
   run_timeout: broken,
   await_timeout: broken,
+  budget_exceeded: broken,
   answer_declined: broken,
   receive_timeout: broken,
   withdrawn: broken,

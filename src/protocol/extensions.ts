@@ -104,6 +104,8 @@ const runDetailsObject = deferred(
       children: z.array(runIdSchema),
       /** What the run has used so far; null: nothing was reported. */
       usage: orNull(usageObject),
+      /** How many tokens the run may use with its sub-runs, and how many of these are left; null: as many as it likes. */
+      budget: orNull(z.object({ total_tokens: z.number().int(), remaining_tokens: z.number().int() })),
       /** The id of the last event. A reader that continues after it gets all that follows. */
       last_event_id: z.number().int(),
       /** All open questions; the first one is the run's await request. */

@@ -8,6 +8,7 @@ import type { Run } from "../protocol/run.ts";
 import type { AgentInput, AgentOutput, CallableAgent } from "./agent-schemas.ts";
 import type { DurableStep, Step } from "./agent-steps.ts";
 import type { Ask, Receive, Sleep } from "./agent-waits.ts";
+import type { BudgetOptions } from "./budget.ts";
 import type { RunInput } from "./input.ts";
 
 /**
@@ -191,6 +192,11 @@ export interface SubRunOptions {
    * `source`. All of it is shown before the sub-run's record is the result. Default: false.
    */
   readonly show?: boolean | undefined;
+  /**
+   * How many tokens the sub-run and the runs below it may use. What is left of the budgets above it limits it too.
+   * Default: the agent's `budget`.
+   */
+  readonly budget?: BudgetOptions | undefined;
 }
 
 /**
@@ -210,4 +216,10 @@ export interface UsageReport {
   readonly add: (usage: object) => void;
   /** The sum of all reports so far, including those of sub-runs; null before the first report. */
   readonly total: Usage | null;
+  /**
+   * How many tokens are left of the run's budget, or of a budget above it if that is less; `Infinity` without one. For a
+   * durable agent it is what was left with the last result that it received, of a budget above it what was left when
+   * the run was created. An agent that is executed again gets the same.
+   */
+  readonly remaining: number;
 }

@@ -3,6 +3,7 @@ import { failureOf, messageOf } from "../core/failure.ts";
 import type { Clock, Logger } from "../core/ports.ts";
 import { createdEntry, isFinal } from "../core/state.ts";
 import type { ProtocolError } from "../protocol/error.ts";
+import type { Usage } from "../protocol/extensions.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Run } from "../protocol/run.ts";
 import type { Agent } from "./agent.ts";
@@ -10,14 +11,16 @@ import { answerOffers } from "./answering.ts";
 import type { ContextHost } from "./context.ts";
 import { RunContext } from "./context.ts";
 import type { Execution, ExecutionSettings } from "./execution.ts";
-import type { RunInput } from "./input.ts";
 import { LiveOperations } from "./live-operations.ts";
 import type { LogHost } from "./log-host.ts";
+import type { NewSubRun } from "./new-run.ts";
 import type { Operations } from "./operations.ts";
 import type { Ownership } from "./ownership.ts";
+import type { RunFamily } from "./run-family.ts";
 import type { RunLog } from "./run-log.ts";
 import { RunSession } from "./run-session.ts";
 import { RunSignal } from "./run-signal.ts";
+import { Spending } from "./spending.ts";
 import { Steps } from "./steps.ts";
 
 /** What the agents of one runtime share. */
@@ -40,9 +43,10 @@ export interface AgentRun {
   readonly durable: boolean;
   readonly ownership: Ownership;
   readonly execution: Execution | undefined;
+  readonly family: RunFamily<AgentRun>;
   /** Calls back when the run has its slot, now or later. */
   withSlot(callback: () => void): void;
-  runAgent(execution: Execution, agentName: string, input: RunInput, show: boolean): Promise<Run>;
+  runAgent(execution: Execution, request: NewSubRun): Promise<Run>;
   /** What the agent threw, for callers who are told more than the client. */
   cause: unknown;
   /** The run is about to end: its sub-runs end first. */
@@ -58,11 +62,18 @@ export class AgentHost implements ContextHost {
   #signal: RunSignal | undefined;
   #steps: Steps | undefined;
   #isMailDue = false;
+  /** Of a run with a budget. */
+  readonly #spending: Spending | undefined;
 
   constructor(run: AgentRun) {
     const { host, log, agent } = run;
     this.#run = run;
-    const timeoutMs = createdEntry(log.state).timeout_ms ?? agent.options.timeoutMs ?? host.settings.timeoutMs;
+    const { timeout_ms, budget } = createdEntry(log.state);
+    if (budget !== undefined) {
+      this.#spending = new Spending(run, budget);
+      run.family.spending = this.#spending;
+    }
+    const timeoutMs = timeout_ms ?? agent.options.timeoutMs ?? host.settings.timeoutMs;
     this.settings = timeoutMs === host.settings.timeoutMs ? host.settings : { ...host.settings, timeoutMs };
   }
 
@@ -172,8 +183,8 @@ export class AgentHost implements ContextHost {
     this.#run.withSlot(callback);
   }
 
-  runAgent(execution: Execution, agentName: string, input: RunInput, show: boolean): Promise<Run> {
-    return this.#run.runAgent(execution, agentName, input, show);
+  runAgent(execution: Execution, request: NewSubRun): Promise<Run> {
+    return this.#run.runAgent(execution, request);
   }
 
   failureOf(error: unknown): ProtocolError {
@@ -181,6 +192,18 @@ export class AgentHost implements ContextHost {
     const { run_id } = this.log.key;
     this.logger.warn(`Run ${run_id} of ${this.#run.agent.name} failed: ${messageOf(error)}`, { run_id, error });
     return failureOf(error, this.#run.host.exposeErrors);
+  }
+
+  onUsage(): void {
+    this.#spending?.check();
+  }
+
+  get usageBelow(): Usage | null {
+    return this.#spending?.below ?? null;
+  }
+
+  get tokensLeft(): number {
+    return this.#spending?.left ?? Number.POSITIVE_INFINITY;
   }
 
   onDropped(): void {

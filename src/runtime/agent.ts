@@ -7,6 +7,8 @@ import type { AgentContext, DurableContext } from "./agent-context.ts";
 import type { AgentSchemas } from "./agent-schemas.ts";
 import { checkSchemas } from "./agent-schemas.ts";
 import type { Question } from "./agent-waits.ts";
+import type { BudgetOptions } from "./budget.ts";
+import { readBudget } from "./budget.ts";
 import { badArgument, checkAmount, checkFunction, checkKeys, checkObject, checkText, read } from "./check.ts";
 import type { AwaitYield } from "./yields.ts";
 
@@ -68,6 +70,8 @@ export interface AgentOptions {
    * exceeds it fails with the reason `run_timeout`. Default: the runtime's `timeoutMs`.
    */
   readonly timeoutMs?: number | undefined;
+  /** How many tokens a run and its sub-runs may use. A run may have its own. Default: no limit. */
+  readonly budget?: BudgetOptions | undefined;
   /** How many runs may be active at the same time in this process. Default: no limit. */
   readonly concurrency?: ConcurrencyOptions | undefined;
 }
@@ -110,6 +114,7 @@ const optionNames: readonly (keyof RegisterOptions)[] = [
   "version",
   "durable",
   "timeoutMs",
+  "budget",
   "concurrency",
   "replace",
 ];
@@ -157,6 +162,7 @@ export function checkAgent(name: string, options: RegisterOptions & AgentSchemas
   if (durable !== undefined && typeof durable !== "boolean")
     throw badArgument("options.durable", "true or false", durable);
   if (timeoutMs !== undefined) checkAmount("options.timeoutMs", timeoutMs);
+  readBudget("options.budget", options.budget);
   checkContentTypes("options.inputContentTypes", inputContentTypes);
   checkContentTypes("options.outputContentTypes", outputContentTypes);
   if (concurrency !== undefined) checkConcurrency(concurrency);

@@ -9,11 +9,12 @@ import { withDeclared } from "./agent-schemas.ts";
 import type { Step, StepOptions, StepScope } from "./agent-steps.ts";
 import type { Ask, AskOptions, Question, Receive, ReceiveOptions, Sleep } from "./agent-waits.ts";
 import { nestedError } from "./bodies.ts";
+import { readBudget } from "./budget.ts";
 import { callInside } from "./call-outcome.ts";
 import { badArgument, checkFunction, checkKeys, checkObject, checkSignal, checkText } from "./check.ts";
 import type { Execution, ExecutionHost } from "./execution.ts";
-import type { RunInput } from "./input.ts";
 import { noLabels } from "./labels.ts";
+import type { NewSubRun } from "./new-run.ts";
 import { SeededRandom } from "./random.ts";
 import { checkReceiveOptions } from "./receive.ts";
 import { recordedValue } from "./recorded.ts";
@@ -32,8 +33,10 @@ export interface ContextHost extends ExecutionHost {
   readonly session: RunSession;
   /** Whether what the agent begins now comes from inside the body of one of its steps. */
   isInBody(execution: Execution): boolean;
+  /** How many tokens are left now, of the budgets of this run and of those above it. */
+  readonly tokensLeft: number;
   /** Runs another agent under this run. */
-  runAgent(execution: Execution, agentName: string, input: RunInput, show: boolean): Promise<Run>;
+  runAgent(execution: Execution, request: NewSubRun): Promise<Run>;
 }
 
 /**
@@ -113,6 +116,8 @@ export class RunContext implements AgentContext {
         checkFunction("step function", fn);
         checkStepOptions(options);
         this.#checkOutside(`step ${JSON.stringify(name)}`);
+        const turn = this.#turnIfStopped();
+        if (turn !== undefined) await turn;
         return runStep(this.#host, this.#execution, name, fn, options);
       })) as Step;
   }
@@ -144,13 +149,14 @@ export class RunContext implements AgentContext {
       observed(async () => {
         checkText("agent_name", agentName);
         checkObject("options", options);
-        checkKeys("options", options, ["show"]);
-        const { show = false } = options;
+        checkKeys("options", options, ["show", "budget"]);
+        const { show = false, budget } = options;
         if (typeof show !== "boolean") throw badArgument("options.show", "a boolean", show);
+        const totalTokens = readBudget("options.budget", budget);
         this.#checkOutside(`run ${JSON.stringify(agentName)}`);
         const turn = this.#turnIfStopped();
         if (turn !== undefined) await turn;
-        return this.#host.runAgent(this.#execution, agentName, input, show);
+        return this.#host.runAgent(this.#execution, { agentName, input, show, totalTokens });
       });
   }
 
@@ -181,11 +187,15 @@ export class RunContext implements AgentContext {
   }
 
   get usage(): UsageReport {
+    const host = this.#host;
     const execution = this.#execution;
     this.#usage ??= {
       add: (usage) => execution.addUsage(readUsage(usage)),
       get total() {
         return execution.usage;
+      },
+      get remaining() {
+        return execution.operations.tokensLeft ?? host.tokensLeft;
       },
     };
     return this.#usage;

@@ -1,4 +1,4 @@
-import type { Emission } from "../core/decide.ts";
+import type { Command, Emission } from "../core/decide.ts";
 import { isRefusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
 import type { Entry } from "../core/log.ts";
@@ -49,6 +49,10 @@ export interface ExecutionHost {
   /** Now and then another turn of the event loop is due; undefined when it is not. */
   pace(at: number): undefined | Promise<void>;
   failureOf(error: unknown): ProtocolError;
+  /** Usage was reported, or the agent has caught up with what the log holds: the run may exceed its budget. */
+  onUsage(): void;
+  /** What the sub-runs without a result have used, if the run has a budget. Null: nothing. */
+  readonly usageBelow: Usage | null;
   /** The agent was still working after the run had ended, and what it emitted was dropped. */
   onDropped(): void;
   /** The run is about to end: its sub-runs end first. */
@@ -175,7 +179,8 @@ export class Execution implements WaitingAgent, LoopHost {
   }
 
   onExpired(): void {
-    this.abort(overdueError(this.log.key.run_id, this.log.state.overdue?.await_id ?? null));
+    const { overdue } = this.log.state;
+    if (overdue !== null) this.abort(overdueError(this.log.key.run_id, overdue));
   }
 
   /** Emits an item. Undefined: done. A promise: the queue to the store is full, wait for it. */
@@ -213,6 +218,7 @@ export class Execution implements WaitingAgent, LoopHost {
   addUsage(usage: Usage): void {
     if (this.operations.holdsUsage(usage)) return;
     this.#usage = addUsage(this.#usage, usage);
+    this.#host.onUsage();
   }
 
   /** What has been reported so far; null before the first report. */
@@ -308,7 +314,8 @@ export class Execution implements WaitingAgent, LoopHost {
     const { log, clock, failureOf } = this.#host;
     const failure = error === null ? null : failureOf.call(this.#host, error);
     const key = this.#host.durable ? operationBehind(error) : undefined;
-    log.decide({ type: "end", at: clock.now(), failure, key, usage: this.takeUsage() });
+    const usage = addUsage(this.takeUsage(), this.#host.usageBelow);
+    log.decide({ type: "end", at: clock.now(), failure, key, usage });
     const reason = (): CadenzaError => this.#aborted ?? endedError(log.key.run_id);
     this.operations.close(reason);
     this.#letGo();
@@ -326,6 +333,7 @@ export class Execution implements WaitingAgent, LoopHost {
   /** The agent goes on with new work. */
   onCaughtUp(): void {
     this.#armTimeout();
+    this.#host.onUsage();
   }
 
   /** Active time is limited: the clock runs while the agent works, and stands while the run waits for an answer. */
@@ -334,7 +342,8 @@ export class Execution implements WaitingAgent, LoopHost {
     this.#clearTimer?.();
     const { clock, activeUntil } = this;
     if (activeUntil === null) return;
-    this.#clearTimer = clock.setTimeout(() => this.#overrun(), Math.max(0, activeUntil - clock.now()));
+    const overrun = (): void => void this.stopBy({ type: "overrun", at: clock.now() });
+    this.#clearTimer = clock.setTimeout(overrun, Math.max(0, activeUntil - clock.now()));
   }
 
   /** When the active time is over if the agent waits for no answer, time or message until then. Null: never. */
@@ -345,12 +354,14 @@ export class Execution implements WaitingAgent, LoopHost {
     return started.at + waiting_ms + settings.timeoutMs;
   }
 
-  #overrun(): void {
-    const { log, clock } = this.#host;
-    const decision = log.decide({ type: "overrun", at: clock.now() });
-    if (isRefusal(decision) || decision.length === 0) return;
+  /** Decides a command that makes the run fail. Returns whether the agent is stopped for it. */
+  stopBy(command: Command): boolean {
+    const { log } = this.#host;
+    const decision = log.decide(command);
+    if (isRefusal(decision) || decision.length === 0) return false;
     log.flush();
-    this.abort(overdueError(log.key.run_id, null));
+    this.onExpired();
+    return true;
   }
 }
 

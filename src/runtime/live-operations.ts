@@ -163,6 +163,10 @@ export class LiveOperations implements Operations {
     return false;
   }
 
+  get tokensLeft(): number | undefined {
+    return undefined;
+  }
+
   withSlot(take: (callback: () => void) => void, callback: () => void): void {
     take(callback);
   }

@@ -17,8 +17,8 @@ import type { Answer } from "./answer.ts";
 import type { AnsweredRun } from "./answering.ts";
 import { answerRun } from "./answering.ts";
 import { Execution } from "./execution.ts";
-import type { RunInput } from "./input.ts";
 import type { LogRun } from "./log-host.ts";
+import type { NewSubRun } from "./new-run.ts";
 import { committedUpwards, onceCommitted } from "./once-committed.ts";
 import type { OneByOne } from "./one-by-one.ts";
 import type { Ownership } from "./ownership.ts";
@@ -45,7 +45,7 @@ export interface LiveRunHost extends SharedByAgents {
   ownershipOf(run: LiveRun): Ownership;
   /** The run is over, and that is committed; or it has left this process. */
   onGone(run: LiveRun): void;
-  runAgent(parent: LiveRun, execution: Execution, agentName: string, input: RunInput, show: boolean): Promise<Run>;
+  runAgent(parent: LiveRun, execution: Execution, request: NewSubRun): Promise<Run>;
 }
 
 /** A run that is loaded in this process: its log, the agent at work on it, and the callers that wait for it. */
@@ -308,7 +308,7 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
     // A cancel that is not committed yet may be lost: it stops the agent when it is.
     if (status === "cancelling" && this.#isCancelPending) return;
     if (status === "cancelling") this.#stop();
-    else if (overdue !== null) this.#execution?.abort(overdueError(this.log.key.run_id, overdue.await_id));
+    else if (overdue !== null) this.#execution?.abort(overdueError(this.log.key.run_id, overdue));
     else {
       this.#agentHost?.onMail();
       this.ownership.settle();
@@ -335,8 +335,8 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
     return this.#family?.isEndHeld === true;
   }
 
-  runAgent(execution: Execution, agentName: string, input: RunInput, show: boolean): Promise<Run> {
-    return this.host.runAgent(this, execution, agentName, input, show);
+  runAgent(execution: Execution, request: NewSubRun): Promise<Run> {
+    return this.host.runAgent(this, execution, request);
   }
 
   #stop(): void {

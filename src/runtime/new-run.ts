@@ -5,6 +5,9 @@ import type { RunKey, StoredRun, StoredSession } from "../core/ports.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Message } from "../protocol/message.ts";
 import type { Agent } from "./agent.ts";
+import type { RunInput } from "./input.ts";
+
+const UNLIMITED = Number.POSITIVE_INFINITY;
 
 /** A request for a new run, validated. */
 export interface NewRun {
@@ -16,6 +19,10 @@ export interface NewRun {
   readonly session_id: string | undefined;
   readonly idempotencyKey: string | undefined;
   readonly timeoutMs: number | undefined;
+  /** How many tokens the run may use with the runs below it. Undefined: what its agent says. */
+  readonly totalTokens: number | undefined;
+  /** How many tokens are left of the budgets above a sub-run. Undefined: there is none. */
+  readonly tokensLeft?: number | undefined;
   /** In milliseconds since 1970. Undefined: now. */
   readonly startAt: number | undefined;
   /** Replaces the content of the session before the run joins it. Undefined: the session stays as it is. */
@@ -26,22 +33,38 @@ export interface NewRun {
   readonly labels: Labels | undefined;
 }
 
+/** A request for a sub-run, validated but for its input. */
+export interface NewSubRun {
+  readonly agentName: string;
+  readonly input: RunInput;
+  /** Whether the parent shows what it emits. */
+  readonly show: boolean;
+  /** See {@link NewRun}. */
+  readonly totalTokens: number | undefined;
+}
+
 /** The first entry of a new run. `historyLength` is the number of messages in its session. */
 export function createdEntryOf(
   agent: Agent,
-  { input, session_id, timeoutMs, startAt, principal, metadata, labels }: NewRun,
+  request: NewRun,
   runId: string,
   at: number,
   historyLength: number,
   parent: ParentRun | undefined,
 ): CreatedEntry {
-  const { version, durable } = agent.options;
+  const { input, session_id, timeoutMs, startAt, principal, metadata, labels } = request;
+  const { version, durable, budget } = agent.options;
   const sessionId = session_id ?? runId;
   const entry: Growing<CreatedEntry> = { type: "created", at, agent_name: agent.name, session_id: sessionId, input };
   if (version !== undefined) entry.version = version;
   if (durable === true) entry.durable = true;
   if (historyLength > 0) entry.history_length = historyLength;
   if (timeoutMs !== undefined) entry.timeout_ms = timeoutMs;
+  const totalTokens = Math.min(
+    request.totalTokens ?? budget?.totalTokens ?? UNLIMITED,
+    request.tokensLeft ?? UNLIMITED,
+  );
+  if (totalTokens < UNLIMITED) entry.budget = { total_tokens: totalTokens };
   if (startAt !== undefined && startAt > at) entry.start_at = startAt;
   if (principal !== null) entry.principal = principal;
   if (metadata !== null) entry.metadata = metadata;

@@ -59,6 +59,11 @@ export interface Operations {
   emit(emission: Emission, at: number): undefined | Promise<void>;
   /** Whether the log holds this report of usage. Each report in the log counts once. */
   holdsUsage(usage: Usage): boolean;
+  /**
+   * How many tokens of the run's budget are left by the results that the agent has received. Undefined: the agent sees
+   * what is left now.
+   */
+  readonly tokensLeft: number | undefined;
   /** Calls `take` with the callback, which it calls when the run has its slot. Results keep their order meanwhile. */
   withSlot(take: (callback: () => void) => void, callback: () => void): void;
   /** Resolves after a turn of the event loop in which the agent has used the results that it received. */

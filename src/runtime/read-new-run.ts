@@ -1,4 +1,5 @@
 import type { JsonValue } from "../protocol/json.ts";
+import { readBudget } from "./budget.ts";
 import { badArgument, checkObject, checkText, readTime } from "./check.ts";
 import { readInput } from "./input.ts";
 import { readLabels } from "./labels.ts";
@@ -12,6 +13,7 @@ const known: readonly (keyof CreateRunOptions)[] = [
   "idempotencyKey",
   "signal",
   "timeoutMs",
+  "budget",
   "startAt",
   "session",
   "metadata",
@@ -40,6 +42,7 @@ export function readNewRun(
     session_id: session_id === undefined || session_id === null ? undefined : readId("session_id", session_id),
     idempotencyKey: options.idempotencyKey,
     timeoutMs: options.timeoutMs,
+    totalTokens: readBudget("options.budget", options.budget),
     startAt: options.startAt === undefined ? undefined : readTime("options.startAt", options.startAt),
     session: readSession(options.session),
     metadata: recordedValue("options.metadata", options.metadata) ?? null,

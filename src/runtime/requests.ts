@@ -8,6 +8,7 @@ import { isJsonObject } from "../protocol/json.ts";
 import type { Message, MessageInput } from "../protocol/message.ts";
 import type { AwaitResume, RunMode, RunStatus } from "../protocol/run.ts";
 import { awaitResumeSchema, runModeSchema } from "../protocol/run.ts";
+import type { BudgetOptions } from "./budget.ts";
 import { badArgument, checkAmount, checkKeys, checkObject, checkText, read } from "./check.ts";
 import type { RunInput } from "./input.ts";
 import { readMessage } from "./input.ts";
@@ -44,6 +45,8 @@ export interface CreateRunOptions {
   readonly signal?: AbortSignal | undefined;
   /** How long this run may be active, in milliseconds. Default: the agent's `timeoutMs`. */
   readonly timeoutMs?: number | undefined;
+  /** How many tokens this run and its sub-runs may use. Default: the agent's `budget`. */
+  readonly budget?: BudgetOptions | undefined;
   /**
    * When the agent begins: a `Date`, milliseconds since 1970, or a text in ISO 8601. Until then the run is `created`, takes no slot, and does
    * not keep the process open. On a durable store it needs no process until then. Default: at once.
@@ -224,6 +227,11 @@ export interface RunDetails {
   readonly children: readonly string[];
   /** What its agent has reported so far, with what its sub-runs have used; null for nothing. */
   readonly usage: Usage | null;
+  /**
+   * How many tokens it may use with the runs below it, and how many of these are left, where a sub-run counts when it has
+   * ended; null without a budget. That of a sub-run is at most what was left above it when it was created.
+   */
+  readonly budget: { readonly total_tokens: number; readonly remaining_tokens: number } | null;
   /**
    * The id of its last event. These details are those of the moment after that event:
    * `events(run_id, { after: last_event_id })` gives all that follows, and nothing else.

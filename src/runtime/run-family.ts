@@ -1,4 +1,5 @@
 import type { CadenzaError } from "../core/errors.ts";
+import type { Spending } from "./spending.ts";
 
 const noRuns: readonly string[] = [];
 
@@ -6,6 +7,8 @@ const noRuns: readonly string[] = [];
 export class RunFamily<Relative> {
   /** The parent, which follows this run. */
   parent: Relative | undefined;
+  /** Of a run with a budget whose agent has been called. */
+  spending: Spending | undefined;
   /** Called after each commit, if this run is a sub-run. */
   onProgress: (() => void) | undefined;
   /** The error of the run if it is blocked, or if one of its sub-runs is. */

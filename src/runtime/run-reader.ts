@@ -8,6 +8,7 @@ import { questionRecord, runRecord, runSummary, transcript } from "../core/recor
 import type { RunState } from "../core/state.ts";
 import { createdEntry, openQuestions } from "../core/state.ts";
 import { isoTime } from "../core/time.ts";
+import { left } from "../core/usage.ts";
 import type { Message } from "../protocol/message.ts";
 import type { Run } from "../protocol/run.ts";
 import type { LogSource, StreamHost } from "./events.ts";
@@ -250,7 +251,7 @@ function detailsRecord(
 ): RunDetails {
   const { run_id, status, started, ended, usage } = state;
   const { agent_name, session_id, version = null, at, start_at } = createdEntry(state);
-  const { durable = false, metadata = null, labels = noLabels, parent, origin = null } = createdEntry(state);
+  const { durable = false, metadata = null, labels = noLabels, parent, origin = null, budget } = createdEntry(state);
   return {
     ...{ run_id, agent_name, session_id, version, durable, status, metadata, labels },
     created_at: isoTime(at),
@@ -262,6 +263,7 @@ function detailsRecord(
     origin,
     children,
     usage,
+    budget: budget === undefined ? null : { ...budget, remaining_tokens: left(budget, usage) },
     last_event_id: state.events,
     await_requests: openQuestions(state).map(({ asked }) => questionRecord(state, asked)),
     waits_for: [...openQuestions(state).map(({ asked }) => asked.await_id), ...(state.waits?.keys() ?? [])],

@@ -11,9 +11,8 @@ import type { Agent } from "./agent.ts";
 import { checkInput } from "./agent-schemas.ts";
 import { deleteRun, deleteSession } from "./deleting.ts";
 import type { Execution, ExecutionSettings } from "./execution.ts";
-import type { RunInput } from "./input.ts";
 import { LiveRun } from "./live-run.ts";
-import type { NewRun } from "./new-run.ts";
+import type { NewRun, NewSubRun } from "./new-run.ts";
 import { createdEntryOf, repeat } from "./new-run.ts";
 import { NoRemoteRuns } from "./no-remote-runs.ts";
 import { OneByOne } from "./one-by-one.ts";
@@ -278,8 +277,8 @@ export class Runs implements RemoteRunsHost {
     this.#onProgress?.();
   }
 
-  runAgent(parent: LiveRun, execution: Execution, agentName: string, input: RunInput, show: boolean): Promise<Run> {
-    return this.#subRuns.run(parent, execution, agentName, input, show);
+  runAgent(parent: LiveRun, execution: Execution, request: NewSubRun): Promise<Run> {
+    return this.#subRuns.run(parent, execution, request);
   }
 
   cancelSubRun(key: RunKey, parent: RunLog): undefined | Promise<void> {

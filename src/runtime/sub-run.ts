@@ -7,6 +7,7 @@ import type { RunKey } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import type { RunState } from "../core/state.ts";
 import { isFinal } from "../core/state.ts";
+import type { Usage } from "../protocol/extensions.ts";
 import type { Run } from "../protocol/run.ts";
 import type { Execution } from "./execution.ts";
 import type { LiveRun } from "./live-run.ts";
@@ -160,7 +161,7 @@ export class SubRun {
     try {
       found = await this.#host.findSubRun({ tenant: log.key.tenant, run_id: runId });
       if (found !== undefined && "read" in found) {
-        await this.#readAlong(found);
+        await this.#readAlong(runId, found);
         return this.#execution.over;
       }
     } catch (error) {
@@ -187,13 +188,16 @@ export class SubRun {
    * Another process executes the sub-run. The parent passes on its question, and need not stay loaded, because the sub-run's
    * next rest wakes it.
    */
-  async #readAlong(elsewhere: RunElsewhere): Promise<void> {
+  async #readAlong(runId: string, elsewhere: RunElsewhere): Promise<void> {
     const state = elsewhere.position === this.#readTo ? undefined : await elsewhere.read();
     if (this.#execution.over) return;
     this.#parent.setBlocked(elsewhere.blocked);
     await this.#shown?.copy(elsewhere.position);
     if (this.#execution.over) return;
-    if (state !== undefined) this.#relay(state, state.position);
+    if (state !== undefined) {
+      this.#relay(state, state.position);
+      this.#spend(runId, state.usage);
+    }
     this.#readTo = elsewhere.position;
     this.#parent.ownership.setSubRun(this.#key, "idle");
   }
@@ -201,7 +205,16 @@ export class SubRun {
   #watch(child: LiveRun): void {
     this.#parent.family.children.add(child);
     child.follow(this.#parent, () => this.#onProgress(child));
+    const { key, state } = child.log;
+    this.#spend(key.run_id, child.family.spending?.usage ?? state.usage);
     this.#onProgress(child);
+  }
+
+  /** The sub-run has used so much so far, which may exceed the budget of its parent. */
+  #spend(runId: string, usage: Usage | null): void {
+    const { spending } = this.#parent.family;
+    spending?.note(runId, usage);
+    spending?.check();
   }
 
   #onProgress(child: LiveRun): void {
@@ -269,6 +282,7 @@ export class SubRun {
       this.#refuse(this.#shown.failure);
       return;
     }
+    this.#parent.family.spending?.note(state.run_id, null);
     if (state.usage !== null) this.#execution.addUsage(state.usage);
     const usage = durable ? this.#execution.takeUsage() : null;
     // A record contains only JSON values.

@@ -6,10 +6,9 @@ import { ignore } from "../core/promises.ts";
 import { createdEntry } from "../core/state.ts";
 import type { Run } from "../protocol/run.ts";
 import type { Execution } from "./execution.ts";
-import type { RunInput } from "./input.ts";
 import { readInput } from "./input.ts";
 import type { LiveRun } from "./live-run.ts";
-import type { NewRun } from "./new-run.ts";
+import type { NewRun, NewSubRun } from "./new-run.ts";
 import { onceCommitted } from "./once-committed.ts";
 import { OneByOne } from "./one-by-one.ts";
 import type { RemoteRuns } from "./remote-runs.ts";
@@ -46,7 +45,8 @@ export class SubRuns {
   }
 
   /** Runs another agent under a run, to its end. */
-  run(parent: LiveRun, execution: Execution, agentName: string, input: RunInput, show: boolean): Promise<Run> {
+  run(parent: LiveRun, execution: Execution, asked: NewSubRun): Promise<Run> {
+    const { agentName, show, totalTokens } = asked;
     const { clock } = this.#host;
     const { key: parentKey, state } = parent.log;
     const key = execution.operations.keyFor(`run:${agentName}`);
@@ -54,10 +54,11 @@ export class SubRuns {
       tenant: parentKey.tenant,
       principal: createdEntry(state).principal ?? null,
       agent_name: agentName,
-      input: readInput(input),
+      input: readInput(asked.input),
       session_id: undefined,
       idempotencyKey: undefined,
       timeoutMs: undefined,
+      totalTokens,
       startAt: undefined,
       session: undefined,
       metadata: null,
@@ -69,7 +70,8 @@ export class SubRuns {
       checkInput: () => this.#host.checkInput(agentName, request.input),
       createSubRun: (runId) => {
         this.#checkDepth(above.depth, agentName);
-        const run = this.#host.acceptSubRun(request, runId, above);
+        const limited = { ...request, tokensLeft: parent.family.spending?.left };
+        const run = this.#host.acceptSubRun(limited, runId, above);
         // The agent begins after the commit. If the commit fails, the parent creates the sub-run again.
         onceCommitted(run.log, () => run.begin());
         return run;

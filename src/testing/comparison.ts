@@ -101,6 +101,8 @@ export function essence(entry: Entry): JsonValue {
       return { withdraws: entry.await_id };
     case "timed-out":
       return { expired: entry.await_id ?? "the run", defaulted: entry.defaulted };
+    case "exceeded":
+      return { exceeds: "the budget" };
     case "received":
       return { receives: entry.name, data: entry.data };
     case "step":

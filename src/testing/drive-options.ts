@@ -2,6 +2,8 @@ import type { Labels } from "../core/log.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Agent, AgentFunction, AgentValue } from "../runtime/agent.ts";
 import { newAgent } from "../runtime/agent.ts";
+import type { BudgetOptions } from "../runtime/budget.ts";
+import { readBudget } from "../runtime/budget.ts";
 import { badArgument, checkAmount, checkKeys, checkObject, describe } from "../runtime/check.ts";
 import { defineAgent } from "../runtime/define-agent.ts";
 import type { RunInput } from "../runtime/input.ts";
@@ -37,6 +39,8 @@ export interface DriveOptions {
   readonly now?: Instant | undefined;
   /** How long the run may be active, in milliseconds of the fake clock. Default: as the agent says. */
   readonly timeoutMs?: number | undefined;
+  /** How many tokens the run and its sub-runs may use. Default: as the agent says. */
+  readonly budget?: BudgetOptions | undefined;
   /**
    * How long a question without a deadline of its own is valid, in milliseconds of the fake clock. Default: `Infinity`.
    */
@@ -77,6 +81,7 @@ export interface DriveSettings {
   readonly labels: Labels | undefined;
   readonly now: Instant | undefined;
   readonly timeoutMs: number | undefined;
+  readonly budget: BudgetOptions | undefined;
   readonly awaitTimeoutMs: number;
   readonly cancelGraceMs: number;
   readonly patienceMs: number;
@@ -92,6 +97,7 @@ const names: readonly (keyof DriveOptions)[] = [
   "labels",
   "now",
   "timeoutMs",
+  "budget",
   "awaitTimeoutMs",
   "cancelGraceMs",
   "patienceMs",
@@ -111,12 +117,14 @@ export function readDriveOptions(options: DriveOptions): DriveSettings {
     labels,
     now,
     timeoutMs,
+    budget,
   } = options;
   const { awaitTimeoutMs = Number.POSITIVE_INFINITY, cancelGraceMs = 500, patienceMs = 1_000 } = options;
   checkObject("options.steps", steps);
   checkObject("options.agents", agents);
   if (typeof strict !== "boolean") throw badArgument("options.strict", "true or false", strict);
   if (timeoutMs !== undefined) checkAmount("options.timeoutMs", timeoutMs);
+  readBudget("options.budget", budget);
   for (const [name, amount] of Object.entries({ awaitTimeoutMs, cancelGraceMs, patienceMs }))
     checkAmount(`options.${name}`, amount);
   if (session !== undefined) {
@@ -133,6 +141,7 @@ export function readDriveOptions(options: DriveOptions): DriveSettings {
     labels,
     now,
     timeoutMs,
+    budget,
     awaitTimeoutMs,
     cancelGraceMs,
     patienceMs,

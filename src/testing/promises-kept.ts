@@ -33,6 +33,7 @@ export function emittedAfterStop({ stage }: Outcome): readonly Entry[] {
 }
 
 function stops(entry: Entry): boolean {
+  if (entry.type === "exceeded") return true;
   return entry.type === "cancel-requested" || (entry.type === "timed-out" && !entry.defaulted);
 }
 

@@ -81,6 +81,7 @@ class Replay {
       labels: created.labels,
       now: created.at,
       timeoutMs: created.timeout_ms,
+      budget: created.budget && { totalTokens: created.budget.total_tokens },
       session: sessionOf(cassette, created),
     });
     this.#stage = new Stage(agent, created.input, settings, {
@@ -127,6 +128,12 @@ class Replay {
         await this.#waitFor(() => this.#hasBegun(entry.key), entry.at);
       } else if (entry.type === "cancel-requested") {
         await stage.cancel();
+      } else if (entry.type === "exceeded") {
+        // What steps and sub-runs use is not reported again. It counts when the agent has begun them.
+        stage.gate.open();
+        await stage.until(() => false, { patienceMs: 0 });
+        const usage = stage.cast.lead?.usage;
+        if (stage.state?.overdue === null) usage?.add({ totalTokens: usage.remaining + 1 });
       } else if (entry.type === "timed-out") {
         // The agent goes on until its deadline stops it.
         stage.gate.open();

@@ -22,9 +22,9 @@ export function createRequest(
   input: readonly Message[],
   settings: DriveSettings,
 ): [CreateRunRequest & { readonly mode: "async" }, CreateRunOptions] {
-  const { timeoutMs, metadata, labels } = settings;
+  const { timeoutMs, budget, metadata, labels } = settings;
   const request = { agent_name: agent.name, input, session_id: sessionIdOf(settings), mode: "async" } as const;
-  return [request, { timeoutMs, metadata, labels }];
+  return [request, { timeoutMs, budget, metadata, labels }];
 }
 
 function sessionIdOf({ session }: DriveSettings): string | undefined {

@@ -29,6 +29,7 @@ const commands: Readonly<Record<CommandType | "create", Command>> = {
   withdraw: { type: "withdraw", at: AT, await_id: "ask#1" },
   expire: { type: "expire", at: AT, await_id: "ask#1", defaulted: true },
   overrun: { type: "overrun", at: AT },
+  exceed: { type: "exceed", at: AT, usage: null },
   cancel: { type: "cancel", at: AT },
   end: { type: "end", at: AT, failure: null, usage: null },
 };
@@ -74,6 +75,7 @@ const expected: Readonly<Record<keyof typeof commands, readonly string[]>> = {
   withdraw: ["-", "-", "withdrawn > in-progress", "-", "-", "-", "-"],
   expire: ["-", "-", "timed-out > in-progress", "-", "-", "-", "-"],
   overrun: ["-", "timed-out > in-progress", "-", "-", "-", "-", "-"],
+  exceed: ["-", "exceeded > in-progress", "exceeded > in-progress", "exceeded > cancelling", "-", "-", "-"],
   cancel: [
     "cancel-requested > cancelling",
     "cancel-requested > cancelling",
@@ -96,7 +98,7 @@ const rows = Object.entries(expected).flatMap(([name, cells]) =>
 
 describe("the table of all commands in all statuses", () => {
   it("has a row for each pair", () => {
-    expect(rows).toHaveLength(19 * 7);
+    expect(rows).toHaveLength(20 * 7);
   });
 
   it.each(rows)("%s when %s gives %s", (name, status, outcome) => {

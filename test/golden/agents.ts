@@ -1,4 +1,4 @@
-import type { AgentFunction, AwaitResume } from "cadenza";
+import type { AgentFunction, AwaitResume, BudgetOptions } from "cadenza";
 import { AgentError, awaitMessage, CadenzaError } from "cadenza";
 import * as z from "zod";
 
@@ -17,6 +17,8 @@ export interface GoldenAgent {
   readonly unfitElsewhere?: AwaitResume;
   /** The run that is kept is a fork of the first one, and has this input. */
   readonly forkedWith?: string;
+  /** What the run may use. */
+  readonly budget?: BudgetOptions;
   /** The session of the run has earlier messages. */
   readonly inSession?: true;
 }
@@ -302,6 +304,23 @@ export const agents: Readonly<Record<string, GoldenAgent>> = {
       yield await context.step("go on", () => "Done.");
     },
     answers: { "ask#1": "nothing" },
+  },
+  "a-budget-that-is-exceeded": {
+    budget: { totalTokens: 25 },
+    async *fn(_input, context) {
+      try {
+        yield `${context.usage.remaining}`;
+        await context.step("call", () => context.usage.add({ inputTokens: 7, outputTokens: 3 }));
+        yield ` ${context.usage.remaining}`;
+        await context.ask("Go on?");
+        yield `${context.usage.remaining}`;
+        context.usage.add({ inputTokens: 9, outputTokens: 7 });
+        await context.step("never", () => "never");
+      } finally {
+        yield " over";
+      }
+    },
+    answers: { "ask#1": text("Yes.") },
   },
   "answers-from-another-process": {
     async *fn(_input, context) {

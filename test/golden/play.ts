@@ -52,7 +52,10 @@ export async function record(agent_name: string): Promise<GoldenLog> {
   const inSession = agents[agent_name]?.inSession === true;
   const { run_id } = await runtime.createRun(
     { agent_name, input: "Hello", mode: "async", ...(inSession && { session_id: SESSION }) },
-    inSession ? { session: { history: [{ role: "user", parts: [{ content: "Before." }] }] } } : {},
+    {
+      ...(inSession && { session: { history: [{ role: "user", parts: [{ content: "Before." }] }] } }),
+      budget: agents[agent_name]?.budget,
+    },
   );
   await follow(runtime, elsewhere(store, systemClock), agent_name, run_id);
   const kept = await forkOf(runtime, agent_name, run_id, writes);

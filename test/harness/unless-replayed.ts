@@ -19,6 +19,8 @@ export const OWN_PROCESS = "uses a process of its own, in which nothing is repla
 export const HAS_TIME = "its agent reads the time, which is later in the replay";
 export const AFTERWARDS = "a parent that is being replayed copies what its sub-run has emitted when it has caught up";
 
+export const AS_OF_RESULT = "a durable agent sees what was left with its last result";
+
 /** Declares a test as `it` does. It is skipped for this reason where agents are replayed. */
 export function unlessReplayed(reason: string): (title: string, body: () => Promise<void> | void) => void {
   return (title, body) => it(title, replays ? ({ skip }: TestContext) => skip(reason) : body);

@@ -213,6 +213,28 @@ describe("a mismatch is reported", () => {
 });
 
 describe("a cassette of a run in production", () => {
+  test("replays an agent that exceeds the budget of its run, at the same place", async () => {
+    const agent: AgentFunction = async function* (_input, { step, usage }) {
+      for (let n = 1; ; n++) {
+        await step("call", () => usage.add({ totalTokens: 10 }));
+        yield `${n} `;
+      }
+    };
+    const store = lastingStore();
+    const runtime = new AgentRuntime({ store }).register("works", { durable: true }, agent);
+    const run = await runtime.createRun({ agent_name: "works", input: "" }, { budget: { totalTokens: 35 } });
+    expect([run.status, run.error]).toMatchObject(["failed", { data: { reason: "budget_exceeded" } }]);
+    const cassette = await record(store, run);
+    const again = await replay(agent, cassette);
+    expect([again.status, again.error]).toEqual([run.status, run.error]);
+    expect(again.output[0]?.parts.map(({ content }) => content)).toEqual(["1 ", "2 ", "3 "]);
+    const frugal: AgentFunction = async function* (_input, { step }) {
+      for (let n = 1; n < 3; n++) yield `${await step("call", () => n)} `;
+    };
+    await expect(replay(frugal, cassette)).rejects.toThrow(CassetteMismatch);
+    await runtime.close();
+  });
+
   test.each([true, false])("replays, durable: %s", async (durable) => {
     const store = durable ? lastingStore() : new MemoryStore();
     const runtime = new AgentRuntime({ store }).register(hotel).register("trip", { durable, version: "1" }, trip);
