@@ -204,12 +204,12 @@ export class RunReader {
 
   /** The record of a run when it has ended, in any process. */
   end(key: RunKey): Promise<Run> {
-    return this.#follow(key, "end");
+    return this.#follow(key, "end", { ...this.streams, waitsForCode: true });
   }
 
-  async #follow(key: RunKey, until: "rest" | "end"): Promise<Run> {
+  async #follow(key: RunKey, until: "rest" | "end", streams = this.streams): Promise<Run> {
     const opening = this.source(key).then((source) => ({ source, after: 0, until }));
-    for await (const _ of new EventStream(opening, this.streams)) {
+    for await (const _ of new EventStream(opening, streams)) {
       // The loop ends when the run rests, or has ended.
     }
     return this.recordOf(key);

@@ -1,10 +1,12 @@
 import type { AgentFunction, CadenzaError, StreamedEvent } from "cadenza";
 import { AgentRuntime, MemoryStore } from "cadenza";
+import { SqliteStore } from "cadenza/sqlite";
 import { describe, expect, it } from "vitest";
 import { FakeClock } from "../harness/clock.ts";
 import { onDurableStore } from "../harness/durable-runtime.ts";
 import { nextTurn } from "../harness/promises.ts";
 import { drain, refusal, typesOf } from "../harness/runtimes.ts";
+import { openDatabase, withFile } from "../harness/sqlite-files.ts";
 import { World } from "../harness/world/world.ts";
 
 /*
@@ -49,6 +51,29 @@ function sentence(run_id: string, position: number, history: string, code: strin
     `(history: ${history}; code: ${code}). Register matching code, or cancel the run.`
   );
 }
+
+it("a caller that cancels a blocked run and waits for its end is not refused while its code is tried again", () =>
+  withFile(async (file) => {
+    const clock = new FakeClock();
+    const withCode = (agent: AgentFunction): AgentRuntime => {
+      const store = new SqliteStore(openDatabase(file), { clock, closeDatabase: true });
+      return new AgentRuntime({ clock, store }).register("trip", { durable: true }, agent);
+    };
+    const first = withCode(async (_input, { step, ask }) => {
+      await step("find a train", () => "RE 5");
+      await ask("Take it?");
+    });
+    const { run_id } = await first.createRun({ agent_name: "trip", input: "Berlin" });
+    await first.close();
+    const next = withCode(asksForOther);
+    const refused = refusal(next.resume({ run_id, await_resume: { ok: true } }));
+    await clock.advance(LONG_MS);
+    expect(await refused).toMatchObject({ code: "run_blocked" });
+    const cancelled = next.cancel(run_id, { wait: true }).catch((error: unknown) => error);
+    await clock.advance(LONG_MS);
+    expect(await cancelled).toMatchObject({ status: "cancelled" });
+    await next.close();
+  }));
 
 describe.each(Object.entries(mismatching))("a run whose code %s", (_name, agent) => {
   const [position, history, code] =
