@@ -194,13 +194,6 @@ export class AgentHost implements ContextHost {
     return failureOf(error, this.#run.host.exposeErrors);
   }
 
-  /** The body of a step goes on when its execution is replaced: what it uses is that of the next one, which is new. */
-  addUsage(execution: Execution, usage: Usage): void {
-    const { execution: current } = this;
-    if (current !== undefined && current !== execution && this.isInStep) current.bookUsage(usage);
-    else execution.addUsage(usage);
-  }
-
   onUsage(): void {
     this.#spending?.check();
   }

@@ -216,11 +216,7 @@ export class Execution implements WaitingAgent, LoopHost {
 
   /** Books usage. An agent that has not caught up reports what the log has already. */
   addUsage(usage: Usage): void {
-    if (!this.operations.holdsUsage(usage)) this.bookUsage(usage);
-  }
-
-  /** Books usage that the log does not have. */
-  bookUsage(usage: Usage): void {
+    if (this.operations.holdsUsage(usage)) return;
     this.#usage = addUsage(this.#usage, usage);
     this.#host.onUsage();
   }
