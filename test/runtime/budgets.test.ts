@@ -40,13 +40,15 @@ describe.each([
 
   it("an agent that does not stop is left behind", async () => {
     const { runtime, clock } = make();
+    let goesOn = true;
     runtime.register("works", async (_input, { step, usage }) => {
-      for (;;) await step("call", () => usage.add(tokens(10))).catch(() => undefined);
+      while (goesOn) await step("call", () => usage.add(tokens(10))).catch(() => undefined);
     });
     const { run_id } = await runtime.createRun({ agent_name: "works", input: "", mode: "async" }, budget(35));
     await clock.advance(1_000);
     const run = await runtime.getRun(run_id);
     expect([run.status, reasonOf(run)]).toEqual(["failed", "budget_exceeded"]);
+    goesOn = false;
     await runtime.close();
   });
 
