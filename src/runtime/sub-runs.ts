@@ -76,7 +76,12 @@ export class SubRuns {
         onceCommitted(run.log, () => run.begin());
         return run;
       },
-      findSubRun: async (childKey) => this.#host.find(childKey) ?? this.#host.remote.findSubRun(childKey),
+      findSubRun: async (childKey) => {
+        // Another process may have written to a run that is loaded here, and may have ended it.
+        const checked = this.#host.find(childKey)?.ownership.refresh();
+        if (checked !== undefined) await checked;
+        return this.#host.find(childKey) ?? this.#host.remote.findSubRun(childKey);
+      },
       pause: () => new Promise((resolve) => clock.setTimeout(resolve, POLL_MS)),
     };
     return new SubRun(key, show, parent, execution, host).perform();

@@ -9,7 +9,8 @@ import { inMemory } from "../harness/world/replicas.ts";
 
 /*
  * A sub-run that ends wakes its parent. Here it ends directly before another process writes to the parent, which has no
- * owner: its answer, or what that process has read in the log of the sub-run before.
+ * owner: its answer, or what that process has read in the log of the sub-run before. Or the process that takes the
+ * parent has not read the end.
  */
 
 /** Less than the time after which a parent reads the log of a sub-run in another process again. */
@@ -131,6 +132,38 @@ it("A parent goes on that its sub-run wakes directly before another process show
   const fourth = agents(start({ durability }));
   await clock.advance(5_000);
   expect(await fourth.runtime.getRun(run_id)).toMatchObject({ status: "completed" });
+});
+
+it("A parent goes on that is loaded where its sub-run is loaded, which has ended in another process", async () => {
+  const { clock, start } = startable();
+  // The parent is loaded before the sub-run leaves memory, and both leave it before the next heartbeat.
+  const options = { durability: { leaseMs: 3_000, heartbeatMs: 1_000, scanMs: 100, evictAfterMs: 150 } };
+  const agents = (replica: Replica): Replica => {
+    register(
+      replica,
+      ({ run }) => run("child", "Go."),
+      async ({ ask }) => {
+        await ask("One?");
+        await ask("Two?");
+      },
+    );
+    return replica;
+  };
+  const first = agents(start(options));
+  const { run_id } = await first.runtime.createRun({ agent_name: "parent", input: "" });
+  await clock.advance(500);
+  const [child = ""] = (await first.runtime.details(run_id)).children;
+  first.kill();
+  let takes = false;
+  const second = agents(start(options, (call, method) => (takes || method !== "take" ? call() : [])));
+  const third = agents(start(options, (call, method) => (method === "take" ? [] : call())));
+  for (const [{ runtime }, await_id] of [[second, "ask#1"] as const, [third, "ask#2"] as const]) {
+    await runtime.resume({ run_id: child, await_id, await_resume: reply("Yes."), mode: "async" });
+    await clock.settle();
+  }
+  takes = true;
+  await clock.advance(10_000);
+  expect(await second.runtime.getRun(run_id)).toMatchObject({ status: "completed" });
 });
 
 function startable() {
