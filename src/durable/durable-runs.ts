@@ -90,6 +90,11 @@ export class DurableRuns implements RemoteRuns, Owner {
     return this.#recovery.lease.ensure(run);
   }
 
+  renewIfExpired(): undefined | Promise<void> {
+    const { lease } = this.#recovery;
+    return lease.isHeld ? undefined : lease.renew();
+  }
+
   hasOtherCode({ agent, log }: LiveRun): boolean {
     const { agent_name, version } = createdEntry(log.state);
     return this.runs.registry.find(agent_name, version) !== agent;

@@ -25,6 +25,8 @@ export interface Owner {
   readonly isOver: boolean;
   /** Resolves when it is certain that this process still owns the run. Undefined: it is certain now. */
   ensureOwner(run: LiveRun): undefined | Promise<void>;
+  /** Renews the lease of this process if it has expired: the store would give its runs to any other. Undefined: it holds. */
+  renewIfExpired(): undefined | Promise<void>;
   /** Whether other code than the run's agent is registered for it by now. */
   hasOtherCode(run: LiveRun): boolean;
   /** Releases the run, and loads it with the code that is registered now. */

@@ -112,7 +112,7 @@ export class Recovery {
       const limit = Math.min(PAGE, runs.capacity - this.#beginning.size);
       if (limit <= 0) return;
       // With an expired lease, the store would give this process its own runs.
-      if (!this.lease.isHeld) await this.lease.renew();
+      await this.#owner.renewIfExpired();
       const agents = runs.registry.versions;
       const suspects = {
         takeovers: SUSPECT_TAKEOVERS,

@@ -163,6 +163,7 @@ export class RunLoader {
   /** Claims a run that has no owner, or whose owner's lease has expired. Undefined: another process owns it. */
   async #claim({ key, head, position }: StoredRun): Promise<RunHead | undefined> {
     const { store, name: owner } = this.#owner;
+    await this.#owner.renewIfExpired();
     const takeovers = head.takeovers + (head.owner === null ? 0 : 1);
     const claimed: RunHead = { ...head, owner, epoch: head.epoch + 1, due_at: null, takeovers, blocked: null };
     const conflict = await store.claim(key, { epoch: head.epoch, position }, claimed);
