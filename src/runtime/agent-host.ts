@@ -194,6 +194,16 @@ export class AgentHost implements ContextHost {
     return failureOf(error, this.#run.host.exposeErrors);
   }
 
+  /**
+   * The body of a step goes on when its execution is replaced: what it uses is that of the next one, and is new. An agent
+   * that has not caught up reports what the log has already.
+   */
+  addUsage(execution: Execution, usage: Usage): void {
+    const { execution: current } = this;
+    if (current !== undefined && current !== execution && this.isInStep) current.addUsage(usage);
+    else if (!execution.operations.holdsUsage(usage)) execution.addUsage(usage);
+  }
+
   onUsage(): void {
     this.#spending?.check();
   }

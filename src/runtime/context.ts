@@ -2,6 +2,7 @@ import type { Labels, StepEntry } from "../core/log.ts";
 import type { Logger } from "../core/ports.ts";
 import { ignore } from "../core/promises.ts";
 import { createdEntry } from "../core/state.ts";
+import type { Usage } from "../protocol/extensions.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Run } from "../protocol/run.ts";
 import type { AgentContext, AgentSession, UsageReport } from "./agent-context.ts";
@@ -33,6 +34,8 @@ export interface ContextHost extends ExecutionHost {
   readonly session: RunSession;
   /** Whether what the agent begins now comes from inside the body of one of its steps. */
   isInBody(execution: Execution): boolean;
+  /** Books what an execution of the agent, or the body of a step that it has begun, reports. */
+  addUsage(execution: Execution, usage: Usage): void;
   /** How many tokens are left now, of the budgets of this run and of those above it. */
   readonly tokensLeft: number;
   /** Runs another agent under this run. */
@@ -190,7 +193,7 @@ export class RunContext implements AgentContext {
     const host = this.#host;
     const execution = this.#execution;
     this.#usage ??= {
-      add: (usage) => execution.addUsage(readUsage(usage)),
+      add: (usage) => host.addUsage(execution, readUsage(usage)),
       get total() {
         return execution.usage;
       },

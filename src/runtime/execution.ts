@@ -214,9 +214,8 @@ export class Execution implements WaitingAgent, LoopHost {
     this.operations.onUnfitAnswer(key);
   }
 
-  /** Books usage. An agent that has not caught up reports what the log has already. */
+  /** Books usage that the log does not have. */
   addUsage(usage: Usage): void {
-    if (this.operations.holdsUsage(usage)) return;
     this.#usage = addUsage(this.#usage, usage);
     this.#host.onUsage();
   }

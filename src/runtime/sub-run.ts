@@ -283,7 +283,8 @@ export class SubRun {
       return;
     }
     this.#parent.family.spending?.note(state.run_id, null);
-    if (state.usage !== null) this.#execution.addUsage(state.usage);
+    const isNew = state.usage !== null && !this.#execution.operations.holdsUsage(state.usage);
+    if (state.usage !== null && isNew) this.#execution.addUsage(state.usage);
     const usage = durable ? this.#execution.takeUsage() : null;
     // A record contains only JSON values.
     const result = durable ? (run as unknown as StepEntry["result"]) : undefined;

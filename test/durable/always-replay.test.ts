@@ -120,3 +120,15 @@ it("an agent that is replayed while its run waits for a slot goes on when there 
   for await (const _ of runtime.events(asking.run_id, { until: "end" }));
   expect([(await runtime.getRun(asking.run_id)).status, most]).toEqual(["completed", 1]);
 });
+
+it("what the body of a step uses counts, although its agent was replayed meanwhile", async () => {
+  const runtime = new AgentRuntime(onDurableStore({ durability: { alwaysReplay: true } }));
+  runtime.register("writer", { durable: true }, async (_input, { step, usage }) => {
+    await step("write", async () => {
+      for (let turn = 0; turn < 5; turn++) await nextTurn();
+      usage.add({ input_tokens: 1, output_tokens: 2 });
+    });
+  });
+  const { run_id } = await runtime.createRun({ agent_name: "writer", input: "" });
+  expect((await runtime.details(run_id)).usage).toMatchObject({ input_tokens: 1, output_tokens: 2 });
+});
