@@ -8,7 +8,7 @@ import { nameIn } from "../core/operation-keys.ts";
 import type { Clock } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
-import { createdEntry } from "../core/state.ts";
+import { createdEntry, isStopped } from "../core/state.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import { isJsonObject } from "../protocol/json.ts";
 import type { StepOptions, StepRetry, StepScope } from "./agent-steps.ts";
@@ -154,7 +154,8 @@ export class Steps {
       // Each body checks the ownership itself, with nothing between the check and the body.
       for (let wait = this.#host.ownership.verify(); wait !== undefined; wait = this.#host.ownership.verify())
         await wait;
-      if (this.#isStopped) return undefined;
+      // Another process may have cancelled the run before the attempt was written. Then the log does not have it.
+      if (this.#isStopped || isStopped(log.state)) return undefined;
       try {
         const result = await this.#call({ key, attempt }, body, timeoutMs);
         return outcomeOf(key, result, settings.maxStepBytes);
