@@ -22,6 +22,7 @@ export type { AwaitRequest, AwaitResume, Run, RunMode, RunStatus } from "./proto
 export {
   type Agent,
   type AgentFunction,
+  type AgentDeclaration,
   type AgentOptions,
   type AgentResult,
   type AgentValue,

@@ -1,8 +1,10 @@
 import type { Command } from "../core/decide.ts";
 import { decide, isRefusal } from "../core/decide.ts";
-import { evolve } from "../core/evolve.ts";
+import { CadenzaError } from "../core/errors.ts";
+import { evolve, foldEntries } from "../core/evolve.ts";
+import type { NewLog } from "../core/fork.ts";
 import type { Entry, ReceivedEntry } from "../core/log.ts";
-import type { RunHead, RunKey, RunPost, Store, StoredRun } from "../core/ports.ts";
+import type { RunHead, RunKey, RunPost, SessionChange, Store, StoreConflict, StoredRun } from "../core/ports.ts";
 import type { RunState } from "../core/state.ts";
 import { initialState, isFinal } from "../core/state.ts";
 import { verdict } from "../core/transitions.ts";
@@ -12,12 +14,39 @@ import { refuseLate } from "../runtime/late-message.ts";
 import { checkLogLength } from "../runtime/part-size.ts";
 import { notFound, refusalError } from "../runtime/refusals.ts";
 
-/** Reads the whole logs of runs that are not loaded in this process, and posts to them. */
+/** Adds runs that this process does not execute, reads the whole logs of those that are not loaded, and posts to them. */
 export class DetachedLogs {
   readonly #store: Store;
 
   constructor(store: Store) {
     this.#store = store;
+  }
+
+  /**
+   * Adds a run without an owner. It is due at once, or when it is to start. Throws `idempotency_conflict` if the key has
+   * made another run.
+   */
+  async create(
+    key: RunKey,
+    log: NewLog,
+    session: SessionChange | undefined,
+    idempotencyKey: string | undefined,
+  ): Promise<void> {
+    const { status } = foldEntries(key.run_id, log);
+    const due_at = log[0].start_at ?? null;
+    const head: RunHead = { ...unowned, status, due_at };
+    // The run wakes itself: "at once" is a time by the store's clock.
+    const wake = due_at === null ? key : undefined;
+    const write = { entries: log, head, session, wake };
+    let conflict: StoreConflict | undefined;
+    try {
+      conflict = await this.#store.create(key, write, idempotencyKey ?? null);
+    } catch (cause) {
+      const message = `The store failed to write run ${key.run_id}.`;
+      throw new CadenzaError("store_failed", message, { run_id: key.run_id, cause });
+    }
+    // A run that exists was written by an earlier attempt, whose answer was lost.
+    if (conflict?.conflict === "key_used") throw keyUsedError(conflict.run_id);
   }
 
   /** The first `length` entries of a run. Undefined: the store has fewer. */
@@ -95,6 +124,23 @@ export class DetachedLogs {
     const stored = await this.#store.find(key);
     return stored === undefined || isFinal(stored.head.status);
   }
+}
+
+const unowned: RunHead = {
+  status: "created",
+  epoch: 0,
+  owner: null,
+  due_at: null,
+  blocked: null,
+  holds_slot: false,
+  finished_at: null,
+  takeovers: 0,
+};
+
+function keyUsedError(runId: string): CadenzaError {
+  return new CadenzaError("idempotency_conflict", `The idempotency key has made run ${runId} already.`, {
+    run_id: runId,
+  });
 }
 
 /** A cancelled run needs its agent. For what is shown of a sub-run it does not. */

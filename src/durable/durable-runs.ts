@@ -1,6 +1,7 @@
 import { CadenzaError } from "../core/errors.ts";
+import type { NewLog } from "../core/fork.ts";
 import type { Entry, ReceivedEntry } from "../core/log.ts";
-import type { Mismatch, RunKey, Store, StoredRun } from "../core/ports.ts";
+import type { Mismatch, RunKey, SessionChange, Store, StoredRun } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { runRecord } from "../core/record.ts";
 import type { RunState } from "../core/state.ts";
@@ -158,6 +159,16 @@ export class DurableRuns implements RemoteRuns, Owner {
 
   start(): void {
     this.#recovery.start();
+  }
+
+  async create(
+    key: RunKey,
+    log: NewLog,
+    session: SessionChange | undefined,
+    idempotencyKey: string | undefined,
+  ): Promise<void> {
+    await this.#logs.create(key, log, session, idempotencyKey);
+    this.onWake();
   }
 
   load(key: RunKey): Promise<LiveRun | undefined> {

@@ -13,7 +13,7 @@ export async function reportOf(
   const blocked = await store.blocked({ limit: MAX_REPORTED });
   const backlog = await store.backlog();
   const isMissing = ({ agent_name, version }: AgentVersion): boolean =>
-    registry.find(agent_name, version ?? undefined) === undefined;
+    registry.known(agent_name, version ?? undefined) === undefined;
   return {
     blocked: blocked.flatMap((found) => blockedRun(found) ?? []),
     unregistered: backlog.filter(isMissing).reduce((sum, { due, waiting }) => sum + due + waiting, 0),

@@ -172,8 +172,8 @@ export class RunLoader {
 
   async #revive({ key, position, created }: StoredRun, agent: Agent, head: RunHead): Promise<LiveRun | undefined> {
     const entries = await this.#logs.read(key, position);
-    // A run that was to begin later has begun in no process.
-    const isNew = position === 1 && created.start_at !== undefined && head.takeovers === 0;
+    // A run that was to begin later, or in another process than the one that accepted it, has begun in no process.
+    const isNew = head.status === "created" && head.takeovers === 0;
     const failure = isNew ? undefined : this.#failureAtLoad(key, created, head);
     if (failure !== undefined && entries !== undefined) await this.#cancelSubRuns(key, entries);
     const { parent } = created;

@@ -5,14 +5,14 @@ import { noCounters } from "../core/statistics.ts";
 import { eventTypes } from "../protocol/event.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { RunStatus } from "../protocol/run.ts";
-import type { Agent, AgentFunction, DurableAgentFunction, RegisterOptions } from "./agent.ts";
+import type { Agent, AgentDeclaration, AgentFunction, DurableAgentFunction, RegisterOptions } from "./agent.ts";
 import { newAgent } from "./agent.ts";
 import type { AnnouncedType, EventListener } from "./announcer.ts";
 import { Announcer } from "./announcer.ts";
 import { badArgument, checkAmount, checkFunction, checkKeys, checkObject } from "./check.ts";
 import type { LiveRun } from "./live-run.ts";
 import type { RuntimeOptions, Settings } from "./options.ts";
-import { readOptions } from "./options.ts";
+import { isShared, readOptions } from "./options.ts";
 import { recordedValue } from "./recorded.ts";
 import { Registry } from "./registry.ts";
 import type { RemoteReport } from "./remote-runs.ts";
@@ -76,7 +76,7 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
     checkObject("options", options);
     const { agents = [], ...others } = options;
     const settings = readOptions(others);
-    const registry = new Registry();
+    const registry = new Registry(settings.work !== undefined);
     const announcer = new Announcer(settings.logger);
     const runs = new Runs(settings, registry, announcer);
     super({ settings, registry, runs }, "", null);
@@ -136,9 +136,23 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
     return this;
   }
 
+  /**
+   * Makes agents known that other processes execute. This process accepts, shows, answers and cancels their runs, also as
+   * sub-runs of its own. Give the agent as it is registered elsewhere, or its name and what is to be known of it: version,
+   * schemas and `durable` as there. Throws `invalid_argument` for an invalid name or option, and if no other process can
+   * see the store; throws `agent_exists` if this name and version is known.
+   */
+  declare<const Name extends string>(
+    ...agents: readonly (Agent<Name> | AgentDeclaration<Name>)[]
+  ): AgentRuntime<Names | Name> {
+    if (!isShared(this.#settings.store, this.#settings.engine)) throw unsharedError();
+    this.#registry.declare(agents.map(readDeclared));
+    return this as AgentRuntime<Names | Name>;
+  }
+
   #add(agents: readonly Agent[]): void {
     this.#registry.add(agents);
-    for (const agent of agents) this.#runs.remote.onRegistered(agent);
+    for (const agent of agents) if (this.#registry.executes(agent)) this.#runs.remote.onRegistered(agent);
   }
 
   /**
@@ -254,6 +268,22 @@ function readAgents(given: readonly unknown[]): readonly Agent[] {
     return [readAgent(first, options)];
   }
   return given.map((agent) => readAgent(agent, {}));
+}
+
+function readDeclared(given: Agent | AgentDeclaration): Agent {
+  if (isAgent(given)) return readAgent(given, {});
+  checkObject("agent", given);
+  const { name, ...options } = given as AgentDeclaration;
+  return newAgent(name, options, executedElsewhere, true);
+}
+
+function unsharedError(): CadenzaError {
+  const message = "Another process executes a declared agent, and no other process sees the runs of this store.";
+  return new CadenzaError("invalid_argument", `${message} Use a persistent one, as of "cadenza/sqlite".`);
+}
+
+function executedElsewhere(): never {
+  throw new Error("Another process executes this agent.");
 }
 
 function isAgent(value: unknown): value is Agent {

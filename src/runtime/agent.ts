@@ -106,6 +106,12 @@ export interface Agent<Name extends string = string, Schemas extends AgentSchema
   readonly fn: AgentFunction;
 }
 
+/** What is known of an agent that another process executes: see {@link AgentRuntime.declare}. */
+export interface AgentDeclaration<Name extends string = string> extends AgentOptions, AgentSchemas {
+  /** 1 to 63 letters, digits, `-` or `_`. */
+  readonly name: Name;
+}
+
 const optionNames: readonly (keyof RegisterOptions)[] = [
   "description",
   "metadata",

@@ -47,9 +47,9 @@ export class Calls {
     const created = isPromise(creating) ? await creating : creating;
     const letGo = this.#runs.hold();
     try {
-      if ("repeated" in created) {
-        if (mode === "async") return await this.#reader.recordOf(created.repeated);
-        return await unlessAborted(this.#reader.rest(created.repeated), options.signal);
+      if ("elsewhere" in created) {
+        if (mode === "async") return await this.#reader.recordOf(created.elsewhere);
+        return await unlessAborted(this.#reader.rest(created.elsewhere), options.signal);
       }
       const { run } = created;
       if (mode === "async") return await this.#acknowledge(run, () => run.begin());
@@ -81,9 +81,9 @@ export class Calls {
     try {
       const made = await this.#forks.make(key, options);
       const isAsync = options.mode === "async";
-      if ("repeated" in made) {
-        if (isAsync) return await this.#reader.recordOf(made.repeated);
-        return await unlessAborted(this.#reader.rest(made.repeated), options.signal);
+      if ("elsewhere" in made) {
+        if (isAsync) return await this.#reader.recordOf(made.elsewhere);
+        return await unlessAborted(this.#reader.rest(made.elsewhere), options.signal);
       }
       if (isAsync) return await this.#acknowledge(made.run, made.begin);
       made.begin();
@@ -101,9 +101,9 @@ export class Calls {
     return this.#begun(created);
   }
 
-  #begun(created: { readonly run: LiveRun } | { readonly repeated: RunKey }): MaybePromise<StreamStart> {
-    if ("repeated" in created)
-      return this.#reader.source(created.repeated).then((source) => ({ source, after: 0, until: "rest" }));
+  #begun(created: { readonly run: LiveRun } | { readonly elsewhere: RunKey }): MaybePromise<StreamStart> {
+    if ("elsewhere" in created)
+      return this.#reader.source(created.elsewhere).then((source) => ({ source, after: 0, until: "rest" }));
     const { run } = created;
     run.begin();
     return whenCommitted(run, { source: run.log, after: 0, until: "next-rest" });

@@ -11,7 +11,7 @@ import { readLog } from "./fold-log.ts";
 import type { RunInput } from "./input.ts";
 import { readInput } from "./input.ts";
 import type { LiveRun } from "./live-run.ts";
-import { notFound } from "./refusals.ts";
+import { closedError, notFound } from "./refusals.ts";
 import { checkOptions } from "./requests.ts";
 import type { RunReader } from "./run-reader.ts";
 import type { Runs } from "./runs.ts";
@@ -71,8 +71,11 @@ export class Forks {
     this.#reader = reader;
   }
 
-  /** Accepts a fork. `repeated`: the run that its idempotency key has made before. */
-  async make(key: RunKey, given: ForkOptions): Promise<Forked | { readonly repeated: RunKey }> {
+  /**
+   * Accepts a fork. `elsewhere`: one that is in the store, because its idempotency key has made it before, or because
+   * another process executes its agent.
+   */
+  async make(key: RunKey, given: ForkOptions): Promise<Forked | { readonly elsewhere: RunKey }> {
     checkForkOptions(given);
     const { store } = this.#runs;
     const stored = await this.#committed(key);
@@ -88,12 +91,16 @@ export class Forks {
     if (repeated !== undefined) return repeated;
     const { change } = await this.#runs.joinSession(key.tenant, created.session_id);
     const entries = forkedLog({ ...created, at: this.#runs.clock.now() }, log, origin.position, runId);
-    const run = this.#runs.acceptFork(agent, { ...key, run_id: runId }, entries, given.idempotencyKey, change);
-    const made = { run, begin: () => begin(run, entries) };
-    if (given.idempotencyKey === undefined) return made;
+    const fork = { ...key, run_id: runId };
     try {
-      await run.log.acknowledge();
-      return made;
+      if (!this.#runs.registry.executes(agent)) {
+        if (this.#runs.isClosed) throw closedError();
+        await this.#runs.remote.create(fork, entries, change, given.idempotencyKey);
+        return { elsewhere: fork };
+      }
+      const run = this.#runs.acceptFork(agent, fork, entries, given.idempotencyKey, change);
+      if (given.idempotencyKey !== undefined) await run.log.acknowledge();
+      return { run, begin: () => begin(run, entries) };
     } catch (error) {
       // Another caller used the key between the look and the write.
       const instead = await this.#repeated(key.tenant, created, given);
@@ -107,7 +114,7 @@ export class Forks {
     tenant: string,
     wanted: CreatedEntry,
     { idempotencyKey, keys, before }: ForkOptions,
-  ): Promise<{ readonly repeated: RunKey } | undefined> {
+  ): Promise<{ readonly elsewhere: RunKey } | undefined> {
     const known = idempotencyKey && (await this.#runs.store.findByIdempotencyKey(tenant, idempotencyKey));
     if (!known) return undefined;
     const { key, created } = known;
@@ -119,7 +126,7 @@ export class Forks {
       sameJson(created.input, wanted.input) &&
       created.version === wanted.version &&
       (created.key_seed === key.run_id) === (keys === "new");
-    if (isSame) return { repeated: key };
+    if (isSame) return { elsewhere: key };
     const message = `The idempotency key was used for another request, which created run ${key.run_id}. Use a new key.`;
     throw new CadenzaError("idempotency_conflict", message, { run_id: key.run_id });
   }
@@ -135,7 +142,7 @@ export class Forks {
     if (durable !== true) throw notForkable(key.run_id, "its agent is not durable");
     if (!this.#runs.isDurable) throw notForkable(key.run_id, "its store is not durable");
     const wanted = version === undefined ? created.version : (version ?? undefined);
-    const agent = this.#runs.registry.find(agent_name, wanted);
+    const agent = this.#runs.registry.known(agent_name, wanted);
     if (agent !== undefined && agent.options.durable !== true)
       throw notForkable(key.run_id, "the agent that would go on is not durable");
     if (agent !== undefined) return agent;

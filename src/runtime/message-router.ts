@@ -58,7 +58,7 @@ export class MessageRouter {
     const { registry, store } = this.#runs;
     const live = this.#runs.find(key);
     const created = live === undefined ? (await store.find(key))?.created : undefined;
-    const agent = live?.agent ?? (created && registry.find(created.agent_name, created.version));
+    const agent = live?.agent ?? (created && registry.known(created.agent_name, created.version));
     if (agent !== undefined) await checkMessage(agent, name, data);
   }
 

@@ -1,7 +1,7 @@
 import { CadenzaError } from "../core/errors.ts";
 import { sameJson } from "../core/json.ts";
 import type { CreatedEntry, Growing, Labels, ParentRun } from "../core/log.ts";
-import type { RunKey, StoredRun, StoredSession } from "../core/ports.ts";
+import type { RunKey, SessionChange, StoredRun, StoredSession } from "../core/ports.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Message } from "../protocol/message.ts";
 import type { Agent } from "./agent.ts";
@@ -43,14 +43,20 @@ export interface NewSubRun {
   readonly totalTokens: number | undefined;
 }
 
-/** The first entry of a new run. `historyLength` is the number of messages in its session. */
-export function createdEntryOf(
+/** What a new run is made of. `historyLength` is the number of messages in its session. */
+export type NewRunParts = readonly [
   agent: Agent,
   request: NewRun,
   runId: string,
-  at: number,
   historyLength: number,
-  parent: ParentRun | undefined,
+  session: SessionChange | undefined,
+  parent?: ParentRun,
+];
+
+/** The first entry of a new run. */
+export function createdEntryOf(
+  [agent, request, runId, historyLength, , parent]: NewRunParts,
+  at: number,
 ): CreatedEntry {
   const { input, session_id, timeoutMs, startAt, principal, metadata, labels } = request;
   const { version, durable, budget } = agent.options;
@@ -77,13 +83,13 @@ export function createdEntryOf(
  * The run that the idempotency key has created, if this is the same request. Agent, input and session are compared; the
  * mode and the options may differ. Throws `idempotency_conflict`.
  */
-export function repeat({ key, created }: StoredRun, request: NewRun): { readonly repeated: RunKey } {
+export function repeat({ key, created }: StoredRun, request: NewRun): { readonly elsewhere: RunKey } {
   const sessionId = created.session_id === key.run_id ? undefined : created.session_id;
   const isSame =
     created.agent_name === request.agent_name &&
     sessionId === request.session_id &&
     sameJson(created.input, request.input);
-  if (isSame) return { repeated: key };
+  if (isSame) return { elsewhere: key };
   throw new CadenzaError(
     "idempotency_conflict",
     `The idempotency key was used for another request, which created run ${key.run_id}. Use a new key.`,

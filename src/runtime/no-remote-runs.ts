@@ -33,6 +33,11 @@ export class NoRemoteRuns implements RemoteRuns {
     // No other process takes runs.
   }
 
+  /** No agent can be declared. */
+  async create({ run_id }: RunKey): Promise<void> {
+    throw notLoaded(run_id);
+  }
+
   async load(): Promise<undefined> {
     return undefined;
   }

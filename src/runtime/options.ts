@@ -17,6 +17,13 @@ export interface RuntimeOptions {
   /** The limits above which requests are refused or runs fail. */
   readonly limits?: LimitOptions | undefined;
   /**
+   * Whether this process executes runs. `false`: it accepts, shows, answers and cancels the runs of the store, and other
+   * processes execute them; `register` then means {@link AgentRuntime.declare}. `max`: how many runs it may be executing
+   * when it takes more from the store; runs that wait do not count, and its own runs are accepted all the same. Anything
+   * else than the default needs a store that processes share. Default: `{ max: 1_000 }`.
+   */
+  readonly work?: boolean | { readonly max?: number | undefined } | undefined;
+  /**
    * How long a run may be active. The time in which it waits for answers does not count. A run that exceeds it fails
    * with the reason `run_timeout`. An agent or a call may set its own. Default: `Infinity`.
    */
@@ -90,11 +97,14 @@ export interface Settings {
   readonly clock: Clock;
   readonly ids: Ids;
   readonly logger: Logger;
+  /** How many runs this process may be executing when it takes more. Undefined: it executes none. */
+  readonly work: number | undefined;
   readonly retention: Required<{ [Key in keyof RetentionOptions]: number }>;
   readonly limits: Required<{ [Key in keyof LimitOptions]: number }>;
 }
 
 const HOUR_MS = 3_600_000;
+const MAX_WORK = 1_000;
 const MIB = 1024 * 1024;
 
 const defaults = {
@@ -120,6 +130,7 @@ const limitDefaults = {
 
 const names = [
   "store",
+  "work",
   "retention",
   "limits",
   "timeoutMs",
@@ -170,9 +181,11 @@ export function readOptions(options: RuntimeOptions): Settings {
   if (typeof exposeErrors !== "boolean") throw badArgument("options.exposeErrors", "true or false", exposeErrors);
   const clock = port("clock", options.clock, () => systemClock);
   const store = port("store", options.store, () => new MemoryStore({ clock }));
+  const engine = engineOf(store);
   return {
     store: namingFailures(store),
-    engine: engineOf(store),
+    engine,
+    work: readWork(options.work, isShared(store, engine)),
     clock,
     ids: port("ids", options.ids, () => systemIds),
     logger: port("logger", options.logger, () => silentLogger),
@@ -190,6 +203,22 @@ export function readOptions(options: RuntimeOptions): Settings {
     ),
     limits: amounts("options.limits", limitDefaults, options.limits),
   };
+}
+
+/** Whether several processes can work on the runs of a store. */
+export function isShared(store: Store, engine: Engine | undefined): boolean {
+  return store.persistent && engine !== undefined;
+}
+
+function readWork(given: RuntimeOptions["work"], shared: boolean): number | undefined {
+  if (given === undefined || given === true) return MAX_WORK;
+  if (!shared) throw badArgument("options.work", "true, because other processes do not see this store", given);
+  if (given === false) return undefined;
+  checkObject("options.work", given);
+  checkKeys("options.work", given, ["max"]);
+  const { max = MAX_WORK } = given;
+  if (typeof max !== "number" || !(max >= 1)) throw badArgument("options.work.max", "a number from 1 on", max);
+  return max;
 }
 
 function amounts<Key extends string>(

@@ -5,27 +5,49 @@ import type { Agent, RegisterOptions } from "./agent.ts";
 import { describeSchemas } from "./agent-schemas.ts";
 import { badArgument } from "./check.ts";
 
-/** The agents of a runtime, by name and version. */
+/** The agents of a runtime, by name and version. Some are executed in this process, the others are only known here. */
 export class Registry {
+  /** Whether this process executes runs at all. */
+  readonly #works: boolean;
+  readonly #elsewhere = new Set<Agent>();
   readonly #versions = new Map<string, Map<string | undefined, Agent>>();
   readonly #current = new Map<string, Agent>();
   #declaresMessages = false;
 
-  /** Adds agents, or none. New runs of a name use the version that was registered last. */
+  constructor(works: boolean) {
+    this.#works = works;
+  }
+
+  /**
+   * Adds agents that this process executes, or none of them. New runs of a name use the version that was added last.
+   */
   add(agents: readonly Agent[]): void {
+    this.#check(agents);
+    for (const agent of agents) this.#put(agent, this.#works);
+  }
+
+  /** Adds agents that other processes execute, or none of them. */
+  declare(agents: readonly Agent[]): void {
+    this.#check(agents);
+    for (const agent of agents) this.#put(agent, false);
+  }
+
+  #check(agents: readonly Agent[]): void {
     const seen = new Set<string>();
     for (const { name, options } of agents) {
       const { version, replace = false } = options as RegisterOptions;
       if (typeof replace !== "boolean") throw badArgument("options.replace", "true or false", replace);
       const which = JSON.stringify([name, version]);
-      if (!replace && (seen.has(which) || this.find(name, version) !== undefined)) throw alreadyThere(name, version);
+      if (!replace && (seen.has(which) || this.known(name, version) !== undefined)) throw alreadyThere(name, version);
       seen.add(which);
     }
-    for (const agent of agents) this.#add(agent);
   }
 
-  #add(agent: Agent): void {
+  #put(agent: Agent, isExecuted: boolean): void {
     const versions = this.#versions.get(agent.name) ?? new Map<string | undefined, Agent>();
+    const before = versions.get(agent.options.version);
+    if (before !== undefined) this.#elsewhere.delete(before);
+    if (!isExecuted) this.#elsewhere.add(agent);
     versions.set(agent.options.version, agent);
     this.#versions.set(agent.name, versions);
     this.#current.set(agent.name, agent);
@@ -45,15 +67,28 @@ export class Registry {
     return agent;
   }
 
-  /** The agent that a run was created for, or undefined if it is not registered here. */
+  /** The agent that a run was created for. Undefined: this process does not execute it. */
   find(name: string, version: string | undefined): Agent | undefined {
+    const agent = this.known(name, version);
+    return agent !== undefined && this.executes(agent) ? agent : undefined;
+  }
+
+  /** The agent of this name and version, also if other processes execute it. */
+  known(name: string, version: string | undefined): Agent | undefined {
     return this.#versions.get(name)?.get(version);
   }
 
-  /** All versions of all agents that are registered in this process. */
+  /** Whether this process executes the runs of an agent. */
+  executes(agent: Agent): boolean {
+    return !this.#elsewhere.has(agent);
+  }
+
+  /** All versions of all agents that this process executes. */
   get versions(): readonly AgentVersion[] {
     return [...this.#versions].flatMap(([agent_name, versions]) =>
-      [...versions.keys()].map((version) => ({ agent_name, version: version ?? null })),
+      [...versions].flatMap(([version, agent]) =>
+        this.executes(agent) ? [{ agent_name, version: version ?? null }] : [],
+      ),
     );
   }
 

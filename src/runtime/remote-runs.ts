@@ -1,5 +1,6 @@
+import type { NewLog } from "../core/fork.ts";
 import type { ReceivedEntry } from "../core/log.ts";
-import type { Ids, Mismatch, RunKey, Store, StoredRun } from "../core/ports.ts";
+import type { Ids, Mismatch, RunKey, SessionChange, Store, StoredRun } from "../core/ports.ts";
 import type { RunState } from "../core/state.ts";
 import type { Agent } from "./agent.ts";
 import type { Answer } from "./answer.ts";
@@ -53,6 +54,16 @@ export interface RemoteRuns {
   /** The first run is about to be written. */
   start(): void;
   /**
+   * Adds a run that another process is to execute. Resolves when the store has it. Rejects with `idempotency_conflict`
+   * if the key has made another run.
+   */
+  create(
+    key: RunKey,
+    log: NewLog,
+    session: SessionChange | undefined,
+    idempotencyKey: string | undefined,
+  ): Promise<void>;
+  /**
    * The run, loaded in this process. Undefined: it has ended, it is blocked, another process executes it, its agent or
    * version is not registered here, or this runtime is closed.
    */
@@ -94,7 +105,7 @@ export interface RemoteRuns {
 export interface RemoteRunsHost extends LiveRunHost, Iterable<LiveRun> {
   readonly registry: Registry;
   readonly ids: Ids;
-  /** How many more runs may be loaded in this process. */
+  /** How many more runs may be taken from the store. */
   readonly capacity: number;
   /** The run, if it is loaded in this process. */
   find(key: RunKey): LiveRun | undefined;

@@ -12,7 +12,7 @@ import { checkInput } from "./agent-schemas.ts";
 import { deleteRun, deleteSession } from "./deleting.ts";
 import type { Execution, ExecutionSettings } from "./execution.ts";
 import { LiveRun } from "./live-run.ts";
-import type { NewRun, NewSubRun } from "./new-run.ts";
+import type { NewRun, NewRunParts, NewSubRun } from "./new-run.ts";
 import { createdEntryOf, repeat } from "./new-run.ts";
 import { NoRemoteRuns } from "./no-remote-runs.ts";
 import { OneByOne } from "./one-by-one.ts";
@@ -152,20 +152,22 @@ export class Runs implements RemoteRunsHost {
   }
 
   /**
-   * Accepts a run; the caller lets it begin. `repeated`: the run that its idempotency key has made before.
-   * Most runs need nothing from the store to be accepted, and are accepted at once.
+   * Accepts a run; the caller lets it begin. `elsewhere`: a run that is in the store, because its idempotency key has
+   * made it before, or because another process executes its agent. Most runs need nothing from the store to be accepted,
+   * and are accepted at once.
    */
-  create(request: NewRun): MaybePromise<{ readonly run: LiveRun } | { readonly repeated: RunKey }> {
+  create(request: NewRun): MaybePromise<{ readonly run: LiveRun } | { readonly elsewhere: RunKey }> {
     const agent = this.registry.get(request.agent_name);
     const checked = checkInput(agent, request.input);
     return checked === undefined ? this.#create(agent, request) : checked.then(() => this.#create(agent, request));
   }
 
-  #create(agent: Agent, request: NewRun): MaybePromise<{ readonly run: LiveRun } | { readonly repeated: RunKey }> {
-    this.#admit();
-    if (request.session_id === undefined && request.idempotencyKey === undefined && request.session === undefined) {
+  #create(agent: Agent, request: NewRun): MaybePromise<{ readonly run: LiveRun } | { readonly elsewhere: RunKey }> {
+    this.#admit(agent);
+    const { session_id, idempotencyKey, session } = request;
+    const isPlain = session_id === undefined && idempotencyKey === undefined && session === undefined;
+    if (isPlain && this.registry.executes(agent))
       return { run: this.#accept(agent, request, this.newRunId(), 0, undefined) };
-    }
     return this.#createWithCare(agent, request);
   }
 
@@ -173,9 +175,10 @@ export class Runs implements RemoteRunsHost {
     return checkInput(this.registry.get(agentName), input);
   }
 
-  /** Accepts a sub-run. */
-  acceptSubRun(request: NewRun, runId: string, parent: ParentRun): LiveRun {
+  /** Accepts a sub-run. A promise of undefined: another process executes it, and the store has it. */
+  acceptSubRun(request: NewRun, runId: string, parent: ParentRun): MaybePromise<LiveRun | undefined> {
     const agent = this.registry.get(request.agent_name);
+    if (!this.registry.executes(agent)) return this.#handOver(agent, request, runId, 0, undefined, parent);
     this.#admission.checkLiveRuns(this.#live.size - this.#taken.size);
     return this.#accept(agent, request, runId, 0, undefined, parent);
   }
@@ -188,7 +191,7 @@ export class Runs implements RemoteRunsHost {
     idempotencyKey: string | undefined,
     session: SessionChange,
   ): LiveRun {
-    this.#admit();
+    this.#admit(agent);
     return this.#begin(agent, key, log, idempotencyKey, session);
   }
 
@@ -228,7 +231,15 @@ export class Runs implements RemoteRunsHost {
   }
 
   get capacity(): number {
-    return Math.max(0, this.#options.limits.maxLiveRuns - this.#live.size);
+    const { limits, work = 0 } = this.#options;
+    return Math.max(0, Math.min(limits.maxLiveRuns - this.#live.size, work - this.#atWork));
+  }
+
+  /** How many runs do more than to wait. */
+  get #atWork(): number {
+    let count = 0;
+    for (const run of this.#live.values()) if (!run.isWaiting) count += 1;
+    return count;
   }
 
   onBlocked(run: LiveRun, mismatch: Mismatch): void {
@@ -312,22 +323,23 @@ export class Runs implements RemoteRunsHost {
     return false;
   }
 
-  #admit(): void {
+  #admit(agent: Agent): void {
     if (this.#closed) throw closedError();
-    this.#admission.checkLiveRuns(this.#live.size - this.#taken.size);
+    if (this.registry.executes(agent)) this.#admission.checkLiveRuns(this.#live.size - this.#taken.size);
   }
 
-  #accept(
-    agent: Agent,
-    request: NewRun,
-    runId: string,
-    historyLength: number,
-    session: SessionChange | undefined,
-    parent?: ParentRun,
-  ): LiveRun {
-    const entry = createdEntryOf(agent, request, runId, this.clock.now(), historyLength, parent);
+  #accept(...parts: NewRunParts): LiveRun {
+    const [agent, request, runId, , session] = parts;
+    const entry = createdEntryOf(parts, this.clock.now());
     const key = { tenant: request.tenant, run_id: runId };
     return this.#begin(agent, key, [entry], request.idempotencyKey, session);
+  }
+
+  /** Accepts a run that another process executes. */
+  async #handOver(...parts: NewRunParts): Promise<undefined> {
+    const [, request, runId, , session] = parts;
+    const entry = createdEntryOf(parts, this.clock.now());
+    await this.remote.create({ tenant: request.tenant, run_id: runId }, [entry], session, request.idempotencyKey);
   }
 
   /** Accepts a run whose log begins with these entries. */
@@ -353,7 +365,7 @@ export class Runs implements RemoteRunsHost {
   async #createWithCare(
     agent: Agent,
     request: NewRun,
-  ): Promise<{ readonly run: LiveRun } | { readonly repeated: RunKey }> {
+  ): Promise<{ readonly run: LiveRun } | { readonly elsewhere: RunKey }> {
     const { tenant, idempotencyKey } = request;
     if (idempotencyKey !== undefined) {
       const known = await this.store.findByIdempotencyKey(tenant, idempotencyKey);
@@ -366,13 +378,18 @@ export class Runs implements RemoteRunsHost {
         : request.session_id === undefined
           ? undefined
           : await this.#sessions.join(tenant, request.session_id);
-    this.#admit();
-    const run = this.#accept(agent, request, runId, session?.length ?? 0, session?.change);
-    if (idempotencyKey === undefined) return { run };
+    this.#admit(agent);
+    const parts: NewRunParts = [agent, request, runId, session?.length ?? 0, session?.change];
     try {
-      await run.log.acknowledge();
+      if (!this.registry.executes(agent)) {
+        await this.#handOver(...parts);
+        return { elsewhere: { tenant, run_id: runId } };
+      }
+      const run = this.#accept(...parts);
+      if (idempotencyKey !== undefined) await run.log.acknowledge();
       return { run };
     } catch (error) {
+      if (idempotencyKey === undefined) throw error;
       // Another caller used the key between the look and the write.
       const known = await this.store.findByIdempotencyKey(tenant, idempotencyKey);
       if (known === undefined) throw error;

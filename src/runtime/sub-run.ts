@@ -5,6 +5,7 @@ import type { StepEntry } from "../core/log.ts";
 import { newsForParent } from "../core/passed-on.ts";
 import type { RunKey } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
+import { isPromise } from "../core/promises.ts";
 import type { RunState } from "../core/state.ts";
 import { isFinal } from "../core/state.ts";
 import type { Usage } from "../protocol/extensions.ts";
@@ -24,8 +25,8 @@ export interface SubRunHost {
   newRunId(): string;
   /** Throws if the agent does not take the input. */
   checkInput(): MaybePromise<void>;
-  /** Creates and begins the sub-run. */
-  createSubRun(runId: string): LiveRun;
+  /** Creates and begins the sub-run. A promise of undefined: another process executes it, and the store has it. */
+  createSubRun(runId: string): MaybePromise<LiveRun | undefined>;
   /** Finds a sub-run that may exist already. */
   findSubRun(key: RunKey): Promise<SubRunFound>;
   /** Waits before the next search. */
@@ -115,17 +116,35 @@ export class SubRun {
     // A run that another process has taken over starts no sub-run. That process ends or finds it.
     for (let wait = parent.verify(); wait !== undefined; wait = parent.verify()) await wait;
     if (this.#execution.isStopped) return;
-    const created = intent === undefined ? this.#create(runId) : this.#attach(runId);
-    if (created !== undefined) await created;
+    const created = intent === undefined ? this.#create(runId) : Promise.resolve(false);
+    if (created !== undefined && !(await created)) await this.#attach(runId);
   }
 
-  /** Creates the sub-run, unless the parent is stopped. */
-  #create(runId: string): undefined | Promise<void> {
-    const create = (): undefined => {
-      if (!this.#execution.isStopped) this.#watch(this.#host.createSubRun(runId));
+  /**
+   * Creates the sub-run, unless the parent is stopped. Resolves with false if it is not in this process. Undefined: it
+   * is, or the parent is stopped.
+   */
+  #create(runId: string): undefined | Promise<boolean> {
+    const create = (): undefined | Promise<boolean> => {
+      const child = this.#execution.isStopped ? undefined : this.#host.createSubRun(runId);
+      if (isPromise(child)) return this.#handOver(child, runId);
+      if (child !== undefined) this.#watch(child);
+      return undefined;
     };
     const checked = this.#host.checkInput();
-    return checked === undefined ? create() : checked.then(create);
+    return checked === undefined ? create() : checked.then(async () => (await create()) ?? true);
+  }
+
+  /** Another process executes the sub-run. If the store fails to take it, it is created again after a pause. */
+  async #handOver(created: Promise<unknown>, runId: string): Promise<boolean> {
+    try {
+      await created;
+    } catch (error) {
+      if (!CadenzaError.is(error) || error.code !== "store_failed") throw error;
+      const message = `Run ${runId} could not be stored for its parent, run ${this.#parent.log.key.run_id}. It is tried again.`;
+      this.#parent.host.logger.warn(message, { run_id: runId, error });
+    }
+    return false;
   }
 
   /** The sub-run has left this process. If the store failed to create it, it is created again after a pause. */
@@ -180,7 +199,7 @@ export class SubRun {
       await this.#shown?.copy(found.state.position);
       this.#finish(found);
     } else if (found !== undefined) this.#watch(found);
-    else await this.#create(runId);
+    else return (await this.#create(runId)) ?? true;
     return true;
   }
 

@@ -2,7 +2,7 @@ import { CadenzaError } from "../core/errors.ts";
 import type { ParentRun } from "../core/log.ts";
 import type { Clock, RunKey } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
-import { ignore } from "../core/promises.ts";
+import { ignore, isPromise } from "../core/promises.ts";
 import { createdEntry } from "../core/state.ts";
 import type { Run } from "../protocol/run.ts";
 import type { Execution } from "./execution.ts";
@@ -26,8 +26,11 @@ export interface SubRunsHost {
   newRunId(): string;
   /** Throws `agent_not_found`, or `invalid_input` if the agent does not take this input. */
   checkInput(agentName: string, input: NewRun["input"]): MaybePromise<void>;
-  /** Accepts a sub-run. Throws `agent_not_found` or `limit_reached`. */
-  acceptSubRun(request: NewRun, runId: string, parent: ParentRun): LiveRun;
+  /**
+   * Accepts a sub-run. A promise of undefined: another process executes it, and the store has it. Throws
+   * `agent_not_found` or `limit_reached`.
+   */
+  acceptSubRun(request: NewRun, runId: string, parent: ParentRun): MaybePromise<LiveRun | undefined>;
 }
 
 /** The interval at which a sub-run in another process is polled, in milliseconds. */
@@ -72,6 +75,7 @@ export class SubRuns {
         this.#checkDepth(above.depth, agentName);
         const limited = { ...request, tokensLeft: parent.family.spending?.left };
         const run = this.#host.acceptSubRun(limited, runId, above);
+        if (run === undefined || isPromise(run)) return run;
         // The agent begins after the commit. If the commit fails, the parent creates the sub-run again.
         onceCommitted(run.log, () => run.begin());
         return run;
