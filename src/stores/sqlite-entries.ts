@@ -4,7 +4,7 @@ import type { RunKey } from "../core/ports.ts";
 import { damaged } from "./damage.ts";
 import type { Connection, SqliteRow } from "./sqlite-database.ts";
 import { isCorrupt } from "./sqlite-database.ts";
-import { fromLines, LineError, toText } from "./sqlite-rows.ts";
+import { fromLines, LineError, toText } from "./stored-rows.ts";
 
 /* The entries of a run, in the batches in which they were written. */
 

@@ -2,7 +2,7 @@ import type { RunQuery } from "../core/run-query.ts";
 import { isFinal } from "../core/state.ts";
 import type { RunStatus } from "../protocol/run.ts";
 import type { Connection, SqliteValue } from "./sqlite-database.ts";
-import { countable, toText } from "./sqlite-rows.ts";
+import { countable, toText } from "./stored-rows.ts";
 
 /*
  * Which runs a list shows. Each statement reads the index that selects few runs: that of the session, of the parent, of

@@ -1,7 +1,7 @@
 import type { Retention, RunKey, SessionKey } from "../core/ports.ts";
 import type { Connection, SqliteRow } from "./sqlite-database.ts";
 import { deleteEntries } from "./sqlite-entries.ts";
-import { toText } from "./sqlite-rows.ts";
+import { toText } from "./stored-rows.ts";
 
 /** How many runs or sessions are deleted in one transaction. */
 export const PRUNE_CHUNK = 100;

@@ -16,9 +16,9 @@ import type { Connection, SqliteRow, SqliteValue } from "./sqlite-database.ts";
 import { isCorrupt } from "./sqlite-database.ts";
 import { firstId } from "./sqlite-entries.ts";
 import { selectPage } from "./sqlite-list.ts";
+import { createdColumn } from "./sqlite-rows.ts";
 import {
   countable,
-  createdColumn,
   fromJson,
   runColumns,
   toDamagedRun,
@@ -28,7 +28,7 @@ import {
   toText,
   toTextOrNull,
   undamaged,
-} from "./sqlite-rows.ts";
+} from "./stored-rows.ts";
 
 /*
  * Reads outside of transactions. Each answer about one run comes from one statement, and so from one moment. Only in a

@@ -1,6 +1,7 @@
 import type { RunHead } from "../core/ports.ts";
 import type { Connection, SqliteValue } from "./sqlite-database.ts";
-import { fromHead, headColumns } from "./sqlite-rows.ts";
+import { fromHead } from "./sqlite-rows.ts";
+import { headColumns } from "./stored-rows.ts";
 
 /* The row of a run, as a write reads and changes it. */
 

@@ -3,7 +3,7 @@ import type { Counters } from "../core/statistics.ts";
 import { counterNames } from "../core/statistics.ts";
 import type { Message } from "../protocol/message.ts";
 import type { Connection } from "./sqlite-database.ts";
-import { toJson, toText } from "./sqlite-rows.ts";
+import { toJson, toText } from "./stored-rows.ts";
 
 /* What is written to sessions and counters inside a transaction. */
 

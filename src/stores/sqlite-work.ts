@@ -2,7 +2,7 @@ import type { AgentVersion, Backlog, TakeRequest } from "../core/ports.ts";
 import { Choice, distinctAgents } from "./choice.ts";
 import type { Connection, SqliteRow } from "./sqlite-database.ts";
 import { runRow } from "./sqlite-reads.ts";
-import { countable, fromText, toNumber, toText, toTextOrNull } from "./sqlite-rows.ts";
+import { countable, fromText, toNumber, toText, toTextOrNull } from "./stored-rows.ts";
 
 /*
  * Leases, and the runs that need work. They are found in indexes that hold nothing else: neither runs that wait for a

@@ -2,21 +2,12 @@ import type { Labels } from "../core/log.ts";
 import type { Expected, RunHead, RunKey, RunPost, RunWrite, Slot, StoreConflict } from "../core/ports.ts";
 import type { Connection } from "./sqlite-database.ts";
 import { addLines } from "./sqlite-entries.ts";
-import {
-  countable,
-  fromHead,
-  fromText,
-  headColumns,
-  toHead,
-  toLines,
-  toNumber,
-  toText,
-  toTextOrNull,
-} from "./sqlite-rows.ts";
+import { fromHead } from "./sqlite-rows.ts";
 import type { RunRow } from "./sqlite-run-row.ts";
 import { findRow, updateRow } from "./sqlite-run-row.ts";
 import { addToCounters, changeSession } from "./sqlite-sessions.ts";
 import { leaseEnd, slotHolders } from "./sqlite-work.ts";
+import { countable, fromText, headColumns, toHead, toLines, toNumber, toText, toTextOrNull } from "./stored-rows.ts";
 
 /*
  * Writes inside a transaction. Each function checks before it writes: a refusal has written nothing, so that nothing

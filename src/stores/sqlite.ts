@@ -31,12 +31,12 @@ import { readEntries } from "./sqlite-entries.ts";
 import type { SessionCursor } from "./sqlite-prune.ts";
 import { deleteRuns, deleteSession, PRUNE_CHUNK, pruneRuns, pruneSessions } from "./sqlite-prune.ts";
 import * as reads from "./sqlite-reads.ts";
-import { toLines } from "./sqlite-rows.ts";
 import { migrate } from "./sqlite-schema.ts";
 import { addSession, replaceSession } from "./sqlite-sessions.ts";
 import * as work from "./sqlite-work.ts";
 import { GroupCommit } from "./sqlite-writer.ts";
 import * as writes from "./sqlite-writes.ts";
+import { toLines } from "./stored-rows.ts";
 
 /**
  * Keeps runs in a SQLite database, which several processes on one machine may share. The writes of one turn of the

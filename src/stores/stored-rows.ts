@@ -1,0 +1,135 @@
+import type { CreatedEntry, Entry } from "../core/log.ts";
+import type { DamagedRun, FoundRun, Mismatch, RunHead, RunKey, StoredRun } from "../core/ports.ts";
+import type { JsonValue } from "../protocol/json.ts";
+import type { RunStatus } from "../protocol/run.ts";
+import { damaged } from "./damage.ts";
+
+/* What stores that speak SQL write into their columns, and read from them. */
+
+/** A row as a driver returns it. Drivers differ in how they return large numbers and truth values. */
+export type StoredRow = Readonly<Record<string, unknown>>;
+
+/** A constant: the build turns the literal into a call of `RegExp`, which would be made for each text. */
+const loneSurrogate = /\p{Surrogate}/u;
+
+/**
+ * Text in a form that databases keep unchanged. They cannot hold a lone surrogate, and PostgreSQL and some drivers of
+ * SQLite no NUL. Such text becomes a JSON string, and so does text that looks like one.
+ */
+export function toText(value: string): string {
+  const plain = !value.startsWith('"') && !value.includes("\0") && !loneSurrogate.test(value);
+  return plain ? value : JSON.stringify(value);
+}
+
+/** The opposite of `toText`. */
+export function fromText(text: string): string {
+  return text.startsWith('"') ? (JSON.parse(text) as string) : text;
+}
+
+/** A value as JSON; null for a value that JSON cannot express. */
+export function toJson(value: unknown): string {
+  return JSON.stringify(value) ?? "null";
+}
+
+/** Entries as JSON, one in each line. */
+export function toLines(entries: readonly Entry[]): string {
+  let lines = "";
+  for (const entry of entries) lines += `${JSON.stringify(entry)}\n`;
+  return lines;
+}
+
+/** The entries of the lines in a range; the first line is 0. Throws a `LineError` for a line that holds no entry. */
+export function fromLines(lines: string, from: number, to: number): Entry[] {
+  const wanted = lines.split("\n").slice(0, -1).slice(from, to);
+  return wanted.map((line, index) => {
+    try {
+      return JSON.parse(line) as Entry;
+    } catch (cause) {
+      throw new LineError(from + index, cause);
+    }
+  });
+}
+
+/** A line that holds no entry. */
+export class LineError extends Error {
+  readonly line: number;
+
+  constructor(line: number, cause: unknown) {
+    super(`Line ${line} holds no entry.`, { cause });
+    this.line = line;
+  }
+}
+
+/** The columns of a head. */
+export const headColumns = [
+  "status",
+  "epoch",
+  "owner",
+  "due_at",
+  "blocked",
+  "holds_slot",
+  "finished_at",
+  "takeovers",
+] as const;
+
+/** The head in the columns of a row. */
+export function toHead(row: StoredRow): RunHead {
+  const { owner, blocked } = row;
+  return {
+    status: row["status"] as RunStatus,
+    epoch: Number(row["epoch"]),
+    owner: typeof owner === "string" ? fromText(owner) : null,
+    due_at: toNumber(row["due_at"]),
+    blocked: typeof blocked === "string" ? (JSON.parse(blocked) as Mismatch) : null,
+    holds_slot: Number(row["holds_slot"]) !== 0,
+    finished_at: toNumber(row["finished_at"]),
+    takeovers: Number(row["takeovers"]),
+  };
+}
+
+/** The columns that `toFoundRun` needs of the run `r`, without its first entry. */
+export const runColumns = `r.id, r.tenant, r.run_id, r.position, ${headColumns.map((name) => `r.${name}`).join(", ")}`;
+/** The run of a row of `runColumns` and `createdColumn`. */
+export function toFoundRun(row: StoredRow): FoundRun {
+  try {
+    const created = JSON.parse(String(row["created"])) as CreatedEntry | null;
+    if (created?.type !== "created") throw new TypeError("The first entry of a run is `created`.");
+    return { key: toKey(row), created, head: toHead(row), position: Number(row["position"]) };
+  } catch (cause) {
+    return toDamagedRun(row, cause);
+  }
+}
+
+/** The run of a row of `runColumns` whose first entry cannot be read. */
+export function toDamagedRun(row: StoredRow, cause: unknown): DamagedRun {
+  const key = toKey(row);
+  return { key, created: null, head: toHead(row), position: Number(row["position"]), error: damaged(key, 0, cause) };
+}
+
+/** The run itself. Throws for a damaged one. */
+export function undamaged(run: FoundRun): StoredRun {
+  if (run.created === null) throw run.error;
+  return run;
+}
+
+export function toKey(row: StoredRow): RunKey {
+  return { tenant: fromText(String(row["tenant"])), run_id: fromText(String(row["run_id"])) };
+}
+
+/** A column of JSON. */
+export function fromJson(text: unknown): JsonValue {
+  return JSON.parse(String(text)) as JsonValue;
+}
+
+export function toTextOrNull(value: string | null): string | null {
+  return value === null ? null : toText(value);
+}
+
+export function toNumber(value: unknown): number | null {
+  return value === null || value === undefined ? null : Number(value);
+}
+
+/** A count that a database can hold: unlimited counts become the largest whole number. */
+export function countable(count: number): number {
+  return Math.min(count, Number.MAX_SAFE_INTEGER);
+}

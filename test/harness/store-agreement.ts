@@ -1,0 +1,365 @@
+import * as fc from "fast-check";
+import { expect } from "vitest";
+import { sameJson } from "../../src/core/json.ts";
+import type { AgentVersion, RunHead, RunWrite, Store } from "../../src/core/ports.ts";
+import type { MaybePromise } from "../../src/core/promises.ts";
+import type { RunQuery } from "../../src/core/run-query.ts";
+import { MemoryStore } from "../../src/stores/memory.ts";
+import { CheckClock } from "../../src/testing/store-check.ts";
+import {
+  counters,
+  created,
+  head,
+  message,
+  over,
+  part,
+  runId,
+  runKey,
+  sessionId,
+  sorted,
+  waiting,
+} from "../../src/testing/store-samples.ts";
+
+const TENANTS = ["", "acme"];
+const SESSIONS = [sessionId(1), sessionId(2), runId(1)];
+const AGENTS = ["echo", "ask"];
+const VERSIONS = [null, "1"];
+const KEYS = ["key", ""];
+const PARENTS = [runId(1), runId(99)];
+const LABELS = [{ a: "1" }, { b: "1" }, { a: "1", b: "1" }, { b: "2", a: "1" }];
+const STATUSES = [
+  ["in-progress"],
+  ["awaiting"],
+  ["completed"],
+  ["awaiting", "created"],
+  ["cancelling", "failed"],
+  [],
+] as const;
+const SLOTS = ["slot-1", "slot-2"];
+const OWNERS = ["owner-1", "owner-2", "owner-3"];
+const mismatch = { position: 1, expected: "ask#1", asked: "step#1" };
+
+/** The time that is given to a store, which only increases, and the time of its own clock. */
+interface Moment {
+  readonly at: number;
+  readonly now: number;
+}
+
+/** A call to a store, which gives the store's answer. */
+interface Command {
+  run(store: Store, moment: Moment): unknown;
+  /** By how much the clock changes after it; it may go backwards. */
+  readonly passes: number;
+  toString(): string;
+}
+
+const tenant = fc.constantFrom(...TENANTS);
+const n = fc.nat(4);
+const owner = fc.constantFrom(...OWNERS);
+/** By how much the position of a write is wrong: mostly it is right. */
+const off = fc.constantFrom(0, 0, 0, 0, 0, 0, 1, -1);
+const writePlan = fc.record({
+  status: fc.constantFrom("created", "in-progress", "awaiting", "awaiting", "cancelling", "completed", "failed"),
+  owner: fc.option(owner),
+  wait: fc.option(fc.integer({ min: -1, max: 9 })),
+  isBlocked: fc.boolean(),
+  holdsSlot: fc.boolean(),
+  takeovers: fc.nat(2),
+  wake: fc.option(fc.record({ tenant, n })),
+  texts: fc.array(fc.string(), { maxLength: 3 }),
+  session: fc.option(
+    fc.record({
+      session_id: fc.constantFrom(...SESSIONS),
+      create: fc.boolean(),
+      texts: fc.array(fc.constantFrom("a", "b"), { maxLength: 2 }),
+      state: fc.constantFrom(undefined, null, 1),
+    }),
+  ),
+});
+type WritePlan = typeof writePlan extends fc.Arbitrary<infer Plan> ? Plan : never;
+
+const create = commands(
+  "create",
+  fc.record({
+    tenant,
+    n,
+    agent_name: fc.constantFrom(...AGENTS),
+    version: fc.constantFrom(...VERSIONS),
+    slot: fc.option(fc.record({ key: fc.constantFrom(...SLOTS), max: fc.integer({ min: 1, max: 2 }) })),
+    session_id: fc.option(fc.constantFrom(...SESSIONS)),
+    idempotencyKey: fc.constantFrom(null, null, ...KEYS),
+    parent: fc.constantFrom(undefined, ...PARENTS),
+    labels: fc.constantFrom(undefined, ...LABELS),
+    write: writePlan,
+  }),
+  (store, moment, { tenant, n, agent_name, version, slot, session_id, idempotencyKey, parent, labels, write }) => {
+    const subRun = parent === undefined ? {} : { parent: { run_id: parent, key: "run:echo#1", depth: 1 } };
+    const own = { agent_name, session_id: session_id ?? runId(n), at: moment.at, ...subRun, ...(labels && { labels }) };
+    const first = created(n, { ...own, ...(version !== null && { version }) });
+    const { entries, ...rest } = writeOf(write, 1, moment);
+    const whole = { ...rest, entries: [first, ...entries], slot: slot ?? undefined };
+    return store.create(runKey(n, tenant), whole, idempotencyKey);
+  },
+);
+
+const append = commands(
+  "append",
+  fc.record({
+    tenant,
+    n,
+    epoch: off,
+    position: off,
+    wakes: fc.constantFrom(undefined, 0, 1),
+    raise: fc.nat(1),
+    write: writePlan,
+  }),
+  async (store, moment, { tenant, n, epoch, position, wakes, raise, write }) => {
+    const run = await store.find(runKey(n, tenant));
+    const present = run?.head.epoch ?? 0;
+    // A run that has ended gets no more writes: such a write comes too late.
+    const late = run !== undefined && run.head.finished_at !== null ? -1 : position;
+    const expected = { epoch: present + epoch, position: (run?.position ?? 0) + late, wakes };
+    return store.append(runKey(n, tenant), expected, writeOf(write, present + raise, moment));
+  },
+);
+
+const post = commands(
+  "post",
+  fc.record({
+    tenant,
+    n,
+    text: fc.constantFrom("p", "q"),
+    isCancel: fc.boolean(),
+    unblocks: fc.boolean(),
+    due: fc.constantFrom(undefined, "work", "look"),
+  }),
+  (store, { at }, { tenant, n, text, isCancel, unblocks, due }) =>
+    store.post(runKey(n, tenant), {
+      entries: [part(text, at)],
+      unblocks,
+      due,
+      status: isCancel ? "cancelling" : undefined,
+    }),
+);
+
+const claim = commands(
+  "claim",
+  fc.record({ tenant, n, epoch: off, position: off, owner, holds_slot: fc.boolean() }),
+  async (store, _moment, { tenant, n, epoch, position, owner, holds_slot }) => {
+    const run = await store.find(runKey(n, tenant));
+    const expected = { epoch: (run?.head.epoch ?? 0) + epoch, position: (run?.position ?? 0) + position };
+    return store.claim(runKey(n, tenant), expected, head({ owner, holds_slot, epoch: expected.epoch + 1 }));
+  },
+);
+
+const take = commands(
+  "take",
+  fc.record({
+    owner,
+    agents: fc.array(
+      fc.record<AgentVersion>({ agent_name: fc.constantFrom(...AGENTS), version: fc.constantFrom(...VERSIONS) }),
+      { maxLength: 4 },
+    ),
+    limit: fc.constantFrom(0, 1, 2, 100),
+    suspects: fc.option(fc.record({ takeovers: fc.constantFrom(1, 2), limit: fc.nat(2) }), { nil: undefined }),
+    cancelledForMs: fc.constantFrom(undefined, undefined, 0, 3),
+  }),
+  (store, _moment, request) => store.take(request),
+);
+
+const moved = commands(
+  "moved",
+  fc.array(fc.record({ tenant, n, epoch: fc.nat(3), position: fc.nat(4) }), { maxLength: 6 }),
+  async (store, _moment, known) =>
+    sorted(
+      await store.moved(known.map(({ tenant, n, epoch, position }) => ({ key: runKey(n, tenant), epoch, position }))),
+    ),
+);
+
+const blocked = commands(
+  "blocked",
+  fc.record({
+    agents: fc.option(
+      fc.array(fc.record({ agent_name: fc.constantFrom(...AGENTS), version: fc.constantFrom(...VERSIONS) })),
+      { nil: undefined },
+    ),
+    after: fc.option(fc.record({ tenant, n }), { nil: undefined }),
+    limit: fc.constantFrom(0, 1, 100),
+  }),
+  (store, _moment, { after, ...query }) => store.blocked({ ...query, after: after && runKey(after.n, after.tenant) }),
+);
+
+const lease = commands(
+  "lease",
+  fc.record({ owner, forMs: fc.option(fc.nat(9)) }),
+  (store, _moment, { owner, forMs }) => (forMs === null ? store.release(owner) : store.renew(owner, forMs)),
+);
+
+const makeSession = commands(
+  "makeSession",
+  fc.record({ tenant, session_id: fc.constantFrom(...SESSIONS), isMade: fc.boolean() }),
+  (store, { at }, { tenant, session_id, isMade }) => {
+    const session = { history: [message("m")], state: at };
+    const key = { tenant, session_id };
+    return isMade ? store.makeSession(key, session, at) : store.putSession(key, session, at);
+  },
+);
+
+const prune = commands(
+  "prune",
+  fc.record({
+    maxRuns: fc.constantFrom(0, 1, 3, Number.POSITIVE_INFINITY),
+    age: fc.constantFrom(0, 5, 1_000),
+    sessions: fc.boolean(),
+  }),
+  (store, { at }, { maxRuns, age, sessions }) =>
+    store.prune({ maxRuns, endedBefore: at - age, sessionsBefore: sessions ? at - 4 : Number.NEGATIVE_INFINITY }),
+);
+
+const remove = commands(
+  "delete",
+  fc.record({ tenant, ns: fc.array(n, { maxLength: 3 }), session_id: fc.constantFrom(undefined, ...SESSIONS) }),
+  (store, _moment, { tenant, ns, session_id }) =>
+    session_id === undefined
+      ? store.delete([...new Set(ns)].map((one) => runKey(one, tenant)))
+      : store.deleteSession({ tenant, session_id }),
+);
+
+const read = commands(
+  "read",
+  fc.record({ tenant, n, from: fc.nat(6), limit: fc.constantFrom(0, 1, 3, Number.POSITIVE_INFINITY) }),
+  (store, _moment, { tenant, n, from, limit }) => store.read(runKey(n, tenant), from, limit),
+);
+
+const list = commands(
+  "list",
+  fc.record<RunQuery>({
+    tenant,
+    agent_name: fc.constantFrom(undefined, ...AGENTS),
+    session_id: fc.constantFrom(undefined, ...SESSIONS),
+    statuses: fc.constantFrom(undefined, ...STATUSES),
+    labels: fc.constantFrom(undefined, undefined, {}, ...LABELS),
+    parent: fc.constantFrom(undefined, undefined, ...PARENTS),
+    roots: fc.constantFrom(undefined, false, true),
+    createdAfter: fc.constantFrom(undefined, undefined, 2, 5),
+    createdBefore: fc.constantFrom(undefined, undefined, 4, 8),
+    limit: fc.constantFrom(1, 2, 100),
+    offset: fc.nat(2),
+  }),
+  (store, _moment, query) => store.list(query),
+);
+
+const command = fc.oneof(
+  { arbitrary: create, weight: 7 },
+  { arbitrary: append, weight: 8 },
+  { arbitrary: post, weight: 3 },
+  { arbitrary: claim, weight: 3 },
+  { arbitrary: take, weight: 4 },
+  { arbitrary: lease, weight: 3 },
+  { arbitrary: makeSession, weight: 1 },
+  { arbitrary: prune, weight: 2 },
+  { arbitrary: remove, weight: 2 },
+  { arbitrary: read, weight: 1 },
+  { arbitrary: moved, weight: 1 },
+  { arbitrary: blocked, weight: 1 },
+  { arbitrary: list, weight: 2 },
+);
+
+/** How long scripts are made at most, in milliseconds. */
+const TIME_MS = 15_000;
+
+/** Does random things to a store and to one in memory, and compares all that they answer. `open` gives an empty store. */
+export async function expectAgreement(
+  open: (options: {
+    readonly clock: CheckClock;
+  }) => MaybePromise<{ readonly store: Store; close(): MaybePromise<void> }>,
+  numRuns: number,
+): Promise<void> {
+  await fc.assert(
+    fc.asyncProperty(fc.array(command, { minLength: 10, maxLength: 60, size: "max" }), async (script) => {
+      const clock = new CheckClock(0);
+      const { store, close } = await open({ clock });
+      const memory = new MemoryStore({ clock });
+      try {
+        for (const [at, step] of script.entries()) {
+          const moment = { at, now: clock.now() };
+          agree(await step.run(store, moment), await step.run(memory, moment));
+          agree(await everything(store), await everything(memory));
+          clock.set(moment.now + step.passes);
+        }
+      } finally {
+        await close();
+      }
+    }),
+    { numRuns, interruptAfterTimeLimit: TIME_MS },
+  );
+}
+
+/** A command for each plan; a script that fails is printed as names and plans. */
+function commands<Plan>(
+  name: string,
+  plans: fc.Arbitrary<Plan>,
+  run: (store: Store, moment: Moment, plan: Plan) => unknown,
+): fc.Arbitrary<Command> {
+  const passes = fc.constantFrom(1, 1, 1, 1, 0, 3, 20, -2, -30);
+  return fc.tuple(plans, passes).map(([plan, passes]) => ({
+    run: (store, moment) => run(store, moment, plan),
+    passes,
+    toString: () => `${name} ${fc.stringify(plan)}, then ${passes}`,
+  }));
+}
+
+function writeOf(plan: WritePlan, epoch: number, { at, now }: Moment): RunWrite {
+  const { status, owner, wait, isBlocked, holdsSlot, takeovers, wake, texts, session } = plan;
+  const due_at = wait === null ? null : now + wait;
+  const live = { owner, epoch, due_at, takeovers, holds_slot: holdsSlot, blocked: isBlocked ? mismatch : null };
+  const heads: Record<WritePlan["status"], RunHead> = {
+    created: head({ ...live, status: "created" }),
+    "in-progress": head(live),
+    awaiting: waiting(due_at, live),
+    cancelling: head({ ...live, status: "cancelling" }),
+    completed: over(at, { epoch }),
+    failed: over(at, { status: "failed", epoch }),
+  };
+  return {
+    entries: texts.map((text) => part(text, at)),
+    head: heads[status],
+    wake: wake === null ? undefined : runKey(wake.n, wake.tenant),
+    session:
+      session === null
+        ? undefined
+        : {
+            session_id: session.session_id,
+            create: session.create,
+            messages: () => session.texts.map(message),
+            state: session.state === undefined ? undefined : { value: session.state },
+            at,
+          },
+    counters: heads[status].finished_at === null ? undefined : counters({ [status]: 1, active_ms: at }),
+  };
+}
+
+async function everything(store: Store): Promise<unknown> {
+  const of = async (tenant: string) => ({
+    runs: await store.list({ tenant, limit: 100, offset: 0 }),
+    sessions: await Promise.all(SESSIONS.map((session_id) => store.session({ tenant, session_id }))),
+    keys: await Promise.all(KEYS.map((key) => store.findByIdempotencyKey(tenant, key))),
+  });
+  return {
+    tenants: await Promise.all(TENANTS.map(of)),
+    counters: await Promise.all(AGENTS.map((agent) => store.counters(agent))),
+    owned: await Promise.all(OWNERS.map((owner) => store.owned(owner, 3))),
+    blocked: await store.blocked({ limit: 3 }),
+    backlog: sorted(await store.backlog()),
+  };
+}
+
+function agree(given: unknown, memory: unknown): void {
+  const [one, other] = [plain(given), plain(memory)];
+  // The usual case is compared in a fast way.
+  if (!sameJson(one, other)) expect(one).toEqual(other);
+}
+
+function plain(value: unknown): unknown {
+  return value === undefined ? undefined : JSON.parse(JSON.stringify(value));
+}
