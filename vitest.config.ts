@@ -41,6 +41,9 @@ const repeatable = [
  */
 const system = ["test/**/*.system.test.ts"];
 
+/** The tests that need a PostgreSQL server. They begin last, and share the servers that their setup starts. */
+const postgres = ["test/postgres/*.test.ts"];
+
 /**
  * The files that get a process of their own: they reload or replace modules, leave servers open, measure time or
  * memory, or take long and should begin first. All others share one process per processor, so that modules are loaded
@@ -75,7 +78,7 @@ export default defineConfig({
         test: {
           name: "once",
           include: ["test/**/*.test.ts"],
-          exclude: [...configDefaults.exclude, ...alone, ...system],
+          exclude: [...configDefaults.exclude, ...alone, ...system, ...postgres],
           isolate: false,
         },
       },
@@ -96,6 +99,16 @@ export default defineConfig({
           globalSetup: "test/harness/installed.ts",
           sequence: { groupOrder: 1 },
           maxConcurrency: 2,
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: "postgres",
+          include: postgres,
+          globalSetup: "test/harness/postgres-servers.ts",
+          isolate: false,
+          sequence: { groupOrder: 2 },
         },
       },
     ],

@@ -22,6 +22,10 @@ const RULES: readonly Rule[] = [
     imports: ["stores/", "durable/", "core/", "protocol/", "runtime/system", "runtime/remote-runs"],
     node: true,
   },
+  {
+    place: "stores/postgres",
+    imports: ["stores/", "durable/", "core/", "protocol/", "runtime/system", "runtime/remote-runs"],
+  },
   { place: "stores/", imports: ["core/", "protocol/", "runtime/system"] },
   { place: "runtime/", imports: ["core/", "protocol/", "stores/memory"], packages: ["eventemitter3", "nanoid"] },
   { place: "durable/", imports: ["runtime/", "core/", "protocol/"] },
@@ -35,6 +39,7 @@ const RULES: readonly Rule[] = [
   { place: "testing.ts", imports: ["testing/"], node: true },
   { place: "store.ts", imports: ["testing/store-"], types: ["core/"] },
   { place: "sqlite.ts", imports: ["stores/sqlite"], node: true },
+  { place: "postgres.ts", imports: ["stores/postgres"] },
 ];
 
 /** The one file that may use the machine's time, timers and random numbers. */

@@ -30,6 +30,9 @@ let anchor: ReturnType<typeof setInterval> | undefined;
 /** Random identifiers. */
 export const systemIds: Ids = { uuid: randomUuid, token: () => nanoid() };
 
+/** A random number from 0 up to, but not including, 1. */
+export const systemChance = (): number => Math.random();
+
 /** A logger that drops all messages. */
 export const silentLogger: Logger = { debug: ignore, info: ignore, warn: ignore, error: ignore };
 

@@ -1,0 +1,88 @@
+import { CadenzaError } from "../core/errors.ts";
+import type { Connection } from "./postgres-connection.ts";
+import { deleteFunctions } from "./postgres-delete-sql.ts";
+import { checkSchemaName } from "./postgres-options.ts";
+import { tables } from "./postgres-tables.ts";
+import { takeFunctions } from "./postgres-take-sql.ts";
+import { writeFunctions } from "./postgres-write-sql.ts";
+
+/**
+ * The steps from one version of the schema to the next. Append only: existing schemas have taken the earlier steps. A
+ * function is never replaced: a later step adds one with a higher version in its name.
+ */
+const migrations: readonly ((schema: string) => string)[] = [
+  (schema) => [tables, writeFunctions, takeFunctions, deleteFunctions].map((part) => part(schema)).join(""),
+];
+
+/** A name in SQL, whatever it contains. */
+export function quoteName(name: string): string {
+  return `"${name.replaceAll('"', '""')}"`;
+}
+
+/** A text in SQL. */
+function quoteText(text: string): string {
+  return `'${text.replaceAll("'", "''")}'`;
+}
+
+/**
+ * The SQL that makes or upgrades the schema of a `PostgresStore`: one statement, which does nothing where nothing is
+ * missing. For an administrator who runs it by hand, beside `migrate: false`.
+ *
+ * @param schema the schema's name. Default: `cadenza`.
+ * @example
+ * ```ts
+ * import { postgresSchemaSql } from "cadenza/postgres";
+ *
+ * console.log(postgresSchemaSql("agents").includes('CREATE TABLE "agents".runs')); // → true
+ * ```
+ */
+export function postgresSchemaSql(schema = "cadenza"): string {
+  checkSchemaName(schema);
+  const name = quoteName(schema);
+  const steps = migrations.map((step, index) => {
+    const number = index + 1;
+    return `
+IF NOT EXISTS (SELECT 1 FROM ${name}.migrations WHERE number = ${number}) THEN
+${step(name)}
+  INSERT INTO ${name}.migrations (number) VALUES (${number});
+END IF;`;
+  });
+  return `DO $migration$
+BEGIN
+PERFORM pg_advisory_xact_lock(hashtextextended(${quoteText(`cadenza schema ${schema}`)}, 0));
+IF to_regnamespace(${quoteText(name)}) IS NULL THEN
+  CREATE SCHEMA ${name};
+END IF;
+CREATE TABLE IF NOT EXISTS ${name}.migrations (number integer PRIMARY KEY);
+${steps.join("\n")}
+END $migration$;
+`;
+}
+
+/** Brings the schema to this version, or only checks that it is. Several processes may do so at once. */
+export async function prepareSchema(connection: Connection, schema: string, migrate: boolean): Promise<void> {
+  const before = await versionOf(connection, schema);
+  if (before > migrations.length) {
+    throw new CadenzaError(
+      "store_failed",
+      `The schema ${quoteName(schema)} has version ${before}, and this version of cadenza knows ${migrations.length}: a newer one has written it. Update cadenza, or use another schema.`,
+    );
+  }
+  if (before === migrations.length) return;
+  if (!migrate) {
+    throw new CadenzaError(
+      "store_failed",
+      `The schema ${quoteName(schema)} has version ${before}, and this version of cadenza needs ${migrations.length}. Run the SQL that postgresSchemaSql(${JSON.stringify(schema)}) returns, or leave out \`migrate: false\`.`,
+    );
+  }
+  await connection.query(postgresSchemaSql(schema), []);
+}
+
+/** The version of the schema; 0 if it does not exist. */
+async function versionOf(connection: Connection, schema: string): Promise<number> {
+  const table = `${quoteName(schema)}.migrations`;
+  const [found] = await connection.query("SELECT to_regclass($1::text) IS NOT NULL AS found", [table]);
+  if (found?.["found"] !== true) return 0;
+  const [row] = await connection.query(`SELECT coalesce(max(number), 0) AS version FROM ${table}`, []);
+  return Number(row?.["version"]);
+}

@@ -1,0 +1,137 @@
+import type {
+  Expected,
+  RunHead,
+  RunKey,
+  RunPost,
+  RunWrite,
+  SessionChange,
+  SessionKey,
+  StoredSession,
+} from "../core/ports.ts";
+import type { Message } from "../protocol/message.ts";
+import { toJson, toLines, toText, toTextOrNull } from "./stored-rows.ts";
+
+/*
+ * Writes as the function `write` of the schema reads them. What JSON cannot carry fails here, before it shares a
+ * statement with other writes.
+ */
+
+/** A write as a JSON object. */
+export type WriteJson = Readonly<Record<string, unknown>>;
+
+/** A write, and the messages that it brings along if its session exists. */
+export interface PreparedWrite {
+  readonly json: WriteJson;
+  readonly messages?: (() => readonly Message[]) | undefined;
+}
+
+export function createOf(key: RunKey, write: RunWrite, idempotencyKey: string | null): PreparedWrite {
+  const [created] = write.entries;
+  if (created?.type !== "created") throw new TypeError("The first entry of a run is `created`.");
+  const labels = Object.entries(created.labels ?? {}).map(([name, value]) => [toText(name), toText(value)]);
+  const json = {
+    kind: "create",
+    ...keyOf(key),
+    agent_name: toText(created.agent_name),
+    version: markedText(created.version ?? null),
+    session_id: toText(created.session_id),
+    parent: toTextOrNull(created.parent?.run_id ?? null),
+    idempotency_key: toTextOrNull(idempotencyKey),
+    slot: markedText(write.slot?.key ?? null),
+    slot_max: write.slot?.max ?? 0,
+    created_at: created.at,
+    ...(labels.length > 0 && { labels }),
+  };
+  return withChanges(json, write);
+}
+
+export function appendOf(key: RunKey, expected: Expected, write: RunWrite): PreparedWrite {
+  const { epoch, position, wakes = 0 } = expected;
+  return withChanges({ kind: "append", ...keyOf(key), epoch, position, wakes }, write);
+}
+
+export function postOf(key: RunKey, { entries, status, unblocks, due }: RunPost): PreparedWrite {
+  const json = {
+    kind: "post",
+    ...keyOf(key),
+    ...linesOf(entries),
+    ...(status !== undefined && { status }),
+    ...(unblocks === true && { unblocks }),
+    ...(due !== undefined && { due }),
+  };
+  return { json };
+}
+
+export function claimOf(key: RunKey, { epoch, position }: Expected, head: RunHead): PreparedWrite {
+  return { json: { kind: "claim", ...keyOf(key), epoch, position, head: headOf(head) } };
+}
+
+/** Infinity is text in JSON, which PostgreSQL reads as a number. */
+export function renewOf(owner: string, forMs: number): PreparedWrite {
+  return { json: { kind: "renew", owner: toText(owner), for_ms: String(forMs) } };
+}
+
+export function releaseOf(owner: string): PreparedWrite {
+  return { json: { kind: "release", owner: toText(owner) } };
+}
+
+/** With `isNew`, a session that exists stays as it is. */
+export function sessionOf(key: SessionKey, session: StoredSession, at: number, isNew: boolean): PreparedWrite {
+  const { history, state } = session;
+  const change = { session_id: toText(key.session_id), create: true, messages: history.map(toJson), at };
+  const json = {
+    kind: "session",
+    tenant: toText(key.tenant),
+    session: { ...change, state: toJson(state) },
+    ...(isNew && { isNew }),
+  };
+  return { json };
+}
+
+/** The write with the messages for which the database asked. */
+export function withMessages({ json, messages }: PreparedWrite): PreparedWrite {
+  const { isLazy: _isLazy, ...session } = json["session"] as WriteJson;
+  return { json: { ...json, session: { ...session, messages: (messages?.() ?? []).map(toJson) } } };
+}
+
+/** A text in a column that is empty for null. */
+export function markedText(value: string | null): string {
+  return value === null ? "" : `=${toText(value)}`;
+}
+
+function withChanges(json: WriteJson, { entries, head, session, counters, wake }: RunWrite): PreparedWrite {
+  const whole = {
+    ...json,
+    head: headOf(head),
+    ...linesOf(entries),
+    ...(session !== undefined && { session: changeOf(session) }),
+    ...(counters !== undefined && { counters }),
+    ...(wake !== undefined && { wake: keyOf(wake) }),
+  };
+  return { json: whole, messages: session?.messages };
+}
+
+/** Messages of a session that may not exist are requested only if it does. */
+function changeOf({ session_id, create, messages, state, at }: SessionChange): WriteJson {
+  const isLazy = !create && messages !== undefined;
+  return {
+    session_id: toText(session_id),
+    create,
+    at,
+    ...(isLazy ? { isLazy } : { messages: (messages?.() ?? []).map(toJson) }),
+    ...(state !== undefined && { state: toJson(state.value) }),
+  };
+}
+
+function linesOf(entries: RunWrite["entries"]): WriteJson {
+  return { count: entries.length, lines: toLines(entries) };
+}
+
+function keyOf({ tenant, run_id }: RunKey): WriteJson {
+  return { tenant: toText(tenant), run_id: toText(run_id) };
+}
+
+function headOf(head: RunHead): WriteJson {
+  const { owner, blocked } = head;
+  return { ...head, owner: toTextOrNull(owner), blocked: blocked === null ? null : toJson(blocked) };
+}

@@ -1,0 +1,252 @@
+import type { Entry } from "../core/log.ts";
+import type {
+  Backlog,
+  BlockedQuery,
+  Expected,
+  FoundRun,
+  Retention,
+  RunHead,
+  RunKey,
+  RunPosition,
+  RunPost,
+  RunWrite,
+  SessionKey,
+  StoreConflict,
+  StoredRun,
+  StoredSession,
+  StoreHint,
+  TakeRequest,
+} from "../core/ports.ts";
+import type { RunQuery } from "../core/run-query.ts";
+import type { Counters } from "../core/statistics.ts";
+import { durableEngine } from "../durable/durable.ts";
+import type { DurableStore, Engine } from "../runtime/remote-runs.ts";
+import { engineKey } from "../runtime/remote-runs.ts";
+import { systemClock } from "../runtime/system.ts";
+import { Connection } from "./postgres-connection.ts";
+import { Hints } from "./postgres-hints.ts";
+import type { PostgresSettings, PostgresStoreOptions } from "./postgres-options.ts";
+import { readOptions } from "./postgres-options.ts";
+import { Reads } from "./postgres-reads.ts";
+import { prepareSchema, quoteName } from "./postgres-schema.ts";
+import { Writer } from "./postgres-writer.ts";
+import * as writes from "./postgres-writes.ts";
+import { fromText, toJson, toText } from "./stored-rows.ts";
+
+/** How many runs or sessions are deleted in one statement. */
+const PRUNE_CHUNK = 100;
+/** A run that is due within this time is told of, in milliseconds. */
+const SOON_MS = 1_000;
+
+/**
+ * Keeps runs in a PostgreSQL database, which processes on any number of machines may share. The writes of one turn of
+ * the event loop are one statement, and acknowledged after its commit. Opened with {@link openPostgresStore}.
+ */
+export class PostgresStore implements DurableStore {
+  readonly persistent = true;
+  readonly [engineKey]: Engine;
+  /** Left out where hints are switched off or do not arrive. */
+  readonly watch?: (callback: (hint: StoreHint) => void) => () => void;
+  readonly #connection: Connection;
+  readonly #schema: string;
+  readonly #writer: Writer;
+  readonly #reads: Reads;
+  readonly #hints: Hints | undefined;
+
+  /** For `openPostgresStore`: the schema is there. */
+  constructor(connection: Connection, settings: PostgresSettings, engine: Engine, hints: Hints | undefined) {
+    const { clock } = settings;
+    const now = () => clock?.now() ?? null;
+    this.#connection = connection;
+    this.#schema = quoteName(settings.schema);
+    this.#writer = new Writer(connection, this.#schema, now);
+    this.#reads = new Reads(connection, this.#schema, now);
+    this.#hints = hints;
+    this[engineKey] = engine;
+    if (hints !== undefined) this.watch = (callback) => hints.watch(callback);
+  }
+
+  async create(key: RunKey, write: RunWrite, idempotencyKey: string | null): Promise<StoreConflict | undefined> {
+    return this.#conflict(writes.createOf(key, write, idempotencyKey), key, isDueSoon(write.head), write.wake);
+  }
+
+  async append(key: RunKey, expected: Expected, write: RunWrite): Promise<StoreConflict | undefined> {
+    return this.#conflict(writes.appendOf(key, expected, write), key, isDueSoon(write.head), write.wake);
+  }
+
+  async post(key: RunKey, post: RunPost): Promise<StoreConflict | undefined> {
+    return this.#conflict(writes.postOf(key, post), key, post.due !== undefined);
+  }
+
+  async claim(key: RunKey, expected: Expected, head: RunHead): Promise<StoreConflict | undefined> {
+    return this.#conflict(writes.claimOf(key, expected, head), key, false);
+  }
+
+  async take(request: TakeRequest): Promise<readonly FoundRun[]> {
+    const taken = await this.#reads.take(request);
+    for (const { key } of taken) this.#hints?.note(key, false);
+    return taken;
+  }
+
+  async renew(owner: string, forMs: number): Promise<void> {
+    await this.#writer.write(writes.renewOf(owner, forMs));
+  }
+
+  async release(owner: string): Promise<void> {
+    await this.#writer.write(writes.releaseOf(owner));
+    this.#hints?.note(undefined, true);
+  }
+
+  find(key: RunKey): Promise<StoredRun | undefined> {
+    return this.#reads.find(key);
+  }
+
+  read(key: RunKey, from: number, limit: number): Promise<readonly Entry[] | undefined> {
+    return this.#reads.read(key, from, limit);
+  }
+
+  findByIdempotencyKey(tenant: string, idempotencyKey: string): Promise<StoredRun | undefined> {
+    return this.#reads.findByIdempotencyKey(tenant, idempotencyKey);
+  }
+
+  list(query: RunQuery): Promise<readonly FoundRun[]> {
+    return this.#reads.list(query);
+  }
+
+  moved(known: readonly RunPosition[]): Promise<readonly RunPosition[]> {
+    return this.#reads.moved(known);
+  }
+
+  owned(owner: string, limit: number): Promise<readonly RunKey[]> {
+    return this.#reads.owned(owner, limit);
+  }
+
+  blocked(query: BlockedQuery): Promise<readonly FoundRun[]> {
+    return this.#reads.blocked(query);
+  }
+
+  backlog(): Promise<readonly Backlog[]> {
+    return this.#reads.backlog();
+  }
+
+  session(key: SessionKey): Promise<StoredSession | undefined> {
+    return this.#reads.session(key);
+  }
+
+  async makeSession(key: SessionKey, session: StoredSession, at: number): Promise<boolean> {
+    return (await this.#writer.write(writes.sessionOf(key, session, at, true))) === null;
+  }
+
+  async putSession(key: SessionKey, session: StoredSession, at: number): Promise<void> {
+    await this.#writer.write(writes.sessionOf(key, session, at, false));
+  }
+
+  counters(agentName: string): Promise<Counters | undefined> {
+    return this.#reads.counters(agentName);
+  }
+
+  /** Deletes in small transactions. */
+  async prune({ maxRuns, endedBefore, sessionsBefore }: Retention): Promise<number> {
+    const most = Number.isFinite(maxRuns) ? maxRuns : null;
+    let deleted = 0;
+    for (let count = -1; count !== 0; deleted += Math.max(count, 0)) {
+      count = Number(
+        await this.#call("prune_runs_v1($1::bigint, $2::double precision, $3::integer)", [
+          most,
+          endedBefore,
+          PRUNE_CHUNK,
+        ]),
+      );
+    }
+    let place: readonly [changedAt: number, id: string] | null = [Number.NEGATIVE_INFINITY, "0"];
+    while (place !== null) {
+      const next = await this.#call(
+        "prune_sessions_v1($1::double precision, $2::double precision, $3::bigint, $4::integer)",
+        [sessionsBefore, ...place, PRUNE_CHUNK],
+      );
+      place = next === null ? null : (JSON.parse(String(next)) as [number, string]);
+    }
+    return deleted;
+  }
+
+  /** Deletes in small transactions, as `prune` does. */
+  async delete(runs: readonly RunKey[]): Promise<number> {
+    let deleted = 0;
+    for (let from = 0; from < runs.length; from += PRUNE_CHUNK) {
+      const keys = runs.slice(from, from + PRUNE_CHUNK).map(({ tenant, run_id }) => [toText(tenant), toText(run_id)]);
+      deleted += Number(await this.#call("delete_runs_v1(($1::text)::jsonb)", [toJson(keys)]));
+    }
+    return deleted;
+  }
+
+  async deleteSession({ tenant, session_id }: SessionKey): Promise<boolean> {
+    return (await this.#call("delete_session_v1($1::text, $2::text)", [toText(tenant), toText(session_id)])) === true;
+  }
+
+  /** Commits pending writes, and lets go of the pool. The application closes the pool after that. */
+  async close(): Promise<void> {
+    await this.#writer.close();
+    this.#hints?.close();
+    this.#connection.close();
+  }
+
+  async #conflict(
+    write: writes.PreparedWrite,
+    key: RunKey,
+    isDue: boolean,
+    wake?: RunKey,
+  ): Promise<StoreConflict | undefined> {
+    const answer = (await this.#writer.write(write)) as StoreConflict | null;
+    if (answer !== null)
+      return answer.conflict === "key_used" ? { ...answer, run_id: fromText(answer.run_id) } : answer;
+    this.#hints?.note(key, isDue || wake !== undefined);
+    return undefined;
+  }
+
+  async #call(call: string, values: readonly (string | number | null)[]): Promise<unknown> {
+    const [row] = await this.#connection.query(`SELECT ${this.#schema}.${call} AS answer`, values);
+    return row?.["answer"];
+  }
+}
+
+/**
+ * Opens a store in a PostgreSQL database (15 and newer), and creates or upgrades its schema. The store is durable already. Throws
+ * `invalid_argument` for an invalid option, and `store_failed` if the server does not answer, the role lacks a right, or
+ * a newer version has written the schema.
+ *
+ * @example
+ * ```ts no-run — it needs a server
+ * import { AgentRuntime } from "cadenza";
+ * import { openPostgresStore } from "cadenza/postgres";
+ * import { Pool } from "pg";
+ *
+ * const pool = new Pool({ connectionString: "postgres://app@db/app", max: 5 });
+ * const store = await openPostgresStore({ pool });
+ * const runtime = new AgentRuntime({ store });
+ * await runtime.close();
+ * await store.close();
+ * await pool.end();
+ * ```
+ */
+export async function openPostgresStore(options: PostgresStoreOptions): Promise<PostgresStore> {
+  const engine = durableEngine(options.durability);
+  const settings = readOptions(options);
+  const { pool, schema, logger } = settings;
+  const connection = new Connection(pool, settings.timeoutMs);
+  try {
+    await prepareSchema(connection, schema, settings.migrate);
+    const hints = settings.hints ? new Hints(connection, pool, `cadenza ${schema}`.slice(0, 60), logger) : undefined;
+    const arrive = (await hints?.arrive()) ?? false;
+    if (hints !== undefined && !arrive)
+      logger?.warn("Hints of other processes do not arrive here. The store is polled instead.", { schema });
+    return new PostgresStore(connection, settings, engine, arrive ? hints : undefined);
+  } catch (error) {
+    connection.close();
+    throw error;
+  }
+}
+
+/** Whether the head lets other processes take the run at once. */
+function isDueSoon({ owner, due_at }: RunHead): boolean {
+  return owner === null && due_at !== null && due_at <= systemClock.now() + SOON_MS;
+}

@@ -1,0 +1,87 @@
+import pg from "pg";
+import { inject } from "vitest";
+import type { RunKey } from "../../src/core/ports.ts";
+import { openPostgresStore } from "../../src/stores/postgres.ts";
+import type { PostgresPool, PostgresStoreOptions } from "../../src/stores/postgres-options.ts";
+import { quoteName } from "../../src/stores/postgres-schema.ts";
+import type { OpenedStores, OpenStores } from "../../src/testing/store-check.ts";
+import type { Major } from "./postgres-server.ts";
+
+let schemas = 0;
+
+/** A schema name that no other test uses. */
+export function newSchema(): string {
+  schemas += 1;
+  return `test ${process.pid} ${schemas}`;
+}
+
+/** Why there is no server of this version; undefined if there is one. */
+export function missingServer(major: Major): string | undefined {
+  const address = inject("postgres")[major];
+  return "missing" in address ? address.missing : undefined;
+}
+
+/** A pool of connections to the server of this version. The test ends it. */
+export function newPool(major: Major, options: pg.PoolConfig = {}): pg.Pool {
+  const address = inject("postgres")[major];
+  if ("missing" in address) throw new Error(address.missing);
+  const { host, port } = address;
+  return new pg.Pool({ host, port, user: "postgres", database: "postgres", max: 5, ...options });
+}
+
+/**
+ * Opens two stores on empty data, for the store contract. A schema is emptied and used again, since to make one takes
+ * longer than most checks. `prepare` changes a schema that has been made, of which it gets the name as in SQL.
+ */
+export function openTwice(
+  pool: PostgresPool,
+  options: Partial<PostgresStoreOptions> = {},
+  prepare: (schema: string) => Promise<void> = async () => {},
+): OpenStores {
+  const free: string[] = [];
+  return async ({ clock }) => {
+    const emptied = free.pop();
+    const schema = emptied ?? newSchema();
+    const both = async (): Promise<OpenedStores> => {
+      const first = await openPostgresStore({ hints: false, pool, schema, clock, ...options });
+      const second = await openPostgresStore({ hints: false, pool, schema, clock, ...options });
+      const closeBoth = async () => {
+        await first.close();
+        await second.close();
+      };
+      return {
+        first,
+        second,
+        damage: (key, position) => damage(pool, schema, key, position),
+        async reopen() {
+          await closeBoth();
+          return both();
+        },
+        async close() {
+          await closeBoth();
+          await emptySchema(pool, schema);
+          free.push(schema);
+        },
+      };
+    };
+    const opened = await both();
+    if (emptied === undefined) await prepare(quoteName(schema));
+    return opened;
+  };
+}
+
+/** Makes one entry of a run unreadable: its line begins in the middle. */
+async function damage(pool: PostgresPool, schema: string, { tenant, run_id }: RunKey, position: number): Promise<void> {
+  const name = quoteName(schema);
+  await pool.query(
+    `UPDATE ${name}.entries SET lines = substr(lines, 2) WHERE position = $1::integer
+     AND run = (SELECT id FROM ${name}.runs WHERE tenant = $2::text AND run_id = $3::text)`,
+    [position, tenant, run_id],
+  );
+}
+
+async function emptySchema(pool: PostgresPool, schema: string): Promise<void> {
+  const tables = ["runs", "entries", "labels", "sessions", "messages", "leases", "counters"];
+  const statements = tables.map((table) => `DELETE FROM ${quoteName(schema)}.${table};`);
+  await pool.query(`DO $$ BEGIN ${statements.join(" ")} END $$`, []);
+}

@@ -1,0 +1,20 @@
+import type pg from "pg";
+import { afterAll, beforeAll, describe, test } from "vitest";
+import type { OpenStores } from "../../src/testing/store-check.ts";
+import { storeContract } from "../../src/testing/store-contract.ts";
+import { missingServer, newPool, openTwice } from "../harness/postgres-stores.ts";
+
+describe.each([15, 18] as const)("PostgresStore on PostgreSQL %i keeps the store contract", (major) => {
+  const missing = missingServer(major);
+  let pool: pg.Pool;
+  let open: OpenStores;
+  beforeAll(() => {
+    if (missing !== undefined) return;
+    pool = newPool(major);
+    open = openTwice(pool);
+  });
+  afterAll(() => pool?.end());
+
+  for (const { name, run } of storeContract)
+    test(name, ({ skip }) => (missing === undefined ? run(open) : skip(missing)));
+});

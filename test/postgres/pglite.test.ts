@@ -1,0 +1,35 @@
+import { PGlite } from "@electric-sql/pglite";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { openPostgresStore } from "../../src/stores/postgres.ts";
+import type { PostgresPool } from "../../src/stores/postgres-options.ts";
+import type { OpenStores } from "../../src/testing/store-check.ts";
+import { storeContract } from "../../src/testing/store-contract.ts";
+import { newSchema, openTwice } from "../harness/postgres-stores.ts";
+
+/** How long the start may take on a busy machine. */
+const START_MS = 60_000;
+
+/** PostgreSQL in this process, with one connection. */
+describe("PostgresStore on PGlite keeps the store contract", () => {
+  let db: PGlite;
+  let open: OpenStores;
+  beforeAll(async () => {
+    db = await PGlite.create();
+    open = openTwice(poolOf(db));
+  }, START_MS);
+  afterAll(() => db.close());
+
+  for (const { name, run } of storeContract) test(name, () => run(open));
+
+  test("it is polled, since it cannot listen", async () => {
+    const warned: unknown[] = [];
+    const logger = { debug: () => {}, info: () => {}, warn: (text: string) => warned.push(text), error: () => {} };
+    const store = await openPostgresStore({ pool: poolOf(db), schema: newSchema(), logger });
+    expect(store.watch).toBeUndefined();
+    expect(warned).toEqual(["Hints of other processes do not arrive here. The store is polled instead."]);
+  });
+});
+
+function poolOf(db: PGlite): PostgresPool {
+  return { query: (text, values) => db.query(text, values) };
+}
