@@ -21,8 +21,8 @@ export type { Message, MessageInput, MessagePart, MessagePartInput, Role } from 
 export type { AwaitRequest, AwaitResume, Run, RunMode, RunStatus } from "./protocol/run.ts";
 export {
   type Agent,
-  type AgentFunction,
   type AgentDeclaration,
+  type AgentFunction,
   type AgentOptions,
   type AgentResult,
   type AgentValue,

@@ -1,4 +1,4 @@
-import type { Clock, Logger, RunPosition, Store } from "../core/ports.ts";
+import type { Clock, Logger, RunKey, RunPosition, Store } from "../core/ports.ts";
 
 /** A reader of a run that other processes may write to. */
 export interface Followed {
@@ -12,16 +12,24 @@ export interface Followed {
  * The interval at which the store is polled, in milliseconds. It is the longest delay of an event from another process.
  */
 const POLL_MS = 200;
+/** The same for a store that gives hints. */
+const HINTED_POLL_MS = 1_000;
 /** The number of runs in one request to the store. */
 const MAX_RUNS = 500;
 
-/** Polls the store for the followed runs that have moved, with one request for all readers of this process. */
+/**
+ * Polls the store for the followed runs that have moved, with one request for all readers of this process. Hints of the
+ * store make it ask earlier. It watches the store only while a run is followed.
+ */
 export class Follower {
   readonly #store: Store;
   readonly #clock: Clock;
   readonly #logger: Logger;
   readonly #followed = new Map<string, Set<Followed>>();
+  /** The followed runs of which the store has told since it was last asked. */
+  readonly #hinted = new Set<string>();
   #clearTimer: (() => void) | undefined;
+  #unwatch: (() => void) | undefined;
   #isAsking = false;
 
   constructor(store: Store, clock: Clock, logger: Logger) {
@@ -36,6 +44,7 @@ export class Follower {
     const readers = this.#followed.get(name);
     if (readers === undefined) this.#followed.set(name, new Set([one]));
     else readers.add(one);
+    this.#unwatch ??= this.#store.watch?.(({ moved }) => this.#onHint(moved));
     this.#askLater();
     return () => this.#unfollow(name, one);
   }
@@ -47,20 +56,37 @@ export class Follower {
     if (this.#followed.size > 0) return;
     this.#clearTimer?.();
     this.#clearTimer = undefined;
+    this.#unwatch?.();
+    this.#unwatch = undefined;
+  }
+
+  #onHint(moved: readonly RunKey[] | undefined): void {
+    for (const key of moved ?? []) {
+      const name = nameOf({ key });
+      if (this.#followed.has(name)) this.#hinted.add(name);
+    }
+    if (this.#hinted.size > 0 && !this.#isAsking) void this.#askForHinted();
+  }
+
+  async #askForHinted(): Promise<void> {
+    const hinted = [...this.#hinted].flatMap((name) => this.#followed.get(name) ?? []);
+    this.#hinted.clear();
+    await this.#ask(hinted);
   }
 
   #askLater(): void {
     if (this.#clearTimer !== undefined || this.#isAsking || this.#followed.size === 0) return;
+    const wait = this.#unwatch === undefined ? POLL_MS : HINTED_POLL_MS;
     this.#clearTimer = this.#clock.setTimeout(() => {
       this.#clearTimer = undefined;
-      void this.#ask();
-    }, POLL_MS);
+      if (!this.#isAsking) void this.#ask([...this.#followed.values()]);
+    }, wait);
   }
 
-  async #ask(): Promise<void> {
+  async #ask(runs: readonly ReadonlySet<Followed>[]): Promise<void> {
     this.#isAsking = true;
     try {
-      const known = [...this.#followed.values()].map(furthestBehind);
+      const known = runs.map(furthestBehind);
       for (let from = 0; from < known.length; from += MAX_RUNS) {
         if (from > 0) await this.#clock.turn();
         for (const position of await this.#store.moved(known.slice(from, from + MAX_RUNS))) this.#tell(position);
@@ -69,7 +95,8 @@ export class Follower {
       this.#logger.warn("The store failed to read the positions of followed runs. They are read again.", { error });
     }
     this.#isAsking = false;
-    this.#askLater();
+    if (this.#hinted.size > 0) void this.#askForHinted();
+    else this.#askLater();
   }
 
   #tell(position: RunPosition): void {
@@ -90,6 +117,6 @@ function furthestBehind(readers: ReadonlySet<Followed>): RunPosition {
   return known.reduce((least, one) => (one.position < least.position ? one : least));
 }
 
-function nameOf({ key: { tenant, run_id } }: RunPosition): string {
+function nameOf({ key: { tenant, run_id } }: Pick<RunPosition, "key">): string {
   return `${run_id}/${tenant}`;
 }

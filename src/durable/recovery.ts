@@ -27,6 +27,9 @@ export class Recovery {
   /** The runs that were taken and are not loaded yet. */
   readonly #beginning = new Set<FoundRun>();
   readonly #lostAnswers: LostAnswers;
+  /** The loaded runs of which the store has told. */
+  readonly #hinted = new Set<LiveRun>();
+  #isComparing = false;
   #clearTimer: (() => void) | undefined;
   #unwatch: (() => void) | undefined;
   #scanning: Promise<void> | undefined;
@@ -48,8 +51,9 @@ export class Recovery {
     if (this.#isOn || runs.isClosed || !store.persistent) return;
     this.#isOn = true;
     this.lease.start();
-    this.#unwatch = store.watch?.(({ due }) => {
+    this.#unwatch = store.watch?.(({ due, moved }) => {
       if (due === true) this.lookForWork();
+      if (moved !== undefined) this.#onMoved(moved);
     });
     this.#scanSoon(0);
   }
@@ -143,15 +147,39 @@ export class Recovery {
   // Heartbeats: what other processes have written, and calls with an unknown outcome.
 
   async #onHeartbeat(): Promise<void> {
-    await this.#catchUpMoved();
+    await this.#catchUpMoved(this.#owner.runs);
     await this.#lostAnswers.compare();
   }
 
+  /** The store tells of runs that have moved. Those that are loaded here are compared before the next heartbeat. */
+  #onMoved(moved: readonly RunKey[]): void {
+    for (const key of moved) {
+      const run = this.#owner.runs.find(key);
+      if (run !== undefined) this.#hinted.add(run);
+    }
+    if (this.#hinted.size > 0 && !this.#isComparing) void this.#compareHinted();
+  }
+
+  async #compareHinted(): Promise<void> {
+    this.#isComparing = true;
+    try {
+      while (this.#hinted.size > 0) {
+        const hinted = [...this.#hinted];
+        this.#hinted.clear();
+        await this.#catchUpMoved(hinted);
+      }
+    } catch (error) {
+      const message = "The store failed to compare runs of which it has told. The next heartbeat compares them.";
+      this.#owner.runs.logger.warn(message, { error });
+    }
+    this.#isComparing = false;
+  }
+
   /** Reads what other processes have written to runs that are loaded here. */
-  async #catchUpMoved(): Promise<void> {
+  async #catchUpMoved(loaded: Iterable<LiveRun>): Promise<void> {
     const { store, runs } = this.#owner;
     const { clock } = runs;
-    const known = [...runs].flatMap((run) => (run.log.head === undefined ? [] : (leased(run)?.known ?? [])));
+    const known = [...loaded].flatMap((run) => (run.log.head === undefined ? [] : (leased(run)?.known ?? [])));
     for (let from = 0; from < known.length; from += PAGE) {
       if (from > 0) await clock.turn();
       for (const { key } of await store.moved(known.slice(from, from + PAGE))) await this.#catchUp(key);
