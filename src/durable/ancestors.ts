@@ -7,8 +7,8 @@ import { settledAbove, shownAbove } from "../core/passed-on.ts";
 import type { RunKey } from "../core/ports.ts";
 import type { Question } from "../core/state.ts";
 import { createdEntry, openQuestion, settledQuestion } from "../core/state.ts";
+import { committedUpwards } from "../runtime/committed-above.ts";
 import type { LiveRun } from "../runtime/live-run.ts";
-import { committedUpwards } from "../runtime/once-committed.ts";
 import type { DetachedLogs } from "./detached-logs.ts";
 import type { Owner } from "./owner.ts";
 
@@ -42,7 +42,7 @@ export class Ancestors {
   /** Entries of a sub-run are committed. A parent that follows it in this process has been told already. */
   tell(run: LiveRun, entries: readonly Entry[]): void {
     const { parent } = createdEntry(run.log.state);
-    if (parent === undefined || run.family.parent !== undefined) return;
+    if (parent === undefined || run.parent !== undefined) return;
     const questions = entries.map((entry) => questionOf(run, entry)).filter((one) => one !== undefined);
     if (questions.length === 0) return;
     const before = this.#telling.get(run) ?? Promise.resolve();
@@ -74,7 +74,7 @@ export class Ancestors {
   }
 
   #commandFor(runId: string, question: Question, path: string): Command {
-    const at = this.#owner.runs.clock.now();
+    const at = this.#owner.runs.shared.clock.now();
     const entry =
       question.settled === null ? shownAbove(runId, question, path, at) : settledAbove(runId, question, path, at);
     return commandOf(entry);
@@ -84,7 +84,7 @@ export class Ancestors {
     const isOver = CadenzaError.is(error) && error.code === "run_not_found";
     if (isOver) return;
     const message = `The runs above run ${run_id} could not be told of its questions. Its parent reads them when it is loaded.`;
-    this.#owner.runs.logger.warn(message, { run_id, error });
+    this.#owner.runs.shared.logger.warn(message, { run_id, error });
   }
 }
 

@@ -25,10 +25,13 @@ export class DamagedRuns {
   put(found: FoundRun, cause: unknown): void {
     this.#release(found, cause).catch((error: unknown) => {
       this.#owner.onUnknownOutcome();
-      this.#owner.runs.logger.error(`Run ${found.key.run_id} could not be released after it could not be loaded.`, {
-        ...found.key,
-        error,
-      });
+      this.#owner.runs.shared.logger.error(
+        `Run ${found.key.run_id} could not be released after it could not be loaded.`,
+        {
+          ...found.key,
+          error,
+        },
+      );
     });
   }
 
@@ -39,7 +42,7 @@ export class DamagedRuns {
 
   async #release({ key, head, position }: FoundRun, cause: unknown): Promise<void> {
     const { store, runs } = this.#owner;
-    const { clock, logger } = runs;
+    const { clock, logger } = runs.shared;
     const attempts = (this.#runs.get(key.run_id)?.attempts ?? 0) + 1;
     const message = `Run ${key.run_id} could not be loaded: ${reasonOf(cause)}. Loading it is tried again later.`;
     this.#runs.set(key.run_id, { ...key, attempts, message });

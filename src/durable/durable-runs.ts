@@ -10,13 +10,12 @@ import type { Agent } from "../runtime/agent.ts";
 import type { Answer } from "../runtime/answer.ts";
 import type { LogSource } from "../runtime/events.ts";
 import { foldLog } from "../runtime/fold-log.ts";
-import type { LiveRun } from "../runtime/live-run.ts";
+import type { LiveRun, LiveRuns, SubRunFound } from "../runtime/live-run.ts";
 import { localOwnership } from "../runtime/local-ownership.ts";
 import type { Ownership } from "../runtime/ownership.ts";
-import type { RemoteReport, RemoteRuns, RemoteRunsHost } from "../runtime/remote-runs.ts";
+import type { RemoteReport, RemoteRuns } from "../runtime/remote-runs.ts";
 import { FIRST_PAUSE_MS, nextPauseMs } from "../runtime/retry-pause.ts";
 import type { RunLog } from "../runtime/run-log.ts";
-import type { SubRunFound } from "../runtime/sub-run.ts";
 import { Ancestors } from "./ancestors.ts";
 import { blockedError } from "./blocked-error.ts";
 import { DetachedLogs } from "./detached-logs.ts";
@@ -37,7 +36,7 @@ const TEST_STALL_MS = 2_000;
 
 /** The runs of a durable store: this process owns those that it executes, and takes over those that need work. */
 export class DurableRuns implements RemoteRuns, Owner {
-  readonly runs: RemoteRunsHost;
+  readonly runs: LiveRuns;
   readonly settings: DurabilitySettings;
   readonly follower: Follower;
   readonly followed = new Set<{ end(): void }>();
@@ -50,11 +49,11 @@ export class DurableRuns implements RemoteRuns, Owner {
   #name: string | undefined;
   #differences = 0;
 
-  constructor(runs: RemoteRunsHost, settings: DurabilitySettings) {
+  constructor(runs: LiveRuns, settings: DurabilitySettings) {
     this.runs = runs;
     this.settings = settings;
-    this.follower = new Follower(runs.store, runs.clock, runs.logger);
-    this.#logs = new DetachedLogs(runs.store);
+    this.follower = new Follower(runs.shared.store, runs.shared.clock, runs.shared.logger);
+    this.#logs = new DetachedLogs(runs.shared.store);
     this.#ancestors = new Ancestors(this, this.#logs);
     this.#offers = new Offers(this);
     this.#loader = new RunLoader(this, this.#logs);
@@ -62,7 +61,7 @@ export class DurableRuns implements RemoteRuns, Owner {
   }
 
   get store(): Store {
-    return this.runs.store;
+    return this.runs.shared.store;
   }
 
   /** Made when it is first needed: Workers refuse random numbers while modules load. */
@@ -109,13 +108,13 @@ export class DurableRuns implements RemoteRuns, Owner {
     this.#loader
       .load(key)
       .catch((error: unknown) =>
-        this.runs.logger.error(`Run ${key.run_id} could not be loaded again.`, { run_id: key.run_id, error }),
+        this.runs.shared.logger.error(`Run ${key.run_id} could not be loaded again.`, { run_id: key.run_id, error }),
       );
   }
 
   onBlocked(run: LiveRun, mismatch: Mismatch): void {
     const { run_id } = run.log.key;
-    this.runs.logger.warn(blockedError(run_id, run.agent.name, mismatch).message, { run_id, ...mismatch });
+    this.runs.shared.logger.warn(blockedError(run_id, run.agent.name, mismatch).message, { run_id, ...mismatch });
     this.runs.onBlocked(run, mismatch);
   }
 
@@ -141,11 +140,11 @@ export class DurableRuns implements RemoteRuns, Owner {
    * always ended by its new owner.
    */
   onParentLost(child: LiveRun, parent: LiveRun): void {
-    if (this.runs.isClosed || !this.store.persistent) return;
+    if (this.runs.shared.isClosed || !this.store.persistent) return;
     const { key } = child.log;
     const ending = parent.durable ? this.#loader.cancelOrphan(key, parent.log.key) : this.#loader.cancelAnywhere(key);
     ending.catch((error: unknown) =>
-      this.runs.logger.error(
+      this.runs.shared.logger.error(
         `Run ${key.run_id} could not be cancelled with its parent, run ${parent.log.key.run_id}.`,
         {
           ...key,
@@ -176,13 +175,13 @@ export class DurableRuns implements RemoteRuns, Owner {
   }
 
   async cancel(key: RunKey): Promise<RunState> {
-    const state = await this.#logs.change(key, [{ type: "cancel", at: this.runs.clock.now() }]);
+    const state = await this.#logs.change(key, [{ type: "cancel", at: this.runs.shared.clock.now() }]);
     this.onWake();
     return state;
   }
 
   async send(key: RunKey, message: ReceivedEntry, isKeyed: boolean): Promise<void> {
-    await this.#logs.send(key, message, isKeyed, this.runs.settings.maxLogEntries);
+    await this.#logs.send(key, message, isKeyed, this.runs.shared.settings.maxLogEntries);
     this.onWake();
   }
 
@@ -192,7 +191,7 @@ export class DurableRuns implements RemoteRuns, Owner {
 
   /** Tries until the cancel is committed. Each failure rejects the callers that wait for the parent's end. */
   async #cancelSurely(key: RunKey, parent: RunLog): Promise<void> {
-    const { clock, logger } = this.runs;
+    const { clock, logger } = this.runs.shared;
     for (let wait = FIRST_PAUSE_MS; !parent.lost; wait = nextPauseMs(wait)) {
       try {
         await this.#loader.cancelAnywhere(key);

@@ -9,7 +9,7 @@ import { readDurability } from "./options.ts";
 /** What durable runs need, with these options. Throws `invalid_argument` for an unknown or invalid option. */
 export function durableEngine(options: DurabilityOptions = {}): Engine {
   const settings = readDurability(options);
-  return { connect: (host) => new DurableRuns(host, settings) };
+  return (runs) => new DurableRuns(runs, settings);
 }
 
 /**

@@ -56,7 +56,7 @@ export class Lease {
 
   async #renew(): Promise<void> {
     const { store, name: owner, runs } = this.#owner;
-    const { clock } = runs;
+    const { clock } = runs.shared;
     const before = this.#renewedAt;
     const now = clock.now();
     await store.renew(owner, this.#owner.settings.leaseMs);
@@ -77,7 +77,7 @@ export class Lease {
   /** Whether the lease holds, less the safety margin. */
   get isHeld(): boolean {
     const { leaseMs } = this.#owner.settings;
-    const now = this.#owner.runs.clock.now();
+    const now = this.#owner.runs.shared.clock.now();
     // After the clock was set back, the age of the renewal is unknown.
     return now >= this.#renewedAt && now < this.#renewedAt + leaseMs * (1 - MARGIN);
   }
@@ -87,7 +87,7 @@ export class Lease {
   }
 
   #beatLater(delayMs: number): void {
-    this.#clearTimer = this.#owner.runs.clock.setTimeout(() => {
+    this.#clearTimer = this.#owner.runs.shared.clock.setTimeout(() => {
       this.#beating = this.#beat();
     }, delayMs);
   }
@@ -100,12 +100,12 @@ export class Lease {
     } catch (error) {
       // A shorter interval allows several tries before the lease expires.
       wait = Math.min(heartbeatMs, leaseMs / 8);
-      this.#owner.runs.logger.error("The store failed to renew the lease.", { error });
+      this.#owner.runs.shared.logger.error("The store failed to renew the lease.", { error });
     }
     if (!this.#isOn) return;
     this.#beatLater(wait);
     await this.#onRenewed().catch((error: unknown) =>
-      this.#owner.runs.logger.error(
+      this.#owner.runs.shared.logger.error(
         "The store failed to read what other processes have written to the runs of this one. The next heartbeat reads it again.",
         { error },
       ),
@@ -122,9 +122,9 @@ export class Lease {
         if (this.isHeld && !this.#doubted.has(run)) break;
       } catch (error) {
         this.#doubted.add(run);
-        this.#owner.runs.logger.error("The store failed to renew the lease.", { error });
+        this.#owner.runs.shared.logger.error("The store failed to renew the lease.", { error });
         await new Promise<void>((resolve) =>
-          this.#owner.runs.clock.setTimeout(resolve, this.#owner.settings.leaseMs / 8),
+          this.#owner.runs.shared.clock.setTimeout(resolve, this.#owner.settings.leaseMs / 8),
         );
       }
     }

@@ -11,6 +11,7 @@ import type { Ownership, SubRunActivity } from "../runtime/ownership.ts";
 import { lostError } from "../runtime/refusals.ts";
 import type { RunLog } from "../runtime/run-log.ts";
 import type { Attempt, Outcome } from "../runtime/run-write.ts";
+import { onTaken } from "../runtime/waits.ts";
 import { blockedError } from "./blocked-error.ts";
 import type { Followed } from "./follower.ts";
 import { Handover } from "./handover.ts";
@@ -64,7 +65,7 @@ export class LeasedOwnership implements Ownership, Followed {
     const { parent, budget } = createdEntry(this.log.state);
     if (parent !== undefined && this.store.persistent) {
       // A parent with a budget counts what the sub-run uses.
-      const isCounted = budget === undefined || this.run.family.parent !== undefined;
+      const isCounted = budget === undefined || this.run.parent !== undefined;
       if (entries.some((entry) => isNewsForParent(entry) || (!isCounted && isStep(entry))))
         return { tenant: this.log.key.tenant, run_id: parent.run_id };
     }
@@ -84,7 +85,7 @@ export class LeasedOwnership implements Ownership, Followed {
   }
 
   onWakeWritten(): void {
-    const { parent } = this.run.family;
+    const { parent } = this.run;
     if (parent === undefined) this.#owner.onWake();
     else leased(parent)?.handover.noteWake();
   }
@@ -106,7 +107,7 @@ export class LeasedOwnership implements Ownership, Followed {
     const { run_id } = this.log.key;
     const { committed } = this.log;
     const message = `The store lost entries of run ${run_id}: it holds ${position}, and had acknowledged ${committed}. The run is replayed from what is left.`;
-    this.#owner.runs.logger.warn(message, { run_id, position, acknowledged: committed });
+    this.#owner.runs.shared.logger.warn(message, { run_id, position, acknowledged: committed });
     const error = lostError(run_id, "lost a part of its history in the store, and is replayed");
     return { is: "lost", error, after: () => this.#owner.reload(this.log.key) };
   }
@@ -247,7 +248,7 @@ export class LeasedOwnership implements Ownership, Followed {
   }
 
   onParentGone(): void {
-    const { parent } = this.run.family;
+    const { parent } = this.run;
     this.run.follow(undefined);
     if (this.run.durable) this.residency.leaveAlone();
     if (parent !== undefined) this.#owner.onParentLost(this.run, parent);
@@ -270,7 +271,7 @@ export class LeasedOwnership implements Ownership, Followed {
   onWoken(): void {
     const { run } = this;
     if (!run.durable) return;
-    run.execution?.waits.onTaken();
+    if (run.execution !== undefined) onTaken(run.execution);
     const checks = [...run.family.children].map((child) => leased(child)?.catchUpSurely());
     const all = [...checks, ...run.family.look()].map((check) => check?.catch(ignore));
     this.residency.lookInto(Promise.all(all));

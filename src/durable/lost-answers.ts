@@ -35,7 +35,7 @@ export class LostAnswers {
 
   /** A call to the store failed. The store may still have made this process the owner of a run. */
   note(): void {
-    this.#since = this.#owner.runs.clock.now();
+    this.#since = this.#owner.runs.shared.clock.now();
   }
 
   /**
@@ -46,7 +46,7 @@ export class LostAnswers {
     if (since === undefined) return;
     const { store, name: owner, runs, settings } = this.#owner;
     const { leaseMs } = settings;
-    const now = runs.clock.now();
+    const now = runs.shared.clock.now();
     const before = this.#unknown;
     this.#unknown = new Map();
     const certain: RunKey[] = [];
@@ -70,7 +70,7 @@ export class LostAnswers {
       const found = await store.find(key);
       if (found?.head.owner === owner) await this.#runs.begin(found);
     } catch (error) {
-      runs.logger.error(
+      runs.shared.logger.error(
         `Run ${key.run_id} is owned by this process, but could not be read. Reading it is tried again later.`,
         { ...key, error },
       );

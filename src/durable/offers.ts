@@ -25,7 +25,7 @@ export class Offers {
   /** Resolves with the state of the run when it has the reply. See {@link RemoteRuns.offer}. */
   async give(key: RunKey, answer: Answer): Promise<RunState> {
     const { runs, store, settings } = this.#owner;
-    const until = runs.clock.now() + settings.answerTimeoutMs;
+    const until = runs.shared.clock.now() + settings.answerTimeoutMs;
     let offerId = runs.ids.uuid();
     let awaitId = answer.await_id;
     for (;;) {
@@ -34,7 +34,7 @@ export class Offers {
       if (stored === undefined) return state;
       // A later pass must not take the next question for this one.
       awaitId ??= state.question?.asked.await_id ?? null;
-      const decision = decide(state, replyCommand({ ...answer, await_id: awaitId }, runs.clock.now()));
+      const decision = decide(state, replyCommand({ ...answer, await_id: awaitId }, runs.shared.clock.now()));
       if (isRefusal(decision)) throw replyRefusedError(decision, state, awaitId);
       if (decision.length === 0 || awaitId === null) return state;
       this.#checkAnswerable(stored, state);
@@ -45,21 +45,21 @@ export class Offers {
           : refusalError({ refused: refused.code }, key.run_id, awaitId);
       const open = state.mail?.offers.get(awaitId);
       if (open === undefined) {
-        const entry = offerOf(offerId, awaitId, answer, runs.clock.now());
+        const entry = offerOf(offerId, awaitId, answer, runs.shared.clock.now());
         await store.post(key, { entries: [entry], due: "look" });
         this.#owner.onWake();
         continue;
       }
       // The same reply was offered before, and has no verdict yet.
       if (answer.idempotency_key !== null && open.idempotency_key === answer.idempotency_key) offerId = open.offer_id;
-      if (runs.clock.now() >= until) throw pendingError(key.run_id, awaitId, settings.answerTimeoutMs);
+      if (runs.shared.clock.now() >= until) throw pendingError(key.run_id, awaitId, settings.answerTimeoutMs);
       await this.#moved(stored, until);
     }
   }
 
   #checkAnswerable({ key, head }: StoredRun, state: RunState): void {
     if (head.blocked !== null) throw blockedError(key.run_id, createdEntry(state).agent_name, head.blocked);
-    if (this.#owner.runs.isClosed) throw closedError();
+    if (this.#owner.runs.shared.isClosed) throw closedError();
   }
 
   /** Waits until the run has more entries or another owner, and no longer than `until`. */
@@ -74,7 +74,7 @@ export class Offers {
       };
       const waiting = { end };
       const unfollow = follower.follow({ known: { key, epoch: head.epoch, position }, onMoved: end });
-      const clear = runs.clock.setTimeout(end, Math.max(0, until - runs.clock.now()));
+      const clear = runs.shared.clock.setTimeout(end, Math.max(0, until - runs.shared.clock.now()));
       // A runtime that is closed ends the wait.
       followed.add(waiting);
     });

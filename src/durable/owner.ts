@@ -1,14 +1,13 @@
 import type { Entry } from "../core/log.ts";
 import type { Mismatch, RunKey, Store } from "../core/ports.ts";
-import type { LiveRun } from "../runtime/live-run.ts";
-import type { RemoteRunsHost } from "../runtime/remote-runs.ts";
+import type { LiveRun, LiveRuns } from "../runtime/live-run.ts";
 import type { Follower } from "./follower.ts";
 import type { DurabilitySettings } from "./options.ts";
 
 /** A process as the owner of runs: what all parts of the durable room share, and what its runs report. */
 export interface Owner {
   /** The loaded runs. */
-  readonly runs: RemoteRunsHost;
+  readonly runs: LiveRuns;
   readonly store: Store;
   /** The name under which this process owns runs. */
   readonly name: string;

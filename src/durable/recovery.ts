@@ -48,7 +48,7 @@ export class Recovery {
   /** Begins to own runs, and to take runs that need work. */
   start(): void {
     const { runs, store } = this.#owner;
-    if (this.#isOn || runs.isClosed || !store.persistent) return;
+    if (this.#isOn || runs.shared.isClosed || !store.persistent) return;
     this.#isOn = true;
     this.lease.start();
     this.#unwatch = store.watch?.(({ due, moved }) => {
@@ -93,7 +93,7 @@ export class Recovery {
 
   #scanSoon(delayMs: number): void {
     this.#clearTimer?.();
-    this.#clearTimer = this.#owner.runs.clock.setTimeout(() => {
+    this.#clearTimer = this.#owner.runs.shared.clock.setTimeout(() => {
       this.#scanning = this.#scanAndGoOn(this.#scanning);
     }, delayMs);
   }
@@ -104,7 +104,7 @@ export class Recovery {
       await this.#scan();
     } catch (error) {
       this.onUnknownOutcome();
-      this.#owner.runs.logger.error("The store failed while runs that need work were taken.", { error });
+      this.#owner.runs.shared.logger.error("The store failed while runs that need work were taken.", { error });
     }
     if (this.#isOn) this.#scanSoon(this.#owner.settings.scanMs);
   }
@@ -125,7 +125,7 @@ export class Recovery {
       const taken = await store.take({ owner, agents, limit, suspects, cancelledForMs: settings.leaseMs });
       for (const found of taken) void this.#workOn(found);
       if (taken.length < limit) return;
-      await runs.clock.turn();
+      await runs.shared.clock.turn();
     }
   }
 
@@ -170,7 +170,7 @@ export class Recovery {
       }
     } catch (error) {
       const message = "The store failed to compare runs of which it has told. The next heartbeat compares them.";
-      this.#owner.runs.logger.warn(message, { error });
+      this.#owner.runs.shared.logger.warn(message, { error });
     }
     this.#isComparing = false;
   }
@@ -178,7 +178,7 @@ export class Recovery {
   /** Reads what other processes have written to runs that are loaded here. */
   async #catchUpMoved(loaded: Iterable<LiveRun>): Promise<void> {
     const { store, runs } = this.#owner;
-    const { clock } = runs;
+    const { clock } = runs.shared;
     const known = [...loaded].flatMap((run) => (run.log.head === undefined ? [] : (leased(run)?.known ?? [])));
     for (let from = 0; from < known.length; from += PAGE) {
       if (from > 0) await clock.turn();
@@ -192,7 +192,7 @@ export class Recovery {
       await this.#owner.runs.find(key)?.ownership.catchUp();
     } catch (error) {
       const message = `The store failed to read what another process has written to run ${key.run_id}. The next heartbeat reads it again.`;
-      this.#owner.runs.logger.warn(message, { ...key, error });
+      this.#owner.runs.shared.logger.warn(message, { ...key, error });
     }
   }
 }

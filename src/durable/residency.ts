@@ -198,7 +198,7 @@ export class Residency {
   /** Whether a deadline has passed, by this clock or by the store's. The agent is about to go on. */
   get #isOverdue(): boolean {
     const { deadline } = this;
-    return deadline !== null && deadline <= Math.max(this.#owner.runs.clock.now(), this.#run.ownership.takenAt);
+    return deadline !== null && deadline <= Math.max(this.#owner.runs.shared.clock.now(), this.#run.ownership.takenAt);
   }
 
   /** Claims a waiting run that has work to do here, and gives up ownership when no work is left. */
@@ -236,7 +236,7 @@ export class Residency {
     if (!this.#waits) return;
     this.settleOwner();
     if (evictAfterMs === Number.POSITIVE_INFINITY) return;
-    this.#clearEviction = runs.clock.setTimeout(() => this.evict(), evictAfterMs);
+    this.#clearEviction = runs.shared.clock.setTimeout(() => this.evict(), evictAfterMs);
   }
 
   /**
@@ -279,7 +279,7 @@ export class Residency {
     const { log } = this.#run;
     const { runs, store } = this.#owner;
     for (;;) {
-      await runs.clock.turn();
+      await runs.shared.clock.turn();
       await log.commit();
       await this.#run.slot?.unqueued();
       const { committed } = log;

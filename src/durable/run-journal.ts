@@ -27,11 +27,11 @@ export class RunJournal implements JournalHost {
   }
 
   get clock(): Clock {
-    return this.#owner.runs.clock;
+    return this.#owner.runs.shared.clock;
   }
 
   get settings(): { readonly maxBacklog: number } {
-    return this.#owner.runs.settings;
+    return this.#owner.runs.shared.settings;
   }
 
   get stallMs(): number {
@@ -39,7 +39,7 @@ export class RunJournal implements JournalHost {
   }
 
   pace(at: number): undefined | Promise<void> {
-    return this.#owner.runs.pace(at);
+    return this.#owner.runs.shared.pace(at);
   }
 
   onMove(): void {

@@ -50,7 +50,7 @@ export class RunLoader {
    * version is not registered here, or this runtime is closed.
    */
   async load(key: RunKey): Promise<LiveRun | undefined> {
-    if (this.#owner.runs.isClosed) return this.#owner.runs.find(key);
+    if (this.#owner.runs.shared.isClosed) return this.#owner.runs.find(key);
     let loading = this.#loading.get(key.run_id);
     if (loading === undefined) {
       loading = this.#load(key).finally(() => this.#loading.delete(key.run_id));
@@ -83,7 +83,7 @@ export class RunLoader {
     }
     const trying = this.#tryBlocked({ agent_name: name, version: version ?? null })
       .catch((error: unknown) =>
-        this.#owner.runs.logger.error(
+        this.#owner.runs.shared.logger.error(
           `The store failed while the blocked runs of agent ${name} were read. They are tried when the agent is registered again.`,
           { error },
         ),
@@ -108,7 +108,7 @@ export class RunLoader {
     });
     this.#loading.set(key.run_id, loading);
     loading.catch((error: unknown) =>
-      this.#owner.runs.logger.error(`Run ${key.run_id} could not be loaded with the code that was registered.`, {
+      this.#owner.runs.shared.logger.error(`Run ${key.run_id} could not be loaded with the code that was registered.`, {
         run_id: key.run_id,
         error,
       }),
@@ -121,7 +121,7 @@ export class RunLoader {
       const run = await this.load(key);
       const isCancelled = run !== undefined && (await isStillHere(run.cancel()));
       if (isCancelled) return;
-      await this.#logs.change(key, [{ type: "cancel", at: this.#owner.runs.clock.now() }]);
+      await this.#logs.change(key, [{ type: "cancel", at: this.#owner.runs.shared.clock.now() }]);
       this.#owner.onWake();
     } catch (error) {
       const isOver = CadenzaError.is(error) && (error.code === "run_finished" || error.code === "run_not_found");
@@ -155,7 +155,7 @@ export class RunLoader {
     // A run that begins later is not loaded before that.
     if (head.status === "created" && head.owner === null && head.due_at !== null) return undefined;
     // A waiting run is loaded without a claim. It belongs to the first process that writes to it.
-    const isFree = head.owner === this.#owner.name || isIdle(head, this.#owner.runs.clock.now());
+    const isFree = head.owner === this.#owner.name || isIdle(head, this.#owner.runs.shared.clock.now());
     const claimed = isFree ? head : await this.#claim(stored);
     return claimed && this.#revive(stored, agent, claimed);
   }
@@ -178,7 +178,7 @@ export class RunLoader {
     if (failure !== undefined && entries !== undefined) await this.#cancelSubRuns(key, entries);
     const { parent } = created;
     const isOrphan = parent !== undefined && (await this.#logs.isOver({ ...key, run_id: parent.run_id }));
-    if (entries === undefined || this.#owner.runs.isClosed || this.#owner.runs.find(key) !== undefined)
+    if (entries === undefined || this.#owner.runs.shared.isClosed || this.#owner.runs.find(key) !== undefined)
       return this.#owner.runs.find(key);
     const state = foldEntries(key.run_id, entries);
     const run = this.#admit(key, agent, state, head);
@@ -234,7 +234,7 @@ export class RunLoader {
   async #endWithoutCode({ key, created, head, position }: StoredRun): Promise<void> {
     const entries = await this.#logs.read(key, position);
     if (entries !== undefined) await this.#cancelSubRuns(key, entries);
-    if (entries === undefined || this.#owner.runs.isClosed) return;
+    if (entries === undefined || this.#owner.runs.shared.isClosed) return;
     const agent: Agent = { name: created.agent_name, options: {}, fn: () => undefined };
     const run = this.#admit(key, agent, foldEntries(key.run_id, entries), head);
     run.onEnd();
@@ -248,7 +248,7 @@ export class RunLoader {
     for (;;) {
       const page = await store.blocked({ agents: [version], limit: PAGE, after });
       for (const found of page) {
-        if (this.#owner.runs.isClosed) return;
+        if (this.#owner.runs.shared.isClosed) return;
         if (found.created !== null) await this.#tryAgain(found);
       }
       after = page.at(-1)?.key;

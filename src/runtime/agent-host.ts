@@ -7,37 +7,28 @@ import type { Usage } from "../protocol/extensions.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Run } from "../protocol/run.ts";
 import type { Agent } from "./agent.ts";
-import { answerOffers } from "./answering.ts";
 import type { ContextHost } from "./context.ts";
 import { RunContext } from "./context.ts";
-import type { Execution, ExecutionSettings } from "./execution.ts";
+import type { Execution } from "./execution.ts";
 import { LiveOperations } from "./live-operations.ts";
-import type { LogHost } from "./log-host.ts";
 import type { NewSubRun } from "./new-run.ts";
+import { answerOffers } from "./offered-answers.ts";
 import type { Operations } from "./operations.ts";
 import type { Ownership } from "./ownership.ts";
+import { takeMail } from "./receive.ts";
 import type { RunFamily } from "./run-family.ts";
 import type { RunLog } from "./run-log.ts";
 import { RunSession } from "./run-session.ts";
 import { RunSignal } from "./run-signal.ts";
+import type { ExecutionSettings, SharedByRuns } from "./shared-by-runs.ts";
 import { Spending } from "./spending.ts";
 import { Steps } from "./steps.ts";
-
-/** What the agents of one runtime share. */
-export interface SharedByAgents extends LogHost {
-  readonly settings: ExecutionSettings;
-  readonly exposeErrors: boolean;
-  /** Whether the runtime has been closed: no run begins, is loaded or is answered any more. */
-  readonly isClosed: boolean;
-  /** Now and then another turn of the event loop is due. Undefined: it is not. */
-  pace(at: number): undefined | Promise<void>;
-  /** An agent was still working after its run had ended, and what it emitted was dropped. */
-  onDropped(): void;
-}
+import { askByYield } from "./waits.ts";
+import type { AwaitYield } from "./yields.ts";
 
 /** The run of an agent, and what its agent reports to it. */
 export interface AgentRun {
-  readonly host: SharedByAgents;
+  readonly shared: SharedByRuns;
   readonly log: RunLog;
   readonly agent: Agent;
   readonly durable: boolean;
@@ -51,8 +42,8 @@ export interface AgentRun {
   cause: unknown;
   /** The run is about to end: its sub-runs end first. */
   onEnd(): void;
-  /** The agent has ended, or has been left behind. `hung`: it did not stop in time. */
-  onOver(hung: boolean): void;
+  /** The agent has ended, or has been left behind. */
+  onOver(): void;
 }
 
 /** The run as its agent sees it: what executions, contexts and steps of the agent need. Made when the agent is called. */
@@ -66,15 +57,15 @@ export class AgentHost implements ContextHost {
   readonly #spending: Spending | undefined;
 
   constructor(run: AgentRun) {
-    const { host, log, agent } = run;
+    const { shared, log, agent } = run;
     this.#run = run;
     const { timeout_ms, budget } = createdEntry(log.state);
     if (budget !== undefined) {
       this.#spending = new Spending(run, budget);
       run.family.spending = this.#spending;
     }
-    const timeoutMs = timeout_ms ?? agent.options.timeoutMs ?? host.settings.timeoutMs;
-    this.settings = timeoutMs === host.settings.timeoutMs ? host.settings : { ...host.settings, timeoutMs };
+    const timeoutMs = timeout_ms ?? agent.options.timeoutMs ?? shared.settings.timeoutMs;
+    this.settings = timeoutMs === shared.settings.timeoutMs ? shared.settings : { ...shared.settings, timeoutMs };
   }
 
   get log(): RunLog {
@@ -82,11 +73,11 @@ export class AgentHost implements ContextHost {
   }
 
   get clock(): Clock {
-    return this.#run.host.clock;
+    return this.#run.shared.clock;
   }
 
   get logger(): Logger {
-    return this.#run.host.logger;
+    return this.#run.shared.logger;
   }
 
   get agent(): Agent {
@@ -121,7 +112,7 @@ export class AgentHost implements ContextHost {
   }
 
   get session(): RunSession {
-    return new RunSession(this.log, this.#run.host.store, this.clock);
+    return new RunSession(this.log, this.#run.shared.store, this.clock);
   }
 
   get steps(): Steps {
@@ -148,8 +139,8 @@ export class AgentHost implements ContextHost {
     return this.ownership.operations() ?? new LiveOperations(this);
   }
 
-  get isClosed(): boolean {
-    return this.#run.host.isClosed;
+  onAwait(execution: Execution, request: AwaitYield): void {
+    askByYield(execution, request);
   }
 
   /**
@@ -162,8 +153,8 @@ export class AgentHost implements ContextHost {
     void this.clock.turn().then(() => {
       this.#isMailDue = false;
       if (this.log.lost || this.ownership.isCatchingUp || this.execution?.isStopped !== false) return;
-      this.execution.waits.onMail();
-      answerOffers(this);
+      takeMail(this.execution.operations);
+      answerOffers(this.execution, this.#run.shared);
     });
   }
 
@@ -172,11 +163,11 @@ export class AgentHost implements ContextHost {
   }
 
   pace(at: number): undefined | Promise<void> {
-    return this.#run.host.pace(at);
+    return this.#run.shared.pace(at);
   }
 
   hold(): () => void {
-    return this.#run.host.hold();
+    return this.#run.shared.hold();
   }
 
   withSlot(callback: () => void): void {
@@ -191,7 +182,7 @@ export class AgentHost implements ContextHost {
     this.#run.cause = error;
     const { run_id } = this.log.key;
     this.logger.warn(`Run ${run_id} of ${this.#run.agent.name} failed: ${messageOf(error)}`, { run_id, error });
-    return failureOf(error, this.#run.host.exposeErrors);
+    return failureOf(error, this.settings.exposeErrors);
   }
 
   /**
@@ -217,7 +208,7 @@ export class AgentHost implements ContextHost {
   }
 
   onDropped(): void {
-    this.#run.host.onDropped();
+    this.#run.shared.figures.dropped += 1;
   }
 
   onEnd(): void {
@@ -225,6 +216,11 @@ export class AgentHost implements ContextHost {
   }
 
   onOver(hung: boolean): void {
-    this.#run.onOver(hung);
+    if (hung) {
+      this.#run.shared.figures.hung += 1;
+      const { run_id } = this.log.key;
+      this.logger.warn(`Agent ${this.agent.name} did not stop in time, and was left behind.`, { run_id });
+    }
+    this.#run.onOver();
   }
 }

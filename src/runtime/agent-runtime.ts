@@ -212,7 +212,7 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
     checkKeys("options", options, ["drainMs"]);
     const { drainMs = DRAIN_MS } = options;
     checkAmount("options.drainMs", drainMs);
-    this.#closing ??= this.#close(drainMs).finally(this.#runs.hold());
+    this.#closing ??= this.#close(drainMs).finally(this.#runs.shared.hold());
     return this.#closing;
   }
 

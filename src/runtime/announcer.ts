@@ -6,7 +6,6 @@ import { createdEntry } from "../core/state.ts";
 import type { EventType } from "../protocol/event.ts";
 import { EventStream } from "./events.ts";
 import type { LiveRun } from "./live-run.ts";
-import type { RunsListener } from "./runs.ts";
 
 /** The run that an event belongs to. */
 export interface EventOrigin {
@@ -51,7 +50,7 @@ export type AnyListener = (event: never, origin: EventOrigin) => unknown;
 type Guarded = (event: StreamedEvent | BlockedEvent, origin: EventOrigin) => void;
 
 /** Calls listeners with the events of live runs. It reads the events of a run only while there are listeners. */
-export class Announcer implements RunsListener {
+export class Announcer {
   readonly #emitter = new EventEmitter<string>();
   readonly #guarded = new WeakMap<AnyListener, Guarded>();
   readonly #logger: Logger;
@@ -80,10 +79,12 @@ export class Announcer implements RunsListener {
     this.#emitter.removeAllListeners();
   }
 
+  /** A run has come into this process: it is new, or was in the store. */
   onCreated(run: LiveRun): void {
     if (this.#isListening) this.#follow(run, 0);
   }
 
+  /** The code of a durable run does not match its log. */
   onBlocked(run: LiveRun, { expected, asked, position }: Mismatch): void {
     const { version = null } = createdEntry(run.log.state);
     const event: BlockedEvent = { type: "run.blocked", version, position, expected, asked };

@@ -10,6 +10,7 @@ import { openQuestion, replyKey, replyTo, settledQuestion } from "../core/state.
 import type { Run } from "../protocol/run.ts";
 import type { Answer } from "./answer.ts";
 import { replyCommand } from "./answer.ts";
+import { answerRun } from "./answering.ts";
 import { committedRecord, foldLog } from "./fold-log.ts";
 import type { LiveRun } from "./live-run.ts";
 import { isLost, notFound, refusedAbove, replyRefusedError } from "./refusals.ts";
@@ -37,8 +38,8 @@ export class AnswerRouter {
   constructor(runs: Runs, reader: RunReader) {
     this.#runs = runs;
     this.#reader = reader;
-    this.#store = runs.store;
-    this.#clock = runs.clock;
+    this.#store = runs.shared.store;
+    this.#clock = runs.shared.clock;
   }
 
   /** Gives the answer to the run that asks: the addressed run, or a sub-run whose question it shows. */
@@ -104,7 +105,7 @@ export class AnswerRouter {
     const { state } = run.log;
     const shown = askedAt(state, answer);
     const await_id = answer.await_id ?? idOf(state);
-    const record = run.answer(answer);
+    const record = answerRun(run, answer);
     // Meanwhile other questions may have been settled.
     const answered = (later: Run | undefined): Answered => {
       const question = await_id === null ? undefined : settledQuestion(run.log.state, await_id);

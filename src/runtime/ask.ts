@@ -14,9 +14,9 @@ import { SCHEMA_TYPE } from "../protocol/run.ts";
 import type { AnswerDetails, Question } from "./agent-waits.ts";
 import { readAnswer } from "./answer.ts";
 import { badArgument, checkText } from "./check.ts";
+import type { Execution } from "./execution.ts";
 import { readItem, textPart } from "./input.ts";
 import type { StandardSchema, Validated } from "./standard-schema.ts";
-import type { WaitHost } from "./wait.ts";
 import { checkWaitOptions, Wait } from "./wait.ts";
 
 const known = ["schema", "timeoutMs", "default", "name", "kind", "signal", "details"];
@@ -44,8 +44,8 @@ export abstract class Ask extends Wait {
   /** The last offered answer that was validated. */
   #examined: string | undefined;
 
-  constructor(host: WaitHost, key: string, asking: Asking) {
-    super(host, key, asking.signal);
+  constructor(execution: Execution, key: string, asking: Asking) {
+    super(execution, key, asking.signal);
     this.#asking = asking;
     this.#default = asking.default;
   }
@@ -60,25 +60,25 @@ export abstract class Ask extends Wait {
   }
 
   protected get isLogged(): boolean {
-    const { state } = this.host.log;
+    const { state } = this.execution.log;
     // An agent that is executed again may find an answer here that was not handed over yet.
     return openQuestion(state, this.key) !== undefined || settledQuestion(state, this.key) !== undefined;
   }
 
   protected get deadline(): number | undefined {
-    return openQuestion(this.host.log.state, this.key)?.asked.deadline;
+    return openQuestion(this.execution.log.state, this.key)?.asked.deadline;
   }
 
   protected begin(): boolean {
     if (this.#asking === undefined) return true;
-    const { log, clock } = this.host;
-    const { parts, emitted, name, kind, timeoutMs = this.host.settings.awaitTimeoutMs } = this.#asking;
+    const { log, clock } = this.execution;
+    const { parts, emitted, name, kind, timeoutMs = this.execution.settings.awaitTimeoutMs } = this.#asking;
     const at = clock.now();
     const asking: Growing<AskCommand> = { type: "ask", at, await_id: this.key, parts, emitted };
     if (name !== undefined) asking.name = name;
     if (kind !== undefined) asking.kind = kind;
     if (at + timeoutMs <= LAST_TIME) asking.deadline = at + timeoutMs;
-    const usage = this.host.takeUsage();
+    const usage = this.execution.takeUsage();
     if (usage !== null) asking.usage = usage;
     const decision = log.decide(asking);
     if (isRefusal(decision) || decision.length === 0) return false;
@@ -92,7 +92,7 @@ export abstract class Ask extends Wait {
   }
 
   protected override onEnded(entry: Entry): void {
-    if (entry.type === "timed-out" && !entry.defaulted) this.host.onExpired();
+    if (entry.type === "timed-out" && !entry.defaulted) this.execution.onExpired();
     else super.onEnded(entry);
   }
 
@@ -130,12 +130,12 @@ export abstract class Ask extends Wait {
   async #settled(answer: AwaitResume, entry: ResultEntry): Promise<unknown> {
     const outcome = await this.validate(answer);
     if ("value" in outcome) return this.valueFor(outcome.value, entry);
-    this.host.onUnfitAnswer(this.key);
+    this.execution.onUnfitAnswer(this.key);
     return new Promise(ignore);
   }
 
   #error(code: "answer_declined" | "withdrawn", what: string, details: CadenzaErrorDetails = {}): CadenzaError {
-    const { run_id } = this.host.log.key;
+    const { run_id } = this.execution.log.key;
     return new CadenzaError(code, `The question ${this.key} of run ${run_id} ${what}`, {
       ...details,
       run_id,
@@ -154,12 +154,12 @@ export class YieldedQuestion extends Ask {
   }
 
   resolve(value: unknown): void {
-    this.host.goOn(value);
+    this.execution.goOn(value);
   }
 
   /** The execution unwinds an agent that is stopped. */
   reject(error: unknown): void {
-    this.host.throwInto(error);
+    this.execution.throwInto(error);
   }
 }
 
@@ -172,8 +172,8 @@ export class AskedQuestion extends Ask {
     this.#resolve = resolve;
   });
 
-  constructor(host: WaitHost, key: string, asking: Asking, schema: StandardSchema | undefined, details: boolean) {
-    super(host, key, asking);
+  constructor(execution: Execution, key: string, asking: Asking, schema: StandardSchema | undefined, details: boolean) {
+    super(execution, key, asking);
     this.#schema = schema;
     this.#details = details;
   }
@@ -198,6 +198,12 @@ export class AskedQuestion extends Ask {
     this.answer.catch(ignore);
     this.#resolve(Promise.reject(error));
   }
+}
+
+/** The open question with this id. Undefined: the agent does not ask it. */
+export function questionOf(execution: Execution, awaitId: string): Ask | undefined {
+  const operation = execution.over ? undefined : execution.operations.find(awaitId);
+  return operation instanceof Ask ? operation : undefined;
 }
 
 export function questionParts(question: Question): readonly MessagePart[] {

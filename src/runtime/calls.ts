@@ -45,7 +45,7 @@ export class Calls {
     const mode = readMode(request);
     const creating = this.#accept(request, options);
     const created = isPromise(creating) ? await creating : creating;
-    const letGo = this.#runs.hold();
+    const letGo = this.#runs.shared.hold();
     try {
       if ("elsewhere" in created) {
         if (mode === "async") return await this.#reader.recordOf(created.elsewhere);
@@ -64,7 +64,7 @@ export class Calls {
   /** Accepts a run and says so, before its agent begins. */
   async #acknowledge(run: LiveRun, begin: () => void): Promise<Run> {
     const record = runRecord(run.log.state);
-    const { clock } = this.#runs;
+    const { clock } = this.#runs.shared;
     try {
       const committed = run.log.acknowledge();
       if (committed !== undefined) await committed;
@@ -77,7 +77,7 @@ export class Calls {
 
   /** Makes a fork of a run. */
   async fork(key: RunKey, options: ForkOptions): Promise<Run> {
-    const letGo = this.#runs.hold();
+    const letGo = this.#runs.shared.hold();
     try {
       const made = await this.#forks.make(key, options);
       const isAsync = options.mode === "async";
@@ -117,7 +117,7 @@ export class Calls {
   async resume(request: ResumeRequest, options: ResumeOptions): Promise<Run> {
     const mode = readMode(request);
     const answering = this.#answer(request, options);
-    const letGo = this.#runs.hold();
+    const letGo = this.#runs.shared.hold();
     try {
       const { run, key, record } = isPromise(answering) ? await answering : answering;
       if (mode === "async") return record ?? (await this.#reader.current(key));
@@ -143,7 +143,7 @@ export class Calls {
     if (typeof wait !== "boolean") throw badArgument("options.wait", "true or false", wait);
     const run = await this.#cancelHere(key);
     if (!wait || isFinal(run.status)) return run;
-    const letGo = this.#runs.hold();
+    const letGo = this.#runs.shared.hold();
     try {
       return await unlessAborted(this.#reader.end(key), signal);
     } finally {

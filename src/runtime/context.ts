@@ -25,6 +25,7 @@ import { checkStepName, checkStepOptions } from "./step-options.ts";
 import type { Steps } from "./steps.ts";
 import { resultOfStep } from "./steps.ts";
 import { readUsage } from "./usage.ts";
+import { askClient, receiveMessage, sleepFor } from "./waits.ts";
 import { readEmission } from "./yields.ts";
 
 /** What a context needs from the run, in addition to its execution. */
@@ -102,11 +103,11 @@ export class RunContext implements AgentContext {
       const options = given && withDeclared(this.#host.agent.options.questions, given.name, given);
       const turn = this.#turnIfStopped();
       if (turn === undefined && !this.#host.isInBody(this.#execution))
-        return this.#execution.waits.ask(question, options);
+        return askClient(this.#execution, question, options);
       return observed(async () => {
         this.#checkOutside("ask");
         await turn;
-        return this.#execution.waits.ask(question, options);
+        return askClient(this.#execution, question, options);
       });
     }) as Ask;
   }
@@ -133,7 +134,7 @@ export class RunContext implements AgentContext {
         if (options.name !== undefined) checkText("options.name", options.name);
         checkSignal("options.signal", options.signal);
         await this.#mayWait("sleep");
-        return this.#execution.waits.sleep(duration, options);
+        return sleepFor(this.#execution, duration, options);
       });
   }
 
@@ -143,7 +144,7 @@ export class RunContext implements AgentContext {
         checkText("message name", name);
         checkReceiveOptions(options);
         await this.#mayWait(`receive ${JSON.stringify(name)}`);
-        return this.#execution.waits.receive(name, withDeclared(this.#host.agent.options.messages, name, options));
+        return receiveMessage(this.#execution, name, withDeclared(this.#host.agent.options.messages, name, options));
       })) as Receive;
   }
 

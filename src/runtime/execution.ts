@@ -16,13 +16,11 @@ import type { LoopHost } from "./agent-loop.ts";
 import { AgentLoop } from "./agent-loop.ts";
 import { noteOperation, operationBehind } from "./failed-operation.ts";
 import { InterceptedAgent, runInfo } from "./intercepted-agent.ts";
-import type { Interceptors } from "./interceptors.ts";
 import type { Operation, Operations } from "./operations.ts";
 import type { Ownership } from "./ownership.ts";
 import { checkLogLength, checkSize } from "./part-size.ts";
 import type { RunLog } from "./run-log.ts";
-import type { WaitingAgent } from "./waits.ts";
-import { Waits } from "./waits.ts";
+import type { ExecutionSettings } from "./shared-by-runs.ts";
 import type { AwaitYield } from "./yields.ts";
 
 /** What an execution needs from the run that it executes. */
@@ -42,6 +40,8 @@ export interface ExecutionHost {
   contextFor(execution: Execution): AgentContext;
   /** How the agent's operations get their results. */
   operationsFor(execution: Execution): Operations;
+  /** The agent has yielded an await request. */
+  onAwait(execution: Execution, request: AwaitYield): void;
   /** Calls back when the run has its slot, now or later. */
   withSlot(callback: () => void): void;
   /** The agent is about to be given something: it goes on. */
@@ -61,23 +61,11 @@ export interface ExecutionHost {
   onOver(hung: boolean): void;
 }
 
-/** The limits under which an agent is executed. Durations are in milliseconds. */
-export interface ExecutionSettings {
-  readonly timeoutMs: number;
-  readonly awaitTimeoutMs: number;
-  readonly cancelGraceMs: number;
-  readonly maxLogEntries: number;
-  readonly maxPartBytes: number;
-  readonly maxStepBytes: number;
-  readonly maxBacklog: number;
-  readonly interceptors: Interceptors;
-}
-
 /**
  * One agent at work on one run: a single loop over a generator, whatever form the agent function has. Everything that
  * the agent does becomes a command to the log; everything that happens to it comes as an entry of the log.
  */
-export class Execution implements WaitingAgent, LoopHost {
+export class Execution implements LoopHost {
   readonly operations: Operations;
   readonly #host: ExecutionHost;
   readonly #loop: AgentLoop;
@@ -134,11 +122,6 @@ export class Execution implements WaitingAgent, LoopHost {
     if (this.#host.durable) noteOperation(key, promise);
     else promise.catch(ignore);
     return promise;
-  }
-
-  /** What the agent waits for. */
-  get waits(): Waits {
-    return new Waits(this);
   }
 
   /** How many values the agent has emitted. */
@@ -292,7 +275,7 @@ export class Execution implements WaitingAgent, LoopHost {
   }
 
   onAwait(request: AwaitYield): void {
-    this.waits.onAwait(request);
+    this.#host.onAwait(this, request);
   }
 
   /** The answer to a request that was yielded: `yield` gives it. */

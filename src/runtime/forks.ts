@@ -77,7 +77,7 @@ export class Forks {
    */
   async make(key: RunKey, given: ForkOptions): Promise<Forked | { readonly elsewhere: RunKey }> {
     checkForkOptions(given);
-    const { store } = this.#runs;
+    const { store } = this.#runs.shared;
     const stored = await this.#committed(key);
     const agent = this.#agentFor(stored, given.version);
     const log = await readLog(store, key, stored.position);
@@ -90,11 +90,11 @@ export class Forks {
     const repeated = await this.#repeated(key.tenant, created, given);
     if (repeated !== undefined) return repeated;
     const { change } = await this.#runs.joinSession(key.tenant, created.session_id);
-    const entries = forkedLog({ ...created, at: this.#runs.clock.now() }, log, origin.position, runId);
+    const entries = forkedLog({ ...created, at: this.#runs.shared.clock.now() }, log, origin.position, runId);
     const fork = { ...key, run_id: runId };
     try {
       if (!this.#runs.registry.executes(agent)) {
-        if (this.#runs.isClosed) throw closedError();
+        if (this.#runs.shared.isClosed) throw closedError();
         await this.#runs.remote.create(fork, entries, change, given.idempotencyKey);
         return { elsewhere: fork };
       }
@@ -115,7 +115,7 @@ export class Forks {
     wanted: CreatedEntry,
     { idempotencyKey, keys, before }: ForkOptions,
   ): Promise<{ readonly elsewhere: RunKey } | undefined> {
-    const known = idempotencyKey && (await this.#runs.store.findByIdempotencyKey(tenant, idempotencyKey));
+    const known = idempotencyKey && (await this.#runs.shared.store.findByIdempotencyKey(tenant, idempotencyKey));
     if (!known) return undefined;
     const { key, created } = known;
     // Where a fork begins that names no operation depends on how far its run had come when it was made.

@@ -2,59 +2,69 @@ import type { Decision } from "../core/decide.ts";
 import { decide, isRefusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
 import { failureOf } from "../core/failure.ts";
-import type { Entry } from "../core/log.ts";
+import type { Entry, ParentRun } from "../core/log.ts";
 import { overdueError } from "../core/overdue.ts";
-import type { RunKey, SessionChange } from "../core/ports.ts";
+import type { Ids, Mismatch, RunKey, SessionChange } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
 import { runRecord } from "../core/record.ts";
 import { createdEntry, isAtRest, isFinal, isWaiting, mayBegin, startTime } from "../core/state.ts";
 import type { Run } from "../protocol/run.ts";
 import type { Agent } from "./agent.ts";
-import type { AgentRun, SharedByAgents } from "./agent-host.ts";
+import type { AgentRun } from "./agent-host.ts";
 import { AgentHost } from "./agent-host.ts";
-import type { Answer } from "./answer.ts";
-import type { AnsweredRun } from "./answering.ts";
-import { answerRun } from "./answering.ts";
 import { Execution } from "./execution.ts";
 import type { LogRun } from "./log-host.ts";
-import type { NewSubRun } from "./new-run.ts";
-import { committedUpwards, onceCommitted } from "./once-committed.ts";
-import type { OneByOne } from "./one-by-one.ts";
+import type { NewRun, NewSubRun } from "./new-run.ts";
+import { onceCommitted } from "./once-committed.ts";
 import type { Ownership } from "./ownership.ts";
 import { lostError, refusalError } from "./refusals.ts";
+import type { Registry } from "./registry.ts";
 import { RestWaiters } from "./rest-waiters.ts";
 import { RunFamily } from "./run-family.ts";
 import { RunLog } from "./run-log.ts";
 import { sessionAtEnd } from "./run-session.ts";
 import { RunSlot } from "./run-slot.ts";
-import type { Slots } from "./slots.ts";
+import type { SharedByRuns } from "./shared-by-runs.ts";
+import type { SubRunNotHere } from "./sub-run-not-here.ts";
 
-/** What the live runs of one runtime share. */
-export interface LiveRunHost extends SharedByAgents {
-  readonly slots: Slots;
-  onHung(run: LiveRun): void;
-  onCommit(): void;
-  /** The run was cancelled without its `finally` blocks, since there was no code for them. */
-  onAgentMissing(run: LiveRun): void;
-  /** Tells runs what those that they have started have done. */
-  readonly telling: OneByOne;
-  /** Cancels a sub-run wherever it is, and what it has started itself. Resolves when the store has the cancel, and not before; undefined: it has. */
-  cancelSubRun(key: RunKey, parent: RunLog): undefined | Promise<void>;
+/** The live runs of a runtime, as each of them and the durable room see them. */
+export interface LiveRuns extends Iterable<LiveRun> {
+  readonly shared: SharedByRuns;
+  readonly registry: Registry;
+  readonly ids: Ids;
+  /** How many more runs may be taken from the store. */
+  readonly capacity: number;
+  /** The run, if it is loaded in this process. */
+  find(key: RunKey): LiveRun | undefined;
+  /** Adds a run that was loaded from the store. */
+  add(run: LiveRun): void;
   /** Who may write to a run, and where it is executed. */
   ownershipOf(run: LiveRun): Ownership;
+  runAgent(parent: LiveRun, execution: Execution, request: NewSubRun): Promise<Run>;
+  /** Accepts a sub-run. A promise of undefined: another process executes it. Throws `agent_not_found` or `limit_reached`. */
+  acceptSubRun(request: NewRun, runId: string, parent: ParentRun): MaybePromise<LiveRun | undefined>;
+  /** Finds a sub-run that may exist already. */
+  findSubRun(key: RunKey): Promise<SubRunFound>;
+  /** Cancels a sub-run wherever it is, with its own sub-runs. Resolves when the store has the cancel, and not before; undefined: it has. */
+  cancelSubRun(key: RunKey, parent: RunLog): undefined | Promise<void>;
+  /** The code of a durable run does not match its log. */
+  onBlocked(run: LiveRun, mismatch: Mismatch): void;
   /** The run is over, and that is committed; or it has left this process. */
   onGone(run: LiveRun): void;
-  runAgent(parent: LiveRun, execution: Execution, request: NewSubRun): Promise<Run>;
 }
 
+/** The result of a search for a sub-run. Undefined: it does not exist yet. */
+export type SubRunFound = LiveRun | SubRunNotHere | undefined;
+
 /** A run that is loaded in this process: its log, the agent at work on it, and the callers that wait for it. */
-export class LiveRun implements LogRun, AgentRun, AnsweredRun {
+export class LiveRun implements LogRun, AgentRun {
   readonly log: RunLog;
   readonly agent: Agent;
   /** What the agent threw, for those who are told more than the client. */
   cause: unknown;
-  readonly host: LiveRunHost;
+  readonly runs: LiveRuns;
+  readonly shared: SharedByRuns;
   readonly ownership: Ownership;
   /** Made when the agent is called. */
   #agentHost: AgentHost | undefined;
@@ -73,10 +83,11 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
   /** While the run is at work: lets the process end. */
   #letGo: (() => void) | undefined;
 
-  constructor(host: LiveRunHost, key: RunKey, agent: Agent) {
-    this.host = host;
+  constructor(runs: LiveRuns, key: RunKey, agent: Agent) {
+    this.runs = runs;
+    this.shared = runs.shared;
     this.agent = agent;
-    this.ownership = host.ownershipOf(this);
+    this.ownership = runs.ownershipOf(this);
     this.log = new RunLog(key, this, this.ownership);
   }
 
@@ -88,7 +99,6 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
     return this.#agentHost?.isInStep === true;
   }
 
-  /** Only runs of agents have one that may not all be active at once. */
   get slot(): RunSlot | undefined {
     return this.#slot;
   }
@@ -110,7 +120,7 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
   /** How long it takes until the agent may begin, in milliseconds. The store may have given the run away for that time. */
   get #untilStart(): number {
     const startAt = startTime(this.log.state);
-    return this.ownership.takenAt >= startAt ? 0 : startAt - this.host.clock.now();
+    return this.ownership.takenAt >= startAt ? 0 : startAt - this.shared.clock.now();
   }
 
   /** Lets the agent begin as soon as it has a slot, or at its time. With its first commit the run may leave before. */
@@ -118,7 +128,7 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
     const wait = this.#untilStart;
     if (wait > 0) {
       const begin = (): void => (this.log.lost ? undefined : this.begin());
-      this.#clearStart = this.host.clock.setTimeout(() => onceCommitted(this.log, begin), wait);
+      this.#clearStart = this.shared.clock.setTimeout(() => onceCommitted(this.log, begin), wait);
       return;
     }
     if (this.#slot !== undefined) this.#slot.mayBegin = true;
@@ -157,7 +167,7 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
 
   /** Asks the run to stop. Gives the record as it is then. A refusal waits until what it is based on is committed. */
   async cancel(): Promise<Run> {
-    const command = { type: "cancel", at: this.host.clock.now() } as const;
+    const command = { type: "cancel", at: this.shared.clock.now() } as const;
     const check = (decision: Decision): readonly Entry[] => {
       if (isRefusal(decision)) throw refusalError(decision, this.log.key.run_id);
       return decision;
@@ -184,14 +194,9 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
     if (this.log.state.status === "cancelling") this.#stop();
   }
 
-  /** See {@link answerRun}. */
-  answer(answer: Answer): MaybePromise<Run | undefined> {
-    return answerRun(this, answer);
-  }
-
-  committedAbove(): undefined | Promise<void> {
-    const parent = this.#family?.parent;
-    return parent === undefined ? this.ownership.told() : committedUpwards(parent);
+  /** The run that has started this one, while it follows. */
+  get parent(): LiveRun | undefined {
+    return this.#family?.parent;
   }
 
   /** Has the run that has started this one told whenever an entry was committed; undefined: it does not follow any more. */
@@ -208,7 +213,7 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
 
   /** The run that has started this one may do something in its turn, which the one above it is told of, and so on. */
   #tellParent(): void {
-    if (this.#family?.onProgress !== undefined) this.host.telling.do(() => this.#family?.onProgress?.());
+    if (this.#family?.onProgress !== undefined) this.shared.telling.do(() => this.#family?.onProgress?.());
   }
 
   /** Why the run does not get on: its code does not match its log, or that of a sub-run does not. */
@@ -222,14 +227,14 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
     this.family.blocked = error;
     if (error !== undefined) this.#resting?.reject(error);
     this.log.tellReaders();
-    this.#family?.parent?.setBlocked(error);
+    this.parent?.setBlocked(error);
   }
 
   /** Ends the run as failed, whatever its agent is doing. */
   fail(error: CadenzaError): void {
     this.cause = error;
     const usage = this.#execution?.takeUsage() ?? null;
-    this.log.decide({ type: "end", at: this.host.clock.now(), failure: failureOf(error, false), usage });
+    this.log.decide({ type: "end", at: this.shared.clock.now(), failure: failureOf(error, false), usage });
     this.#execution?.fence();
     this.#agentHost?.abortSignal(() => error);
     this.onEnd();
@@ -239,8 +244,7 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
 
   /** Removes the run from memory: it was evicted or released. The signal of an evicted run does not abort. */
   leave(reason: string, how: "evicted" | "released" = "released"): void {
-    const error = new CadenzaError("lost_ownership", reason, { run_id: this.log.key.run_id });
-    this.log.abandon(error);
+    this.log.abandon(new CadenzaError("lost_ownership", reason, { run_id: this.log.key.run_id }));
     this.#onGone(how);
   }
 
@@ -258,10 +262,10 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
     this.ownership.onCommit(head);
     if (this.#family?.onProgress !== undefined) this.#tellParent();
     this.#agentHost?.onMail();
-    this.host.onCommit();
+    this.shared.onProgress?.();
     if (!isFinal(head.status)) return;
     this.#clearStart?.();
-    this.host.onGone(this);
+    this.runs.onGone(this);
   }
 
   onLost(): void {
@@ -283,7 +287,7 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
       child.follow(undefined);
     }
     this.#tellParent();
-    this.host.onGone(this);
+    this.runs.onGone(this);
   }
 
   sessionAtEnd(): SessionChange | undefined {
@@ -321,13 +325,12 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
     const { tenant } = this.log.key;
     this.#family.end(
       [...this.#family.children].map(({ log }) => log.key.run_id),
-      (run_id) => this.host.cancelSubRun({ tenant, run_id }, this.log),
+      (run_id) => this.runs.cancelSubRun({ tenant, run_id }, this.log),
       () => this.log.flush(),
     );
   }
 
-  onOver(hung: boolean): void {
-    if (hung) this.host.onHung(this);
+  onOver(): void {
     this.#slot?.give();
   }
 
@@ -336,7 +339,7 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
   }
 
   runAgent(execution: Execution, request: NewSubRun): Promise<Run> {
-    return this.host.runAgent(this, execution, request);
+    return this.runs.runAgent(this, execution, request);
   }
 
   #stop(): void {
@@ -355,8 +358,8 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
 
   /** Ends a run that has no agent at work: it was not begun, or its code is missing or does not match its log. */
   endWithoutAgent(): void {
-    if (this.log.state.position > 2) this.host.onAgentMissing(this);
-    this.log.decide({ type: "end", at: this.host.clock.now(), failure: null, usage: null });
+    if (this.log.state.position > 2) this.shared.figures.withoutFinally += 1;
+    this.log.decide({ type: "end", at: this.shared.clock.now(), failure: null, usage: null });
     this.#slot?.give();
     this.log.flush();
   }
@@ -382,7 +385,7 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
     const { head, lost } = this.log;
     const isActive = head?.status === "in-progress" && !this.isWaiting;
     if ((isActive || head?.status === "cancelling") && !lost && this.ownership.mismatch === undefined)
-      this.#letGo ??= this.host.hold();
+      this.#letGo ??= this.shared.hold();
     else {
       this.#letGo?.();
       this.#letGo = undefined;
@@ -392,6 +395,6 @@ export class LiveRun implements LogRun, AgentRun, AnsweredRun {
   #setSlot(slotKey: string | undefined): void {
     const { concurrency } = this.agent.options;
     if (slotKey !== undefined && concurrency !== undefined)
-      this.#slot = new RunSlot(this.host.slots, slotKey, concurrency);
+      this.#slot = new RunSlot(this.shared.slots, slotKey, concurrency);
   }
 }

@@ -1,20 +1,10 @@
 import type { CadenzaError } from "../core/errors.ts";
-import type { Clock, Logger, SessionChange, Store } from "../core/ports.ts";
-
-/** What the logs of one runtime share. */
-export interface LogHost {
-  readonly store: Store;
-  readonly clock: Clock;
-  readonly logger: Logger;
-  /** Called when a log has entries that no caller waits for. They are committed at the end of the turn. */
-  commitSoon(log: { flush(): void }): void;
-  /** Keeps the process open until the returned function is called. */
-  hold(): () => void;
-}
+import type { SessionChange } from "../core/ports.ts";
+import type { SharedByRuns } from "./shared-by-runs.ts";
 
 /** The run that a log belongs to, and what the log reports to it. */
 export interface LogRun {
-  readonly host: LogHost;
+  readonly shared: SharedByRuns;
   /** The session change that goes with the end of the run. */
   sessionAtEnd(): SessionChange | undefined;
   /** Whether the end of the run must not be written yet, because no process would cancel its sub-runs after that. */

@@ -40,10 +40,10 @@ export class MessageRouter {
     // A message without a key of its own is sent again too, if the run leaves this process meanwhile.
     const isKeyed = message.idempotency_key !== undefined;
     const idempotency_key = message.idempotency_key ?? this.#runs.ids.uuid();
-    if (this.#runs.isClosed) throw closedError();
-    checkMessageSize(message.data, this.#runs.settings.maxPartBytes);
+    if (this.#runs.shared.isClosed) throw closedError();
+    checkMessageSize(message.data, this.#runs.shared.settings.maxPartBytes);
     const key = typeof to === "string" ? { tenant, run_id: to } : await this.#find(tenant, to);
-    const letGo = this.#runs.hold();
+    const letGo = this.#runs.shared.hold();
     try {
       if (this.#runs.registry.declaresMessages) await this.#check(key, message.name, message.data);
       await unlessLost(() => this.#deliver(key, { ...message, idempotency_key }, isKeyed));
@@ -55,7 +55,8 @@ export class MessageRouter {
 
   /** The agent that executes the run says which messages it receives, if it is registered here. */
   async #check(key: RunKey, name: string, data: JsonValue): Promise<void> {
-    const { registry, store } = this.#runs;
+    const { registry, shared } = this.#runs;
+    const { store } = shared;
     const live = this.#runs.find(key);
     const created = live === undefined ? (await store.find(key))?.created : undefined;
     const agent = live?.agent ?? (created && registry.known(created.agent_name, created.version));
@@ -63,14 +64,14 @@ export class MessageRouter {
   }
 
   async #deliver(key: RunKey, message: Omit<ReceivedEntry, "type" | "at">, isKeyed: boolean): Promise<void> {
-    const entry: ReceivedEntry = { type: "received", at: this.#runs.clock.now(), ...message };
+    const entry: ReceivedEntry = { type: "received", at: this.#runs.shared.clock.now(), ...message };
     const live = this.#runs.find(key);
     if (live === undefined) await this.#runs.remote.send(key, entry, isKeyed);
     else await this.#giveTo(live, { type: "receive", entry });
   }
 
   async #giveTo({ log }: LiveRun, command: Command): Promise<void> {
-    checkLogLength(log.state.position, this.#runs.settings.maxLogEntries);
+    checkLogLength(log.state.position, this.#runs.shared.settings.maxLogEntries);
     for (;;) {
       log.decide(command);
       // A refusal reveals the state, so the state is committed first.
@@ -86,7 +87,14 @@ export class MessageRouter {
 
   async #find(tenant: string, { labels, agent_name }: LabelledRun): Promise<RunKey> {
     await this.#runs.settled(tenant);
-    const found = await this.#runs.store.list({ tenant, labels, agent_name, statuses: receiving, limit: 2, offset: 0 });
+    const found = await this.#runs.shared.store.list({
+      tenant,
+      labels,
+      agent_name,
+      statuses: receiving,
+      limit: 2,
+      offset: 0,
+    });
     const [first, second] = found;
     const which = JSON.stringify(labels);
     if (first === undefined)

@@ -6,6 +6,7 @@ import type { JsonValue } from "../protocol/json.ts";
 import type { Message } from "../protocol/message.ts";
 import type { Agent } from "./agent.ts";
 import type { RunInput } from "./input.ts";
+import { readInput } from "./input.ts";
 
 const UNLIMITED = Number.POSITIVE_INFINITY;
 
@@ -97,4 +98,26 @@ export function repeat({ key, created }: StoredRun, request: NewRun): { readonly
       run_id: key.run_id,
     },
   );
+}
+
+/** The request for a sub-run. Throws `invalid_argument` for an input that is none. */
+export function subRunRequest(
+  { agentName, input, totalTokens }: NewSubRun,
+  tenant: string,
+  principal: JsonValue = null,
+): NewRun {
+  return {
+    tenant,
+    principal,
+    agent_name: agentName,
+    input: readInput(input),
+    session_id: undefined,
+    idempotencyKey: undefined,
+    timeoutMs: undefined,
+    totalTokens,
+    startAt: undefined,
+    session: undefined,
+    metadata: null,
+    labels: undefined,
+  };
 }

@@ -7,13 +7,13 @@ import { ignore, isPromise } from "../core/promises.ts";
 import type { InboxMessage } from "../core/state.ts";
 import { LAST_TIME } from "../core/time.ts";
 import type { MessageDetails } from "./agent-waits.ts";
+import type { Execution } from "./execution.ts";
 import type { Operations } from "./operations.ts";
 import { issuesText } from "./refusals.ts";
 import type { Settlers } from "./sleep.ts";
 import { IntendedWait } from "./sleep.ts";
 import type { StandardSchema, Validated } from "./standard-schema.ts";
 import { validateFirst } from "./standard-schema.ts";
-import type { WaitHost } from "./wait.ts";
 import { checkWaitOptions } from "./wait.ts";
 
 /** How a message is received. */
@@ -32,15 +32,15 @@ export class Receive extends IntendedWait {
   /** The message that it takes, and what its schema makes of it. */
   #taken: { readonly message: ReceivedEntry; readonly reading: MaybePromise<Validated> } | undefined;
 
-  constructor(host: WaitHost, key: string, name: string, options: Receiving, settlers: Settlers) {
-    super(host, key, options.signal, settlers);
+  constructor(execution: Execution, key: string, name: string, options: Receiving, settlers: Settlers) {
+    super(execution, key, options.signal, settlers);
     this.#name = name;
     this.#options = options;
   }
 
   override start(): void {
     // Receives that began before this one come first.
-    if (this.#next !== undefined) takeMail(this.host.operations);
+    if (this.#next !== undefined) takeMail(this.execution.operations);
     if (!this.isEnded) super.start();
   }
 
@@ -51,20 +51,20 @@ export class Receive extends IntendedWait {
     const { entry: message, position } = next;
     const reading = this.#validate(message);
     this.#taken = { message, reading };
-    const entry: Growing<TakenEntry> = { type: "taken", at: this.host.clock.now(), key: this.key, position };
+    const entry: Growing<TakenEntry> = { type: "taken", at: this.execution.clock.now(), key: this.key, position };
     if ("issues" in reading) entry.issues = reading.issues;
     this.finish({ type: "take", entry });
   }
 
   /** The first message of its name that has arrived and is committed, and that no receive has taken. */
   get #next(): InboxMessage | undefined {
-    const { state, committed } = this.host.log;
+    const { state, committed } = this.execution.log;
     return state.mail?.inbox.find(({ entry, position }) => entry.name === this.#name && position < committed);
   }
 
   protected begin(): boolean {
     const { timeoutMs = Number.POSITIVE_INFINITY } = this.#options;
-    const now = this.host.clock.now();
+    const now = this.execution.clock.now();
     if (timeoutMs === 0) {
       this.finish(this.expiry(now));
       return false;
@@ -84,7 +84,7 @@ export class Receive extends IntendedWait {
       throw this.#error("receive_timeout", "got no message in time.");
     }
     if (this.#taken !== undefined) return this.#read(this.#taken.message, this.#taken.reading);
-    const message = this.host.operations.received(entry.position);
+    const message = this.execution.operations.received(entry.position);
     if (message === undefined) throw new TypeError(`There is no message at position ${entry.position} of the log.`);
     const { issues } = entry;
     // A message that was rejected stays so, also if the code has another schema by now.
@@ -129,7 +129,7 @@ export class Receive extends IntendedWait {
     what: string,
     issues?: CadenzaError["issues"],
   ): CadenzaError {
-    const { run_id } = this.host.log.key;
+    const { run_id } = this.execution.log.key;
     const message = `The receive ${this.key} of run ${run_id} ${what}`;
     return new CadenzaError(code, message, { run_id, ...(issues !== undefined && { issues }) });
   }

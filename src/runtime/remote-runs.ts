@@ -1,15 +1,13 @@
 import type { NewLog } from "../core/fork.ts";
 import type { ReceivedEntry } from "../core/log.ts";
-import type { Ids, Mismatch, RunKey, SessionChange, Store, StoredRun } from "../core/ports.ts";
+import type { RunKey, SessionChange, Store, StoredRun } from "../core/ports.ts";
 import type { RunState } from "../core/state.ts";
 import type { Agent } from "./agent.ts";
 import type { Answer } from "./answer.ts";
 import type { LogSource } from "./events.ts";
-import type { LiveRun, LiveRunHost } from "./live-run.ts";
+import type { LiveRun, LiveRuns, SubRunFound } from "./live-run.ts";
 import type { Ownership } from "./ownership.ts";
-import type { Registry } from "./registry.ts";
 import type { RunLog } from "./run-log.ts";
-import type { SubRunFound } from "./sub-run.ts";
 
 /** A blocked run: its code does not match its log. Nothing is written to it until matching code is registered. */
 export interface BlockedRun {
@@ -101,24 +99,8 @@ export interface RemoteRuns {
   close(): Promise<void>;
 }
 
-/** What the remote runs of a runtime need from it. */
-export interface RemoteRunsHost extends LiveRunHost, Iterable<LiveRun> {
-  readonly registry: Registry;
-  readonly ids: Ids;
-  /** How many more runs may be taken from the store. */
-  readonly capacity: number;
-  /** The run, if it is loaded in this process. */
-  find(key: RunKey): LiveRun | undefined;
-  /** Adds a run that was loaded from the store. */
-  add(run: LiveRun): void;
-  /** The code of a durable run does not match its log. */
-  onBlocked(run: LiveRun, mismatch: Mismatch): void;
-}
-
 /** Makes the remote runs of one runtime. */
-export interface Engine {
-  connect(host: RemoteRunsHost): RemoteRuns;
-}
+export type Engine = (runs: LiveRuns) => RemoteRuns;
 
 /** The key of a durable store's engine: a symbol, so that no member of a store of your own is taken for one. */
 export const engineKey: unique symbol = Symbol.for("cadenza.engine") as never;

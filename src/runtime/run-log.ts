@@ -57,7 +57,7 @@ export class RunLog {
     this.key = key;
     this.#run = run;
     this.#ownership = ownership;
-    this.#writer = new RunWriter(run.host, key, ownership);
+    this.#writer = new RunWriter(run.shared, key, ownership);
     this.#decided = new DecidedRun(key);
   }
 
@@ -79,7 +79,7 @@ export class RunLog {
   /** The run as it is committed. Work that has been decided and is not committed is left out. */
   record(): MaybePromise<Run> {
     if (this.backlog === 0) return runRecord(this.state);
-    return committedRecord(this.#run.host.store, this.key, this.#committed);
+    return committedRecord(this.#run.shared.store, this.key, this.#committed);
   }
 
   /** Whether nothing is written to the run here any more. */
@@ -111,7 +111,7 @@ export class RunLog {
     if (this.#lost !== undefined) return noEntries;
     const hadEntries = this.#decided.hasEntries;
     const decision = this.#decided.decide(command);
-    if (!hadEntries && this.#decided.hasEntries) this.#run.host.commitSoon(this);
+    if (!hadEntries && this.#decided.hasEntries) this.#run.shared.commitSoon(this);
     const isWaiting = beginsToWait(command) && !isRefusal(decision) && decision.length > 0;
     if (isWaiting && this.state.created?.durable === true) this.#comeToRest();
     return decision;
@@ -120,7 +120,7 @@ export class RunLog {
   /** A change of the session that goes with the next write, also if no entry does. */
   changeSession(change: SessionChange): void {
     this.#decided.changeSession(change);
-    this.#run.host.commitSoon(this);
+    this.#run.shared.commitSoon(this);
   }
 
   /** How many entries have been decided, and the store has not said yes to. */
@@ -189,7 +189,7 @@ export class RunLog {
   /** A durable run that waits may be left to any process. What its agent does beside that has a turn to begin. */
   #comeToRest(): void {
     this.#isComingToRest = true;
-    void this.#run.host.clock.turn().then(() => {
+    void this.#run.shared.clock.turn().then(() => {
       this.#isComingToRest = false;
       this.flush();
     });
@@ -202,7 +202,7 @@ export class RunLog {
     const batch = this.#readers?.batch;
     if (behind === batch?.length) return batch;
     // The store may hold more already, which it has not said yet.
-    return this.#run.host.store.read(this.key, from, Math.min(READ_CHUNK, behind));
+    return this.#run.shared.store.read(this.key, from, Math.min(READ_CHUNK, behind));
   }
 
   get blocked(): CadenzaError | undefined {
@@ -329,7 +329,7 @@ export class RunLog {
 
   /** The log in the store is longer: what was decided here is decided again on what is there now. */
   #decideAgain(batch: Batch): void {
-    const { store } = this.#run.host;
+    const { store } = this.#run.shared;
     this.#decided.putBack(batch);
     // A run to which other processes write often does not read its whole log each time.
     this.#stored ??= initialState(this.key.run_id);
@@ -350,7 +350,7 @@ export class RunLog {
     this.#decided.rebase(copyState(state));
     if (this.#head !== undefined && this.#head.status !== this.state.status) this.#isHeadDue = true;
     this.#waiters?.rebase(this.state.position);
-    if (this.#decided.hasEntries) this.#run.host.commitSoon(this);
+    if (this.#decided.hasEntries) this.#run.shared.commitSoon(this);
     this.tellReaders();
     this.#run.onCommit();
     this.#run.onReloaded();
@@ -362,7 +362,7 @@ export class RunLog {
   #onFailed(failure: CadenzaError, batch: Batch): void {
     this.#putBack(batch);
     this.refuse(failure);
-    this.#run.host.logger.error(failure.message, { run_id: this.key.run_id, error: failure.cause });
+    this.#run.shared.logger.error(failure.message, { run_id: this.key.run_id, error: failure.cause });
     this.#writing = this.#writer.pause().then(() => {
       this.#writing = undefined;
       this.flush();

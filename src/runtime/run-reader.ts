@@ -34,7 +34,7 @@ export class RunReader {
   constructor(settings: Settings, runs: Runs) {
     this.#settings = settings;
     this.#runs = runs;
-    this.streams = { find: (key) => this.#findAgain(key), waitsForCode: false, hold: () => runs.hold() };
+    this.streams = { find: (key) => this.#findAgain(key), waitsForCode: false, hold: () => runs.shared.hold() };
   }
 
   /** The current record of a run. Throws `run_not_found`. */
@@ -166,7 +166,7 @@ export class RunReader {
     const rest = run.rest();
     if (!isPromise(rest)) return rest;
     return rest.catch((error: unknown) => {
-      if (!isLost(error) || this.#runs.isClosed) throw error;
+      if (!isLost(error) || this.#runs.shared.isClosed) throw error;
       return this.#restElsewhere(run.log.key);
     });
   }

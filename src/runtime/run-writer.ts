@@ -2,21 +2,21 @@ import { CadenzaError } from "../core/errors.ts";
 import type { RunKey, StoreConflict } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
-import type { LogHost } from "./log-host.ts";
 import type { Ownership } from "./ownership.ts";
 import { FIRST_PAUSE_MS, nextPauseMs } from "./retry-pause.ts";
 import type { Attempt, Outcome } from "./run-write.ts";
+import type { SharedByRuns } from "./shared-by-runs.ts";
 
 /** Hands the writes of one run to the store, and reports the outcome of each. */
 export class RunWriter {
-  readonly #host: Pick<LogHost, "store" | "clock" | "hold">;
+  readonly #shared: Pick<SharedByRuns, "store" | "clock" | "hold">;
   readonly #key: RunKey;
   readonly #ownership: Ownership;
   /** The state of an outage of the store. Undefined: the store works. */
   #outage: Outage | undefined;
 
-  constructor(host: Pick<LogHost, "store" | "clock" | "hold">, key: RunKey, ownership: Ownership) {
-    this.#host = host;
+  constructor(shared: Pick<SharedByRuns, "store" | "clock" | "hold">, key: RunKey, ownership: Ownership) {
+    this.#shared = shared;
     this.#key = key;
     this.#ownership = ownership;
   }
@@ -31,13 +31,13 @@ export class RunWriter {
    * committed would be lost.
    */
   pause(): Promise<void> {
-    const { clock } = this.#host;
+    const { clock } = this.#shared;
     const outage = this.#outage;
     if (outage === undefined) return Promise.resolve();
     const pauseMs = outage.nextPauseMs;
     outage.nextPauseMs = nextPauseMs(pauseMs);
     return new Promise((resolve) => {
-      const letGo = this.#host.hold();
+      const letGo = this.#shared.hold();
       const clearTimer = clock.setTimeout(() => {
         letGo();
         resolve();
@@ -63,7 +63,7 @@ export class RunWriter {
   async isThere(isLost: () => boolean, onFailure: () => void): Promise<boolean | undefined> {
     while (!isLost()) {
       try {
-        return (await this.#host.store.find(this.#key)) !== undefined;
+        return (await this.#shared.store.find(this.#key)) !== undefined;
       } catch {
         onFailure();
         await this.pause();
@@ -79,8 +79,8 @@ export class RunWriter {
     try {
       answer =
         expected === undefined
-          ? this.#host.store.create(this.#key, write, idempotencyKey)
-          : this.#host.store.append(this.#key, expected, write);
+          ? this.#shared.store.create(this.#key, write, idempotencyKey)
+          : this.#shared.store.append(this.#key, expected, write);
     } catch (error) {
       return this.#onFailure(error, attempt);
     }

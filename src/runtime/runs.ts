@@ -1,99 +1,63 @@
 import { commandOf } from "../core/decide.ts";
 import type { NewLog } from "../core/fork.ts";
 import type { ParentRun } from "../core/log.ts";
-import type { Clock, Ids, Logger, Mismatch, RunKey, SessionChange, SessionKey, Store } from "../core/ports.ts";
+import type { Ids, Mismatch, RunKey, SessionChange, SessionKey } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
-import { startTime } from "../core/state.ts";
+import { createdEntry, startTime } from "../core/state.ts";
 import type { Run } from "../protocol/run.ts";
 import { Admission, slotKeyOf } from "./admission.ts";
 import type { Agent } from "./agent.ts";
 import { checkInput } from "./agent-schemas.ts";
+import type { Announcer } from "./announcer.ts";
 import { deleteRun, deleteSession } from "./deleting.ts";
-import type { Execution, ExecutionSettings } from "./execution.ts";
+import type { Execution } from "./execution.ts";
+import type { LiveRuns, SubRunFound } from "./live-run.ts";
 import { LiveRun } from "./live-run.ts";
 import type { NewRun, NewRunParts, NewSubRun } from "./new-run.ts";
-import { createdEntryOf, repeat } from "./new-run.ts";
+import { createdEntryOf, repeat, subRunRequest } from "./new-run.ts";
 import { NoRemoteRuns } from "./no-remote-runs.ts";
 import { OneByOne } from "./one-by-one.ts";
 import type { Settings } from "./options.ts";
 import type { Ownership } from "./ownership.ts";
-import { Pacer } from "./pacer.ts";
 import { Pruning } from "./pruning.ts";
 import { closedError } from "./refusals.ts";
 import type { Registry } from "./registry.ts";
-import type { RemoteRuns, RemoteRunsHost } from "./remote-runs.ts";
+import type { RemoteRuns } from "./remote-runs.ts";
 import type { RunsReport } from "./run-figures.ts";
-import { RunFigures } from "./run-figures.ts";
 import type { RunLog } from "./run-log.ts";
 import type { SessionEntry } from "./session-entry.ts";
 import { SessionEntries } from "./session-entry.ts";
-import { Slots } from "./slots.ts";
-import { SubRuns } from "./sub-runs.ts";
-import { holdProcess } from "./system.ts";
-
-/** What is told of the runs of a process, beside what their logs tell. */
-export interface RunsListener {
-  /** A run has come into this process: it is new, or was in the store. */
-  onCreated(run: LiveRun): void;
-  /** The code of a durable run does not match its log. */
-  onBlocked(run: LiveRun, mismatch: Mismatch): void;
-}
+import type { ExecutionSettings } from "./shared-by-runs.ts";
+import { SharedByRuns } from "./shared-by-runs.ts";
+import { SubRun } from "./sub-run.ts";
 
 /** The live runs of a runtime: creates, finds and ends them. */
-export class Runs implements RemoteRunsHost {
-  readonly store: Store;
-  readonly clock: Clock;
-  readonly logger: Logger;
-  readonly exposeErrors: boolean;
-  readonly settings: ExecutionSettings;
-  readonly slots = new Slots();
-  readonly telling = new OneByOne();
+export class Runs implements LiveRuns {
+  readonly shared: SharedByRuns;
   readonly remote: RemoteRuns;
   readonly registry: Registry;
   readonly #options: Settings;
-  readonly #listener: RunsListener;
+  readonly #announcer: Announcer;
   readonly #live = new Map<string, LiveRun>();
   /** Those that were in the store before they were loaded here. */
   readonly #taken = new Set<LiveRun>();
   readonly #sessions: SessionEntries;
   readonly #pruning: Pruning;
   readonly #admission: Admission;
-  readonly #pacer: Pacer;
-  readonly #subRuns: SubRuns;
-  readonly #figures = new RunFigures();
-  #dirty: { flush(): void }[] = [];
-  #closed = false;
+  readonly #cancelling = new OneByOne();
   #over = false;
-  /** Called after every commit while the runtime is being closed. */
-  #onProgress: (() => void) | undefined;
 
-  constructor(options: Settings, registry: Registry, listener: RunsListener) {
+  constructor(options: Settings, registry: Registry, announcer: Announcer) {
+    const { store, clock, logger, limits } = options;
     this.#options = options;
-    this.store = options.store;
-    this.clock = options.clock;
-    this.logger = options.logger;
-    this.exposeErrors = options.exposeErrors;
     this.registry = registry;
-    this.#listener = listener;
-    this.#sessions = new SessionEntries(this);
+    this.#announcer = announcer;
+    this.shared = new SharedByRuns(store, clock, logger, executionSettings(options));
+    this.#sessions = new SessionEntries(store, clock, (key) => this.find(key));
     this.#pruning = new Pruning(options);
-    this.#admission = new Admission(options.limits, this.slots);
-    this.#pacer = new Pacer(options.clock);
-    const { timeoutMs, awaitTimeoutMs, cancelGraceMs, limits, interceptors } = options;
-    const { maxLogEntries, maxPartBytes, maxStepBytes, maxBacklog } = limits;
-    this.settings = {
-      timeoutMs,
-      awaitTimeoutMs,
-      cancelGraceMs,
-      maxLogEntries,
-      maxPartBytes,
-      maxStepBytes,
-      maxBacklog,
-      interceptors,
-    };
-    this.remote = options.engine?.connect(this) ?? new NoRemoteRuns(options.store, options.logger);
-    this.#subRuns = new SubRuns(this, limits.maxDepth);
+    this.#admission = new Admission(limits, this.shared.slots);
+    this.remote = options.engine?.(this) ?? new NoRemoteRuns(store, logger);
   }
 
   get ids(): Ids {
@@ -102,12 +66,6 @@ export class Runs implements RemoteRunsHost {
 
   ownershipOf(run: LiveRun): Ownership {
     return this.remote.ownershipOf(run);
-  }
-
-  /** Keeps the process from ending until the answer is called. */
-  hold(): () => void {
-    const { clock } = this;
-    return clock.hold === undefined ? holdProcess() : clock.hold();
   }
 
   /** The run, if this process executes it. */
@@ -133,12 +91,12 @@ export class Runs implements RemoteRunsHost {
 
   async delete(key: RunKey): Promise<void> {
     await this.settled(key.tenant);
-    return deleteRun(this.store, key);
+    return deleteRun(this.#options.store, key);
   }
 
   async deleteSession(key: SessionKey): Promise<void> {
     await this.settled(key.tenant);
-    return deleteSession(this.store, key);
+    return deleteSession(this.#options.store, key);
   }
 
   get report(): RunsReport {
@@ -146,8 +104,8 @@ export class Runs implements RemoteRunsHost {
     for (const { log } of this.#live.values()) live[log.state.status] = (live[log.state.status] ?? 0) + 1;
     return {
       live,
-      queued: this.slots.queued,
-      ...this.#figures,
+      queued: this.shared.slots.queued,
+      ...this.shared.figures,
     };
   }
 
@@ -171,11 +129,6 @@ export class Runs implements RemoteRunsHost {
     return this.#createWithCare(agent, request);
   }
 
-  checkInput(agentName: string, input: NewRun["input"]): MaybePromise<void> {
-    return checkInput(this.registry.get(agentName), input);
-  }
-
-  /** Accepts a sub-run. A promise of undefined: another process executes it, and the store has it. */
   acceptSubRun(request: NewRun, runId: string, parent: ParentRun): MaybePromise<LiveRun | undefined> {
     const agent = this.registry.get(request.agent_name);
     if (!this.registry.executes(agent)) return this.#handOver(agent, request, runId, 0, undefined, parent);
@@ -213,11 +166,7 @@ export class Runs implements RemoteRunsHost {
   add(run: LiveRun): void {
     this.#live.set(run.log.key.run_id, run);
     this.#taken.add(run);
-    this.#listener.onCreated(run);
-  }
-
-  get isClosed(): boolean {
-    return this.#closed;
+    this.#announcer.onCreated(run);
   }
 
   get isOver(): boolean {
@@ -243,39 +192,7 @@ export class Runs implements RemoteRunsHost {
   }
 
   onBlocked(run: LiveRun, mismatch: Mismatch): void {
-    this.#listener.onBlocked(run, mismatch);
-  }
-
-  onAgentMissing(): void {
-    this.#figures.withoutFinally += 1;
-  }
-
-  pace(at: number): undefined | Promise<void> {
-    return this.#pacer.count(at);
-  }
-
-  commitSoon(log: { flush(): void }): void {
-    if (this.#dirty.push(log) > 1) return;
-    void this.clock.turn().then(() => {
-      const dirty = this.#dirty;
-      this.#dirty = [];
-      for (const each of dirty) each.flush();
-    });
-  }
-
-  onDropped(): void {
-    this.#figures.dropped += 1;
-  }
-
-  onHung(run: LiveRun): void {
-    this.#figures.hung += 1;
-    this.logger.warn(`Agent ${run.agent.name} did not stop in time, and was left behind.`, {
-      run_id: run.log.key.run_id,
-    });
-  }
-
-  onCommit(): void {
-    this.#onProgress?.();
+    this.#announcer.onBlocked(run, mismatch);
   }
 
   onGone(run: LiveRun): void {
@@ -285,20 +202,33 @@ export class Runs implements RemoteRunsHost {
     this.#live.delete(run_id);
     this.#taken.delete(run);
     this.#pruning.onEnded();
-    this.#onProgress?.();
+    this.shared.onProgress?.();
   }
 
-  runAgent(parent: LiveRun, execution: Execution, request: NewSubRun): Promise<Run> {
-    return this.#subRuns.run(parent, execution, request);
+  /** Runs another agent under a run, to its end. */
+  runAgent(parent: LiveRun, execution: Execution, asked: NewSubRun): Promise<Run> {
+    const key = execution.operations.keyFor(`run:${asked.agentName}`);
+    const request = subRunRequest(asked, parent.log.key.tenant, createdEntry(parent.log.state).principal);
+    return new SubRun(key, request, asked.show, parent, execution).perform();
   }
 
+  async findSubRun(key: RunKey): Promise<SubRunFound> {
+    // Another process may have written to a run that is loaded here, and may have ended it.
+    const checked = this.find(key)?.ownership.refresh();
+    if (checked !== undefined) await checked;
+    return this.find(key) ?? this.remote.findSubRun(key);
+  }
+
+  /** The sub-run then cancels its own sub-runs. */
   cancelSubRun(key: RunKey, parent: RunLog): undefined | Promise<void> {
-    return this.#subRuns.cancel(key, parent);
+    const live = this.find(key);
+    if (live !== undefined) this.#cancelling.do(() => void live.cancel().catch(ignore));
+    return this.remote.cancelSubRun(key, parent);
   }
 
   /** No new runs from now on. Resolves when none is at work any more, or after `drainMs`. */
   async drain(drainMs: number): Promise<readonly LiveRun[]> {
-    this.#closed = true;
+    this.shared.isClosed = true;
     await this.remote.stopTaking();
     this.#pruning.stop();
     if (drainMs > 0 && this.#isWorking) {
@@ -307,8 +237,8 @@ export class Runs implements RemoteRunsHost {
           clear();
           resolve();
         };
-        const clear = drainMs === Number.POSITIVE_INFINITY ? ignore : this.clock.setTimeout(finish, drainMs);
-        this.#onProgress = () => {
+        const clear = drainMs === Number.POSITIVE_INFINITY ? ignore : this.shared.clock.setTimeout(finish, drainMs);
+        this.shared.onProgress = () => {
           if (!this.#isWorking) finish();
         };
       });
@@ -318,19 +248,19 @@ export class Runs implements RemoteRunsHost {
 
   /** Whether a run does more than to wait. The oldest ones, which are looked at first, are often the last to end. */
   get #isWorking(): boolean {
-    const now = this.clock.now();
+    const now = this.shared.clock.now();
     for (const run of this.#live.values()) if (!run.isWaiting && startTime(run.log.state) <= now) return true;
     return false;
   }
 
   #admit(agent: Agent): void {
-    if (this.#closed) throw closedError();
+    if (this.shared.isClosed) throw closedError();
     if (this.registry.executes(agent)) this.#admission.checkLiveRuns(this.#live.size - this.#taken.size);
   }
 
   #accept(...parts: NewRunParts): LiveRun {
     const [agent, request, runId, , session] = parts;
-    const entry = createdEntryOf(parts, this.clock.now());
+    const entry = createdEntryOf(parts, this.shared.clock.now());
     const key = { tenant: request.tenant, run_id: runId };
     return this.#begin(agent, key, [entry], request.idempotencyKey, session);
   }
@@ -338,7 +268,7 @@ export class Runs implements RemoteRunsHost {
   /** Accepts a run that another process executes. */
   async #handOver(...parts: NewRunParts): Promise<undefined> {
     const [, request, runId, , session] = parts;
-    const entry = createdEntryOf(parts, this.clock.now());
+    const entry = createdEntryOf(parts, this.shared.clock.now());
     await this.remote.create({ tenant: request.tenant, run_id: runId }, [entry], session, request.idempotencyKey);
   }
 
@@ -358,7 +288,7 @@ export class Runs implements RemoteRunsHost {
     run.log.create({ type: "create", entry }, idempotencyKey ?? null, session);
     for (const other of others) run.log.decide(commandOf(other));
     run.reserve(slotKeyOf(run));
-    this.#listener.onCreated(run);
+    this.#announcer.onCreated(run);
     return run;
   }
 
@@ -368,7 +298,7 @@ export class Runs implements RemoteRunsHost {
   ): Promise<{ readonly run: LiveRun } | { readonly elsewhere: RunKey }> {
     const { tenant, idempotencyKey } = request;
     if (idempotencyKey !== undefined) {
-      const known = await this.store.findByIdempotencyKey(tenant, idempotencyKey);
+      const known = await this.#options.store.findByIdempotencyKey(tenant, idempotencyKey);
       if (known !== undefined) return repeat(known, request);
     }
     const runId = this.newRunId();
@@ -391,9 +321,26 @@ export class Runs implements RemoteRunsHost {
     } catch (error) {
       if (idempotencyKey === undefined) throw error;
       // Another caller used the key between the look and the write.
-      const known = await this.store.findByIdempotencyKey(tenant, idempotencyKey);
+      const known = await this.#options.store.findByIdempotencyKey(tenant, idempotencyKey);
       if (known === undefined) throw error;
       return repeat(known, request);
     }
   }
+}
+
+function executionSettings(options: Settings): ExecutionSettings {
+  const { timeoutMs, awaitTimeoutMs, cancelGraceMs, exposeErrors, limits, interceptors } = options;
+  const { maxLogEntries, maxPartBytes, maxStepBytes, maxBacklog, maxDepth } = limits;
+  return {
+    timeoutMs,
+    awaitTimeoutMs,
+    cancelGraceMs,
+    maxLogEntries,
+    maxPartBytes,
+    maxStepBytes,
+    maxBacklog,
+    maxDepth,
+    exposeErrors,
+    interceptors,
+  };
 }

@@ -14,22 +14,19 @@ export interface SessionEntry {
   readonly change: SessionChange;
 }
 
-/** What joining sessions needs from the runs of the process. */
-export interface SessionsHost {
-  readonly store: Store;
-  readonly clock: Clock;
-  /** The run, if this process executes it. */
-  find(key: RunKey): LiveRun | undefined;
-}
-
 /** Lets new runs join sessions. */
 export class SessionEntries {
-  readonly #host: SessionsHost;
+  readonly #store: Store;
+  readonly #clock: Clock;
+  readonly #find: (key: RunKey) => LiveRun | undefined;
   /** The sessions that runs are joining now. */
   readonly #joining = new Map<string, Promise<SessionEntry>>();
 
-  constructor(host: SessionsHost) {
-    this.#host = host;
+  /** `find` gives the run, if this process executes it. */
+  constructor(store: Store, clock: Clock, find: (key: RunKey) => LiveRun | undefined) {
+    this.#store = store;
+    this.#clock = clock;
+    this.#find = find;
   }
 
   /** Joins a session. Runs join the same session one after the other, because the first may have to create it. */
@@ -49,15 +46,15 @@ export class SessionEntries {
   }
 
   async #join(tenant: string, sessionId: string): Promise<SessionEntry> {
-    const at = this.#host.clock.now();
-    const live = this.#host.find({ tenant, run_id: sessionId });
+    const at = this.#clock.now();
+    const live = this.#find({ tenant, run_id: sessionId });
     if (live !== undefined) {
       live.isJoined = true;
       // A run that has ended may not have written its session change yet.
       if (isFinal(live.log.state.status)) await live.log.acknowledge()?.catch(ignore);
     }
     const change: SessionChange = { session_id: sessionId, create: true, at };
-    const session = await this.#host.store.session({ tenant, session_id: sessionId });
+    const session = await this.#store.session({ tenant, session_id: sessionId });
     if (session !== undefined) return { length: session.history.length, change };
     const first = await this.#completedRun({ tenant, run_id: sessionId });
     if (first === undefined) return { length: 0, change };
@@ -65,25 +62,24 @@ export class SessionEntries {
     // messages.
     const key = { tenant, session_id: sessionId };
     const history = transcript(first);
-    if (await this.#host.store.makeSession(key, { history, state: null }, at))
-      return { length: history.length, change };
+    if (await this.#store.makeSession(key, { history, state: null }, at)) return { length: history.length, change };
     // Another process has created it meanwhile.
-    const made = await this.#host.store.session(key);
+    const made = await this.#store.session(key);
     return { length: made?.history.length ?? 0, change };
   }
 
   /** As {@link join}, but the caller provides the content of the session. */
   async replace(tenant: string, sessionId: string, session: StoredSession): Promise<SessionEntry> {
-    const at = this.#host.clock.now();
-    await this.#host.store.putSession({ tenant, session_id: sessionId }, session, at);
+    const at = this.#clock.now();
+    await this.#store.putSession({ tenant, session_id: sessionId }, session, at);
     return { length: session.history.length, change: { session_id: sessionId, create: true, at } };
   }
 
   /** The state of the run, if it has completed in a session of its own. */
   async #completedRun(key: RunKey): Promise<RunState | undefined> {
-    const found = await this.#host.store.find(key);
+    const found = await this.#store.find(key);
     if (found === undefined || found.head.status !== "completed" || found.created.session_id !== key.run_id)
       return undefined;
-    return foldLog(this.#host.store, key, found.position);
+    return foldLog(this.#store, key, found.position);
   }
 }

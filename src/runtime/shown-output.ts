@@ -69,7 +69,7 @@ export class ShownOutput {
 
   /** Copies the next entries. A promise: no more are copied before it resolves. */
   #copySome(length: number): undefined | Promise<void> {
-    const { store, settings } = this.#parent.host;
+    const { store, settings } = this.#parent.shared;
     const { position } = this.#state;
     try {
       // No more at once than the parent's queue to the store takes.
@@ -90,19 +90,19 @@ export class ShownOutput {
   }
 
   #take(entries: readonly Entry[] | undefined): undefined | Promise<void> {
-    const { log, host } = this.#parent;
+    const { log, shared } = this.#parent;
     if (entries === undefined || entries.length === 0) {
       this.#isDeleted = true;
       this.#warn("was deleted before all of it was shown.");
       return undefined;
     }
     for (const entry of entries) if (!this.#execution.over && this.#failure === undefined) this.#copyEntry(entry);
-    return log.backlog >= host.settings.maxBacklog ? log.commit() : host.pace(host.clock.now());
+    return log.backlog >= shared.settings.maxBacklog ? log.commit() : shared.pace(shared.clock.now());
   }
 
   #warn(what: string, error?: unknown): void {
     const { run_id } = this.#key;
-    this.#parent.host.logger.warn(`Run ${run_id}, a sub-run of ${this.#parent.log.key.run_id}, ${what}`, {
+    this.#parent.shared.logger.warn(`Run ${run_id}, a sub-run of ${this.#parent.log.key.run_id}, ${what}`, {
       run_id,
       error,
     });
@@ -112,9 +112,9 @@ export class ShownOutput {
     evolve(this.#state, entry);
     const command = this.#commandFor(entry);
     if (command === undefined) return;
-    const { log, host } = this.#parent;
+    const { log, shared } = this.#parent;
     try {
-      checkLogLength(log.state.position, host.settings.maxLogEntries);
+      checkLogLength(log.state.position, shared.settings.maxLogEntries);
     } catch (error) {
       if (!CadenzaError.is(error)) throw error;
       this.#failure = error;
@@ -126,7 +126,7 @@ export class ShownOutput {
   /** The command that copies an entry. Undefined: the entry emits nothing. */
   #commandFor(entry: Entry): Command | undefined {
     const { events, last_events } = this.#state;
-    const at = this.#parent.host.clock.now();
+    const at = this.#parent.shared.clock.now();
     switch (entry.type) {
       case "emitted":
         return { type: "emit", at, item: copyOf(entry, this.#sourceOf(entry, events)) };

@@ -4,8 +4,8 @@ import { CadenzaError } from "../core/errors.ts";
 import type { IntentEntry, ResultEntry } from "../core/log.ts";
 import { LAST_TIME } from "../core/time.ts";
 import { badArgument } from "./check.ts";
+import type { Execution } from "./execution.ts";
 import { onceCommitted } from "./once-committed.ts";
-import type { WaitHost } from "./wait.ts";
 import { Wait } from "./wait.ts";
 
 /** A wait whose deadline is in the `intent` of its operation. */
@@ -13,8 +13,8 @@ export abstract class IntendedWait extends Wait {
   readonly #resolve: (value: unknown) => void;
   readonly #reject: (error: unknown) => void;
 
-  constructor(host: WaitHost, key: string, signal: AbortSignal | undefined, settlers: Settlers) {
-    super(host, key, signal);
+  constructor(execution: Execution, key: string, signal: AbortSignal | undefined, settlers: Settlers) {
+    super(execution, key, signal);
     this.#resolve = settlers.resolve;
     this.#reject = settlers.reject;
   }
@@ -37,7 +37,7 @@ export abstract class IntendedWait extends Wait {
 
   /** Logs that the operation waits. */
   protected intend(until: number | null): boolean {
-    const { log, clock } = this.host;
+    const { log, clock } = this.execution;
     const entry: IntentEntry = { type: "intent", at: clock.now(), key: this.key, attempt: 1, run_id: null, until };
     const decision = log.decide({ type: "intend", entry });
     if (isRefusal(decision) || decision.length === 0) return false;
@@ -46,7 +46,7 @@ export abstract class IntendedWait extends Wait {
   }
 
   get #intent(): IntentEntry | undefined {
-    return this.host.log.state.waits?.get(this.key);
+    return this.execution.log.state.waits?.get(this.key);
   }
 }
 
@@ -60,8 +60,8 @@ export interface Settlers {
 export class Sleep extends IntendedWait {
   readonly #until: number;
 
-  constructor(host: WaitHost, key: string, until: number, signal: AbortSignal | undefined, settlers: Settlers) {
-    super(host, key, signal, settlers);
+  constructor(execution: Execution, key: string, until: number, signal: AbortSignal | undefined, settlers: Settlers) {
+    super(execution, key, signal, settlers);
     this.#until = until;
   }
 
@@ -71,19 +71,19 @@ export class Sleep extends IntendedWait {
 
   /** Its beginning is committed first: the cancel of another process would drop the beginning, and not the result. */
   protected override onDeadline(): void {
-    onceCommitted(this.host.log, () => {
+    onceCommitted(this.execution.log, () => {
       if (this.isLogged) super.onDeadline();
     });
   }
 
   protected expiry(at: number): Command {
-    const usage = this.host.takeUsage();
+    const usage = this.execution.takeUsage();
     return { type: "record", entry: { type: "step", at, key: this.key, result: undefined, error: null, usage } };
   }
 
   settle(entry: ResultEntry): undefined {
     if (entry.type !== "withdrawn") return undefined;
-    const { run_id } = this.host.log.key;
+    const { run_id } = this.execution.log.key;
     throw this.withdrawn(
       () => new CadenzaError("withdrawn", `The sleep ${this.key} of run ${run_id} was withdrawn.`, { run_id }),
     );

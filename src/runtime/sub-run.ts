@@ -3,57 +3,27 @@ import type { CadenzaErrorCode } from "../core/errors.ts";
 import { CadenzaError } from "../core/errors.ts";
 import type { StepEntry } from "../core/log.ts";
 import { newsForParent } from "../core/passed-on.ts";
-import type { RunKey } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
 import type { RunState } from "../core/state.ts";
-import { isFinal } from "../core/state.ts";
+import { createdEntry, isFinal } from "../core/state.ts";
 import type { Usage } from "../protocol/extensions.ts";
 import type { Run } from "../protocol/run.ts";
+import { checkInput } from "./agent-schemas.ts";
 import type { Execution } from "./execution.ts";
-import type { LiveRun } from "./live-run.ts";
+import type { LiveRun, SubRunFound } from "./live-run.ts";
+import type { NewRun } from "./new-run.ts";
 import { onceCommitted } from "./once-committed.ts";
+import { parentOf } from "./seed.ts";
 import { ShownOutput } from "./shown-output.ts";
 import { failureOfStep, resultOfStep } from "./steps.ts";
+import type { EndedRun, RunElsewhere } from "./sub-run-not-here.ts";
 
 /** The refusals of a sub-run that the parent's log keeps. */
 const finalRefusals: readonly CadenzaErrorCode[] = ["limit_reached", "agent_not_found", "invalid_input"];
 
-/** What a sub-run needs from the runs of the process. */
-export interface SubRunHost {
-  /** A new id for a run. */
-  newRunId(): string;
-  /** Throws if the agent does not take the input. */
-  checkInput(): MaybePromise<void>;
-  /** Creates and begins the sub-run. A promise of undefined: another process executes it, and the store has it. */
-  createSubRun(runId: string): MaybePromise<LiveRun | undefined>;
-  /** Finds a sub-run that may exist already. */
-  findSubRun(key: RunKey): Promise<SubRunFound>;
-  /** Waits before the next search. */
-  pause(): Promise<void>;
-}
-
-/** The result of a search for a sub-run. Undefined: it does not exist yet. */
-export type SubRunFound = LiveRun | EndedRun | RunElsewhere | undefined;
-
-/**
- * A run that has not ended, and that this process cannot load: another process owns it, or its code is not registered
- * here.
- */
-export interface RunElsewhere {
-  /** The error of a blocked run; undefined if the run is not blocked. */
-  readonly blocked: CadenzaError | undefined;
-  /** How many entries its log holds. */
-  readonly position: number;
-  /** Reads its current state. Undefined: the store has deleted it. */
-  read(): MaybePromise<RunState | undefined>;
-}
-
-/** A run that has ended. */
-export interface EndedRun {
-  readonly run: Run;
-  readonly state: RunState;
-}
+/** The interval at which a sub-run in another process is polled, in milliseconds. */
+const POLL_MS = 200;
 
 /**
  * One sub-run as an operation of its parent. The parent shows the questions of the sub-run, which are answered in the
@@ -62,9 +32,9 @@ export interface EndedRun {
  */
 export class SubRun {
   readonly #key: string;
+  readonly #request: NewRun;
   readonly #parent: LiveRun;
   readonly #execution: Execution;
-  readonly #host: SubRunHost;
   /** While the sub-run is being found: resolves with whether the last search has found it live or ended. */
   #search: Promise<boolean> | undefined;
   /** The length of the log of a sub-run in another process when it was last read. Undefined: it has not been read. */
@@ -74,12 +44,12 @@ export class SubRun {
   #shown: ShownOutput | undefined;
   #isCopying = false;
 
-  constructor(key: string, show: boolean, parent: LiveRun, execution: Execution, host: SubRunHost) {
+  constructor(key: string, request: NewRun, show: boolean, parent: LiveRun, execution: Execution) {
     this.#key = key;
+    this.#request = request;
     this.#show = show;
     this.#parent = parent;
     this.#execution = execution;
-    this.#host = host;
   }
 
   /** Starts or finds the sub-run. Resolves with its record when it has ended. */
@@ -96,17 +66,17 @@ export class SubRun {
   async #start(): Promise<void> {
     const intent = this.#execution.operations.intent(this.#key);
     this.#parent.ownership.setSubRun(this.#key, intent === undefined ? "at work" : "sought");
-    const runId = intent?.run_id ?? this.#host.newRunId();
+    const runId = intent?.run_id ?? this.#parent.runs.ids.uuid();
     if (this.#show) {
       const key = { ...this.#parent.log.key, run_id: runId };
-      this.#shown = new ShownOutput(key, this.#parent, this.#execution, () => this.#host.pause());
+      this.#shown = new ShownOutput(key, this.#parent, this.#execution, () => this.#pause());
     }
     // In a persistent store a plain parent logs its sub-runs too, so that they can be cancelled if its process dies.
-    if (intent === undefined && (this.#parent.durable || this.#parent.host.store.persistent)) {
-      const { log, host } = this.#parent;
+    if (intent === undefined && (this.#parent.durable || this.#parent.shared.store.persistent)) {
+      const { log, shared } = this.#parent;
       log.decide({
         type: "intend",
-        entry: { type: "intent", at: host.clock.now(), key: this.#key, attempt: 1, run_id: runId },
+        entry: { type: "intent", at: shared.clock.now(), key: this.#key, attempt: 1, run_id: runId },
       });
       await log.commit();
     }
@@ -126,12 +96,13 @@ export class SubRun {
    */
   #create(runId: string): undefined | Promise<boolean> {
     const create = (): undefined | Promise<boolean> => {
-      const child = this.#execution.isStopped ? undefined : this.#host.createSubRun(runId);
+      const child = this.#execution.isStopped ? undefined : this.#accept(runId);
       if (isPromise(child)) return this.#handOver(child, runId);
       if (child !== undefined) this.#watch(child);
       return undefined;
     };
-    const checked = this.#host.checkInput();
+    const { agent_name, input } = this.#request;
+    const checked = checkInput(this.#parent.runs.registry.get(agent_name), input);
     return checked === undefined ? create() : checked.then(async () => (await create()) ?? true);
   }
 
@@ -142,14 +113,29 @@ export class SubRun {
     } catch (error) {
       if (!CadenzaError.is(error) || error.code !== "store_failed") throw error;
       const message = `Run ${runId} could not be stored for its parent, run ${this.#parent.log.key.run_id}. It is tried again.`;
-      this.#parent.host.logger.warn(message, { run_id: runId, error });
+      this.#parent.shared.logger.warn(message, { run_id: runId, error });
     }
     return false;
   }
 
+  /** The sub-run begins after the commit. If the commit fails, it is created again. */
+  #accept(runId: string): MaybePromise<LiveRun | undefined> {
+    const { log, family, runs, shared } = this.#parent;
+    const above = parentOf(createdEntry(log.state), log.key.run_id, this.#key);
+    checkDepth(above.depth, shared.settings.maxDepth, this.#request.agent_name);
+    const run = runs.acceptSubRun({ ...this.#request, tokensLeft: family.spending?.left }, runId, above);
+    if (run !== undefined && !isPromise(run)) onceCommitted(run.log, () => run.begin());
+    return run;
+  }
+
+  /** Waits before the next search. */
+  #pause(): Promise<void> {
+    return new Promise((resolve) => this.#parent.shared.clock.setTimeout(resolve, POLL_MS));
+  }
+
   /** The sub-run has left this process. If the store failed to create it, it is created again after a pause. */
   async #seekAgain({ key, lostReason }: LiveRun["log"]): Promise<void> {
-    if (lostReason?.code === "store_failed") await this.#host.pause();
+    if (lostReason?.code === "store_failed") await this.#pause();
     await this.#attach(key.run_id);
   }
 
@@ -159,7 +145,7 @@ export class SubRun {
     const search = (): Promise<boolean> => this.#searchFor(runId);
     this.#parent.family.seek(runId, search);
     try {
-      while (!(await search())) await this.#host.pause();
+      while (!(await search())) await this.#pause();
     } finally {
       this.#parent.family.seekNoMore(runId, search);
       this.#search = undefined;
@@ -175,16 +161,16 @@ export class SubRun {
   }
 
   async #find(runId: string): Promise<boolean> {
-    const { log, host } = this.#parent;
+    const { log, shared } = this.#parent;
     let found: SubRunFound;
     try {
-      found = await this.#host.findSubRun({ tenant: log.key.tenant, run_id: runId });
+      found = await this.#parent.runs.findSubRun({ tenant: log.key.tenant, run_id: runId });
       if (found !== undefined && "read" in found) {
         await this.#readAlong(runId, found);
         return this.#execution.over;
       }
     } catch (error) {
-      host.logger.warn(
+      shared.logger.warn(
         `Run ${runId} could not be read for its parent, run ${log.key.run_id}. Reading it is tried again.`,
         {
           run_id: runId,
@@ -282,8 +268,8 @@ export class SubRun {
    * which the caller who has answered waits for.
    */
   #relay(child: RunState, committed: number, isBehind = false): void {
-    const { log, host } = this.#parent;
-    const all = newsForParent(child, committed, this.#key, log.state, host.clock.now());
+    const { log, shared } = this.#parent;
+    const all = newsForParent(child, committed, this.#key, log.state, shared.clock.now());
     const news = isBehind ? all.filter(({ type }) => type === "settled") : all;
     if (news.length === 0) return;
     for (const entry of news) log.decide(commandOf(entry));
@@ -294,7 +280,7 @@ export class SubRun {
   }
 
   #finish({ run, state }: EndedRun): void {
-    const { durable, host } = this.#parent;
+    const { durable, shared } = this.#parent;
     if (this.#execution.over) return;
     this.#relay(state, state.position);
     if (this.#shown?.failure !== undefined) {
@@ -307,7 +293,7 @@ export class SubRun {
     const usage = durable ? this.#execution.takeUsage() : null;
     // A record contains only JSON values.
     const result = durable ? (run as unknown as StepEntry["result"]) : undefined;
-    const entry: StepEntry = { type: "step", at: host.clock.now(), key: this.#key, result, error: null, usage };
+    const entry: StepEntry = { type: "step", at: shared.clock.now(), key: this.#key, result, error: null, usage };
     if (durable) this.#record(entry, run);
     else this.#execution.withSlot(() => this.#execution.operations.deliver(entry, run));
   }
@@ -324,7 +310,7 @@ export class SubRun {
       return;
     }
     const failure = failureOfStep(error);
-    const at = this.#parent.host.clock.now();
+    const at = this.#parent.shared.clock.now();
     this.#record({ type: "step", at, key: this.#key, result: undefined, error: failure, usage: null }, undefined);
   }
 
@@ -338,4 +324,10 @@ export class SubRun {
       ownership.setSubRun(this.#key, undefined);
     });
   }
+}
+
+function checkDepth(depth: number, maxDepth: number, agentName: string): void {
+  if (depth <= maxDepth) return;
+  const message = `A run of agent ${JSON.stringify(agentName)} would have ${depth} ancestors; limits.maxDepth allows ${maxDepth}.`;
+  throw new CadenzaError("limit_reached", message, { agent_name: agentName, limit: "maxDepth" });
 }

@@ -2,39 +2,11 @@ import type { Command } from "../core/decide.ts";
 import { isRefusal } from "../core/decide.ts";
 import type { CadenzaError } from "../core/errors.ts";
 import type { Entry, ResultEntry } from "../core/log.ts";
-import type { Clock } from "../core/ports.ts";
-import type { Usage } from "../protocol/extensions.ts";
 import { badArgument, checkAmount, checkKeys, checkObject, checkSignal } from "./check.ts";
-import type { Interceptors } from "./interceptors.ts";
+import type { Execution } from "./execution.ts";
 import { onceCommitted } from "./once-committed.ts";
-import type { Operation, Operations } from "./operations.ts";
-import type { RunLog } from "./run-log.ts";
+import type { Operation } from "./operations.ts";
 import { isStandardSchema } from "./standard-schema.ts";
-
-/** What an operation that waits needs from the agent that began it. */
-export interface WaitHost {
-  readonly log: RunLog;
-  readonly clock: Clock;
-  readonly operations: Operations;
-  /** See {@link Ownership.takenAt}. */
-  readonly takenAt: number;
-  /** Of the runtime. `awaitTimeoutMs`: how long a question without a `timeoutMs` may be answered. */
-  readonly settings: { readonly awaitTimeoutMs: number; readonly interceptors: Interceptors };
-  takeUsage(): Usage | null;
-  /** The agent begins to wait. */
-  onWait(): void;
-  /** Hands a result to its operation. */
-  deliver(entry: Entry, live?: unknown): void;
-  /** Calls back when the run has a slot. */
-  withSlot(callback: () => void): void;
-  /** A question without a default has expired. */
-  onExpired(): void;
-  /** The log holds an answer that fails the validation of the question as the code asks it now. */
-  onUnfitAnswer(key: string): void;
-  /** Continues an agent that has yielded an await request. `yield` returns `sent`, or throws the error. */
-  goOn(sent: unknown): void;
-  throwInto(error: unknown): void;
-}
 
 /**
  * An operation that waits for an event outside the run: a question, a sleep or a receive. The log holds that it waits,
@@ -42,25 +14,25 @@ export interface WaitHost {
  */
 export abstract class Wait implements Operation {
   readonly key: string;
-  protected readonly host: WaitHost;
+  protected readonly execution: Execution;
   readonly #signal: AbortSignal | undefined;
   #clearDeadline: (() => void) | undefined;
   #onAbort: (() => void) | undefined;
   #isEnded = false;
 
-  constructor(host: WaitHost, key: string, signal: AbortSignal | undefined) {
-    this.host = host;
+  constructor(execution: Execution, key: string, signal: AbortSignal | undefined) {
+    this.execution = execution;
     this.key = key;
     this.#signal = signal;
   }
 
   start(): void {
     if (!this.isLogged && !this.begin()) return;
-    this.host.onWait();
+    this.execution.onWait();
     this.watchDeadline();
     const signal = this.#signal;
     if (signal === undefined) return;
-    this.#onAbort = () => this.finish({ type: "withdraw", at: this.host.clock.now(), await_id: this.key });
+    this.#onAbort = () => this.finish({ type: "withdraw", at: this.execution.clock.now(), await_id: this.key });
     if (signal.aborted) this.#onAbort();
     else signal.addEventListener("abort", this.#onAbort, { once: true });
   }
@@ -91,7 +63,7 @@ export abstract class Wait implements Operation {
   protected abstract expiry(at: number): Command;
   /** The entry that ends it is committed. */
   protected onEnded(entry: Entry): void {
-    this.host.withSlot(() => this.host.deliver(entry));
+    this.execution.withSlot(() => this.execution.deliver(entry));
   }
 
   abstract settle(entry: ResultEntry, live: unknown): unknown;
@@ -101,7 +73,7 @@ export abstract class Wait implements Operation {
   /** Decides the end of the wait, commits it, and hands it over. */
   protected finish(command: Command): void {
     if (this.#isEnded) return;
-    const { log } = this.host;
+    const { log } = this.execution;
     const decision = log.decide(command);
     const entry = isRefusal(decision) ? undefined : decision[0];
     if (entry === undefined) return;
@@ -115,16 +87,16 @@ export abstract class Wait implements Operation {
   }
 
   protected onDeadline(): void {
-    this.finish(this.expiry(this.host.clock.now()));
+    this.finish(this.expiry(this.execution.clock.now()));
   }
 
   protected watchDeadline(): void {
     const { deadline } = this;
     this.#clearDeadline?.();
     if (deadline === undefined) return;
-    const { clock } = this.host;
+    const { clock } = this.execution;
     // This clock may be behind the store's clock, by which the deadline has passed.
-    const left = (): number => (this.host.takenAt >= deadline ? 0 : deadline - clock.now());
+    const left = (): number => (this.execution.takenAt >= deadline ? 0 : deadline - clock.now());
     this.#clearDeadline = clock.setTimeout(
       // Timers may fire a little early.
       () => (left() > 0 ? this.watchDeadline() : this.onDeadline()),
