@@ -10,19 +10,19 @@ import { createdEntry, openQuestion, settledQuestion } from "../core/state.ts";
 import { committedUpwards } from "../runtime/committed-above.ts";
 import type { LiveRun } from "../runtime/live-run.ts";
 import type { DetachedLogs } from "./detached-logs.ts";
-import type { Owner } from "./owner.ts";
+import type { Worker } from "./worker.ts";
 
 /**
  * Shows the questions of sub-runs in the logs of the runs above them, whether these are loaded or not. A crash before
  * that harms nothing: the write of the sub-run has woken its parent, which reads the sub-run's log.
  */
 export class Ancestors {
-  readonly #owner: Owner;
+  readonly #worker: Worker;
   readonly #logs: DetachedLogs;
   readonly #telling = new WeakMap<LiveRun, Promise<void>>();
 
-  constructor(owner: Owner, logs: DetachedLogs) {
-    this.#owner = owner;
+  constructor(worker: Worker, logs: DetachedLogs) {
+    this.#worker = worker;
     this.#logs = logs;
   }
 
@@ -35,7 +35,7 @@ export class Ancestors {
   /** A parent that is loaded here has been told, and may not have committed it. */
   #committedAbove({ log: { key, state } }: LiveRun): undefined | Promise<void> {
     const { parent } = createdEntry(state);
-    const live = parent && this.#owner.runs.find({ tenant: key.tenant, run_id: parent.run_id });
+    const live = parent && this.#worker.runs.find({ tenant: key.tenant, run_id: parent.run_id });
     return live && committedUpwards(live);
   }
 
@@ -63,7 +63,7 @@ export class Ancestors {
       path = path === "" ? above.key : `${above.key}/${path}`;
       const key: RunKey = { tenant, run_id: above.run_id };
       const commands = questions.map((question) => this.#commandFor(run_id, question, path));
-      const live = this.#owner.runs.find(key);
+      const live = this.#worker.runs.find(key);
       if (live !== undefined) {
         for (const command of commands) live.log.decide(command);
         await live.log.acknowledge();
@@ -74,7 +74,7 @@ export class Ancestors {
   }
 
   #commandFor(runId: string, question: Question, path: string): Command {
-    const at = this.#owner.runs.shared.clock.now();
+    const at = this.#worker.clock.now();
     const entry =
       question.settled === null ? shownAbove(runId, question, path, at) : settledAbove(runId, question, path, at);
     return commandOf(entry);
@@ -84,7 +84,7 @@ export class Ancestors {
     const isOver = CadenzaError.is(error) && error.code === "run_not_found";
     if (isOver) return;
     const message = `The runs above run ${run_id} could not be told of its questions. Its parent reads them when it is loaded.`;
-    this.#owner.runs.shared.logger.warn(message, { run_id, error });
+    this.#worker.logger.warn(message, { run_id, error });
   }
 }
 

@@ -2,18 +2,18 @@ import { CadenzaError } from "../core/errors.ts";
 import { messageOf } from "../core/failure.ts";
 import type { FoundRun } from "../core/ports.ts";
 import type { DamagedRun } from "../runtime/remote-runs.ts";
-import type { Owner } from "./owner.ts";
+import type { Worker } from "./worker.ts";
 
 const FIRST_RETRY_MS = 1_000;
 const LAST_RETRY_MS = 3_600_000;
 
 /** The runs that this process took and could not load. Each is released, and is due again after a pause that grows. */
 export class DamagedRuns {
-  readonly #owner: Owner;
+  readonly #worker: Worker;
   readonly #runs = new Map<string, DamagedRun>();
 
-  constructor(owner: Owner) {
-    this.#owner = owner;
+  constructor(worker: Worker) {
+    this.#worker = worker;
   }
 
   /** The runs that have not been loaded since. */
@@ -24,14 +24,11 @@ export class DamagedRuns {
   /** Reports a run that this process owns and could not load, and releases it. */
   put(found: FoundRun, cause: unknown): void {
     this.#release(found, cause).catch((error: unknown) => {
-      this.#owner.onUnknownOutcome();
-      this.#owner.runs.shared.logger.error(
-        `Run ${found.key.run_id} could not be released after it could not be loaded.`,
-        {
-          ...found.key,
-          error,
-        },
-      );
+      this.#worker.onUnknownOutcome();
+      this.#worker.logger.error(`Run ${found.key.run_id} could not be released after it could not be loaded.`, {
+        ...found.key,
+        error,
+      });
     });
   }
 
@@ -41,8 +38,7 @@ export class DamagedRuns {
   }
 
   async #release({ key, head, position }: FoundRun, cause: unknown): Promise<void> {
-    const { store, runs } = this.#owner;
-    const { clock, logger } = runs.shared;
+    const { store, clock, logger } = this.#worker;
     const attempts = (this.#runs.get(key.run_id)?.attempts ?? 0) + 1;
     const message = `Run ${key.run_id} could not be loaded: ${reasonOf(cause)}. Loading it is tried again later.`;
     this.#runs.set(key.run_id, { ...key, attempts, message });
@@ -52,7 +48,7 @@ export class DamagedRuns {
     const write = { entries: [], head: released };
     const conflict = await store.append(key, { epoch: head.epoch, position }, write);
     // Another process has written to the run or woken it. If this process still owns the run, it is loaded again.
-    if (conflict !== undefined) this.#owner.onUnknownOutcome();
+    if (conflict !== undefined) this.#worker.onUnknownOutcome();
   }
 }
 

@@ -1,11 +1,11 @@
 import { CadenzaError } from "../core/errors.ts";
 import type { NewLog } from "../core/fork.ts";
-import type { Entry, ReceivedEntry } from "../core/log.ts";
-import type { Mismatch, RunKey, SessionChange, Store, StoredRun } from "../core/ports.ts";
+import type { ReceivedEntry } from "../core/log.ts";
+import type { RunKey, SessionChange, StoredRun } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { runRecord } from "../core/record.ts";
 import type { RunState } from "../core/state.ts";
-import { createdEntry, isFinal } from "../core/state.ts";
+import { isFinal } from "../core/state.ts";
 import type { Agent } from "../runtime/agent.ts";
 import type { Answer } from "../runtime/answer.ts";
 import type { LogSource } from "../runtime/events.ts";
@@ -19,7 +19,7 @@ import type { RunLog } from "../runtime/run-log.ts";
 import { Ancestors } from "./ancestors.ts";
 import { blockedError } from "./blocked-error.ts";
 import { DetachedLogs } from "./detached-logs.ts";
-import { Follower } from "./follower.ts";
+import { Lease } from "./lease.ts";
 import { LeasedOwnership } from "./leased-ownership.ts";
 import { Offers } from "./offers.ts";
 import type { DurabilitySettings } from "./options.ts";
@@ -28,76 +28,35 @@ import { Recovery } from "./recovery.ts";
 import { reportOf } from "./recovery-report.ts";
 import { RemoteLog } from "./remote-log.ts";
 import { RunLoader } from "./run-loader.ts";
-
-/** How long a replayed agent may take for the next operation in its history, in milliseconds. */
-const STALL_MS = 5_000;
-/** With `alwaysReplay`: test runners give up after five seconds, and their message says nothing. */
-const TEST_STALL_MS = 2_000;
+import { Worker } from "./worker.ts";
 
 /** The runs of a durable store: this process owns those that it executes, and takes over those that need work. */
 export class DurableRuns implements RemoteRuns, Owner {
-  readonly runs: LiveRuns;
-  readonly settings: DurabilitySettings;
-  readonly follower: Follower;
-  readonly followed = new Set<{ end(): void }>();
-  isOver = false;
+  readonly worker: Worker;
+  readonly lease: Lease;
+  readonly ancestors: Ancestors;
   readonly #logs: DetachedLogs;
-  readonly #ancestors: Ancestors;
   readonly #offers: Offers;
   readonly #loader: RunLoader;
   readonly #recovery: Recovery;
-  #name: string | undefined;
-  #differences = 0;
 
   constructor(runs: LiveRuns, settings: DurabilitySettings) {
-    this.runs = runs;
-    this.settings = settings;
-    this.follower = new Follower(runs.shared.store, runs.shared.clock, runs.shared.logger);
-    this.#logs = new DetachedLogs(runs.shared.store);
-    this.#ancestors = new Ancestors(this, this.#logs);
-    this.#offers = new Offers(this);
-    this.#loader = new RunLoader(this, this.#logs);
-    this.#recovery = new Recovery(this, this.#loader);
-  }
-
-  get store(): Store {
-    return this.runs.shared.store;
-  }
-
-  /** Made when it is first needed: Workers refuse random numbers while modules load. */
-  get name(): string {
-    this.#name ??= this.runs.ids.token();
-    return this.#name;
-  }
-
-  get evictAfterMs(): number {
-    return this.store.persistent ? this.settings.evictAfterMs : Number.POSITIVE_INFINITY;
-  }
-
-  get stallMs(): number {
-    return this.settings.alwaysReplay ? TEST_STALL_MS : STALL_MS;
+    const worker = new Worker(runs, settings, () => this.#recovery.lookForWork());
+    this.worker = worker;
+    this.lease = new Lease(worker, () => this.#recovery.onHeartbeat());
+    this.#logs = new DetachedLogs(worker.store);
+    this.ancestors = new Ancestors(worker, this.#logs);
+    this.#offers = new Offers(worker);
+    this.#loader = new RunLoader(worker, this.lease, this.#logs);
+    this.#recovery = new Recovery(worker, this.lease, this.#loader);
   }
 
   // The loaded runs.
 
   /** A plain run in a store that ends with its process cannot change its owner. */
   ownershipOf(run: LiveRun): Ownership {
-    const mayChangeOwner = this.store.persistent || run.agent.options.durable === true;
+    const mayChangeOwner = this.worker.store.persistent || run.agent.options.durable === true;
     return mayChangeOwner ? new LeasedOwnership(this, run) : localOwnership;
-  }
-
-  ensureOwner(run: LiveRun): undefined | Promise<void> {
-    return this.#recovery.lease.ensure(run);
-  }
-
-  renewIfExpired(): undefined | Promise<void> {
-    const { lease } = this.#recovery;
-    return lease.isHeld ? undefined : lease.renew();
-  }
-
-  hasOtherCode({ agent, log }: LiveRun): boolean {
-    const { agent_name, version } = createdEntry(log.state);
-    return this.runs.registry.find(agent_name, version) !== agent;
   }
 
   loadAgain(run: LiveRun): void {
@@ -108,26 +67,8 @@ export class DurableRuns implements RemoteRuns, Owner {
     this.#loader
       .load(key)
       .catch((error: unknown) =>
-        this.runs.shared.logger.error(`Run ${key.run_id} could not be loaded again.`, { run_id: key.run_id, error }),
+        this.worker.logger.error(`Run ${key.run_id} could not be loaded again.`, { run_id: key.run_id, error }),
       );
-  }
-
-  onBlocked(run: LiveRun, mismatch: Mismatch): void {
-    const { run_id } = run.log.key;
-    this.runs.shared.logger.warn(blockedError(run_id, run.agent.name, mismatch).message, { run_id, ...mismatch });
-    this.runs.onBlocked(run, mismatch);
-  }
-
-  onDifference(): void {
-    this.#differences += 1;
-  }
-
-  onWake(): void {
-    this.#recovery.lookForWork();
-  }
-
-  onUnknownOutcome(): void {
-    this.#recovery.onUnknownOutcome();
   }
 
   onSuspectCleared(run: LiveRun): void {
@@ -140,11 +81,11 @@ export class DurableRuns implements RemoteRuns, Owner {
    * always ended by its new owner.
    */
   onParentLost(child: LiveRun, parent: LiveRun): void {
-    if (this.runs.shared.isClosed || !this.store.persistent) return;
+    if (this.worker.isClosed || !this.worker.store.persistent) return;
     const { key } = child.log;
     const ending = parent.durable ? this.#loader.cancelOrphan(key, parent.log.key) : this.#loader.cancelAnywhere(key);
     ending.catch((error: unknown) =>
-      this.runs.shared.logger.error(
+      this.worker.logger.error(
         `Run ${key.run_id} could not be cancelled with its parent, run ${parent.log.key.run_id}.`,
         {
           ...key,
@@ -167,7 +108,7 @@ export class DurableRuns implements RemoteRuns, Owner {
     idempotencyKey: string | undefined,
   ): Promise<void> {
     await this.#logs.create(key, log, session, idempotencyKey);
-    this.onWake();
+    this.worker.lookForWork();
   }
 
   load(key: RunKey): Promise<LiveRun | undefined> {
@@ -175,23 +116,23 @@ export class DurableRuns implements RemoteRuns, Owner {
   }
 
   async cancel(key: RunKey): Promise<RunState> {
-    const state = await this.#logs.change(key, [{ type: "cancel", at: this.runs.shared.clock.now() }]);
-    this.onWake();
+    const state = await this.#logs.change(key, [{ type: "cancel", at: this.worker.clock.now() }]);
+    this.worker.lookForWork();
     return state;
   }
 
   async send(key: RunKey, message: ReceivedEntry, isKeyed: boolean): Promise<void> {
-    await this.#logs.send(key, message, isKeyed, this.runs.shared.settings.maxLogEntries);
-    this.onWake();
+    await this.#logs.send(key, message, isKeyed, this.worker.runs.shared.settings.maxLogEntries);
+    this.worker.lookForWork();
   }
 
   cancelSubRun(key: RunKey, parent: RunLog): undefined | Promise<void> {
-    return this.store.persistent ? this.#cancelSurely(key, parent) : undefined;
+    return this.worker.store.persistent ? this.#cancelSurely(key, parent) : undefined;
   }
 
   /** Tries until the cancel is committed. Each failure rejects the callers that wait for the parent's end. */
   async #cancelSurely(key: RunKey, parent: RunLog): Promise<void> {
-    const { clock, logger } = this.runs.shared;
+    const { clock, logger } = this.worker;
     for (let wait = FIRST_PAUSE_MS; !parent.lost; wait = nextPauseMs(wait)) {
       try {
         await this.#loader.cancelAnywhere(key);
@@ -209,10 +150,10 @@ export class DurableRuns implements RemoteRuns, Owner {
   async findSubRun(key: RunKey): Promise<SubRunFound> {
     const run = await this.#loader.load(key);
     if (run !== undefined) return run;
-    const stored = await this.store.find(key);
+    const stored = await this.worker.store.find(key);
     if (stored === undefined) return undefined;
     const { created, head, position } = stored;
-    const read = (): MaybePromise<RunState | undefined> => foldLog(this.store, key, position);
+    const read = (): MaybePromise<RunState | undefined> => foldLog(this.worker.store, key, position);
     if (!isFinal(head.status)) {
       const blocked = head.blocked === null ? undefined : blockedError(key.run_id, created.agent_name, head.blocked);
       return { blocked, position, read };
@@ -225,20 +166,12 @@ export class DurableRuns implements RemoteRuns, Owner {
     return this.#offers.give(key, answer);
   }
 
-  tellAncestors(run: LiveRun, entries: readonly Entry[]): void {
-    this.#ancestors.tell(run, entries);
-  }
-
-  ancestorsTold(run: LiveRun): undefined | Promise<void> {
-    return this.#ancestors.told(run);
-  }
-
   trying({ head, created }: StoredRun): undefined | Promise<void> {
     return head.blocked === null ? undefined : this.#loader.tried(created.agent_name);
   }
 
   logOf(stored: StoredRun): LogSource {
-    return new RemoteLog(this, stored);
+    return new RemoteLog(this.worker, stored);
   }
 
   onRegistered(agent: Agent): void {
@@ -246,8 +179,8 @@ export class DurableRuns implements RemoteRuns, Owner {
   }
 
   report(): Promise<RemoteReport> {
-    const here = { damaged: this.#loader.damaged.report, differences: this.#differences };
-    return reportOf(this.store, this.runs.registry, here);
+    const here = { damaged: this.#loader.damaged.report, differences: this.worker.differences };
+    return reportOf(this.worker.store, this.worker.runs.registry, here);
   }
 
   stopTaking(): Promise<void> {
@@ -255,12 +188,11 @@ export class DurableRuns implements RemoteRuns, Owner {
   }
 
   end(): void {
-    this.isOver = true;
-    for (const log of [...this.followed]) log.end();
+    this.worker.end();
   }
 
   async close(): Promise<void> {
-    await this.#recovery.lease.stop();
-    await this.store.release(this.name);
+    await this.lease.stop();
+    await this.worker.store.release(this.worker.name);
   }
 }

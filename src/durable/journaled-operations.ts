@@ -6,30 +6,16 @@ import { ignore } from "../core/promises.ts";
 import { createdEntry } from "../core/state.ts";
 import { addUsage, left, usageWith } from "../core/usage.ts";
 import type { Usage } from "../protocol/extensions.ts";
-import type { Delivery, OperationsHost } from "../runtime/live-operations.ts";
+import type { Delivery } from "../runtime/live-operations.ts";
 import { LiveOperations } from "../runtime/live-operations.ts";
 import type { Operation } from "../runtime/operations.ts";
 import type { History } from "./history.ts";
-import type { Missing } from "./log-order.ts";
+import type { JournalHost } from "./journal-host.ts";
 import { LogOrder } from "./log-order.ts";
 import { ReplayCheck } from "./replay-check.ts";
 
 /** How many items a durable agent emits before it waits a turn. */
 const EMITTED_AT_ONCE = 64;
-
-/** What journaled operations need from their run. */
-export interface JournalHost extends OperationsHost {
-  /** How long a replayed agent may take for the next operation in its history, in milliseconds. */
-  readonly stallMs: number;
-  /** The agent has caught up with its history. */
-  onCaughtUp(): void;
-  /** The agent does not do what its history holds. */
-  onMismatch(mismatch: Mismatch): void;
-  /** The replay has stalled, and may still go on. Undefined: it has gone on. */
-  onStall(mismatch: Mismatch | undefined): void;
-  /** The agent emitted another value of the same kind than its history holds. The history counts. */
-  onDifference(): void;
-}
 
 /**
  * The operations of a durable agent. Results are handed over one at a time, in log order. With a history the agent is
@@ -49,8 +35,8 @@ export class JournaledOperations extends LiveOperations {
     super(host);
     this.#journal = host;
     this.#startedAt = history?.startedAt;
-    this.#check = history && new ReplayCheck(host, this, history);
-    this.#order = new LogOrder(host.clock, this, this.#check?.replay);
+    this.#check = history && new ReplayCheck(history);
+    this.#order = new LogOrder(this, host, this.#check, () => this.#onCaughtUp());
   }
 
   override get isCatchingUp(): boolean {
@@ -66,17 +52,12 @@ export class JournaledOperations extends LiveOperations {
     return this.isClosed || this.#order.isIdle;
   }
 
-  /** What the history holds next and the agent has not done again. */
-  get missing(): Missing | undefined {
-    return this.#order.missing;
-  }
-
   override begin(): void {
-    this.advance();
+    this.#advance();
   }
 
   /** The agent has done something again. If its history is at its end, the agent catches up in a later turn. */
-  advance(): void {
+  #advance(): void {
     if (this.isCatchingUp) this.#order.advance();
   }
 
@@ -86,10 +67,11 @@ export class JournaledOperations extends LiveOperations {
   }
 
   override perform(operation: Operation): void {
-    if (operation.emitted !== undefined) this.#check?.askAgain(operation.key, operation.emitted);
+    if (operation.emitted !== undefined)
+      this.#mayMismatch(this.#check?.askAgain(operation.key, operation.emitted, this.#order.missing));
     if (!this.accepts(operation)) return;
     if (this.#order.takesUp(operation)) operation.start();
-    this.advance();
+    this.#advance();
   }
 
   override intent(key: string): IntentEntry | undefined {
@@ -111,7 +93,7 @@ export class JournaledOperations extends LiveOperations {
   }
 
   override onUnfitAnswer(key: string): void {
-    this.#check?.onUnfitAnswer(key);
+    this.#mayMismatch(this.#check?.unfitAnswer(key));
   }
 
   /**
@@ -121,14 +103,26 @@ export class JournaledOperations extends LiveOperations {
   override emit(emission: Emission, at: number): undefined | Promise<void> {
     const { log, clock, settings } = this.host;
     this.#emitted += 1;
-    if (this.#check?.emitAgain(emission) !== true) log.decide({ type: "emit", at, item: emission });
+    if (!this.#isEmittedAgain(emission)) log.decide({ type: "emit", at, item: emission });
     if (this.#emitted % Math.min(EMITTED_AT_ONCE, settings.maxBacklog) !== 0) return undefined;
     const accepted = log.backlog >= settings.maxBacklog ? log.commit() : undefined;
     return this.#order.holdUntil(accepted ?? clock.turn());
   }
 
+  /** Whether the history holds what the agent emits. */
+  #isEmittedAgain(emission: Emission): boolean {
+    const found = this.#check?.emitAgain(emission, this.isCatchingUp) ?? "new";
+    if (found === "new") return false;
+    if (typeof found === "object") this.#journal.onMismatch(found);
+    else if (found !== "not in the log") {
+      if (found === "another value") this.#journal.onDifference();
+      this.#advance();
+    }
+    return true;
+  }
+
   override holdsUsage(usage: Usage): boolean {
-    return this.#check?.takeUsage(usage) === true;
+    return this.isCatchingUp && this.#check?.takeUsage(usage) === true;
   }
 
   /** So that a replay sees the same. The limit of a sub-run is what was left above it when it was created. */
@@ -169,15 +163,26 @@ export class JournaledOperations extends LiveOperations {
   }
 
   override mayEnd(error: unknown, stopped: CadenzaError | undefined): boolean {
-    if (stopped === undefined && this.#check?.endsEarly(error) === true) return false;
-    this.#check?.emitEarly();
+    if (stopped === undefined && this.#mayMismatch(this.#check?.endsEarly(error, this.#order.missing))) return false;
+    this.#emitEarly();
     return true;
   }
 
-  /** The agent has caught up with its history. New work begins. */
-  onCaughtUp(): void {
-    this.#check?.emitEarly();
+  #onCaughtUp(): void {
+    this.#emitEarly();
     this.#journal.onCaughtUp();
+  }
+
+  /** Logs what the agent emitted for the first time before it had caught up. */
+  #emitEarly(): void {
+    const { log, clock } = this.host;
+    for (const item of this.#check?.takeEarly() ?? []) log.decide({ type: "emit", at: clock.now(), item });
+  }
+
+  /** Reports a mismatch, if there is one. */
+  #mayMismatch(mismatch: Mismatch | undefined): boolean {
+    if (mismatch !== undefined) this.#journal.onMismatch(mismatch);
+    return mismatch !== undefined;
   }
 
   protected override end(closed: (() => Error) | "dropped"): void {

@@ -1,7 +1,6 @@
 import { ignore } from "../core/promises.ts";
 import type { LiveRun } from "../runtime/live-run.ts";
-import { leased } from "./leased-ownership.ts";
-import type { Owner } from "./owner.ts";
+import type { Worker } from "./worker.ts";
 
 /** The share of the lease by which it ends earlier for its owner, because work begins a moment after the check. */
 const MARGIN = 0.1;
@@ -12,7 +11,7 @@ const MARGIN = 0.1;
  * longer than the store.
  */
 export class Lease {
-  readonly #owner: Owner;
+  readonly #worker: Worker;
   /** The runs that other processes may have taken over while the lease had expired. */
   readonly #doubted = new WeakSet<LiveRun>();
   #renewedAt = Number.NEGATIVE_INFINITY;
@@ -24,8 +23,8 @@ export class Lease {
   readonly #onRenewed: () => Promise<void>;
 
   /** `onRenewed`: called after each heartbeat, to compare what this process executes with what the store says. */
-  constructor(owner: Owner, onRenewed: () => Promise<void>) {
-    this.#owner = owner;
+  constructor(worker: Worker, onRenewed: () => Promise<void>) {
+    this.#worker = worker;
     this.#onRenewed = onRenewed;
   }
 
@@ -36,7 +35,7 @@ export class Lease {
   start(): void {
     this.#isOn = true;
     void this.renew().catch(ignore);
-    this.#beatLater(this.#owner.settings.heartbeatMs);
+    this.#beatLater(this.#worker.settings.heartbeatMs);
   }
 
   /** Stops the heartbeats. The lease ends with the store's `release`. Resolves when no heartbeat is pending. */
@@ -54,12 +53,16 @@ export class Lease {
     return this.#renewing;
   }
 
+  /** Renews an expired lease: the store would give the runs of this process to any other. Undefined: it holds. */
+  renewIfExpired(): undefined | Promise<void> {
+    return this.isHeld ? undefined : this.renew();
+  }
+
   async #renew(): Promise<void> {
-    const { store, name: owner, runs } = this.#owner;
-    const { clock } = runs.shared;
+    const { store, name: owner, runs, clock } = this.#worker;
     const before = this.#renewedAt;
     const now = clock.now();
-    await store.renew(owner, this.#owner.settings.leaseMs);
+    await store.renew(owner, this.#worker.settings.leaseMs);
     const isLate = before !== Number.NEGATIVE_INFINITY && this.#isOver(before, clock.now());
     if (isLate) for (const run of runs) this.#doubted.add(run);
     this.#renewedAt = now;
@@ -76,36 +79,36 @@ export class Lease {
 
   /** Whether the lease holds, less the safety margin. */
   get isHeld(): boolean {
-    const { leaseMs } = this.#owner.settings;
-    const now = this.#owner.runs.shared.clock.now();
+    const { leaseMs } = this.#worker.settings;
+    const now = this.#worker.clock.now();
     // After the clock was set back, the age of the renewal is unknown.
     return now >= this.#renewedAt && now < this.#renewedAt + leaseMs * (1 - MARGIN);
   }
 
   #isOver(renewedAt: number, now: number): boolean {
-    return now < renewedAt || now >= renewedAt + this.#owner.settings.leaseMs;
+    return now < renewedAt || now >= renewedAt + this.#worker.settings.leaseMs;
   }
 
   #beatLater(delayMs: number): void {
-    this.#clearTimer = this.#owner.runs.shared.clock.setTimeout(() => {
+    this.#clearTimer = this.#worker.clock.setTimeout(() => {
       this.#beating = this.#beat();
     }, delayMs);
   }
 
   async #beat(): Promise<void> {
-    const { leaseMs, heartbeatMs } = this.#owner.settings;
+    const { leaseMs, heartbeatMs } = this.#worker.settings;
     let wait = heartbeatMs;
     try {
       await this.renew();
     } catch (error) {
       // A shorter interval allows several tries before the lease expires.
       wait = Math.min(heartbeatMs, leaseMs / 8);
-      this.#owner.runs.shared.logger.error("The store failed to renew the lease.", { error });
+      this.#worker.logger.error("The store failed to renew the lease.", { error });
     }
     if (!this.#isOn) return;
     this.#beatLater(wait);
     await this.#onRenewed().catch((error: unknown) =>
-      this.#owner.runs.shared.logger.error(
+      this.#worker.logger.error(
         "The store failed to read what other processes have written to the runs of this one. The next heartbeat reads it again.",
         { error },
       ),
@@ -118,14 +121,12 @@ export class Lease {
         await this.renew();
         // No process can have claimed the run since the renewal. If one has claimed it before, the epoch differs.
         this.#doubted.delete(run);
-        await leased(run)?.catchUpSurely();
+        await run.ownership.catchUpSurely();
         if (this.isHeld && !this.#doubted.has(run)) break;
       } catch (error) {
         this.#doubted.add(run);
-        this.#owner.runs.shared.logger.error("The store failed to renew the lease.", { error });
-        await new Promise<void>((resolve) =>
-          this.#owner.runs.shared.clock.setTimeout(resolve, this.#owner.settings.leaseMs / 8),
-        );
+        this.#worker.logger.error("The store failed to renew the lease.", { error });
+        await new Promise<void>((resolve) => this.#worker.clock.setTimeout(resolve, this.#worker.settings.leaseMs / 8));
       }
     }
     if (run.log.lost) await new Promise(ignore);

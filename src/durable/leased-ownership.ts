@@ -34,8 +34,8 @@ export class LeasedOwnership implements Ownership, Followed {
   constructor(owner: Owner, run: LiveRun) {
     this.#owner = owner;
     this.run = run;
-    this.residency = new Residency(owner, run, () => this.handover);
-    this.#head = new LeasedHead(owner.name, this.residency);
+    this.residency = new Residency(owner.worker, run, () => this.handover);
+    this.#head = new LeasedHead(owner.worker.name, this.residency);
   }
 
   get log(): RunLog {
@@ -43,7 +43,7 @@ export class LeasedOwnership implements Ownership, Followed {
   }
 
   get store(): Store {
-    return this.#owner.store;
+    return this.#owner.worker.store;
   }
 
   get handover(): Handover {
@@ -77,16 +77,16 @@ export class LeasedOwnership implements Ownership, Followed {
     // A sub-run may have woken the run before, which made it due. The write has replaced that.
     const isClaimed = before?.owner === null && write.head.owner !== null;
     if (isClaimed && this.residency.hasSubRuns) this.onWoken();
-    this.#owner.tellAncestors(this.run, write.entries);
+    this.#owner.ancestors.tell(this.run, write.entries);
   }
 
   told(): undefined | Promise<void> {
-    return this.#owner.ancestorsTold(this.run);
+    return this.#owner.ancestors.told(this.run);
   }
 
   onWakeWritten(): void {
     const { parent } = this.run;
-    if (parent === undefined) this.#owner.onWake();
+    if (parent === undefined) this.#owner.worker.lookForWork();
     else leased(parent)?.handover.noteWake();
   }
 
@@ -107,13 +107,13 @@ export class LeasedOwnership implements Ownership, Followed {
     const { run_id } = this.log.key;
     const { committed } = this.log;
     const message = `The store lost entries of run ${run_id}: it holds ${position}, and had acknowledged ${committed}. The run is replayed from what is left.`;
-    this.#owner.runs.shared.logger.warn(message, { run_id, position, acknowledged: committed });
+    this.#owner.worker.logger.warn(message, { run_id, position, acknowledged: committed });
     const error = lostError(run_id, "lost a part of its history in the store, and is replayed");
     return { is: "lost", error, after: () => this.#owner.reload(this.log.key) };
   }
 
   onUnknownOutcome(): void {
-    this.#owner.onUnknownOutcome();
+    this.#owner.worker.onUnknownOutcome();
   }
 
   onLoaded(): void {
@@ -136,7 +136,7 @@ export class LeasedOwnership implements Ownership, Followed {
   onReaders(): void {
     const { head, lost, isRead } = this.log;
     const isOutside = head?.owner === null && !isFinal(head.status) && !lost && this.store.persistent;
-    if (isOutside && isRead) this.#unfollow ??= this.#owner.follower.follow(this);
+    if (isOutside && isRead) this.#unfollow ??= this.#owner.worker.follower.follow(this);
     else {
       this.#unfollow?.();
       this.#unfollow = undefined;
@@ -144,7 +144,7 @@ export class LeasedOwnership implements Ownership, Followed {
   }
 
   verify(): undefined | Promise<void> {
-    return this.#owner.ensureOwner(this.run);
+    return this.#owner.lease.ensure(this.run);
   }
 
   refresh(): undefined | Promise<void> {

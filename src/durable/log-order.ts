@@ -1,48 +1,13 @@
-import type { ResultEntry } from "../core/log.ts";
 import { resultKey } from "../core/operation-keys.ts";
 import type { Clock } from "../core/ports.ts";
-import type { Delivery } from "../runtime/live-operations.ts";
-
-/** The operations that wait for results. */
-export interface OpenOperations {
-  readonly open: readonly string[];
-  readonly isClosed: boolean;
-  isOpen(key: string): boolean;
-  /** Gives an operation its result. A promise: the agent receives the result when it resolves. */
-  handOver(delivery: Delivery): undefined | Promise<void>;
-}
+import type { Delivery, LiveOperations } from "../runtime/live-operations.ts";
+import type { JournalHost } from "./journal-host.ts";
+import type { Missing, ReplayCheck } from "./replay-check.ts";
 
 /** Work that begins now or later. */
 interface Work {
   readonly key: string;
   start(): void;
-}
-
-/** What a replayed agent has to do before new work begins. */
-export interface Replay {
-  /** The results in the history, in log order. */
-  readonly results: readonly ResultEntry[];
-  /** The operations that the agent has to begin again, with the positions of their first entries. */
-  readonly begun: ReadonlyMap<string, number>;
-  /**
-   * How long the agent may take for the next operation in the history, in milliseconds of the process's running time,
-   * before a stall is reported.
-   */
-  readonly stallMs: number;
-  /** The next emission in the history that the agent has not emitted again. */
-  notEmitted(): Missing | undefined;
-  /** The agent has caught up with its history. New work begins. */
-  onCaughtUp(): void;
-  /** The replay has stalled although the history holds more. Undefined: it goes on again. */
-  onStall(missing: Missing | undefined, asked: readonly string[]): void;
-}
-
-/** Something in the history that the replayed agent has not done again. */
-export interface Missing {
-  /** A description. */
-  readonly what: string;
-  /** The position of its entry. */
-  readonly position: number;
 }
 
 /** The number of timers that measure the stall time. */
@@ -56,8 +21,8 @@ const STALL_TICKS = 5;
 export class LogOrder {
   /** The time of the last result that was handed over, in milliseconds since 1970; undefined before the first. */
   time: number | undefined;
+  readonly #operations: LiveOperations;
   readonly #clock: Clock;
-  readonly #operations: OpenOperations;
   /** The results to hand over. Those of the history come first. */
   #queue: Delivery[] | undefined;
   #next = 0;
@@ -68,14 +33,15 @@ export class LogOrder {
   #onIdle: (() => void)[] | undefined;
   #replaying: Replaying | undefined;
 
-  constructor(clock: Clock, operations: OpenOperations, replay: Replay | undefined) {
-    this.#clock = clock;
+  /** `check`: of an agent that is replayed. `onCaughtUp`: it has caught up, and new work begins. */
+  constructor(operations: LiveOperations, host: JournalHost, check: ReplayCheck | undefined, onCaughtUp: () => void) {
     this.#operations = operations;
-    if (replay === undefined) return;
-    this.#queue = replay.results.map((entry) => ({ key: resultKey(entry) ?? "", entry, live: undefined }));
+    this.#clock = host.clock;
+    if (check === undefined) return;
+    this.#queue = check.results.map((entry) => ({ key: resultKey(entry) ?? "", entry, live: undefined }));
     if (this.#queue.length === 0) this.#queue = undefined;
     const inHistory = new Set(this.#queue?.map(({ key }) => key));
-    this.#replaying = new Replaying(clock, replay, inHistory, () => operations.open);
+    this.#replaying = new Replaying(operations, host, check, inHistory, onCaughtUp);
     this.#replaying.watch();
   }
 
@@ -202,25 +168,32 @@ export class LogOrder {
 
 /** The replay of an agent, until it has caught up with its history. */
 class Replaying {
-  readonly replay: Replay;
-  readonly #clock: Clock;
+  readonly #operations: LiveOperations;
+  readonly #host: JournalHost;
+  readonly #check: ReplayCheck;
   /** The operations with results in the history. */
   readonly #inHistory: ReadonlySet<string>;
+  readonly #onCaughtUp: () => void;
   /** The operations in the history that the replayed agent has not begun again, in log order. */
   readonly #missing: Map<string, number>;
   /** The operations whose results the history does not hold. They begin after the replay. */
   #held: Work[] = [];
-  /** The operations that the agent waits for. */
-  readonly #open: () => readonly string[];
   #clearStall: (() => void) | undefined;
   #stalled = false;
 
-  constructor(clock: Clock, replay: Replay, inHistory: ReadonlySet<string>, open: () => readonly string[]) {
-    this.#clock = clock;
-    this.#open = open;
-    this.replay = replay;
+  constructor(
+    operations: LiveOperations,
+    host: JournalHost,
+    check: ReplayCheck,
+    inHistory: ReadonlySet<string>,
+    onCaughtUp: () => void,
+  ) {
+    this.#operations = operations;
+    this.#host = host;
+    this.#check = check;
     this.#inHistory = inHistory;
-    this.#missing = new Map(replay.begun);
+    this.#onCaughtUp = onCaughtUp;
+    this.#missing = new Map(check.begun);
   }
 
   isInHistory(key: string): boolean {
@@ -229,7 +202,7 @@ class Replaying {
 
   /** The first thing in the history that the agent has not done again. */
   get missing(): Missing | undefined {
-    const notEmitted = this.replay.notEmitted();
+    const { notEmitted } = this.#check;
     for (const [key, position] of this.#missing) {
       if (notEmitted !== undefined && notEmitted.position < position) return notEmitted;
       return { what: this.#inHistory.has(key) ? `the result of ${key}` : key, position };
@@ -246,7 +219,7 @@ class Replaying {
   /** The replay goes on. The stall time begins again. */
   watch(): void {
     this.#clearStall?.();
-    if (this.#stalled) this.replay.onStall(undefined, []);
+    if (this.#stalled) this.#host.onStall(undefined);
     this.#stalled = false;
     this.#stallAfter(STALL_TICKS);
   }
@@ -256,7 +229,7 @@ class Replaying {
    * counts.
    */
   #stallAfter(ticks: number): void {
-    this.#clearStall = this.#clock.setTimeout(() => {
+    this.#clearStall = this.#host.clock.setTimeout(() => {
       const { missing } = this;
       if (missing === undefined) return;
       if (ticks > 1) {
@@ -264,8 +237,10 @@ class Replaying {
         return;
       }
       this.#stalled = true;
-      this.replay.onStall(missing, this.#open());
-    }, this.replay.stallMs / STALL_TICKS);
+      const { open } = this.#operations;
+      const asked = open.length === 0 ? "nothing" : open.join(", ");
+      this.#host.onStall({ expected: missing.what, asked, position: missing.position });
+    }, this.#host.stallMs / STALL_TICKS);
   }
 
   stop(): void {
@@ -276,8 +251,8 @@ class Replaying {
   /** The agent has caught up. Returns the new operations, which may begin. */
   end(): readonly Work[] {
     this.#clearStall?.();
-    if (this.#stalled) this.replay.onStall(undefined, []);
-    this.replay.onCaughtUp();
+    if (this.#stalled) this.#host.onStall(undefined);
+    this.#onCaughtUp();
     return this.#held;
   }
 }

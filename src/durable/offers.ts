@@ -9,23 +9,23 @@ import { replyCommand } from "../runtime/answer.ts";
 import { foldLog, present } from "../runtime/fold-log.ts";
 import { closedError, refusalError, rejectedError, replyRefusedError } from "../runtime/refusals.ts";
 import { blockedError } from "./blocked-error.ts";
-import type { Owner } from "./owner.ts";
+import type { Worker } from "./worker.ts";
 
 /**
  * Replies to runs that this process cannot validate: another process executes the run, or has its code. The reply is
  * posted to the log of the run as an offer. The process that executes the run takes it or refuses it.
  */
 export class Offers {
-  readonly #owner: Owner;
+  readonly #worker: Worker;
 
-  constructor(owner: Owner) {
-    this.#owner = owner;
+  constructor(worker: Worker) {
+    this.#worker = worker;
   }
 
   /** Resolves with the state of the run when it has the reply. See {@link RemoteRuns.offer}. */
   async give(key: RunKey, answer: Answer): Promise<RunState> {
-    const { runs, store, settings } = this.#owner;
-    const until = runs.shared.clock.now() + settings.answerTimeoutMs;
+    const { runs, store, clock, settings } = this.#worker;
+    const until = clock.now() + settings.answerTimeoutMs;
     let offerId = runs.ids.uuid();
     let awaitId = answer.await_id;
     for (;;) {
@@ -34,7 +34,7 @@ export class Offers {
       if (stored === undefined) return state;
       // A later pass must not take the next question for this one.
       awaitId ??= state.question?.asked.await_id ?? null;
-      const decision = decide(state, replyCommand({ ...answer, await_id: awaitId }, runs.shared.clock.now()));
+      const decision = decide(state, replyCommand({ ...answer, await_id: awaitId }, clock.now()));
       if (isRefusal(decision)) throw replyRefusedError(decision, state, awaitId);
       if (decision.length === 0 || awaitId === null) return state;
       this.#checkAnswerable(stored, state);
@@ -45,38 +45,37 @@ export class Offers {
           : refusalError({ refused: refused.code }, key.run_id, awaitId);
       const open = state.mail?.offers.get(awaitId);
       if (open === undefined) {
-        const entry = offerOf(offerId, awaitId, answer, runs.shared.clock.now());
+        const entry = offerOf(offerId, awaitId, answer, clock.now());
         await store.post(key, { entries: [entry], due: "look" });
-        this.#owner.onWake();
+        this.#worker.lookForWork();
         continue;
       }
       // The same reply was offered before, and has no verdict yet.
       if (answer.idempotency_key !== null && open.idempotency_key === answer.idempotency_key) offerId = open.offer_id;
-      if (runs.shared.clock.now() >= until) throw pendingError(key.run_id, awaitId, settings.answerTimeoutMs);
+      if (clock.now() >= until) throw pendingError(key.run_id, awaitId, settings.answerTimeoutMs);
       await this.#moved(stored, until);
     }
   }
 
   #checkAnswerable({ key, head }: StoredRun, state: RunState): void {
     if (head.blocked !== null) throw blockedError(key.run_id, createdEntry(state).agent_name, head.blocked);
-    if (this.#owner.runs.shared.isClosed) throw closedError();
+    if (this.#worker.isClosed) throw closedError();
   }
 
   /** Waits until the run has more entries or another owner, and no longer than `until`. */
   #moved({ key, head, position }: StoredRun, until: number): Promise<void> {
-    const { runs, follower, followed } = this.#owner;
+    const { clock, follower, onOver } = this.#worker;
     return new Promise((resolve) => {
       const end = (): void => {
         unfollow();
         clear();
-        followed.delete(waiting);
+        onOver.delete(end);
         resolve();
       };
-      const waiting = { end };
       const unfollow = follower.follow({ known: { key, epoch: head.epoch, position }, onMoved: end });
-      const clear = runs.shared.clock.setTimeout(end, Math.max(0, until - runs.shared.clock.now()));
+      const clear = clock.setTimeout(end, Math.max(0, until - clock.now()));
       // A runtime that is closed ends the wait.
-      followed.add(waiting);
+      onOver.add(end);
     });
   }
 }

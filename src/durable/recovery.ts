@@ -1,12 +1,12 @@
 import type { FoundRun, RunKey } from "../core/ports.ts";
 import type { Agent } from "../runtime/agent.ts";
 import type { LiveRun } from "../runtime/live-run.ts";
-import { Lease } from "./lease.ts";
+import type { Lease } from "./lease.ts";
 import { leased } from "./leased-ownership.ts";
 import { LostAnswers } from "./lost-answers.ts";
-import type { Owner } from "./owner.ts";
 import type { RunLoader } from "./run-loader.ts";
 import { SUSPECT_TAKEOVERS } from "./run-loader.ts";
+import type { Worker } from "./worker.ts";
 
 /**
  * How many runs are taken in one transaction, and how many positions are compared at once. A synchronous store blocks
@@ -21,8 +21,8 @@ const SUSPECTS_AT_ONCE = 1;
  * the runs of this one.
  */
 export class Recovery {
-  readonly lease: Lease;
-  readonly #owner: Owner;
+  readonly #worker: Worker;
+  readonly #lease: Lease;
   readonly #loader: RunLoader;
   /** The runs that were taken and are not loaded yet. */
   readonly #beginning = new Set<FoundRun>();
@@ -35,22 +35,19 @@ export class Recovery {
   #scanning: Promise<void> | undefined;
   #isOn = false;
 
-  constructor(owner: Owner, loader: RunLoader) {
-    this.#owner = owner;
+  constructor(worker: Worker, lease: Lease, loader: RunLoader) {
+    this.#worker = worker;
+    this.#lease = lease;
     this.#loader = loader;
-    this.lease = new Lease(owner, () => this.#onHeartbeat());
-    this.#lostAnswers = new LostAnswers(owner, {
-      isKnown: (key) => loader.isKnown(key),
-      begin: (found) => this.#workOn(found),
-    });
+    this.#lostAnswers = new LostAnswers(worker);
   }
 
   /** Begins to own runs, and to take runs that need work. */
   start(): void {
-    const { runs, store } = this.#owner;
-    if (this.#isOn || runs.shared.isClosed || !store.persistent) return;
+    const { store, isClosed } = this.#worker;
+    if (this.#isOn || isClosed || !store.persistent) return;
     this.#isOn = true;
-    this.lease.start();
+    this.#lease.start();
     this.#unwatch = store.watch?.(({ due, moved }) => {
       if (due === true) this.lookForWork();
       if (moved !== undefined) this.#onMoved(moved);
@@ -84,16 +81,11 @@ export class Recovery {
     if (this.#loader.suspects.delete(run)) this.lookForWork();
   }
 
-  /** A call to the store failed. The store may still have made this process the owner of a run. */
-  onUnknownOutcome(): void {
-    this.#lostAnswers.note();
-  }
-
   // Runs that need work.
 
   #scanSoon(delayMs: number): void {
     this.#clearTimer?.();
-    this.#clearTimer = this.#owner.runs.shared.clock.setTimeout(() => {
+    this.#clearTimer = this.#worker.clock.setTimeout(() => {
       this.#scanning = this.#scanAndGoOn(this.#scanning);
     }, delayMs);
   }
@@ -103,20 +95,20 @@ export class Recovery {
     try {
       await this.#scan();
     } catch (error) {
-      this.onUnknownOutcome();
-      this.#owner.runs.shared.logger.error("The store failed while runs that need work were taken.", { error });
+      this.#worker.onUnknownOutcome();
+      this.#worker.logger.error("The store failed while runs that need work were taken.", { error });
     }
-    if (this.#isOn) this.#scanSoon(this.#owner.settings.scanMs);
+    if (this.#isOn) this.#scanSoon(this.#worker.settings.scanMs);
   }
 
   /** Takes the runs that need work, a page at a time, until a page is not full. */
   async #scan(): Promise<void> {
-    const { store, name: owner, runs, settings } = this.#owner;
+    const { store, name: owner, runs, clock, settings } = this.#worker;
     while (this.#isOn) {
       const limit = Math.min(PAGE, runs.capacity - this.#beginning.size);
       if (limit <= 0) return;
       // With an expired lease, the store would give this process its own runs.
-      await this.#owner.renewIfExpired();
+      await this.#lease.renewIfExpired();
       const agents = runs.registry.versions;
       const suspects = {
         takeovers: SUSPECT_TAKEOVERS,
@@ -125,7 +117,7 @@ export class Recovery {
       const taken = await store.take({ owner, agents, limit, suspects, cancelledForMs: settings.leaseMs });
       for (const found of taken) void this.#workOn(found);
       if (taken.length < limit) return;
-      await runs.shared.clock.turn();
+      await clock.turn();
     }
   }
 
@@ -146,15 +138,30 @@ export class Recovery {
 
   // Heartbeats: what other processes have written, and calls with an unknown outcome.
 
-  async #onHeartbeat(): Promise<void> {
-    await this.#catchUpMoved(this.#owner.runs);
-    await this.#lostAnswers.compare();
+  /** Compares what this process executes with what the store says. */
+  async onHeartbeat(): Promise<void> {
+    await this.#catchUpMoved(this.#worker.runs);
+    for (const key of await this.#lostAnswers.find((one) => this.#loader.isKnown(one))) await this.#beginLost(key);
+  }
+
+  /** A run that cannot be read is tried again after the time of a lease. Other runs are not affected. */
+  async #beginLost(key: RunKey): Promise<void> {
+    const { store, name: owner, logger } = this.#worker;
+    try {
+      const found = await store.find(key);
+      if (found?.head.owner === owner) await this.#workOn(found);
+    } catch (error) {
+      logger.error(
+        `Run ${key.run_id} is owned by this process, but could not be read. Reading it is tried again later.`,
+        { ...key, error },
+      );
+    }
   }
 
   /** The store tells of runs that have moved. Those that are loaded here are compared before the next heartbeat. */
   #onMoved(moved: readonly RunKey[]): void {
     for (const key of moved) {
-      const run = this.#owner.runs.find(key);
+      const run = this.#worker.runs.find(key);
       if (run !== undefined) this.#hinted.add(run);
     }
     if (this.#hinted.size > 0 && !this.#isComparing) void this.#compareHinted();
@@ -170,15 +177,14 @@ export class Recovery {
       }
     } catch (error) {
       const message = "The store failed to compare runs of which it has told. The next heartbeat compares them.";
-      this.#owner.runs.shared.logger.warn(message, { error });
+      this.#worker.logger.warn(message, { error });
     }
     this.#isComparing = false;
   }
 
   /** Reads what other processes have written to runs that are loaded here. */
   async #catchUpMoved(loaded: Iterable<LiveRun>): Promise<void> {
-    const { store, runs } = this.#owner;
-    const { clock } = runs.shared;
+    const { store, clock } = this.#worker;
     const known = [...loaded].flatMap((run) => (run.log.head === undefined ? [] : (leased(run)?.known ?? [])));
     for (let from = 0; from < known.length; from += PAGE) {
       if (from > 0) await clock.turn();
@@ -189,10 +195,10 @@ export class Recovery {
   /** A run that cannot be read does not keep the others from being read. */
   async #catchUp(key: RunKey): Promise<void> {
     try {
-      await this.#owner.runs.find(key)?.ownership.catchUp();
+      await this.#worker.runs.find(key)?.ownership.catchUp();
     } catch (error) {
       const message = `The store failed to read what another process has written to run ${key.run_id}. The next heartbeat reads it again.`;
-      this.#owner.runs.shared.logger.warn(message, { ...key, error });
+      this.#worker.logger.warn(message, { ...key, error });
     }
   }
 }

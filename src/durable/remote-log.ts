@@ -8,22 +8,27 @@ import type { LogSource } from "../runtime/events.ts";
 
 import { blockedError } from "./blocked-error.ts";
 import type { Followed } from "./follower.ts";
-import type { Owner } from "./owner.ts";
+import type { Worker } from "./worker.ts";
 
 const READ_CHUNK = 256;
 
 /** The log of a run that is not loaded in this process: it has ended, was evicted, or another process owns it. */
 export class RemoteLog implements LogSource, Followed {
   readonly key: RunKey;
-  readonly #owner: Owner;
+  readonly #worker: Worker;
   #run: StoredRun;
   /** The number of entries in the store, when it was last read. */
   #position: number;
   #watchers: (() => void)[] = [];
   #unfollow: (() => void) | undefined;
+  /** The runtime is closed. Ends the wait of all readers. */
+  readonly #end = (): void => {
+    this.#rest();
+    this.#tell();
+  };
 
-  constructor(owner: Owner, run: StoredRun) {
-    this.#owner = owner;
+  constructor(worker: Worker, run: StoredRun) {
+    this.#worker = worker;
     this.#run = run;
     this.#position = run.position;
     this.key = run.key;
@@ -34,7 +39,7 @@ export class RemoteLog implements LogSource, Followed {
   }
 
   get lost(): boolean {
-    return this.#owner.isOver;
+    return this.#worker.isOver;
   }
 
   get blocked(): CadenzaError | undefined {
@@ -48,24 +53,18 @@ export class RemoteLog implements LogSource, Followed {
 
   read(from: number): MaybePromise<readonly Entry[] | undefined> {
     // The store may hold more entries by now. They are read after the next poll.
-    return this.#owner.store.read(this.key, from, Math.min(READ_CHUNK, this.committed - from));
+    return this.#worker.store.read(this.key, from, Math.min(READ_CHUNK, this.committed - from));
   }
 
   watch(callback: () => void): void {
     this.#watchers.push(callback);
-    this.#owner.followed.add(this);
-    if (!isFinal(this.#run.head.status)) this.#unfollow ??= this.#owner.follower.follow(this);
+    this.#worker.onOver.add(this.#end);
+    if (!isFinal(this.#run.head.status)) this.#unfollow ??= this.#worker.follower.follow(this);
   }
 
   unwatch(callback: () => void): void {
     this.#watchers = this.#watchers.filter((watcher) => watcher !== callback);
     if (this.#watchers.length === 0) this.#rest();
-  }
-
-  /** The runtime is closed. Ends the wait of all readers. */
-  end(): void {
-    this.#rest();
-    this.#tell();
   }
 
   /** The run has moved in the store. */
@@ -75,7 +74,7 @@ export class RemoteLog implements LogSource, Followed {
   }
 
   async #reload(): Promise<void> {
-    this.#update(await this.#owner.store.find(this.key));
+    this.#update(await this.#worker.store.find(this.key));
   }
 
   #update(run: StoredRun | undefined): void {
@@ -87,7 +86,7 @@ export class RemoteLog implements LogSource, Followed {
   }
 
   #rest(): void {
-    this.#owner.followed.delete(this);
+    this.#worker.onOver.delete(this.#end);
     this.#unfollow?.();
     this.#unfollow = undefined;
   }

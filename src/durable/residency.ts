@@ -9,11 +9,11 @@ import type { LiveRun } from "../runtime/live-run.ts";
 import type { SubRunActivity } from "../runtime/ownership.ts";
 import type { Handover } from "./handover.ts";
 import { History, subRunsBegun } from "./history.ts";
-import type { JournalHost } from "./journaled-operations.ts";
+import type { JournalHost } from "./journal-host.ts";
 import { JournaledOperations } from "./journaled-operations.ts";
-import type { Owner } from "./owner.ts";
 import type { ResidencyRule } from "./residency-rules.ts";
 import { activityOf, ruleFor } from "./residency-rules.ts";
+import type { Worker } from "./worker.ts";
 
 /**
  * The residency of a durable run in this process: it is replayed, has an owner only while there is work for it, is
@@ -25,7 +25,7 @@ export class Residency {
   mismatch: Mismatch | undefined;
   /** Whether the run was taken over so often that it may crash the process. */
   isSuspect = false;
-  readonly #owner: Owner;
+  readonly #worker: Worker;
   readonly #run: LiveRun;
   readonly #handover: () => Handover;
   #ready: Promise<void> | undefined;
@@ -47,8 +47,8 @@ export class Residency {
   /** What the next execution has to do again. */
   #history: History | undefined;
 
-  constructor(owner: Owner, run: LiveRun, handover: () => Handover) {
-    this.#owner = owner;
+  constructor(worker: Worker, run: LiveRun, handover: () => Handover) {
+    this.#worker = worker;
     this.#run = run;
     this.#handover = handover;
   }
@@ -163,7 +163,7 @@ export class Residency {
   }
 
   get hasSubRuns(): boolean {
-    return this.#subRuns !== undefined && this.#subRuns.size > 0 && this.#owner.store.persistent;
+    return this.#subRuns !== undefined && this.#subRuns.size > 0 && this.#worker.store.persistent;
   }
 
   /** When the run has something to do again if nothing happens, in milliseconds since 1970. Null: never. */
@@ -198,7 +198,7 @@ export class Residency {
   /** Whether a deadline has passed, by this clock or by the store's. The agent is about to go on. */
   get #isOverdue(): boolean {
     const { deadline } = this;
-    return deadline !== null && deadline <= Math.max(this.#owner.runs.shared.clock.now(), this.#run.ownership.takenAt);
+    return deadline !== null && deadline <= Math.max(this.#worker.clock.now(), this.#run.ownership.takenAt);
   }
 
   /** Claims a waiting run that has work to do here, and gives up ownership when no work is left. */
@@ -231,12 +231,12 @@ export class Residency {
       this.tellReady();
       return;
     }
-    const { evictAfterMs, runs, settings } = this.#owner;
+    const { evictAfterMs, clock, settings } = this.#worker;
     if (settings.alwaysReplay) this.#replaySoon();
     if (!this.#waits) return;
     this.settleOwner();
     if (evictAfterMs === Number.POSITIVE_INFINITY) return;
-    this.#clearEviction = runs.shared.clock.setTimeout(() => this.evict(), evictAfterMs);
+    this.#clearEviction = clock.setTimeout(() => this.evict(), evictAfterMs);
   }
 
   /**
@@ -251,7 +251,7 @@ export class Residency {
 
   /** The run's parent is not loaded here any more. */
   leaveAlone(): void {
-    if (this.#owner.evictAfterMs !== Number.POSITIVE_INFINITY) this.evict();
+    if (this.#worker.evictAfterMs !== Number.POSITIVE_INFINITY) this.evict();
   }
 
   /** The run has left this process. */
@@ -277,9 +277,9 @@ export class Residency {
 
   async #replayWhenCommitted(execution: Execution): Promise<void> {
     const { log } = this.#run;
-    const { runs, store } = this.#owner;
+    const { clock, store } = this.#worker;
     for (;;) {
-      await runs.shared.clock.turn();
+      await clock.turn();
       await log.commit();
       await this.#run.slot?.unqueued();
       const { committed } = log;

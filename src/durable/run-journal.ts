@@ -1,10 +1,10 @@
 import type { Clock, Mismatch } from "../core/ports.ts";
+import { createdEntry } from "../core/state.ts";
 import type { LiveRun } from "../runtime/live-run.ts";
-
 import type { RunLog } from "../runtime/run-log.ts";
 import { blockedError } from "./blocked-error.ts";
 import type { Handover } from "./handover.ts";
-import type { JournalHost } from "./journaled-operations.ts";
+import type { JournalHost } from "./journal-host.ts";
 import type { Owner } from "./owner.ts";
 import type { Residency } from "./residency.ts";
 
@@ -27,19 +27,19 @@ export class RunJournal implements JournalHost {
   }
 
   get clock(): Clock {
-    return this.#owner.runs.shared.clock;
+    return this.#owner.worker.clock;
   }
 
   get settings(): { readonly maxBacklog: number } {
-    return this.#owner.runs.shared.settings;
+    return this.#owner.worker.runs.shared.settings;
   }
 
   get stallMs(): number {
-    return this.#owner.stallMs;
+    return this.#owner.worker.stallMs;
   }
 
   pace(at: number): undefined | Promise<void> {
-    return this.#owner.runs.shared.pace(at);
+    return this.#owner.worker.runs.shared.pace(at);
   }
 
   onMove(): void {
@@ -53,7 +53,7 @@ export class RunJournal implements JournalHost {
   }
 
   onDifference(): void {
-    this.#owner.onDifference();
+    this.#owner.worker.differences += 1;
   }
 
   onStall(mismatch: Mismatch | undefined): void {
@@ -63,6 +63,13 @@ export class RunJournal implements JournalHost {
   onMismatch(mismatch: Mismatch): void {
     this.#run.execution?.fence();
     if (this.#setMismatch(mismatch)) this.#residency.block();
+  }
+
+  /** Whether other code than the run's agent is registered for it by now. */
+  get #hasOtherCode(): boolean {
+    const { agent, log } = this.#run;
+    const { agent_name, version } = createdEntry(log.state);
+    return this.#owner.worker.runs.registry.find(agent_name, version) !== agent;
   }
 
   /** Whether the run stays loaded with this mismatch. */
@@ -76,7 +83,7 @@ export class RunJournal implements JournalHost {
       run.endWithoutAgent();
       return false;
     }
-    if (mismatch !== undefined && this.#owner.hasOtherCode(run)) {
+    if (mismatch !== undefined && this.#hasOtherCode) {
       this.#residency.tellReady();
       this.#owner.loadAgain(run);
       return false;
@@ -84,7 +91,8 @@ export class RunJournal implements JournalHost {
     this.#handover.setBlocked(mismatch ?? null);
     run.setBlocked(mismatch && blockedError(run_id, run.agent.name, mismatch));
     if (mismatch !== undefined) {
-      this.#owner.onBlocked(run, mismatch);
+      this.#owner.worker.logger.warn(blockedError(run_id, run.agent.name, mismatch).message, { run_id, ...mismatch });
+      this.#owner.worker.runs.onBlocked(run, mismatch);
       this.#handover.forgetTakeovers();
       this.#residency.tellReady();
     }

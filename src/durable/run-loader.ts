@@ -12,8 +12,9 @@ import { isLost } from "../runtime/refusals.ts";
 import { DamagedRuns } from "./damaged-runs.ts";
 import type { DetachedLogs } from "./detached-logs.ts";
 import { subRunsBegun } from "./history.ts";
+import type { Lease } from "./lease.ts";
 import { leased } from "./leased-ownership.ts";
-import type { Owner } from "./owner.ts";
+import type { Worker } from "./worker.ts";
 
 /** After so many take-overs without progress, a run is suspected to crash its process. */
 export const SUSPECT_TAKEOVERS = 2;
@@ -28,21 +29,23 @@ export class RunLoader {
   readonly damaged: DamagedRuns;
   /** The loaded runs that may crash this process. */
   readonly suspects = new Set<LiveRun>();
-  readonly #owner: Owner;
+  readonly #worker: Worker;
+  readonly #lease: Lease;
   readonly #logs: DetachedLogs;
   readonly #loading = new Map<string, Promise<LiveRun | undefined>>();
   /** The agents whose blocked runs are being tried, by name. */
   readonly #trying = new Map<string, Promise<void>>();
 
-  constructor(owner: Owner, logs: DetachedLogs) {
-    this.#owner = owner;
+  constructor(worker: Worker, lease: Lease, logs: DetachedLogs) {
+    this.#worker = worker;
+    this.#lease = lease;
     this.#logs = logs;
-    this.damaged = new DamagedRuns(owner);
+    this.damaged = new DamagedRuns(worker);
   }
 
   /** Whether a run is loaded here, or is being loaded. */
   isKnown(key: RunKey): boolean {
-    return this.#owner.runs.find(key) !== undefined || this.#loading.has(key.run_id);
+    return this.#worker.runs.find(key) !== undefined || this.#loading.has(key.run_id);
   }
 
   /**
@@ -50,7 +53,7 @@ export class RunLoader {
    * version is not registered here, or this runtime is closed.
    */
   async load(key: RunKey): Promise<LiveRun | undefined> {
-    if (this.#owner.runs.shared.isClosed) return this.#owner.runs.find(key);
+    if (this.#worker.isClosed) return this.#worker.runs.find(key);
     let loading = this.#loading.get(key.run_id);
     if (loading === undefined) {
       loading = this.#load(key).finally(() => this.#loading.delete(key.run_id));
@@ -65,25 +68,25 @@ export class RunLoader {
     const { key, created, head } = found;
     // A load that is under way may have read the run before this process became its owner.
     await this.#loading.get(key.run_id)?.catch(ignore);
-    const live = this.#owner.runs.find(key);
+    const live = this.#worker.runs.find(key);
     if (live !== undefined) {
       await leased(live)?.onTaken(head, found.position);
       // Another process has owned the run meanwhile. The loaded run is of an earlier epoch.
       if (!live.log.lost) return;
     }
-    const agent = this.#owner.runs.registry.find(created.agent_name, created.version);
+    const agent = this.#worker.runs.registry.find(created.agent_name, created.version);
     if (agent !== undefined) await this.#revive(found, agent, head);
     else await this.#endWithoutCode(found);
   }
 
   /** Tries the blocked runs of an agent once with the code that was just registered. */
   tryBlocked({ name, options: { version } }: Agent): void {
-    for (const run of this.#owner.runs) {
+    for (const run of this.#worker.runs) {
       if (run.agent.name === name && run.ownership.mismatch !== undefined) this.loadAgain(run);
     }
     const trying = this.#tryBlocked({ agent_name: name, version: version ?? null })
       .catch((error: unknown) =>
-        this.#owner.runs.shared.logger.error(
+        this.#worker.logger.error(
           `The store failed while the blocked runs of agent ${name} were read. They are tried when the agent is registered again.`,
           { error },
         ),
@@ -108,7 +111,7 @@ export class RunLoader {
     });
     this.#loading.set(key.run_id, loading);
     loading.catch((error: unknown) =>
-      this.#owner.runs.shared.logger.error(`Run ${key.run_id} could not be loaded with the code that was registered.`, {
+      this.#worker.logger.error(`Run ${key.run_id} could not be loaded with the code that was registered.`, {
         run_id: key.run_id,
         error,
       }),
@@ -121,8 +124,8 @@ export class RunLoader {
       const run = await this.load(key);
       const isCancelled = run !== undefined && (await isStillHere(run.cancel()));
       if (isCancelled) return;
-      await this.#logs.change(key, [{ type: "cancel", at: this.#owner.runs.shared.clock.now() }]);
-      this.#owner.onWake();
+      await this.#logs.change(key, [{ type: "cancel", at: this.#worker.clock.now() }]);
+      this.#worker.lookForWork();
     } catch (error) {
       const isOver = CadenzaError.is(error) && (error.code === "run_finished" || error.code === "run_not_found");
       if (!isOver) throw error;
@@ -136,34 +139,34 @@ export class RunLoader {
 
   async #loadAgain(run: LiveRun, key: RunKey): Promise<LiveRun | undefined> {
     await leased(run)?.residency.leaveForOtherCode();
-    const stored = await this.#owner.store.find(key);
+    const stored = await this.#worker.store.find(key);
     return stored === undefined || stored.head.blocked === null ? this.#load(key) : this.#tryAgain(stored);
   }
 
   async #load(key: RunKey): Promise<LiveRun | undefined> {
-    const live = this.#owner.runs.find(key);
+    const live = this.#worker.runs.find(key);
     if (live !== undefined) return live;
-    const stored = await this.#owner.store.find(key);
+    const stored = await this.#worker.store.find(key);
     if (stored === undefined || isFinal(stored.head.status)) return undefined;
     if (stored.head.blocked !== null) {
       await this.tried(stored.created.agent_name);
-      return this.#owner.runs.find(key);
+      return this.#worker.runs.find(key);
     }
-    const agent = this.#owner.runs.registry.find(stored.created.agent_name, stored.created.version);
+    const agent = this.#worker.runs.registry.find(stored.created.agent_name, stored.created.version);
     if (agent === undefined) return undefined;
     const { head } = stored;
     // A run that begins later is not loaded before that.
     if (head.status === "created" && head.owner === null && head.due_at !== null) return undefined;
     // A waiting run is loaded without a claim. It belongs to the first process that writes to it.
-    const isFree = head.owner === this.#owner.name || isIdle(head, this.#owner.runs.shared.clock.now());
+    const isFree = head.owner === this.#worker.name || isIdle(head, this.#worker.clock.now());
     const claimed = isFree ? head : await this.#claim(stored);
     return claimed && this.#revive(stored, agent, claimed);
   }
 
   /** Claims a run that has no owner, or whose owner's lease has expired. Undefined: another process owns it. */
   async #claim({ key, head, position }: StoredRun): Promise<RunHead | undefined> {
-    const { store, name: owner } = this.#owner;
-    await this.#owner.renewIfExpired();
+    const { store, name: owner } = this.#worker;
+    await this.#lease.renewIfExpired();
     const takeovers = head.takeovers + (head.owner === null ? 0 : 1);
     const claimed: RunHead = { ...head, owner, epoch: head.epoch + 1, due_at: null, takeovers, blocked: null };
     const conflict = await store.claim(key, { epoch: head.epoch, position }, claimed);
@@ -178,8 +181,8 @@ export class RunLoader {
     if (failure !== undefined && entries !== undefined) await this.#cancelSubRuns(key, entries);
     const { parent } = created;
     const isOrphan = parent !== undefined && (await this.#logs.isOver({ ...key, run_id: parent.run_id }));
-    if (entries === undefined || this.#owner.runs.shared.isClosed || this.#owner.runs.find(key) !== undefined)
-      return this.#owner.runs.find(key);
+    if (entries === undefined || this.#worker.isClosed || this.#worker.runs.find(key) !== undefined)
+      return this.#worker.runs.find(key);
     const state = foldEntries(key.run_id, entries);
     const run = this.#admit(key, agent, state, head);
     this.damaged.forget(key.run_id);
@@ -195,7 +198,7 @@ export class RunLoader {
   /** The error with which a loaded run fails. Undefined: it goes on. */
   #failureAtLoad({ run_id }: RunKey, { durable }: CreatedEntry, { takeovers }: RunHead): CadenzaError | undefined {
     if (durable !== true) return interruptedError(run_id);
-    return takeovers > this.#owner.settings.maxTakeovers ? crashLoopError(run_id, takeovers - 1) : undefined;
+    return takeovers > this.#worker.settings.maxTakeovers ? crashLoopError(run_id, takeovers - 1) : undefined;
   }
 
   /** Cancels the sub-runs of a run before its end is written, because no process would cancel them later. */
@@ -223,7 +226,7 @@ export class RunLoader {
   }
 
   #admit(key: RunKey, agent: Agent, state: RunState, head: RunHead): LiveRun {
-    const { runs } = this.#owner;
+    const { runs } = this.#worker;
     const run = new LiveRun(runs, key, agent);
     run.log.adopt(state, head);
     runs.add(run);
@@ -234,7 +237,7 @@ export class RunLoader {
   async #endWithoutCode({ key, created, head, position }: StoredRun): Promise<void> {
     const entries = await this.#logs.read(key, position);
     if (entries !== undefined) await this.#cancelSubRuns(key, entries);
-    if (entries === undefined || this.#owner.runs.shared.isClosed) return;
+    if (entries === undefined || this.#worker.isClosed) return;
     const agent: Agent = { name: created.agent_name, options: {}, fn: () => undefined };
     const run = this.#admit(key, agent, foldEntries(key.run_id, entries), head);
     run.onEnd();
@@ -243,12 +246,12 @@ export class RunLoader {
 
   /** Claims and loads each blocked run of a version once. */
   async #tryBlocked(version: AgentVersion): Promise<void> {
-    const { store } = this.#owner;
+    const { store } = this.#worker;
     let after: RunKey | undefined;
     for (;;) {
       const page = await store.blocked({ agents: [version], limit: PAGE, after });
       for (const found of page) {
-        if (this.#owner.runs.shared.isClosed) return;
+        if (this.#worker.isClosed) return;
         if (found.created !== null) await this.#tryAgain(found);
       }
       after = page.at(-1)?.key;
@@ -257,7 +260,7 @@ export class RunLoader {
   }
 
   async #tryAgain(stored: StoredRun): Promise<LiveRun | undefined> {
-    const agent = this.#owner.runs.registry.find(stored.created.agent_name, stored.created.version);
+    const agent = this.#worker.runs.registry.find(stored.created.agent_name, stored.created.version);
     const claimed = agent && (await this.#claim(stored));
     if (agent === undefined || claimed === undefined) return undefined;
     try {

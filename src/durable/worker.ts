@@ -1,0 +1,78 @@
+import type { Clock, Logger, Store } from "../core/ports.ts";
+import type { LiveRuns } from "../runtime/live-run.ts";
+import { Follower } from "./follower.ts";
+import type { DurabilitySettings } from "./options.ts";
+
+/** How long a replayed agent may take for the next operation in its history, in milliseconds. */
+const STALL_MS = 5_000;
+/** With `alwaysReplay`: test runners give up after five seconds, and their message says nothing. */
+const TEST_STALL_MS = 2_000;
+
+/** This process as one that executes runs of a durable store: what all parts of the durable room share. */
+export class Worker {
+  /** The loaded runs. */
+  readonly runs: LiveRuns;
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly settings: DurabilitySettings;
+  /** Polls the store for runs that other processes may write to. */
+  readonly follower: Follower;
+  /** A run that is not loaded here may need work: the store is asked at once. */
+  readonly lookForWork: () => void;
+  /** Called when the runtime and its store are closed, by those who wait for other processes. */
+  readonly onOver = new Set<() => void>();
+  /** How many values replayed agents emitted that their history does not hold. */
+  differences = 0;
+  /** The time of the last call to the store with an unknown outcome. Undefined: all calls are settled. */
+  unsettledSince: number | undefined;
+  #isOver = false;
+  #name: string | undefined;
+
+  constructor(runs: LiveRuns, settings: DurabilitySettings, lookForWork: () => void) {
+    const { store, clock, logger } = runs.shared;
+    this.runs = runs;
+    this.store = store;
+    this.clock = clock;
+    this.logger = logger;
+    this.settings = settings;
+    this.follower = new Follower(store, clock, logger);
+    this.lookForWork = lookForWork;
+  }
+
+  /** The name under which this process owns runs. Made when it is first needed: Workers refuse random numbers while modules load. */
+  get name(): string {
+    this.#name ??= this.runs.ids.token();
+    return this.#name;
+  }
+
+  /** How long a waiting durable run stays loaded before it is evicted, in milliseconds. */
+  get evictAfterMs(): number {
+    return this.store.persistent ? this.settings.evictAfterMs : Number.POSITIVE_INFINITY;
+  }
+
+  /** How long a replayed agent may take for the next operation in its history, in milliseconds. */
+  get stallMs(): number {
+    return this.settings.alwaysReplay ? TEST_STALL_MS : STALL_MS;
+  }
+
+  /** Whether the runtime has been closed: no run begins, is loaded or is answered any more. */
+  get isClosed(): boolean {
+    return this.runs.shared.isClosed;
+  }
+
+  /** Whether the runtime and its store are closed. */
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  /** A call to the store failed. The store may still have made this process the owner of a run. */
+  onUnknownOutcome(): void {
+    this.unsettledSince = this.clock.now();
+  }
+
+  end(): void {
+    this.#isOver = true;
+    for (const tell of [...this.onOver]) tell();
+  }
+}
