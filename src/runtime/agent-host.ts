@@ -7,63 +7,38 @@ import type { Usage } from "../protocol/extensions.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Run } from "../protocol/run.ts";
 import type { Agent } from "./agent.ts";
-import type { ContextHost } from "./context.ts";
-import { RunContext } from "./context.ts";
-import type { Execution } from "./execution.ts";
+import type { AgentRun } from "./agent-run.ts";
+import type { Execution, ExecutionHost } from "./execution.ts";
 import { LiveOperations } from "./live-operations.ts";
 import type { NewSubRun } from "./new-run.ts";
 import { answerOffers } from "./offered-answers.ts";
 import type { Operations } from "./operations.ts";
 import type { Ownership } from "./ownership.ts";
 import { takeMail } from "./receive.ts";
-import type { RunFamily } from "./run-family.ts";
 import type { RunLog } from "./run-log.ts";
 import { RunSession } from "./run-session.ts";
 import { RunSignal } from "./run-signal.ts";
-import type { ExecutionSettings, SharedByRuns } from "./shared-by-runs.ts";
+import type { ExecutionSettings } from "./shared-by-runs.ts";
 import { Spending } from "./spending.ts";
+import { checkSpending, tokensLeft } from "./spending-tree.ts";
 import { Steps } from "./steps.ts";
 import { askByYield } from "./waits.ts";
 import type { AwaitYield } from "./yields.ts";
 
-/** The run of an agent, and what its agent reports to it. */
-export interface AgentRun {
-  readonly shared: SharedByRuns;
-  readonly log: RunLog;
-  readonly agent: Agent;
-  readonly durable: boolean;
-  readonly ownership: Ownership;
-  readonly execution: Execution | undefined;
-  readonly family: RunFamily<AgentRun>;
-  /** Calls back when the run has its slot, now or later. */
-  withSlot(callback: () => void): void;
-  runAgent(execution: Execution, request: NewSubRun): Promise<Run>;
-  /** What the agent threw, for callers who are told more than the client. */
-  cause: unknown;
-  /** The run is about to end: its sub-runs end first. */
-  onEnd(): void;
-  /** The agent has ended, or has been left behind. */
-  onOver(): void;
-}
-
 /** The run as its agent sees it: what executions, contexts and steps of the agent need. Made when the agent is called. */
-export class AgentHost implements ContextHost {
+export class AgentHost implements ExecutionHost {
   readonly settings: ExecutionSettings;
   readonly #run: AgentRun;
+  /** Made on first use. */
   #signal: RunSignal | undefined;
   #steps: Steps | undefined;
   #isMailDue = false;
-  /** Of a run with a budget. */
-  readonly #spending: Spending | undefined;
 
   constructor(run: AgentRun) {
     const { shared, log, agent } = run;
     this.#run = run;
     const { timeout_ms, budget } = createdEntry(log.state);
-    if (budget !== undefined) {
-      this.#spending = new Spending(run, budget);
-      run.family.spending = this.#spending;
-    }
+    if (budget !== undefined) run.family.spending = new Spending(budget);
     const timeoutMs = timeout_ms ?? agent.options.timeoutMs ?? shared.settings.timeoutMs;
     this.settings = timeoutMs === shared.settings.timeoutMs ? shared.settings : { ...shared.settings, timeoutMs };
   }
@@ -100,14 +75,17 @@ export class AgentHost implements ContextHost {
     return createdEntry(this.log.state).principal ?? null;
   }
 
-  get signal(): AbortSignal {
+  get #runSignal(): RunSignal {
     this.#signal ??= new RunSignal();
-    return this.#signal.signal;
+    return this.#signal;
+  }
+
+  get signal(): AbortSignal {
+    return this.#runSignal.signal;
   }
 
   abortSignal(reason: () => CadenzaError): void {
-    this.#signal ??= new RunSignal();
-    this.#signal.abort(reason);
+    this.#runSignal.abort(reason);
     if (this.execution?.over === true) this.#steps?.onOver();
   }
 
@@ -116,7 +94,7 @@ export class AgentHost implements ContextHost {
   }
 
   get steps(): Steps {
-    this.#steps ??= new Steps(this);
+    this.#steps ??= new Steps(this.#run, this.#runSignal);
     return this.#steps;
   }
 
@@ -129,10 +107,6 @@ export class AgentHost implements ContextHost {
     // What a run that stops refuses, it refuses for that.
     if (this.#steps === undefined || execution.aborted !== undefined || isFinal(this.log.state.status)) return false;
     return this.#steps.isInside(execution.operations.isPaced);
-  }
-
-  contextFor(execution: Execution): RunContext {
-    return new RunContext(this, execution);
   }
 
   operationsFor(): Operations {
@@ -166,10 +140,6 @@ export class AgentHost implements ContextHost {
     return this.#run.shared.pace(at);
   }
 
-  hold(): () => void {
-    return this.#run.shared.hold();
-  }
-
   withSlot(callback: () => void): void {
     this.#run.withSlot(callback);
   }
@@ -195,8 +165,13 @@ export class AgentHost implements ContextHost {
     else if (!execution.operations.holdsUsage(usage)) execution.addUsage(usage);
   }
 
+  /** Of a run with a budget. The others may have no family. */
+  get #spending(): Spending | undefined {
+    return createdEntry(this.log.state).budget === undefined ? undefined : this.#run.family.spending;
+  }
+
   onUsage(): void {
-    this.#spending?.check();
+    if (this.#spending !== undefined) checkSpending(this.#run);
   }
 
   get usageBelow(): Usage | null {
@@ -204,7 +179,7 @@ export class AgentHost implements ContextHost {
   }
 
   get tokensLeft(): number {
-    return this.#spending?.left ?? Number.POSITIVE_INFINITY;
+    return this.#spending === undefined ? Number.POSITIVE_INFINITY : tokensLeft(this.#run);
   }
 
   onDropped(): void {

@@ -11,7 +11,7 @@ import { AnswerRouter } from "./answer-router.ts";
 import { badArgument, checkObject } from "./check.ts";
 import type { LogSource, StreamStart } from "./events.ts";
 import type { ForkOptions } from "./forks.ts";
-import { Forks } from "./forks.ts";
+import { beginFork, Forks } from "./forks.ts";
 import type { LiveRun } from "./live-run.ts";
 import { readNewRun } from "./read-new-run.ts";
 import { isLost, refusalError } from "./refusals.ts";
@@ -85,8 +85,8 @@ export class Calls {
         if (isAsync) return await this.#reader.recordOf(made.elsewhere);
         return await unlessAborted(this.#reader.rest(made.elsewhere), options.signal);
       }
-      if (isAsync) return await this.#acknowledge(made.run, made.begin);
-      made.begin();
+      if (isAsync) return await this.#acknowledge(made.run, () => beginFork(made));
+      beginFork(made);
       return await unlessAborted(Promise.resolve(this.#reader.restOf(made.run)), options.signal);
     } finally {
       letGo();

@@ -2,10 +2,9 @@ import type { Labels, StepEntry } from "../core/log.ts";
 import type { Logger } from "../core/ports.ts";
 import { ignore } from "../core/promises.ts";
 import { createdEntry } from "../core/state.ts";
-import type { Usage } from "../protocol/extensions.ts";
 import type { JsonValue } from "../protocol/json.ts";
-import type { Run } from "../protocol/run.ts";
 import type { AgentContext, AgentSession, UsageReport } from "./agent-context.ts";
+import type { AgentHost } from "./agent-host.ts";
 import { withDeclared } from "./agent-schemas.ts";
 import type { Step, StepOptions, StepScope } from "./agent-steps.ts";
 import type { Ask, AskOptions, Question, Receive, ReceiveOptions, Sleep } from "./agent-waits.ts";
@@ -13,48 +12,30 @@ import { nestedError } from "./bodies.ts";
 import { readBudget } from "./budget.ts";
 import { callInside } from "./call-outcome.ts";
 import { badArgument, checkFunction, checkKeys, checkObject, checkSignal, checkText } from "./check.ts";
-import type { Execution, ExecutionHost } from "./execution.ts";
+import type { Execution } from "./execution.ts";
 import { noLabels } from "./labels.ts";
-import type { NewSubRun } from "./new-run.ts";
 import { SeededRandom } from "./random.ts";
 import { checkReceiveOptions } from "./receive.ts";
 import { recordedValue } from "./recorded.ts";
-import type { RunSession } from "./run-session.ts";
 import { seedOf } from "./seed.ts";
 import { checkStepName, checkStepOptions } from "./step-options.ts";
-import type { Steps } from "./steps.ts";
 import { resultOfStep } from "./steps.ts";
 import { readUsage } from "./usage.ts";
 import { askClient, receiveMessage, sleepFor } from "./waits.ts";
 import { readEmission } from "./yields.ts";
-
-/** What a context needs from the run, in addition to its execution. */
-export interface ContextHost extends ExecutionHost {
-  readonly steps: Steps;
-  /** The session as the agent sees it. */
-  readonly session: RunSession;
-  /** Whether what the agent begins now comes from inside the body of one of its steps. */
-  isInBody(execution: Execution): boolean;
-  /** Books what an execution of the agent, or the body of a step that it has begun, reports. */
-  addUsage(execution: Execution, usage: Usage): void;
-  /** How many tokens are left now, of the budgets of this run and of those above it. */
-  readonly tokensLeft: number;
-  /** Runs another agent under this run. */
-  runAgent(execution: Execution, request: NewSubRun): Promise<Run>;
-}
 
 /**
  * The context of an agent function. Its methods are bound, so that an agent may destructure them. They are created on
  * first use: most agents use one or two, and creating all of them takes more than half of the time of a small run.
  */
 export class RunContext implements AgentContext {
-  readonly #host: ContextHost;
+  readonly #host: AgentHost;
   readonly #execution: Execution;
   #session: AgentSession | undefined;
   #usage: UsageReport | undefined;
   #random: SeededRandom | undefined;
 
-  constructor(host: ContextHost, execution: Execution) {
+  constructor(host: AgentHost, execution: Execution) {
     this.#host = host;
     this.#execution = execution;
   }
@@ -262,7 +243,7 @@ function observed<T>(work: () => Promise<T>): Promise<T> {
  * entry.
  */
 function runStep(
-  host: ContextHost,
+  host: AgentHost,
   execution: Execution,
   name: string,
   fn: (step: StepScope) => unknown,

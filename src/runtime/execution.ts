@@ -36,8 +36,6 @@ export interface ExecutionHost {
   readonly signal: AbortSignal;
   abortSignal(reason: () => CadenzaError): void;
   readonly principal: JsonValue;
-  /** Makes what the agent is called with. */
-  contextFor(execution: Execution): AgentContext;
   /** How the agent's operations get their results. */
   operationsFor(execution: Execution): Operations;
   /** The agent has yielded an await request. */
@@ -85,13 +83,13 @@ export class Execution implements LoopHost {
   }
 
   /** Calls the agent. Never throws: what the agent throws fails its run. */
-  start(): void {
+  start(context: AgentContext): void {
     const { log, clock } = this.#host;
     if (!this.operations.isCatchingUp) {
       log.decide({ type: "start", at: clock.now() });
       this.#armTimeout();
     }
-    const call = (): unknown => this.#host.agent.fn(createdEntry(log.state).input, this.#host.contextFor(this));
+    const call = (): unknown => this.#host.agent.fn(createdEntry(log.state).input, context);
     const isFirst = !this.operations.isCatchingUp;
     const { run } = this.settings.interceptors;
     this.#loop.begin(

@@ -48,7 +48,8 @@ export interface ForkOptions {
 /** A fork that was accepted. Its caller lets it begin. */
 export interface Forked {
   readonly run: LiveRun;
-  begin(): void;
+  /** The entries with which it begins. */
+  readonly entries: readonly Entry[];
 }
 
 const options: readonly (keyof ForkOptions)[] = [
@@ -100,7 +101,7 @@ export class Forks {
       }
       const run = this.#runs.acceptFork(agent, fork, entries, given.idempotencyKey, change);
       if (given.idempotencyKey !== undefined) await run.log.acknowledge();
-      return { run, begin: () => begin(run, entries) };
+      return { run, entries };
     } catch (error) {
       // Another caller used the key between the look and the write.
       const instead = await this.#repeated(key.tenant, created, given);
@@ -191,8 +192,8 @@ function createdEntryOf(
   return entry;
 }
 
-/** The agent begins with what it has to do again. */
-function begin(run: LiveRun, entries: readonly Entry[]): void {
+/** Lets the agent of a fork begin with what it has to do again. */
+export function beginFork({ run, entries }: Forked): void {
   if (run.log.state.started !== null) run.ownership.prepare(entries);
   run.begin();
 }

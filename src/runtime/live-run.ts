@@ -11,8 +11,9 @@ import { runRecord } from "../core/record.ts";
 import { createdEntry, isAtRest, isFinal, isWaiting, mayBegin, startTime } from "../core/state.ts";
 import type { Run } from "../protocol/run.ts";
 import type { Agent } from "./agent.ts";
-import type { AgentRun } from "./agent-host.ts";
 import { AgentHost } from "./agent-host.ts";
+import type { AgentRun } from "./agent-run.ts";
+import { RunContext } from "./context.ts";
 import { Execution } from "./execution.ts";
 import type { LogRun } from "./log-host.ts";
 import type { NewRun, NewSubRun } from "./new-run.ts";
@@ -151,7 +152,7 @@ export class LiveRun implements LogRun, AgentRun {
   execute(): void {
     this.#agentHost ??= new AgentHost(this);
     this.#execution = new Execution(this.#agentHost);
-    this.#execution.start();
+    this.#execution.start(new RunContext(this.#agentHost, this.#execution));
     this.settleHold();
   }
 
@@ -373,8 +374,7 @@ export class LiveRun implements LogRun, AgentRun {
 
   withSlot(callback: () => void): void {
     // A run that is over needs no slot, and would not give it back.
-    const { status } = this.log.state;
-    if (this.log.lost || isFinal(status)) return;
+    if (this.log.lost || isFinal(this.log.state.status)) return;
     // What goes on beside a question needs none either.
     if (this.#slot === undefined || isWaiting(this.log.state)) callback();
     else this.#slot.take(callback);

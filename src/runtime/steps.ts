@@ -5,53 +5,37 @@ import { errorOfStep } from "../core/failure.ts";
 import { copyJson } from "../core/json.ts";
 import type { Growing, IntentEntry, StepEntry, StepFailure } from "../core/log.ts";
 import { nameIn } from "../core/operation-keys.ts";
-import type { Clock } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
 import { createdEntry, isStopped } from "../core/state.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import { isJsonObject } from "../protocol/json.ts";
+import type { AgentRun } from "./agent-run.ts";
 import type { StepOptions, StepRetry, StepScope } from "./agent-steps.ts";
 import { Bodies, isNested } from "./bodies.ts";
-import type { Execution } from "./execution.ts";
-import type { Interceptors } from "./interceptors.ts";
-import type { Ownership } from "./ownership.ts";
 import { checkResultSize } from "./part-size.ts";
 import { recordedResult } from "./recorded.ts";
-import type { RunLog } from "./run-log.ts";
+import type { RunSignal } from "./run-signal.ts";
 import { idempotencyKeyOf, keySeedOf } from "./seed.ts";
 import { failureAfter, pauseAfter, stepTimeoutError } from "./step-options.ts";
 import { TimeLimit } from "./time-limit.ts";
 import { readEmission } from "./yields.ts";
 
-/** What the steps of a run need from it. */
-export interface StepsHost {
-  readonly log: RunLog;
-  readonly clock: Clock;
-  readonly durable: boolean;
-  readonly signal: AbortSignal;
-  /** The execution that receives the results. It may be a later one than the execution that began a body. */
-  readonly execution: Execution | undefined;
-  readonly ownership: Pick<Ownership, "verify" | "settle">;
-  readonly agent: { readonly name: string };
-  readonly settings: { readonly maxStepBytes: number; readonly interceptors: Interceptors };
-  /** Keeps the process open until the returned function is called. */
-  hold(): () => void;
-}
-
 type Body = (step: StepScope) => MaybePromise<unknown>;
 
 /** Executes the bodies of a run's steps. */
 export class Steps {
-  readonly #host: StepsHost;
+  readonly #run: AgentRun;
+  readonly #signal: RunSignal;
   readonly #atWork = new Set<string>();
   /** The time limits of the attempts at work. */
   readonly #limits = new Set<TimeLimit>();
   readonly #bodies: Bodies;
 
-  constructor(host: StepsHost) {
-    this.#host = host;
-    this.#bodies = new Bodies(host.clock);
+  constructor(run: AgentRun, signal: RunSignal) {
+    this.#run = run;
+    this.#signal = signal;
+    this.#bodies = new Bodies(run.shared.clock);
   }
 
   /**
@@ -79,13 +63,13 @@ export class Steps {
   async run(key: string, body: Body, { timeoutMs, retry }: StepOptions): Promise<unknown> {
     const attempts = retry?.attempts ?? 1;
     for (let attempt = 1; ; attempt++) {
-      for (let wait = this.#host.ownership.verify(); wait !== undefined; wait = this.#host.ownership.verify()) {
+      for (let wait = this.#run.ownership.verify(); wait !== undefined; wait = this.#run.ownership.verify()) {
         await wait;
-        if (this.#isStopped) throw this.#host.signal.reason;
+        if (this.#isStopped) throw this.#signal.signal.reason;
       }
       // A plain agent goes on by itself after its run has ended. While it is only being stopped, its `finally` blocks
       // may run steps.
-      if (this.#host.execution?.over !== false) throw this.#host.signal.reason;
+      if (this.#run.execution?.over !== false) throw this.#signal.signal.reason;
       try {
         return await this.#call({ key, attempt }, body, timeoutMs);
       } catch (error) {
@@ -108,7 +92,7 @@ export class Steps {
       options.once === true && before > 0
         ? { error: interrupted(key) }
         : await this.#attempt(key, body, options, before);
-    const { log, clock, execution } = this.#host;
+    const { log, shared, execution } = this.#run;
     // After the run is released, the body's output is not logged, and so its result is not logged either.
     if (outcome === undefined || execution?.over === true) {
       this.#atWork.delete(key);
@@ -117,7 +101,7 @@ export class Steps {
     const { result, error = null } = outcome;
     const entry: StepEntry = {
       type: "step",
-      at: clock.now(),
+      at: shared.clock.now(),
       key,
       result,
       error,
@@ -127,9 +111,9 @@ export class Steps {
     const committed = log.commit();
     // Awaiting a commit that is done would let a later answer be handed over before this result.
     if (committed !== undefined) await committed;
-    this.#host.execution?.operations.deliver(entry);
+    this.#run.execution?.operations.deliver(entry);
     this.#atWork.delete(key);
-    this.#host.ownership.settle();
+    this.#run.ownership.settle();
   }
 
   /**
@@ -142,7 +126,8 @@ export class Steps {
     { timeoutMs, retry }: StepOptions,
     before: number,
   ): Promise<Outcome | undefined> {
-    const { log, clock, settings } = this.#host;
+    const { log, shared } = this.#run;
+    const { clock, settings } = shared;
     const attempts = retry?.attempts ?? 1;
     let failure: StepFailure | undefined;
     for (let tried = 1; ; tried++) {
@@ -152,8 +137,7 @@ export class Steps {
       log.decide({ type: "intend", entry });
       await log.commit();
       // Each body checks the ownership itself, with nothing between the check and the body.
-      for (let wait = this.#host.ownership.verify(); wait !== undefined; wait = this.#host.ownership.verify())
-        await wait;
+      for (let wait = this.#run.ownership.verify(); wait !== undefined; wait = this.#run.ownership.verify()) await wait;
       // Another process may have cancelled the run before the attempt was written. Then the log does not have it.
       if (this.#isStopped || isStopped(log.state)) return undefined;
       try {
@@ -172,14 +156,14 @@ export class Steps {
   }
 
   get #isStopped(): boolean {
-    return this.#host.execution?.isStopped !== false;
+    return this.#run.execution?.isStopped !== false;
   }
 
   /** Calls a body once. */
   #call(source: PartSource, body: Body, timeoutMs = Number.POSITIVE_INFINITY): Promise<unknown> {
     if (timeoutMs === Number.POSITIVE_INFINITY) return this.#callBody(source, body, undefined);
-    const { run_id } = this.#host.log.key;
-    const limit = new TimeLimit(this.#host, timeoutMs, () =>
+    const { run_id } = this.#run.log.key;
+    const limit = new TimeLimit(this.#run.shared, this.#signal, timeoutMs, () =>
       stepTimeoutError(run_id, source.key, source.attempt, timeoutMs),
     );
     this.#limits.add(limit);
@@ -189,40 +173,43 @@ export class Steps {
   #callBody(source: PartSource, body: Body, limit: TimeLimit | undefined): Promise<unknown> {
     const scope = this.#scope(source, limit);
     const call = (): Promise<unknown> => this.#bodies.call(() => body(scope));
-    const { agent, log, settings } = this.#host;
-    const wrap = settings.interceptors.step;
+    const { agent, log, shared } = this.#run;
+    const wrap = shared.settings.interceptors.step;
     if (wrap === undefined) return call();
     const info = { ...log.key, agent_name: agent.name, name: nameIn(source.key), ...source, signal: scope.signal };
     return wrap(info, call);
   }
 
   #scope(source: PartSource, limit: TimeLimit | undefined): StepScope {
-    const host = this.#host;
+    const run = this.#run;
+    const outer = limit ?? this.#signal;
     return {
       ...source,
       get idempotencyKey() {
-        const { key, state } = host.log;
+        const { key, state } = run.log;
         return idempotencyKeyOf(keySeedOf(createdEntry(state), key.run_id), source.key);
       },
       get signal() {
-        return (limit ?? host).signal;
+        return outer.signal;
       },
       emit: async (value) => {
         const emission = readEmission(value);
         // Nothing of a body that goes on after its time is kept.
-        return limit?.isExceeded === true ? host.execution?.pace() : host.execution?.emit({ ...emission, source });
+        return limit?.isExceeded === true ? run.execution?.pace() : run.execution?.emit({ ...emission, source });
       },
     };
   }
 
   /** Waits after an attempt, before the next one. Rejects when the run is stopped. */
   #pause({ key, attempt }: PartSource, retry: StepRetry | undefined): Promise<void> {
-    const { clock, signal, log } = this.#host;
+    const { shared, log } = this.#run;
+    const { clock } = shared;
     const waitMs = pauseAfter(attempt, retry, `${log.key.run_id} ${key} ${attempt}`);
     if (waitMs === 0) return Promise.resolve();
+    const { signal } = this.#signal;
     return new Promise((resolve, reject) => {
       // A run that also waits for an answer does not keep the process open, so the pause does.
-      const letGo = this.#host.hold();
+      const letGo = shared.hold();
       const clear = clock.setTimeout(() => {
         letGo();
         signal.removeEventListener("abort", stop);

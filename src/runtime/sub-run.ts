@@ -16,6 +16,7 @@ import type { NewRun } from "./new-run.ts";
 import { onceCommitted } from "./once-committed.ts";
 import { parentOf } from "./seed.ts";
 import { ShownOutput } from "./shown-output.ts";
+import { checkSpending, tokensLeft, usageOf } from "./spending-tree.ts";
 import { failureOfStep, resultOfStep } from "./steps.ts";
 import type { EndedRun, RunElsewhere } from "./sub-run-not-here.ts";
 
@@ -123,7 +124,8 @@ export class SubRun {
     const { log, family, runs, shared } = this.#parent;
     const above = parentOf(createdEntry(log.state), log.key.run_id, this.#key);
     checkDepth(above.depth, shared.settings.maxDepth, this.#request.agent_name);
-    const run = runs.acceptSubRun({ ...this.#request, tokensLeft: family.spending?.left }, runId, above);
+    const left = family.spending === undefined ? undefined : tokensLeft(this.#parent);
+    const run = runs.acceptSubRun({ ...this.#request, tokensLeft: left }, runId, above);
     if (run !== undefined && !isPromise(run)) onceCommitted(run.log, () => run.begin());
     return run;
   }
@@ -211,15 +213,16 @@ export class SubRun {
     this.#parent.family.children.add(child);
     child.follow(this.#parent, () => this.#onProgress(child));
     const { key, state } = child.log;
-    this.#spend(key.run_id, child.family.spending?.usage ?? state.usage);
+    this.#spend(key.run_id, child.family.spending === undefined ? state.usage : usageOf(child));
     this.#onProgress(child);
   }
 
   /** The sub-run has used so much so far, which may exceed the budget of its parent. */
   #spend(runId: string, usage: Usage | null): void {
     const { spending } = this.#parent.family;
-    spending?.note(runId, usage);
-    spending?.check();
+    if (spending === undefined) return;
+    spending.note(runId, usage);
+    checkSpending(this.#parent);
   }
 
   #onProgress(child: LiveRun): void {

@@ -1,18 +1,11 @@
 import type { CadenzaError } from "../core/errors.ts";
-import type { Clock } from "../core/ports.ts";
-
-/** What a time limit needs from the run. */
-export interface TimeLimitHost {
-  readonly clock: Clock;
-  /** The signal of the run. */
-  readonly signal: AbortSignal;
-  /** Keeps the process open until the returned function is called. */
-  hold(): () => void;
-}
+import type { RunSignal } from "./run-signal.ts";
+import type { SharedByRuns } from "./shared-by-runs.ts";
 
 /** The time limit of one attempt at a step. When the time is over, the attempt fails, whatever its body does. */
 export class TimeLimit {
-  readonly #host: TimeLimitHost;
+  readonly #shared: SharedByRuns;
+  readonly #runSignal: RunSignal;
   readonly #timeoutMs: number;
   readonly #newError: () => CadenzaError;
   #controller: AbortController | undefined;
@@ -21,8 +14,9 @@ export class TimeLimit {
   #clear: (() => void) | undefined;
   #unfollow: (() => void) | undefined;
 
-  constructor(host: TimeLimitHost, timeoutMs: number, newError: () => CadenzaError) {
-    this.#host = host;
+  constructor(shared: SharedByRuns, runSignal: RunSignal, timeoutMs: number, newError: () => CadenzaError) {
+    this.#shared = shared;
+    this.#runSignal = runSignal;
     this.#timeoutMs = timeoutMs;
     this.#newError = newError;
   }
@@ -42,8 +36,8 @@ export class TimeLimit {
   apply<T>(work: () => Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
       // A run that also waits for an answer does not keep the process open, so the time limit does.
-      const letGo = this.#host.hold();
-      const clear = this.#host.clock.setTimeout(() => {
+      const letGo = this.#shared.hold();
+      const clear = this.#shared.clock.setTimeout(() => {
         this.end();
         const error = this.#newError();
         this.#error = error;
@@ -77,7 +71,7 @@ export class TimeLimit {
 
   #newController(): AbortController {
     const controller = new AbortController();
-    const { signal } = this.#host;
+    const { signal } = this.#runSignal;
     const stop = (): void => controller.abort(signal.reason);
     if (this.#error !== undefined) controller.abort(this.#error);
     else if (signal.aborted) stop();

@@ -1,0 +1,28 @@
+import type { Run } from "../protocol/run.ts";
+import type { Agent } from "./agent.ts";
+import type { Execution } from "./execution.ts";
+import type { NewSubRun } from "./new-run.ts";
+import type { Ownership } from "./ownership.ts";
+import type { RunFamily } from "./run-family.ts";
+import type { RunLog } from "./run-log.ts";
+import type { SharedByRuns } from "./shared-by-runs.ts";
+
+/** The run of an agent, and what its agent reports to it. */
+export interface AgentRun {
+  readonly shared: SharedByRuns;
+  readonly log: RunLog;
+  readonly agent: Agent;
+  readonly durable: boolean;
+  readonly ownership: Ownership;
+  readonly execution: Execution | undefined;
+  readonly family: RunFamily<AgentRun>;
+  /** Calls back when the run has its slot, now or later. */
+  withSlot(callback: () => void): void;
+  runAgent(execution: Execution, request: NewSubRun): Promise<Run>;
+  /** What the agent threw, for callers who are told more than the client. */
+  cause: unknown;
+  /** The run is about to end: its sub-runs end first. */
+  onEnd(): void;
+  /** The agent has ended, or has been left behind. */
+  onOver(): void;
+}
