@@ -2,6 +2,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join, relative, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
+import { acquaintanceIn } from "../scripts/acquaintance.ts";
 import { checkArchitecture } from "../scripts/architecture.ts";
 
 const SOURCE = fileURLToPath(new URL("../src/", import.meta.url));
@@ -119,6 +120,87 @@ describe("a small set of sources that keeps every rule", () => {
     const violations = checkArchitecture(new Map(Object.entries({ ...HOUSE, [file]: text })));
 
     expect(violations.join("\n")).toContain(said);
+  });
+});
+
+describe("the objects of the two rooms know each other", () => {
+  const known = acquaintanceIn(readSources(), ["runtime", "durable"]);
+
+  // Where two files would need each other, the lower one says in an interface what it needs. The list only becomes shorter.
+  test("by these interfaces alone, if one class satisfies them", () => {
+    expect(known.interfaces).toEqual([
+      "AgentRun: LiveRun",
+      "ExecutionHost: AgentHost",
+      "HeadFacts: Residency",
+      "JournalHost: RunJournal",
+      "LiveRuns: Runs",
+      "LogRun: LiveRun",
+      "LoopHost: Execution",
+      "Owner: DurableRuns",
+    ]);
+  });
+
+  test("in these pairs alone, if each holds the other", () => {
+    expect(known.pairs).toEqual([
+      "AgentHost, LiveRun",
+      "AgentLoop, Execution",
+      "DurableRuns, Runs",
+      "JournaledOperations, LogOrder",
+      "LeasedOwnership, LiveRun",
+      "LiveRun, RunLog",
+      "LiveRun, Runs",
+    ]);
+  });
+});
+
+describe("of a lamp in a room", () => {
+  test.each<[title: string, lamp: string, room: string, interfaces: readonly string[], pairs: readonly string[]]>([
+    [
+      "the interface and the pair are found",
+      `export interface LampHost { onLit(): void }
+       export class Lamp { readonly #host: LampHost; constructor(host: LampHost) { this.#host = host; } }`,
+      `import type { LampHost } from "./lamp.ts";
+       export class Room implements LampHost { readonly #lamp = new Lamp(this); onLit(): void {} }`,
+      ["LampHost: Room"],
+      ["Lamp, Room"],
+    ],
+    [
+      "an object that speaks for the room is found",
+      `export interface LampHost { onLit(): void }
+       export class Lamp { readonly #host: LampHost; constructor(host: LampHost) { this.#host = host; } }`,
+      "export class Room { readonly #lamp: Lamp = new Lamp({ onLit: () => this.#dim() }); #dim(): void {} }",
+      ["LampHost: an object of Room"],
+      ["Lamp, Room"],
+    ],
+    [
+      "an interface with two implementers is left out, and the pair is not",
+      `export interface LampHost { onLit(): void }
+       export class Hall implements LampHost { onLit(): void {} }
+       export class Lamp { readonly #host: LampHost; constructor(host: LampHost) { this.#host = host; } }`,
+      `import type { LampHost } from "./lamp.ts";
+       export class Room implements LampHost { readonly #lamps = new Set<Lamp>(); onLit(): void {} }`,
+      [],
+      ["Lamp, Room"],
+    ],
+    [
+      "a function that calls back is neither",
+      "export class Lamp { readonly #onLit: () => void; constructor(onLit: () => void) { this.#onLit = onLit; } }",
+      "export class Room { readonly #lamp = new Lamp(() => this.#dim()); #dim(): void {} }",
+      [],
+      [],
+    ],
+    [
+      "data is neither",
+      `export interface Bulb { readonly watts: number }
+       export class Lamp { readonly #bulb: Bulb; constructor(bulb: Bulb) { this.#bulb = bulb; } }`,
+      "export class Room { readonly #watts = 5; readonly #lamp = new Lamp({ watts: this.#watts }); }",
+      [],
+      [],
+    ],
+  ])("%s", (_title, lamp, room, interfaces, pairs) => {
+    const files = { "runtime/lamp.ts": lamp, "runtime/room.ts": `import { Lamp } from "./lamp.ts";\n${room}` };
+
+    expect(acquaintanceIn(new Map(Object.entries(files)), ["runtime"])).toEqual({ interfaces, pairs });
   });
 });
 
