@@ -3,91 +3,92 @@
  * for again later.
  */
 export function deleteFunctions(schema: string): string {
-  return `
-  -- Deletes ended runs by their row ids, with all that belongs to them.
-  CREATE FUNCTION ${schema}.remove_runs_v1(ids bigint[]) RETURNS void LANGUAGE sql AS $function$
-    DELETE FROM ${schema}.entries WHERE run = ANY (ids);
-    DELETE FROM ${schema}.labels WHERE run = ANY (ids);
-    DELETE FROM ${schema}.runs WHERE id = ANY (ids);
-  $function$;
-
-  -- Deletes those of the runs that have ended, and answers how many those were.
-  CREATE FUNCTION ${schema}.delete_runs_v1(keys jsonb) RETURNS integer LANGUAGE plpgsql AS $function$
-  DECLARE
-    doomed bigint[];
-  BEGIN
-    SELECT coalesce(array_agg(d.id), '{}') INTO doomed FROM (
-      SELECT r.id FROM jsonb_array_elements(keys) k JOIN ${schema}.runs r ON r.tenant = k ->> 0 AND r.run_id = k ->> 1
-      WHERE r.finished_at IS NOT NULL ORDER BY r.tenant, r.run_id FOR UPDATE OF r
-    ) d;
-    PERFORM ${schema}.remove_runs_v1(doomed);
-    RETURN cardinality(doomed);
-  END $function$;
-
-  -- Deletes some of the runs that may be deleted, those that ended first, and answers how many. 0: none is left.
-  CREATE FUNCTION ${schema}.prune_runs_v1(most bigint, before double precision, chunk integer) RETURNS integer
-  LANGUAGE plpgsql AS $function$
-  DECLARE
-    newest record;
-    doomed bigint[];
-  BEGIN
-    -- The newest of the runs that are too many. With null there is no limit.
-    SELECT r.finished_at, r.id INTO newest FROM ${schema}.runs r WHERE r.finished_at IS NOT NULL AND most IS NOT NULL
-    ORDER BY r.finished_at DESC, r.id DESC LIMIT 1 OFFSET coalesce(most, 0);
-    SELECT coalesce(array_agg(d.id), '{}') INTO doomed FROM (
-      SELECT r.id, r.finished_at FROM ${schema}.runs r WHERE r.finished_at IS NOT NULL
-      ORDER BY r.finished_at, r.id LIMIT chunk FOR UPDATE SKIP LOCKED
-    ) d WHERE d.finished_at < before OR (d.finished_at, d.id) <= (newest.finished_at, newest.id);
-    PERFORM ${schema}.remove_runs_v1(doomed);
-    RETURN cardinality(doomed);
-  END $function$;
-
-  -- Whether a live run uses a session.
-  CREATE FUNCTION ${schema}.is_used_v1(session ${schema}.sessions) RETURNS boolean LANGUAGE plpgsql AS $function$
-  BEGIN
-    PERFORM 1 FROM ${schema}.runs r WHERE r.tenant = session.tenant AND r.session_id = session.session_id
-      AND r.session_id <> r.run_id AND r.finished_at IS NULL;
-    IF NOT FOUND THEN
-      PERFORM 1 FROM ${schema}.runs r WHERE r.tenant = session.tenant AND r.run_id = session.session_id
-        AND r.session_id = r.run_id AND r.finished_at IS NULL;
-    END IF;
-    RETURN FOUND;
-  END $function$;
-
-  -- Deletes a session, unless a live run uses it, and answers whether it does not exist any more.
-  CREATE FUNCTION ${schema}.delete_session_v1(its_tenant text, its_id text) RETURNS boolean
-  LANGUAGE plpgsql AS $function$
-  DECLARE
-    session ${schema}.sessions;
-  BEGIN
-    SELECT * INTO session FROM ${schema}.sessions s WHERE s.tenant = its_tenant AND s.session_id = its_id FOR UPDATE;
-    IF FOUND AND ${schema}.is_used_v1(session) THEN
-      RETURN false;
-    END IF;
+  return [
+    // Deletes ended runs by their row ids, with all that belongs to them.
+    `
+CREATE FUNCTION ${schema}.remove_runs_v1(ids bigint[]) RETURNS void LANGUAGE sql AS $function$
+  DELETE FROM ${schema}.entries WHERE run = ANY (ids);
+  DELETE FROM ${schema}.labels WHERE run = ANY (ids);
+  DELETE FROM ${schema}.runs WHERE id = ANY (ids);
+$function$;`,
+    // Deletes those of the runs that have ended, and answers how many those were.
+    `
+CREATE FUNCTION ${schema}.delete_runs_v1(keys jsonb) RETURNS integer LANGUAGE plpgsql AS $function$
+DECLARE
+  doomed bigint[];
+BEGIN
+  SELECT coalesce(array_agg(d.id), '{}') INTO doomed FROM (
+    SELECT r.id FROM jsonb_array_elements(keys) k JOIN ${schema}.runs r ON r.tenant = k ->> 0 AND r.run_id = k ->> 1
+    WHERE r.finished_at IS NOT NULL ORDER BY r.tenant, r.run_id FOR UPDATE OF r
+  ) d;
+  PERFORM ${schema}.remove_runs_v1(doomed);
+  RETURN cardinality(doomed);
+END $function$;`,
+    // Deletes some of the runs that may be deleted, those that ended first, and answers how many. 0: none is left.
+    // The newest of the runs that are too many. With null there is no limit.
+    `
+CREATE FUNCTION ${schema}.prune_runs_v1(most bigint, before float8, chunk integer) RETURNS integer
+LANGUAGE plpgsql AS $function$
+DECLARE
+  newest record;
+  doomed bigint[];
+BEGIN
+  SELECT r.finished_at, r.id INTO newest FROM ${schema}.runs r WHERE r.finished_at IS NOT NULL AND most IS NOT NULL
+  ORDER BY r.finished_at DESC, r.id DESC LIMIT 1 OFFSET coalesce(most, 0);
+  SELECT coalesce(array_agg(d.id), '{}') INTO doomed FROM (
+    SELECT r.id, r.finished_at FROM ${schema}.runs r WHERE r.finished_at IS NOT NULL
+    ORDER BY r.finished_at, r.id LIMIT chunk FOR UPDATE SKIP LOCKED
+  ) d WHERE d.finished_at < before OR (d.finished_at, d.id) <= (newest.finished_at, newest.id);
+  PERFORM ${schema}.remove_runs_v1(doomed);
+  RETURN cardinality(doomed);
+END $function$;`,
+    // Whether a live run uses a session.
+    `
+CREATE FUNCTION ${schema}.is_used_v1(session ${schema}.sessions) RETURNS boolean LANGUAGE plpgsql AS $function$
+BEGIN
+  PERFORM 1 FROM ${schema}.runs r WHERE r.tenant = session.tenant AND r.session_id = session.session_id
+    AND r.session_id <> r.run_id AND r.finished_at IS NULL;
+  IF NOT FOUND THEN
+    PERFORM 1 FROM ${schema}.runs r WHERE r.tenant = session.tenant AND r.run_id = session.session_id
+      AND r.session_id = r.run_id AND r.finished_at IS NULL;
+  END IF;
+  RETURN FOUND;
+END $function$;`,
+    // Deletes a session, unless a live run uses it, and answers whether it does not exist any more.
+    `
+CREATE FUNCTION ${schema}.delete_session_v1(its_tenant text, its_id text) RETURNS boolean
+LANGUAGE plpgsql AS $function$
+DECLARE
+  session ${schema}.sessions;
+BEGIN
+  SELECT * INTO session FROM ${schema}.sessions s WHERE s.tenant = its_tenant AND s.session_id = its_id FOR UPDATE;
+  IF FOUND AND ${schema}.is_used_v1(session) THEN
+    RETURN false;
+  END IF;
+  DELETE FROM ${schema}.messages m WHERE m.session = session.id;
+  DELETE FROM ${schema}.sessions s WHERE s.id = session.id;
+  RETURN true;
+END $function$;`,
+    // Checks some sessions from a place on, deletes those that may be deleted, and answers the next place. Null: all are
+    // checked.
+    `
+CREATE FUNCTION ${schema}.prune_sessions_v1(
+  before float8, from_time float8, from_id bigint, chunk integer
+) RETURNS text LANGUAGE plpgsql AS $function$
+DECLARE
+  session ${schema}.sessions;
+  place text;
+BEGIN
+  FOR session IN
+    SELECT s.* FROM ${schema}.sessions s WHERE s.changed_at < before AND (s.changed_at, s.id) > (from_time, from_id)
+    ORDER BY s.changed_at, s.id LIMIT chunk FOR UPDATE SKIP LOCKED
+  LOOP
+    place := jsonb_build_array(session.changed_at, session.id::text);
+    CONTINUE WHEN ${schema}.is_used_v1(session);
     DELETE FROM ${schema}.messages m WHERE m.session = session.id;
     DELETE FROM ${schema}.sessions s WHERE s.id = session.id;
-    RETURN true;
-  END $function$;
-
-  -- Checks some sessions from a place on, deletes those that may be deleted, and answers the next place. Null: all are
-  -- checked.
-  CREATE FUNCTION ${schema}.prune_sessions_v1(
-    before double precision, from_time double precision, from_id bigint, chunk integer
-  ) RETURNS text LANGUAGE plpgsql AS $function$
-  DECLARE
-    session ${schema}.sessions;
-    place text;
-  BEGIN
-    FOR session IN
-      SELECT s.* FROM ${schema}.sessions s WHERE s.changed_at < before AND (s.changed_at, s.id) > (from_time, from_id)
-      ORDER BY s.changed_at, s.id LIMIT chunk FOR UPDATE SKIP LOCKED
-    LOOP
-      place := jsonb_build_array(session.changed_at, session.id::text);
-      CONTINUE WHEN ${schema}.is_used_v1(session);
-      DELETE FROM ${schema}.messages m WHERE m.session = session.id;
-      DELETE FROM ${schema}.sessions s WHERE s.id = session.id;
-    END LOOP;
-    RETURN place;
-  END $function$;
-`;
+  END LOOP;
+  RETURN place;
+END $function$;`,
+  ].join("\n");
 }

@@ -44,6 +44,7 @@ export class Hints {
   #stopListening: (() => void) | undefined;
   /** Raised with each start and stop, so that a connection that arrives too late is given back. */
   #round = 0;
+  #isOn = false;
   #isClosed = false;
 
   constructor(connection: Connection, pool: PostgresPool, channel: string, logger: Logger | undefined) {
@@ -79,14 +80,15 @@ export class Hints {
     this.#cancelTelling ??= systemClock.setTimeout(() => this.#tell(), GATHER_MS);
   }
 
-  /** Calls back with what other processes tell. One connection listens as long as there are callbacks. */
+  /**
+   * Calls back with what other processes tell. The first call begins to listen on a connection, which stays: it would be
+   * too late to begin when a reader comes.
+   */
   watch(call: Callback): () => void {
     const entry = { call };
     this.#callbacks.add(entry);
-    if (this.#callbacks.size === 1) this.#start();
-    return () => {
-      if (this.#callbacks.delete(entry) && this.#callbacks.size === 0) this.#stop();
-    };
+    if (!this.#isOn) this.#start();
+    return () => void this.#callbacks.delete(entry);
   }
 
   close(): void {
@@ -123,6 +125,7 @@ export class Hints {
   }
 
   #start(): void {
+    this.#isOn = true;
     const round = ++this.#round;
     this.#listen(
       (told) => this.#heard(told),

@@ -18,7 +18,7 @@ class Parameters {
   }
 
   number(value: number): string {
-    return `$${this.values.push(value)}::double precision`;
+    return `$${this.values.push(value)}::float8`;
   }
 
   count(value: number): string {

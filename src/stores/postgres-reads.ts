@@ -20,6 +20,7 @@ import type { Connection, PostgresValue } from "./postgres-connection.ts";
 import { selectPage } from "./postgres-list.ts";
 import { deadOwners } from "./postgres-take-sql.ts";
 import { markedText } from "./postgres-writes.ts";
+import type { StoredRow } from "./stored-rows.ts";
 import {
   countable,
   fromJson,
@@ -106,8 +107,8 @@ export class Reads {
       `SELECT k.n, coalesce(r.epoch, 0) AS epoch, coalesce(r.position, 0) AS position
        FROM jsonb_array_elements(($1::text)::jsonb) WITH ORDINALITY k (run, n)
        LEFT JOIN ${this.#schema}.runs r ON r.tenant = k.run ->> 0 AND r.run_id = k.run ->> 1
-       WHERE coalesce(r.epoch, 0) <> (k.run ->> 2)::double precision
-         OR coalesce(r.position, 0) <> (k.run ->> 3)::double precision`,
+       WHERE coalesce(r.epoch, 0) <> (k.run ->> 2)::float8
+         OR coalesce(r.position, 0) <> (k.run ->> 3)::float8`,
       [toJson(asked)],
     );
     return rows.flatMap((row) => {
@@ -148,7 +149,7 @@ export class Reads {
           FROM ${this.#schema}.runs r WHERE r.finished_at IS NULL AND r.owner IS NULL`;
     const rows = await this.#query(
       `WITH RECURSIVE clock (now) AS (
-          SELECT coalesce($1::double precision, floor(extract(epoch FROM now()) * 1000)::double precision)
+          SELECT coalesce($1::float8, floor(extract(epoch FROM now()) * 1000)::float8)
         ),${deadOwners(this.#schema, "(SELECT now FROM clock)")},
         found AS (
           ${waiting} AND r.status = 'awaiting'
@@ -200,8 +201,8 @@ export class Reads {
   /** Takes runs that need work. Nothing is written if there is none. */
   async take({ owner, agents, limit, suspects, cancelledForMs }: TakeRequest): Promise<readonly FoundRun[]> {
     const rows = await this.#query(
-      `SELECT * FROM ${this.#schema}.take_v1($1::text, ($2::text)::jsonb, $3::integer, $4::double precision,
-         $5::double precision, $6::double precision, $7::double precision)`,
+      `SELECT t.run FROM ${this.#schema}.take_v1($1::text, ($2::text)::jsonb, $3::integer, $4::float8, $5::float8,
+         $6::float8, $7::float8) t (run)`,
       [
         toText(owner),
         agentsOf(agents),
@@ -212,7 +213,7 @@ export class Reads {
         this.#now(),
       ],
     );
-    return rows.map(toFoundRun);
+    return rows.map(({ run }) => toFoundRun(JSON.parse(String(run)) as StoredRow));
   }
 
   /** The runs `r` that a condition selects. */

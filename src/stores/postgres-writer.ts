@@ -38,7 +38,7 @@ export class Writer {
   /** `now` gives the time for the statement; null: that of the server. */
   constructor(connection: Connection, schema: string, now: () => number | null) {
     this.#connection = connection;
-    this.#sql = `SELECT ${schema}.write_v1(($1::text)::jsonb, $2::double precision, $3::integer)::text AS answers`;
+    this.#sql = `SELECT ${schema}.write_v1(($1::text)::jsonb, $2::float8, $3::integer)::text AS answers`;
     this.#now = now;
   }
 

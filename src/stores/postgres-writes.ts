@@ -39,8 +39,9 @@ export function createOf(key: RunKey, write: RunWrite, idempotencyKey: string | 
     idempotency_key: toTextOrNull(idempotencyKey),
     slot: markedText(write.slot?.key ?? null),
     slot_max: write.slot?.max ?? 0,
+    position: write.entries.length,
     created_at: created.at,
-    ...(labels.length > 0 && { labels }),
+    labels,
   };
   return withChanges(json, write);
 }
@@ -68,24 +69,30 @@ export function claimOf(key: RunKey, { epoch, position }: Expected, head: RunHea
 
 /** Infinity is text in JSON, which PostgreSQL reads as a number. */
 export function renewOf(owner: string, forMs: number): PreparedWrite {
-  return { json: { kind: "renew", owner: toText(owner), for_ms: String(forMs) } };
+  return { json: { kind: "lease", owner: toText(owner), for_ms: String(forMs) } };
 }
 
 export function releaseOf(owner: string): PreparedWrite {
-  return { json: { kind: "release", owner: toText(owner) } };
+  return { json: { kind: "lease", owner: toText(owner), for_ms: null } };
 }
 
-/** With `isNew`, a session that exists stays as it is. */
-export function sessionOf(key: SessionKey, session: StoredSession, at: number, isNew: boolean): PreparedWrite {
-  const { history, state } = session;
-  const change = { session_id: toText(key.session_id), create: true, messages: history.map(toJson), at };
-  const json = {
-    kind: "session",
-    tenant: toText(key.tenant),
-    session: { ...change, state: toJson(state) },
+/** Replaces the session as a whole. With `isNew` one that exists stays as it is. */
+export function sessionOf(
+  key: SessionKey,
+  { history, state }: StoredSession,
+  at: number,
+  isNew: boolean,
+): PreparedWrite {
+  const session = {
+    session_id: toText(key.session_id),
+    create: true,
+    messages: history.map(toJson),
+    state: toJson(state),
+    at,
+    isWhole: true,
     ...(isNew && { isNew }),
   };
-  return { json };
+  return { json: { kind: "session", tenant: toText(key.tenant), session } };
 }
 
 /** The write with the messages for which the database asked. */

@@ -151,19 +151,16 @@ export class PostgresStore implements DurableStore {
     let deleted = 0;
     for (let count = -1; count !== 0; deleted += Math.max(count, 0)) {
       count = Number(
-        await this.#call("prune_runs_v1($1::bigint, $2::double precision, $3::integer)", [
-          most,
-          endedBefore,
-          PRUNE_CHUNK,
-        ]),
+        await this.#call("prune_runs_v1($1::bigint, $2::float8, $3::integer)", [most, endedBefore, PRUNE_CHUNK]),
       );
     }
     let place: readonly [changedAt: number, id: string] | null = [Number.NEGATIVE_INFINITY, "0"];
     while (place !== null) {
-      const next = await this.#call(
-        "prune_sessions_v1($1::double precision, $2::double precision, $3::bigint, $4::integer)",
-        [sessionsBefore, ...place, PRUNE_CHUNK],
-      );
+      const next = await this.#call("prune_sessions_v1($1::float8, $2::float8, $3::bigint, $4::integer)", [
+        sessionsBefore,
+        ...place,
+        PRUNE_CHUNK,
+      ]);
       place = next === null ? null : (JSON.parse(String(next)) as [number, string]);
     }
     return deleted;

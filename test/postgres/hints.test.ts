@@ -1,0 +1,111 @@
+import type pg from "pg";
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import type { StoreHint } from "../../src/core/ports.ts";
+import type { PostgresStore } from "../../src/stores/postgres.ts";
+import { openPostgresStore } from "../../src/stores/postgres.ts";
+import { append, create, parts, runKey, take, waiting, write } from "../../src/testing/store-samples.ts";
+import { HookedPool } from "../harness/hooked-pool.ts";
+import { missingServer, newPool, newSchema } from "../harness/postgres-stores.ts";
+
+const missing = missingServer(18);
+
+describe.skipIf(missing !== undefined)(`hints${missing ? `: ${missing}` : ""}`, () => {
+  let pool: pg.Pool;
+  let hooked: HookedPool;
+  let writer: PostgresStore;
+  let reader: PostgresStore;
+  let hints: StoreHint[];
+
+  beforeAll(() => {
+    pool = newPool(18);
+  });
+  afterAll(() => pool.end());
+
+  beforeEach(async () => {
+    const schema = newSchema();
+    hooked = new HookedPool(pool);
+    writer = await openPostgresStore({ pool: hooked, schema });
+    reader = await openPostgresStore({ pool, schema });
+    hints = [];
+    return async () => {
+      await writer.close();
+      await reader.close();
+    };
+  });
+
+  const moved = () => hints.flatMap((hint) => hint.moved ?? []);
+  const notifies = () => hooked.statements.filter((sql) => sql.includes("pg_notify")).length;
+
+  test("another process hears which runs have moved, and not what it has written itself", async () => {
+    reader.watch?.((hint) => void hints.push(hint));
+    await untilListening();
+    await create(reader, 9);
+    const sent = notifies();
+    await Promise.all([1, 2, 3].map((n) => create(writer, n)));
+    await vi.waitFor(() => expect(moved()).toEqual([1, 2, 3].map((n) => runKey(n))));
+
+    expect(notifies()).toBe(sent + 1);
+    expect(hints.every(({ due }) => due === false)).toBe(true);
+  });
+
+  test("it hears of a run that is due, and that a run was taken", async () => {
+    reader.watch?.((hint) => void hints.push(hint));
+    await untilListening();
+    await create(writer, 1, { head: waiting(5) });
+    await vi.waitFor(() => expect(hints.some(({ due }) => due === true)).toBe(true));
+    await take(writer);
+    await vi.waitFor(() => expect(moved()).toHaveLength(2));
+    await append(writer, runKey(1), 1, write(parts("a"), { head: waiting(5, { epoch: 2 }) }), 2);
+    await vi.waitFor(() => expect(moved()).toHaveLength(3));
+  });
+
+  test("more runs than one notification holds are told in several", async () => {
+    reader.watch?.((hint) => void hints.push(hint));
+    await untilListening();
+    const sent = notifies();
+    const numbers = Array.from({ length: 250 }, (_, n) => n);
+    await Promise.all(numbers.map((n) => create(writer, n, { tenant: "ä".repeat(50) })));
+    await vi.waitFor(() => expect(moved()).toHaveLength(250));
+    expect(notifies() - sent).toBeLessThan(10);
+  });
+
+  test("one connection listens until the store is closed, and a lost one is replaced", async () => {
+    const stop = reader.watch?.((hint) => void hints.push(hint));
+    const stopOther = reader.watch?.(() => {});
+    await untilListening();
+    expect(await listeners()).toHaveLength(1);
+    await pool.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query ~ '^LISTEN'");
+    await vi.waitFor(() => expect(hints).toContainEqual({ due: true }), { timeout: 10_000 });
+    await untilListening();
+    await create(writer, 1);
+    await vi.waitFor(() => expect(moved()).toEqual([runKey(1)]));
+    stop?.();
+    stopOther?.();
+    await create(writer, 2);
+    await reader.close();
+    expect(moved()).toEqual([runKey(1)]);
+    await vi.waitFor(async () => expect(await listeners()).toHaveLength(0));
+  });
+
+  test("where notifications do not arrive, as behind a transaction pooler, the store has no hints and says so", async () => {
+    const warned: string[] = [];
+    const logger = { debug: () => {}, info: () => {}, warn: (text: string) => warned.push(text), error: () => {} };
+    const deaf = new HookedPool(pool);
+    deaf.hook = (run, sql) => (sql.startsWith("LISTEN") ? Promise.resolve({ rows: [] }) : run());
+    const store = await openPostgresStore({ pool: deaf, schema: newSchema(), logger });
+    expect(store.watch).toBeUndefined();
+    expect(warned).toEqual(["Hints of other processes do not arrive here. The store is polled instead."]);
+    deaf.statements.length = 0;
+    await create(store, 1);
+    await store.close();
+    expect(deaf.statements.filter((sql) => sql.includes("pg_notify"))).toEqual([]);
+  });
+
+  async function listeners(): Promise<readonly unknown[]> {
+    return (await pool.query("SELECT pid FROM pg_stat_activity WHERE query ~ '^LISTEN'")).rows;
+  }
+
+  async function untilListening(): Promise<void> {
+    await vi.waitFor(async () => expect(await listeners()).toHaveLength(1), { timeout: 10_000 });
+  }
+});
