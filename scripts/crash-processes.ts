@@ -1,9 +1,11 @@
 /**
  * Four processes run random agent programs on one file, and a random one of them is killed every second.
- * `npm run test:processes -- --runs 20000 --seconds 600 --seed mine`
+ * `npm run test:processes -- --runs 20000 --seconds 600 --seed mine`. With `--store postgres` on a server of its own.
  */
 import { parseArgs } from "node:util";
+import { newSchemaOn } from "../test/harness/crash/place.ts";
 import { manyProcesses } from "../test/harness/crash/processes.ts";
+import { startServer } from "../test/harness/postgres-server.ts";
 
 const { values } = parseArgs({
   options: {
@@ -11,9 +13,11 @@ const { values } = parseArgs({
     processes: { type: "string", default: "4" },
     seconds: { type: "string", default: "900" },
     seed: { type: "string", default: `${Date.now()}` },
+    store: { type: "string", default: "sqlite" },
   },
 });
 console.log(`seed ${values.seed}`);
+const server = values.store === "postgres" ? await startServer(18) : undefined;
 const started = Date.now();
 const { wrong, said, ...figures } = await manyProcesses({
   seed: values.seed,
@@ -21,11 +25,13 @@ const { wrong, said, ...figures } = await manyProcesses({
   runs: Number(values.runs),
   killEveryMs: 1_000,
   atMostMs: 1_000 * Number(values.seconds),
+  place: server && newSchemaOn(server.address),
   onProgress: (progress) => {
     if (progress.kills % 20 === 0)
       console.log(`${Math.round((Date.now() - started) / 1000)} s: ${JSON.stringify(progress)}`);
   },
 });
+await server?.stop();
 for (const line of said.slice(0, 20)) console.log(line);
 for (const line of wrong.slice(0, 50)) console.error(line);
 console.log(JSON.stringify({ ...figures, wrong: wrong.length }));

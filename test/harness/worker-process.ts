@@ -30,8 +30,8 @@ export async function buildProgram(source: URL): Promise<BuiltProgram> {
     outExtension: () => ({ js: ".mjs" }),
     removeNodeProtocol: false,
     splitting: false,
-    noExternal: [/^(?!libsql)/],
-    external: ["libsql"],
+    noExternal: [/^(?!libsql|pg$)/],
+    external: ["libsql", "pg"],
     dts: false,
     silent: true,
   });

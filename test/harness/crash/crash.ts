@@ -6,6 +6,8 @@ import { inspect } from "./inspection.ts";
 import type { KillFigures, KillReport } from "./kill-trial.ts";
 import { holdTrial } from "./kill-trial.ts";
 import type { Order, Report, WorkerSettings } from "./messages.ts";
+import type { Place } from "./place.ts";
+import { newFile } from "./place.ts";
 
 /** The size of a trial. */
 export interface CrashOptions {
@@ -30,7 +32,7 @@ const STUCK_MS = 60_000;
 
 /** Lets a worker process run random programs, kills it at random moments, starts it again, and checks the logs. */
 export function crash(options: CrashOptions): Promise<KillReport> {
-  return holdTrial((program, file) => new Driver(options, program, file).drive());
+  return holdTrial(newFile(), (program, place) => new Driver(options, program, place).drive());
 }
 
 type Worker = WorkerProcess<WorkerSettings, Order, Report>;
@@ -39,7 +41,7 @@ type Life = "short" | "long" | "last";
 class Driver {
   readonly #options: CrashOptions;
   readonly #program: BuiltProgram;
-  readonly #file: string;
+  readonly #place: Place;
   readonly #random: Random;
   readonly #client: Client;
   #worker: Worker | undefined;
@@ -50,10 +52,10 @@ class Driver {
   #onAhead: () => void = () => undefined;
   #onProgress: () => void = () => undefined;
 
-  constructor(options: CrashOptions, program: BuiltProgram, file: string) {
+  constructor(options: CrashOptions, program: BuiltProgram, place: Place) {
     this.#options = options;
     this.#program = program;
-    this.#file = file;
+    this.#place = place;
     this.#random = new Random(options.seed);
     this.#client = new Client(this.#random, options.seed, (order) => {
       this.#worker?.order(order);
@@ -70,7 +72,7 @@ class Driver {
     }
     await this.#live("last");
     stopLooking();
-    const wrong = [...ledger.wrong, ...(await inspect(this.#file, ledger))];
+    const wrong = [...ledger.wrong, ...(await inspect(this.#place, ledger))];
     return { ...this.#figures, wrong, said: ledger.said };
   }
 
@@ -84,7 +86,7 @@ class Driver {
     const worker = new WorkerProcess<WorkerSettings, Order, Report>(
       this.#program,
       {
-        file: this.#file,
+        place: this.#place,
         name: `life ${++this.#lives}`,
         synchronous: random.chance(0.3) ? "FULL" : "NORMAL",
         leaseMs: LEASE_MS,

@@ -1,6 +1,6 @@
 import type { Run, StreamedEvent } from "cadenza";
 import { AgentRuntime } from "cadenza";
-import { SqliteStore } from "cadenza/sqlite";
+import type { Store } from "cadenza/store";
 import { foldEntries } from "../../../src/core/evolve.ts";
 import type { Entry, IntentEntry, StepEntry } from "../../../src/core/log.ts";
 import { resultKey } from "../../../src/core/operation-keys.ts";
@@ -10,20 +10,25 @@ import type { NamedProgram } from "../program.ts";
 import { print } from "../program.ts";
 import { isRaceWithTime, questionsFallAnywhere } from "../program-maker.ts";
 import { namedIn } from "../program-player.ts";
-import { openDatabase } from "../sqlite-files.ts";
 import type { Ledger, RunRecord, StepRecord } from "./ledger.ts";
+import type { Place } from "./place.ts";
+import { openPlace } from "./place.ts";
 import { Reference } from "./reference.ts";
 
+/** More entries than a log has. */
+const MANY = 1_000_000;
+
 /**
- * Compares a file with what was acknowledged, and each run with one that was never interrupted. Gives what is wrong.
+ * Compares what is stored with what was acknowledged, and each run with one that was never interrupted. Gives what is
+ * wrong.
  */
-export async function inspect(file: string, ledger: Ledger): Promise<string[]> {
-  const inspection = new Inspection(file, ledger);
+export async function inspect(place: Place, ledger: Ledger): Promise<string[]> {
+  const inspection = new Inspection(await openPlace(place), ledger);
   try {
     for (const run of ledger.runs.values()) await inspection.look(run);
     await inspection.lookAtSessions();
   } finally {
-    inspection.close();
+    await inspection.close();
   }
   return inspection.wrong;
 }
@@ -33,13 +38,13 @@ class Inspection {
   readonly #ledger: Ledger;
   /** The reports of each step, by run. */
   readonly #steps = new Map<string, (readonly [key: string, step: StepRecord])[]>();
-  readonly #store: SqliteStore;
+  readonly #store: Store;
   readonly #runtime: AgentRuntime;
   readonly #reference = new Reference();
   /** How many messages the completed runs of each session have added to it. */
   readonly #messages = new Map<string, number>();
 
-  constructor(file: string, ledger: Ledger) {
+  constructor(store: Store, ledger: Ledger) {
     this.#ledger = ledger;
     for (const [name, step] of ledger.steps) {
       const [run_id = ""] = name.split(" ", 1);
@@ -47,31 +52,31 @@ class Inspection {
       steps.push([name.slice(run_id.length + 1), step]);
       this.#steps.set(run_id, steps);
     }
-    this.#store = new SqliteStore(openDatabase(file), { closeDatabase: true });
+    this.#store = store;
     // No agent is registered, so no run begins or is taken over.
     this.#runtime = new AgentRuntime({ store: this.#store });
   }
 
-  close(): void {
-    this.#store.close();
+  async close(): Promise<void> {
+    await this.#store.close();
   }
 
   async look(record: RunRecord): Promise<void> {
-    const stored = this.#store.findByIdempotencyKey("", record.name);
+    const stored = await this.#store.findByIdempotencyKey("", record.name);
     if (stored === undefined) {
       this.#complain(record, "is not in the store");
       return;
     }
     const { run_id } = stored.key;
     if (record.run_id !== undefined && record.run_id !== run_id) this.#complain(record, `has become ${run_id}`);
-    const log = this.#log(run_id);
+    const log = await this.#log(run_id);
     const run = await this.#runtime.getRun(run_id);
     const events: StreamedEvent[] = [];
     for await (const event of this.#runtime.events(run_id, { until: "now" })) events.push(event);
     this.#lookAtEvents(record, events);
-    this.#lookAtPromises(record, log, run);
-    const family = this.#family(run_id, log);
-    for (const [id, each] of family) this.#lookAtLog(record, id, each);
+    await this.#lookAtPromises(record, log, run);
+    const family = await this.#family(run_id, log);
+    for (const [id, each] of family) await this.#lookAtLog(record, id, each);
     if (record.ended) this.wrong.push(...(await misjudged(run_id, (id) => family.get(id))));
     if (run.status === "completed" && record.session_id !== null) {
       const added = transcript(foldEntries(run_id, log)).length;
@@ -94,20 +99,20 @@ class Inspection {
   }
 
   /** The log of a run and those of its sub-runs, by run. */
-  #family(run_id: string, log: readonly Entry[]): Map<string, readonly Entry[]> {
+  async #family(run_id: string, log: readonly Entry[]): Promise<Map<string, readonly Entry[]>> {
     const family = new Map([[run_id, log]]);
     for (const entry of log) {
       if (entry.type !== "intent" || entry.run_id === null) continue;
       // A run that was cancelled may have ended before its sub-run began.
-      const found = this.#store.find({ tenant: "", run_id: entry.run_id });
+      const found = await this.#store.find({ tenant: "", run_id: entry.run_id });
       if (found === undefined) continue;
-      for (const [id, each] of this.#family(entry.run_id, this.#log(entry.run_id))) family.set(id, each);
+      for (const [id, each] of await this.#family(entry.run_id, await this.#log(entry.run_id))) family.set(id, each);
     }
     return family;
   }
 
-  #log(run_id: string): readonly Entry[] {
-    return this.#store.read({ tenant: "", run_id }, 0, Number.MAX_SAFE_INTEGER) ?? [];
+  async #log(run_id: string): Promise<readonly Entry[]> {
+    return (await this.#store.read({ tenant: "", run_id }, 0, MANY)) ?? [];
   }
 
   #lookAtEvents(record: RunRecord, events: readonly StreamedEvent[]): void {
@@ -120,9 +125,9 @@ class Inspection {
     }
   }
 
-  #lookAtPromises(record: RunRecord, log: readonly Entry[], run: Run): void {
+  async #lookAtPromises(record: RunRecord, log: readonly Entry[], run: Run): Promise<void> {
     for (const await_id of record.answered) {
-      const answers = this.#answersTo(await_id, log);
+      const answers = await this.#answersTo(await_id, log);
       if (answers !== 1) this.#complain(record, `has ${answers} answers to ${await_id}: ${wordsOf(log)}`);
     }
     if (record.cancel === "accepted" && run.status !== "cancelled")
@@ -130,7 +135,7 @@ class Inspection {
   }
 
   /** How many answers to a question there are in a log, or in that of the sub-run that asks. */
-  #answersTo(await_id: string, log: readonly Entry[]): number {
+  async #answersTo(await_id: string, log: readonly Entry[]): Promise<number> {
     const isReply = ({ type }: Entry): boolean => type === "resumed" || type === "declined";
     const answers = log.filter((entry) => isReply(entry) && resultKey(entry) === await_id).length;
     const [key, ...rest] = await_id.split("/");
@@ -138,12 +143,12 @@ class Inspection {
     // A run that is cancelled does not note the answer to its sub-run any more.
     const begun = log.find((entry) => entry.type === "intent" && entry.key === key);
     return begun?.type === "intent" && begun.run_id !== null
-      ? this.#answersTo(rest.join("/"), this.#log(begun.run_id))
+      ? this.#answersTo(rest.join("/"), await this.#log(begun.run_id))
       : 0;
   }
 
-  #lookAtLog(record: RunRecord, run_id: string, log: readonly Entry[]): void {
-    const stored = this.#store.find({ tenant: "", run_id });
+  async #lookAtLog(record: RunRecord, run_id: string, log: readonly Entry[]): Promise<void> {
+    const stored = await this.#store.find({ tenant: "", run_id });
     if (stored?.position !== log.length)
       this.#complain(record, `has ${log.length} entries of ${stored?.position} in ${run_id}`);
     const once = count(log, "created") === 1 && count(log, "started") <= 1 && count(log, "ended") === 1;

@@ -1,9 +1,7 @@
-import { rmSync } from "node:fs";
-import { join } from "node:path";
-import { temporaryFolder } from "../sqlite-files.ts";
 import type { BuiltProgram } from "../worker-process.ts";
 import { buildProgram } from "../worker-process.ts";
 import type { Figures } from "./ledger.ts";
+import type { NewPlace, Place } from "./place.ts";
 
 /** What happened in a trial whose processes are killed. */
 export interface KillFigures extends Figures {
@@ -17,16 +15,16 @@ export interface KillReport extends KillFigures {
   readonly said: readonly string[];
 }
 
-/** Builds the program of the worker processes, and holds a trial on a new file. */
+/** Builds the program of the worker processes, and holds a trial in a new place. */
 export async function holdTrial(
-  trial: (program: BuiltProgram, file: string) => Promise<KillReport>,
+  { place, remove }: NewPlace,
+  trial: (program: BuiltProgram, place: Place) => Promise<KillReport>,
 ): Promise<KillReport> {
-  const folder = temporaryFolder();
   const program = await buildProgram(new URL("./worker.ts", import.meta.url));
   try {
-    return await trial(program, join(folder.path, "runs.db"));
+    return await trial(program, place);
   } finally {
     program.remove();
-    rmSync(folder.path, { recursive: true, force: true });
+    remove();
   }
 }

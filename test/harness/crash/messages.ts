@@ -1,11 +1,12 @@
 import type { StreamedEvent } from "cadenza";
 import type { Mail, Reply } from "../answers.ts";
+import type { Place } from "./place.ts";
 
 /* The messages between the driver and its worker processes. */
 
 /** How a worker is started. */
 export interface WorkerSettings {
-  readonly file: string;
+  readonly place: Place;
   /** The prefix of the owner's name in the leases of its runtime. */
   readonly name: string;
   readonly synchronous: "FULL" | "NORMAL";

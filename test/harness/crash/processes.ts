@@ -6,6 +6,8 @@ import { inspect } from "./inspection.ts";
 import type { KillFigures, KillReport } from "./kill-trial.ts";
 import { holdTrial } from "./kill-trial.ts";
 import type { Order, Report, WorkerSettings } from "./messages.ts";
+import type { NewPlace, Place } from "./place.ts";
+import { newFile } from "./place.ts";
 
 /** The size of a trial. */
 export interface ProcessesOptions {
@@ -16,12 +18,16 @@ export interface ProcessesOptions {
   readonly killEveryMs: number;
   /** No new runs are created after so many milliseconds. */
   readonly atMostMs: number;
+  /** Where the runs are kept. Default: a new file. */
+  readonly place?: NewPlace | undefined;
   readonly onProgress?: ((figures: KillFigures) => void) | undefined;
 }
 
 /** How many runs are open at once. */
 const AT_ONCE = 100;
 const LEASE_MS = 3_000;
+/** A server may take 0.4 of the lease for an answer, and works on the same processors here. */
+const SERVER_LEASE_MS = 8_000;
 /**
  * No run fails as a crash loop here: where a process is killed every second, a run with a long log may be taken over
  * many times before its replay ends.
@@ -33,11 +39,11 @@ const MIN_LEFT = 1;
 const STUCK_MS = 60_000;
 
 /**
- * Lets several processes run random programs on one file, and kills one of them now and then. Each order goes to any of
+ * Lets several processes run random programs in one place, and kills one of them now and then. Each order goes to any of
  * them.
  */
 export function manyProcesses(options: ProcessesOptions): Promise<KillReport> {
-  return holdTrial((program, file) => new Driver(options, program, file).drive());
+  return holdTrial(options.place ?? newFile(), (program, place) => new Driver(options, program, place).drive());
 }
 
 type Worker = WorkerProcess<WorkerSettings, Order, Report>;
@@ -45,7 +51,7 @@ type Worker = WorkerProcess<WorkerSettings, Order, Report>;
 class Driver {
   readonly #options: ProcessesOptions;
   readonly #program: BuiltProgram;
-  readonly #file: string;
+  readonly #place: Place;
   readonly #random: Random;
   readonly #client: Client;
   readonly #ready = new Map<string, Worker>();
@@ -62,10 +68,10 @@ class Driver {
   #finish: () => void = () => undefined;
   #stuck: NodeJS.Timeout | undefined;
 
-  constructor(options: ProcessesOptions, program: BuiltProgram, file: string) {
+  constructor(options: ProcessesOptions, program: BuiltProgram, place: Place) {
     this.#options = options;
     this.#program = program;
-    this.#file = file;
+    this.#place = place;
     this.#total = options.runs;
     this.#random = new Random(options.seed);
     this.#client = new Client(this.#random, options.seed, (order) => {
@@ -97,7 +103,7 @@ class Driver {
     for (const worker of this.#all) worker.kill();
     await Promise.all([...this.#all].map(({ gone }) => gone));
     const { ledger } = this.#client;
-    const wrong = [...ledger.wrong, ...(await inspect(this.#file, ledger))];
+    const wrong = [...ledger.wrong, ...(await inspect(this.#place, ledger))];
     return { ...this.#figures, wrong, said: ledger.said };
   }
 
@@ -110,10 +116,10 @@ class Driver {
     const worker = new WorkerProcess<WorkerSettings, Order, Report>(
       this.#program,
       {
-        file: this.#file,
+        place: this.#place,
         name,
         synchronous: this.#random.pick(["FULL", "NORMAL"]),
-        leaseMs: LEASE_MS,
+        leaseMs: "file" in this.#place ? LEASE_MS : SERVER_LEASE_MS,
         heartbeatMs: 500,
         scanMs: 100,
         evictAfterMs: this.#random.pick([20, 60_000]),

@@ -1,27 +1,23 @@
 /*
- * A process that runs random programs on a file, and may be killed at any moment. It exchanges orders and reports with
+ * A process that runs random programs on a file or a server, and may be killed at any moment. It exchanges orders and reports with
  * its parent. Its one parameter holds its settings.
  */
 
 import { AgentRuntime, CadenzaError } from "cadenza";
-import { durable } from "cadenza/durable";
-import { SqliteStore } from "cadenza/sqlite";
-import type { Store } from "cadenza/store";
+import { isPromise } from "../../../src/core/promises.ts";
 import { CHILD, inputOf } from "../program.ts";
 import { agentOf } from "../program-player.ts";
-import { openDatabase } from "../sqlite-files.ts";
 import type { Order, Receiving, Report, WorkerSettings } from "./messages.ts";
+import { openPlace } from "./place.ts";
 import { programOf } from "./programs.ts";
 
 const settings = JSON.parse(process.argv[2] ?? "") as WorkerSettings;
-const store = new SqliteStore(openDatabase(settings.file), {
-  synchronous: settings.synchronous,
-  closeDatabase: true,
-});
+const { synchronous, leaseMs, heartbeatMs, scanMs, evictAfterMs, maxTakeovers } = settings;
+const durability = { leaseMs, heartbeatMs, scanMs, evictAfterMs, maxTakeovers };
+const store = await openPlace(settings.place, { synchronous, durability });
 let tokens = 0;
-const { leaseMs, heartbeatMs, scanMs, evictAfterMs, maxTakeovers } = settings;
 const runtime = new AgentRuntime({
-  store: durable(store, { leaseMs, heartbeatMs, scanMs, evictAfterMs, maxTakeovers }),
+  store,
   exposeErrors: true,
   retention: { maxRuns: Number.POSITIVE_INFINITY },
   ids: { uuid: () => crypto.randomUUID(), token: () => `${settings.name}/${tokens++}` },
@@ -36,7 +32,7 @@ const runtime = new AgentRuntime({
 runtime.on("run.blocked", ({ expected, asked }, { run_id }) => say({ is: "blocked", run_id, expected, asked }));
 const agent = agentOf({
   async work({ run_id, key, attempt, ms }) {
-    const { epoch, owner } = headOf(run_id);
+    const { epoch, owner } = await headOf(run_id);
     const body = { run_id, key, attempt, epoch, owner } as const;
     say({ is: "began", ...body });
     if (ms > 0) await pause(ms);
@@ -111,9 +107,11 @@ function pause(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
-function headOf(run_id: string): { readonly epoch: number; readonly owner: string | null } {
-  const found = (store as Store).find({ tenant: "", run_id });
-  if (found === undefined || "then" in found) throw new Error("a step of a run began that is not in the store");
+async function headOf(run_id: string): Promise<{ readonly epoch: number; readonly owner: string | null }> {
+  const answer = store.find({ tenant: "", run_id });
+  // A file answers at once, so that nothing happens before the body begins.
+  const found = isPromise(answer) ? await answer : answer;
+  if (found === undefined) throw new Error("a step of a run began that is not in the store");
   return found.head;
 }
 
