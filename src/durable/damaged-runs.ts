@@ -49,6 +49,7 @@ export class DamagedRuns {
     const conflict = await store.append(key, { epoch: head.epoch, position }, write);
     // Another process has written to the run or woken it. If this process still owns the run, it is loaded again.
     if (conflict !== undefined) this.#worker.onUnknownOutcome();
+    else this.#worker.onReleased(key, released);
   }
 }
 

@@ -41,7 +41,12 @@ export class DurableRuns implements RemoteRuns, Owner {
   readonly #recovery: Recovery;
 
   constructor(runs: LiveRuns, settings: DurabilitySettings) {
-    const worker = new Worker(runs, settings, () => this.#recovery.lookForWork());
+    const worker = new Worker(
+      runs,
+      settings,
+      (key) => this.#recovery.onWake(key),
+      (key, head) => this.#recovery.onReleased(key, head),
+    );
     this.worker = worker;
     this.lease = new Lease(worker, () => this.#recovery.onHeartbeat());
     this.#logs = new DetachedLogs(worker.store);
@@ -73,6 +78,10 @@ export class DurableRuns implements RemoteRuns, Owner {
 
   onSuspectCleared(run: LiveRun): void {
     this.#recovery.onSuspectCleared(run);
+  }
+
+  onGone(run: LiveRun): void {
+    this.#recovery.onGone(run);
   }
 
   /**
@@ -108,7 +117,7 @@ export class DurableRuns implements RemoteRuns, Owner {
     idempotencyKey: string | undefined,
   ): Promise<void> {
     await this.#logs.create(key, log, session, idempotencyKey);
-    this.worker.lookForWork();
+    this.worker.onWake(key);
   }
 
   load(key: RunKey): Promise<LiveRun | undefined> {
@@ -117,13 +126,13 @@ export class DurableRuns implements RemoteRuns, Owner {
 
   async cancel(key: RunKey): Promise<RunState> {
     const state = await this.#logs.change(key, [{ type: "cancel", at: this.worker.clock.now() }]);
-    this.worker.lookForWork();
+    this.worker.onWake(key);
     return state;
   }
 
   async send(key: RunKey, message: ReceivedEntry, isKeyed: boolean): Promise<void> {
     await this.#logs.send(key, message, isKeyed, this.worker.runs.shared.settings.maxLogEntries);
-    this.worker.lookForWork();
+    this.worker.onWake(key);
   }
 
   cancelSubRun(key: RunKey, parent: RunLog): undefined | Promise<void> {
@@ -193,6 +202,7 @@ export class DurableRuns implements RemoteRuns, Owner {
 
   async close(): Promise<void> {
     await this.lease.stop();
+    await this.#recovery.stopWaking();
     await this.worker.store.release(this.worker.name);
   }
 }

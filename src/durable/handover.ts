@@ -11,12 +11,20 @@ export class Handover {
   readonly #store: Store;
   /** Reads what other processes have written to the run, after what this process is writing. */
   readonly #catchUp: () => Promise<void>;
+  readonly #onReleased: (head: RunHead) => void;
 
-  constructor(log: RunLog, head: LeasedHead, store: Store, catchUp: () => Promise<void>) {
+  constructor(
+    log: RunLog,
+    head: LeasedHead,
+    store: Store,
+    catchUp: () => Promise<void>,
+    onReleased: (head: RunHead) => void,
+  ) {
     this.#log = log;
     this.#head = head;
     this.#store = store;
     this.#catchUp = catchUp;
+    this.#onReleased = onReleased;
   }
 
   /** Releases the run. A waiting run is due at its deadline. */
@@ -48,7 +56,10 @@ export class Handover {
         wake: this.#head.isDueNow(released, log.state) ? log.key : wake,
       };
       const conflict = await this.#store.append(log.key, this.#head.expected(head, log.committed), write);
-      if (conflict === undefined) log.replaceHead(released);
+      if (conflict === undefined) {
+        log.replaceHead(released);
+        this.#onReleased(released);
+      }
       // The next owner checks everything that the run waits for.
       else if (conflict.conflict === "woken") this.#head.handled(conflict.wakes);
       else if (conflict.conflict !== "changed" || conflict.epoch !== head.epoch) return;

@@ -47,7 +47,13 @@ export class LeasedOwnership implements Ownership, Followed {
   }
 
   get handover(): Handover {
-    this.#handover ??= new Handover(this.log, this.#head, this.store, () => this.catchUpSurely());
+    this.#handover ??= new Handover(
+      this.log,
+      this.#head,
+      this.store,
+      () => this.catchUpSurely(),
+      (head) => this.#owner.worker.onReleased(this.log.key, head),
+    );
     return this.#handover;
   }
 
@@ -77,6 +83,7 @@ export class LeasedOwnership implements Ownership, Followed {
     // A sub-run may have woken the run before, which made it due. The write has replaced that.
     const isClaimed = before?.owner === null && write.head.owner !== null;
     if (isClaimed && this.residency.hasSubRuns) this.onWoken();
+    if (write.head.owner === null) this.#owner.worker.onReleased(this.log.key, write.head);
     this.#owner.ancestors.tell(this.run, write.entries);
   }
 
@@ -84,9 +91,9 @@ export class LeasedOwnership implements Ownership, Followed {
     return this.#owner.ancestors.told(this.run);
   }
 
-  onWakeWritten(): void {
+  onWakeWritten(key: RunKey): void {
     const { parent } = this.run;
-    if (parent === undefined) this.#owner.worker.lookForWork();
+    if (parent === undefined) this.#owner.worker.onWake(key);
     else leased(parent)?.handover.noteWake();
   }
 
@@ -244,7 +251,7 @@ export class LeasedOwnership implements Ownership, Followed {
 
   onGone(): void {
     this.residency.end();
-    this.#owner.onSuspectCleared(this.run);
+    this.#owner.onGone(this.run);
   }
 
   onParentGone(): void {

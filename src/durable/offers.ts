@@ -47,7 +47,7 @@ export class Offers {
       if (open === undefined) {
         const entry = offerOf(offerId, awaitId, answer, clock.now());
         await store.post(key, { entries: [entry], due: "look" });
-        this.#worker.lookForWork();
+        this.#worker.onWake(key);
         continue;
       }
       // The same reply was offered before, and has no verdict yet.

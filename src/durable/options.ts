@@ -1,4 +1,5 @@
 import { badArgument, checkAmount, checkKeys, checkObject } from "../runtime/check.ts";
+import type { Waker } from "./waker.ts";
 
 /**
  * How durable runs are owned, recovered and evicted. Durations are in milliseconds. `Infinity` switches a limit off.
@@ -13,7 +14,7 @@ export interface DurabilityOptions {
    * one. Default: 3,000.
    */
   readonly heartbeatMs?: number | undefined;
-  /** The interval at which the store is asked for runs that need work. Default: 1,000. */
+  /** The interval at which the store is asked for runs that need work. Default: 1,000; with a `waker`: 30,000. */
   readonly scanMs?: number | undefined;
   /**
    * How long a run that waits for an answer stays loaded before it is evicted from memory. It is loaded again when it
@@ -32,14 +33,22 @@ export interface DurabilityOptions {
    * 10,000.
    */
   readonly answerTimeoutMs?: number | undefined;
+  /**
+   * Brings runs to workers, in place of the frequent scan and of the hints of the store. The scan still finds what a lost
+   * wake-up has missed: see `scanMs`. Default: none.
+   */
+  readonly waker?: Waker | undefined;
   /** For tests: replays every durable agent after each commit. Default: false. */
   readonly alwaysReplay?: boolean | undefined;
 }
 
 /** The options with their defaults. */
 export type DurabilitySettings = {
-  readonly [Key in keyof DurabilityOptions]-?: Exclude<DurabilityOptions[Key], undefined>;
-};
+  readonly [Key in Exclude<keyof DurabilityOptions, "waker">]-?: Exclude<DurabilityOptions[Key], undefined>;
+} & { readonly waker: Waker | undefined };
+
+/** With a waker the scan is a net. */
+const SCAN_WITH_WAKER_MS = 30_000;
 
 const defaults: DurabilitySettings = {
   leaseMs: 10_000,
@@ -48,6 +57,7 @@ const defaults: DurabilitySettings = {
   evictAfterMs: 60_000,
   maxTakeovers: 5,
   answerTimeoutMs: 10_000,
+  waker: undefined,
   alwaysReplay: false,
 };
 
@@ -55,13 +65,21 @@ const defaults: DurabilitySettings = {
 export function readDurability(options: DurabilityOptions): DurabilitySettings {
   checkObject("options", options);
   checkKeys("options", options, Object.keys(defaults));
-  const { alwaysReplay = false, ...given } = options;
+  const { alwaysReplay = false, waker, ...given } = options;
   if (typeof alwaysReplay !== "boolean") throw badArgument("options.alwaysReplay", "true or false", alwaysReplay);
-  const read = { ...defaults, alwaysReplay };
+  if (waker !== undefined) checkWaker(waker);
+  const scanMs = waker === undefined ? defaults.scanMs : SCAN_WITH_WAKER_MS;
+  const read = { ...defaults, scanMs, alwaysReplay, waker };
   for (const [key, value] of Object.entries(given)) {
     if (value === undefined) continue;
     checkAmount(`options.${key}`, value);
     Object.assign(read, { [key]: value });
   }
   return read;
+}
+
+function checkWaker(waker: Waker): void {
+  checkObject("options.waker", waker);
+  for (const name of ["wake", "start", "stop"] as const)
+    if (typeof waker[name] !== "function") throw badArgument(`options.waker.${name}`, "a function", waker[name]);
 }

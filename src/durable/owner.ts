@@ -15,6 +15,8 @@ export interface Owner {
   reload(key: RunKey): void;
   /** A run that was suspected to crash its process has made progress, or has left. */
   onSuspectCleared(run: LiveRun): void;
+  /** A run has left this process before its end. */
+  onGone(run: LiveRun): void;
   /** This process has lost a run, but not the sub-run. */
   onParentLost(child: LiveRun, parent: LiveRun): void;
 }

@@ -1,4 +1,4 @@
-import type { FoundRun, RunKey } from "../core/ports.ts";
+import type { FoundRun, RunHead, RunKey, StoredRun } from "../core/ports.ts";
 import type { Agent } from "../runtime/agent.ts";
 import type { LiveRun } from "../runtime/live-run.ts";
 import type { Lease } from "./lease.ts";
@@ -6,6 +6,7 @@ import { leased } from "./leased-ownership.ts";
 import { LostAnswers } from "./lost-answers.ts";
 import type { RunLoader } from "./run-loader.ts";
 import { SUSPECT_TAKEOVERS } from "./run-loader.ts";
+import { Wakeups } from "./wakeups.ts";
 import type { Worker } from "./worker.ts";
 
 /**
@@ -27,6 +28,8 @@ export class Recovery {
   /** The runs that were taken and are not loaded yet. */
   readonly #beginning = new Set<FoundRun>();
   readonly #lostAnswers: LostAnswers;
+  /** In place of frequent scans. Undefined: there is no waker. */
+  readonly #wakeups: Wakeups | undefined;
   /** The loaded runs of which the store has told. */
   readonly #hinted = new Set<LiveRun>();
   #isComparing = false;
@@ -40,6 +43,16 @@ export class Recovery {
     this.#lease = lease;
     this.#loader = loader;
     this.#lostAnswers = new LostAnswers(worker);
+    const { waker } = worker.settings;
+    this.#wakeups =
+      waker &&
+      new Wakeups(
+        worker,
+        waker,
+        (stored) => this.#claimAndBegin(stored),
+        () => (this.#isOn ? this.#room : 0),
+        (delayMs) => this.lookForWork(delayMs),
+      );
   }
 
   /** Begins to own runs, and to take runs that need work. */
@@ -49,9 +62,10 @@ export class Recovery {
     this.#isOn = true;
     this.#lease.start();
     this.#unwatch = store.watch?.(({ due, moved }) => {
-      if (due === true) this.lookForWork();
+      if (due === true && this.#wakeups === undefined) this.lookForWork();
       if (moved !== undefined) this.#onMoved(moved);
     });
+    void this.#wakeups?.start();
     this.#scanSoon(0);
   }
 
@@ -71,9 +85,31 @@ export class Recovery {
     this.#loader.tryBlocked(agent);
   }
 
-  /** A run may need work. The store is scanned at once. */
-  lookForWork(): void {
-    if (this.#isOn) this.#scanSoon(0);
+  /** No run is executed here any more. Resolves when the waker was stopped. */
+  async stopWaking(): Promise<void> {
+    await this.#wakeups?.stop();
+  }
+
+  /** A run that is not loaded here may need work. */
+  onWake(key: RunKey): void {
+    if (this.#wakeups === undefined) this.lookForWork();
+    else this.#wakeups.note(key);
+  }
+
+  /** A run has no owner any more. A scan finds it when it is due. */
+  onReleased(key: RunKey, head: RunHead): void {
+    this.#wakeups?.onReleased(key, head);
+  }
+
+  /** A run has left this process before its end. */
+  onGone(run: LiveRun): void {
+    this.onSuspectCleared(run);
+    this.#wakeups?.onGone(run.log.key);
+  }
+
+  /** Runs may need work. The store is scanned after a delay in milliseconds; without one, at once. */
+  lookForWork(delayMs = 0): void {
+    if (this.#isOn) this.#scanSoon(delayMs);
   }
 
   /** A suspect has made progress, waits, or has left this process. The next one may be tried. */
@@ -105,14 +141,14 @@ export class Recovery {
   async #scan(): Promise<void> {
     const { store, name: owner, runs, clock, settings } = this.#worker;
     while (this.#isOn) {
-      const limit = Math.min(PAGE, runs.capacity - this.#beginning.size);
+      const limit = Math.min(PAGE, this.#room);
       if (limit <= 0) return;
       // With an expired lease, the store would give this process its own runs.
       await this.#lease.renewIfExpired();
       const agents = runs.registry.versions;
       const suspects = {
         takeovers: SUSPECT_TAKEOVERS,
-        limit: Math.max(0, SUSPECTS_AT_ONCE - this.#loader.suspects.size - this.#suspectsBeginning),
+        limit: this.#roomForSuspects,
       };
       const taken = await store.take({ owner, agents, limit, suspects, cancelledForMs: settings.leaseMs });
       for (const found of taken) void this.#workOn(found);
@@ -121,8 +157,25 @@ export class Recovery {
     }
   }
 
-  get #suspectsBeginning(): number {
-    return [...this.#beginning].filter(({ head }) => head.takeovers >= SUSPECT_TAKEOVERS).length;
+  /** How many more runs may be taken. */
+  get #room(): number {
+    return this.#worker.runs.capacity - this.#beginning.size;
+  }
+
+  get #roomForSuspects(): number {
+    const beginning = [...this.#beginning].filter(({ head }) => head.takeovers >= SUSPECT_TAKEOVERS).length;
+    return Math.max(0, SUSPECTS_AT_ONCE - this.#loader.suspects.size - beginning);
+  }
+
+  /** Begins work on a run that a waker has brought. False: another process owns it, or it cannot begin here now. */
+  async #claimAndBegin(stored: StoredRun): Promise<boolean> {
+    const { head, created } = stored;
+    const takeovers = head.takeovers + (head.owner === null ? 0 : 1);
+    const isTooMuch = takeovers >= SUSPECT_TAKEOVERS && this.#roomForSuspects === 0;
+    if (isTooMuch || this.#worker.runs.registry.find(created.agent_name, created.version) === undefined) return false;
+    const claimed = await this.#loader.claim(stored);
+    if (claimed !== undefined) await this.#workOn({ ...stored, head: claimed });
+    return claimed !== undefined;
   }
 
   async #workOn(found: FoundRun): Promise<void> {

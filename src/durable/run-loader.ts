@@ -125,7 +125,7 @@ export class RunLoader {
       const isCancelled = run !== undefined && (await isStillHere(run.cancel()));
       if (isCancelled) return;
       await this.#logs.change(key, [{ type: "cancel", at: this.#worker.clock.now() }]);
-      this.#worker.lookForWork();
+      this.#worker.onWake(key);
     } catch (error) {
       const isOver = CadenzaError.is(error) && (error.code === "run_finished" || error.code === "run_not_found");
       if (!isOver) throw error;
@@ -159,12 +159,12 @@ export class RunLoader {
     if (head.status === "created" && head.owner === null && head.due_at !== null) return undefined;
     // A waiting run is loaded without a claim. It belongs to the first process that writes to it.
     const isFree = head.owner === this.#worker.name || isIdle(head, this.#worker.clock.now());
-    const claimed = isFree ? head : await this.#claim(stored);
+    const claimed = isFree ? head : await this.claim(stored);
     return claimed && this.#revive(stored, agent, claimed);
   }
 
   /** Claims a run that has no owner, or whose owner's lease has expired. Undefined: another process owns it. */
-  async #claim({ key, head, position }: StoredRun): Promise<RunHead | undefined> {
+  async claim({ key, head, position }: StoredRun): Promise<RunHead | undefined> {
     const { store, name: owner } = this.#worker;
     await this.#lease.renewIfExpired();
     const takeovers = head.takeovers + (head.owner === null ? 0 : 1);
@@ -261,7 +261,7 @@ export class RunLoader {
 
   async #tryAgain(stored: StoredRun): Promise<LiveRun | undefined> {
     const agent = this.#worker.runs.registry.find(stored.created.agent_name, stored.created.version);
-    const claimed = agent && (await this.#claim(stored));
+    const claimed = agent && (await this.claim(stored));
     if (agent === undefined || claimed === undefined) return undefined;
     try {
       return await this.#revive(stored, agent, claimed);

@@ -1,4 +1,4 @@
-import type { Clock, Logger, Store } from "../core/ports.ts";
+import type { Clock, Logger, RunHead, RunKey, Store } from "../core/ports.ts";
 import type { LiveRuns } from "../runtime/live-run.ts";
 import { Follower } from "./follower.ts";
 import type { DurabilitySettings } from "./options.ts";
@@ -18,8 +18,10 @@ export class Worker {
   readonly settings: DurabilitySettings;
   /** Polls the store for runs that other processes may write to. */
   readonly follower: Follower;
-  /** A run that is not loaded here may need work: the store is asked at once. */
-  readonly lookForWork: () => void;
+  /** A run that is not loaded here may need work. */
+  readonly onWake: (key: RunKey) => void;
+  /** A run has no owner any more, with this head. It has ended, or may be due at a time. */
+  readonly onReleased: (key: RunKey, head: RunHead) => void;
   /** Called when the runtime and its store are closed, by those who wait for other processes. */
   readonly onOver = new Set<() => void>();
   /** How many values replayed agents emitted that their history does not hold. */
@@ -29,7 +31,12 @@ export class Worker {
   #isOver = false;
   #name: string | undefined;
 
-  constructor(runs: LiveRuns, settings: DurabilitySettings, lookForWork: () => void) {
+  constructor(
+    runs: LiveRuns,
+    settings: DurabilitySettings,
+    onWake: (key: RunKey) => void,
+    onReleased: (key: RunKey, head: RunHead) => void,
+  ) {
     const { store, clock, logger } = runs.shared;
     this.runs = runs;
     this.store = store;
@@ -37,7 +44,8 @@ export class Worker {
     this.logger = logger;
     this.settings = settings;
     this.follower = new Follower(store, clock, logger);
-    this.lookForWork = lookForWork;
+    this.onWake = onWake;
+    this.onReleased = onReleased;
   }
 
   /** The name under which this process owns runs. Made when it is first needed: Workers refuse random numbers while modules load. */

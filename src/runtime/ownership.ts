@@ -27,7 +27,7 @@ export interface Ownership {
   /** Resolves when the runs above a sub-run that do not follow it here know its questions. Undefined: they know. */
   told(): undefined | Promise<void>;
   /** After the readers and callers of a write that has woken a run were told. */
-  onWakeWritten(): void;
+  onWakeWritten(key: RunKey): void;
   /** What it means that the store refused a write. `failed`: the attempts whose answer was lost. */
   onConflict(conflict: StoreConflict, attempt: Attempt, failed: Attempt[]): MaybePromise<Outcome>;
   /** A call to the store failed. The store may still have carried it out. */

@@ -315,7 +315,7 @@ export class RunLog {
     this.#waiters?.committed(this.#committed, this.#decided.session);
     this.tellReaders();
     this.#run.onCommit();
-    if (write.wake !== undefined) this.#ownership.onWakeWritten();
+    if (write.wake !== undefined) this.#ownership.onWakeWritten(write.wake);
     this.flush();
   }
 
