@@ -78,6 +78,20 @@ export async function prepareSchema(connection: Connection, schema: string, migr
   await connection.query(postgresSchemaSql(schema), []);
 }
 
+/**
+ * Refuses a connection whose transactions see no commits that were made while they waited for a lock: they would count
+ * the permits of a slot as they were before.
+ */
+export async function checkIsolation(connection: Connection): Promise<void> {
+  const [row] = await connection.query("SELECT current_setting('transaction_isolation') AS level", []);
+  const level = String(row?.["level"]);
+  if (level !== "repeatable read") return;
+  throw new CadenzaError(
+    "store_failed",
+    `The connections of the pool have default_transaction_isolation = '${level}'. Set it to 'read committed' for the role.`,
+  );
+}
+
 /** The version of the schema; 0 if it does not exist. */
 async function versionOf(connection: Connection, schema: string): Promise<number> {
   const table = `${quoteName(schema)}.migrations`;

@@ -73,28 +73,34 @@ export class Writer {
     return this.#queue.splice(0, tooMany === -1 ? this.#queue.length : tooMany);
   }
 
-  async #send(batch: readonly Job[]): Promise<void> {
+  /** Sends a batch, and settles its writes. Answers whether the server can be reached. */
+  async #send(batch: readonly Job[]): Promise<boolean> {
     try {
       const answers = await this.#call(batch);
       if (Array.isArray(answers)) for (const [index, { resolve }] of batch.entries()) resolve(answers[index]);
       // Nothing was written: some of the writes have to bring their messages with them.
-      else await this.#send(bringMessages(batch, (answers as { readonly wanted: readonly number[] }).wanted));
+      else return await this.#send(bringMessages(batch, (answers as { readonly wanted: readonly number[] }).wanted));
+      return true;
     } catch (error) {
-      await this.#failed(batch, error);
+      return this.#failed(batch, error);
     }
   }
 
-  async #failed(batch: readonly Job[], error: unknown): Promise<void> {
+  async #failed(batch: readonly Job[], error: unknown): Promise<boolean> {
     const outcome = outcomeOf(error);
     if (batch.length > 1 && (outcome === "statement" || outcome === "retry")) {
       // One write made the statement fail. Each is tried alone, so that the others succeed.
-      for (const job of batch) await this.#send([job]);
-      return;
+      for (const [index, job] of batch.entries()) {
+        if (await this.#send([job])) continue;
+        reject(batch.slice(index + 1), error);
+        return false;
+      }
+      return true;
     }
-    const failure = storeFailed(error);
-    for (const { reject } of batch) reject(failure);
+    reject(batch, error);
     // While the server does not answer, no call waits for longer than its own deadline.
-    if (outcome === "unknown") for (const { reject } of this.#queue.splice(0)) reject(failure);
+    if (outcome === "unknown") reject(this.#queue.splice(0), error);
+    return outcome !== "unknown";
   }
 
   async #call(batch: readonly Job[]): Promise<unknown> {
@@ -102,6 +108,11 @@ export class Writer {
     const [row] = await this.#connection.attempt(this.#sql, [writes, this.#now(), this.#shard]);
     return JSON.parse(String(row?.["answers"]));
   }
+}
+
+function reject(jobs: readonly Job[], error: unknown): void {
+  const failure = storeFailed(error);
+  for (const job of jobs) job.reject(failure);
 }
 
 /** The batch, in which the wanted writes bring their messages. Those whose messages cannot be had fail. */

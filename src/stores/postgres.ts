@@ -28,7 +28,7 @@ import { Hints } from "./postgres-hints.ts";
 import type { PostgresSettings, PostgresStoreOptions } from "./postgres-options.ts";
 import { readOptions } from "./postgres-options.ts";
 import { Reads } from "./postgres-reads.ts";
-import { prepareSchema, quoteName } from "./postgres-schema.ts";
+import { checkIsolation, prepareSchema, quoteName } from "./postgres-schema.ts";
 import { Writer } from "./postgres-writer.ts";
 import * as writes from "./postgres-writes.ts";
 import { fromText, toJson, toText } from "./stored-rows.ts";
@@ -231,6 +231,7 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
   const { pool, schema, logger } = settings;
   const connection = new Connection(pool, settings.timeoutMs);
   try {
+    await checkIsolation(connection);
     await prepareSchema(connection, schema, settings.migrate);
     const hints = settings.hints ? new Hints(connection, pool, `cadenza ${schema}`.slice(0, 60), logger) : undefined;
     const arrive = (await hints?.arrive()) ?? false;

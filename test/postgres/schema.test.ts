@@ -81,6 +81,13 @@ describe.skipIf(missing !== undefined)(`the schema of a PostgresStore${missing ?
     await own.end();
   });
 
+  test("is not opened where transactions do not see what was committed while they waited", async () => {
+    const isolated = newPool(15, { options: "-c default_transaction_isolation=repeatable\\ read" });
+    const opening = openPostgresStore({ pool: isolated, schema: newSchema(), hints: false });
+    await expect(opening).rejects.toThrow("default_transaction_isolation = 'repeatable read'");
+    await isolated.end();
+  });
+
   test("has a column for every counter", async () => {
     const schema = newSchema();
     await open(schema);

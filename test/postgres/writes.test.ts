@@ -100,6 +100,23 @@ describe.skipIf(missing !== undefined)(`what a PostgresStore sends${missing ? `:
     expect(await store.findByIdempotencyKey("acme", "key")).toBeUndefined();
   });
 
+  test("when the connection is lost while the writes of a batch are tried alone, the others are not tried", async () => {
+    let sent = 0;
+    pool.hook = (run) => {
+      sent += 1;
+      return sent === 3 ? Promise.reject(failure("08006")) : run();
+    };
+    const tooLarge = head({ takeovers: 2 ** 40 });
+    const answers = await Promise.allSettled([
+      tryCreate(store, 1),
+      tryCreate(store, 2),
+      tryCreate(store, 3, { head: tooLarge }),
+      tryCreate(store, 4),
+    ]);
+    expect(answers.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "rejected", "rejected"]);
+    expect(sent).toBe(3);
+  });
+
   test("messages for a session that may be missing are requested once, and only if it exists", async () => {
     let asked = 0;
     const messages = () => {
