@@ -75,11 +75,11 @@ export class JournaledOperations extends LiveOperations {
   }
 
   override intent(key: string): IntentEntry | undefined {
-    return this.#check?.intent(key);
+    return this.#check?.history.intent(key);
   }
 
   override received(position: number): ReceivedEntry | undefined {
-    return this.#check?.received(position);
+    return this.#check?.history.received(position);
   }
 
   protected override take(delivery: Delivery): void {
@@ -87,7 +87,7 @@ export class JournaledOperations extends LiveOperations {
   }
 
   override handOver(delivery: Delivery): undefined | Promise<void> {
-    this.#check?.passUsage(delivery.entry);
+    this.#check?.history.passUsage(delivery.entry);
     this.#usage = addUsage(this.#usage, usageWith(delivery.entry, this.host.log.state));
     return super.handOver(delivery);
   }
@@ -114,15 +114,15 @@ export class JournaledOperations extends LiveOperations {
     const found = this.#check?.emitAgain(emission, this.isCatchingUp) ?? "new";
     if (found === "new") return false;
     if (typeof found === "object") this.#journal.onMismatch(found);
-    else if (found !== "not in the log") {
-      if (found === "another value") this.#journal.onDifference();
+    else if (found !== "none") {
+      if (found === "other") this.#journal.onDifference();
       this.#advance();
     }
     return true;
   }
 
   override holdsUsage(usage: Usage): boolean {
-    return this.isCatchingUp && this.#check?.takeUsage(usage) === true;
+    return this.isCatchingUp && this.#check?.history.takeUsage(usage) === true;
   }
 
   /** So that a replay sees the same. The limit of a sub-run is what was left above it when it was created. */

@@ -38,7 +38,7 @@ export class LogOrder {
     this.#operations = operations;
     this.#clock = host.clock;
     if (check === undefined) return;
-    this.#queue = check.results.map((entry) => ({ key: resultKey(entry) ?? "", entry, live: undefined }));
+    this.#queue = check.history.results.map((entry) => ({ key: resultKey(entry) ?? "", entry, live: undefined }));
     if (this.#queue.length === 0) this.#queue = undefined;
     const inHistory = new Set(this.#queue?.map(({ key }) => key));
     this.#replaying = new Replaying(operations, host, check, inHistory, onCaughtUp);
@@ -193,7 +193,7 @@ class Replaying {
     this.#check = check;
     this.#inHistory = inHistory;
     this.#onCaughtUp = onCaughtUp;
-    this.#missing = new Map(check.begun);
+    this.#missing = new Map(check.history.begun);
   }
 
   isInHistory(key: string): boolean {

@@ -1,9 +1,8 @@
 import type { Emission } from "../core/decide.ts";
 import { messageOf } from "../core/failure.ts";
 import { sameJson } from "../core/json.ts";
-import type { EmittedEntry, IntentEntry, ReceivedEntry, ResultEntry } from "../core/log.ts";
+import type { EmittedEntry } from "../core/log.ts";
 import type { Mismatch } from "../core/ports.ts";
-import type { Usage } from "../protocol/extensions.ts";
 import type { History } from "./history.ts";
 
 /** Something in the history that the replayed agent has not done again. */
@@ -15,61 +14,31 @@ export interface Missing {
 }
 
 /**
- * What the history says of a value that the agent emits. `new`: it is at its end. `again`: it holds the value. `another
- * value`: it holds another value of the same kind, which counts. `not in the log`: the value does not go there, or later.
+ * What the history says of a value that the agent emits. `new`: it is at its end. `again`: it holds the value. `other`: it
+ * holds another value of the same kind, which counts. `none`: the value does not go into the log, or goes there later.
  */
-export type Comparison = "new" | "again" | "another value" | "not in the log" | Mismatch;
+export type Comparison = "new" | "again" | "other" | "none" | Mismatch;
 
 /** How many characters of a text a message quotes. */
 const MAX_QUOTE = 40;
 
 /** Compares what a replayed agent does with its history. */
 export class ReplayCheck {
-  readonly #history: History;
+  readonly history: History;
   /** What the agent emitted for the first time before it had caught up. */
   #early: Emission[] = [];
   /** Whether the agent itself has no open message. */
   #hasClosed = true;
 
   constructor(history: History) {
-    this.#history = history;
-  }
-
-  /** The results in the history, in log order. */
-  get results(): readonly ResultEntry[] {
-    return this.#history.results;
-  }
-
-  /** The operations that the agent has to begin again, with the positions of their first entries. */
-  get begun(): ReadonlyMap<string, number> {
-    return this.#history.begun;
+    this.history = history;
   }
 
   /** The next emission in the history that the agent has not emitted again. */
   get notEmitted(): Missing | undefined {
-    const next = this.#history.nextEmission;
+    const next = this.history.nextEmission;
     if (next === undefined || next.wasStopped) return undefined;
     return { what: describeEmission(next.entry), position: next.position };
-  }
-
-  /** The last attempt at an operation, if there was one. */
-  intent(key: string): IntentEntry | undefined {
-    return this.#history.intent(key);
-  }
-
-  /** The message at a position of the log. */
-  received(position: number): ReceivedEntry | undefined {
-    return this.#history.received(position);
-  }
-
-  /** The agent has received a result. It has reported the usage before that entry. */
-  passUsage(result: ResultEntry): void {
-    this.#history.passUsage(result);
-  }
-
-  /** Whether the history holds this report of usage. Each report in the history counts once. */
-  takeUsage(usage: Usage): boolean {
-    return this.#history.takeUsage(usage);
   }
 
   /** What the agent emitted for the first time before it had caught up. It is given once. */
@@ -81,26 +50,26 @@ export class ReplayCheck {
 
   /** Compares what the agent emits with its history. `isReplaying`: it has not caught up. */
   emitAgain(emission: Emission, isReplaying: boolean): Comparison {
-    const next = this.#history.nextEmission;
+    const next = this.history.nextEmission;
     const hadClosed = this.#hasClosed;
     if (emission.kind !== "generic") this.#hasClosed = emission.kind !== "part";
     // The output of `finally` blocks after a stop is not compared with what the agent emits before it reaches the stop.
     if (next === undefined || (isReplaying && next.wasStopped && !isSameEmission(next.entry, emission))) {
       if (!isReplaying) return "new";
       // A replayed agent may pass the point where it was stopped. What it emits there is dropped.
-      if (this.#history.isStopped) return "not in the log";
+      if (this.history.isStopped) return "none";
       // Closing when no message is open writes no entry.
-      if (emission.kind === "close" && hadClosed) return "not in the log";
+      if (emission.kind === "close" && hadClosed) return "none";
       this.#early.push(emission);
-      return "not in the log";
+      return "none";
     }
     const { entry, position } = next;
     // Closing when no message was open has written no entry.
-    if (emission.kind === "close" && entry.kind !== "close") return "not in the log";
+    if (emission.kind === "close" && entry.kind !== "close") return "none";
     if (entry.kind !== emission.kind)
       return { expected: describeEmission(entry), asked: describeEmission(emission), position };
-    this.#history.skipEmission();
-    return isSameEmission(entry, emission) ? "again" : "another value";
+    this.history.skipEmission();
+    return isSameEmission(entry, emission) ? "again" : "other";
   }
 
   /**
@@ -110,7 +79,7 @@ export class ReplayCheck {
   askAgain(key: string, emitted: number, missing: Missing | undefined): Mismatch | undefined {
     // A question closes the open message.
     this.#hasClosed = true;
-    const before = this.#history.awaited(key);
+    const before = this.history.awaited(key);
     if (before === undefined || before.emitted === emitted) return undefined;
     const position = this.#positionOf(key);
     if (missing !== undefined && missing.position < position)
@@ -129,7 +98,7 @@ export class ReplayCheck {
 
   /** The mismatch of an agent that ends although its history holds more. `missing`: see {@link askAgain}. */
   endsEarly(error: unknown, missing: Missing | undefined): Mismatch | undefined {
-    const next = this.#history.nextEmission;
+    const next = this.history.nextEmission;
     if (missing === undefined && next === undefined) return undefined;
     return {
       expected: missing?.what ?? (next === undefined ? "" : describeEmission(next.entry)),
@@ -139,7 +108,7 @@ export class ReplayCheck {
   }
 
   #positionOf(key: string): number {
-    return this.#history.begun.get(key) ?? 0;
+    return this.history.begun.get(key) ?? 0;
   }
 }
 

@@ -7,16 +7,19 @@ import type { Handover } from "./handover.ts";
 import type { JournalHost } from "./journal-host.ts";
 import type { Owner } from "./owner.ts";
 import type { Residency } from "./residency.ts";
+import type { Worker } from "./worker.ts";
 
 /** What becomes of a durable run when its agent has caught up with its history, or does not match it. */
 export class RunJournal implements JournalHost {
   readonly #owner: Owner;
+  readonly #worker: Worker;
   readonly #run: LiveRun;
   readonly #residency: Residency;
   readonly #handover: Handover;
 
   constructor(owner: Owner, run: LiveRun, residency: Residency, handover: Handover) {
     this.#owner = owner;
+    this.#worker = owner.worker;
     this.#run = run;
     this.#residency = residency;
     this.#handover = handover;
@@ -27,19 +30,19 @@ export class RunJournal implements JournalHost {
   }
 
   get clock(): Clock {
-    return this.#owner.worker.clock;
+    return this.#worker.clock;
   }
 
   get settings(): { readonly maxBacklog: number } {
-    return this.#owner.worker.runs.shared.settings;
+    return this.#worker.runs.shared.settings;
   }
 
   get stallMs(): number {
-    return this.#owner.worker.stallMs;
+    return this.#worker.stallMs;
   }
 
   pace(at: number): undefined | Promise<void> {
-    return this.#owner.worker.runs.shared.pace(at);
+    return this.#worker.runs.shared.pace(at);
   }
 
   onMove(): void {
@@ -53,7 +56,7 @@ export class RunJournal implements JournalHost {
   }
 
   onDifference(): void {
-    this.#owner.worker.differences += 1;
+    this.#worker.differences += 1;
   }
 
   onStall(mismatch: Mismatch | undefined): void {
@@ -69,7 +72,7 @@ export class RunJournal implements JournalHost {
   get #hasOtherCode(): boolean {
     const { agent, log } = this.#run;
     const { agent_name, version } = createdEntry(log.state);
-    return this.#owner.worker.runs.registry.find(agent_name, version) !== agent;
+    return this.#worker.runs.registry.find(agent_name, version) !== agent;
   }
 
   /** Whether the run stays loaded with this mismatch. */
@@ -91,8 +94,8 @@ export class RunJournal implements JournalHost {
     this.#handover.setBlocked(mismatch ?? null);
     run.setBlocked(mismatch && blockedError(run_id, run.agent.name, mismatch));
     if (mismatch !== undefined) {
-      this.#owner.worker.logger.warn(blockedError(run_id, run.agent.name, mismatch).message, { run_id, ...mismatch });
-      this.#owner.worker.runs.onBlocked(run, mismatch);
+      this.#worker.logger.warn(blockedError(run_id, run.agent.name, mismatch).message, { run_id, ...mismatch });
+      this.#worker.runs.onBlocked(run, mismatch);
       this.#handover.forgetTakeovers();
       this.#residency.tellReady();
     }

@@ -24,11 +24,12 @@ export class Worker {
   readonly onReleased: (key: RunKey, head: RunHead) => void;
   /** Called when the runtime and its store are closed, by those who wait for other processes. */
   readonly onOver = new Set<() => void>();
+  /** Whether the runtime and its store are closed. */
+  isOver = false;
   /** How many values replayed agents emitted that their history does not hold. */
   differences = 0;
   /** The time of the last call to the store with an unknown outcome. Undefined: all calls are settled. */
   unsettledSince: number | undefined;
-  #isOver = false;
   #name: string | undefined;
 
   constructor(
@@ -69,18 +70,13 @@ export class Worker {
     return this.runs.shared.isClosed;
   }
 
-  /** Whether the runtime and its store are closed. */
-  get isOver(): boolean {
-    return this.#isOver;
-  }
-
   /** A call to the store failed. The store may still have made this process the owner of a run. */
   onUnknownOutcome(): void {
     this.unsettledSince = this.clock.now();
   }
 
   end(): void {
-    this.#isOver = true;
+    this.isOver = true;
     for (const tell of [...this.onOver]) tell();
   }
 }

@@ -125,7 +125,7 @@ export class Runs implements LiveRuns {
     const { session_id, idempotencyKey, session } = request;
     const isPlain = session_id === undefined && idempotencyKey === undefined && session === undefined;
     if (isPlain && this.registry.executes(agent))
-      return { run: this.#accept(agent, request, this.newRunId(), 0, undefined) };
+      return { run: this.#accept(agent, request, this.ids.uuid(), 0, undefined) };
     return this.#createWithCare(agent, request);
   }
 
@@ -156,10 +156,6 @@ export class Runs implements LiveRuns {
   /** Whether runs can be executed again from their logs. */
   get isDurable(): boolean {
     return this.#options.engine !== undefined;
-  }
-
-  newRunId(): string {
-    return this.#options.ids.uuid();
   }
 
   /** Takes a run in that was in the store. It keeps no new run out. */
@@ -301,7 +297,7 @@ export class Runs implements LiveRuns {
       const known = await this.#options.store.findByIdempotencyKey(tenant, idempotencyKey);
       if (known !== undefined) return repeat(known, request);
     }
-    const runId = this.newRunId();
+    const runId = this.ids.uuid();
     const session =
       request.session !== undefined
         ? await this.#sessions.replace(tenant, request.session_id ?? runId, request.session)
@@ -329,18 +325,6 @@ export class Runs implements LiveRuns {
 }
 
 function executionSettings(options: Settings): ExecutionSettings {
-  const { timeoutMs, awaitTimeoutMs, cancelGraceMs, exposeErrors, limits, interceptors } = options;
-  const { maxLogEntries, maxPartBytes, maxStepBytes, maxBacklog, maxDepth } = limits;
-  return {
-    timeoutMs,
-    awaitTimeoutMs,
-    cancelGraceMs,
-    maxLogEntries,
-    maxPartBytes,
-    maxStepBytes,
-    maxBacklog,
-    maxDepth,
-    exposeErrors,
-    interceptors,
-  };
+  const { timeoutMs, awaitTimeoutMs, cancelGraceMs, exposeErrors, interceptors, limits } = options;
+  return { ...limits, timeoutMs, awaitTimeoutMs, cancelGraceMs, exposeErrors, interceptors };
 }
