@@ -40,6 +40,7 @@ const RULES: readonly Rule[] = [
   { place: "store.ts", imports: ["testing/store-"], types: ["core/"] },
   { place: "sqlite.ts", imports: ["stores/sqlite"], node: true },
   { place: "postgres.ts", imports: ["stores/postgres"] },
+  { place: "nats.ts", imports: ["durable/nats-waker"] },
 ];
 
 /** The one file that may use the machine's time, timers and random numbers. */
