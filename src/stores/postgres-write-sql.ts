@@ -158,7 +158,9 @@ BEGIN
       next.for_look := run.for_look OR w ->> 'due' = 'look';
     END IF;
   ELSIF kind = 'claim' THEN
-    PERFORM ${schema}.shorten_leases_v1(clock, run.owner);
+    IF run.owner IS NOT NULL THEN
+      PERFORM ${schema}.shorten_leases_v1(clock, run.owner);
+    END IF;
     PERFORM 1 FROM ${schema}.leases l WHERE l.owner = run.owner AND l.until > clock;
     IF FOUND THEN
       RETURN '{"conflict": "owned"}';
