@@ -15,7 +15,6 @@ import type { Counters } from "../core/statistics.ts";
 import { counterNames } from "../core/statistics.ts";
 import type { Message } from "../protocol/message.ts";
 import { distinctAgents } from "./choice.ts";
-import { damaged } from "./damage.ts";
 import type { Connection, PostgresValue } from "./postgres-connection.ts";
 import { selectPage } from "./postgres-list.ts";
 import { deadOwners } from "./postgres-take-sql.ts";
@@ -23,10 +22,9 @@ import { markedText } from "./postgres-writes.ts";
 import type { StoredRow } from "./stored-rows.ts";
 import {
   countable,
+  entriesIn,
   fromJson,
-  fromLines,
   fromText,
-  LineError,
   runColumns,
   toFoundRun,
   toJson,
@@ -71,23 +69,7 @@ export class Reads {
        WHERE r.tenant = $1::text AND r.run_id = $2::text ORDER BY e.position`,
       [toText(key.tenant), toText(key.run_id), countable(from), countable(from + limit)],
     );
-    const [row] = rows;
-    if (row === undefined) return undefined;
-    const entries: Entry[] = [];
-    const to = Math.min(from + limit, Number(row["length"]));
-    for (const { position, lines } of rows) {
-      const first = Number(position);
-      const at = from + entries.length;
-      // A missing batch leaves a gap.
-      if (typeof lines !== "string" || first > at) break;
-      try {
-        for (const entry of fromLines(lines, at - first, to - first)) entries.push(entry);
-      } catch (error) {
-        throw error instanceof LineError ? damaged(key, first + error.line, error.cause) : error;
-      }
-    }
-    if (from + entries.length < to) throw damaged(key, from + entries.length);
-    return entries;
+    return entriesIn(rows, key, from, limit);
   }
 
   async list(query: RunQuery): Promise<readonly FoundRun[]> {

@@ -1,5 +1,5 @@
 import { counterNames } from "../core/statistics.ts";
-import { headColumns } from "./stored-rows.ts";
+import { headColumns, insertedColumns } from "./stored-rows.ts";
 
 /*
  * The functions that write. Each write of a batch is checked and made in turn: a refused one has changed nothing. First
@@ -99,7 +99,7 @@ BEGIN
     END IF;
   END IF;
   WHILE refusal IS NULL LOOP
-    INSERT INTO ${schema}.runs (${inserted.join(", ")}) VALUES (${inserted.map((name) => `added.${name}`).join(", ")})
+    INSERT INTO ${schema}.runs (${insertedColumns.join(", ")}) VALUES (${insertedColumns.map((name) => `added.${name}`).join(", ")})
     ON CONFLICT DO NOTHING RETURNING id INTO added.id;
     EXIT WHEN added.id IS NOT NULL;
     refusal := ${schema}.used_v1(added);
@@ -284,18 +284,3 @@ END $function$;`,
 
 /** The columns that a write changes. */
 const changing = [...headColumns, "wakes", "for_look", "position"];
-/** The columns that a new run gets from its write. The others have defaults. */
-const inserted = [
-  "tenant",
-  "run_id",
-  "agent_name",
-  "version",
-  "session_id",
-  "parent",
-  "idempotency_key",
-  "slot",
-  "slot_max",
-  ...headColumns,
-  "position",
-  "created_at",
-];

@@ -4,7 +4,7 @@ import type { RunKey } from "../core/ports.ts";
 import { damaged } from "./damage.ts";
 import type { Connection, SqliteRow } from "./sqlite-database.ts";
 import { isCorrupt } from "./sqlite-database.ts";
-import { fromLines, LineError, toText } from "./stored-rows.ts";
+import { entriesIn, toText } from "./stored-rows.ts";
 
 /* The entries of a run, in the batches in which they were written. */
 
@@ -47,24 +47,7 @@ export function readEntries(
   from: number,
   limit: number,
 ): readonly Entry[] | undefined {
-  const batches = batchesOf(connection, key, from, from + limit);
-  const [batch] = batches;
-  if (batch === undefined) return undefined;
-  const entries: Entry[] = [];
-  const to = Math.min(from + limit, Number(batch["length"]));
-  for (const { position, lines } of batches) {
-    const first = Number(position);
-    const at = from + entries.length;
-    // A missing batch leaves a gap.
-    if (typeof lines !== "string" || first > at) break;
-    try {
-      for (const entry of fromLines(lines, at - first, to - first)) entries.push(entry);
-    } catch (error) {
-      throw error instanceof LineError ? damaged(key, first + error.line, error.cause) : error;
-    }
-  }
-  if (from + entries.length < to) throw damaged(key, from + entries.length);
-  return entries;
+  return entriesIn(batchesOf(connection, key, from, from + limit), key, from, limit);
 }
 
 function batchesOf(connection: Connection, key: RunKey, from: number, to: number): readonly SqliteRow[] {

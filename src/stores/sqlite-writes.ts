@@ -7,29 +7,24 @@ import type { RunRow } from "./sqlite-run-row.ts";
 import { findRow, updateRow } from "./sqlite-run-row.ts";
 import { addToCounters, changeSession } from "./sqlite-sessions.ts";
 import { leaseEnd, slotHolders } from "./sqlite-work.ts";
-import { countable, fromText, headColumns, toHead, toLines, toNumber, toText, toTextOrNull } from "./stored-rows.ts";
+import {
+  countable,
+  fromText,
+  insertedColumns,
+  toHead,
+  toLines,
+  toNumber,
+  toText,
+  toTextOrNull,
+} from "./stored-rows.ts";
 
 /*
  * Writes inside a transaction. Each function checks before it writes: a refusal has written nothing, so that nothing
  * has to be rolled back.
  */
 
-const inserted = [
-  "tenant",
-  "run_id",
-  "agent_name",
-  "version",
-  "session_id",
-  "parent",
-  "idempotency_key",
-  "slot",
-  "slot_max",
-  ...headColumns,
-  "position",
-  "created_at",
-];
 const insertRun = `
-  INSERT INTO cadenza_runs (${inserted.join(", ")}) VALUES (${inserted.map(() => "?").join(", ")}) ON CONFLICT DO NOTHING`;
+  INSERT INTO cadenza_runs (${insertedColumns.join(", ")}) VALUES (${insertedColumns.map(() => "?").join(", ")}) ON CONFLICT DO NOTHING`;
 
 /**
  * A write with its entries as text. What JSON cannot carry fails here, before it shares a transaction with other

@@ -39,7 +39,7 @@ export function toLines(entries: readonly Entry[]): string {
 }
 
 /** The entries of the lines in a range; the first line is 0. Throws a `LineError` for a line that holds no entry. */
-export function fromLines(lines: string, from: number, to: number): Entry[] {
+function fromLines(lines: string, from: number, to: number): Entry[] {
   const wanted = lines.split("\n").slice(0, -1).slice(from, to);
   return wanted.map((line, index) => {
     try {
@@ -50,8 +50,37 @@ export function fromLines(lines: string, from: number, to: number): Entry[] {
   });
 }
 
+/**
+ * At most `limit` entries of a run, in batches as they were written, each with its `position` and `lines`, and the
+ * `length` of the log. Undefined: there is no such run. Throws `store_failed` for a damaged one.
+ */
+export function entriesIn(
+  batches: readonly StoredRow[],
+  key: RunKey,
+  from: number,
+  limit: number,
+): readonly Entry[] | undefined {
+  const [batch] = batches;
+  if (batch === undefined) return undefined;
+  const entries: Entry[] = [];
+  const to = Math.min(from + limit, Number(batch["length"]));
+  for (const { position, lines } of batches) {
+    const first = Number(position);
+    const at = from + entries.length;
+    // A missing batch leaves a gap.
+    if (typeof lines !== "string" || first > at) break;
+    try {
+      for (const entry of fromLines(lines, at - first, to - first)) entries.push(entry);
+    } catch (error) {
+      throw error instanceof LineError ? damaged(key, first + error.line, error.cause) : error;
+    }
+  }
+  if (from + entries.length < to) throw damaged(key, from + entries.length);
+  return entries;
+}
+
 /** A line that holds no entry. */
-export class LineError extends Error {
+class LineError extends Error {
   readonly line: number;
 
   constructor(line: number, cause: unknown) {
@@ -71,6 +100,22 @@ export const headColumns = [
   "finished_at",
   "takeovers",
 ] as const;
+
+/** The columns that a new run gets from its write. The others have defaults. */
+export const insertedColumns = [
+  "tenant",
+  "run_id",
+  "agent_name",
+  "version",
+  "session_id",
+  "parent",
+  "idempotency_key",
+  "slot",
+  "slot_max",
+  ...headColumns,
+  "position",
+  "created_at",
+];
 
 /** The head in the columns of a row. */
 export function toHead(row: StoredRow): RunHead {
