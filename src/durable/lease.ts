@@ -4,6 +4,11 @@ import type { Worker } from "./worker.ts";
 
 /** The share of the lease by which it ends earlier for its owner, because work begins a moment after the check. */
 const MARGIN = 0.1;
+/**
+ * After an outage of the store of more than this share of the lease, other leases may have expired too. For as long a
+ * time nothing is taken over, so that living processes can renew theirs: no call of a store lasts longer.
+ */
+const OUTAGE = 0.5;
 
 /**
  * The right of this process to execute runs. Heartbeats renew it on a timer of their own, so that no other work delays
@@ -15,6 +20,10 @@ export class Lease {
   /** The runs that other processes may have taken over while the lease had expired. */
   readonly #doubted = new WeakSet<LiveRun>();
   #renewedAt = Number.NEGATIVE_INFINITY;
+  /** Whether the store has failed since the last renewal. */
+  #hasFailed = false;
+  /** When the first renewal after an outage was requested. */
+  #outageEndedAt = Number.NEGATIVE_INFINITY;
   #clearTimer: (() => void) | undefined;
   #beating: Promise<void> = Promise.resolve();
   #renewing: Promise<void> | undefined;
@@ -53,16 +62,38 @@ export class Lease {
     return this.#renewing;
   }
 
-  /** Renews an expired lease: the store would give the runs of this process to any other. Undefined: it holds. */
-  renewIfExpired(): undefined | Promise<void> {
-    return this.isHeld ? undefined : this.renew();
+  /**
+   * Renews a lease that has expired, because the store would give the runs of this process to any other; and one during
+   * which the store has failed. Undefined: it holds.
+   */
+  renewBeforeTaking(): undefined | Promise<void> {
+    return this.isHeld && !this.#hasFailed ? undefined : this.renew();
+  }
+
+  /** The store has failed to give work. */
+  onFailure(): void {
+    this.#hasFailed = true;
+  }
+
+  /** How long nothing is taken over yet, in milliseconds: other processes renew their leases after an outage. */
+  get waitMs(): number {
+    const waited = this.#worker.clock.now() - this.#outageEndedAt;
+    // After the clock was set back, the wait is over.
+    return waited < 0 ? 0 : Math.max(0, OUTAGE * this.#worker.settings.leaseMs - waited);
   }
 
   async #renew(): Promise<void> {
-    const { store, name: owner, runs, clock } = this.#worker;
+    const { store, name: owner, runs, clock, settings } = this.#worker;
     const before = this.#renewedAt;
     const now = clock.now();
-    await store.renew(owner, this.#worker.settings.leaseMs);
+    try {
+      await store.renew(owner, settings.leaseMs);
+    } catch (error) {
+      this.#hasFailed = true;
+      throw error;
+    }
+    if (this.#hasFailed && clock.now() - before > OUTAGE * settings.leaseMs) this.#outageEndedAt = clock.now();
+    this.#hasFailed = false;
     const isLate = before !== Number.NEGATIVE_INFINITY && this.#isOver(before, clock.now());
     if (isLate) for (const run of runs) this.#doubted.add(run);
     this.#renewedAt = now;
@@ -96,13 +127,16 @@ export class Lease {
   }
 
   async #beat(): Promise<void> {
+    const { clock } = this.#worker;
     const { leaseMs, heartbeatMs } = this.#worker.settings;
+    const since = clock.now();
     let wait = heartbeatMs;
     try {
       await this.renew();
     } catch (error) {
-      // A shorter interval allows several tries before the lease expires.
-      wait = Math.min(heartbeatMs, leaseMs / 8);
+      // A shorter interval allows several tries before the lease expires. A store may fail late.
+      const retryMs = Math.min(heartbeatMs, leaseMs / 8);
+      wait = Math.min(retryMs, Math.max(0, retryMs - (clock.now() - since)));
       this.#worker.logger.error("The store failed to renew the lease.", { error });
     }
     if (!this.#isOn) return;

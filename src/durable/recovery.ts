@@ -128,13 +128,16 @@ export class Recovery {
 
   async #scanAndGoOn(before: Promise<void> | undefined): Promise<void> {
     await before;
+    let wait = this.#worker.settings.scanMs;
     try {
       await this.#scan();
+      if (this.#lease.waitMs > 0) wait = Math.min(wait, this.#lease.waitMs);
     } catch (error) {
       this.#worker.onUnknownOutcome();
+      this.#lease.onFailure();
       this.#worker.logger.error("The store failed while runs that need work were taken.", { error });
     }
-    if (this.#isOn) this.#scanSoon(this.#worker.settings.scanMs);
+    if (this.#isOn) this.#scanSoon(wait);
   }
 
   /** Takes the runs that need work, a page at a time, until a page is not full. */
@@ -143,8 +146,8 @@ export class Recovery {
     while (this.#isOn) {
       const limit = Math.min(PAGE, this.#room);
       if (limit <= 0) return;
-      // With an expired lease, the store would give this process its own runs.
-      await this.#lease.renewIfExpired();
+      await this.#lease.renewBeforeTaking();
+      if (this.#lease.waitMs > 0) return;
       const agents = runs.registry.versions;
       const suspects = {
         takeovers: SUSPECT_TAKEOVERS,

@@ -163,10 +163,14 @@ export class RunLoader {
     return claimed && this.#revive(stored, agent, claimed);
   }
 
-  /** Claims a run that has no owner, or whose owner's lease has expired. Undefined: another process owns it. */
+  /**
+   * Claims a run that has no owner, or whose owner's lease has expired. Undefined: another process owns it, or may renew
+   * its lease after an outage.
+   */
   async claim({ key, head, position }: StoredRun): Promise<RunHead | undefined> {
     const { store, name: owner } = this.#worker;
-    await this.#lease.renewIfExpired();
+    await this.#lease.renewBeforeTaking();
+    if (head.owner !== null && this.#lease.waitMs > 0) return undefined;
     const takeovers = head.takeovers + (head.owner === null ? 0 : 1);
     const claimed: RunHead = { ...head, owner, epoch: head.epoch + 1, due_at: null, takeovers, blocked: null };
     const conflict = await store.claim(key, { epoch: head.epoch, position }, claimed);

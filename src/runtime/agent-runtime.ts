@@ -1,5 +1,6 @@
 import { CadenzaError } from "../core/errors.ts";
 import type { Clock, Logger } from "../core/ports.ts";
+import { ignore } from "../core/promises.ts";
 import type { Counters } from "../core/statistics.ts";
 import { noCounters } from "../core/statistics.ts";
 import { eventTypes } from "../protocol/event.ts";
@@ -46,6 +47,8 @@ export interface LeftRun {
 
 const announcedTypes: readonly AnnouncedType[] = [...eventTypes, "run.blocked"];
 const DRAIN_MS = 10_000;
+/** How long the store may take to answer after the drain, in milliseconds. */
+const STORE_CLOSE_MS = 10_000;
 
 /**
  * Runs agents inside a Node process: registers them by name, and executes their runs. It is the {@link Scope} of the
@@ -70,6 +73,8 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
   readonly #runs: Runs;
   readonly #announcer: Announcer;
   #closing: Promise<CloseReport> | undefined;
+  /** The runs that have not ended when the time for it is over. */
+  #left: readonly LeftRun[] | undefined;
 
   /** Throws `invalid_argument` for an unknown or invalid option. */
   constructor(options: RuntimeOptions & { readonly agents?: readonly Agent<Names>[] | undefined } = {}) {
@@ -205,20 +210,40 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
    * Accepts no new runs, waits up to `drainMs` milliseconds (default 10,000) for active runs to rest, and closes the
    * store. Resolves with the runs that have not ended. A durable run in a persistent store is released and goes on in
    * another process. Any other run fails with the reason `interrupted`. A repeated call gives the same promise. Errors
-   * of the store go to the logger. Rejects with `invalid_argument` for an invalid option.
+   * of the store go to the logger. A store that does not answer is waited for 10,000 milliseconds after the drain.
+   * Rejects with `invalid_argument` for an invalid option.
    */
   async close(options: { readonly drainMs?: number } = {}): Promise<CloseReport> {
     checkObject("options", options);
     checkKeys("options", options, ["drainMs"]);
     const { drainMs = DRAIN_MS } = options;
     checkAmount("options.drainMs", drainMs);
-    this.#closing ??= this.#close(drainMs).finally(this.#runs.shared.hold());
+    this.#closing ??= this.#closeInTime(drainMs).finally(this.#runs.shared.hold());
     return this.#closing;
+  }
+
+  /** Closes, and waits no longer for a store that does not answer. Its runs are left as they are. */
+  #closeInTime(drainMs: number): Promise<CloseReport> {
+    const { clock, logger } = this.#settings;
+    return new Promise((resolve, reject) => {
+      const giveUp = (): void => {
+        const left = this.#left ?? [...this.#runs].map(leftRun);
+        logger.error(
+          "The store did not answer while the runtime was closed. Other processes go on with its runs later.",
+        );
+        this.#leave();
+        resolve({ left });
+      };
+      const inTime = drainMs + STORE_CLOSE_MS;
+      const cancel = inTime === Number.POSITIVE_INFINITY ? ignore : clock.setTimeout(giveUp, inTime);
+      this.#close(drainMs).then(resolve, reject).finally(cancel);
+    });
   }
 
   async #close(drainMs: number): Promise<CloseReport> {
     const open = await this.#runs.drain(drainMs);
     const left = open.map(leftRun);
+    this.#left = left;
     const { store, logger } = this.#settings;
     const end = async (run: LiveRun): Promise<void> => {
       const released = run.ownership.release();
@@ -234,16 +259,21 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
       if (outcome.status === "rejected")
         logger.error("A run could not be released or failed while the runtime was closed.", { error: outcome.reason });
     }
+    this.#leave();
+    for (const close of [() => this.#runs.remote.close(), () => store.close()]) {
+      try {
+        await close();
+      } catch (error) {
+        logger.error("The store failed to close.", { error });
+      }
+    }
+    return { left };
+  }
+
+  #leave(): void {
     for (const run of this.#runs) run.leave("The runtime was closed.");
     this.#runs.end();
     this.#announcer.removeAll();
-    try {
-      await this.#runs.remote.close();
-      await store.close();
-    } catch (error) {
-      logger.error("The store failed to close.", { error });
-    }
-    return { left };
   }
 
   #listen<Type extends AnnouncedType>(type: Type, listener: EventListener<Type>, once: boolean): this {

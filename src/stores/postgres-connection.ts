@@ -2,7 +2,7 @@ import { CadenzaError } from "../core/errors.ts";
 import { ignore } from "../core/promises.ts";
 import { systemChance, systemClock } from "../runtime/system.ts";
 import { DeadlineError, outcomeOf, storeFailed } from "./postgres-errors.ts";
-import type { PostgresClient, PostgresPool, PostgresResult } from "./postgres-options.ts";
+import type { PostgresPool, PostgresResult } from "./postgres-options.ts";
 import type { StoredRow } from "./stored-rows.ts";
 
 /** What the store passes for a `$1`. */
@@ -36,16 +36,23 @@ export class Connection {
   }
 
   /** As `query`, but throws what the driver threw. */
-  async attempt(sql: string, values: readonly PostgresValue[]): Promise<readonly StoredRow[]> {
-    for (let attempt = 1; ; attempt++) {
-      if (this.#isClosed) throw new CadenzaError("store_failed", "The store is closed.");
-      try {
-        return (await this.#once(sql, [...values])).rows as readonly StoredRow[];
-      } catch (error) {
-        if (outcomeOf(error) !== "retry" || attempt === ATTEMPTS) throw error;
-        await pause(systemChance() * FIRST_PAUSE_MS * 2 ** (attempt - 1));
-      }
-    }
+  attempt(sql: string, values: readonly PostgresValue[]): Promise<readonly StoredRow[]> {
+    const call: Call = { isLate: false, abandon: ignore };
+    return this.inTime(this.#tryAgain(call, sql, values), () => {
+      call.isLate = true;
+      call.abandon();
+    });
+  }
+
+  /** The outcome of work, or an error when the deadline of a call comes first. `late`: called then. */
+  inTime<T>(work: Promise<T>, late: () => void = ignore): Promise<T> {
+    return new Promise((resolve, reject) => {
+      const cancel = systemClock.setTimeout(() => {
+        late();
+        reject(this.#deadlineError);
+      }, this.#timeoutMs);
+      work.then(resolve, reject).finally(cancel).catch(ignore);
+    });
   }
 
   close(): void {
@@ -53,48 +60,56 @@ export class Connection {
     this.#pool.off?.("error", ignore);
   }
 
-  #once(sql: string, values: PostgresValue[]): Promise<PostgresResult> {
-    const { connect } = this.#pool;
-    if (connect === undefined) return this.#before(this.#pool.query(sql, values), ignore);
-    let client: PostgresClient | undefined;
-    let isOver = false;
-    const giveBack = (destroy: boolean): void => {
-      isOver = true;
-      client?.off("error", ignore);
-      client?.release(destroy);
-      client = undefined;
-    };
-    const work = async (): Promise<PostgresResult> => {
-      const lent = await connect.call(this.#pool);
-      client = lent;
-      lent.on("error", ignore);
-      if (isOver) {
-        giveBack(false);
-        throw new DeadlineError(this.#timeoutMs);
-      }
+  async #tryAgain(call: Call, sql: string, values: readonly PostgresValue[]): Promise<readonly StoredRow[]> {
+    for (let attempt = 1; ; attempt++) {
+      if (this.#isClosed) throw new CadenzaError("store_failed", "The store is closed.");
+      if (call.isLate) throw this.#deadlineError;
       try {
-        const result = await lent.query(sql, values);
-        if (!isOver) giveBack(false);
-        return result;
+        return (await this.#once(call, sql, [...values])).rows as readonly StoredRow[];
       } catch (error) {
-        if (!isOver) giveBack(outcomeOf(error) === "unknown");
-        throw error;
+        if (outcomeOf(error) !== "retry" || attempt === ATTEMPTS) throw error;
+        await pause(systemChance() * FIRST_PAUSE_MS * 2 ** (attempt - 1));
       }
-    };
-    // A connection that does not answer may never answer again.
-    return this.#before(work(), () => giveBack(true));
+    }
   }
 
-  /** The outcome of work, or an error when the deadline comes first. */
-  #before<T>(work: Promise<T>, late: () => void): Promise<T> {
-    return new Promise((resolve, reject) => {
-      const cancel = systemClock.setTimeout(() => {
-        late();
-        reject(new DeadlineError(this.#timeoutMs));
-      }, this.#timeoutMs);
-      work.then(resolve, reject).finally(cancel).catch(ignore);
-    });
+  async #once(call: Call, sql: string, values: PostgresValue[]): Promise<PostgresResult> {
+    const { connect } = this.#pool;
+    if (connect === undefined) return this.#pool.query(sql, values);
+    const client = await connect.call(this.#pool);
+    client.on("error", ignore);
+    const giveBack = (destroy: boolean): void => {
+      call.abandon = ignore;
+      client.off("error", ignore);
+      client.release(destroy);
+    };
+    if (call.isLate) {
+      giveBack(false);
+      throw this.#deadlineError;
+    }
+    // A connection that does not answer may never answer again.
+    call.abandon = () => giveBack(true);
+    try {
+      const result = await client.query(sql, values);
+      if (!call.isLate) giveBack(false);
+      return result;
+    } catch (error) {
+      if (!call.isLate) giveBack(outcomeOf(error) === "unknown");
+      throw error;
+    }
   }
+
+  get #deadlineError(): DeadlineError {
+    return new DeadlineError(this.#timeoutMs);
+  }
+}
+
+/** A statement, with all its attempts. */
+interface Call {
+  /** Its deadline has passed. */
+  isLate: boolean;
+  /** Closes the connection that it uses. */
+  abandon: () => void;
 }
 
 function pause(ms: number): Promise<void> {

@@ -62,7 +62,10 @@ export class Hints {
       heard = resolve;
     });
     const cancel = systemClock.setTimeout(() => heard(false), TEST_MS);
-    const stop = await this.#listen(() => heard(true), ignore).catch(() => undefined);
+    const listening = this.#listen(() => heard(true), ignore);
+    const stop = await this.#connection
+      .inTime(listening, () => void listening.then((late) => late(), ignore))
+      .catch(() => undefined);
     try {
       if (stop === undefined) return false;
       await this.#notify({ from: this.#name, moved: [], due: false });
@@ -218,7 +221,7 @@ export class Hints {
     client.on("end", onLost);
     client.on("notification", onNotification);
     try {
-      await client.query(`LISTEN "${this.#channel.replaceAll('"', '""')}"`, []);
+      await this.#connection.inTime(client.query(`LISTEN "${this.#channel.replaceAll('"', '""')}"`, []));
     } catch (error) {
       stop();
       throw error;

@@ -42,8 +42,9 @@ export interface PostgresStoreOptions {
    */
   readonly migrate?: boolean | undefined;
   /**
-   * How long the server may take to answer, in milliseconds. After that a call fails with `store_failed`, and whether it
-   * was carried out is unknown. Less than half the lease. Default: 0.4 of the lease, thus 4,000.
+   * How long a call may take, in milliseconds, with the time that it waits for a connection or behind another write.
+   * After that it fails with `store_failed`, and whether it was carried out is unknown. Less than half the lease.
+   * Default: 0.4 of the lease, thus 4,000.
    */
   readonly timeoutMs?: number | undefined;
   /**

@@ -42,14 +42,15 @@ export class Writer {
     this.#now = now;
   }
 
-  /** Resolves with the answer when the transaction has been committed. */
+  /** Resolves with the answer when the transaction has been committed. The deadline counts from this call. */
   write(write: PreparedWrite): Promise<Answer> {
     if (this.#isClosed) return Promise.reject(new CadenzaError("store_failed", "The store is closed."));
     const text = JSON.stringify(write.json);
-    return new Promise((resolve, reject) => {
+    const answer = new Promise<Answer>((resolve, reject) => {
       this.#queue.push({ write, text, resolve, reject });
       this.#sending ??= this.#sendAll();
     });
+    return this.#connection.inTime(answer);
   }
 
   /** Sends what is waiting, and accepts no more. */

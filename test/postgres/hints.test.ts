@@ -101,6 +101,14 @@ describe.skipIf(missing !== undefined)(`hints${missing ? `: ${missing}` : ""}`, 
     expect(deaf.statements.filter((sql) => sql.includes("pg_notify"))).toEqual([]);
   });
 
+  test("where LISTEN gets no answer, the store opens without hints", async () => {
+    const deaf = new HookedPool(pool);
+    deaf.hook = (run, sql) => (sql.startsWith("LISTEN") ? new Promise(() => {}) : run());
+    const store = await openPostgresStore({ pool: deaf, schema: newSchema(), timeoutMs: 1_000 });
+    expect(store.watch).toBeUndefined();
+    await store.close();
+  });
+
   async function listeners(): Promise<readonly unknown[]> {
     return (await pool.query("SELECT pid FROM pg_stat_activity WHERE query ~ '^LISTEN'")).rows;
   }

@@ -19,6 +19,7 @@ import {
 } from "../../src/testing/store-samples.ts";
 import { HookedPool } from "../harness/hooked-pool.ts";
 import { missingServer, newPool, newSchema } from "../harness/postgres-stores.ts";
+import { nextTurn } from "../harness/promises.ts";
 
 const missing = missingServer(18);
 
@@ -237,6 +238,30 @@ describe.skipIf(missing !== undefined)(`what a PostgresStore sends${missing ? `:
     await hasty.close();
     await patient.close();
     await fewer.end();
+  });
+
+  test("a deadline counts from the call: neither a batch under way nor another attempt prolongs it", async () => {
+    const hasty = await openPostgresStore({ pool, schema: newSchema(), hints: false, timeoutMs: 300 });
+    let sent = 0;
+    pool.hook = async (run, sql) => {
+      if (!sql.includes("write_v1") && !sql.includes("AS since")) return new Promise(() => {});
+      await new Promise((resolve) => setTimeout(resolve, 200));
+      if (!sql.includes("write_v1")) throw failure("40P01");
+      return ++sent === 1 ? run() : new Promise(() => {});
+    };
+    const failed: string[] = [];
+    const first = create(hasty, 1);
+    await nextTurn();
+    const calls = {
+      "behind a batch": () => create(hasty, 2),
+      "tried again": () => hasty.backlog(),
+      "no answer": () => hasty.find(runKey(1)),
+    };
+    const failing = Object.entries(calls).map(([name, call]) => call().catch(() => void failed.push(name)));
+    await first;
+    await Promise.all(failing);
+    expect(failed).toEqual(Object.keys(calls));
+    await hasty.close();
   });
 
   test("lost connections end no process, also with a pool without a listener", async () => {
