@@ -172,10 +172,9 @@ export class Recovery {
 
   /** Begins work on a run that a waker has brought. False: another process owns it, or it cannot begin here now. */
   async #claimAndBegin(stored: StoredRun): Promise<boolean> {
-    const { head, created } = stored;
+    const { head } = stored;
     const takeovers = head.takeovers + (head.owner === null ? 0 : 1);
-    const isTooMuch = takeovers >= SUSPECT_TAKEOVERS && this.#roomForSuspects === 0;
-    if (isTooMuch || this.#worker.runs.registry.find(created.agent_name, created.version) === undefined) return false;
+    if (takeovers >= SUSPECT_TAKEOVERS && this.#roomForSuspects === 0) return false;
     const claimed = await this.#loader.claim(stored);
     if (claimed !== undefined) await this.#workOn({ ...stored, head: claimed });
     return claimed !== undefined;

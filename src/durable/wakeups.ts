@@ -4,7 +4,7 @@ import { FIRST_PAUSE_MS, nextPauseMs } from "../runtime/retry-pause.ts";
 import type { Waker } from "./waker.ts";
 import type { Worker } from "./worker.ts";
 
-/** When to look again at a run that another process owns, or that this one cannot begin now, in milliseconds. */
+/** When to look again at a run that another process owns, or that cannot begin here now, in milliseconds. */
 const SOON_MS = 500;
 /** When to look again after the store has failed, in milliseconds. */
 const AFTER_FAILURE_MS = 5_000;
@@ -138,9 +138,11 @@ export class Wakeups {
     const { store, name, runs, clock } = this.#worker;
     const stored = await store.find(key);
     if (stored === undefined || isFinal(stored.head.status)) return undefined;
-    const { owner, due_at } = stored.head;
+    const { created, head } = stored;
+    const { owner, due_at } = head;
     if (owner === null && due_at === null) return undefined;
     if (owner === null && due_at !== null && due_at > clock.now()) return due_at;
+    if (runs.registry.find(created.agent_name, created.version) === undefined) return this.#laterAndLater(due_at);
     if (owner !== name) {
       const hasBegun = this.#room() > 0 && (await this.#claimAndBegin(stored));
       if (!hasBegun) return this.#in(SOON_MS);
@@ -155,6 +157,16 @@ export class Wakeups {
     this.#looks.delete(run_id);
     settle?.(again);
     return settle !== undefined;
+  }
+
+  /**
+   * When to look again at a run whose agent is not registered here. Perhaps no worker has it: the longer the run has been
+   * due, the later. A worker that registers the agent scans the store.
+   */
+  #laterAndLater(dueAt: number | null): number {
+    const { clock, settings } = this.#worker;
+    const overdueMs = dueAt === null ? 0 : clock.now() - dueAt;
+    return this.#in(Math.min(Math.max(SOON_MS, overdueMs), settings.scanMs));
   }
 
   #in(delayMs: number): number {

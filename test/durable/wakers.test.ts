@@ -228,20 +228,24 @@ it("a worker that freezes gives the wake-ups of its former runs back", async () 
   expect([await fleet.statuses(), fleet.queue.size]).toEqual([{ completed: 1 }, 0]);
 });
 
-it("a worker without the agent leaves the run to another one", async () => {
+it("a worker without the agent looks at the run less and less often, and leaves it to another one", async () => {
   const fleet = new Fleet(inMemory());
   const { clock } = fleet.replicas;
-  const other = fleet.replicas.start({
-    durability: { leaseMs: 1_000, heartbeatMs: 300, waker: fleet.queue.connect() },
-  });
+  const waker = fleet.queue.connect();
+  const other = fleet.replicas.start({ durability: { leaseMs: 1_000, heartbeatMs: 300, waker } });
   other.runtime.register("another", () => undefined);
   await clock.advance(100);
   await fleet.create(1);
   await clock.advance(2_000);
+  expect(waker.given).toBeGreaterThan(2);
+  await clock.advance(10 * SCAN_MS);
+  expect(waker.given).toBeLessThan(20);
   fleet.worker();
   // The first scan of a process is its own.
   await clock.advance(5_000);
-  expect([await fleet.statuses(), fleet.queue.size]).toEqual([{ completed: 1 }, 0]);
+  expect(await fleet.statuses()).toEqual({ completed: 1 });
+  await clock.advance(SCAN_MS);
+  expect(fleet.queue.size).toBe(0);
 });
 
 it("a worker gets no more than it may execute", async () => {
