@@ -21,7 +21,7 @@ export type ServerAddress =
   | { readonly missing: string };
 
 /** PostgreSQL refuses to run as root. This is the user without rights of most systems. */
-const UNPRIVILEGED = 65_534;
+export const UNPRIVILEGED = 65_534;
 const PORT = 5_432;
 const START_MS = 30_000;
 
