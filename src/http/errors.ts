@@ -66,7 +66,7 @@ const rows: Readonly<Record<CadenzaErrorCode, Row>> = {
 };
 
 /** After how many seconds a client may try again. */
-const RETRY_AFTER_SECONDS = "1";
+const RETRY_AFTER_SECONDS = 1;
 
 /** A request that the HTTP layer refuses, without the runtime. */
 export class WireError extends Error {
@@ -140,11 +140,16 @@ export function readError(error: unknown): {
   return { code: rows[error.code].code, message: error.message, data: { reason: error.code } };
 }
 
+/** After how many milliseconds a reader may come back to another process. Undefined: that would not help. */
+export function retryMsOf(error: unknown): number | undefined {
+  return CadenzaError.is(error) && error.code === "runtime_closed" ? RETRY_AFTER_SECONDS * 1_000 : undefined;
+}
+
 /** Whether an error is logged for the host, and the client learns only that there was one. Refusals are not logged. */
 export function isForHost(error: unknown): boolean {
   return !CadenzaError.is(error) || (rows[error.code] ?? broken).message !== undefined;
 }
 
 function respond(status: number, body: object, headers: Record<string, string> = {}): WireResponse {
-  return json(status, body, status === 503 ? { "retry-after": RETRY_AFTER_SECONDS, ...headers } : headers);
+  return json(status, body, status === 503 ? { "retry-after": String(RETRY_AFTER_SECONDS), ...headers } : headers);
 }

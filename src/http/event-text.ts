@@ -3,7 +3,7 @@ import type { MaybePromise } from "../core/promises.ts";
 import type { RunEvent } from "../protocol/event.ts";
 import { isRestEvent } from "../protocol/event.ts";
 import type { DetailedEvent } from "../runtime/events.ts";
-import { readError } from "./errors.ts";
+import { readError, retryMsOf } from "./errors.ts";
 import { isLong, jsonPieces, PIECE_LENGTH } from "./json-text.ts";
 import type { WireStream } from "./wire.ts";
 
@@ -41,8 +41,12 @@ export const eventStreamFormat: EventFormat = {
   end: "",
   // A comment without a blank line after it: a blank line makes some clients report an event without data.
   heartbeat: ":\n",
-  failure: (error) =>
-    `event: error\ndata: ${escapeBreaks(JSON.stringify({ type: "error", error: readError(error) }))}\n\n`,
+  failure: (error) => {
+    const retryMs = retryMsOf(error);
+    // In the block of an event: some clients take a block without data for an event.
+    const retry = retryMs === undefined ? "" : `retry: ${retryMs}\n`;
+    return `${retry}event: error\ndata: ${escapeBreaks(JSON.stringify({ type: "error", error: readError(error) }))}\n\n`;
+  },
 };
 
 /** One JSON text: `{ "events": [ … ] }`. */
