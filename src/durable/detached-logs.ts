@@ -2,17 +2,18 @@ import type { Command } from "../core/decide.ts";
 import { decide, isRefusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
 import { evolve, foldEntries } from "../core/evolve.ts";
-import type { NewLog } from "../core/fork.ts";
 import type { Entry, ReceivedEntry } from "../core/log.ts";
-import type { RunHead, RunKey, RunPost, SessionChange, Store, StoreConflict, StoredRun } from "../core/ports.ts";
+import type { RunHead, RunKey, RunPost, Store, StoreConflict, StoredRun } from "../core/ports.ts";
 import type { RunState } from "../core/state.ts";
 import { initialState, isFinal } from "../core/state.ts";
 import { verdict } from "../core/transitions.ts";
 import type { RunStatus } from "../protocol/run.ts";
+import { fullError, isShared, slotOf } from "../runtime/admission.ts";
 import { foldLog, foldOn, present, readLog } from "../runtime/fold-log.ts";
 import { refuseLate } from "../runtime/late-message.ts";
 import { checkLogLength } from "../runtime/part-size.ts";
 import { notFound, refusalError } from "../runtime/refusals.ts";
+import type { AddedRun } from "../runtime/remote-runs.ts";
 
 /** Adds runs that this process does not execute, reads the whole logs of those that are not loaded, and posts to them. */
 export class DetachedLogs {
@@ -24,20 +25,20 @@ export class DetachedLogs {
 
   /**
    * Adds a run without an owner. It is due at once, or when it is to start. Throws `idempotency_conflict` if the key has
-   * made another run.
+   * made another run, and `limit_reached` if the run must not wait for a slot and none is free.
    */
-  async create(
-    key: RunKey,
-    log: NewLog,
-    session: SessionChange | undefined,
-    idempotencyKey: string | undefined,
-  ): Promise<void> {
+  async create({ key, log, session, idempotencyKey, concurrency }: AddedRun): Promise<void> {
+    const [created] = log;
     const { status } = foldEntries(key.run_id, log);
-    const due_at = log[0].start_at ?? null;
-    const head: RunHead = { ...unowned, status, due_at };
+    const due_at = created.start_at ?? null;
+    const slot = isShared(concurrency)
+      ? slotOf(created.agent_name, concurrency, key.tenant, created.session_id)
+      : undefined;
+    const holds_slot = slot !== undefined && concurrency?.whenFull === "reject" && due_at === null;
+    const head: RunHead = { ...unowned, status, due_at, holds_slot };
     // The run wakes itself: "at once" is a time by the store's clock.
     const wake = due_at === null ? key : undefined;
-    const write = { entries: log, head, session, wake };
+    const write = { entries: log, head, session, wake, slot };
     let conflict: StoreConflict | undefined;
     try {
       conflict = await this.#store.create(key, write, idempotencyKey ?? null);
@@ -47,6 +48,7 @@ export class DetachedLogs {
     }
     // A run that exists was written by an earlier attempt, whose answer was lost.
     if (conflict?.conflict === "key_used") throw keyUsedError(conflict.run_id);
+    if (conflict?.conflict === "full") throw fullError(created.agent_name);
   }
 
   /** The first `length` entries of a run. Undefined: the store has fewer. */

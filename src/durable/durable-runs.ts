@@ -1,7 +1,6 @@
 import { CadenzaError } from "../core/errors.ts";
-import type { NewLog } from "../core/fork.ts";
 import type { ReceivedEntry } from "../core/log.ts";
-import type { RunKey, SessionChange, StoredRun } from "../core/ports.ts";
+import type { RunKey, StoredRun } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { runRecord } from "../core/record.ts";
 import type { RunState } from "../core/state.ts";
@@ -13,7 +12,7 @@ import { foldLog } from "../runtime/fold-log.ts";
 import type { LiveRun, LiveRuns, SubRunFound } from "../runtime/live-run.ts";
 import { localOwnership } from "../runtime/local-ownership.ts";
 import type { Ownership } from "../runtime/ownership.ts";
-import type { RemoteReport, RemoteRuns } from "../runtime/remote-runs.ts";
+import type { AddedRun, RemoteReport, RemoteRuns } from "../runtime/remote-runs.ts";
 import { FIRST_PAUSE_MS, nextPauseMs } from "../runtime/retry-pause.ts";
 import type { RunLog } from "../runtime/run-log.ts";
 import { Ancestors } from "./ancestors.ts";
@@ -46,6 +45,7 @@ export class DurableRuns implements RemoteRuns, Owner {
       settings,
       (key) => this.#recovery.onWake(key),
       (key, head) => this.#recovery.onReleased(key, head),
+      () => this.#recovery.lookForWork(),
     );
     this.worker = worker;
     this.lease = new Lease(worker, () => this.#recovery.onHeartbeat());
@@ -110,14 +110,13 @@ export class DurableRuns implements RemoteRuns, Owner {
     this.#recovery.start();
   }
 
-  async create(
-    key: RunKey,
-    log: NewLog,
-    session: SessionChange | undefined,
-    idempotencyKey: string | undefined,
-  ): Promise<void> {
-    await this.#logs.create(key, log, session, idempotencyKey);
-    this.worker.onWake(key);
+  get sharesSlots(): boolean {
+    return this.worker.store.persistent;
+  }
+
+  async create(run: AddedRun): Promise<void> {
+    await this.#logs.create(run);
+    this.#recovery.onAccepted(run.key);
   }
 
   load(key: RunKey): Promise<LiveRun | undefined> {

@@ -60,6 +60,11 @@ export class Follower {
     this.#unwatch = undefined;
   }
 
+  /** A run was loaded in this process, where its readers learn of events at once. */
+  onLoaded(key: RunKey): void {
+    for (const one of [...(this.#followed.get(nameOf({ key })) ?? [])]) one.onMoved(one.known);
+  }
+
   #onHint(moved: readonly RunKey[] | undefined): void {
     for (const key of moved ?? []) {
       const name = nameOf({ key });

@@ -3,7 +3,8 @@ import type { Entry } from "../core/log.ts";
 import { resultKey } from "../core/operation-keys.ts";
 import type { Expected, Mismatch, RunHead } from "../core/ports.ts";
 import type { RunState } from "../core/state.ts";
-import { isFinal, isWaiting, startTime } from "../core/state.ts";
+import { isFinal, isStopped, isWaiting, startTime } from "../core/state.ts";
+import type { RunSlot } from "../runtime/run-slot.ts";
 
 /** What the head says beside the status. */
 export interface HeadFacts {
@@ -11,6 +12,10 @@ export interface HeadFacts {
   readonly isIdle: boolean;
   /** Whether it waits for sub-runs, which wake it from any process. */
   readonly hasSubRuns: boolean;
+  /** Undefined: the run needs none. */
+  readonly slot: Pick<RunSlot, "isQueued" | "isKept"> | undefined;
+  /** Whether the run may leave this process to wait for a slot: it is durable, and no step or sub-run is at work here. */
+  readonly mayLeave: boolean;
   /** When it has something to do again if nothing happens, in milliseconds since 1970. Null: never. */
   readonly deadline: number | null;
 }
@@ -26,6 +31,13 @@ export class LeasedHead {
   /** The run is being released. No later write claims it again. */
   #isReleased = false;
   #wakes = 0;
+  /** No slot was free when this process asked for one. */
+  #isSlotFull = false;
+  /** The head that is being written gives the slot back. */
+  #isGivingSlot = false;
+  /** The head that was last made leaves the run to any process, since no slot is free here. */
+  #leavesForSlot = false;
+  #hasLeftForSlot = false;
   #blocked: Mismatch | null = null;
 
   constructor(owner: string, facts: HeadFacts) {
@@ -72,6 +84,25 @@ export class LeasedHead {
     this.#blocked = mismatch;
   }
 
+  /** No slot is free. The run leaves with the next write, or goes without a slot until it may ask again. */
+  onSlotFull(): void {
+    this.#isSlotFull = true;
+  }
+
+  /** The run may ask for a slot again. */
+  askAgain(): void {
+    this.#isSlotFull = false;
+  }
+
+  get isGivingSlot(): boolean {
+    return this.#isGivingSlot;
+  }
+
+  /** Whether the run has been left to any process because no slot was free. */
+  get hasLeftForSlot(): boolean {
+    return this.#hasLeftForSlot;
+  }
+
   expected({ epoch }: RunHead, committed: number): Expected {
     const wakes = this.#wakes;
     return wakes === 0 ? { epoch, position: committed } : { epoch, position: committed, wakes };
@@ -81,10 +112,15 @@ export class LeasedHead {
   headFor(state: RunState, entries: readonly Entry[], before: RunHead | undefined): RunHead {
     const { status, ended } = state;
     const blocked = isFinal(status) ? null : this.#blocked;
-    const owner = this.#isFree(state, entries, blocked, before) ? null : this.#owner;
+    const asksForSlot = this.#asksForSlot(state, blocked);
+    this.#leavesForSlot = asksForSlot && this.#isSlotFull && this.#facts.mayLeave;
+    const isFree = this.#leavesForSlot || (!asksForSlot && this.#isFree(state, entries, blocked, before));
+    const owner = isFree ? null : this.#owner;
     const getsOn = this.#isSound || entries.some(isProgress);
     const takeovers = before === undefined || getsOn ? 0 : before.takeovers;
-    const deadline = blocked === null ? this.#dueAt(state) : null;
+    const deadline = blocked === null && !this.#leavesForSlot ? this.#dueAt(state) : null;
+    const holds_slot = asksForSlot ? !this.#isSlotFull : this.#keepsSlot(state, blocked, before);
+    this.#isGivingSlot = before?.holds_slot === true && !holds_slot;
     // For an owned run, `due_at` is the time at which the store has given it to the owner.
     const due_at = owner === null ? deadline : before?.owner === owner ? before.due_at : null;
     const isSame =
@@ -92,6 +128,7 @@ export class LeasedHead {
       before.owner === owner &&
       before.due_at === due_at &&
       before.blocked === blocked &&
+      before.holds_slot === holds_slot &&
       before.takeovers === takeovers;
     // Each change of the owner raises the epoch, and so does the end.
     // Several processes may have loaded a run without an owner. It belongs to the first that writes.
@@ -102,12 +139,26 @@ export class LeasedHead {
     const epoch =
       (before?.epoch ?? 0) + (isHandedOver || isGivenUp ? 1 : 0) + (entries.at(-1)?.type === "ended" ? 1 : 0);
     if (isSame && before.epoch === epoch) return before;
-    return { status, epoch, owner, due_at, blocked, holds_slot: false, finished_at: ended?.at ?? null, takeovers };
+    return { status, epoch, owner, due_at, blocked, holds_slot, finished_at: ended?.at ?? null, takeovers };
+  }
+
+  /** Whether the agent cannot go on without a slot, and the run has none. */
+  #asksForSlot(state: RunState, blocked: Mismatch | null): boolean {
+    if (this.#facts.slot?.isQueued !== true || this.#isReleased || blocked !== null) return false;
+    return !isWaiting(state) && !isStopped(state);
+  }
+
+  /** A run that waits gives its slot back, unless it keeps it. One that is left to another process goes on with it. */
+  #keepsSlot(state: RunState, blocked: Mismatch | null, before: RunHead | undefined): boolean {
+    if (before?.holds_slot !== true || isFinal(state.status) || blocked !== null) return false;
+    return this.#facts.slot?.isKept === true || !this.#waits(state);
   }
 
   onWritten(head: RunHead, before: RunHead | undefined): void {
     this.#isTakenOver = false;
     if (before?.owner !== head.owner) this.#wakes = 0;
+    this.#isGivingSlot = false;
+    this.#hasLeftForSlot = this.#leavesForSlot;
   }
 
   #isFree(state: RunState, entries: readonly Entry[], blocked: Mismatch | null, before: RunHead | undefined): boolean {

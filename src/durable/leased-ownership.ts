@@ -5,11 +5,14 @@ import type { MaybePromise } from "../core/promises.ts";
 import { ignore, isPromise } from "../core/promises.ts";
 import type { RunState } from "../core/state.ts";
 import { createdEntry, isFinal } from "../core/state.ts";
+import { isShared } from "../runtime/admission.ts";
+import type { ConcurrencyOptions } from "../runtime/agent.ts";
 import type { LiveRun } from "../runtime/live-run.ts";
 import type { Operations } from "../runtime/operations.ts";
 import type { Ownership, SubRunActivity } from "../runtime/ownership.ts";
 import { lostError } from "../runtime/refusals.ts";
 import type { RunLog } from "../runtime/run-log.ts";
+import type { RunSlot } from "../runtime/run-slot.ts";
 import type { Attempt, Outcome } from "../runtime/run-write.ts";
 import { onTaken } from "../runtime/waits.ts";
 import { blockedError } from "./blocked-error.ts";
@@ -19,6 +22,7 @@ import { LeasedHead } from "./leased-head.ts";
 import type { Owner } from "./owner.ts";
 import { Residency } from "./residency.ts";
 import { RunJournal } from "./run-journal.ts";
+import { SharedSlot } from "./shared-slot.ts";
 import type { Meaning } from "./write-conflicts.ts";
 import { meaningOf } from "./write-conflicts.ts";
 
@@ -84,6 +88,7 @@ export class LeasedOwnership implements Ownership, Followed {
     const isClaimed = before?.owner === null && write.head.owner !== null;
     if (isClaimed && this.residency.hasSubRuns) this.onWoken();
     if (write.head.owner === null) this.#owner.worker.onReleased(this.log.key, write.head);
+    if (before?.holds_slot === true && !write.head.holds_slot) this.#owner.worker.onSlotFree();
     this.#owner.ancestors.tell(this.run, write.entries);
   }
 
@@ -104,6 +109,10 @@ export class LeasedOwnership implements Ownership, Followed {
 
   #outcomeOf(meaning: Meaning): Outcome {
     if (meaning.is === "truncated") return this.#lostHistory(meaning.position);
+    if (meaning.is === "full") {
+      this.#head.onSlotFull();
+      return { is: "again", before: () => this.residency.askForSlotLater(() => this.#head.askAgain()) };
+    }
     if (meaning.is !== "woken") return meaning;
     this.#head.handled(meaning.wakes);
     return { is: "again", before: () => this.onWoken() };
@@ -199,6 +208,11 @@ export class LeasedOwnership implements Ownership, Followed {
 
   // The execution.
 
+  slotOf(concurrency: ConcurrencyOptions): RunSlot | undefined {
+    const isCounted = this.store.persistent && isShared(concurrency);
+    return isCounted ? new SharedSlot(this.log, this.#head, concurrency.per === "session") : undefined;
+  }
+
   prepare(entries: readonly Entry[]): void {
     this.residency.prepare(entries);
   }
@@ -241,6 +255,10 @@ export class LeasedOwnership implements Ownership, Followed {
   onCommit(head: RunHead): void {
     if (head.status === "created" && head.owner === null && this.store.persistent) {
       this.run.leave("The run begins later.", "evicted");
+      return;
+    }
+    if (this.#head.hasLeftForSlot && !isFinal(head.status)) {
+      this.run.leave("The run waits for a slot.", "evicted");
       return;
     }
     if (this.run.durable) this.residency.onCommit(head.status);
@@ -286,7 +304,9 @@ export class LeasedOwnership implements Ownership, Followed {
 
   /** See {@link Handover.take}. */
   async onTaken(head: RunHead, position: number): Promise<void> {
-    if (await this.handover.take(head, position)) this.onWoken();
+    if (!(await this.handover.take(head, position))) return;
+    this.run.slot?.onCommit(false);
+    this.onWoken();
   }
 
   release(): undefined | Promise<void> {

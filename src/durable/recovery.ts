@@ -36,6 +36,8 @@ export class Recovery {
   #clearTimer: (() => void) | undefined;
   #unwatch: (() => void) | undefined;
   #scanning: Promise<void> | undefined;
+  /** While a run that was accepted here is to be taken: lets the process end. */
+  #letGo: (() => void) | undefined;
   #isOn = false;
 
   constructor(worker: Worker, lease: Lease, loader: RunLoader) {
@@ -74,7 +76,13 @@ export class Recovery {
     this.#isOn = false;
     this.#unwatch?.();
     this.#clearTimer?.();
+    this.#endHold();
     await this.#scanning;
+  }
+
+  #endHold(): void {
+    this.#letGo?.();
+    this.#letGo = undefined;
   }
 
   /** An agent was registered. Its blocked runs are tried once, and the store is scanned at once. */
@@ -88,6 +96,12 @@ export class Recovery {
   /** No run is executed here any more. Resolves when the waker was stopped. */
   async stopWaking(): Promise<void> {
     await this.#wakeups?.stop();
+  }
+
+  /** A run was accepted here. The process stays open until the run could be taken. */
+  onAccepted(key: RunKey): void {
+    if (this.#isOn && this.#wakeups === undefined) this.#letGo ??= this.#worker.runs.shared.hold();
+    this.onWake(key);
   }
 
   /** A run that is not loaded here may need work. */
@@ -137,6 +151,7 @@ export class Recovery {
       this.#lease.onFailure();
       this.#worker.logger.error("The store failed while runs that need work were taken.", { error });
     }
+    this.#endHold();
     if (this.#isOn) this.#scanSoon(wait);
   }
 

@@ -39,7 +39,13 @@ export class RemoteLog implements LogSource, Followed {
   }
 
   get lost(): boolean {
-    return this.#worker.isOver;
+    return this.#worker.isOver || this.#isLoaded;
+  }
+
+  /** Whether the run is loaded in this process by now, as far as it was read here. */
+  get #isLoaded(): boolean {
+    const log = this.#worker.runs.find(this.key)?.log;
+    return log !== undefined && !log.lost && log.committed >= this.#position;
   }
 
   get blocked(): CadenzaError | undefined {

@@ -7,6 +7,7 @@ import type { RunStatus } from "../protocol/run.ts";
 import type { Execution } from "../runtime/execution.ts";
 import type { LiveRun } from "../runtime/live-run.ts";
 import type { SubRunActivity } from "../runtime/ownership.ts";
+import type { RunSlot } from "../runtime/run-slot.ts";
 import type { Handover } from "./handover.ts";
 import { History, subRunsBegun } from "./history.ts";
 import type { JournalHost } from "./journal-host.ts";
@@ -162,6 +163,24 @@ export class Residency {
     return this.#run.durable && this.#waits && !this.#rule.keeps;
   }
 
+  get slot(): RunSlot | undefined {
+    return this.#run.slot;
+  }
+
+  get mayLeave(): boolean {
+    return this.#run.durable && !this.#rule.claims;
+  }
+
+  /** No slot is free. A run that cannot leave to wait for one asks for it again after the time of a scan. */
+  askForSlotLater(askAgain: () => void): void {
+    if (this.mayLeave) return;
+    const { clock, settings } = this.#worker;
+    clock.setTimeout(() => {
+      askAgain();
+      if (!this.#run.log.lost) this.#run.log.settleHead();
+    }, settings.scanMs);
+  }
+
   get hasSubRuns(): boolean {
     return this.#subRuns !== undefined && this.#subRuns.size > 0 && this.#worker.store.persistent;
   }
@@ -244,7 +263,9 @@ export class Residency {
    * it.
    */
   evict(): void {
-    const isFree = this.#waits && this.#run.log.head?.owner === null;
+    const { head, writing } = this.#run.log;
+    // What is being written may make this process the owner.
+    const isFree = this.#waits && head?.owner === null && writing === undefined;
     if (!isFree || !this.#isCommitted || !this.#rule.evicts || this.#run.isNeeded) return;
     this.#run.leave("The run waits, and was evicted.", "evicted");
   }

@@ -5,7 +5,7 @@ import type { AgentVersion, FoundRun, RunHead, RunKey, StoredRun } from "../core
 import { ignore } from "../core/promises.ts";
 import type { RunState } from "../core/state.ts";
 import { isFinal } from "../core/state.ts";
-import { slotKeyOf } from "../runtime/admission.ts";
+import { isShared, slotKeyOf } from "../runtime/admission.ts";
 import type { Agent } from "../runtime/agent.ts";
 import { LiveRun } from "../runtime/live-run.ts";
 import { isLost } from "../runtime/refusals.ts";
@@ -167,14 +167,32 @@ export class RunLoader {
    * Claims a run that has no owner, or whose owner's lease has expired. Undefined: another process owns it, or may renew
    * its lease after an outage.
    */
-  async claim({ key, head, position }: StoredRun): Promise<RunHead | undefined> {
+  async claim({ key, head, position, created }: StoredRun): Promise<RunHead | undefined> {
     const { store, name: owner } = this.#worker;
     await this.#lease.renewBeforeTaking();
     if (head.owner !== null && this.#lease.waitMs > 0) return undefined;
     const takeovers = head.takeovers + (head.owner === null ? 0 : 1);
-    const claimed: RunHead = { ...head, owner, epoch: head.epoch + 1, due_at: null, takeovers, blocked: null };
+    const holds_slot = head.holds_slot || this.#needsSlot(created, head);
+    const claimed: RunHead = {
+      ...head,
+      owner,
+      epoch: head.epoch + 1,
+      due_at: null,
+      takeovers,
+      blocked: null,
+      holds_slot,
+    };
     const conflict = await store.claim(key, { epoch: head.epoch, position }, claimed);
+    // A run that is due is taken when a slot is free.
+    if (conflict?.conflict === "full" && head.blocked !== null)
+      await store.post(key, { entries: [], unblocks: true, due: "work" });
     return conflict === undefined ? claimed : undefined;
+  }
+
+  /** Whether a run needs a slot of the store to go on. One that waits, or is being cancelled, needs none so far. */
+  #needsSlot({ agent_name, version, parent }: CreatedEntry, { status }: RunHead): boolean {
+    if (parent !== undefined || (status !== "created" && status !== "in-progress")) return false;
+    return isShared(this.#worker.runs.registry.find(agent_name, version)?.options.concurrency);
   }
 
   async #revive({ key, position, created }: StoredRun, agent: Agent, head: RunHead): Promise<LiveRun | undefined> {
@@ -219,8 +237,8 @@ export class RunLoader {
     }
     const slotKey = slotKeyOf(run);
     if (run.log.state.status !== "created") {
-      run.occupy(slotKey, subRunsBegun(entries).length > 0);
-      owned.residency.replay(entries);
+      run.occupy(slotKey, subRunsBegun(entries).length > 0, () => owned.residency.replay(entries));
+      if (run.slot?.isQueued === true) owned.residency.prepare(entries);
       return;
     }
     // The run was accepted by another process, and its agent was never called.
@@ -234,6 +252,7 @@ export class RunLoader {
     const run = new LiveRun(runs, key, agent);
     run.log.adopt(state, head);
     runs.add(run);
+    this.#worker.follower.onLoaded(key);
     return run;
   }
 

@@ -22,6 +22,8 @@ export class Worker {
   readonly onWake: (key: RunKey) => void;
   /** A run has no owner any more, with this head. It has ended, or may be due at a time. */
   readonly onReleased: (key: RunKey, head: RunHead) => void;
+  /** A run has given its slot back, which another one may wait for. */
+  readonly onSlotFree: () => void;
   /** Called when the runtime and its store are closed, by those who wait for other processes. */
   readonly onOver = new Set<() => void>();
   /** Whether the runtime and its store are closed. */
@@ -37,6 +39,7 @@ export class Worker {
     settings: DurabilitySettings,
     onWake: (key: RunKey) => void,
     onReleased: (key: RunKey, head: RunHead) => void,
+    onSlotFree: () => void,
   ) {
     const { store, clock, logger } = runs.shared;
     this.runs = runs;
@@ -47,6 +50,7 @@ export class Worker {
     this.follower = new Follower(store, clock, logger);
     this.onWake = onWake;
     this.onReleased = onReleased;
+    this.onSlotFree = onSlotFree;
   }
 
   /** The name under which this process owns runs. Made when it is first needed: Workers refuse random numbers while modules load. */

@@ -9,11 +9,12 @@ import type { Attempt, Outcome } from "../runtime/run-write.ts";
 export type Meaning =
   | { readonly is: "woken"; readonly wakes: number }
   | { readonly is: "truncated"; readonly position: number }
+  | { readonly is: "full" }
   | Extract<Outcome, { readonly is: "recognised" | "behind" | "lost" }>;
 
 /**
  * What it means that the store refused a write. `woken`: the run has wake-ups that its owner has not handled.
- * `truncated`: the store holds fewer entries than it had accepted. `failed`: the attempts whose answer was lost.
+ * `truncated`: the store holds fewer entries than it had accepted. `full`: no slot is free. `failed`: the attempts whose answer was lost.
  */
 export function meaningOf(
   store: Store,
@@ -58,6 +59,7 @@ async function recognise(
 
 function plainMeaningOf(conflict: StoreConflict, { key, expected }: Attempt): Meaning {
   if (conflict.conflict === "woken") return { is: "woken", wakes: conflict.wakes };
+  if (conflict.conflict === "full") return { is: "full" };
   if (conflict.conflict === "changed" && expected !== undefined) {
     if (conflict.position < expected.position) return { is: "truncated", position: conflict.position };
     if (conflict.epoch === expected.epoch) return { is: "behind" };

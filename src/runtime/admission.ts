@@ -1,11 +1,12 @@
 import { CadenzaError } from "../core/errors.ts";
+import type { Slot } from "../core/ports.ts";
 import { createdEntry } from "../core/state.ts";
-import type { Agent } from "./agent.ts";
+import type { Agent, ConcurrencyOptions } from "./agent.ts";
 import type { LiveRun } from "./live-run.ts";
 import type { Settings } from "./options.ts";
 import type { Slots } from "./slots.ts";
 
-/** Refuses new runs above the limits of the runtime, and above the `concurrency` of their agent. */
+/** Refuses new runs above the limits of the runtime, and above the `concurrency` of their agent in this process. */
 export class Admission {
   readonly #limits: Settings["limits"];
   readonly #slots: Slots;
@@ -24,13 +25,12 @@ export class Admission {
   }
 
   /** Throws `limit_reached` if no slot is free and the run must not wait for one. */
-  checkSlots({ name, options: { concurrency } }: Agent, tenant: string, sessionId: string): void {
+  checkSlots(agent: Agent, tenant: string, sessionId: string): void {
+    const { concurrency } = agent.options;
     if (concurrency === undefined) return;
-    if (this.#slots.isFree(slotKey(name, concurrency.per, tenant, sessionId), concurrency.max)) return;
-    if (concurrency.whenFull === "reject") {
-      const message = `Agent ${name} has as many runs at work as its concurrency allows.`;
-      throw new CadenzaError("limit_reached", message, { agent_name: name, limit: "concurrency" });
-    }
+    const { key, max } = slotOf(agent.name, concurrency, tenant, sessionId);
+    if (this.#slots.isFree(key, max)) return;
+    if (concurrency.whenFull === "reject") throw fullError(agent.name);
     const { maxQueuedRuns } = this.#limits;
     if (this.#slots.queued < maxQueuedRuns) return;
     const message = `${maxQueuedRuns} runs wait for a slot already, as many as limits.maxQueuedRuns allows.`;
@@ -38,13 +38,25 @@ export class Admission {
   }
 }
 
+/** The error for a run that must not wait for a slot. */
+export function fullError(agentName: string): CadenzaError {
+  const message = `Agent ${agentName} has as many runs at work as its concurrency allows.`;
+  return new CadenzaError("limit_reached", message, { agent_name: agentName, limit: "concurrency" });
+}
+
+/** Whether the slots of an agent are counted over all processes, where the store can. */
+export function isShared(concurrency: ConcurrencyOptions | undefined): concurrency is ConcurrencyOptions {
+  return concurrency !== undefined && concurrency.per !== "process" && concurrency.max !== Number.POSITIVE_INFINITY;
+}
+
 /** The key of the run's slot. Undefined: the run needs none. */
 export function slotKeyOf({ agent: { name, options }, log }: LiveRun): string | undefined {
   const { parent, session_id } = createdEntry(log.state);
   if (options.concurrency === undefined || parent !== undefined) return undefined;
-  return slotKey(name, options.concurrency.per, log.key.tenant, session_id);
+  return slotOf(name, options.concurrency, log.key.tenant, session_id).key;
 }
 
-function slotKey(agentName: string, per: "agent" | "session" | undefined, tenant: string, sessionId: string): string {
-  return per === "session" ? `${agentName}/${sessionId}/${tenant}` : agentName;
+/** The slot of a run. */
+export function slotOf(agentName: string, { max, per }: ConcurrencyOptions, tenant: string, sessionId: string): Slot {
+  return { key: per === "session" ? `${agentName}/${sessionId}/${tenant}` : agentName, max };
 }

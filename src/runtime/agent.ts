@@ -72,16 +72,19 @@ export interface AgentOptions {
   readonly timeoutMs?: number | undefined;
   /** How many tokens a run and its sub-runs may use. A run may have its own. Default: no limit. */
   readonly budget?: BudgetOptions | undefined;
-  /** How many runs may be active at the same time in this process. Default: no limit. */
+  /** How many runs may be active at the same time. Default: no limit. */
   readonly concurrency?: ConcurrencyOptions | undefined;
 }
 
-/** How many runs of an agent may be active at the same time in this process. */
+/** How many runs of an agent may be active at the same time: over all processes of a durable store that persists. */
 export interface ConcurrencyOptions {
   /** The number of slots, at least 1. */
   readonly max: number;
-  /** Whether all runs of the agent share the slots, or each session has its own. Default: `agent`. */
-  readonly per?: "agent" | "session" | undefined;
+  /**
+   * `agent`: all runs of the agent share the slots. `session`: each session has its own. `process`: those of each process
+   * share them, whatever the store is. Default: `agent`.
+   */
+  readonly per?: "agent" | "session" | "process" | undefined;
   /**
    * `queue`: a run stays `created` until a slot is free. `reject`: `createRun` throws `limit_reached`. Default:
    * `queue`.
@@ -185,7 +188,8 @@ function checkConcurrency(concurrency: ConcurrencyOptions): void {
   checkKeys("options.concurrency", concurrency, ["max", "per", "whenFull"]);
   const { max, per = "agent", whenFull = "queue" } = concurrency;
   if (typeof max !== "number" || !(max >= 1)) throw badArgument("options.concurrency.max", "a number from 1 on", max);
-  if (per !== "agent" && per !== "session") throw badArgument("options.concurrency.per", '"agent" or "session"', per);
+  if (per !== "agent" && per !== "session" && per !== "process")
+    throw badArgument("options.concurrency.per", '"agent", "session" or "process"', per);
   if (whenFull !== "queue" && whenFull !== "reject")
     throw badArgument("options.concurrency.whenFull", '"queue" or "reject"', whenFull);
 }

@@ -74,7 +74,7 @@ export class Forks {
 
   /**
    * Accepts a fork. `elsewhere`: one that is in the store, because its idempotency key has made it before, or because
-   * another process executes its agent.
+   * it does not begin here.
    */
   async make(key: RunKey, given: ForkOptions): Promise<Forked | { readonly elsewhere: RunKey }> {
     checkForkOptions(given);
@@ -94,9 +94,11 @@ export class Forks {
     const entries = forkedLog({ ...created, at: this.#runs.shared.clock.now() }, log, origin.position, runId);
     const fork = { ...key, run_id: runId };
     try {
-      if (!this.#runs.registry.executes(agent)) {
+      if (!this.#runs.begins(agent)) {
         if (this.#runs.shared.isClosed) throw closedError();
-        await this.#runs.remote.create(fork, entries, change, given.idempotencyKey);
+        const { idempotencyKey } = given;
+        const { concurrency } = agent.options;
+        await this.#runs.remote.create({ key: fork, log: entries, session: change, idempotencyKey, concurrency });
         return { elsewhere: fork };
       }
       const run = this.#runs.acceptFork(agent, fork, entries, given.idempotencyKey, change);

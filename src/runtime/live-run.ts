@@ -8,13 +8,14 @@ import type { Ids, Mismatch, RunKey, SessionChange } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
 import { runRecord } from "../core/record.ts";
-import { createdEntry, isAtRest, isFinal, isWaiting, mayBegin, startTime } from "../core/state.ts";
+import { createdEntry, isAtRest, isFinal, isStopped, isWaiting, mayBegin, startTime } from "../core/state.ts";
 import type { Run } from "../protocol/run.ts";
 import type { Agent } from "./agent.ts";
 import { AgentHost } from "./agent-host.ts";
 import type { AgentRun } from "./agent-run.ts";
 import { RunContext } from "./context.ts";
 import { Execution } from "./execution.ts";
+import { LocalSlot } from "./local-slot.ts";
 import type { LogRun } from "./log-host.ts";
 import type { NewRun, NewSubRun } from "./new-run.ts";
 import { onceCommitted } from "./once-committed.ts";
@@ -25,7 +26,7 @@ import { RestWaiters } from "./rest-waiters.ts";
 import { RunFamily } from "./run-family.ts";
 import { RunLog } from "./run-log.ts";
 import { sessionAtEnd } from "./run-session.ts";
-import { RunSlot } from "./run-slot.ts";
+import type { RunSlot } from "./run-slot.ts";
 import type { SharedByRuns } from "./shared-by-runs.ts";
 import type { SubRunNotHere } from "./sub-run-not-here.ts";
 
@@ -105,7 +106,7 @@ export class LiveRun implements LogRun, AgentRun {
   }
 
   get isNeeded(): boolean {
-    return this.#family?.onProgress !== undefined || this.#slot?.isKept === true;
+    return this.#family?.onProgress !== undefined || this.#slot?.needsMemory === true;
   }
 
   get execution(): Execution | undefined {
@@ -136,11 +137,12 @@ export class LiveRun implements LogRun, AgentRun {
     if (this.#slot?.isQueued !== true) this.withSlot(() => this.#startAgent());
   }
 
-  /** Takes a slot although none may be free, unless the run waits: then it takes one when it goes on. Undefined: it needs none. */
-  occupy(slotKey: string | undefined, hasSubRuns: boolean): void {
+  /** Calls back with the slot of a run that was at work before it was loaded. One that waits takes it when it goes on. */
+  occupy(slotKey: string | undefined, hasSubRuns: boolean, callback: () => void): void {
     this.#setSlot(slotKey);
     const waits = isWaiting(this.log.state) || (hasSubRuns && this.#slot?.isKept === false);
-    if (!waits) this.#slot?.occupy();
+    if (this.#slot === undefined || waits || isStopped(this.log.state)) callback();
+    else this.#slot.occupy(callback);
   }
 
   /** Whether the run only waits: for answers, time or messages, or for sub-runs that do. */
@@ -255,7 +257,7 @@ export class LiveRun implements LogRun, AgentRun {
     const { head } = this.log;
     if (head === undefined) return;
     this.settleHold();
-    if (this.#slot?.isKept === false && this.isWaiting) this.#slot.rest();
+    this.#slot?.onCommit(this.isWaiting);
     if (this.#resting !== undefined && isAtRest(head.status)) {
       this.#resting.resolve(this.log.record());
       this.#resting = undefined;
@@ -297,8 +299,7 @@ export class LiveRun implements LogRun, AgentRun {
 
   /** Another process has written to the run. */
   onReloaded(): void {
-    const { status } = this.log.state;
-    if (status === "cancelling" && this.#execution?.aborted === undefined) this.#stop();
+    if (this.log.state.status === "cancelling" && this.#execution?.aborted === undefined) this.#stop();
   }
 
   // What the agent reports.
@@ -373,7 +374,6 @@ export class LiveRun implements LogRun, AgentRun {
   }
 
   withSlot(callback: () => void): void {
-    // A run that is over needs no slot, and would not give it back.
     if (this.log.lost || isFinal(this.log.state.status)) return;
     // What goes on beside a question needs none either.
     if (this.#slot === undefined || isWaiting(this.log.state)) callback();
@@ -395,6 +395,6 @@ export class LiveRun implements LogRun, AgentRun {
   #setSlot(slotKey: string | undefined): void {
     const { concurrency } = this.agent.options;
     if (slotKey !== undefined && concurrency !== undefined)
-      this.#slot = new RunSlot(this.shared.slots, slotKey, concurrency);
+      this.#slot = this.ownership.slotOf(concurrency) ?? new LocalSlot(this.shared.slots, slotKey, concurrency);
   }
 }

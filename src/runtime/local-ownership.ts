@@ -25,6 +25,7 @@ export const localOwnership: Ownership = {
   catchUpSurely: nothing,
   refresh: nothing,
   takenAt: 0,
+  slotOf: nothing,
   prepare: ignore,
   operations: nothing,
   mismatch: undefined,

@@ -10,7 +10,7 @@ import { refuseLate } from "./late-message.ts";
 import { localOwnership } from "./local-ownership.ts";
 import type { Ownership } from "./ownership.ts";
 import { closedError, lostError } from "./refusals.ts";
-import type { RemoteReport, RemoteRuns } from "./remote-runs.ts";
+import type { AddedRun, RemoteReport, RemoteRuns } from "./remote-runs.ts";
 
 const nothing: RemoteReport = { blocked: [], unregistered: 0, damaged: [], differences: 0 };
 
@@ -25,6 +25,10 @@ export class NoRemoteRuns implements RemoteRuns {
     this.#logger = logger;
   }
 
+  get sharesSlots(): boolean {
+    return false;
+  }
+
   ownershipOf(): Ownership {
     return localOwnership;
   }
@@ -34,8 +38,8 @@ export class NoRemoteRuns implements RemoteRuns {
   }
 
   /** No agent can be declared. */
-  async create({ run_id }: RunKey): Promise<void> {
-    throw notLoaded(run_id);
+  async create({ key }: AddedRun): Promise<void> {
+    throw notLoaded(key.run_id);
   }
 
   async load(): Promise<undefined> {

@@ -2,7 +2,9 @@ import type { Entry } from "../core/log.ts";
 import type { Expected, Mismatch, RunHead, RunKey, StoreConflict } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import type { RunState } from "../core/state.ts";
+import type { ConcurrencyOptions } from "./agent.ts";
 import type { Operations } from "./operations.ts";
+import type { RunSlot } from "./run-slot.ts";
 import type { Attempt, Outcome } from "./run-write.ts";
 
 /**
@@ -48,6 +50,8 @@ export interface Ownership {
   /** When the store made the run due, by its clock; 0: it did not. In milliseconds since 1970. */
   readonly takenAt: number;
 
+  /** The run's slot, if the store counts the slots. Undefined: this process does. */
+  slotOf(concurrency: ConcurrencyOptions): RunSlot | undefined;
   /** Before the agent of a fork is called: it first does again what these entries hold. */
   prepare(entries: readonly Entry[]): void;
   /** How the operations of the run's agent get their results. Undefined: they are executed once, here. */

@@ -2,7 +2,7 @@ import type { NewLog } from "../core/fork.ts";
 import type { ReceivedEntry } from "../core/log.ts";
 import type { RunKey, SessionChange, Store, StoredRun } from "../core/ports.ts";
 import type { RunState } from "../core/state.ts";
-import type { Agent } from "./agent.ts";
+import type { Agent, ConcurrencyOptions } from "./agent.ts";
 import type { Answer } from "./answer.ts";
 import type { LogSource } from "./events.ts";
 import type { LiveRun, LiveRuns, SubRunFound } from "./live-run.ts";
@@ -46,21 +46,28 @@ export interface RemoteReport {
   readonly differences: number;
 }
 
+/** A run to add to the store without beginning it here. */
+export interface AddedRun {
+  readonly key: RunKey;
+  readonly log: NewLog;
+  readonly session: SessionChange | undefined;
+  readonly idempotencyKey: string | undefined;
+  /** The limit that applies to it. Undefined: none. */
+  readonly concurrency: ConcurrencyOptions | undefined;
+}
+
 /** The runs of a store that are not loaded in this process. It varies by store. */
 export interface RemoteRuns {
+  /** Whether the store counts the slots of runs over all processes. */
+  readonly sharesSlots: boolean;
   ownershipOf(run: LiveRun): Ownership;
   /** The first run is about to be written. */
   start(): void;
   /**
-   * Adds a run that another process is to execute. Resolves when the store has it. Rejects with `idempotency_conflict`
-   * if the key has made another run.
+   * Adds a run for any process that executes its agent, when a slot is free. Resolves when the store has it. Rejects with
+   * `idempotency_conflict` if the key has made another run, and with `limit_reached` if it must not wait for a slot.
    */
-  create(
-    key: RunKey,
-    log: NewLog,
-    session: SessionChange | undefined,
-    idempotencyKey: string | undefined,
-  ): Promise<void>;
+  create(run: AddedRun): Promise<void>;
   /**
    * The run, loaded in this process. Undefined: it has ended, it is blocked, another process executes it, its agent or
    * version is not registered here, or this runtime is closed.

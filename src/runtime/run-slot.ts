@@ -1,36 +1,35 @@
-import type { ConcurrencyOptions } from "./agent.ts";
-import type { Slots } from "./slots.ts";
-
 /** The slot of one run under its agent's `concurrency`. */
-export class RunSlot {
+export abstract class RunSlot {
   /**
    * Whether the agent may begin when it has the slot. The slot is taken when the run is accepted, and the agent begins
    * after the commit.
    */
   mayBegin = false;
-  readonly #slots: Slots;
-  readonly #key: string;
-  readonly #max: number;
-  #isTaken = false;
+  /** Whether the run keeps the slot while it waits: the others of its session wait for it. */
+  readonly isKept: boolean;
   /** The callbacks that wait for the slot. */
   #waiting: (() => void)[] = [];
-  /** Takes the run out of the queue. Undefined: it is not in the queue. */
-  #leaveQueue: (() => void) | undefined;
   /** Called when the run leaves the queue, with a slot or without. */
   #onUnqueued: (() => void)[] = [];
 
-  /** Whether the run keeps the slot while it waits: the others of its session wait for it. */
-  readonly isKept: boolean;
-
-  constructor(slots: Slots, key: string, { max, per }: ConcurrencyOptions) {
-    this.#slots = slots;
-    this.#key = key;
-    this.#max = max;
-    this.isKept = per === "session";
+  constructor(isKept: boolean) {
+    this.isKept = isKept;
   }
 
+  abstract get isHeld(): boolean;
+  /** Whether a waiting run would lose the slot that it keeps if it left memory. */
+  abstract get needsMemory(): boolean;
+  /** Asks for a slot. When the run has it, {@link goOn} is called: now or later. */
+  protected abstract request(): void;
+  /** Gives the slot back, or asks for it no more. */
+  protected abstract giveBack(): void;
+  /** As {@link take}, for a run that was at work before it was loaded. */
+  abstract occupy(callback: () => void): void;
+  /** The run was written. `waits`: it only waits, and what waits for the slot goes on without it. */
+  abstract onCommit(waits: boolean): void;
+
   get isQueued(): boolean {
-    return this.#leaveQueue !== undefined;
+    return this.#waiting.length > 0;
   }
 
   /** Resolves when the run has left the queue. Undefined: it is not in the queue. */
@@ -43,46 +42,27 @@ export class RunSlot {
 
   /** Takes the slot and calls back, now or when one is free. */
   take(callback: () => void): void {
-    if (this.#isTaken) {
+    if (this.isHeld) {
       callback();
       return;
     }
     this.#waiting.push(callback);
-    if (this.isQueued) return;
-    this.#leaveQueue = this.#slots.take(this.#key, this.#max, () => {
-      this.#leaveQueue = undefined;
-      this.#isTaken = true;
-      this.#tellUnqueued();
-      this.#goOn();
-    });
-  }
-
-  /** Takes a slot even if none is free, because the run is active already. */
-  occupy(): void {
-    this.#slots.take(this.#key, Number.POSITIVE_INFINITY, () => {
-      this.#isTaken = true;
-    });
-  }
-
-  /**
-   * The run waits for an answer, and gives its slot back. The callbacks that wait for the slot are called without it.
-   */
-  rest(): void {
-    const waiting = this.#waiting;
-    this.give();
-    this.#waiting = waiting;
-    this.#goOn();
+    if (this.#waiting.length === 1) this.request();
   }
 
   /** Gives the slot back, or leaves the queue for it. */
   give(): void {
     this.#waiting = [];
-    this.#leaveQueue?.();
-    this.#leaveQueue = undefined;
     this.#tellUnqueued();
-    if (!this.#isTaken) return;
-    this.#isTaken = false;
-    this.#slots.give(this.#key, this.#max);
+    this.giveBack();
+  }
+
+  /** The run has its slot, or needs none: what has waited for it goes on. */
+  goOn(): void {
+    const waiting = this.#waiting;
+    this.#waiting = [];
+    this.#tellUnqueued();
+    for (const callback of waiting) callback();
   }
 
   #tellUnqueued(): void {
@@ -90,11 +70,5 @@ export class RunSlot {
     if (waiting.length === 0) return;
     this.#onUnqueued = [];
     for (const resolve of waiting) resolve();
-  }
-
-  #goOn(): void {
-    const waiting = this.#waiting;
-    this.#waiting = [];
-    for (const callback of waiting) callback();
   }
 }

@@ -6,7 +6,7 @@ import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
 import { createdEntry, startTime } from "../core/state.ts";
 import type { Run } from "../protocol/run.ts";
-import { Admission, slotKeyOf } from "./admission.ts";
+import { Admission, isShared, slotKeyOf } from "./admission.ts";
 import type { Agent } from "./agent.ts";
 import { checkInput } from "./agent-schemas.ts";
 import type { Announcer } from "./announcer.ts";
@@ -111,7 +111,7 @@ export class Runs implements LiveRuns {
 
   /**
    * Accepts a run; the caller lets it begin. `elsewhere`: a run that is in the store, because its idempotency key has
-   * made it before, or because another process executes its agent. Most runs need nothing from the store to be accepted,
+   * made it before, or because it does not begin here. Most runs need nothing from the store to be accepted,
    * and are accepted at once.
    */
   create(request: NewRun): MaybePromise<{ readonly run: LiveRun } | { readonly elsewhere: RunKey }> {
@@ -124,8 +124,7 @@ export class Runs implements LiveRuns {
     this.#admit(agent);
     const { session_id, idempotencyKey, session } = request;
     const isPlain = session_id === undefined && idempotencyKey === undefined && session === undefined;
-    if (isPlain && this.registry.executes(agent))
-      return { run: this.#accept(agent, request, this.ids.uuid(), 0, undefined) };
+    if (isPlain && this.begins(agent)) return { run: this.#accept(agent, request, this.ids.uuid(), 0, undefined) };
     return this.#createWithCare(agent, request);
   }
 
@@ -251,7 +250,15 @@ export class Runs implements LiveRuns {
 
   #admit(agent: Agent): void {
     if (this.shared.isClosed) throw closedError();
-    if (this.registry.executes(agent)) this.#admission.checkLiveRuns(this.#live.size - this.#taken.size);
+    if (this.begins(agent)) this.#admission.checkLiveRuns(this.#live.size - this.#taken.size);
+  }
+
+  /**
+   * Whether new runs of an agent begin in this process as soon as they are accepted. Those that need a slot of the store
+   * are taken from it, by this process or another one, in the order in which they were accepted.
+   */
+  begins(agent: Agent): boolean {
+    return this.registry.executes(agent) && !(this.remote.sharesSlots && isShared(agent.options.concurrency));
   }
 
   #accept(...parts: NewRunParts): LiveRun {
@@ -261,11 +268,12 @@ export class Runs implements LiveRuns {
     return this.#begin(agent, key, [entry], request.idempotencyKey, session);
   }
 
-  /** Accepts a run that another process executes. */
+  /** Accepts a run that does not begin here. */
   async #handOver(...parts: NewRunParts): Promise<undefined> {
-    const [, request, runId, , session] = parts;
-    const entry = createdEntryOf(parts, this.shared.clock.now());
-    await this.remote.create({ tenant: request.tenant, run_id: runId }, [entry], session, request.idempotencyKey);
+    const [agent, { tenant, idempotencyKey }, runId, , session, parent] = parts;
+    const log: NewLog = [createdEntryOf(parts, this.shared.clock.now())];
+    const concurrency = parent === undefined ? agent.options.concurrency : undefined;
+    await this.remote.create({ key: { tenant, run_id: runId }, log, session, idempotencyKey, concurrency });
   }
 
   /** Accepts a run whose log begins with these entries. */
@@ -307,7 +315,7 @@ export class Runs implements LiveRuns {
     this.#admit(agent);
     const parts: NewRunParts = [agent, request, runId, session?.length ?? 0, session?.change];
     try {
-      if (!this.registry.executes(agent)) {
+      if (!this.begins(agent)) {
         await this.#handOver(...parts);
         return { elsewhere: { tenant, run_id: runId } };
       }
