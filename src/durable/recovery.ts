@@ -33,6 +33,7 @@ export class Recovery {
   /** The loaded runs of which the store has told. */
   readonly #hinted = new Set<LiveRun>();
   #isComparing = false;
+  #isLookDue = false;
   #clearTimer: (() => void) | undefined;
   #unwatch: (() => void) | undefined;
   #scanning: Promise<void> | undefined;
@@ -100,8 +101,21 @@ export class Recovery {
 
   /** A run was accepted here. The process stays open until the run could be taken. */
   onAccepted(key: RunKey): void {
-    if (this.#isOn && this.#wakeups === undefined) this.#letGo ??= this.#worker.runs.shared.hold();
-    this.onWake(key);
+    if (this.#wakeups !== undefined) this.#wakeups.note(key);
+    else {
+      if (this.#isOn) this.#letGo ??= this.#worker.runs.shared.hold();
+      this.lookInThisTurn();
+    }
+  }
+
+  /** Runs may need work that this process has just made possible. All that is made so in one turn takes one scan. */
+  lookInThisTurn(): void {
+    if (this.#isLookDue) return;
+    this.#isLookDue = true;
+    void this.#worker.clock.turn().then(() => {
+      this.#isLookDue = false;
+      if (this.#isOn) this.#scanNow();
+    });
   }
 
   /** A run that is not loaded here may need work. */
@@ -135,9 +149,12 @@ export class Recovery {
 
   #scanSoon(delayMs: number): void {
     this.#clearTimer?.();
-    this.#clearTimer = this.#worker.clock.setTimeout(() => {
-      this.#scanning = this.#scanAndGoOn(this.#scanning);
-    }, delayMs);
+    this.#clearTimer = this.#worker.clock.setTimeout(() => this.#scanNow(), delayMs);
+  }
+
+  #scanNow(): void {
+    this.#clearTimer?.();
+    this.#scanning = this.#scanAndGoOn(this.#scanning);
   }
 
   async #scanAndGoOn(before: Promise<void> | undefined): Promise<void> {

@@ -443,7 +443,9 @@ describe("a fork", () => {
     const forks = await Promise.all([1, 2, 3].map(() => runtime.fork(first.run_id, { before: "b#1", mode: "async" })));
     await clock.settle();
     const last = forks[2]?.run_id ?? "";
-    expect(await runtime.cancel(last, { wait: true })).toMatchObject({ status: "cancelled" });
+    const cancelling = runtime.cancel(last, { wait: true });
+    await clock.advance(1_000);
+    expect(await cancelling).toMatchObject({ status: "cancelled" });
     release();
     await clock.settle();
     expect(most).toBe(1);

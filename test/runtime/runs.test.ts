@@ -508,7 +508,7 @@ describe("the limits", () => {
     expect(await runtime.listRuns({ limit: 5_000 })).toHaveLength(3_000);
   });
 
-  it("maxQueuedRuns refuses one more run without a slot", async () => {
+  unlessReplayed("the store queues them")("maxQueuedRuns refuses one more run without a slot", async () => {
     const { runtime, clock } = setUp({ limits: { maxQueuedRuns: 1 } });
     runtime.register("agent", { concurrency: { max: 1 } }, () => never());
     const create = () => runtime.createRun({ agent_name: "agent", input: "x", mode: "async" });
