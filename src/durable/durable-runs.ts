@@ -45,7 +45,7 @@ export class DurableRuns implements RemoteRuns, Owner {
       settings,
       (key) => this.#recovery.onWake(key),
       (key, head) => this.#recovery.onReleased(key, head),
-      () => this.#recovery.lookInThisTurn(),
+      () => this.#recovery.onSlotFree(),
     );
     this.worker = worker;
     this.lease = new Lease(worker, () => this.#recovery.onHeartbeat());

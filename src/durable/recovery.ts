@@ -14,6 +14,11 @@ import type { Worker } from "./worker.ts";
  * the event loop meanwhile.
  */
 const PAGE = 32;
+/**
+ * When to look again after a slot became free, in milliseconds. Meanwhile another process may have been giving slots away,
+ * so that the first look passed over its queue.
+ */
+const SLOT_AGAIN_MS = 50;
 /** How many runs that may crash the process are executed at a time. */
 const SUSPECTS_AT_ONCE = 1;
 
@@ -34,6 +39,7 @@ export class Recovery {
   readonly #hinted = new Set<LiveRun>();
   #isComparing = false;
   #isLookDue = false;
+  #hasFreeSlot = false;
   #clearTimer: (() => void) | undefined;
   #unwatch: (() => void) | undefined;
   #scanning: Promise<void> | undefined;
@@ -108,6 +114,12 @@ export class Recovery {
     }
   }
 
+  /** A run that waits for the slot may begin. */
+  onSlotFree(): void {
+    this.#hasFreeSlot = true;
+    this.lookInThisTurn();
+  }
+
   /** Runs may need work that this process has just made possible. All that is made so in one turn takes one scan. */
   lookInThisTurn(): void {
     if (this.#isLookDue) return;
@@ -159,7 +171,9 @@ export class Recovery {
 
   async #scanAndGoOn(before: Promise<void> | undefined): Promise<void> {
     await before;
-    let wait = this.#worker.settings.scanMs;
+    const { scanMs } = this.#worker.settings;
+    let wait = this.#hasFreeSlot ? Math.min(SLOT_AGAIN_MS, scanMs) : scanMs;
+    this.#hasFreeSlot = false;
     try {
       await this.#scan();
       if (this.#lease.waitMs > 0) wait = Math.min(wait, this.#lease.waitMs);
