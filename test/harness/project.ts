@@ -40,7 +40,7 @@ export async function makeProject(): Promise<Project> {
   // The licence audit reads the lock file in its folder.
   cpSync(join(ROOT, "package-lock.json"), join(folder, "package-lock.json"));
   const files = readdirSync(join(ROOT, "examples"), { recursive: true, encoding: "utf8" });
-  for (const file of files.filter((file) => file.endsWith(".ts")))
+  for (const file of files.filter((file) => file.endsWith(".ts") && !file.includes("node_modules")))
     write(
       folder,
       `examples/${file.replace(/ts$/, "js")}`,
