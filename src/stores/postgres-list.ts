@@ -67,6 +67,7 @@ function conditionsOf(schema: string, query: RunQuery, parameters: Parameters, i
   const { agent_name, session_id, labels = {}, parent, roots, after, createdAfter, createdBefore } = query;
   const tenant = parameters.text(toText(query.tenant));
   const found = [`r.tenant = ${tenant}`];
+  if (isTimed) found.push("r.created_at > '-Infinity'");
   // An index leaves out the tenant of applications that have none.
   if (query.tenant !== "") found.push("r.tenant <> ''");
   if (session_id !== undefined) {

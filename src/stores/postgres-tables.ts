@@ -10,7 +10,8 @@ import { counterNames } from "../core/statistics.ts";
  * woken under its owner, and `for_look` whether it may be taken although its slot is full.
  *
  * A row of `entries` has the entries of one write, each as JSON in a line of its own; `position` is that of the first. It
- * is never changed. A lease has in `for_ms` for how long it was asked for last. The counters of an agent are in several
+ * is never changed. `runs_by_time` has a condition that holds for every run, and only statements that repeat it use the index:
+ * otherwise a write that was planned for an empty table would look in it for its run. A lease has in `for_ms` for how long it was asked for last. The counters of an agent are in several
  * rows, which are summed up when they are read: so processes seldom wait for one another.
  */
 export function tables(schema: string): string {
@@ -46,7 +47,7 @@ export function tables(schema: string): string {
   CREATE INDEX runs_by_tenant ON ${runs} (tenant, id) WHERE tenant <> '';
   CREATE INDEX runs_by_session ON ${runs} (tenant, session_id) WHERE session_id <> run_id;
   CREATE INDEX runs_by_parent ON ${runs} (tenant, parent) WHERE parent IS NOT NULL;
-  CREATE INDEX runs_by_time ON ${runs} (tenant, created_at, id);
+  CREATE INDEX runs_by_time ON ${runs} (tenant, created_at, id) WHERE created_at > '-Infinity';
   CREATE INDEX runs_awaiting ON ${runs} (tenant, id) WHERE finished_at IS NULL AND status = 'awaiting';
   CREATE INDEX runs_executing ON ${runs} (tenant, id) WHERE finished_at IS NULL AND status <> 'awaiting';
   CREATE INDEX runs_due ON ${runs} (agent_name, version, queue, due_at NULLS FIRST, id)

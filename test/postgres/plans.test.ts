@@ -133,6 +133,28 @@ describe.skipIf(missing !== undefined)(`among ${ENDED} runs${missing ? `: ${miss
   }
 });
 
+describe.skipIf(missing !== undefined)(`in a new schema${missing ? `: ${missing}` : ""}`, () => {
+  test("writes find runs by their keys, although the plans were made when there was no run", async () => {
+    const pool = newPool(18, { max: 1 });
+    const name = newSchema();
+    const store = await openPostgresStore({ pool, schema: name, hints: false, clock });
+    for (const from of [0, 100, 200]) {
+      const numbers = Array.from({ length: 100 }, (_, n) => from + n);
+      await Promise.all(numbers.map((n) => create(store, n)));
+      await Promise.all(numbers.map((n) => append(store, runKey(n), 1, write([ended()], { head: over() }))));
+    }
+    await pool.query("SELECT pg_stat_force_next_flush()");
+    const { rows } = await pool.query(
+      "SELECT sum(idx_tup_read) AS read FROM pg_stat_user_indexes WHERE schemaname = $1 AND relname = 'runs'",
+      [name],
+    );
+    // An index that has the tenant but not the id would be read from its beginning for each run: 100,000 rows and more.
+    expect(Number(rows[0].read)).toBeLessThan(300 * 20);
+    await store.close();
+    await pool.end();
+  });
+});
+
 /** The id of a run that `fill` makes. */
 function id(n: number): string {
   return `filled ${n}`;
