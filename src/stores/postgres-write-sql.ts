@@ -17,26 +17,26 @@ LANGUAGE plpgsql AS $function$
 DECLARE
   clock float8 := coalesce(given_time, floor(extract(epoch FROM now()) * 1000));
   wanted jsonb;
-  key record;
   write jsonb;
   answer jsonb;
   answers jsonb[] := '{}';
   counted jsonb[] := '{}';
 BEGIN
-  FOR key IN
-    SELECT w ->> 'tenant' AS tenant, w ->> 'run_id' AS id FROM jsonb_array_elements(writes) w
-    UNION SELECT w -> 'wake' ->> 'tenant', w -> 'wake' ->> 'run_id' FROM jsonb_array_elements(writes) w
+  PERFORM 1 FROM (
+    SELECT w ->> 'tenant' AS tenant, w ->> 'run_id' AS id FROM jsonb_array_elements(writes) w WHERE w ->> 'kind' <> 'create'
+    UNION SELECT w -> 'wake' ->> 'tenant', w -> 'wake' ->> 'run_id' FROM jsonb_array_elements(writes) w WHERE w ? 'wake'
     ORDER BY tenant, id
-  LOOP
-    PERFORM 1 FROM ${schema}.runs r WHERE r.tenant = key.tenant AND r.run_id = key.id FOR NO KEY UPDATE;
-  END LOOP;
+  ) k CROSS JOIN LATERAL (
+    SELECT 1 FROM ${schema}.runs r WHERE r.tenant = k.tenant AND r.run_id = k.id FOR NO KEY UPDATE
+  ) r;
 
   SELECT jsonb_agg(x.n - 1) INTO wanted FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n)
   WHERE x.w -> 'session' ? 'isLazy' AND (
     EXISTS (SELECT 1 FROM ${schema}.sessions s
       WHERE s.tenant = x.w ->> 'tenant' AND s.session_id = x.w -> 'session' ->> 'session_id')
-    OR EXISTS (SELECT 1 FROM jsonb_array_elements(writes) o WHERE o ->> 'tenant' = x.w ->> 'tenant'
-      AND o -> 'session' ->> 'session_id' = x.w -> 'session' ->> 'session_id' AND (o -> 'session' ->> 'create')::boolean));
+    OR (x.w ->> 'tenant', x.w -> 'session' ->> 'session_id') IN (
+      SELECT o ->> 'tenant', o -> 'session' ->> 'session_id' FROM jsonb_array_elements(writes) o
+      WHERE (o -> 'session' ->> 'create')::boolean));
   IF wanted IS NOT NULL THEN
     RETURN jsonb_build_object('wanted', wanted);
   END IF;
@@ -47,12 +47,12 @@ BEGIN
     FROM jsonb_array_elements(writes) w WHERE (w -> 'head' ->> 'holds_slot')::boolean ORDER BY lock
   ) k;
 
-  FOR key IN
+  PERFORM 1 FROM (
     SELECT DISTINCT w ->> 'tenant' AS tenant, w -> 'session' ->> 'session_id' AS id FROM jsonb_array_elements(writes) w
     WHERE w ? 'session' ORDER BY tenant, id
-  LOOP
-    PERFORM 1 FROM ${schema}.sessions s WHERE s.tenant = key.tenant AND s.session_id = key.id FOR NO KEY UPDATE;
-  END LOOP;
+  ) k CROSS JOIN LATERAL (
+    SELECT 1 FROM ${schema}.sessions s WHERE s.tenant = k.tenant AND s.session_id = k.id FOR NO KEY UPDATE
+  ) s;
 
   FOR write IN SELECT w FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n) ORDER BY n LOOP
     CASE write ->> 'kind'
@@ -106,8 +106,10 @@ BEGIN
   END LOOP;
   IF refusal IS NULL THEN
     INSERT INTO ${schema}.entries (run, position, lines) VALUES (added.id, 0, w ->> 'lines');
-    INSERT INTO ${schema}.labels (run, name, value, tenant)
-    SELECT added.id, l ->> 0, l ->> 1, added.tenant FROM jsonb_array_elements(w -> 'labels') l;
+    IF w ? 'labels' THEN
+      INSERT INTO ${schema}.labels (run, name, value, tenant)
+      SELECT added.id, l ->> 0, l ->> 1, added.tenant FROM jsonb_array_elements(w -> 'labels') l;
+    END IF;
   END IF;
   RETURN refusal;
 END $function$;`,

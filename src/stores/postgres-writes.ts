@@ -41,7 +41,7 @@ export function createOf(key: RunKey, write: RunWrite, idempotencyKey: string | 
     slot_max: write.slot?.max ?? 0,
     position: write.entries.length,
     created_at: created.at,
-    labels,
+    ...(labels.length > 0 && { labels }),
   };
   return withChanges(json, write);
 }
