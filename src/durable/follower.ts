@@ -15,7 +15,7 @@ const POLL_MS = 200;
 /** The same for a store that gives hints. */
 const HINTED_POLL_MS = 1_000;
 /** The number of runs in one request to the store. */
-const MAX_RUNS = 500;
+const MAX_RUNS = 1_000;
 
 /**
  * Polls the store for the followed runs that have moved, with one request for all readers of this process. Hints of the
