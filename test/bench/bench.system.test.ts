@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 import { build } from "tsup";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { median } from "./figures.ts";
-import { format } from "./table.ts";
+import { format } from "./rows.ts";
 import { takeTurns } from "./turns.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));

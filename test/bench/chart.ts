@@ -1,6 +1,6 @@
 import type { Figures } from "./figures.ts";
 import { medianOf } from "./figures.ts";
-import { format } from "./table.ts";
+import { format } from "./rows.ts";
 
 const panels = [
   { case: "runs", figure: "in turn", title: "Runs a second, one after the other" },

@@ -19,10 +19,12 @@ export function describeMachine(): Machine {
   };
 }
 
-/** What was measured: the day, the version of Node, the commit, and the versions of the packages. */
-export function describeCode(node: string, withPeers: boolean): Pick<Figures, "date" | "node" | "commit" | "packages"> {
+/** What was measured: the day, the version of Node, the commit, and the versions of the packages, these among them. */
+export function describeCode(
+  node: string,
+  peers: readonly string[],
+): Pick<Figures, "date" | "node" | "commit" | "packages"> {
   const { version, dependencies } = readManifest("package.json");
-  const peers = withPeers ? Object.keys(readManifest("test/bench/package.json").dependencies) : [];
   const versions = [...Object.keys(dependencies), ...peers].map((name) => [name, installedVersion(name)] as const);
   return {
     date: new Date().toISOString().slice(0, 10),

@@ -19,6 +19,19 @@ export const PEERS = ["a2a", "langgraph", "mastra", "xstate"];
 const CASES = ["runs", "awaits", "streams", "waiting", "live"];
 const GROWTH = ["growth-live", "growth-waiting", "growth-remembered", "growth-parts"];
 
+/** The packages of the peers in each command. */
+export const peerPackages: Readonly<Record<string, readonly string[]>> = {
+  peers: [
+    "@a2a-js/sdk",
+    "@langchain/core",
+    "@langchain/langgraph",
+    "@langchain/langgraph-checkpoint",
+    "@mastra/core",
+    "xstate",
+  ],
+  postgres: ["@dbos-inc/dbos-sdk", "pg"],
+};
+
 /** What each command measures. */
 export const plans: Readonly<Record<string, readonly Turn[]>> = {
   floors: [
@@ -36,6 +49,17 @@ export const plans: Readonly<Record<string, readonly Turn[]>> = {
   growth: [
     ...GROWTH.map((name) => ({ case: name, subjects: ["bare-duties", "cadenza"] })),
     { case: "growth-listeners", subjects: ["cadenza"] },
+  ],
+  postgres: [
+    { case: "one process", subjects: ["floor", "floor, alone", "cadenza", "dbos"] },
+    { case: "four processes", subjects: ["cadenza", "dbos"] },
+    { case: "sessions", subjects: ["cadenza, one session", "cadenza, sessions"] },
+    { case: "session writes", subjects: ["cadenza, one session", "cadenza, sessions"] },
+    { case: "hints", subjects: ["cadenza", "cadenza, no hints"] },
+    { case: "following", subjects: ["cadenza", "cadenza, no hints"] },
+    { case: "appends", subjects: ["cadenza"] },
+    { case: "looking", subjects: ["cadenza"] },
+    { case: "log", subjects: ["cadenza"] },
   ],
 };
 

@@ -2,6 +2,8 @@ import type { Figures, Result } from "./figures.ts";
 import { median, medianOf, valuesOf } from "./figures.ts";
 import type { Measure } from "./plan.ts";
 import { measures, PEERS } from "./plan.ts";
+import { format, rangeOf, row } from "./rows.ts";
+import { targetTable } from "./targets.ts";
 
 /** The subjects that ratios refer to. */
 const REFERENCES = ["bare-duties", "zod"];
@@ -20,7 +22,11 @@ const names: Readonly<Record<string, string>> = {
 
 /** All figures and their conditions, in Markdown. */
 export function fullTable(figures: Figures): string {
-  const lines = figures.plan === "growth" ? growthTable(figures) : measureTable(figures);
+  const tables: Readonly<Record<string, (figures: Figures) => string[]>> = {
+    growth: growthTable,
+    postgres: targetTable,
+  };
+  const lines = (tables[figures.plan] ?? measureTable)(figures);
   return `${conditions(figures)}\n\n${lines.join("\n")}`;
 }
 
@@ -131,18 +137,4 @@ function growthTable(figures: Figures): string[] {
     "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ...rows,
   ];
-}
-
-function rangeOf(values: readonly number[]): string {
-  return values.length === 1 ? "" : `${format(Math.min(...values))} – ${format(Math.max(...values))}`;
-}
-
-function row(cells: readonly string[]): string {
-  return `| ${cells.join(" | ")} |`.replaceAll(/\| {2}(?=\|)/g, "| ");
-}
-
-/** Three significant digits, or all digits of a large number. */
-export function format(value: number): string {
-  if (value >= 100 || Number.isInteger(value)) return Math.round(value).toLocaleString("en");
-  return Number(value.toPrecision(3)).toString();
 }

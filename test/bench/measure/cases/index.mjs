@@ -20,4 +20,22 @@ export const cases = {
   "growth-remembered": measureGrowthOfRemembered,
   "growth-listeners": measureGrowthOfListeners,
   "growth-parts": measureGrowthOfParts,
+  // These load a driver, and are loaded when they are needed.
+  "one process": async (...call) => (await speed()).measureProcesses(1, ...call),
+  "four processes": async (...call) => (await speed()).measureProcesses(4, ...call),
+  sessions: async (...call) => (await speed()).measureSessions(...call),
+  hints: async (...call) => (await speed()).measureHints(...call),
+  "session writes": async (...call) => (await onStore()).measureSessionWrites(...call),
+  appends: async (...call) => (await onStore()).measureAppends(...call),
+  looking: async (...call) => (await onStore()).measureLooking(...call),
+  following: async (...call) => (await onStore()).measureFollowing(...call),
+  log: async (...call) => (await onStore()).measureLog(...call),
 };
+
+function speed() {
+  return import("./postgres-speed.mjs");
+}
+
+function onStore() {
+  return import("./postgres-store.mjs");
+}

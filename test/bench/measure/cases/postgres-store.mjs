@@ -37,6 +37,30 @@ export const measureAppends = async (_subject, scale) =>
     return { single, batched, hot };
   });
 
+/** Runs a second that are created and end in one write, with two messages for their session: of one process, 50 at a time. */
+export const measureSessionWrites = async (subject, scale) =>
+  inSchema(async (schema) => {
+    const part = scale === "quick" ? 50 : 1500;
+    const store = await openStore(schema, { hints: false });
+    const sessions = subject === "cadenza, one session" ? 1 : 1_000;
+    const message = { role: "user", parts: [{ content_type: "text/plain", content: "hello" }] };
+    const head = { status: "completed", epoch: 1, owner: null, due_at: null, blocked: null };
+    const rest = { holds_slot: false, finished_at: 1, takeovers: 0 };
+    const write = async (index) => {
+      const session_id = `session ${index % sessions}`;
+      const created = { type: "created", at: 1, agent_name: "echo", session_id, input: [message] };
+      const session = { session_id, create: true, at: 1, messages: () => [message, message] };
+      const key = { tenant: "", run_id: `run ${index}` };
+      equal(await store.create(key, { entries: [created], head: { ...head, ...rest }, session }, null), undefined);
+    };
+    let next = 0;
+    const one = () => write(next++);
+    await rateAtOnce(WIDTH, part, one);
+    const writes = await rateAtOnce(WIDTH, part, one);
+    await store.close();
+    return { writes };
+  });
+
 /** A run in a store, of which the owner appends. */
 async function openLog(store, run_id) {
   const key = { tenant: "", run_id };

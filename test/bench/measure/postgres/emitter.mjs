@@ -3,6 +3,8 @@
  */
 import { openRuntime } from "./cadenza.mjs";
 
+process.once("disconnect", () => process.exit());
+
 const [schema, hints, agent_name, count] = process.argv.slice(2);
 const MEAN_PAUSE_MS = 100;
 

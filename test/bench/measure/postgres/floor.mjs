@@ -50,7 +50,7 @@ export async function openFloor(schema, { alone = false } = {}) {
     new Promise((done) => {
       if (alone) return void send([{ values, done }]);
       waiting.push({ values, done });
-      if (!isSending) sendAll();
+      if (!isSending) void sendAll();
     });
   return {
     run: async (text) => {

@@ -6,6 +6,8 @@ import { openRuntime } from "./cadenza.mjs";
 import { newPool } from "./database.mjs";
 import { start } from "./processes.mjs";
 
+process.once("disconnect", () => process.exit());
+
 const [schema, hints, kind, scale] = process.argv.slice(2);
 const measures = { listen: async () => "listens", parts: measureParts, idle: measureIdle };
 const TALKING = 20;
@@ -31,10 +33,10 @@ async function measureParts() {
       if (type === "message.part") delays.push(now() - Number(part.content));
     }
   };
-  for (const run_id of talking.first) follow(run_id);
+  for (const run_id of talking.first) void follow(run_id);
   await pause(scale === "quick" ? 300 : 1_000);
   delays.length = 0;
-  await pause(scale === "quick" ? 500 : 4_000);
+  await pause(scale === "quick" ? 500 : 3_000);
   talking.kill();
   const sorted = delays.toSorted((a, b) => a - b);
   return { parts: sorted.length, p50: at(sorted, 0.5), p99: at(sorted, 0.99) };

@@ -4,12 +4,15 @@
  */
 import { rateAtOnce } from "../rates.mjs";
 
+process.once("disconnect", () => process.exit());
+
 const WIDTH = 50;
 
 const subjects = {
   cadenza: async (schema) => (await import("./cadenza.mjs")).openCadenza(schema),
   "cadenza, no hints": async (schema) => (await import("./cadenza.mjs")).openCadenza(schema, { hints: false }),
-  "cadenza, one session": async (schema) => (await import("./cadenza.mjs")).openCadenza(schema, { sessionOf: () => ONE }),
+  "cadenza, one session": async (schema) =>
+    (await import("./cadenza.mjs")).openCadenza(schema, { sessionOf: () => ONE }),
   "cadenza, sessions": async (schema) => (await import("./cadenza.mjs")).openCadenza(schema, { sessionOf: oneOfMany }),
   dbos: async (schema) => (await import("./dbos.mjs")).openDbos(schema),
   floor: async (schema) => (await import("./floor.mjs")).openFloor(schema),
@@ -24,7 +27,7 @@ function oneOfMany(index) {
 
 const [name, work, schema, scale] = process.argv.slice(2);
 const subject = await subjects[name](schema);
-const part = scale === "quick" ? 50 : 2000;
+const part = scale === "quick" ? 50 : 1500;
 const one = (index) => subject[work](`hello ${index}`, index);
 await rateAtOnce(WIDTH, part / 2, one);
 process.once("message", async () => process.send(await rateAtOnce(WIDTH, part, one)));
