@@ -9,9 +9,11 @@ import { counterNames } from "../core/statistics.ts";
  * the slot of which a run needs a permit: the runs of a full slot are skipped together. `wakes` is how often the run was
  * woken under its owner, and `for_look` whether it may be taken although its slot is full.
  *
+ * `runs_by_time` has a condition that holds for every run. Only a statement that repeats the condition uses the index.
+ * Otherwise a write that was planned when the table was empty would search it for its run.
+ *
  * A row of `entries` has the entries of one write, each as JSON in a line of its own; `position` is that of the first. It
- * is never changed. `runs_by_time` has a condition that holds for every run, and only statements that repeat it use the index:
- * otherwise a write that was planned for an empty table would look in it for its run. A lease has in `for_ms` for how long it was asked for last. The counters of an agent are in several
+ * is never changed. A lease has in `for_ms` for how long it was asked for last. The counters of an agent are in several
  * rows, which are summed up when they are read: so processes seldom wait for one another.
  */
 export function tables(schema: string): string {
