@@ -24,7 +24,6 @@ export class DamagedRuns {
   /** Reports a run that this process owns and could not load, and releases it. */
   put(found: FoundRun, cause: unknown): void {
     this.#release(found, cause).catch((error: unknown) => {
-      this.#worker.onUnknownOutcome();
       this.#worker.logger.error(`Run ${found.key.run_id} could not be released after it could not be loaded.`, {
         ...found.key,
         error,
@@ -47,9 +46,8 @@ export class DamagedRuns {
     const released = { ...head, owner: null, epoch: head.epoch + 1, due_at };
     const write = { entries: [], head: released };
     const conflict = await store.append(key, { epoch: head.epoch, position }, write);
-    // Another process has written to the run or woken it. If this process still owns the run, it is loaded again.
-    if (conflict !== undefined) this.#worker.onUnknownOutcome();
-    else this.#worker.onReleased(key, released);
+    // Otherwise another process has written to the run or woken it. If this one still owns it, it is loaded again.
+    if (conflict === undefined) this.#worker.onReleased(key, released);
   }
 }
 

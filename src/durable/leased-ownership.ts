@@ -128,10 +128,6 @@ export class LeasedOwnership implements Ownership, Followed {
     return { is: "lost", error, after: () => this.#owner.reload(this.log.key) };
   }
 
-  onUnknownOutcome(): void {
-    this.#owner.worker.onUnknownOutcome();
-  }
-
   onLoaded(): void {
     this.#head.takeOver();
   }

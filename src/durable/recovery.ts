@@ -3,9 +3,9 @@ import type { Agent } from "../runtime/agent.ts";
 import type { LiveRun } from "../runtime/live-run.ts";
 import type { Lease } from "./lease.ts";
 import { leased } from "./leased-ownership.ts";
-import { LostAnswers } from "./lost-answers.ts";
 import type { RunLoader } from "./run-loader.ts";
 import { SUSPECT_TAKEOVERS } from "./run-loader.ts";
+import { UnloadedRuns } from "./unloaded-runs.ts";
 import { Wakeups } from "./wakeups.ts";
 import type { Worker } from "./worker.ts";
 
@@ -32,7 +32,7 @@ export class Recovery {
   readonly #loader: RunLoader;
   /** The runs that were taken and are not loaded yet. */
   readonly #beginning = new Set<FoundRun>();
-  readonly #lostAnswers: LostAnswers;
+  readonly #unloaded: UnloadedRuns;
   /** In place of frequent scans. Undefined: there is no waker. */
   readonly #wakeups: Wakeups | undefined;
   /** The loaded runs of which the store has told. */
@@ -51,7 +51,7 @@ export class Recovery {
     this.#worker = worker;
     this.#lease = lease;
     this.#loader = loader;
-    this.#lostAnswers = new LostAnswers(worker);
+    this.#unloaded = new UnloadedRuns(worker);
     const { waker } = worker.settings;
     this.#wakeups =
       waker &&
@@ -178,7 +178,6 @@ export class Recovery {
       await this.#scan();
       if (this.#lease.waitMs > 0) wait = Math.min(wait, this.#lease.waitMs);
     } catch (error) {
-      this.#worker.onUnknownOutcome();
       this.#lease.onFailure();
       this.#worker.logger.error("The store failed while runs that need work were taken.", { error });
     }
@@ -237,16 +236,16 @@ export class Recovery {
     }
   }
 
-  // Heartbeats: what other processes have written, and calls with an unknown outcome.
+  // Heartbeats: what other processes have written, and runs that are not loaded.
 
   /** Compares what this process executes with what the store says. */
   async onHeartbeat(): Promise<void> {
     await this.#catchUpMoved(this.#worker.runs);
-    for (const key of await this.#lostAnswers.find((one) => this.#loader.isKnown(one))) await this.#beginLost(key);
+    for (const key of await this.#unloaded.find((one) => this.#loader.isKnown(one))) await this.#beginUnloaded(key);
   }
 
   /** A run that cannot be read is tried again after the time of a lease. Other runs are not affected. */
-  async #beginLost(key: RunKey): Promise<void> {
+  async #beginUnloaded(key: RunKey): Promise<void> {
     const { store, name: owner, logger } = this.#worker;
     try {
       const found = await store.find(key);

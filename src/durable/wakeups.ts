@@ -125,7 +125,6 @@ export class Wakeups {
       const again = await this.#begin(key);
       if (again !== working) this.#settle(key, again);
     } catch (error) {
-      this.#worker.onUnknownOutcome();
       const message = `The store failed while run ${key.run_id} was looked at. It is looked at again.`;
       this.#worker.logger.error(message, { ...key, error });
       this.#settle(key, this.#in(AFTER_FAILURE_MS));

@@ -30,8 +30,6 @@ export class Worker {
   isOver = false;
   /** How many values replayed agents emitted that their history does not hold. */
   differences = 0;
-  /** The time of the last call to the store with an unknown outcome. Undefined: all calls are settled. */
-  unsettledSince: number | undefined;
   #name: string | undefined;
 
   constructor(
@@ -72,11 +70,6 @@ export class Worker {
   /** Whether the runtime has been closed: no run begins, is loaded or is answered any more. */
   get isClosed(): boolean {
     return this.runs.shared.isClosed;
-  }
-
-  /** A call to the store failed. The store may still have made this process the owner of a run. */
-  onUnknownOutcome(): void {
-    this.unsettledSince = this.clock.now();
   }
 
   end(): void {

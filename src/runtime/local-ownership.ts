@@ -17,7 +17,6 @@ export const localOwnership: Ownership = {
   told: nothing,
   onWakeWritten: ignore,
   onConflict,
-  onUnknownOutcome: ignore,
   onLoaded: ignore,
   onReaders: ignore,
   verify: nothing,

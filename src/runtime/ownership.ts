@@ -32,8 +32,6 @@ export interface Ownership {
   onWakeWritten(key: RunKey): void;
   /** What it means that the store refused a write. `failed`: the attempts whose answer was lost. */
   onConflict(conflict: StoreConflict, attempt: Attempt, failed: Attempt[]): MaybePromise<Outcome>;
-  /** A call to the store failed. The store may still have carried it out. */
-  onUnknownOutcome(): void;
   /** The run was loaded from the store. */
   onLoaded(): void;
   /** Readers of the log begin or end to wait, or the head has changed. */

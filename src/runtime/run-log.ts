@@ -291,12 +291,8 @@ export class RunLog {
         this.#giveUp(outcome.error, outcome.after);
         return;
       case "failed":
-        if (this.#head !== undefined) {
-          this.#onFailed(outcome.failure, attempt.batch);
-          return;
-        }
-        this.#ownership.onUnknownOutcome();
-        this.#writing = this.#confirmCreate(outcome.failure, attempt);
+        if (this.#head !== undefined) this.#onFailed(outcome.failure, attempt.batch);
+        else this.#writing = this.#confirmCreate(outcome.failure, attempt);
     }
   }
 

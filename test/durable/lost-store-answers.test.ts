@@ -320,6 +320,22 @@ describe("a store that has lost its last commits", () => {
     expect(said.filter(({ level, fields }) => level === "warn" && fields["run_id"] === run_id)).not.toEqual([]);
   });
 
+  it("a run whose end is lost is executed again by its process, which has forgotten it", async () => {
+    const { replica: set, backUp, fail } = failover();
+    const finish = deferred();
+    set.runtime.register("agent", { durable: true }, (_input, { step }) => step("work", () => finish.promise));
+    const { run_id } = await set.runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
+    await set.clock.settle();
+    backUp();
+    finish.resolve();
+    await set.clock.settle();
+    expect((await set.runtime.getRun(run_id)).status).toBe("completed");
+    fail();
+    expect((await set.runtime.getRun(run_id)).status).toBe("in-progress");
+    await set.clock.advance(3_000);
+    expect((await set.runtime.getRun(run_id)).status).toBe("completed");
+  });
+
   it("a reader that has seen more events than are left is told so", async () => {
     const { seen, reading } = await lose();
     await reading;

@@ -7,7 +7,7 @@ import type { Crash } from "./world.ts";
 
 const writes: ReadonlySet<Method> = new Set(["create", "append", "post", "claim", "putSession", "makeSession"]);
 /** Calls that a process repeats while it waits. Only the first two crashes at each of them are tried. */
-const habits: ReadonlySet<Method> = new Set(["take", "moved", "renew", "find"]);
+const habits: ReadonlySet<Method> = new Set(["take", "moved", "renew", "find", "owned"]);
 const MAX_HABITS = 3;
 
 /** The crashes of a process with these calls to its store: before and after each write, and at each other call. */
