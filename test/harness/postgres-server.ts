@@ -25,12 +25,24 @@ export const UNPRIVILEGED = 65_534;
 const PORT = 5_432;
 const START_MS = 30_000;
 
-/** Starts a server with empty data in a temporary folder. `stop` ends it, and deletes the folder. */
-export async function startServer(major: Major): Promise<{ address: ServerAddress; stop(): Promise<void> }> {
+/** A server that runs. */
+export interface Server {
+  readonly address: ServerAddress;
+  /** Ends it, and deletes its data. */
+  stop(): Promise<void>;
+  /** Ends it at once, as a crash does. Its data stay. */
+  crash(): Promise<void>;
+  /** Starts it again after a crash. */
+  restart(): Promise<void>;
+}
+
+/** Starts a server with empty data in a temporary folder. `settings`: its configuration, beside that for all tests. */
+export async function startServer(major: Major, settings: Readonly<Record<string, string>> = {}): Promise<Server> {
   const installed = binariesOf(major);
   if (installed === undefined) {
     const missing = `npm has no PostgreSQL ${major} for ${process.platform} ${process.arch}`;
-    return { address: { missing }, stop: async () => {} };
+    const none = async (): Promise<void> => {};
+    return { address: { missing }, stop: none, crash: none, restart: none };
   }
   // The path of a socket is short.
   const folder = mkdtempSync(join(tmpdir(), "pg-"));
@@ -39,8 +51,8 @@ export async function startServer(major: Major): Promise<{ address: ServerAddres
   const native = await readableBinaries(installed, folder, user);
   const data = join(folder, "data");
   const log = join(folder, "log");
-  const settings = ["--username=postgres", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C"];
-  const made = await ended(spawn(join(native, "bin/initdb"), ["-D", data, ...settings], { ...user, cwd: folder }));
+  const options = ["--username=postgres", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C"];
+  const made = await ended(spawn(join(native, "bin/initdb"), ["-D", data, ...options], { ...user, cwd: folder }));
   if (made.code !== 0) throw new Error(`initdb ended with ${made.code}: ${made.output}`);
   const flags = [
     ["listen_addresses", ""],
@@ -51,27 +63,37 @@ export async function startServer(major: Major): Promise<{ address: ServerAddres
     ["log_directory", folder],
     ["log_filename", "log"],
     ["log_min_messages", "warning"],
+    ...Object.entries(settings),
   ].flatMap(([name, value]) => ["-c", `${name}=${value}`]);
   const args = ["-D", data, "-k", folder, "-p", String(PORT), ...flags];
-  const server = spawn(join(native, "bin/postgres"), args, { ...user, cwd: folder, stdio: "pipe" });
-  const end = ended(server);
-  // If this process is killed, the server goes with it.
-  const kill = (): void => void server.kill("SIGKILL");
-  process.once("exit", kill);
-  await Promise.race([
-    untilReady(folder),
-    end.then(({ code, output }) => {
+  let server: ReturnType<typeof spawn> | undefined;
+  let end: ReturnType<typeof ended> | undefined;
+  const restart = async (): Promise<void> => {
+    server = spawn(join(native, "bin/postgres"), args, { ...user, cwd: folder, stdio: "pipe" });
+    end = ended(server);
+    const tooSoon = end.then(({ code, output }) => {
       throw new Error(`PostgreSQL ${major} ended with ${code}: ${output}`);
-    }),
-  ]);
+    });
+    await Promise.race([untilReady(folder), tooSoon]);
+    tooSoon.catch(() => {});
+  };
+  const crash = async (): Promise<void> => {
+    server?.kill("SIGQUIT");
+    await end;
+  };
+  // If this process is killed, the server goes with it.
+  const kill = (): void => void server?.kill("SIGKILL");
+  process.once("exit", kill);
+  await restart();
   return {
     address: { host: folder, port: PORT, log },
     async stop() {
       process.off("exit", kill);
-      server.kill("SIGQUIT");
-      await end;
+      await crash();
       rmSync(folder, { recursive: true, force: true });
     },
+    crash,
+    restart,
   };
 }
 

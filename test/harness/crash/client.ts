@@ -22,6 +22,8 @@ const LOOK_MS = 100;
 const TAKES_MS = 500;
 /** How long it waits before it repeats an order, in milliseconds. */
 const AGAIN_MS = 20;
+/** The same for an order that the store has failed to carry out. */
+const AFTER_FAILURE_MS = 300;
 /** How long it waits at most before it answers or cancels, in milliseconds. */
 const MAX_THOUGHT_MS = 20;
 
@@ -34,10 +36,13 @@ export class Client {
   readonly #random: Random;
   readonly #prefix: string;
   readonly #send: Send;
+  readonly #mayFail: boolean;
   /** When the receives were last sent a message. */
   readonly #mailed = new Map<string, number>();
 
-  constructor(random: Random, prefix: string, send: Send) {
+  /** `mayFail`: whether the store may fail, so that orders are repeated. */
+  constructor(random: Random, prefix: string, send: Send, mayFail = false) {
+    this.#mayFail = mayFail;
     this.#random = random;
     this.#prefix = prefix;
     this.#send = send;
@@ -139,7 +144,10 @@ export class Client {
   #refused(order: Order, code: string, message: string): void {
     if (LATE[order.do]?.includes(code) === true || code === "runtime_closed") return;
     if (PASSING.includes(code)) setTimeout(() => this.#repeat(order), AGAIN_MS);
-    else this.ledger.wrong.push(`${JSON.stringify(order)} was refused: ${message}`);
+    else if (code === "store_failed" && this.#mayFail) {
+      // Each run that makes no progress is looked at again anyway.
+      if (order.do !== "look") setTimeout(() => this.#repeat(order), AFTER_FAILURE_MS);
+    } else this.ledger.wrong.push(`${JSON.stringify(order)} was refused: ${message}`);
   }
 
   #repeat(order: Order): void {

@@ -40,6 +40,8 @@ export type Report =
   | BodyReport
   | { readonly is: "got"; readonly run_id: string; readonly key: string }
   | { readonly is: "said"; readonly message: string; readonly error: string }
+  /** A call of the server took too long. */
+  | { readonly is: "late"; readonly method: string; readonly ms: number }
   | { readonly is: "blocked"; readonly run_id: string; readonly expected: string; readonly asked: string }
   | { readonly is: "closed"; readonly left: number };
 

@@ -6,13 +6,16 @@ import { durable } from "../../../src/durable/durable.ts";
 import type { DurabilityOptions } from "../../../src/durable/options.ts";
 import { openPostgresStore } from "../../../src/stores/postgres.ts";
 import { SqliteStore } from "../../../src/stores/sqlite.ts";
+import { HookedPool } from "../hooked-pool.ts";
+import type { Losses } from "../outages/lossy-pool.ts";
+import { lossy } from "../outages/lossy-pool.ts";
 import type { ServerAddress } from "../postgres-server.ts";
 import { openDatabase, temporaryFolder } from "../sqlite-files.ts";
 
 /** Where the processes of a trial keep their runs: a file, or a schema of a PostgreSQL server. As JSON. */
 export type Place =
   | { readonly file: string }
-  | { readonly host: string; readonly port: number; readonly schema: string };
+  | { readonly host: string; readonly port: number; readonly schema: string; readonly losses?: Losses };
 
 /** A new place, and what deletes it. */
 export interface NewPlace {
@@ -24,6 +27,8 @@ export interface PlaceOptions {
   readonly durability?: DurabilityOptions;
   /** Of a file. */
   readonly synchronous?: "FULL" | "NORMAL";
+  /** Called with each call of a server that took a second longer than its deadline. */
+  readonly onLate?: (method: string, ms: number) => void;
 }
 
 export function newFile(): NewPlace {
@@ -44,24 +49,36 @@ export function newSchemaOn(address: ServerAddress): NewPlace {
 /** Opens a place as one more process does. Closing the store closes its connections. */
 export async function openPlace(
   place: Place,
-  { durability, synchronous = "NORMAL" }: PlaceOptions = {},
+  { durability, synchronous = "NORMAL", onLate }: PlaceOptions = {},
 ): Promise<Store> {
   if ("file" in place) {
     const store = new SqliteStore(openDatabase(place.file), { synchronous, closeDatabase: true });
     return durable(store, durability);
   }
-  const { host, port, schema } = place;
+  const { host, port, schema, losses } = place;
   const pool = new pg.Pool({ host, port, user: "postgres", database: "postgres", max: 4 });
-  const store = await openPostgresStore({ pool, schema, durability });
-  const close = async (): Promise<void> => {
-    await store.close();
-    await pool.end();
+  const hooked = losses && new HookedPool(pool);
+  const store = await openPostgresStore({ pool: hooked ?? pool, schema, durability });
+  if (hooked !== undefined && losses !== undefined) hooked.hook = lossy(losses);
+  const lateMs = 0.4 * (durability?.leaseMs ?? 10_000) + 1_000;
+  const timed = async (method: string, answer: Promise<unknown>): Promise<unknown> => {
+    const since = performance.now();
+    try {
+      return await answer;
+    } finally {
+      const ms = performance.now() - since;
+      if (method === "close") await pool.end();
+      else if (ms > lateMs) onLate?.(method, ms);
+    }
   };
   return new Proxy(store, {
     get(target, name) {
-      if (name === "close") return close;
       const member: unknown = Reflect.get(target, name, target);
-      return typeof member === "function" ? member.bind(target) : member;
+      if (typeof member !== "function") return member;
+      return (...parameters: unknown[]) => {
+        const answer: unknown = Reflect.apply(member, target, parameters);
+        return answer instanceof Promise ? timed(String(name), answer) : answer;
+      };
     },
   });
 }

@@ -12,9 +12,14 @@ import { openPlace } from "./place.ts";
 import { programOf } from "./programs.ts";
 
 const settings = JSON.parse(process.argv[2] ?? "") as WorkerSettings;
+const unknownHead = { head: { epoch: 0, owner: `${settings.name}/?` } };
 const { synchronous, leaseMs, heartbeatMs, scanMs, evictAfterMs, maxTakeovers } = settings;
 const durability = { leaseMs, heartbeatMs, scanMs, evictAfterMs, maxTakeovers };
-const store = await openPlace(settings.place, { synchronous, durability });
+const store = await openPlace(settings.place, {
+  synchronous,
+  durability,
+  onLate: (method, ms) => say({ is: "late", method, ms: Math.round(ms) }),
+});
 let tokens = 0;
 const runtime = new AgentRuntime({
   store,
@@ -109,10 +114,13 @@ function pause(ms: number): Promise<void> {
 
 async function headOf(run_id: string): Promise<{ readonly epoch: number; readonly owner: string | null }> {
   const answer = store.find({ tenant: "", run_id });
-  // A file answers at once, so that nothing happens before the body begins.
-  const found = isPromise(answer) ? await answer : answer;
+  // A file answers at once, so that nothing happens before the body begins. A server may fail, which proves nothing.
+  const found = isPromise(answer) ? await answer.catch(() => unknownHead) : answer;
   if (found === undefined) throw new Error("a step of a run began that is not in the store");
-  return found.head;
+  // The run may have ended before the answer came.
+  return isPromise(answer) && "finished_at" in found.head && found.head.finished_at !== null
+    ? unknownHead.head
+    : found.head;
 }
 
 function say(report: Report): void {
