@@ -128,6 +128,11 @@ export class LeasedOwnership implements Ownership, Followed {
     return { is: "lost", error, after: () => this.#owner.reload(this.log.key) };
   }
 
+  isOwn(stored: RunHead, created: RunHead): boolean {
+    // With another epoch the next write is refused, and tells that the run has another owner.
+    return stored.epoch !== created.epoch || stored.owner === created.owner;
+  }
+
   onLoaded(): void {
     this.#head.takeOver();
   }
@@ -165,9 +170,11 @@ export class LeasedOwnership implements Ownership, Followed {
 
   /** Compares the run with the store, unless this process is writing to it. */
   async catchUp(): Promise<void> {
-    const { head } = this.log;
+    const { head, committed } = this.log;
     const stored = await this.store.find(this.log.key);
-    if (this.log.head === head && this.log.writing === undefined) this.#compare(stored?.position, stored?.head);
+    const isSame = this.log.head === head && this.log.committed === committed;
+    // What the store has answered may be older than what this process has written meanwhile.
+    if (isSame && this.log.writing === undefined) this.#compare(stored?.position, stored?.head);
   }
 
   /** As {@link catchUp}, after what this process is writing. */
@@ -175,10 +182,10 @@ export class LeasedOwnership implements Ownership, Followed {
     const { log } = this;
     for (;;) {
       if (log.writing !== undefined) await log.writing;
-      const { head } = log;
+      const { head, committed } = log;
       const stored = await this.store.find(log.key);
       if (log.lost) return;
-      if (log.head !== head || log.writing !== undefined) continue;
+      if (log.head !== head || log.committed !== committed || log.writing !== undefined) continue;
       this.#compare(stored?.position, stored?.head);
       // What other processes have written is being read.
       await log.writing;

@@ -17,6 +17,7 @@ export const localOwnership: Ownership = {
   told: nothing,
   onWakeWritten: ignore,
   onConflict,
+  isOwn: () => true,
   onLoaded: ignore,
   onReaders: ignore,
   verify: nothing,

@@ -30,6 +30,8 @@ export interface Ownership {
   told(): undefined | Promise<void>;
   /** After the readers and callers of a write that has woken a run were told. */
   onWakeWritten(key: RunKey): void;
+  /** Whether a run in the store can be the one that this process has created with a head: no other process did. */
+  isOwn(stored: RunHead, created: RunHead): boolean;
   /** What it means that the store refused a write. `failed`: the attempts whose answer was lost. */
   onConflict(conflict: StoreConflict, attempt: Attempt, failed: Attempt[]): MaybePromise<Outcome>;
   /** The run was loaded from the store. */

@@ -374,6 +374,7 @@ export class RunLog {
   /** The store failed to say whether it has the run. Until it answers, the run is neither given up nor acknowledged. */
   async #confirmCreate(failure: CadenzaError, attempt: Attempt): Promise<void> {
     const isWritten = await this.#writer.isThere(
+      attempt,
       () => this.lost,
       () => this.refuse(failure),
     );

@@ -57,13 +57,14 @@ export class RunWriter {
   }
 
   /**
-   * Asks the store whether it has the run, until it answers. `isLost`: whether that matters no more. Undefined: it does
-   * not. `onFailure` is called each time that the store fails.
+   * Asks the store whether it has the run as it was created here, until it answers. `isLost`: whether that matters no
+   * more. Undefined: it does not. `onFailure` is called each time that the store fails.
    */
-  async isThere(isLost: () => boolean, onFailure: () => void): Promise<boolean | undefined> {
+  async isThere({ write }: Attempt, isLost: () => boolean, onFailure: () => void): Promise<boolean | undefined> {
     while (!isLost()) {
       try {
-        return (await this.#shared.store.find(this.#key)) !== undefined;
+        const stored = await this.#shared.store.find(this.#key);
+        return stored !== undefined && this.#ownership.isOwn(stored.head, write.head);
       } catch {
         onFailure();
         await this.pause();

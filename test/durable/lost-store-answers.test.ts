@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import type { Clock, Run, StreamedEvent } from "cadenza";
-import type { RunKey, Store } from "cadenza/store";
+import type { RunKey, RunPosition, Store } from "cadenza/store";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { deferred } from "../harness/promises.ts";
 import { drain } from "../harness/runtimes.ts";
@@ -103,6 +103,55 @@ describe("a create whose answer is lost", () => {
     expect(["awaiting", "completed"]).toContain(run?.status);
     expect(await stored(store)).toEqual({ agent: "completed", child: "completed" });
   });
+});
+
+it("a run that another process has created under the same id is not executed here too", async () => {
+  const replicas = inMemory();
+  const bodies: string[] = [];
+  const start = (name: string, hook?: Hook) => {
+    const ids = { uuid: () => "00000000-0000-4000-8000-000000000001", token: () => name };
+    const set = replicas.start({ ids }, hook);
+    set.runtime.register("agent", { durable: true }, (_input, { step }) => step("work", () => void bodies.push(name)));
+    return set.runtime;
+  };
+  const request = { agent_name: "agent", input: "", mode: "async" } as const;
+  const other = start("other");
+  const first = start("first", async (call, method) => {
+    if (method !== "create") return call();
+    await other.createRun(request);
+    throw new Error("the connection broke");
+  });
+  const creating = first.createRun(request);
+  creating.catch(() => {});
+  await replicas.clock.advance(LONG_MS);
+  await expect(creating).rejects.toMatchObject({ code: "store_failed" });
+  expect(bodies).toEqual(["other"]);
+});
+
+it("an answer that is older than the last write does not count as lost history", async () => {
+  const replicas = inMemory();
+  const [late, finish] = [deferred(), deferred()];
+  let isLate = false;
+  const { runtime, clock, said } = replicas.start({}, async (call, method, [asked]) => {
+    const answer = call();
+    if (method === "moved") return (asked as readonly RunPosition[]).map((one) => ({ ...one, position: 99 }));
+    if (method === "find" && isLate) await late.promise;
+    return answer;
+  });
+  runtime.register("agent", { durable: true }, async (_input, { step }) => {
+    await step("one", () => finish.promise);
+    await step("two", () => new Promise(() => {}));
+  });
+  const { run_id } = await runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
+  await clock.advance(250);
+  isLate = true;
+  await clock.advance(500);
+  finish.resolve();
+  await clock.settle();
+  late.resolve();
+  await clock.settle();
+  expect(said.filter(({ message }) => message.includes("lost entries"))).toEqual([]);
+  expect((await runtime.details(run_id)).status).toBe("in-progress");
 });
 
 describe("whichever write loses its answer, the run has the same output", () => {
