@@ -1,4 +1,4 @@
-import type { FoundRun, RunHead, RunKey, StoredRun } from "../core/ports.ts";
+import type { Clock, FoundRun, RunHead, RunKey, StoredRun } from "../core/ports.ts";
 import type { Agent } from "../runtime/agent.ts";
 import type { LiveRun } from "../runtime/live-run.ts";
 import type { Lease } from "./lease.ts";
@@ -9,11 +9,15 @@ import { UnloadedRuns } from "./unloaded-runs.ts";
 import { Wakeups } from "./wakeups.ts";
 import type { Worker } from "./worker.ts";
 
+/** How many runs are taken in one transaction. Few, so that workers which take at the same time get a share each. */
+const TAKEN_AT_ONCE = 8;
 /**
- * How many runs are taken in one transaction, and how many positions are compared at once. A synchronous store blocks
- * the event loop meanwhile.
+ * The pause after so many runs of a dead process, in milliseconds. The store tells other workers that there are more,
+ * and they come meanwhile.
  */
-const PAGE = 32;
+const OTHERS_COME_MS = 20;
+/** How many positions are compared at once. A synchronous store blocks the event loop meanwhile. */
+const COMPARED_AT_ONCE = 32;
 /**
  * When to look again after a slot became free, in milliseconds. Meanwhile another process may have been giving slots away,
  * so that the first look passed over its queue.
@@ -189,7 +193,7 @@ export class Recovery {
   async #scan(): Promise<void> {
     const { store, name: owner, runs, clock, settings } = this.#worker;
     while (this.#isOn) {
-      const limit = Math.min(PAGE, this.#room);
+      const limit = Math.min(TAKEN_AT_ONCE, this.#room);
       if (limit <= 0) return;
       await this.#lease.renewBeforeTaking();
       if (this.#lease.waitMs > 0) return;
@@ -201,7 +205,8 @@ export class Recovery {
       const taken = await store.take({ owner, agents, limit, suspects, cancelledForMs: settings.leaseMs });
       for (const found of taken) void this.#workOn(found);
       if (taken.length < limit) return;
-      await clock.turn();
+      const othersCome = store.watch !== undefined && taken.some(({ head }) => head.takeovers > 0);
+      await (othersCome ? pause(clock, OTHERS_COME_MS) : clock.turn());
     }
   }
 
@@ -286,9 +291,9 @@ export class Recovery {
   async #catchUpMoved(loaded: Iterable<LiveRun>): Promise<void> {
     const { store, clock } = this.#worker;
     const known = [...loaded].flatMap((run) => (run.log.head === undefined ? [] : (leased(run)?.known ?? [])));
-    for (let from = 0; from < known.length; from += PAGE) {
+    for (let from = 0; from < known.length; from += COMPARED_AT_ONCE) {
       if (from > 0) await clock.turn();
-      for (const { key } of await store.moved(known.slice(from, from + PAGE))) await this.#catchUp(key);
+      for (const { key } of await store.moved(known.slice(from, from + COMPARED_AT_ONCE))) await this.#catchUp(key);
     }
   }
 
@@ -301,4 +306,8 @@ export class Recovery {
       this.#worker.logger.warn(message, { ...key, error });
     }
   }
+}
+
+function pause(clock: Clock, ms: number): Promise<void> {
+  return new Promise((resolve) => void clock.setTimeout(resolve, ms));
 }

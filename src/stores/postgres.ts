@@ -84,7 +84,9 @@ export class PostgresStore implements DurableStore {
 
   async take(request: TakeRequest): Promise<readonly FoundRun[]> {
     const taken = await this.#reads.take(request);
-    for (const { key } of taken) this.#hints?.note(key, false);
+    // There may be more of them, for others too.
+    const isFull = request.limit > 1 && taken.length === request.limit;
+    for (const { key } of taken) this.#hints?.note(key, isFull);
     return taken;
   }
 
