@@ -1,6 +1,7 @@
 /**
  * Four processes run random agent programs on one file, and a random one of them is killed every second.
  * `npm run test:processes -- --runs 20000 --seconds 600 --seed mine`. With `--store postgres` on a server of its own.
+ * `--webs 1` adds a process that executes nothing.
  */
 import { parseArgs } from "node:util";
 import { newSchemaOn } from "../test/harness/crash/place.ts";
@@ -11,6 +12,7 @@ const { values } = parseArgs({
   options: {
     runs: { type: "string", default: "20000" },
     processes: { type: "string", default: "4" },
+    webs: { type: "string", default: "0" },
     seconds: { type: "string", default: "900" },
     seed: { type: "string", default: `${Date.now()}` },
     store: { type: "string", default: "sqlite" },
@@ -22,6 +24,7 @@ const started = Date.now();
 const { wrong, said, ...figures } = await manyProcesses({
   seed: values.seed,
   processes: Number(values.processes),
+  webs: Number(values.webs),
   runs: Number(values.runs),
   killEveryMs: 1_000,
   atMostMs: 1_000 * Number(values.seconds),

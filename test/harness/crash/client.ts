@@ -16,14 +16,16 @@ const LATE: Readonly<Partial<Record<Order["do"], readonly string[]>>> = {
 };
 /** Refusals while the process that executes the run is dead, and its lease has not expired yet. */
 const PASSING: readonly string[] = ["lost_ownership", "answer_pending"];
-/** How long a run makes no progress before the client looks at it, in milliseconds. */
+/** A server with much to do may not answer in time: whether the order was carried out is unknown, so it is repeated. */
+const UNANSWERED = "store_failed";
+/** How long a run makes no progress before the client looks at it, in milliseconds. It doubles with each look. */
 const LOOK_MS = 100;
+const MAX_LOOK_MS = 3_200;
 /** How long a receive has to take the message that was sent to it, before another one is sent. */
 const TAKES_MS = 500;
 /** How long it waits before it repeats an order, in milliseconds. */
 const AGAIN_MS = 20;
-/** The same for an order that the store has failed to carry out. */
-const AFTER_FAILURE_MS = 300;
+const UNANSWERED_MS = 500;
 /** How long it waits at most before it answers or cancels, in milliseconds. */
 const MAX_THOUGHT_MS = 20;
 
@@ -36,13 +38,12 @@ export class Client {
   readonly #random: Random;
   readonly #prefix: string;
   readonly #send: Send;
-  readonly #mayFail: boolean;
   /** When the receives were last sent a message. */
   readonly #mailed = new Map<string, number>();
+  /** When each run without progress is looked at next, and how long it has waited for that. */
+  readonly #looks = new Map<string, { readonly since: number; readonly at: number; readonly waitMs: number }>();
 
-  /** `mayFail`: whether the store may fail, so that orders are repeated. */
-  constructor(random: Random, prefix: string, send: Send, mayFail = false) {
-    this.#mayFail = mayFail;
+  constructor(random: Random, prefix: string, send: Send) {
     this.#random = random;
     this.#prefix = prefix;
     this.#send = send;
@@ -79,8 +80,17 @@ export class Client {
   /** Looks now and then whether runs wait for messages, of which no event tells. Gives the function that ends it. */
   attend(): () => void {
     const looking = setInterval(() => {
-      for (const { run_id, newsAt } of this.ledger.openRuns())
-        if (run_id !== undefined && newsAt < Date.now() - LOOK_MS) this.#send({ do: "look", run_id });
+      const now = Date.now();
+      for (const { run_id, newsAt } of this.ledger.openRuns()) {
+        if (run_id === undefined) continue;
+        const last = this.#looks.get(run_id);
+        const next = last?.since === newsAt ? last : { since: newsAt, at: newsAt + LOOK_MS, waitMs: LOOK_MS };
+        if (now < next.at) continue;
+        // Looks at the same pace, whatever the runs wait for, would be most of the load of the store.
+        const waitMs = Math.min(2 * next.waitMs, MAX_LOOK_MS);
+        this.#looks.set(run_id, { since: newsAt, at: now + waitMs, waitMs });
+        this.#send({ do: "look", run_id });
+      }
     }, LOOK_MS);
     return () => clearInterval(looking);
   }
@@ -143,14 +153,15 @@ export class Client {
 
   #refused(order: Order, code: string, message: string): void {
     if (LATE[order.do]?.includes(code) === true || code === "runtime_closed") return;
-    if (PASSING.includes(code)) setTimeout(() => this.#repeat(order), AGAIN_MS);
-    else if (code === "store_failed" && this.#mayFail) {
-      // Each run that makes no progress is looked at again anyway.
-      if (order.do !== "look") setTimeout(() => this.#repeat(order), AFTER_FAILURE_MS);
-    } else this.ledger.wrong.push(`${JSON.stringify(order)} was refused: ${message}`);
+    if (code === UNANSWERED) {
+      this.ledger.unanswered += 1;
+      setTimeout(() => this.#repeat(order), UNANSWERED_MS);
+    } else if (PASSING.includes(code)) setTimeout(() => this.#repeat(order), AGAIN_MS);
+    else this.ledger.wrong.push(`${JSON.stringify(order)} was refused: ${message}`);
   }
 
   #repeat(order: Order): void {
+    if (order.do === "look") return;
     // The worker that gets the order may die with it.
     const run = this.#followedBy(order);
     if (run === undefined) this.#send(order);

@@ -31,6 +31,8 @@ export interface Figures {
   readonly answers: number;
   readonly messages: number;
   readonly cancels: number;
+  /** Orders that a store failed to carry out in time, and that were repeated. */
+  readonly unanswered: number;
 }
 
 /** A step of a run, or of a sub-run. */
@@ -49,6 +51,9 @@ export class Ledger {
   readonly sent = new Map<string, Mail[]>();
   readonly wrong: string[] = [];
   readonly said: string[] = [];
+  unanswered = 0;
+  /** The processes that may execute nothing. */
+  readonly webs = new Set<string>();
   readonly #open = new Set<RunRecord>();
   readonly #byId = new Map<string, RunRecord>();
   /** The bodies that are being executed, by run, with their process. */
@@ -100,6 +105,7 @@ export class Ledger {
       answers: runs.reduce((sum, { answered }) => sum + answered.size, 0),
       messages: [...this.sent.values()].reduce((sum, mails) => sum + mails.length, 0),
       cancels: runs.filter(({ cancel }) => cancel === "accepted").length,
+      unanswered: this.unanswered,
     };
   }
 
@@ -189,6 +195,7 @@ export class Ledger {
 
   #began(worker: string, body: BodyReport): void {
     const step = this.#step(body.run_id, body.key);
+    if (this.webs.has(worker)) this.wrong.push(`${worker} ran ${body.key} of ${body.run_id}, and may execute nothing`);
     const name = `${body.key} of ${body.run_id}`;
     if (step.gotBy.has(worker))
       this.wrong.push(`attempt ${body.attempt} at ${name} began although the step had its result`);

@@ -15,6 +15,8 @@ export interface WorkerSettings {
   readonly scanMs: number;
   readonly evictAfterMs: number;
   readonly maxTakeovers: number;
+  /** Whether it executes runs. Default: true. */
+  readonly work?: boolean;
 }
 
 /** What a worker has to do. */

@@ -13,7 +13,15 @@ import { newFile } from "./place.ts";
 export interface ProcessesOptions {
   readonly seed: string;
   readonly processes: number;
+  /** How many processes there are besides that execute nothing. They are killed too. Default: 0. */
+  readonly webs?: number | undefined;
   readonly runs: number;
+  /** How many runs are open at once. Default: 100. */
+  readonly atOnce?: number | undefined;
+  /** After so many kills no process is killed and no run is created any more. Default: no limit. */
+  readonly kills?: number | undefined;
+  /** Default: 3,000 on a file, and 8,000 on a server. */
+  readonly leaseMs?: number | undefined;
   /** How much time passes between two kills, in milliseconds. It is more where the runs make too little progress. */
   readonly killEveryMs: number;
   /** No new runs are created after so many milliseconds. */
@@ -23,7 +31,6 @@ export interface ProcessesOptions {
   readonly onProgress?: ((figures: KillFigures) => void) | undefined;
 }
 
-/** How many runs are open at once. */
 const AT_ONCE = 100;
 const LEASE_MS = 3_000;
 /** A server may take 0.4 of the lease for an answer, and works on the same processors here. */
@@ -83,11 +90,11 @@ class Driver {
   }
 
   async drive(): Promise<KillReport> {
-    const { processes, killEveryMs, atMostMs } = this.#options;
+    const { processes, webs = 0, killEveryMs, atMostMs } = this.#options;
     const finished = new Promise<void>((resolve) => {
       this.#finish = resolve;
     });
-    for (let count = 0; count < processes; count++) this.#start();
+    for (let count = 0; count < processes + webs; count++) this.#start(count < processes);
     this.#watch();
     const stopLooking = this.#client.attend();
     const killing = setInterval(() => this.#killOne(), killEveryMs);
@@ -111,16 +118,18 @@ class Driver {
     return { kills: this.#kills, ...this.#client.ledger.figures };
   }
 
-  #start(): void {
-    const name = `process ${++this.#started}`;
+  #start(work: boolean): void {
+    const name = `${work ? "process" : "web process"} ${++this.#started}`;
+    if (!work) this.#client.ledger.webs.add(name);
     const worker = new WorkerProcess<WorkerSettings, Order, Report>(
       this.#program,
       {
         place: this.#place,
         name,
         synchronous: this.#random.pick(["FULL", "NORMAL"]),
-        leaseMs: "file" in this.#place ? LEASE_MS : SERVER_LEASE_MS,
+        leaseMs: this.#options.leaseMs ?? ("file" in this.#place ? LEASE_MS : SERVER_LEASE_MS),
         heartbeatMs: 500,
+        work,
         scanMs: 100,
         evictAfterMs: this.#random.pick([20, 60_000]),
         maxTakeovers: MAX_TAKEOVERS,
@@ -141,12 +150,12 @@ class Driver {
       this.#all.delete(worker);
       this.#ready.delete(name);
       this.#client.lost(name);
-      if (!this.#over) this.#start();
+      if (!this.#over) this.#start(work);
     });
   }
 
   #goOn(): void {
-    this.#client.fill(AT_ONCE, this.#total);
+    this.#client.fill(this.#options.atOnce ?? AT_ONCE, this.#total);
     if (this.#client.ledger.open === 0) this.#finish();
   }
 
@@ -157,14 +166,22 @@ class Driver {
   }
 
   #killOne(): void {
+    const { kills = Number.POSITIVE_INFINITY } = this.#options;
     const workers = [...this.#ready.values()];
     const worker = workers[this.#random.below(workers.length)];
-    if (worker === undefined || workers.length <= MIN_LEFT || this.#news < this.#client.ledger.open) return;
+    if (
+      this.#kills >= kills ||
+      worker === undefined ||
+      workers.length <= MIN_LEFT ||
+      this.#news < this.#client.ledger.open
+    )
+      return;
     this.#news = 0;
     // It gets no more orders; its earlier reports still arrive.
     this.#ready.delete(worker.name);
     worker.kill();
     this.#kills += 1;
+    if (this.#kills >= kills) this.#total = 0;
     this.#options.onProgress?.(this.#figures);
   }
 }

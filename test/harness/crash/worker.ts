@@ -21,8 +21,10 @@ const store = await openPlace(settings.place, {
   onLate: (method, ms) => say({ is: "late", method, ms: Math.round(ms) }),
 });
 let tokens = 0;
+const { work = true } = settings;
 const runtime = new AgentRuntime({
   store,
+  ...(!work && { work }),
   exposeErrors: true,
   retention: { maxRuns: Number.POSITIVE_INFINITY },
   ids: { uuid: () => crypto.randomUUID(), token: () => `${settings.name}/${tokens++}` },
@@ -46,7 +48,10 @@ const agent = agentOf({
   pause,
   got: ({ run_id, key }) => say({ is: "got", run_id, key }),
 });
-for (const name of ["program", CHILD]) runtime.register(name, { durable: true, version: "1" }, agent);
+for (const name of ["program", CHILD]) {
+  if (work) runtime.register(name, { durable: true, version: "1" }, agent);
+  else runtime.declare({ name, durable: true, version: "1" });
+}
 
 process.on("message", (order: Order) => {
   carryOut(order).catch((error: unknown) => {

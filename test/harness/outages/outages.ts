@@ -135,7 +135,7 @@ class Driver {
       worker?.order(order);
       return worker?.name;
     };
-    this.#client = new Client(this.#random, options.seed, send, true);
+    this.#client = new Client(this.#random, options.seed, send);
   }
 
   async drive(): Promise<OutageReport> {
