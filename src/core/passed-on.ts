@@ -16,7 +16,8 @@ export function newsForParent(
   parent: RunState,
   at: number,
 ): readonly Entry[] {
-  if (child.question === null && parent.question === null) return nothing;
+  const atEnd = child.ended !== null && parent.created?.durable === true ? child.exchanges : null;
+  if (child.question === null && parent.question === null && atEnd === null) return nothing;
   const news: Entry[] = [];
   for (const { asked } of openQuestions(parent)) {
     const childId = idBelow(asked.await_id, key);
@@ -25,6 +26,10 @@ export function newsForParent(
     if (settled !== undefined && settled.settled_position <= committed)
       news.push(settledAbove(child.run_id, settled, key, at));
   }
+  // Another process may be showing a question just now, and may die before it settles it.
+  for (const question of atEnd ?? [])
+    if (!hasSeen(parent, idAbove(question.asked.await_id, key)))
+      news.push(settledAbove(child.run_id, question, key, at));
   if (isStopped(parent)) return news;
   for (const question of openQuestions(child)) {
     const isNew = question.position <= committed && !hasSeen(parent, idAbove(question.asked.await_id, key));

@@ -119,6 +119,25 @@ describe("the news of a sub-run for its parent", () => {
     expect(newsOf(child(asked("ask#1")), fold(...beginning, entry))).toEqual([]);
   });
 
+  it("is at the end each question that a durable parent has not shown: the process that shows it may die before it settles it", () => {
+    const answered = child(asked("ask#1"), resumed("ask#1"));
+    const over = child(asked("ask#1"), resumed("ask#1"), ended("completed"));
+    const parent = fold(created({ durable: true }), started);
+    expect(newsOf(answered, parent)).toEqual([]);
+    const news = newsOf(over, parent);
+    expect(news).toMatchObject([{ type: "settled", await_id: parentId("ask#1"), answer: { said: "ask#1" } }]);
+    expect(newsOf(over, fold(...beginning))).toEqual([]);
+    const late = relayed(parentId("ask#1"));
+    for (const log of [
+      [...news, late],
+      [late, ...news],
+    ]) {
+      const told = fold(created({ durable: true }), started, ...log);
+      expect(openQuestions(told)).toEqual([]);
+      expect(newsOf(over, told)).toEqual([]);
+    }
+  });
+
   it("leaves no news when it is applied, however often and how much of it", () => {
     const ids = ["ask#1", "ask#2", "run:b#1/ask#1"];
     const of = (id: string): Entry => (id.startsWith("run:") ? relayed(id) : asked(id));
