@@ -17,7 +17,7 @@ it.each([
       return replica;
     };
     const first = start();
-    const startAt = clock.now() + 3_600_000;
+    const startAt = clock.now() + 300_000;
     const request = { agent_name: "nightly", input: "", mode: "async" } as const;
     const options = { startAt, idempotencyKey: "2030-01-01" };
     const { run_id } = await first.runtime.createRun(request, options);
@@ -26,7 +26,7 @@ it.each([
     first.kill();
 
     const second = start();
-    await clock.advance(3_599_000);
+    await clock.advance(299_000);
     expect((await second.runtime.getRun(run_id)).status).toBe("created");
     expect((await second.runtime.stats()).live).toEqual({});
     await clock.advance(5_000);
