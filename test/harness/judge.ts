@@ -95,6 +95,9 @@ export async function misjudged(run_id: string, logOf: LogOf): Promise<string[]>
 
 const PROMISES = [0, 1, 3, 8];
 
+/** After so many emissions an agent waits a turn of the event loop, while its other branches go on. */
+const EMITTED_AT_ONCE = 64;
+
 /** What is wrong with the copies of a sub-run. With its result they have to be complete. */
 function misshown(subRun: string, below: readonly Entry[], above: readonly Entry[], hasResult: boolean): string[] {
   const isCopied = ({ source }: { readonly source?: object }): boolean =>
@@ -161,6 +164,10 @@ class Judge {
   /** The keys of the messages that were taken. */
   readonly #taken = new Set<string>();
   readonly #emitted: string[] = [];
+  /** How often the agent has emitted something. */
+  #emissions = 0;
+  /** Resolves when the agent may go on that has emitted a great deal. */
+  #turns: Promise<void> = Promise.resolve();
   /** How often the agent has closed a message that may not have been open, since the last result. */
   #closings = 0;
   /** What was emitted by the log, and how much of it has been judged. */
@@ -187,7 +194,7 @@ class Judge {
     );
     const results = this.#log.slice(0, stopped < 0 ? undefined : stopped).filter(isResult);
     void this.#drive();
-    await flush();
+    await this.#settled();
     this.#close();
     const pauses: number[] = [];
     for (const entry of results) {
@@ -202,7 +209,7 @@ class Judge {
       this.#waiting.delete(key);
       this.#now = entry.at;
       this.#settle(entry, waiting);
-      await flush();
+      await this.#settled();
       this.#close();
     }
     return {
@@ -231,7 +238,10 @@ class Judge {
             (sent) => () => agent.next(sent),
             (error: unknown) => () => agent.throw(error),
           );
-        else this.#emit(value);
+        else {
+          const accepted = this.#emit(value);
+          if (accepted !== undefined) await accepted;
+        }
       }
       this.#ending = "completed";
     } catch {
@@ -239,10 +249,23 @@ class Judge {
     }
   }
 
-  #emit(value: unknown): void {
-    if (this.#ending !== "open") return;
+  #emit(value: unknown): undefined | Promise<void> {
+    if (this.#ending !== "open") return undefined;
     if (value === null) this.#closings += 1;
     else this.#emitted.push(wordOf(value));
+    this.#emissions += 1;
+    if (this.#emissions % EMITTED_AT_ONCE !== 0) return undefined;
+    this.#turns = this.#turns.then(turn);
+    return this.#turns;
+  }
+
+  /** The agent does what it can do without another result. */
+  async #settled(): Promise<void> {
+    for (let turns: unknown; turns !== this.#turns; ) {
+      turns = this.#turns;
+      await turns;
+      await flush();
+    }
   }
 
   /**
@@ -395,4 +418,8 @@ function isResult(entry: Entry): entry is ResultEntry {
 
 function flush(): Promise<void> {
   return new Promise((resolve) => nextTick(resolve));
+}
+
+function turn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
 }
