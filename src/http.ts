@@ -1,13 +1,14 @@
-export { createHandler, type Handler } from "./http/fetch.ts";
-export { createNodeListener, type NodeListener } from "./http/node.ts";
+export { createHandler, createNodeListener } from "./faces/acp/handlers.ts";
+export type { HttpOptions, SessionOptions } from "./faces/acp/options.ts";
+export type { Handler } from "./http/fetch.ts";
+export type { NodeListener } from "./http/node.ts";
 export type { NodeRequest, NodeResponse } from "./http/node-request.ts";
 export type {
   Action,
   Authorize,
   AuthorizeRequest,
   Denial,
+  FaceOptions,
   Grant,
   HttpLimits,
-  HttpOptions,
-  SessionOptions,
 } from "./http/options.ts";

@@ -32,7 +32,11 @@ describe("a small set of sources that keeps every rule", () => {
     ["runtime/a.ts", `import { H } from "../http/handler.ts";`, "runtime/ may not import http/handler.ts"],
     ["runtime/a.ts", `import { O } from "../stores/other.ts";`, "runtime/ may not import stores/other.ts"],
     ["runtime/a.ts", `import { z } from "zod";`, "not a package of runtime/"],
+    ["http/a.ts", `import { z } from "zod";`, "not a package of http/"],
+    ["http/a.ts", `import { runs } from "../faces/acp/runs.ts";`, "http/ may not import faces/acp/runs.ts"],
     ["http/a.ts", `import { S } from "../stores/memory.ts";`, "http/ may not import stores/memory.ts"],
+    ["faces/acp/a.ts", `import { S } from "../../stores/memory.ts";`, "faces/acp/ may not import stores/memory.ts"],
+    ["faces/acp/a.ts", `import { R } from "../../runtime/agent.ts";`, "only its types"],
     ["http/a.ts", `import { R } from "../runtime/agent.ts";`, "only its types"],
     ["http/a.ts", `import { evolve } from "../core/log.ts";`, "only its types"],
     ["http/a.ts", `import E from "eventemitter3";`, "not a package of http/"],
@@ -235,12 +239,12 @@ const HOUSE = {
   `,
   "durable/a.ts": `import { system } from "../runtime/system.ts";\nexport const lease = system;`,
   "http/handler.ts": `
-    import { z } from "zod";
     import { CadenzaError } from "../core/errors.ts";
     import type { Timer } from "../core/log.ts";
     import type { Agent } from "../runtime/agent.ts";
     export const secret = (agent: Agent): unknown => agent.crypto;
   `,
+  "faces/acp/runs.ts": `import { z } from "zod";\nimport { secret } from "../../http/handler.ts";`,
   "testing/drive.ts": `import { ok } from "node:assert";\nimport { handler } from "../http/handler.ts";`,
   "testing/store-contract.ts": `import { state } from "../core/state.ts";`,
   "testing/kit.ts": `import { contract } from "./store-contract.ts";`,

@@ -1,9 +1,7 @@
 import type { Clock } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
-import type { RunEvent } from "../protocol/event.ts";
 import { isRestEvent } from "../protocol/event.ts";
 import type { DetailedEvent } from "../runtime/events.ts";
-import { readError, retryMsOf } from "./errors.ts";
 import { isLong, jsonPieces, PIECE_LENGTH } from "./json-text.ts";
 import type { WireStream } from "./wire.ts";
 
@@ -13,51 +11,21 @@ export interface EventSource {
   return(): unknown;
 }
 
-/** How events are written one after another. */
+/** How events are written one after another. One format writes one stream, so that it may keep what it has written. */
 export interface EventFormat {
   readonly begin: string;
-  /** The text before the JSON of an event. */
-  before(event: DetailedEvent, index: number): string;
-  /** The text after it. */
-  readonly after: string;
-  readonly end: string;
+  /** Writes an event, as any number of texts. */
+  write(event: DetailedEvent, out: EventText): void;
+  /** The text after the last event. */
+  end(): string;
   /** Written after a silence; undefined: nothing. */
   readonly heartbeat: string | undefined;
-  /** Written when the events cannot be read further; undefined: the text breaks off. */
+  /** The text when the events cannot be read further; undefined: the text breaks off. */
   readonly failure: ((error: unknown) => string) | undefined;
 }
 
-/**
- * Server-sent events. The id of an event is its number, so that a client can reconnect from it. A detail has none: a
- * client reconnects from the event before it.
- */
-export const eventStreamFormat: EventFormat = {
-  begin: "",
-  before: (event) =>
-    event.type === "error" || !("id" in event)
-      ? `event: ${event.type}\ndata: `
-      : `id: ${event.id}\nevent: ${event.type}\ndata: `,
-  after: "\n\n",
-  end: "",
-  // A comment without a blank line after it: a blank line makes some clients report an event without data.
-  heartbeat: ":\n",
-  failure: (error) => {
-    const retryMs = retryMsOf(error);
-    // In the block of an event: some clients take a block without data for an event.
-    const retry = retryMs === undefined ? "" : `retry: ${retryMs}\n`;
-    return `${retry}event: error\ndata: ${escapeBreaks(JSON.stringify({ type: "error", error: readError(error) }))}\n\n`;
-  },
-};
-
-/** One JSON text: `{ "events": [ … ] }`. */
-export const eventListFormat: EventFormat = {
-  begin: '{"events":[',
-  before: (_, index) => (index === 0 ? "" : ","),
-  after: "",
-  end: "]}",
-  heartbeat: undefined,
-  failure: undefined,
-};
+/** A comment without a blank line after it: a blank line makes some clients report an event without data. */
+export const STREAM_HEARTBEAT = ":\n";
 
 /** What a stream of text needs besides its events. */
 export interface EventTextOptions {
@@ -83,13 +51,14 @@ export class EventText implements WireStream {
   readonly #options: EventTextOptions;
   #state: "open" | "waiting" | "full" | "failed" | "ended" | "closed" = "open";
   #text: string;
-  /** The rest of a long event. */
+  /** The rest of a long value. */
   #rest: Generator<string, undefined> | undefined;
-  /** The text after the content of the last event. */
+  /** The text after it. */
   #tail = "";
+  /** What is written after it. */
+  readonly #later: (readonly [before: string, value: object, after: string])[] = [];
   /** Whether the last event says that the run rests. */
   #rests = false;
-  #count = 0;
   #error: unknown;
   #wake: (() => void) | undefined;
 
@@ -173,37 +142,40 @@ export class EventText implements WireStream {
   #add(result: IteratorResult<DetailedEvent, undefined>): void {
     if (this.#state !== "open") return;
     if (result.done === true) {
-      this.#text += this.#format.end;
+      this.#text += this.#format.end();
       this.#state = "ended";
       return;
     }
     const event = result.value;
-    this.#text += this.#format.before(event, this.#count++);
-    let content: object = event;
-    this.#tail = this.#format.after;
-    if ("id" in event) {
-      this.#rests = isRestEvent(event);
-      const [name, inner] = contentOf(event);
-      content = inner;
-      this.#text += `{"type":"${event.type}","${name}":`;
-      this.#tail = `}${this.#format.after}`;
-    } else this.#rests = false;
-    if (isLong(content)) this.#rest = jsonPieces(content);
-    else this.#endEvent(JSON.stringify(content));
+    this.#rests = "id" in event && isRestEvent(event);
+    this.#format.write(event, this);
+  }
+
+  /** Writes a value as JSON, with a text before it and one after it. */
+  put(before: string, value: object, after: string): void {
+    if (this.#rest !== undefined) {
+      this.#later.push([before, value, after]);
+      return;
+    }
+    this.#text += before;
+    this.#tail = after;
+    if (isLong(value)) this.#rest = jsonPieces(value);
+    else this.#endValue(JSON.stringify(value));
   }
 
   #goOn(pieces: Generator<string, undefined>): void {
     const piece = pieces.next();
     if (piece.done === true) {
       this.#rest = undefined;
-      this.#endEvent("");
+      this.#endValue("");
+      for (const later of this.#later.splice(0)) this.put(...later);
       return;
     }
     this.#text += escapeBreaks(piece.value);
     if (this.#text.length >= PIECE_LENGTH) this.#state = "full";
   }
 
-  #endEvent(json: string): void {
+  #endValue(json: string): void {
     this.#text += escapeBreaks(json) + this.#tail;
     if (this.#text.length >= PIECE_LENGTH) this.#state = "full";
   }
@@ -253,25 +225,8 @@ export class EventText implements WireStream {
 
 const finished: IteratorResult<string, undefined> = { done: true, value: undefined };
 
-/** What an event holds besides its type, and the name of that property. The number is not included. */
-function contentOf(event: RunEvent): readonly [name: string, content: object] {
-  switch (event.type) {
-    case "message.part":
-      return ["part", event.part];
-    case "message.created":
-    case "message.completed":
-      return ["message", event.message];
-    case "generic":
-      return ["generic", event.generic];
-    case "error":
-      return ["error", event.error];
-    default:
-      return ["run", event.run];
-  }
-}
-
 /** Some line readers break lines at these characters too. JSON may write them as escapes. */
-function escapeBreaks(text: string): string {
+export function escapeBreaks(text: string): string {
   return breaks.test(text) ? text.replace(allBreaks, escapeBreak) : text;
 }
 

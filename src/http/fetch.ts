@@ -1,34 +1,16 @@
 import type { Clock } from "../core/ports.ts";
-import type { AgentRuntime } from "../runtime/agent-runtime.ts";
 import { BodyText, checkContentLength, clientLeft, tooSlow } from "./body.ts";
 import { WireError } from "./errors.ts";
-import type { HttpOptions } from "./options.ts";
-import { readHttpOptions } from "./options.ts";
+import type { FaceSettings } from "./options.ts";
 import { answerRequest } from "./router.ts";
-import { Service } from "./service.ts";
+import type { Service } from "./service.ts";
 import type { BodyLimits, WireBody, WireRequest, WireStream } from "./wire.ts";
 
 /** Answers a web request. It never rejects. */
 export type Handler = (request: Request) => Promise<Response>;
 
-/**
- * The runs of a runtime over HTTP, for Hono, Next.js, Bun and Deno, and with limits Workers. Throws `invalid_argument`
- * for an invalid option.
- *
- * @example
- * ```ts
- * import { AgentRuntime } from "cadenza";
- * import { createHandler } from "cadenza/http";
- *
- * const runtime = new AgentRuntime().register("echo", (input) => input);
- * const handler = createHandler(runtime, { basePath: "/agents" });
- * // With Hono: app.all("/agents/*", (context) => handler(context.req.raw));
- * const response = await handler(new Request("http://localhost/agents/ping"));
- * console.log(response.status); // → 200
- * ```
- */
-export function createHandler(runtime: AgentRuntime, options: HttpOptions = {}): Handler {
-  const service = new Service(runtime, readHttpOptions(options));
+/** Answers web requests for a service. */
+export function handlerOf<Settings extends FaceSettings>(service: Service<Settings>): Handler {
   return async (request) => {
     const { status, headers, body } = await answerRequest(service, new FetchWireRequest(request, service.clock));
     if (request.method === "HEAD" || body === "") {
@@ -40,7 +22,11 @@ export function createHandler(runtime: AgentRuntime, options: HttpOptions = {}):
 }
 
 /** A stream of text as the bytes of a web stream. A reader that takes nothing for too long is disconnected. */
-function bytesOf(stream: WireStream, { clock, settings }: Service, signal: AbortSignal): ReadableStream<Uint8Array> {
+function bytesOf(
+  stream: WireStream,
+  { clock, settings }: Pick<Service, "clock" | "settings">,
+  signal: AbortSignal,
+): ReadableStream<Uint8Array> {
   const { stallMs } = settings;
   const encoder = new TextEncoder();
   let stop: (() => void) | undefined;

@@ -1,38 +1,26 @@
 import type { Clock } from "../core/ports.ts";
-import type { AgentRuntime } from "../runtime/agent-runtime.ts";
 import type { NodeRequest, NodeResponse } from "./node-request.ts";
 import { NodeWireRequest } from "./node-request.ts";
-import type { HttpOptions } from "./options.ts";
-import { readHttpOptions } from "./options.ts";
+import type { FaceSettings } from "./options.ts";
 import { answerRequest } from "./router.ts";
-import { Service } from "./service.ts";
+import type { Service } from "./service.ts";
 import type { WireResponse, WireStream } from "./wire.ts";
 
 /** Answers a request of `node:http`, and of every framework that hands on its request and response. */
 export type NodeListener = (request: NodeRequest, response: NodeResponse) => void;
 
-/**
- * The runs of a runtime over HTTP, for `node:http`, Express, Fastify and Koa. Throws `invalid_argument` for an invalid
- * option.
- *
- * @example
- * ```ts no-run — it listens until it is stopped
- * import { createServer } from "node:http";
- * import { AgentRuntime } from "cadenza";
- * import { createNodeListener } from "cadenza/http";
- *
- * const runtime = new AgentRuntime().register("echo", (input) => input);
- * createServer(createNodeListener(runtime)).listen(8000);
- * ```
- */
-export function createNodeListener(runtime: AgentRuntime, options: HttpOptions = {}): NodeListener {
-  const service = new Service(runtime, readHttpOptions(options));
+/** Answers requests of `node:http` for a service. */
+export function listenerOf<Settings extends FaceSettings>(service: Service<Settings>): NodeListener {
   return (request, response) => {
     void serve(service, request, response);
   };
 }
 
-async function serve(service: Service, request: NodeRequest, response: NodeResponse): Promise<void> {
+async function serve<Settings extends FaceSettings>(
+  service: Service<Settings>,
+  request: NodeRequest,
+  response: NodeResponse,
+): Promise<void> {
   // The error of a broken socket is handled by the `close` that follows it.
   response.on("error", ignore);
   const answer = fitting(request, await answerRequest(service, new NodeWireRequest(request, response, service.clock)));
@@ -69,7 +57,7 @@ function sendText(response: NodeResponse, { status, headers }: WireResponse, tex
 
 /** Writes a stream as fast as the client takes it. */
 async function sendStream(
-  { clock, settings }: Service,
+  { clock, settings }: Pick<Service, "clock" | "settings">,
   response: NodeResponse,
   { status, headers }: WireResponse,
   stream: WireStream,

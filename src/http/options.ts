@@ -58,8 +58,8 @@ export interface Denial {
 /** Authorizes a client (a {@link Grant}) or refuses it (`false`, a {@link Denial}, or an error that it throws: 403). */
 export type Authorize = (request: AuthorizeRequest) => Grant | Denial | false | Promise<Grant | Denial | false>;
 
-/** How runs are served over HTTP. Every property may be left out. */
-export interface HttpOptions {
+/** How runs are served over HTTP, whatever the protocol. Every property may be left out. */
+export interface FaceOptions {
   /**
    * The path below which the service is mounted, for example `/acp`. It is stripped from paths that begin with it.
    * Default: none.
@@ -107,17 +107,8 @@ export interface HttpOptions {
    * report what it takes in steps only, of up to 1.5 MB within one machine. Default: 60,000.
    */
   readonly stallMs?: number | undefined;
-  /**
-   * Also serves what is not part of ACP: clients may decline a question (`decline` instead of `await_resume`), read the
-   * details of a run, which include its `metadata` and `labels` (`GET /runs/{run_id}/details`), read its events with
-   * its steps and messages between them (`GET /runs/{run_id}/events?detail=true`), and send messages to a run
-   * (`POST /runs/{run_id}/messages/{name}`). Default: false.
-   */
-  readonly extensions?: boolean | undefined;
   /** Limits beyond which requests are refused. */
   readonly limits?: HttpLimits | undefined;
-  /** Sessions that clients bring along from elsewhere. */
-  readonly sessions?: SessionOptions | undefined;
 }
 
 /** Limits beyond which requests are refused. `Infinity` switches a limit off. */
@@ -142,26 +133,8 @@ export interface HttpLimits {
   readonly maxReadersPerRun?: number | undefined;
 }
 
-/**
- * From where the contents of a session that a client brings along are fetched. Contents of this service are read from
- * its store.
- */
-export interface SessionOptions {
-  /**
-   * The origins that may be requested, for example `https://other.example.com`. Default: none, and no request is ever
-   * made.
-   */
-  readonly allowOrigins?: readonly string[] | undefined;
-  /** How requests are made. Default: the global `fetch`. */
-  readonly fetch?: typeof fetch | undefined;
-  /** How long all of a session may take, in milliseconds. Default: 10,000. */
-  readonly timeoutMs?: number | undefined;
-  /** Bytes in all of a session. Default: 10 MiB. */
-  readonly maxBytes?: number | undefined;
-}
-
 /** The options with their defaults. */
-export interface HttpSettings {
+export interface FaceSettings {
   /** Empty, or with a slash in front and none at the end. */
   readonly basePath: string;
   /** Without a slash at the end. */
@@ -172,16 +145,9 @@ export interface HttpSettings {
   readonly cors: boolean;
   /** How long after its client has disconnected a run is cancelled, in milliseconds. `Infinity`: never. */
   readonly cancelAfterMs: number;
-  readonly extensions: boolean;
   readonly heartbeatMs: number;
   readonly stallMs: number;
   readonly limits: Required<{ [Key in keyof HttpLimits]: number }>;
-  readonly sessions: {
-    readonly allowOrigins: ReadonlySet<string>;
-    readonly fetch: typeof fetch;
-    readonly timeoutMs: number;
-    readonly maxBytes: number;
-  };
 }
 
 const MIB = 1024 * 1024;
@@ -198,26 +164,20 @@ const limitDefaults = {
   maxReadersPerRun: 100,
 };
 const timeDefaults = { heartbeatMs: 8_000, stallMs: 60_000 };
-const sessionDefaults = { timeoutMs: 10_000, maxBytes: 10 * MIB };
 
 const names = [
   ...["basePath", "baseUrl", "authorize", "allowedOrigins", "allowedHosts", "cors", "onDisconnect"],
-  ...["heartbeatMs", "stallMs", "extensions", "limits", "sessions"],
+  ...["heartbeatMs", "stallMs", "limits"],
 ];
 
-/** Reads the options of a handler. Throws `invalid_argument` for an invalid one. */
-export function readHttpOptions(options: HttpOptions): HttpSettings {
-  checkKeys("options", options, names);
+/** Reads the options of a handler. `others`: the names of those of its protocol. Throws `invalid_argument` for an invalid one. */
+export function readFaceOptions(options: FaceOptions, others: readonly string[]): FaceSettings {
+  checkKeys("options", options, [...names, ...others]);
   const { basePath = "", baseUrl, authorize, cors = false, onDisconnect = "continue" } = options;
-  const { extensions = false, sessions = {} } = options;
   if (typeof basePath !== "string" || /[?#\s]/.test(basePath)) throw bad("basePath", "a path such as /acp");
   if (baseUrl !== undefined && !isHttpUrl(baseUrl)) throw bad("baseUrl", "an absolute http or https URL");
   if (authorize !== undefined && typeof authorize !== "function") throw bad("authorize", "a function");
   if (typeof cors !== "boolean") throw bad("cors", "true or false");
-  if (typeof extensions !== "boolean") throw bad("extensions", "true or false");
-  checkKeys("options.sessions", sessions, ["allowOrigins", "fetch", "timeoutMs", "maxBytes"]);
-  const { allowOrigins, fetch: fetchResource, timeoutMs, maxBytes } = sessions;
-  if (fetchResource !== undefined && typeof fetchResource !== "function") throw bad("sessions.fetch", "a function");
   const path = basePath.split("/").filter(Boolean).join("/");
   return {
     basePath: path === "" ? "" : `/${path}`,
@@ -227,18 +187,12 @@ export function readHttpOptions(options: HttpOptions): HttpSettings {
     allowedHosts: options.allowedHosts && readHosts(options.allowedHosts),
     cors,
     cancelAfterMs: readOnDisconnect(onDisconnect),
-    extensions,
     ...amounts("options", timeDefaults, { heartbeatMs: options.heartbeatMs, stallMs: options.stallMs }),
     limits: amounts("options.limits", limitDefaults, options.limits),
-    sessions: {
-      allowOrigins: readOrigins("sessions.allowOrigins", allowOrigins),
-      fetch: fetchResource ?? ((...request) => fetch(...request)),
-      ...amounts("options.sessions", sessionDefaults, { timeoutMs, maxBytes }),
-    },
   };
 }
 
-function readOnDisconnect(onDisconnect: NonNullable<HttpOptions["onDisconnect"]>): number {
+function readOnDisconnect(onDisconnect: NonNullable<FaceOptions["onDisconnect"]>): number {
   if (onDisconnect === "continue") return Number.POSITIVE_INFINITY;
   if (onDisconnect === "cancel") return 0;
   if (typeof onDisconnect !== "object" || onDisconnect?.cancelAfterMs === undefined)
@@ -246,7 +200,7 @@ function readOnDisconnect(onDisconnect: NonNullable<HttpOptions["onDisconnect"]>
   return amounts("onDisconnect", { cancelAfterMs: 0 }, onDisconnect).cancelAfterMs;
 }
 
-function amounts<Key extends string>(
+export function amounts<Key extends string>(
   name: string,
   standard: Readonly<Record<Key, number>>,
   given: Partial<Readonly<Record<Key, number | undefined>>> = {},
@@ -262,7 +216,7 @@ function amounts<Key extends string>(
   return read;
 }
 
-function readOrigins(name: string, origins: readonly string[] = []): ReadonlySet<string> {
+export function readOrigins(name: string, origins: readonly string[] = []): ReadonlySet<string> {
   if (!Array.isArray(origins)) throw bad(name, "a list of origins");
   return new Set(
     origins.map((origin) => {
@@ -283,14 +237,14 @@ function isHttpUrl(value: unknown): value is string {
   return typeof value === "string" && /^https?:\/\//i.test(value) && URL.canParse(value);
 }
 
-function checkKeys(name: string, value: unknown, known: readonly string[]): void {
+export function checkKeys(name: string, value: unknown, known: readonly string[]): void {
   if (typeof value !== "object" || value === null) throw bad(name, "an object");
   for (const key of Object.keys(value)) {
     if (!known.includes(key)) throw bad(`${name}.${key}`, `one of ${known.join(", ")} as the name of an option`);
   }
 }
 
-function bad(name: string, expected: string): CadenzaError {
+export function bad(name: string, expected: string): CadenzaError {
   const message = `expected ${expected}`;
   return new CadenzaError("invalid_argument", `${name}: ${message}.`, { issues: [{ path: name.split("."), message }] });
 }

@@ -1,58 +1,20 @@
-import { getAgent, listAgents } from "./agents.ts";
 import { authorizeCaller } from "./caller.ts";
-import { errorResponse, WireError } from "./errors.ts";
-import { getDetails, sendMessage } from "./extensions.ts";
-import { openApiText } from "./openapi.ts";
-import type { Action, AuthorizeRequest } from "./options.ts";
-import { cancelRun, createRun, getEvents, getRun, listRuns, resumeRun } from "./runs.ts";
+import { WireError } from "./errors.ts";
+import type { AuthorizeRequest, FaceSettings } from "./options.ts";
 import { checkHost, checkOrigin, corsHeaders, preflightHeaders } from "./safety.ts";
-import type { Call, Service } from "./service.ts";
-import { serverUrl } from "./service.ts";
-import { getResource, getSession } from "./sessions.ts";
+import type { Call, Route, Service } from "./service.ts";
 import type { WireRequest, WireResponse } from "./wire.ts";
-import { json, jsonText } from "./wire.ts";
-
-interface Route {
-  readonly method: "GET" | "POST";
-  /** The parts of the path between slashes. A name in braces matches any part. */
-  readonly segments: readonly string[];
-  readonly action: Action;
-  readonly handle: (call: Call) => Promise<WireResponse>;
-}
 
 /** The route of a request, and the parts of its path that match the names in braces. */
-interface Match extends Pick<Call, "parameter" | "second"> {
-  readonly found: Route;
+interface Match<Settings extends FaceSettings> extends Pick<Call, "parameter" | "second"> {
+  readonly found: Route<Settings>;
 }
 
-/** Every endpoint of ACP, the most frequent ones first. */
-const routes: readonly Route[] = [
-  route("POST", "runs", "createRun", createRun),
-  route("GET", "runs/{run_id}", "getRun", getRun),
-  route("POST", "runs/{run_id}", "resume", resumeRun),
-  route("GET", "runs/{run_id}/events", "events", getEvents),
-  route("POST", "runs/{run_id}/cancel", "cancel", cancelRun),
-  route("GET", "runs", "listRuns", listRuns),
-  route("GET", "agents", "listAgents", listAgents),
-  route("GET", "agents/{name}", "getAgent", getAgent),
-  route("GET", "sessions/{session_id}", "getSession", getSession),
-  route("GET", "session/{session_id}", "getSession", getSession),
-  route("GET", "resources/{id}", "getResource", getResource),
-  route("GET", "ping", "ping", async () => json(200, {})),
-  route("GET", "openapi.json", "openapi", async (call) => {
-    return jsonText(200, openApiText(serverUrl(call), call.service.settings.extensions));
-  }),
-];
-
-/** Every endpoint, with those that are not part of ACP. */
-const extendedRoutes: readonly Route[] = [
-  ...routes,
-  route("GET", "runs/{run_id}/details", "details", getDetails),
-  route("POST", "runs/{run_id}/messages/{message_name}", "send", sendMessage),
-];
-
 /** Answers a request. Never rejects: an error gets an answer too. */
-export function answerRequest(service: Service, request: WireRequest): Promise<WireResponse> {
+export function answerRequest<Settings extends FaceSettings>(
+  service: Service<Settings>,
+  request: WireRequest,
+): Promise<WireResponse> {
   const cors = corsHeaders(request, service.settings);
   const answer = settle(service, request);
   if (cors === undefined) return answer;
@@ -63,15 +25,18 @@ export function answerRequest(service: Service, request: WireRequest): Promise<W
   });
 }
 
-async function settle(service: Service, request: WireRequest): Promise<WireResponse> {
+async function settle<Settings extends FaceSettings>(
+  service: Service<Settings>,
+  request: WireRequest,
+): Promise<WireResponse> {
+  const { settings, face } = service;
   try {
-    const { settings } = service;
     checkHost(request, settings);
     checkOrigin(request, settings);
     if (request.method === "OPTIONS" && settings.cors && request.header("origin") !== undefined)
-      return { status: 204, headers: preflightHeaders, body: "" };
+      return { status: 204, headers: preflightHeaders(face.routes), body: "" };
     const { segments, query } = splitUrl(request.url, settings.basePath);
-    const match = findRoute(settings.extensions ? extendedRoutes : routes, request.method, segments);
+    const match = findRoute(face.routes, request.method, segments);
     const { found, parameter, second } = match;
     const caller =
       settings.authorize === undefined
@@ -79,17 +44,20 @@ async function settle(service: Service, request: WireRequest): Promise<WireRespo
         : await authorizeCaller(service.runtime, settings.authorize, asked(match, request), service.logger);
     return await found.handle({ service, request, caller, parameter, second, query });
   } catch (error) {
-    return errorResponse(error, service.logger);
+    return face.refuse(error, service.logger);
   }
 }
 
-function asked({ found, parameter, second }: Match, request: WireRequest): AuthorizeRequest {
-  const { action, segments } = found;
+function asked<Settings extends FaceSettings>(
+  { found, parameter, second }: Match<Settings>,
+  request: WireRequest,
+): AuthorizeRequest {
+  const { action, names } = found;
   return {
     action,
-    ...(segments[1] === "{name}" && { agent_name: parameter }),
-    ...(segments[1] === "{run_id}" && { run_id: parameter }),
-    ...(segments[3] === "{message_name}" && { message_name: second }),
+    ...(names[0] === "{name}" && { agent_name: parameter }),
+    ...(names[0] === "{run_id}" && { run_id: parameter }),
+    ...(names[1] === "{message_name}" && { message_name: second }),
     headers: request.headers(),
     request: request.raw,
   };
@@ -110,18 +78,19 @@ function splitUrl(url: string, basePath: string): { readonly segments: readonly 
 }
 
 /** The route of a request. Refuses an unknown path, and a method that the path does not have. */
-function findRoute(all: readonly Route[], method: string, segments: readonly string[]): Match {
+function findRoute<Settings extends FaceSettings>(
+  all: readonly Route<Settings>[],
+  method: string,
+  segments: readonly string[],
+): Match<Settings> {
   const wanted = method === "HEAD" ? "GET" : method;
   const others: string[] = [];
   for (const found of all) {
-    const { length } = found.segments;
     if (!fits(found.segments, segments)) continue;
-    if (found.method === wanted)
-      return {
-        found,
-        parameter: decode(length > 1 ? segments[1] : undefined),
-        second: decode(length > 3 ? segments[3] : undefined),
-      };
+    if (found.method === wanted) {
+      const [parameter, second] = segments.filter((_, index) => isName(found.segments[index]));
+      return { found, parameter: decode(parameter), second: decode(second) };
+    }
     others.push(found.method);
   }
   if (others.length === 0) throw noSuchPath();
@@ -132,7 +101,11 @@ function findRoute(all: readonly Route[], method: string, segments: readonly str
 
 function fits(pattern: readonly string[], segments: readonly string[]): boolean {
   if (pattern.length !== segments.length) return false;
-  return pattern.every((name, index) => name.startsWith("{") || name === segments[index]);
+  return pattern.every((name, index) => isName(name) || name === segments[index]);
+}
+
+function isName(segment = ""): boolean {
+  return segment.startsWith("{");
 }
 
 function decode(segment = ""): string {
@@ -147,6 +120,13 @@ function noSuchPath(): WireError {
   return new WireError(404, "path_not_found", "There is no endpoint at this path.");
 }
 
-function route(method: Route["method"], path: string, action: Action, handle: Route["handle"]): Route {
-  return { method, segments: path.split("/"), action, handle };
+/** Makes a route. A name in braces matches any part of a path. */
+export function route<Settings extends FaceSettings>(
+  method: Route<Settings>["method"],
+  path: string,
+  action: Route<Settings>["action"],
+  handle: Route<Settings>["handle"],
+): Route<Settings> {
+  const segments = path.split("/");
+  return { method, segments, names: segments.filter(isName), action, handle };
 }

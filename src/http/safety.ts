@@ -1,12 +1,12 @@
 import { WireError } from "./errors.ts";
-import type { HttpSettings } from "./options.ts";
+import type { FaceSettings } from "./options.ts";
 import type { WireRequest } from "./wire.ts";
 
 /**
  * Refuses a request to a host name that is not allowed: it may come from a name that an attacker bound to this machine
  * (DNS rebinding).
  */
-export function checkHost(request: WireRequest, { allowedHosts }: HttpSettings): void {
+export function checkHost(request: WireRequest, { allowedHosts }: FaceSettings): void {
   if (allowedHosts === undefined) return;
   const host = hostOf(request).toLowerCase();
   if (allowedHosts.has(host) || allowedHosts.has(host.replace(/:\d+$/, ""))) return;
@@ -14,7 +14,7 @@ export function checkHost(request: WireRequest, { allowedHosts }: HttpSettings):
 }
 
 /** Refuses a request that a page of another origin has sent, unless that origin is allowed. */
-export function checkOrigin(request: WireRequest, settings: HttpSettings): void {
+export function checkOrigin(request: WireRequest, settings: FaceSettings): void {
   const site = request.header("sec-fetch-site");
   const origin = request.header("origin");
   if (site === undefined && origin === undefined) return;
@@ -27,7 +27,7 @@ export function checkOrigin(request: WireRequest, settings: HttpSettings): void 
 }
 
 /** The CORS headers of a response; undefined where there are none. */
-export function corsHeaders(request: WireRequest, settings: HttpSettings): Record<string, string> | undefined {
+export function corsHeaders(request: WireRequest, settings: FaceSettings): Record<string, string> | undefined {
   if (!settings.cors) return undefined;
   const origin = request.header("origin");
   if (origin === undefined || !settings.allowedOrigins.has(origin)) return { vary: "Origin" };
@@ -39,11 +39,13 @@ export function corsHeaders(request: WireRequest, settings: HttpSettings): Recor
 }
 
 /** The further headers of the answer to a preflight request. */
-export const preflightHeaders = {
-  "access-control-allow-methods": "GET, POST",
-  "access-control-allow-headers": "Authorization, Content-Type, Idempotency-Key, Last-Event-ID",
-  "access-control-max-age": "600",
-};
+export function preflightHeaders(routes: readonly { readonly method: string }[]): Record<string, string> {
+  return {
+    "access-control-allow-methods": [...new Set(routes.map(({ method }) => method))].sort().join(", "),
+    "access-control-allow-headers": "Authorization, Content-Type, Idempotency-Key, Last-Event-ID",
+    "access-control-max-age": "600",
+  };
+}
 
 /** The host that a request is addressed to. HTTP/2 has it under another name. */
 function hostOf(request: WireRequest): string {
@@ -51,7 +53,7 @@ function hostOf(request: WireRequest): string {
 }
 
 /** Behind a proxy only the host can be compared, since the scheme that the client used is not known. */
-function isSameOrigin(origin: string, request: WireRequest, { baseUrl }: HttpSettings): boolean {
+function isSameOrigin(origin: string, request: WireRequest, { baseUrl }: FaceSettings): boolean {
   if (!URL.canParse(origin)) return false;
   const { host } = new URL(origin);
   if (baseUrl !== undefined && new URL(baseUrl).origin === origin) return true;

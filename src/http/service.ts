@@ -5,21 +5,43 @@ import { checkContentType } from "./body.ts";
 import type { Caller } from "./caller.ts";
 import { Disconnects } from "./disconnects.ts";
 import { unfitAt } from "./errors.ts";
-import type { HttpSettings } from "./options.ts";
+import type { Action, FaceSettings } from "./options.ts";
 import { Readers } from "./readers.ts";
-import type { WireBody, WireRequest } from "./wire.ts";
+import type { WireBody, WireRequest, WireResponse } from "./wire.ts";
+
+/** A protocol over HTTP: its endpoints, and its answers to requests that are refused. */
+export interface Face<Settings extends FaceSettings = FaceSettings> {
+  /** The most frequent ones first. */
+  readonly routes: readonly Route<Settings>[];
+  /** The response to an error. An error that is no refusal is logged. */
+  refuse(error: unknown, logger: Logger): WireResponse;
+}
+
+/** An endpoint. */
+export interface Route<Settings extends FaceSettings = FaceSettings> {
+  readonly method: "GET" | "POST" | "DELETE";
+  /** The parts of the path between slashes. A name in braces matches any part. */
+  readonly segments: readonly string[];
+  /** The names in braces. */
+  readonly names: readonly string[];
+  readonly action: Action;
+  // A method, so that a route of any face is a route.
+  handle(call: Call<Settings>): Promise<WireResponse>;
+}
 
 /** What all requests of one handler share. */
-export class Service {
+export class Service<Settings extends FaceSettings = FaceSettings> {
   readonly runtime: AgentRuntime;
-  readonly settings: HttpSettings;
+  readonly face: Face<Settings>;
+  readonly settings: Settings;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly readers: Readers;
   readonly disconnects: Disconnects;
 
-  constructor(runtime: AgentRuntime, settings: HttpSettings) {
+  constructor(runtime: AgentRuntime, face: Face<Settings>, settings: Settings) {
     this.runtime = runtime;
+    this.face = face;
     this.settings = settings;
     this.clock = runtime.clock;
     this.logger = contained(runtime.logger);
@@ -43,8 +65,8 @@ function contained(logger: Logger): Logger {
 }
 
 /** One request while it is answered. */
-export interface Call {
-  readonly service: Service;
+export interface Call<Settings extends FaceSettings = FaceSettings> {
+  readonly service: Service<Settings>;
   readonly request: WireRequest;
   readonly caller: Caller;
   /** The part of the path that matches the first name in braces; empty if the route has none. */

@@ -3,8 +3,8 @@ import { fileURLToPath } from "node:url";
 import type { CadenzaErrorCode } from "cadenza";
 import { CadenzaError } from "cadenza";
 import { describe, expect, test } from "vitest";
+import { readHttpOptions } from "../../src/faces/acp/options.ts";
 import { errorResponse } from "../../src/http/errors.ts";
-import { readHttpOptions } from "../../src/http/options.ts";
 import { checkSchema, extendedOpenApi } from "./openapi-check.ts";
 
 const page = (name: string): string =>

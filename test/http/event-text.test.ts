@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { EventText, eventStreamFormat } from "../../src/http/event-text.ts";
+import { eventStreamFormat } from "../../src/faces/acp/event-formats.ts";
+import { EventText } from "../../src/http/event-text.ts";
 import { FakeClock } from "../harness/clock.ts";
 
 test.each([

@@ -1,22 +1,22 @@
-import { CadenzaError } from "../core/errors.ts";
-import { runIdSchema } from "../protocol/identifier.ts";
-import type { RunDetails } from "../runtime/requests.ts";
-import { readJson } from "./body.ts";
-import type { Caller } from "./caller.ts";
-import { unfitAt } from "./errors.ts";
+import { CadenzaError } from "../../core/errors.ts";
+import { readJson } from "../../http/body.ts";
+import type { Caller } from "../../http/caller.ts";
+import { unfitAt } from "../../http/errors.ts";
+import { idempotencyKey, takeBody } from "../../http/service.ts";
+import type { WireResponse } from "../../http/wire.ts";
+import { json } from "../../http/wire.ts";
+import { runIdSchema } from "../../protocol/identifier.ts";
+import type { RunDetails } from "../../runtime/requests.ts";
+import type { AcpCall } from "./options.ts";
 import { readWith } from "./requests.ts";
 import { checkRun } from "./runs.ts";
-import type { Call } from "./service.ts";
-import { idempotencyKey, takeBody } from "./service.ts";
-import type { WireResponse } from "./wire.ts";
-import { json } from "./wire.ts";
 
 /* The endpoints that are not part of ACP. */
 
 const MAX_NAME_LENGTH = 255;
 
 /** `GET /runs/{run_id}/details`: the facts about a run that its record has no field for. */
-export async function getDetails({ caller, parameter }: Call): Promise<WireResponse> {
+export async function getDetails({ caller, parameter }: AcpCall): Promise<WireResponse> {
   await checkRun(caller, parameter);
   const details = await caller.scope.details(parameter);
   const visible = caller.sees === undefined ? details : await visibleDetails(caller, details);
@@ -24,7 +24,7 @@ export async function getDetails({ caller, parameter }: Call): Promise<WireRespo
 }
 
 /** `POST /runs/{run_id}/messages/{message_name}`: sends a message to a run. The whole body is the message. */
-export async function sendMessage(call: Call): Promise<WireResponse> {
+export async function sendMessage(call: AcpCall): Promise<WireResponse> {
   const { service, caller, second: name } = call;
   const key = idempotencyKey(call);
   const run_id = readWith(runIdSchema, call.parameter, ["run_id"]);

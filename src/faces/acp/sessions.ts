@@ -1,19 +1,19 @@
-import type { Issue } from "../core/errors.ts";
-import { CadenzaError } from "../core/errors.ts";
-import type { JsonValue } from "../protocol/json.ts";
-import type { Message } from "../protocol/message.ts";
-import { messageSchema } from "../protocol/message.ts";
-import type { PostedSession } from "../protocol/session.ts";
-import type { Session } from "../runtime/requests.ts";
-import { checkTree } from "./body.ts";
-import type { Caller } from "./caller.ts";
-import { unfitAt, WireError } from "./errors.ts";
+import type { Issue } from "../../core/errors.ts";
+import { CadenzaError } from "../../core/errors.ts";
+import { checkTree } from "../../http/body.ts";
+import type { Caller } from "../../http/caller.ts";
+import { unfitAt, WireError } from "../../http/errors.ts";
+import { baseUrl } from "../../http/service.ts";
+import type { WireResponse } from "../../http/wire.ts";
+import { json } from "../../http/wire.ts";
+import type { JsonValue } from "../../protocol/json.ts";
+import type { Message } from "../../protocol/message.ts";
+import { messageSchema } from "../../protocol/message.ts";
+import type { PostedSession } from "../../protocol/session.ts";
+import type { Session } from "../../runtime/requests.ts";
+import type { AcpCall } from "./options.ts";
 import { readWith } from "./requests.ts";
 import { ResourceFetcher } from "./resource-fetcher.ts";
-import type { Call } from "./service.ts";
-import { baseUrl } from "./service.ts";
-import type { WireResponse } from "./wire.ts";
-import { json } from "./wire.ts";
 
 const FETCHED_AT_ONCE = 10;
 const RUNS_LOOKED_AT = 1_000;
@@ -25,7 +25,7 @@ export interface SessionContents {
 }
 
 /** `GET /sessions/{id}`: where the contents of a session are. */
-export async function getSession(call: Call): Promise<WireResponse> {
+export async function getSession(call: AcpCall): Promise<WireResponse> {
   const session = await call.caller.scope.getSession(call.parameter);
   await checkVisible(call.caller, session);
   const { id, history, state } = session;
@@ -38,7 +38,7 @@ export async function getSession(call: Call): Promise<WireResponse> {
 }
 
 /** `GET /resources/{id}`: a message of a session, or its state. */
-export async function getResource({ caller, parameter }: Call): Promise<WireResponse> {
+export async function getResource({ caller, parameter }: AcpCall): Promise<WireResponse> {
   const [id, which] = splitResourceId(parameter);
   const found = id === undefined ? undefined : contentOf(await findVisible(caller, id), which);
   if (found === undefined) throw missingResource(parameter);
@@ -56,7 +56,7 @@ export async function checkSession(caller: Caller, id: string): Promise<void> {
  * Reads a session that a client brings along: contents of this service from the store, the others from where the host
  * allows it.
  */
-export async function loadSession(call: Call, { history, state }: PostedSession): Promise<SessionContents> {
+export async function loadSession(call: AcpCall, { history, state }: PostedSession): Promise<SessionContents> {
   const { service, caller } = call;
   const { sessions, limits } = service.settings;
   if (history.length > limits.maxMessages)

@@ -1,25 +1,25 @@
-import { CadenzaError } from "../core/errors.ts";
-import { agentNameSchema } from "../protocol/agent.ts";
-import { sessionIdSchema } from "../protocol/identifier.ts";
-import type { Run, RunMode } from "../protocol/run.ts";
-import { runStatusSchema } from "../protocol/run.ts";
-import type { PostedSession } from "../protocol/session.ts";
-import type { EventStream } from "../runtime/events.ts";
-import type { CreateRunOptions, ListRunsQuery, ResumeOptions } from "../runtime/requests.ts";
+import { CadenzaError } from "../../core/errors.ts";
+import { clientLeft, readJson } from "../../http/body.ts";
+import type { Caller } from "../../http/caller.ts";
+import { idempotencyKey, queryFlag, queryNumber, takeBody } from "../../http/service.ts";
+import type { WireResponse } from "../../http/wire.ts";
+import { json } from "../../http/wire.ts";
+import { agentNameSchema } from "../../protocol/agent.ts";
+import { sessionIdSchema } from "../../protocol/identifier.ts";
+import type { Run, RunMode } from "../../protocol/run.ts";
+import { runStatusSchema } from "../../protocol/run.ts";
+import type { PostedSession } from "../../protocol/session.ts";
+import type { EventStream } from "../../runtime/events.ts";
+import type { CreateRunOptions, ListRunsQuery, ResumeOptions } from "../../runtime/requests.ts";
 import { checkAgent } from "./agents.ts";
-import { clientLeft, readJson } from "./body.ts";
-import type { Caller } from "./caller.ts";
+import type { AcpCall } from "./options.ts";
 import type { Schema } from "./requests.ts";
 import { checkCreateRequest, readCreateRequest, readReplyRequest, readWith } from "./requests.ts";
-import type { Call } from "./service.ts";
-import { idempotencyKey, queryFlag, queryNumber, takeBody } from "./service.ts";
 import { checkSession, loadSession } from "./sessions.ts";
 import { followRun, streamRun } from "./streams.ts";
-import type { WireResponse } from "./wire.ts";
-import { json } from "./wire.ts";
 
 /** `POST /runs`: starts a run. */
-export async function createRun(call: Call): Promise<WireResponse> {
+export async function createRun(call: AcpCall): Promise<WireResponse> {
   const { service, caller } = call;
   const { limits } = service.settings;
   const key = idempotencyKey(call);
@@ -42,7 +42,7 @@ export async function createRun(call: Call): Promise<WireResponse> {
 }
 
 /** `POST /runs/{run_id}`: answers what a run waits for. */
-export async function resumeRun(call: Call): Promise<WireResponse> {
+export async function resumeRun(call: AcpCall): Promise<WireResponse> {
   const { service, caller, parameter } = call;
   const { limits } = service.settings;
   const key = idempotencyKey(call);
@@ -56,13 +56,13 @@ export async function resumeRun(call: Call): Promise<WireResponse> {
 }
 
 /** `POST /runs/{run_id}/cancel`: stops a run. A body is ignored. */
-export async function cancelRun({ caller, parameter }: Call): Promise<WireResponse> {
+export async function cancelRun({ caller, parameter }: AcpCall): Promise<WireResponse> {
   await checkRun(caller, parameter);
   return runResponse(202, await caller.scope.cancel(parameter));
 }
 
 /** `GET /runs/{run_id}`: the run as it is now. */
-export async function getRun({ caller, parameter }: Call): Promise<WireResponse> {
+export async function getRun({ caller, parameter }: AcpCall): Promise<WireResponse> {
   const run = await caller.scope.getRun(parameter);
   checkVisible(caller, run);
   return runResponse(200, run);
@@ -72,14 +72,14 @@ export async function getRun({ caller, parameter }: Call): Promise<WireResponse>
  * `GET /runs/{run_id}/events`: the events so far as JSON or, for a client that accepts an event stream, these and what
  * follows.
  */
-export async function getEvents(call: Call): Promise<WireResponse> {
+export async function getEvents(call: AcpCall): Promise<WireResponse> {
   const { caller, parameter } = call;
   await checkRun(caller, parameter);
   return followRun(call);
 }
 
 /** `GET /runs`: a page of runs, the newest first. */
-export async function listRuns({ caller, query }: Call): Promise<WireResponse> {
+export async function listRuns({ caller, query }: AcpCall): Promise<WireResponse> {
   const search = new URLSearchParams(query);
   const limit = queryNumber(search, "limit", 1, 1_000) ?? 100;
   const offset = queryNumber(search, "offset", 0, Number.MAX_SAFE_INTEGER) ?? 0;
@@ -94,7 +94,7 @@ export async function listRuns({ caller, query }: Call): Promise<WireResponse> {
 
 /** Starts or resumes a run, and answers in the mode that the request asks for. */
 function answer(
-  call: Call,
+  call: AcpCall,
   mode: RunMode,
   start: (mode: RunMode) => ReturnType<Caller["scope"]["createRun"]>,
 ): Promise<WireResponse> {
@@ -112,7 +112,7 @@ function answer(
 /**
  * Answers with a run at rest, unless the client disconnects first. The run goes on, and only a callback is left in it.
  */
-function unlessLeft({ request }: Call, rest: Promise<Run>): Promise<WireResponse> {
+function unlessLeft({ request }: AcpCall, rest: Promise<Run>): Promise<WireResponse> {
   return new Promise((resolve, reject) => {
     const stopListening = request.onLeave(() => reject(clientLeft()));
     rest
@@ -123,7 +123,7 @@ function unlessLeft({ request }: Call, rest: Promise<Run>): Promise<WireResponse
 }
 
 /** The run when it rests. If the client disconnects before that, the run is cancelled, at once or later. */
-async function waitOrCancel({ service, request, caller }: Call, events: EventStream): Promise<Run> {
+async function waitOrCancel({ service, request, caller }: AcpCall, events: EventStream): Promise<Run> {
   const first = await events.next();
   const id = first.done !== true && "run" in first.value ? first.value.run.run_id : "";
   const leave = service.disconnects.enter(caller.scope, id);
@@ -142,7 +142,7 @@ async function waitOrCancel({ service, request, caller }: Call, events: EventStr
   return caller.scope.getRun(id);
 }
 
-async function broughtSession(call: Call, session: PostedSession): Promise<CreateRunOptions["session"]> {
+async function broughtSession(call: AcpCall, session: PostedSession): Promise<CreateRunOptions["session"]> {
   const isEmpty = session.id === undefined && session.history.length === 0 && session.state === undefined;
   return isEmpty ? undefined : loadSession(call, session);
 }

@@ -1,7 +1,7 @@
-import type { Issue } from "../core/errors.ts";
-import type { Clock } from "../core/ports.ts";
-import { BodyText, parseJson } from "./body.ts";
-import { unfitAt } from "./errors.ts";
+import type { Issue } from "../../core/errors.ts";
+import type { Clock } from "../../core/ports.ts";
+import { BodyText, parseJson } from "../../http/body.ts";
+import { unfitAt } from "../../http/errors.ts";
 import type { HttpSettings } from "./options.ts";
 
 /**

@@ -1,5 +1,5 @@
-import { componentSchemas } from "../protocol/json-schema.ts";
-import { componentRef } from "../protocol/registry.ts";
+import { componentSchemas } from "../../protocol/json-schema.ts";
+import { componentRef } from "../../protocol/registry.ts";
 
 type JsonSchema = Readonly<Record<string, unknown>>;
 

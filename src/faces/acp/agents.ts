@@ -1,12 +1,12 @@
-import { CadenzaError } from "../core/errors.ts";
-import type { Caller } from "./caller.ts";
-import type { Call } from "./service.ts";
-import { queryNumber } from "./service.ts";
-import type { WireResponse } from "./wire.ts";
-import { json } from "./wire.ts";
+import { CadenzaError } from "../../core/errors.ts";
+import type { Caller } from "../../http/caller.ts";
+import { queryNumber } from "../../http/service.ts";
+import type { WireResponse } from "../../http/wire.ts";
+import { json } from "../../http/wire.ts";
+import type { AcpCall } from "./options.ts";
 
 /** `GET /agents`: all agents, or a page of them. */
-export async function listAgents({ caller, query }: Call): Promise<WireResponse> {
+export async function listAgents({ caller, query }: AcpCall): Promise<WireResponse> {
   const search = new URLSearchParams(query);
   const limit = queryNumber(search, "limit", 1, 1_000) ?? Number.POSITIVE_INFINITY;
   const offset = queryNumber(search, "offset", 0, Number.MAX_SAFE_INTEGER) ?? 0;
@@ -15,7 +15,7 @@ export async function listAgents({ caller, query }: Call): Promise<WireResponse>
 }
 
 /** `GET /agents/{name}`: the manifest of an agent. */
-export async function getAgent({ caller, parameter }: Call): Promise<WireResponse> {
+export async function getAgent({ caller, parameter }: AcpCall): Promise<WireResponse> {
   checkAgent(caller, parameter);
   return json(200, await caller.scope.getAgent(parameter));
 }

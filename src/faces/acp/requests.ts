@@ -1,10 +1,10 @@
-import type { Issue } from "../core/errors.ts";
-import type { RunDeclineRequest } from "../protocol/extensions.ts";
-import { runDeclineRequestSchema } from "../protocol/extensions.ts";
-import { isJsonObject } from "../protocol/json.ts";
-import type { RunCreateRequest, RunResumeRequest } from "../protocol/requests.ts";
-import { runCreateRequestSchema, runResumeRequestSchema } from "../protocol/requests.ts";
-import { unfitAt, unfitError, WireError } from "./errors.ts";
+import type { Issue } from "../../core/errors.ts";
+import { unfitAt, unfitError, WireError } from "../../http/errors.ts";
+import type { RunDeclineRequest } from "../../protocol/extensions.ts";
+import { runDeclineRequestSchema } from "../../protocol/extensions.ts";
+import { isJsonObject } from "../../protocol/json.ts";
+import type { RunCreateRequest, RunResumeRequest } from "../../protocol/requests.ts";
+import { runCreateRequestSchema, runResumeRequestSchema } from "../../protocol/requests.ts";
 import type { HttpSettings } from "./options.ts";
 
 /** Reads the body that starts a run. */

@@ -1,0 +1,91 @@
+import { errorResponse } from "../../http/errors.ts";
+import type { Handler } from "../../http/fetch.ts";
+import { handlerOf } from "../../http/fetch.ts";
+import type { NodeListener } from "../../http/node.ts";
+import { listenerOf } from "../../http/node.ts";
+import { route } from "../../http/router.ts";
+import type { Face, Route } from "../../http/service.ts";
+import { Service, serverUrl } from "../../http/service.ts";
+import { json, jsonText } from "../../http/wire.ts";
+import type { AgentRuntime } from "../../runtime/agent-runtime.ts";
+import { getAgent, listAgents } from "./agents.ts";
+import { getDetails, sendMessage } from "./extensions.ts";
+import { openApiText } from "./openapi.ts";
+import type { HttpOptions, HttpSettings } from "./options.ts";
+import { readHttpOptions } from "./options.ts";
+import { cancelRun, createRun, getEvents, getRun, listRuns, resumeRun } from "./runs.ts";
+import { getResource, getSession } from "./sessions.ts";
+
+/**
+ * The runs of a runtime over HTTP, for Hono, Next.js, Bun and Deno, and with limits Workers. Throws `invalid_argument`
+ * for an invalid option.
+ *
+ * @example
+ * ```ts
+ * import { AgentRuntime } from "cadenza";
+ * import { createHandler } from "cadenza/http";
+ *
+ * const runtime = new AgentRuntime().register("echo", (input) => input);
+ * const handler = createHandler(runtime, { basePath: "/agents" });
+ * // With Hono: app.all("/agents/*", (context) => handler(context.req.raw));
+ * const response = await handler(new Request("http://localhost/agents/ping"));
+ * console.log(response.status); // → 200
+ * ```
+ */
+export function createHandler(runtime: AgentRuntime, options: HttpOptions = {}): Handler {
+  return handlerOf(serviceOf(runtime, options));
+}
+
+/**
+ * The runs of a runtime over HTTP, for `node:http`, Express, Fastify and Koa. Throws `invalid_argument` for an invalid
+ * option.
+ *
+ * @example
+ * ```ts no-run — it listens until it is stopped
+ * import { createServer } from "node:http";
+ * import { AgentRuntime } from "cadenza";
+ * import { createNodeListener } from "cadenza/http";
+ *
+ * const runtime = new AgentRuntime().register("echo", (input) => input);
+ * createServer(createNodeListener(runtime)).listen(8000);
+ * ```
+ */
+export function createNodeListener(runtime: AgentRuntime, options: HttpOptions = {}): NodeListener {
+  return listenerOf(serviceOf(runtime, options));
+}
+
+function serviceOf(runtime: AgentRuntime, options: HttpOptions): Service<HttpSettings> {
+  const settings = readHttpOptions(options);
+  return new Service(runtime, settings.extensions ? extendedAcp : acp, settings);
+}
+
+/** Every endpoint of ACP, the most frequent ones first. */
+const routes: readonly Route<HttpSettings>[] = [
+  route("POST", "runs", "createRun", createRun),
+  route("GET", "runs/{run_id}", "getRun", getRun),
+  route("POST", "runs/{run_id}", "resume", resumeRun),
+  route("GET", "runs/{run_id}/events", "events", getEvents),
+  route("POST", "runs/{run_id}/cancel", "cancel", cancelRun),
+  route("GET", "runs", "listRuns", listRuns),
+  route("GET", "agents", "listAgents", listAgents),
+  route("GET", "agents/{name}", "getAgent", getAgent),
+  route("GET", "sessions/{session_id}", "getSession", getSession),
+  route("GET", "session/{session_id}", "getSession", getSession),
+  route("GET", "resources/{id}", "getResource", getResource),
+  route("GET", "ping", "ping", async () => json(200, {})),
+  route("GET", "openapi.json", "openapi", async (call) => {
+    return jsonText(200, openApiText(serverUrl(call), call.service.settings.extensions));
+  }),
+];
+
+const acp: Face<HttpSettings> = { routes, refuse: errorResponse };
+
+/** Every endpoint, with those that are not part of ACP. */
+const extendedAcp: Face<HttpSettings> = {
+  routes: [
+    ...routes,
+    route("GET", "runs/{run_id}/details", "details", getDetails),
+    route("POST", "runs/{run_id}/messages/{message_name}", "send", sendMessage),
+  ],
+  refuse: errorResponse,
+};
