@@ -128,9 +128,14 @@ export class DetailFold {
     else this.#add({ type: "step.failed", key, name, attempt, error: failure });
   }
 
-  #settle(awaitId: string, how: HowSettled, { by = null, decline }: Pick<SettledEntry, "by" | "decline"> = {}): void {
+  #settle(
+    awaitId: string,
+    how: HowSettled,
+    { by = null, decline, answer }: Pick<SettledEntry, "by" | "decline" | "answer"> = {},
+  ): void {
+    if (!this.#begun.delete(awaitId)) return;
     const reason = decline?.reason ?? null;
-    if (this.#begun.delete(awaitId)) this.#add({ type: "question.settled", await_id: awaitId, how, by, reason });
+    this.#add({ type: "question.settled", await_id: awaitId, how, by, reason, answer: answer ?? null });
   }
 
   /** A receive that finds a message at once has no beginning. */

@@ -199,6 +199,8 @@ const detailEventObject = deferred(
         by: z.unknown(),
         /** Why the answer was declined; null if it was not, or for no given reason. */
         reason: orNull(z.string()),
+        /** The answer: a message or an object; null for any other end. */
+        answer: z.unknown(),
       }),
       /** The agent has reported what it used. */
       z.object({

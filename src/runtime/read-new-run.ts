@@ -49,10 +49,9 @@ export function readNewRun(
     labels: readLabels("options.labels", options.labels),
   };
   if (sessionKey === undefined) return created;
-  checkSessionKey(sessionKey);
   if (created.session_id !== undefined)
     throw badArgument("options.sessionKey", "none, since the request has a session_id", sessionKey);
-  return { ...created, session_id: sessionIdOf(tenant, sessionKey) };
+  return { ...created, session_id: readSessionKey(tenant, "options.sessionKey", sessionKey) };
 }
 
 /** The namespace of the UUIDs of sessions that are named by a key. It must never change. */
@@ -64,15 +63,14 @@ const MAX_KEY_LENGTH = 255;
 /** A constant: the build turns the literal into a call of `RegExp`. */
 const loneSurrogate = /\p{Surrogate}/u;
 
-function checkSessionKey(key: unknown): asserts key is string {
-  const name = "options.sessionKey";
+/**
+ * The id of the session that a key names. The tenant's length keeps tenant "a" with key "bc" apart from tenant "ab" with
+ * key "c". Throws `invalid_argument` for an invalid key.
+ */
+export function readSessionKey(tenant: string, name: string, key: unknown): string {
   if (typeof key !== "string" || key === "" || key.length > MAX_KEY_LENGTH)
     throw badArgument(name, `a string of 1 to ${MAX_KEY_LENGTH} characters`, key);
   // UTF-8, of which the UUID is made, has no lone surrogates: two keys would be the same session.
   if (loneSurrogate.test(key)) throw badArgument(name, "a string without lone surrogates", key);
-}
-
-/** The tenant's length keeps tenant "a" with key "bc" apart from tenant "ab" with key "c". */
-function sessionIdOf(tenant: string, key: string): string {
   return namedUuid(SESSIONS, `${tenant.length}:${tenant}${key}`);
 }

@@ -11,6 +11,7 @@ import { badArgument, checkCount, checkKeys, checkObject, checkText } from "./ch
 import type { DetailedEvent, StreamStart } from "./events.ts";
 import { EventStream } from "./events.ts";
 import type { Settings } from "./options.ts";
+import { readSessionKey } from "./read-new-run.ts";
 import { readRunQuery } from "./read-run-query.ts";
 import type { Registry } from "./registry.ts";
 import { manifestOf } from "./registry.ts";
@@ -184,6 +185,24 @@ export class ScopeReads<Names extends string = never> {
   async getSession(session_id: string): Promise<Session> {
     const id = readId("session_id", session_id);
     return this.#reader.session(this.#tenant, id);
+  }
+
+  /**
+   * The id of the session that a `sessionKey` names, whether there is a run in it or not. Throws `invalid_argument` for an
+   * invalid key.
+   *
+   * @example
+   * ```ts
+   * import { AgentRuntime } from "cadenza";
+   *
+   * const runtime = new AgentRuntime().register("echo", (input) => input);
+   * await runtime.createRun({ agent_name: "echo", input: "Hello" }, { sessionKey: "chat-17" });
+   * const { history } = await runtime.getSession(runtime.sessionId("chat-17"));
+   * console.log(history.length); // → 2
+   * ```
+   */
+  sessionId(sessionKey: string): string {
+    return readSessionKey(this.#tenant, "sessionKey", sessionKey);
   }
 }
 

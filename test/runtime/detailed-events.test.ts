@@ -197,11 +197,11 @@ describe.each([
       [1, 2, 3, 4, 5].map((n) => `question.asked ask#${n}`),
     );
     expect(list.filter((text) => text.startsWith("question.settled")).sort()).toEqual([
-      'question.settled ask#1 answer {"name":"bob"} null',
-      "question.settled ask#2 declined ada No.",
-      "question.settled ask#3 default null null",
-      "question.settled ask#4 withdrawn null null",
-      "question.settled ask#5 withdrawn null null",
+      'question.settled ask#1 answer {"name":"bob"} null {"ok":true}',
+      "question.settled ask#2 declined ada No. null",
+      "question.settled ask#3 default null null null",
+      "question.settled ask#4 withdrawn null null null",
+      "question.settled ask#5 withdrawn null null null",
     ]);
     const all = await read(set, run_id);
     const questions = all.flatMap((event) => (event.type === "question.asked" ? [event.question] : []));
@@ -219,8 +219,8 @@ describe.each([
     await set.clock.advance(50);
     await set.clock.settle();
     expect((await details(set, run_id)).slice(2)).toEqual([
-      "question.settled ask#2 expired null null",
-      "question.settled ask#1 withdrawn null null",
+      "question.settled ask#2 expired null null null",
+      "question.settled ask#1 withdrawn null null null",
     ]);
   });
 
@@ -242,7 +242,7 @@ describe.each([
     expect(list).toEqual([
       `sub_run.started run:child#1 child ${child}`,
       "question.asked run:child#1/ask#1 of a sub-run",
-      "question.settled run:child#1/ask#1 answer null null",
+      'question.settled run:child#1/ask#1 answer null null {"ok":true}',
       `sub_run.ended run:child#1 child ${child} completed null`,
       `sub_run.started run:bad#1 bad ${bad}`,
       `sub_run.ended run:bad#1 bad ${bad} failed {"code":"server_error","message":"No.","data":{"reason":"no"}}`,
@@ -252,7 +252,7 @@ describe.each([
     // Each run tells what it asks itself.
     expect(await details(set, child ?? "")).toEqual([
       "question.asked ask#1",
-      "question.settled ask#1 answer null null",
+      'question.settled ask#1 answer null null {"ok":true}',
     ]);
   });
 

@@ -118,6 +118,8 @@ describe.each([
     expect([first, second, other].map((run) => textsOf(run)[0])).toEqual(["0", "2", "0"]);
     expect(second.session_id).toBe(first.session_id);
     expect(other.session_id).not.toBe(first.session_id);
+    expect(runtime.sessionId("chat-17")).toBe(first.session_id);
+    expect(runtime.scope({ tenant: "other" }).sessionId("chat-17")).not.toBe(first.session_id);
     expect((await runtime.getSession(first.session_id ?? "")).history).toHaveLength(4);
     const joined = await runtime.createRun({ agent_name: "agent", input: "x", session_id: first.session_id });
     expect(textsOf(joined)).toEqual(["4"]);
