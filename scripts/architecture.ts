@@ -36,6 +36,7 @@ const RULES: readonly Rule[] = [
     types: ["core/", "runtime/"],
     packages: ["zod"],
   },
+  { place: "faces/ai-sdk/page/", imports: ["http/", "core/error", "protocol/"], types: ["core/", "runtime/"] },
   // The contract of stores belongs to the entry of the stores, and so needs nothing else of the testing kit.
   { place: "testing/store-", imports: ["core/", "protocol/"] },
   {
@@ -45,6 +46,7 @@ const RULES: readonly Rule[] = [
   },
   { place: "index.ts", imports: ["runtime/", "stores/memory", "core/", "protocol/"] },
   { place: "durable.ts", imports: ["durable/"], types: ["runtime/remote-runs"] },
+  { place: "ai-sdk.ts", imports: ["faces/ai-sdk/"] },
   { place: "http.ts", imports: ["faces/acp/", "http/"] },
   { place: "testing.ts", imports: ["testing/"], node: true },
   { place: "store.ts", imports: ["testing/store-"], types: ["core/"] },

@@ -19,7 +19,7 @@ const conflict: Row = { status: 409, code: "invalid_input" };
 const unfit: Row = { status: 422, code: "invalid_input" };
 const busy: Row = { status: 503, code: "server_error" };
 const unavailable: Row = { ...busy, message: "The service cannot answer now." };
-const broken: Row = { status: 500, code: "server_error", message: "The service failed to answer." };
+const broken = { status: 500, code: "server_error", message: "The service failed to answer." } as const;
 
 /** The one table from error codes of the library to responses. */
 const rows: Readonly<Record<CadenzaErrorCode, Row>> = {
@@ -73,7 +73,7 @@ export class WireError extends Error {
   override readonly name = "WireError";
   readonly status: number;
   readonly code: ErrorCode;
-  readonly data: Readonly<Record<string, unknown>>;
+  readonly data: Refusal["data"];
   readonly headers: Record<string, string>;
 
   constructor(
@@ -108,15 +108,32 @@ export function busyError(limit: string, message: string): WireError {
   return new WireError(503, "limit_reached", `${message} (${limit})`);
 }
 
-/** The response to an error. An error that is no refusal is logged, and the client gets a fixed text. */
-export function errorResponse(error: unknown, logger: Logger): WireResponse {
-  if (error instanceof WireError) {
-    const { status, code, message, data, headers } = error;
-    return respond(status, { code, message, data }, headers);
-  }
+/** What a client is told about an error. */
+export interface Refusal {
+  readonly status: number;
+  readonly code: ErrorCode;
+  readonly message: string;
+  readonly data: Readonly<Record<string, unknown>> & { readonly reason: unknown };
+  readonly headers: Record<string, string>;
+}
+
+/** What a client is told about an error. One that is no refusal is logged, and the client gets a fixed text. */
+export function refusalOf(error: unknown, logger: Logger): Refusal {
+  const { status, code, message, data, headers } = untimed(error, logger);
+  return {
+    status,
+    code,
+    message,
+    data,
+    headers: status === 503 ? { "retry-after": String(RETRY_AFTER_SECONDS), ...headers } : headers,
+  };
+}
+
+function untimed(error: unknown, logger: Logger): Refusal {
+  if (error instanceof WireError) return error;
   if (!CadenzaError.is(error)) {
     logger.error("A request failed.", { error });
-    return respond(500, { code: "server_error", message: broken.message, data: { reason: "internal" } });
+    return { status: 500, code: "server_error", message: broken.message, data: { reason: "internal" }, headers: {} };
   }
   const row = rows[error.code] ?? broken;
   if (isForHost(error)) logger.error(`A request failed: ${error.message}`, { error });
@@ -126,7 +143,13 @@ export function errorResponse(error: unknown, logger: Logger): WireResponse {
     ...(error.limit !== undefined && { limit: error.limit }),
     ...(error.await_id !== undefined && { await_id: error.await_id }),
   };
-  return respond(row.status, { code: row.code, message: row.message ?? error.message, data });
+  return { status: row.status, code: row.code, message: row.message ?? error.message, data, headers: {} };
+}
+
+/** The response of ACP to an error. An error that is no refusal is logged. */
+export function errorResponse(error: unknown, logger: Logger): WireResponse {
+  const { status, code, message, data, headers } = refusalOf(error, logger);
+  return json(status, { code, message, data }, headers);
 }
 
 /** What a reader gets when its events cannot be read further. It says why only if the error is for clients. */
@@ -148,8 +171,4 @@ export function retryMsOf(error: unknown): number | undefined {
 /** Whether an error is logged for the host, and the client learns only that there was one. Refusals are not logged. */
 export function isForHost(error: unknown): boolean {
   return !CadenzaError.is(error) || (rows[error.code] ?? broken).message !== undefined;
-}
-
-function respond(status: number, body: object, headers: Record<string, string> = {}): WireResponse {
-  return json(status, body, status === 503 ? { "retry-after": String(RETRY_AFTER_SECONDS), ...headers } : headers);
 }

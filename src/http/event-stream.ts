@@ -1,7 +1,7 @@
 import type { DetailedEvent, EventStream } from "../runtime/events.ts";
 import type { Caller } from "./caller.ts";
 import type { Leave } from "./disconnects.ts";
-import { isForHost } from "./errors.ts";
+import { isForHost, unfitAt } from "./errors.ts";
 import type { EventSource, EventTextOptions } from "./event-text.ts";
 import type { Reader } from "./readers.ts";
 import type { Service } from "./service.ts";
@@ -62,4 +62,11 @@ export function visibleEvents({ sees }: Caller, events: EventStream): EventSourc
     }
   };
   return { poll, return: () => events.return() };
+}
+
+/** The number of the last event that a client knows, by its header; 0 for none. */
+export function lastEventId(text: string | undefined): number {
+  if (text === undefined || text === "") return 0;
+  if (/^\d{1,15}$/.test(text)) return Number(text);
+  throw unfitAt(["Last-Event-ID"], "expected the id of an event");
 }

@@ -16,7 +16,8 @@ export type Action =
   | "getSession"
   | "getResource"
   | "details"
-  | "send";
+  | "send"
+  | "chat";
 
 /** A request to be authorized, before its body is read. */
 export interface AuthorizeRequest {

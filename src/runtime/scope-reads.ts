@@ -197,8 +197,8 @@ export class ScopeReads<Names extends string = never> {
    *
    * const runtime = new AgentRuntime().register("echo", (input) => input);
    * await runtime.createRun({ agent_name: "echo", input: "Hello" }, { sessionKey: "chat-17" });
-   * const { history } = await runtime.getSession(runtime.sessionId("chat-17"));
-   * console.log(history.length); // → 2
+   * const session = await runtime.getSession(runtime.sessionId("chat-17"));
+   * console.log(session.id === runtime.sessionId("chat-17")); // → true
    * ```
    */
   sessionId(sessionKey: string): string {

@@ -1,6 +1,5 @@
-import { CadenzaError } from "../../core/errors.ts";
-import type { Caller } from "../../http/caller.ts";
 import { queryNumber } from "../../http/service.ts";
+import { checkAgent } from "../../http/visibility.ts";
 import type { WireResponse } from "../../http/wire.ts";
 import { json } from "../../http/wire.ts";
 import type { AcpCall } from "./options.ts";
@@ -18,10 +17,4 @@ export async function listAgents({ caller, query }: AcpCall): Promise<WireRespon
 export async function getAgent({ caller, parameter }: AcpCall): Promise<WireResponse> {
   checkAgent(caller, parameter);
   return json(200, await caller.scope.getAgent(parameter));
-}
-
-/** Refuses an agent that does not exist for the caller. The error is that of an agent that does not exist at all. */
-export function checkAgent({ sees }: Caller, name: string): void {
-  if (sees === undefined || sees(name)) return;
-  throw new CadenzaError("agent_not_found", `There is no agent ${JSON.stringify(name)}.`, { agent_name: name });
 }

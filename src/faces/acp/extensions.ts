@@ -3,13 +3,13 @@ import { readJson } from "../../http/body.ts";
 import type { Caller } from "../../http/caller.ts";
 import { unfitAt } from "../../http/errors.ts";
 import { idempotencyKey, takeBody } from "../../http/service.ts";
+import { checkRun } from "../../http/visibility.ts";
 import type { WireResponse } from "../../http/wire.ts";
 import { json } from "../../http/wire.ts";
 import { runIdSchema } from "../../protocol/identifier.ts";
 import type { RunDetails } from "../../runtime/requests.ts";
 import type { AcpCall } from "./options.ts";
 import { readWith } from "./requests.ts";
-import { checkRun } from "./runs.ts";
 
 /* The endpoints that are not part of ACP. */
 

@@ -2,6 +2,7 @@ import { CadenzaError } from "../../core/errors.ts";
 import { clientLeft, readJson } from "../../http/body.ts";
 import type { Caller } from "../../http/caller.ts";
 import { idempotencyKey, queryFlag, queryNumber, takeBody } from "../../http/service.ts";
+import { checkAgent, checkRun, checkSession, checkVisibleRun } from "../../http/visibility.ts";
 import type { WireResponse } from "../../http/wire.ts";
 import { json } from "../../http/wire.ts";
 import { agentNameSchema } from "../../protocol/agent.ts";
@@ -11,11 +12,10 @@ import { runStatusSchema } from "../../protocol/run.ts";
 import type { PostedSession } from "../../protocol/session.ts";
 import type { EventStream } from "../../runtime/events.ts";
 import type { CreateRunOptions, ListRunsQuery, ResumeOptions } from "../../runtime/requests.ts";
-import { checkAgent } from "./agents.ts";
 import type { AcpCall } from "./options.ts";
 import type { Schema } from "./requests.ts";
 import { checkCreateRequest, readCreateRequest, readReplyRequest, readWith } from "./requests.ts";
-import { checkSession, loadSession } from "./sessions.ts";
+import { loadSession } from "./sessions.ts";
 import { followRun, streamRun } from "./streams.ts";
 
 /** `POST /runs`: starts a run. */
@@ -64,7 +64,7 @@ export async function cancelRun({ caller, parameter }: AcpCall): Promise<WireRes
 /** `GET /runs/{run_id}`: the run as it is now. */
 export async function getRun({ caller, parameter }: AcpCall): Promise<WireResponse> {
   const run = await caller.scope.getRun(parameter);
-  checkVisible(caller, run);
+  checkVisibleRun(caller, run);
   return runResponse(200, run);
 }
 
@@ -145,16 +145,6 @@ async function waitOrCancel({ service, request, caller }: AcpCall, events: Event
 async function broughtSession(call: AcpCall, session: PostedSession): Promise<CreateRunOptions["session"]> {
   const isEmpty = session.id === undefined && session.history.length === 0 && session.state === undefined;
   return isEmpty ? undefined : loadSession(call, session);
-}
-
-/** Refuses a run whose agent does not exist for the caller. The error is that of a run that does not exist at all. */
-export async function checkRun(caller: Caller, runId: string): Promise<void> {
-  if (caller.sees !== undefined) checkVisible(caller, await caller.scope.getRun(runId));
-}
-
-function checkVisible({ sees }: Caller, { agent_name, run_id }: Run): void {
-  if (sees === undefined || sees(agent_name)) return;
-  throw new CadenzaError("run_not_found", `There is no run ${run_id}.`, { run_id });
 }
 
 const PAGE = 1_000;

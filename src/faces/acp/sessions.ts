@@ -1,9 +1,8 @@
 import type { Issue } from "../../core/errors.ts";
-import { CadenzaError } from "../../core/errors.ts";
 import { checkTree } from "../../http/body.ts";
-import type { Caller } from "../../http/caller.ts";
 import { unfitAt, WireError } from "../../http/errors.ts";
 import { baseUrl } from "../../http/service.ts";
+import { checkVisibleSession, findVisibleSession } from "../../http/visibility.ts";
 import type { WireResponse } from "../../http/wire.ts";
 import { json } from "../../http/wire.ts";
 import type { JsonValue } from "../../protocol/json.ts";
@@ -16,7 +15,6 @@ import { readWith } from "./requests.ts";
 import { ResourceFetcher } from "./resource-fetcher.ts";
 
 const FETCHED_AT_ONCE = 10;
-const RUNS_LOOKED_AT = 1_000;
 
 /** The contents of a session that a client has brought along. */
 export interface SessionContents {
@@ -27,7 +25,7 @@ export interface SessionContents {
 /** `GET /sessions/{id}`: where the contents of a session are. */
 export async function getSession(call: AcpCall): Promise<WireResponse> {
   const session = await call.caller.scope.getSession(call.parameter);
-  await checkVisible(call.caller, session);
+  await checkVisibleSession(call.caller, session);
   const { id, history, state } = session;
   const resources = `${baseUrl(call)}/resources/${id}`;
   return json(200, {
@@ -40,16 +38,9 @@ export async function getSession(call: AcpCall): Promise<WireResponse> {
 /** `GET /resources/{id}`: a message of a session, or its state. */
 export async function getResource({ caller, parameter }: AcpCall): Promise<WireResponse> {
   const [id, which] = splitResourceId(parameter);
-  const found = id === undefined ? undefined : contentOf(await findVisible(caller, id), which);
+  const found = id === undefined ? undefined : contentOf(await findVisibleSession(caller, id), which);
   if (found === undefined) throw missingResource(parameter);
   return json(200, found);
-}
-
-/** Refuses to continue an existing session that does not exist for the caller. */
-export async function checkSession(caller: Caller, id: string): Promise<void> {
-  if (caller.sees === undefined) return;
-  const session = await findSession(caller.scope, id);
-  if (session !== undefined) await checkVisible(caller, session);
 }
 
 /**
@@ -67,7 +58,7 @@ export async function loadSession(call: AcpCall, { history, state }: PostedSessi
   const load = async (url: string, path: Issue["path"]): Promise<unknown> => {
     if (!url.startsWith(own)) return fetcher.fetch(url, path);
     const [id, which] = splitResourceId(url.slice(own.length));
-    const session = id === undefined ? undefined : (known.get(id) ?? findVisible(caller, id));
+    const session = id === undefined ? undefined : (known.get(id) ?? findVisibleSession(caller, id));
     if (id !== undefined && session !== undefined) known.set(id, session);
     const found = contentOf(await session, which);
     if (found === undefined) throw unfitAt(path, "there is no such resource");
@@ -94,38 +85,6 @@ export async function loadSession(call: AcpCall, { history, state }: PostedSessi
 function readMessage(value: unknown, path: Issue["path"], limits: { maxDepth: number; maxNodes: number }): Message {
   checkTree(value, limits);
   return readWith(messageSchema, value, path);
-}
-
-/** Refuses a session that does not exist for the caller. The error is that of a session that does not exist at all. */
-async function checkVisible(caller: Caller, session: Session): Promise<void> {
-  if (await isVisible(caller, session)) return;
-  throw new CadenzaError("session_not_found", `There is no session ${session.id}.`, { session_id: session.id });
-}
-
-/** A session does not exist for the caller if an agent that does not exist for the caller takes part in it. */
-async function isVisible({ scope, sees }: Caller, { id, history }: Session): Promise<boolean> {
-  if (sees === undefined) return true;
-  const hidden = (await scope.listAgents()).filter(({ name }) => !sees(name));
-  const roles = new Set<string>(hidden.map(({ name }) => `agent/${name}`));
-  if (history.some(({ role }) => roles.has(role))) return false;
-  // Runs that have not completed are not in the session's history.
-  const runs = await scope.listRuns({ session_id: id, limit: RUNS_LOOKED_AT });
-  return runs.every(({ agent_name }) => sees(agent_name));
-}
-
-async function findVisible(caller: Caller, id: string): Promise<Session | undefined> {
-  const session = await findSession(caller.scope, id);
-  return session !== undefined && (await isVisible(caller, session)) ? session : undefined;
-}
-
-async function findSession(scope: Caller["scope"], id: string): Promise<Session | undefined> {
-  try {
-    return await scope.getSession(id);
-  } catch (error) {
-    if (CadenzaError.is(error) && (error.code === "session_not_found" || error.code === "invalid_argument"))
-      return undefined;
-    throw error;
-  }
 }
 
 /** The id of a resource is that of its session and, after a dot, an index in its history, or `state`. */

@@ -1,6 +1,6 @@
 import { notCounted } from "../../http/disconnects.ts";
 import { unfitAt } from "../../http/errors.ts";
-import { streamHeaders, textOptions, visibleEvents } from "../../http/event-stream.ts";
+import { lastEventId, streamHeaders, textOptions, visibleEvents } from "../../http/event-stream.ts";
 import { EventText } from "../../http/event-text.ts";
 import { queryFlag } from "../../http/service.ts";
 import type { WireResponse } from "../../http/wire.ts";
@@ -82,10 +82,4 @@ function untilOf({ query }: AcpCall): "rest" | "end" {
 /** Without extensions the parameter means nothing, like any other that ACP does not have. */
 function wantsDetail({ service, query }: AcpCall): boolean {
   return service.settings.extensions && queryFlag(new URLSearchParams(query), "detail") === true;
-}
-
-function lastEventId(text: string | undefined): number {
-  if (text === undefined || text === "") return 0;
-  if (/^\d{1,15}$/.test(text)) return Number(text);
-  throw unfitAt(["Last-Event-ID"], "expected the id of an event");
 }

@@ -1,0 +1,107 @@
+import { unfitAt } from "../../../http/errors.ts";
+import type { JsonValue } from "../../../protocol/json.ts";
+import { isJsonObject } from "../../../protocol/json.ts";
+import type { Message, MessagePart } from "../../../protocol/message.ts";
+import { jsonPart } from "../../../protocol/message.ts";
+import type { ChatMessage, ChatPart } from "./chat-request.ts";
+import { ASK, questionOfCall } from "./chunks.ts";
+
+/** The key under which the first part of a message keeps the id that the chat page gave the message. */
+const ID_KEY = "chat_message_id";
+
+/** The id of a message on the chat page that sent it. Undefined: no chat page did. */
+export function chatMessageId(answer: unknown): string | undefined {
+  if (!isJsonObject(answer) || answer["type"] !== "message") return undefined;
+  return idOf(answer["message"] as unknown as Message);
+}
+
+/** The id of a message on the chat page that sent it. Undefined: no chat page did. */
+export function idOf({ parts }: Message): string | undefined {
+  const id = parts[0]?.[ID_KEY];
+  return typeof id === "string" ? id : undefined;
+}
+
+/** A message of the user as the agent gets it. Refuses one without content. */
+export function userMessage({ id, parts }: ChatMessage, path: readonly (string | number)[]): Message {
+  const [first, ...rest] = parts.flatMap((part, index) => contentOf(part, [...path, "parts", index]) ?? []);
+  if (first === undefined) throw unfitAt([...path, "parts"], "expected a text, a file or a data part");
+  return { role: "user", parts: [{ ...first, [ID_KEY]: id }, ...rest] };
+}
+
+/** The messages of a page as the history of a session. */
+export function historyOf(messages: readonly ChatMessage[], agentName: string): readonly Message[] {
+  return messages.flatMap((message, index) => {
+    const path = ["messages", index];
+    if (message.role === "user") return [userMessage(message, path)];
+    // What a page calls the system speaks with no authority here.
+    return message.role === "assistant" ? assistantMessages(message, agentName, path) : [];
+  });
+}
+
+/** What an agent has said, with the answers of the user between. */
+function assistantMessages({ parts }: ChatMessage, agentName: string, path: readonly (string | number)[]): Message[] {
+  const role = `agent/${agentName}` as const;
+  const messages: Message[] = [];
+  let said: MessagePart[] = [];
+  const close = (): void => {
+    if (said.length > 0) messages.push({ role, parts: said });
+    said = [];
+  };
+  for (const [index, part] of parts.entries()) {
+    const content = contentOf(part, [...path, "parts", index]);
+    if (content !== undefined) said.push(content);
+    const { input } = part;
+    if (!isQuestion(part) || !isJsonObject(input) || typeof input["question"] !== "string") continue;
+    said.push(textPart(input["question"]));
+    close();
+    const { output } = part;
+    if (part["state"] === "output-available" && output !== undefined)
+      messages.push({
+        role: "user",
+        parts: [typeof output === "string" ? textPart(output) : jsonPart(output as JsonValue)],
+      });
+  }
+  close();
+  return messages;
+}
+
+/** Whether a part is the call that stands for a question. */
+export function isQuestion({ type, toolName, toolCallId }: ChatPart): boolean {
+  const isCall = (type === "dynamic-tool" && toolName === ASK) || type === `tool-${ASK}`;
+  return isCall && typeof toolCallId === "string" && questionOfCall(toolCallId) !== undefined;
+}
+
+/** A part of a page as a part of a message. Undefined: it has no content of its own. */
+function contentOf(part: ChatPart, path: readonly (string | number)[]): MessagePart | undefined {
+  const { type } = part;
+  if (type === "text") {
+    if (typeof part["text"] !== "string") throw unfitAt([...path, "text"], "expected a string");
+    return part["text"] === "" ? undefined : textPart(part["text"]);
+  }
+  if (type === "file") return fileOf(part, path);
+  if (!type.startsWith("data-") || part["data"] === undefined) return undefined;
+  return { ...jsonPart(part["data"] as JsonValue), name: type.slice("data-".length) };
+}
+
+function fileOf({ url, mediaType, filename }: ChatPart, path: readonly (string | number)[]): MessagePart {
+  if (typeof mediaType !== "string" || mediaType === "") throw unfitAt([...path, "mediaType"], "expected a media type");
+  if (typeof url !== "string") throw unfitAt([...path, "url"], "expected an address");
+  const named = { ...(typeof filename === "string" && filename !== "" && { name: filename }), content_type: mediaType };
+  if (/^https?:\/\//i.test(url)) {
+    if (!URL.canParse(url)) throw unfitAt([...path, "url"], "expected an address");
+    return { ...named, content_encoding: "plain", content_url: url };
+  }
+  const data = /^data:[^,]*?(;base64)?,/i.exec(url);
+  if (data === null) throw unfitAt([...path, "url"], "expected an http, https or data address");
+  const content = url.slice(data[0].length);
+  if (data[1] !== undefined) return { ...named, content_encoding: "base64", content };
+  try {
+    return { ...named, content_encoding: "plain", content: decodeURIComponent(content) };
+  } catch {
+    throw unfitAt([...path, "url"], "expected percent-encoded text");
+  }
+}
+
+function textPart(content: string): MessagePart {
+  return { content_type: "text/plain", content, content_encoding: "plain" };
+}

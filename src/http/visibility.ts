@@ -1,0 +1,65 @@
+import { CadenzaError } from "../core/errors.ts";
+import type { Run } from "../protocol/run.ts";
+import type { Session } from "../runtime/requests.ts";
+import type { Caller } from "./caller.ts";
+
+/* What exists for a caller, by the agents that do. */
+
+const RUNS_LOOKED_AT = 1_000;
+
+/** Refuses an agent that does not exist for the caller. The error is that of an agent that does not exist at all. */
+export function checkAgent({ sees }: Caller, name: string): void {
+  if (sees === undefined || sees(name)) return;
+  throw new CadenzaError("agent_not_found", `There is no agent ${JSON.stringify(name)}.`, { agent_name: name });
+}
+
+/** Refuses a run whose agent does not exist for the caller. The error is that of a run that does not exist at all. */
+export async function checkRun(caller: Caller, runId: string): Promise<void> {
+  if (caller.sees !== undefined) checkVisibleRun(caller, await caller.scope.getRun(runId));
+}
+
+/** Refuses a run whose agent does not exist for the caller. */
+export function checkVisibleRun({ sees }: Caller, { agent_name, run_id }: Run): void {
+  if (sees === undefined || sees(agent_name)) return;
+  throw new CadenzaError("run_not_found", `There is no run ${run_id}.`, { run_id });
+}
+
+/** Refuses to continue an existing session that does not exist for the caller. */
+export async function checkSession(caller: Caller, id: string): Promise<void> {
+  if (caller.sees === undefined) return;
+  const session = await findSession(caller.scope, id);
+  if (session !== undefined) await checkVisibleSession(caller, session);
+}
+
+/** Refuses a session that does not exist for the caller. The error is that of a session that does not exist at all. */
+export async function checkVisibleSession(caller: Caller, session: Session): Promise<void> {
+  if (await isVisible(caller, session)) return;
+  throw new CadenzaError("session_not_found", `There is no session ${session.id}.`, { session_id: session.id });
+}
+
+/** A session does not exist for the caller if an agent that does not exist for the caller takes part in it. */
+async function isVisible({ scope, sees }: Caller, { id, history }: Session): Promise<boolean> {
+  if (sees === undefined) return true;
+  const hidden = (await scope.listAgents()).filter(({ name }) => !sees(name));
+  const roles = new Set<string>(hidden.map(({ name }) => `agent/${name}`));
+  if (history.some(({ role }) => roles.has(role))) return false;
+  // Runs that have not completed are not in the session's history.
+  const runs = await scope.listRuns({ session_id: id, limit: RUNS_LOOKED_AT });
+  return runs.every(({ agent_name }) => sees(agent_name));
+}
+
+/** The session with this id; undefined if it does not exist for the caller. */
+export async function findVisibleSession(caller: Caller, id: string): Promise<Session | undefined> {
+  const session = await findSession(caller.scope, id);
+  return session !== undefined && (await isVisible(caller, session)) ? session : undefined;
+}
+
+async function findSession(scope: Caller["scope"], id: string): Promise<Session | undefined> {
+  try {
+    return await scope.getSession(id);
+  } catch (error) {
+    if (CadenzaError.is(error) && (error.code === "session_not_found" || error.code === "invalid_argument"))
+      return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,156 @@
+import type { AbstractChat, ChatState, ChatStatus, DynamicToolUIPart, UIMessage } from "ai";
+import { createHandler } from "cadenza/ai-sdk";
+import type { Desk } from "./desk.ts";
+import type { FaceUnderTest, View, Visitor } from "./visitor.ts";
+
+/** The official client of one major version of `ai`. */
+export interface ChatModule {
+  readonly AbstractChat: typeof AbstractChat;
+  readonly DefaultChatTransport: typeof import("ai").DefaultChatTransport;
+  readonly lastAssistantMessageIsCompleteWithToolCalls: typeof import("ai").lastAssistantMessageIsCompleteWithToolCalls;
+}
+
+/** The chat page of a version of `ai`. */
+export function chatPage(name: string, module: ChatModule): FaceUnderTest {
+  return { name, visit: (desk, chat) => new ChatVisitor(module, desk, chat) };
+}
+
+/** Where its page does not replace what it has of a response by the one that it follows, the page is loaded again. */
+const reloads = (module: ChatModule): boolean => !("DirectChatTransport" in module);
+
+class PlainState implements ChatState<UIMessage> {
+  status: ChatStatus = "ready";
+  error: Error | undefined = undefined;
+  messages: UIMessage[] = [];
+
+  readonly pushMessage = (message: UIMessage): void => {
+    this.messages = [...this.messages, message];
+  };
+  readonly popMessage = (): void => {
+    this.messages = this.messages.slice(0, -1);
+  };
+  readonly replaceMessage = (index: number, message: UIMessage): void => {
+    this.messages = this.messages.map((other, at) => (at === index ? structuredClone(message) : other));
+  };
+  readonly snapshot = <T>(thing: T): T => structuredClone(thing);
+}
+
+/** A page with the official client and the stock transport. */
+class ChatVisitor implements Visitor {
+  readonly requests: string[] = [];
+  page: AbstractChat<UIMessage>;
+  readonly #module: ChatModule;
+  readonly #desk: Desk;
+  readonly #chat: string;
+  #connection = new AbortController();
+
+  constructor(module: ChatModule, desk: Desk, chat: string) {
+    this.#module = module;
+    this.#desk = desk;
+    this.#chat = chat;
+    this.page = this.#load();
+  }
+
+  #load(): AbstractChat<UIMessage> {
+    const module = this.#module;
+    const chat = this.#chat;
+    class Chat extends module.AbstractChat<UIMessage> {}
+    let next = 0;
+    return new Chat({
+      id: chat,
+      generateId: () => `${chat}-${++next}`,
+      state: new PlainState(),
+      transport: new module.DefaultChatTransport<UIMessage>({ api: `${HOST}/desk`, fetch: this.#send }),
+      sendAutomaticallyWhen: module.lastAssistantMessageIsCompleteWithToolCalls,
+    } as ConstructorParameters<typeof Chat>[0]);
+  }
+
+  readonly #send = async (url: string | URL | Request, init: RequestInit = {}): Promise<Response> => {
+    const { method = "GET" } = init;
+    this.requests.push(`${method} ${String(url).slice(HOST.length)}`);
+    const handler = createHandler(this.#desk.runtime, { basePath: "/chat" });
+    const signals = [this.#connection.signal, ...(init.signal ? [init.signal] : [])];
+    const response = await handler(new Request(url, { ...init, signal: AbortSignal.any(signals) }));
+    return this.#overTheWire(response);
+  };
+
+  /** A body that breaks off when the connection does. */
+  #overTheWire(response: Response): Response {
+    const { body } = response;
+    if (body === null) return response;
+    const { signal } = this.#connection;
+    const reader = body.getReader();
+    const broken = new Promise<never>((_, reject) => {
+      signal.addEventListener("abort", () => reject(new TypeError("network error")));
+    });
+    broken.catch(() => {});
+    const wire = new ReadableStream<Uint8Array>({
+      async pull(controller) {
+        const { done, value } = await Promise.race([reader.read(), broken]);
+        if (done) controller.close();
+        else controller.enqueue(value);
+      },
+      cancel: (reason) => reader.cancel(reason),
+    });
+    return new Response(wire, response);
+  }
+
+  say(text: string): Promise<void> {
+    return this.page.sendMessage({ text });
+  }
+
+  async answer(output: object): Promise<void> {
+    await this.page.addToolOutput({ tool: "ask", toolCallId: this.#question?.toolCallId ?? "", output });
+    await this.#rested();
+  }
+
+  async decline(errorText: string): Promise<void> {
+    const toolCallId = this.#question?.toolCallId ?? "";
+    await this.page.addToolOutput({ state: "output-error", tool: "ask", toolCallId, errorText });
+    await this.#rested();
+  }
+
+  /** The stock transport has no stop. */
+  async stop(): Promise<void> {
+    await this.#send(`${HOST}/desk/${encodeURIComponent(this.#chat)}/stream`, { method: "DELETE" });
+    await this.#rested();
+  }
+
+  async disconnect(): Promise<void> {
+    this.#connection.abort();
+    this.#connection = new AbortController();
+    await this.#rested();
+  }
+
+  async open(): Promise<void> {
+    const response = await this.#send(`${HOST}/desk/${encodeURIComponent(this.#chat)}/messages`);
+    if (reloads(this.#module)) this.page = this.#load();
+    this.page.messages = ((await response.json()) as { messages: UIMessage[] }).messages;
+    await this.page.resumeStream();
+  }
+
+  async #rested(): Promise<void> {
+    await this.#desk.clock.settle();
+    await this.#desk.clock.settle();
+  }
+
+  get #question(): DynamicToolUIPart | undefined {
+    return this.page.messages
+      .at(-1)
+      ?.parts.find(
+        (part): part is DynamicToolUIPart => part.type === "dynamic-tool" && part.state === "input-available",
+      );
+  }
+
+  get view(): View {
+    const parts = this.page.messages.flatMap(({ role, parts }) => (role === "assistant" ? parts : []));
+    const { question = null } = (this.#question?.input ?? {}) as { readonly question?: string };
+    return {
+      text: parts.map((part) => (part.type === "text" ? part.text : "")).join(""),
+      question,
+      error: this.page.error?.message ?? null,
+    };
+  }
+}
+
+const HOST = "http://localhost/chat";

@@ -1,0 +1,36 @@
+import type { Desk } from "./desk.ts";
+
+/** What the user of one device sees of a chat. */
+export interface View {
+  /** What the agent has said, in all its messages. */
+  readonly text: string;
+  /** The question that waits for an answer; null for none. */
+  readonly question: string | null;
+  /** Why it did not go on; null if it did. */
+  readonly error: string | null;
+}
+
+/** A device on which a user has opened a chat, over one of the faces. */
+export interface Visitor {
+  /** Sends a message. Resolves when the run rests. */
+  say(text: string): Promise<void>;
+  /** Answers the open question. Resolves when the run rests. */
+  answer(value: object): Promise<void>;
+  /** Declines to answer it. */
+  decline(reason: string): Promise<void>;
+  /** Stops the run. */
+  stop(): Promise<void>;
+  /** Loses the connection. */
+  disconnect(): Promise<void>;
+  /** Shows what is in the chat, and follows its run until it rests. */
+  open(): Promise<void>;
+  readonly view: View;
+  /** The requests it has sent, each with its method and path below the chat. */
+  readonly requests: readonly string[];
+}
+
+/** A way to reach agents. */
+export interface FaceUnderTest {
+  readonly name: string;
+  visit(desk: Desk, chat: string): Visitor;
+}
