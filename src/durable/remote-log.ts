@@ -21,6 +21,9 @@ export class RemoteLog implements LogSource, Followed {
   #position: number;
   #watchers: (() => void)[] = [];
   #unfollow: (() => void) | undefined;
+  /** Whether the run has moved since the store was last asked for it. */
+  #isMoved = false;
+  #isAsking = false;
   /** The runtime is closed. Ends the wait of all readers. */
   readonly #end = (): void => {
     this.#rest();
@@ -75,12 +78,22 @@ export class RemoteLog implements LogSource, Followed {
 
   /** The run has moved in the store. */
   onMoved(): void {
+    this.#isMoved = true;
     // After a failure of the store, the next poll tries again.
-    void this.#reload().catch(ignore);
+    if (!this.#isAsking) void this.#reload().catch(ignore);
   }
 
+  /** Asks one request at a time: the answer to an earlier one might arrive later. */
   async #reload(): Promise<void> {
-    this.#update(await this.#worker.store.find(this.key));
+    this.#isAsking = true;
+    try {
+      while (this.#isMoved) {
+        this.#isMoved = false;
+        this.#update(await this.#worker.store.find(this.key));
+      }
+    } finally {
+      this.#isAsking = false;
+    }
   }
 
   #update(run: StoredRun | undefined): void {

@@ -11,6 +11,7 @@ import { readLog } from "./fold-log.ts";
 import type { RunInput } from "./input.ts";
 import { readInput } from "./input.ts";
 import type { LiveRun } from "./live-run.ts";
+import { onceTaken } from "./once-committed.ts";
 import { closedError, notFound } from "./refusals.ts";
 import { checkOptions } from "./requests.ts";
 import type { RunReader } from "./run-reader.ts";
@@ -102,8 +103,9 @@ export class Forks {
         return { elsewhere: fork };
       }
       const run = this.#runs.acceptFork(agent, fork, entries, given.idempotencyKey, change);
-      if (given.idempotencyKey !== undefined) await run.log.acknowledge();
-      return { run, entries };
+      const forked: Forked = { run, entries };
+      if (given.idempotencyKey !== undefined) await onceTaken(run.log, () => beginFork(forked));
+      return forked;
     } catch (error) {
       // Another caller used the key between the look and the write.
       const instead = await this.#repeated(key.tenant, created, given);

@@ -7,3 +7,16 @@ export function onceCommitted(log: RunLog, callback: () => void): void {
   if (committed === undefined) callback();
   else void committed.then(callback);
 }
+
+/**
+ * Waits until the store has taken a new run. If it fails to say so, the caller gets an error and does not let the run
+ * begin. The run then begins as soon as it is found to be there.
+ */
+export async function onceTaken(log: RunLog, begin: () => void): Promise<void> {
+  try {
+    await log.acknowledge();
+  } catch (error) {
+    onceCommitted(log, begin);
+    throw error;
+  }
+}

@@ -181,7 +181,8 @@ export class RunReader {
   async record(stored: StoredRun): Promise<Run> {
     const live = this.#runs.find(stored.key);
     if (live !== undefined && stored.position > live.log.committed) await live.ownership.catchUp();
-    if (live !== undefined && !live.log.lost) return live.log.record();
+    // Of a new run that the store failed to acknowledge, nothing is committed here yet.
+    if (live?.log.head !== undefined && !live.log.lost) return live.log.record();
     const { key, position } = stored;
     const state = await foldLog(this.#settings.store, key, position);
     if (state === undefined || state.created === null) throw notFound(stored.key.run_id);

@@ -17,6 +17,7 @@ import { LiveRun } from "./live-run.ts";
 import type { NewRun, NewRunParts, NewSubRun } from "./new-run.ts";
 import { createdEntryOf, repeat, subRunRequest } from "./new-run.ts";
 import { NoRemoteRuns } from "./no-remote-runs.ts";
+import { onceTaken } from "./once-committed.ts";
 import { OneByOne } from "./one-by-one.ts";
 import type { Settings } from "./options.ts";
 import type { Ownership } from "./ownership.ts";
@@ -320,7 +321,7 @@ export class Runs implements LiveRuns {
         return { elsewhere: { tenant, run_id: runId } };
       }
       const run = this.#accept(...parts);
-      if (idempotencyKey !== undefined) await run.log.acknowledge();
+      if (idempotencyKey !== undefined) await onceTaken(run.log, () => run.begin());
       return { run };
     } catch (error) {
       if (idempotencyKey === undefined) throw error;

@@ -5,7 +5,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { deferred } from "../harness/promises.ts";
 import { drain } from "../harness/runtimes.ts";
 import { openDatabase, temporaryFolder } from "../harness/sqlite-files.ts";
-import type { Hook } from "../harness/store-proxy.ts";
+import type { Hook, Method } from "../harness/store-proxy.ts";
 import { isRead } from "../harness/store-proxy.ts";
 import { inMemory, openFile, Replicas } from "../harness/world/replicas.ts";
 
@@ -105,6 +105,37 @@ describe("a create whose answer is lost", () => {
   });
 });
 
+describe("a run that was created with a key begins, although the store fails twice: at the create and at the look", () => {
+  it.each(["sync", "async", "stream", "fork"] as const)("(%s)", async (how) => {
+    const replicas = inMemory();
+    let failing: Method | undefined;
+    const { runtime, store, clock } = replicas.start({}, async (call, method) => {
+      const answer = call();
+      if (method !== failing) return answer;
+      failing = method === "create" ? "find" : undefined;
+      throw new Error("the connection broke");
+    });
+    runtime.register("agent", { durable: true }, (_input, { step }) => step("work", () => "done"));
+    const request = { agent_name: "agent", input: "" };
+    const idempotencyKey = "one";
+    const origin = how === "fork" ? await runtime.createRun(request) : undefined;
+    failing = "create";
+    const making =
+      origin !== undefined
+        ? runtime.fork(origin.run_id, { idempotencyKey })
+        : how === "stream"
+          ? drain(runtime.createRun({ ...request, mode: how }, { idempotencyKey }))
+          : runtime.createRun({ ...request, mode: how === "sync" ? how : "async" }, { idempotencyKey });
+    const errors: unknown[] = [];
+    making.catch((error: { readonly code?: string }) => errors.push(error.code));
+    await clock.advance(LONG_MS);
+    const made = await store.findByIdempotencyKey("", idempotencyKey);
+    expect(made?.head.status).toBe("completed");
+    // The caller may get an error of the store, and no other.
+    expect(errors.filter((code) => code !== "store_failed")).toEqual([]);
+  });
+});
+
 it("a run that another process has created under the same id is not executed here too", async () => {
   const replicas = inMemory();
   const bodies: string[] = [];
@@ -126,6 +157,39 @@ it("a run that another process has created under the same id is not executed her
   await replicas.clock.advance(LONG_MS);
   await expect(creating).rejects.toMatchObject({ code: "store_failed" });
   expect(bodies).toEqual(["other"]);
+});
+
+it("an answer that comes after a later one takes no events from a reader in another process", async () => {
+  const replicas = inMemory();
+  const [late, finish] = [deferred(), deferred()];
+  const first = replicas.start();
+  first.runtime.register("agent", { durable: true }, async function* (_input, { step }) {
+    yield "one ";
+    await step("work", () => finish.promise);
+    yield "two";
+    await step("more work", () => new Promise(() => {}));
+  });
+  let looks = 0;
+  const { runtime, clock } = replicas.start({}, async (call, method) => {
+    const answer = call();
+    if (method === "find") looks += 1;
+    // The first look is that of the reader that begins, the second one follows the first event that it has to wait for.
+    if (method === "find" && looks === 2) await late.promise;
+    return answer;
+  });
+  const { run_id } = await first.runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
+  const seen: StreamedEvent[] = [];
+  const reading = (async () => {
+    for await (const event of runtime.events(run_id, { until: "end" })) seen.push(event);
+  })();
+  reading.catch(() => {});
+  await clock.advance(1_000);
+  finish.resolve();
+  await clock.advance(1_000);
+  late.resolve();
+  await clock.advance(1_000);
+  expect(seen.filter(({ type }) => type === "error")).toEqual([]);
+  expect(seen.filter(({ type }) => type === "message.part")).toHaveLength(2);
 });
 
 it("an answer that is older than the last write does not count as lost history", async () => {
