@@ -246,7 +246,11 @@ export class Recovery {
   /** Compares what this process executes with what the store says. */
   async onHeartbeat(): Promise<void> {
     await this.#catchUpMoved(this.#worker.runs);
-    for (const key of await this.#unloaded.find((one) => this.#loader.isKnown(one))) await this.#beginUnloaded(key);
+    for (const key of await this.#unloaded.find((one) => this.#isKnown(one))) await this.#beginUnloaded(key);
+  }
+
+  #isKnown(key: RunKey): boolean {
+    return this.#loader.isKnown(key) || [...this.#beginning].some((found) => found.key.run_id === key.run_id);
   }
 
   /** A run that cannot be read is tried again after the time of a lease. Other runs are not affected. */

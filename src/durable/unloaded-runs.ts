@@ -3,13 +3,12 @@ import type { Worker } from "./worker.ts";
 
 /**
  * Finds runs that this process owns and has not loaded. This happens when an answer of the store was lost, when the
- * store has lost its last commits, and when a run could be neither loaded nor released. They are those for which the
- * store names this process as the owner for the time of a lease.
+ * store has lost its last commits, and when a run could be neither loaded nor released.
  */
 export class UnloadedRuns {
   readonly #worker: Worker;
-  /** The runs of this process in the store that it has not loaded, with the times when they were first found. */
-  #found = new Map<string, number>();
+  /** The runs of this process in the store that it has not loaded, with the times when they were last given out. */
+  #given = new Map<string, number>();
 
   constructor(worker: Worker) {
     this.#worker = worker;
@@ -17,22 +16,21 @@ export class UnloadedRuns {
 
   /**
    * Compares the runs that this process owns in the store with its loaded runs. `isKnown`: whether a run is loaded here,
-   * or is being loaded.
+   * or is being loaded. Gives a run out at once, and again after the time of a lease. The run may have ended by then.
    */
   async find(isKnown: (key: RunKey) => boolean): Promise<readonly RunKey[]> {
-    const { store, name: owner, clock, settings } = this.#worker;
+    const { store, name: owner, runs, clock, settings } = this.#worker;
     const now = clock.now();
-    const before = this.#found;
-    this.#found = new Map();
-    const certain: RunKey[] = [];
-    for (const key of await store.owned(owner, Number.POSITIVE_INFINITY)) {
-      if (isKnown(key)) continue;
-      // After the clock was set back, the time counts from now.
-      const since = Math.min(before.get(key.run_id) ?? now, now);
-      const isCertain = now - since >= settings.leaseMs;
-      if (isCertain) certain.push(key);
-      this.#found.set(key.run_id, isCertain ? now : since);
-    }
-    return certain;
+    // Runs that leave while the store answers are not missing.
+    const loaded = new Set(Array.from(runs, ({ log }) => log.key.run_id));
+    const owned = await store.owned(owner, Number.POSITIVE_INFINITY);
+    const missing = owned.filter((key) => !loaded.has(key.run_id) && !isKnown(key));
+    const before = this.#given;
+    // After the clock was set back, the time counts from now.
+    const last = ({ run_id }: RunKey): number => Math.min(before.get(run_id) ?? Number.NEGATIVE_INFINITY, now);
+    const due = missing.filter((key) => now - last(key) >= settings.leaseMs);
+    this.#given = new Map(missing.map((key) => [key.run_id, last(key)]));
+    for (const { run_id } of due) this.#given.set(run_id, now);
+    return due;
   }
 }

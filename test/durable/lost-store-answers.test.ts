@@ -12,6 +12,8 @@ import { inMemory, openFile, Replicas } from "../harness/world/replicas.ts";
 /* A store whose answers are lost, as when a connection breaks; and a store that has lost its last commits. */
 
 const LONG_MS = 20_000;
+/** The interval of heartbeats of the processes here, which have a lease of 1,000 ms. */
+const HEARTBEAT_MS = 300;
 /** More writes than a run here makes, heartbeats included. */
 const MAX_WRITES = 40;
 
@@ -348,6 +350,25 @@ describe("runs that were given to a process whose store", () => {
     runtime.register("agent", { durable: true }, (_input, { step }) => step("work", () => "done"));
     await clock.advance(LONG_MS);
     expect((await runtime.getRun(good)).status).toBe("completed");
+  });
+
+  it("lost the answer go on with the next heartbeat", async () => {
+    const { replicas, ids } = await leaveTwo();
+    let lostAt: number | undefined;
+    const losing = losingTaken();
+    const { runtime, clock } = replicas.start({}, (call, method, parameters) => {
+      try {
+        return losing(call, method, parameters);
+      } catch (error) {
+        lostAt = clock.now();
+        throw error;
+      }
+    });
+    const begun: number[] = [];
+    runtime.register("agent", { durable: true }, (_input, { step }) => step("work", () => begun.push(clock.now())));
+    await clock.advance(LONG_MS);
+    expect(begun).toHaveLength(ids.length);
+    for (const at of begun) expect(at - (lostAt ?? 0)).toBeLessThanOrEqual(HEARTBEAT_MS);
   });
 
   it("lost the answer end if they are cancelled and no process has their code", async () => {
