@@ -128,10 +128,15 @@ export interface RunPosition {
   readonly position: number;
 }
 
-/** What a write builds on. A store accepts the write only if the run has this epoch and this length. */
+/** What a write builds on. A store accepts the write only if the run has this epoch, length and owner. */
 export interface Expected {
   readonly epoch: number;
   readonly position: number;
+  /**
+   * Left out: the owner is not compared. After a store has lost its last commits, another process may have taken the
+   * run under the same epoch.
+   */
+  readonly owner?: string | null | undefined;
   /**
    * How many wake-ups under its present owner the writer knows of; left out: none. Compared only if the write takes the
    * owner away from a run that has not ended: see `RunWrite.wake`.
@@ -256,7 +261,7 @@ export interface StoredSession {
  * - `exists`: a run with this id exists already.
  * - `key_used`: the idempotency key belongs to the run `run_id`.
  * - `missing`: there is no such run for this tenant.
- * - `changed`: the run has another epoch or length; both are given as they are.
+ * - `changed`: the run has another epoch, length or owner; epoch and length are given as they are.
  * - `owned`: a claim met an owner whose lease has not expired.
  * - `ended`: a post or a claim met a run that has ended.
  * - `full`: the run would hold its slot, and `max` runs hold it already.

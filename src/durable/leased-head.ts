@@ -103,9 +103,9 @@ export class LeasedHead {
     return this.#hasLeftForSlot;
   }
 
-  expected({ epoch }: RunHead, committed: number): Expected {
+  expected({ epoch, owner }: RunHead, committed: number): Expected {
     const wakes = this.#wakes;
-    return wakes === 0 ? { epoch, position: committed } : { epoch, position: committed, wakes };
+    return wakes === 0 ? { epoch, position: committed, owner } : { epoch, position: committed, owner, wakes };
   }
 
   /** Most writes of a stream leave the head as it is. */

@@ -197,7 +197,7 @@ export class LeasedOwnership implements Ownership, Followed {
     const { log } = this;
     // A run without a head has not been written yet, so that the store cannot hold it.
     const isNew = log.head === undefined && position === undefined;
-    const isSameOwner = head?.epoch === log.head?.epoch;
+    const isSameOwner = head?.epoch === log.head?.epoch && head?.owner === log.head?.owner;
     if (log.lost || isNew || (position === log.committed && isSameOwner)) return;
     if (position !== undefined && position < log.committed) log.onStored(this.#lostHistory(position));
     else if (position === undefined || !isSameOwner) log.onStored({ is: "lost", error: lostError(log.key.run_id) });

@@ -62,7 +62,8 @@ function plainMeaningOf(conflict: StoreConflict, { key, expected }: Attempt): Me
   if (conflict.conflict === "full") return { is: "full" };
   if (conflict.conflict === "changed" && expected !== undefined) {
     if (conflict.position < expected.position) return { is: "truncated", position: conflict.position };
-    if (conflict.epoch === expected.epoch) return { is: "behind" };
+    // With the same length the owner is another one.
+    if (conflict.epoch === expected.epoch && conflict.position > expected.position) return { is: "behind" };
   }
   return { is: "lost", error: keyUsedError(conflict) ?? lostError(key.run_id) };
 }

@@ -315,9 +315,10 @@ function stillDue({ head: { owner, due_at }, extras }: MemoryRun, head: RunHead)
 }
 
 function changes(run: MemoryRun, expected: Expected): StoreConflict | undefined {
-  const { epoch } = run.head;
+  const { epoch, owner } = run.head;
   const position = run.entries.length;
-  if (epoch === expected.epoch && position === expected.position) return undefined;
+  const isSameOwner = expected.owner === undefined || expected.owner === owner;
+  if (epoch === expected.epoch && position === expected.position && isSameOwner) return undefined;
   return { conflict: "changed", epoch, position };
 }
 

@@ -144,7 +144,9 @@ BEGIN
   IF kind <> 'append' AND run.finished_at IS NOT NULL THEN
     RETURN '{"conflict": "ended"}';
   END IF;
-  IF kind <> 'post' AND (run.epoch <> (w ->> 'epoch')::integer OR run.position <> (w ->> 'position')::integer) THEN
+  IF kind <> 'post' AND (run.epoch <> (w ->> 'epoch')::integer OR run.position <> (w ->> 'position')::integer
+    OR w ? 'owner' AND run.owner IS DISTINCT FROM w ->> 'owner')
+  THEN
     RETURN jsonb_build_object('conflict', 'changed', 'epoch', run.epoch, 'position', run.position);
   END IF;
 

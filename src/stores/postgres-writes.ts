@@ -47,8 +47,8 @@ export function createOf(key: RunKey, write: RunWrite, idempotencyKey: string | 
 }
 
 export function appendOf(key: RunKey, expected: Expected, write: RunWrite): PreparedWrite {
-  const { epoch, position, wakes = 0 } = expected;
-  return withChanges({ kind: "append", ...keyOf(key), epoch, position, wakes }, write);
+  const { wakes = 0 } = expected;
+  return withChanges({ kind: "append", ...keyOf(key), ...expectedOf(expected), wakes }, write);
 }
 
 export function postOf(key: RunKey, { entries, status, unblocks, due }: RunPost): PreparedWrite {
@@ -63,8 +63,8 @@ export function postOf(key: RunKey, { entries, status, unblocks, due }: RunPost)
   return { json };
 }
 
-export function claimOf(key: RunKey, { epoch, position }: Expected, head: RunHead): PreparedWrite {
-  return { json: { kind: "claim", ...keyOf(key), epoch, position, head: headOf(head) } };
+export function claimOf(key: RunKey, expected: Expected, head: RunHead): PreparedWrite {
+  return { json: { kind: "claim", ...keyOf(key), ...expectedOf(expected), head: headOf(head) } };
 }
 
 /** Infinity is text in JSON, which PostgreSQL reads as a number. */
@@ -132,6 +132,10 @@ function changeOf({ session_id, create, messages, state, at }: SessionChange): W
 
 function linesOf(entries: RunWrite["entries"]): WriteJson {
   return { count: entries.length, lines: toLines(entries) };
+}
+
+function expectedOf({ epoch, position, owner }: Expected): WriteJson {
+  return { epoch, position, ...(owner !== undefined && { owner: toTextOrNull(owner) }) };
 }
 
 function keyOf({ tenant, run_id }: RunKey): WriteJson {

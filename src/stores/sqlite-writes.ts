@@ -159,7 +159,8 @@ function creationConflict(
 
 function changed(run: RunRow, expected: Expected): StoreConflict | undefined {
   const { epoch, position } = run;
-  if (epoch === expected.epoch && position === expected.position) return undefined;
+  const isSameOwner = expected.owner === undefined || toTextOrNull(expected.owner) === run.owner;
+  if (epoch === expected.epoch && position === expected.position && isSameOwner) return undefined;
   return { conflict: "changed", epoch, position };
 }
 

@@ -10,6 +10,7 @@ import {
   head,
   look,
   message,
+  OWNER,
   over,
   part,
   parts,
@@ -140,6 +141,20 @@ export const writeChecks: readonly StoreCheck[] = [
     { epoch: 4, position: 2 },
     { epoch: 0, position: 2 },
   ]),
+
+  check("append: under another owner than the expected one it is refused as `changed`", async ({ first }) => {
+    const key = await create(first, 1);
+    const free = await create(first, 2, { head: waiting() });
+    const asks = (owner: string | null) => ({ epoch: 1, position: 1, owner });
+    const changed = { conflict: "changed", epoch: 1, position: 1 } as const;
+    for (const owner of ["owner-2", "", null])
+      expectConflict(await first.append(key, asks(owner), write(parts("a"))), changed, `an append under ${owner}`);
+    for (const owner of [OWNER, ""])
+      expectConflict(await first.append(free, asks(owner), write(parts("a"))), changed, `an append under ${owner}`);
+    expectSame((await first.find(key))?.position, 1, "the length of the run with an owner");
+    expectWritten(await first.append(key, asks(OWNER), write(parts("a"))), "an append under the owner");
+    expectWritten(await first.append(free, asks(null), write(parts("a"))), "an append under no owner");
+  }),
 
   check("append: of several concurrent writes at one position, exactly one is made", async ({ first, second }) => {
     const key = await create(first, 1);

@@ -302,6 +302,7 @@ function failover() {
   );
   return {
     replica: replicas.start(),
+    start: () => replicas.start(),
     /** Makes the copy. */
     backUp() {
       const db = openDatabase(path);
@@ -468,6 +469,46 @@ describe("a store that has lost its last commits", () => {
     expect((await set.runtime.getRun(run_id)).status).toBe("in-progress");
     await set.clock.advance(3_000);
     expect((await set.runtime.getRun(run_id)).status).toBe("completed");
+  });
+
+  it("a run that another process has claimed under the same epoch is left to it", async () => {
+    const { replica, start, backUp, fail } = failover();
+    const other = start();
+    const bodies: string[] = [];
+    const begin = ({ runtime }: typeof replica, name: string) => {
+      const gates = [deferred(), deferred()] as const;
+      runtime.register("agent", { durable: true }, async (_input, { ask, step }) => {
+        await ask("Well?");
+        for (const [index, gate] of gates.entries())
+          await step("work", () => {
+            bodies.push(`${index} ${name}`);
+            return gate.promise;
+          });
+      });
+      return gates;
+    };
+    const [early, late] = [begin(replica, "first"), begin(other, "second")];
+    const { clock, store } = replica;
+    const { run_id } = await replica.runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
+    await clock.settle();
+    backUp();
+    const answer = { run_id, await_resume: { ok: true }, mode: "async" } as const;
+    await replica.runtime.resume(answer);
+    await clock.settle();
+    const lost = await store.find({ tenant: "", run_id });
+    fail();
+    // The answer is lost, and is given once more. Both processes have claimed the run, and have written as many entries.
+    await other.runtime.resume(answer);
+    await clock.settle();
+    const kept = await store.find({ tenant: "", run_id });
+    expect([kept?.head.epoch, kept?.position]).toEqual([lost?.head.epoch, lost?.position]);
+    for (const gate of [early[0], late[0], early[1], late[1]]) {
+      gate.resolve();
+      await clock.settle();
+    }
+    await clock.advance(LONG_MS);
+    expect((await other.runtime.getRun(run_id)).status).toBe("completed");
+    expect(bodies).toEqual(["0 first", "0 second", "1 second"]);
   });
 
   it("a reader that has seen more events than are left is told so", async () => {

@@ -109,16 +109,18 @@ const append = commands(
     n,
     epoch: off,
     position: off,
+    owner: fc.constantFrom(undefined, undefined, "same", "other", null),
     wakes: fc.constantFrom(undefined, 0, 1),
     raise: fc.nat(1),
     write: writePlan,
   }),
-  async (store, moment, { tenant, n, epoch, position, wakes, raise, write }) => {
+  async (store, moment, { tenant, n, epoch, position, owner, wakes, raise, write }) => {
     const run = await store.find(runKey(n, tenant));
     const present = run?.head.epoch ?? 0;
     // A run that has ended gets no more writes: such a write comes too late.
     const late = run !== undefined && run.head.finished_at !== null ? -1 : position;
-    const expected = { epoch: present + epoch, position: (run?.position ?? 0) + late, wakes };
+    const expectedOwner = owner === "same" ? run?.head.owner : owner;
+    const expected = { epoch: present + epoch, position: (run?.position ?? 0) + late, owner: expectedOwner, wakes };
     return store.append(runKey(n, tenant), expected, writeOf(write, present + raise, moment));
   },
 );

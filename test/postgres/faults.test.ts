@@ -77,6 +77,13 @@ const faults: readonly Fault[] = [
     "",
     "append: on another position it is refused as `changed`, and nothing changes",
   ],
+  [
+    "an append compares no owners",
+    "change_v1",
+    "OR w ? 'owner' AND run.owner IS DISTINCT FROM w ->> 'owner'",
+    "",
+    "append: under another owner than the expected one it is refused as `changed`",
+  ],
 ];
 
 describe.skipIf(missing !== undefined)(`the contract finds a fault in the SQL${missing ? `: ${missing}` : ""}`, () => {

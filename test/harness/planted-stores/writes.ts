@@ -126,6 +126,24 @@ export const writesFaults: readonly BrokenStore[] = [
     },
   ),
   broken(
+    "append ignores the owner",
+    "append: under another owner than the expected one it is refused as `changed`",
+    class extends MemoryStore {
+      override append(key: RunKey, { owner: _owner, ...expected }: Expected, write: RunWrite): Conflict {
+        return super.append(key, expected, write);
+      }
+    },
+  ),
+  broken(
+    "append takes an expected owner of null for any owner",
+    "append: under another owner than the expected one it is refused as `changed`",
+    class extends MemoryStore {
+      override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
+        return super.append(key, { ...expected, owner: expected.owner ?? undefined }, write);
+      }
+    },
+  ),
+  broken(
     "`changed` gives back what was expected",
     "append: on another position it is refused as `changed`, and nothing changes",
     class extends MemoryStore {
