@@ -66,6 +66,7 @@ describe("stats() counts each run whose version is not registered", () => {
 /** The first process has matching code, the others have other code, until they register the matching one. */
 function divided() {
   const replayed: string[] = [];
+  const ended = new Map<string, number>();
   const fitting = (process: Process, replace: boolean): void =>
     void process.runtime.register("agent", { durable: true, replace }, async (_input, { step }) => {
       await step("one", () => 1);
@@ -75,9 +76,10 @@ function divided() {
     runtime: { durability },
     register: (process) => {
       const { runtime, name } = process;
-      runtime.register("sound", { durable: true }, (_input, { step }) =>
-        step("work", () => process.wait(name === "process-1" ? 2 * LONG_MS : 10)),
-      );
+      runtime.register("sound", { durable: true }, async (_input, { step, run_id }) => {
+        await step("work", () => process.wait(name === "process-1" ? 2 * LONG_MS : 10));
+        ended.set(run_id, world.now);
+      });
       if (name === "process-1") {
         runtime.register("missing", { durable: true }, (_input, { step }) =>
           step("work", () => process.wait(2 * LONG_MS)),
@@ -90,7 +92,7 @@ function divided() {
         });
     },
   });
-  return { world, replayed, fitting };
+  return { world, replayed, ended, fitting };
 }
 
 describe("a run whose code does not match its history", () => {
@@ -167,6 +169,33 @@ describe("a run whose code does not match its history", () => {
     await world.pass(durability.leaseMs + 2 * durability.scanMs);
     expect(await statuses(world, sound)).toEqual({ completed: MANY });
     expect(await statuses(world, [...blocked, ...missing])).toEqual({ "in-progress": 800 });
+  });
+
+  it("is replayed by no worker twice beside runs without code, and sound runs go on as soon as without both", async () => {
+    /** When each sound run of the dead process has ended, and one that each worker then creates. */
+    const ends = async (others: number): Promise<readonly number[]> => {
+      const { world, replayed, ended } = divided();
+      const first = world.start();
+      const blocked = await createMany(world, first, others);
+      const missing = await createMany(world, first, others, "missing");
+      const sound = await createMany(world, first, MANY, "sound");
+      await world.pass(200);
+      const diedAt = world.now;
+      first.kill();
+      const workers = [world.start(), world.start(), world.start()];
+      await world.pass(LONG_MS);
+      for (const worker of workers) {
+        sound.push(await create(world, worker, "sound"));
+        await world.pass(LONG_MS);
+      }
+      // Which worker replays a run is not said. None does again.
+      expect(replayed.sort()).toEqual(blocked.sort());
+      expect(await statuses(world, missing)).toEqual(others === 0 ? {} : { "in-progress": others });
+      expect(await statuses(world, sound)).toEqual({ completed: MANY + workers.length });
+      return sound.map((run_id) => (ended.get(run_id) ?? Number.NaN) - diedAt);
+    };
+    const alone = await ends(0);
+    expect(await ends(MANY)).toEqual(alone);
   });
 
   it("can be cancelled", async () => {
