@@ -69,6 +69,8 @@ type Worker = WorkerProcess<WorkerSettings, Order, Report>;
 
 /** Runs that make no progress for so long are stuck. */
 const STUCK_MS = 30_000;
+/** A run that needs work and does not get on for so long has no executor. */
+const UNATTENDED_MS = 2_000;
 /** How long processes may take to close. */
 const CLOSE_MS = 20_000;
 /** The time between two cuts of all connections. */
@@ -157,6 +159,7 @@ class Driver {
     clearInterval(fill);
     const over = Date.now();
     this.#newsAt = over;
+    if (this.#options.losses !== undefined) await this.#seekUnattended(over);
     await this.#until(() => ledger.open === 0 || Date.now() - this.#newsAt > STUCK_MS);
     const endedAfterMs = Date.now() - over;
     stopLooking();
@@ -228,6 +231,23 @@ class Driver {
     after.sort((one, other) => one - other);
     const at = (share: number): number => after[Math.floor(share * (after.length - 1))] ?? 0;
     return { is, ms, open: open.length, first: at(0), median: at(0.5), last: at(1) };
+  }
+
+  /** Three leases after the last loss, each run that needs work has an executor, with which it gets on. */
+  async #seekUnattended(over: number): Promise<void> {
+    const active = async (): Promise<readonly string[]> => {
+      const runs = await ask(
+        this.#place,
+        `SELECT run_id, owner, epoch, position FROM ${this.#place.schema}.runs WHERE finished_at IS NULL
+           AND (owner IS NOT NULL OR due_at <= extract(epoch FROM now()) * 1000)`,
+      );
+      return runs.map((run) => JSON.stringify(run));
+    };
+    await this.#until(() => this.#client.ledger.open === 0 || Date.now() - over > 3 * this.#options.leaseMs);
+    if (this.#client.ledger.open === 0) return;
+    const before = new Set(await active());
+    await pause(UNATTENDED_MS);
+    for (const run of await active()) if (before.has(run)) this.#wrong.push(`a run has no executor: ${run}`);
   }
 
   /** Closes all processes. Gives the time that the slowest of them takes. */
