@@ -37,6 +37,9 @@ const RULES: readonly Rule[] = [
     packages: ["zod"],
   },
   { place: "faces/ai-sdk/page/", imports: ["http/", "core/error", "protocol/"], types: ["core/", "runtime/"] },
+  { place: "client/react", imports: ["client/"], packages: ["react"] },
+  // It loads nothing of the library: a page has the types alone.
+  { place: "client/", imports: [], types: ["protocol/", "runtime/agent-schemas", "runtime/standard-schema"] },
   // The contract of stores belongs to the entry of the stores, and so needs nothing else of the testing kit.
   { place: "testing/store-", imports: ["core/", "protocol/"] },
   {
@@ -47,6 +50,7 @@ const RULES: readonly Rule[] = [
   { place: "index.ts", imports: ["runtime/", "stores/memory", "core/", "protocol/"] },
   { place: "durable.ts", imports: ["durable/"], types: ["runtime/remote-runs"] },
   { place: "ai-sdk.ts", imports: ["faces/ai-sdk/"] },
+  { place: "client.ts", imports: ["client/"] },
   { place: "http.ts", imports: ["faces/acp/", "http/"] },
   { place: "testing.ts", imports: ["testing/"], node: true },
   { place: "store.ts", imports: ["testing/store-"], types: ["core/"] },
@@ -55,8 +59,8 @@ const RULES: readonly Rule[] = [
   { place: "nats.ts", imports: ["durable/nats-waker"] },
 ];
 
-/** The one file that may use the machine's time, timers and random numbers. */
-const SYSTEM = "runtime/system.ts";
+/** The files that may use the machine's time, timers and random numbers: that of the runtime, and that of its client. */
+const SYSTEM = ["runtime/system.ts", "client/machine.ts"];
 
 /** The one file that replaces `Math.random`, for agents under test. */
 const CHANCE = "testing/chance.ts";
@@ -223,7 +227,7 @@ function resolve(from: string, specifier: string): string | undefined {
 function globalsOf(path: string, source: ts.SourceFile): string[] {
   const reasons: string[] = [];
   const forbidden = (name: string): boolean =>
-    FORBIDDEN_EVERYWHERE.has(name) || (CLOCK_AND_CHANCE.has(name) && path !== SYSTEM);
+    FORBIDDEN_EVERYWHERE.has(name) || (CLOCK_AND_CHANCE.has(name) && !SYSTEM.includes(path));
   const visit = (node: ts.Node): void => {
     if (ts.isInterfaceDeclaration(node)) return;
     if (ts.isTypeNode(node) && !ts.isExpressionWithTypeArguments(node)) return;
@@ -236,7 +240,11 @@ function globalsOf(path: string, source: ts.SourceFile): string[] {
         if (member === undefined || forbidden(member)) reasons.push(`uses globalThis.${member ?? "(anything)"}`);
       } else if (forbidden(node.text) && !(node.text === "Date" && isPureDate(node))) {
         reasons.push(`uses ${node.text}`);
-      } else if (IMPURE_MEMBERS.has(impure) && path !== SYSTEM && !(path === CHANCE && impure === "Math.random")) {
+      } else if (
+        IMPURE_MEMBERS.has(impure) &&
+        !SYSTEM.includes(path) &&
+        !(path === CHANCE && impure === "Math.random")
+      ) {
         reasons.push(`uses ${impure}`);
       }
     }

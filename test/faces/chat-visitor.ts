@@ -1,5 +1,7 @@
 import type { AbstractChat, ChatState, ChatStatus, DynamicToolUIPart, UIMessage } from "ai";
+import * as six from "ai";
 import { createHandler } from "cadenza/ai-sdk";
+import { chatOptions } from "cadenza/client";
 import type { Desk } from "./desk.ts";
 import type { FaceUnderTest, View, Visitor } from "./visitor.ts";
 
@@ -10,9 +12,9 @@ export interface ChatModule {
   readonly lastAssistantMessageIsCompleteWithToolCalls: typeof import("ai").lastAssistantMessageIsCompleteWithToolCalls;
 }
 
-/** The chat page of a version of `ai`. */
-export function chatPage(name: string, module: ChatModule): FaceUnderTest {
-  return { name, visit: (desk, chat) => new ChatVisitor(module, desk, chat) };
+/** The chat page of a version of `ai`, with the stock transport or with `chatOptions`. */
+export function chatPage(name: string, module: ChatModule, transport: "stock" | "own" = "stock"): FaceUnderTest {
+  return { name, visit: (desk, chat) => new ChatVisitor(module, desk, chat, transport) };
 }
 
 /** Where its page does not replace what it has of a response by the one that it follows, the page is loaded again. */
@@ -35,6 +37,12 @@ class PlainState implements ChatState<UIMessage> {
   readonly snapshot = <T>(thing: T): T => structuredClone(thing);
 }
 
+/** A page of `ai` 6 with options of `useChat`. */
+export function chatWith(options: ReturnType<typeof chatOptions>): AbstractChat<UIMessage> {
+  class Chat extends six.AbstractChat<UIMessage> {}
+  return new Chat({ ...options, state: new PlainState() });
+}
+
 /** A page with the official client and the stock transport. */
 class ChatVisitor implements Visitor {
   readonly requests: string[] = [];
@@ -42,10 +50,12 @@ class ChatVisitor implements Visitor {
   readonly #module: ChatModule;
   readonly #desk: Desk;
   readonly #chat: string;
+  readonly #own: boolean;
   #connection = new AbortController();
 
-  constructor(module: ChatModule, desk: Desk, chat: string) {
+  constructor(module: ChatModule, desk: Desk, chat: string, transport: "stock" | "own") {
     this.#module = module;
+    this.#own = transport === "own";
     this.#desk = desk;
     this.#chat = chat;
     this.page = this.#load();
@@ -57,11 +67,15 @@ class ChatVisitor implements Visitor {
     class Chat extends module.AbstractChat<UIMessage> {}
     let next = 0;
     return new Chat({
-      id: chat,
       generateId: () => `${chat}-${++next}`,
       state: new PlainState(),
-      transport: new module.DefaultChatTransport<UIMessage>({ api: `${HOST}/desk`, fetch: this.#send }),
-      sendAutomaticallyWhen: module.lastAssistantMessageIsCompleteWithToolCalls,
+      ...(this.#own
+        ? chatOptions({ api: `${HOST}/desk`, id: chat, fetch: this.#send })
+        : {
+            id: chat,
+            transport: new module.DefaultChatTransport<UIMessage>({ api: `${HOST}/desk`, fetch: this.#send }),
+            sendAutomaticallyWhen: module.lastAssistantMessageIsCompleteWithToolCalls,
+          }),
     } as ConstructorParameters<typeof Chat>[0]);
   }
 
@@ -112,6 +126,10 @@ class ChatVisitor implements Visitor {
 
   /** The stock transport has no stop. */
   async stop(): Promise<void> {
+    if (this.#own) {
+      await this.page.stop();
+      return this.#rested();
+    }
     await this.#send(`${HOST}/desk/${encodeURIComponent(this.#chat)}/stream`, { method: "DELETE" });
     await this.#rested();
   }
@@ -124,7 +142,7 @@ class ChatVisitor implements Visitor {
 
   async open(): Promise<void> {
     const response = await this.#send(`${HOST}/desk/${encodeURIComponent(this.#chat)}/messages`);
-    if (reloads(this.#module)) this.page = this.#load();
+    if (this.#own || reloads(this.#module)) this.page = this.#load();
     this.page.messages = ((await response.json()) as { messages: UIMessage[] }).messages;
     await this.page.resumeStream();
   }

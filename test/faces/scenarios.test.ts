@@ -97,11 +97,10 @@ const scenarios: readonly Scenario[] = [
       const said = user.say("slow");
       await desk.clock.settle();
       await user.disconnect();
-      await said;
       const again = user.open();
       await desk.clock.settle();
       desk.gate.open();
-      await again;
+      await Promise.all([said, again]);
       return undefined;
     },
     sees: { text: "One two." },
@@ -156,6 +155,8 @@ const scenarios: readonly Scenario[] = [
 const faces: readonly FaceUnderTest[] = [
   chatPage("a chat page of ai 5", five as unknown as ChatModule),
   chatPage("a chat page of ai 6", six),
+  chatPage("a chat page of ai 5 with chatOptions", five as unknown as ChatModule, "own"),
+  chatPage("a chat page of ai 6 with chatOptions", six, "own"),
 ];
 
 describe.each(faces.map((face) => [face.name, face] as const))("over %s", (_name, face) => {

@@ -52,7 +52,7 @@ export async function postChat(call: ChatCall): Promise<WireResponse> {
 export async function followChat(call: ChatCall): Promise<WireResponse> {
   const { caller, service } = call;
   const session_id = await checkChat(call);
-  const run = (await openRun(call, session_id)) ?? (await namedRun(call, session_id));
+  const run = (await namedRun(call, session_id)) ?? (await openRun(call, session_id));
   if (run === undefined) return { status: 204, headers: noContentHeaders, body: "" };
   const reader = service.readers.enter();
   try {
@@ -103,7 +103,7 @@ function respond(call: ChatCall, reader: Reader, leave: Leave, begun: Begun): Wi
   const format = new ResponseFormat(new Response(begun, service.settings.approvals, questions), known);
   return {
     status: 200,
-    headers: { ...responseHeaders, "run-id": run_id },
+    headers: { ...responseHeaders, "run-id": run_id, ...(after > 0 && { "last-event-id": `${after}` }) },
     body: new EventText(events, format, textOptions(service, reader, run_id, leave)),
   };
 }
@@ -212,7 +212,7 @@ async function openRun({ caller, parameter: agent_name }: ChatCall, session_id: 
   return run;
 }
 
-/** The run that the page has seen open, and that may have ended since. */
+/** The run whose response the page has begun to read, and that may have ended since. */
 async function namedRun(call: ChatCall, session_id: string): Promise<{ readonly run_id: string } | undefined> {
   const run_id = new URLSearchParams(call.query).get("run_id");
   return run_id === null ? undefined : detailsIn(call, session_id, run_id);
