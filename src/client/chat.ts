@@ -174,7 +174,7 @@ class ChatTransport implements CadenzaChatTransport {
 
   #stop(): void {
     this.#connection.send({ method: "DELETE", path: this.#pathOf(null) }).catch(() => {
-      // There is nobody to tell: the page has stopped.
+      // The page has stopped, and shows no error.
     });
   }
 

@@ -27,7 +27,8 @@ import { readChatOptions } from "./options.ts";
  * // The page: useChat({ transport: new DefaultChatTransport({ api: "/chat/echo" }) })
  * const message = { id: "m1", role: "user", parts: [{ type: "text", text: "Hello" }] };
  * const body = JSON.stringify({ id: "chat-17", messages: [message], trigger: "submit-message" });
- * const response = await handler(new Request("http://localhost/chat/echo", { method: "POST", body }));
+ * const headers = { "content-type": "application/json" };
+ * const response = await handler(new Request("http://localhost/chat/echo", { method: "POST", headers, body }));
  * console.log(response.status); // → 200
  * ```
  */

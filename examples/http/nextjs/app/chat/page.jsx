@@ -1,14 +1,14 @@
 "use client";
 import { useChat } from "@ai-sdk/react";
+import { chatOptions } from "cadenza/client";
 import { useState } from "react";
-import { agentTransport } from "./transport.ts";
 
 // biome-ignore lint/style/noDefaultExport: Next.js asks for it.
 export default function Chat() {
   const [text, setText] = useState("");
-  const [id] = useState(() => crypto.randomUUID()); // the session id too
-  const [transport] = useState(() => agentTransport("echo"));
-  const { messages, sendMessage, status, error, stop } = useChat({ id, transport });
+  const [id] = useState(() => crypto.randomUUID());
+  const [options] = useState(() => chatOptions({ api: "/api/chat/echo", id }));
+  const { messages, sendMessage, addToolOutput, status, error, stop } = useChat(options);
   const isBusy = status === "submitted" || status === "streaming";
   const send = (event) => {
     event.preventDefault();
@@ -19,7 +19,7 @@ export default function Chat() {
     <form onSubmit={send}>
       {messages.map((message) => (
         <p key={message.id}>
-          {message.role}: {message.parts.map(show)}
+          {message.role}: {message.parts.map((part, index) => show(part, index, addToolOutput))}
         </p>
       ))}
       {error !== undefined && <p role="alert">{error.message}</p>}
@@ -35,10 +35,27 @@ export default function Chat() {
   );
 }
 
-/** A question with a schema is answered in JSON here. A real page would show a form. */
-function show(part, index) {
+/** A question is answered with yes or no here. Any other one is answered by the next message. */
+function show(part, index, addToolOutput) {
   if (part.type === "text") return part.text;
-  if (part.type === "data-question") return <strong key={index}>{part.data.text}</strong>;
+  if (part.type === "dynamic-tool" && part.toolName === "ask") {
+    const answer = (approved) => addToolOutput({ tool: "ask", toolCallId: part.toolCallId, output: { approved } });
+    return (
+      <strong key={index}>
+        {part.input.question}
+        {part.state === "input-available" && part.input.kind === "approval" && (
+          <>
+            <button type="button" onClick={() => answer(true)}>
+              Yes
+            </button>
+            <button type="button" onClick={() => answer(false)}>
+              No
+            </button>
+          </>
+        )}
+      </strong>
+    );
+  }
   if (part.type !== "file") return null;
   const isImage = part.mediaType.startsWith("image/");
   return isImage ? (
