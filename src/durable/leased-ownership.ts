@@ -312,14 +312,15 @@ export class LeasedOwnership implements Ownership, Followed {
     this.onWoken();
   }
 
-  release(): undefined | Promise<void> {
-    return this.run.durable && this.store.persistent ? this.#release() : undefined;
+  get mayLeave(): boolean {
+    return this.run.durable && this.store.persistent;
   }
 
-  async #release(): Promise<void> {
+  release(): undefined | Promise<void> {
+    if (!this.mayLeave) return undefined;
     this.run.execution?.fence();
     // A run whose sub-runs could not be cancelled is ended by its next owner, who cancels them first.
-    if (!this.run.isEndHeld) await this.handover.releaseDue();
+    return this.run.isEndHeld ? Promise.resolve() : this.handover.releaseDue();
   }
 }
 

@@ -35,7 +35,7 @@ export class Recovery {
   readonly #lease: Lease;
   readonly #loader: RunLoader;
   /** The runs that were taken and are not loaded yet. */
-  readonly #beginning = new Set<FoundRun>();
+  readonly #beginning = new Map<FoundRun, Promise<void>>();
   readonly #unloaded: UnloadedRuns;
   /** In place of frequent scans. Undefined: there is no waker. */
   readonly #wakeups: Wakeups | undefined;
@@ -89,6 +89,7 @@ export class Recovery {
     this.#clearTimer?.();
     this.#endHold();
     await this.#scanning;
+    await Promise.all(this.#beginning.values());
   }
 
   #endHold(): void {
@@ -216,7 +217,7 @@ export class Recovery {
   }
 
   get #roomForSuspects(): number {
-    const beginning = [...this.#beginning].filter(({ head }) => head.takeovers >= SUSPECT_TAKEOVERS).length;
+    const beginning = [...this.#beginning.keys()].filter(({ head }) => head.takeovers >= SUSPECT_TAKEOVERS).length;
     return Math.max(0, SUSPECTS_AT_ONCE - this.#loader.suspects.size - beginning);
   }
 
@@ -230,15 +231,13 @@ export class Recovery {
     return claimed !== undefined;
   }
 
-  async #workOn(found: FoundRun): Promise<void> {
-    this.#beginning.add(found);
-    try {
-      await this.#loader.begin(found);
-    } catch (error) {
-      this.#loader.damaged.put(found, error);
-    } finally {
-      this.#beginning.delete(found);
-    }
+  #workOn(found: FoundRun): Promise<void> {
+    const beginning = this.#loader
+      .begin(found)
+      .catch((error: unknown) => this.#loader.damaged.put(found, error))
+      .finally(() => this.#beginning.delete(found));
+    this.#beginning.set(found, beginning);
+    return beginning;
   }
 
   // Heartbeats: what other processes have written, and runs that are not loaded.
@@ -250,7 +249,7 @@ export class Recovery {
   }
 
   #isKnown(key: RunKey): boolean {
-    return this.#loader.isKnown(key) || [...this.#beginning].some((found) => found.key.run_id === key.run_id);
+    return this.#loader.isKnown(key) || [...this.#beginning.keys()].some((found) => found.key.run_id === key.run_id);
   }
 
   /** A run that cannot be read is tried again after the time of a lease. Other runs are not affected. */

@@ -110,7 +110,8 @@ export class Residency {
     if (log.head?.takeovers === 0) return;
     await execution?.settled();
     const isCurrent = this.#run.execution === execution && execution?.over === false && !log.lost;
-    if (isCurrent && execution.operations.open.length > 0 && !this.#run.isInStep) this.#handover().forgetTakeovers();
+    if (isCurrent && execution.operations.open.length > 0 && this.#run.steps?.isBusy !== true)
+      this.#handover().forgetTakeovers();
   }
 
   /**
@@ -199,7 +200,7 @@ export class Residency {
   get #rule(): ResidencyRule {
     return ruleFor(
       activityOf({
-        isInStep: this.#run.isInStep,
+        isInStep: this.#run.steps?.isBusy === true,
         subRuns: this.#subRuns?.values() ?? [],
         checks: this.#checks,
         isReplaying: this.#ready !== undefined,

@@ -203,8 +203,9 @@ export class RunLoader {
     if (failure !== undefined && entries !== undefined) await this.#cancelSubRuns(key, entries);
     const { parent } = created;
     const isOrphan = parent !== undefined && (await this.#logs.isOver({ ...key, run_id: parent.run_id }));
-    if (entries === undefined || this.#worker.isClosed || this.#worker.runs.find(key) !== undefined)
-      return this.#worker.runs.find(key);
+    const live = this.#worker.runs.find(key);
+    if (live === undefined && this.#worker.isClosed) await this.#giveBack(key, position, head);
+    if (entries === undefined || this.#worker.isClosed || live !== undefined) return live;
     const state = foldEntries(key.run_id, entries);
     const run = this.#admit(key, agent, state, head);
     this.damaged.forget(key.run_id);
@@ -215,6 +216,15 @@ export class RunLoader {
       if (isOrphan) void run.cancel().catch(ignore);
     }
     return run;
+  }
+
+  /** This process closes, and begins no run that the store has just given to it. Another one goes on at once. */
+  async #giveBack(key: RunKey, position: number, head: RunHead): Promise<void> {
+    const { store, name: owner } = this.#worker;
+    if (head.owner !== owner) return;
+    const released: RunHead = { ...head, owner: null, epoch: head.epoch + 1, due_at: null };
+    // A refusal says that the run has changed meanwhile. It is taken over when the lease of this process has ended.
+    await store.append(key, { epoch: head.epoch, position, owner }, { entries: [], head: released, wake: key });
   }
 
   /** The error with which a loaded run fails. Undefined: it goes on. */

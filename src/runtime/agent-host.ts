@@ -98,9 +98,9 @@ export class AgentHost implements ExecutionHost {
     return this.#steps;
   }
 
-  /** Whether the body of a step is running. */
-  get isInStep(): boolean {
-    return this.#steps?.isBusy === true;
+  /** Undefined: no step has begun. */
+  get startedSteps(): Steps | undefined {
+    return this.#steps;
   }
 
   isInBody(execution: Execution): boolean {
@@ -161,7 +161,7 @@ export class AgentHost implements ExecutionHost {
    */
   addUsage(execution: Execution, usage: Usage): void {
     const { execution: current } = this;
-    if (current !== undefined && current !== execution && this.isInStep) current.addUsage(usage);
+    if (current !== undefined && current !== execution && this.#steps?.isBusy === true) current.addUsage(usage);
     else if (!execution.operations.holdsUsage(usage)) execution.addUsage(usage);
   }
 

@@ -73,8 +73,8 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
   readonly #runs: Runs;
   readonly #announcer: Announcer;
   #closing: Promise<CloseReport> | undefined;
-  /** The runs that have not ended when the time for it is over. */
-  #left: readonly LeftRun[] | undefined;
+  /** The runs that were to end or to be handed on while the runtime was closed. */
+  readonly #left = new Map<LiveRun, LeftRun>();
 
   /** Throws `invalid_argument` for an unknown or invalid option. */
   constructor(options: RuntimeOptions & { readonly agents?: readonly Agent<Names>[] | undefined } = {}) {
@@ -208,8 +208,9 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
 
   /**
    * Accepts no new runs, waits up to `drainMs` milliseconds (default 10,000) for active runs to rest, and closes the
-   * store. Resolves with the runs that have not ended. A durable run in a persistent store is released and goes on in
-   * another process. Any other run fails with the reason `interrupted`. A repeated call gives the same promise. Errors
+   * store. Resolves with the runs that have not ended. A durable run in a persistent store begins no more steps in the
+   * second half of this time. As soon as none of its steps is at work, it is released and goes on in another process.
+   * Any other run fails at the end with the reason `interrupted`. A repeated call gives the same promise. Errors
    * of the store go to the logger. A store that does not answer is waited for 10,000 milliseconds after the drain.
    * Rejects with `invalid_argument` for an invalid option.
    */
@@ -227,12 +228,12 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
     const { clock, logger } = this.#settings;
     return new Promise((resolve, reject) => {
       const giveUp = (): void => {
-        const left = this.#left ?? [...this.#runs].map(leftRun);
+        for (const run of this.#runs) this.#note(run);
         logger.error(
           "The store did not answer while the runtime was closed. Other processes go on with its runs later.",
         );
         this.#leave();
-        resolve({ left });
+        resolve({ left: [...this.#left.values()] });
       };
       const inTime = drainMs + STORE_CLOSE_MS;
       const cancel = inTime === Number.POSITIVE_INFINITY ? ignore : clock.setTimeout(giveUp, inTime);
@@ -241,9 +242,6 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
   }
 
   async #close(drainMs: number): Promise<CloseReport> {
-    const open = await this.#runs.drain(drainMs);
-    const left = open.map(leftRun);
-    this.#left = left;
     const { store, logger } = this.#settings;
     const end = async (run: LiveRun): Promise<void> => {
       const released = run.ownership.release();
@@ -255,10 +253,17 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
       run.fail(leftError(run.log.key.run_id));
       return run.log.acknowledge();
     };
-    for (const outcome of await Promise.allSettled(open.map(end))) {
-      if (outcome.status === "rejected")
-        logger.error("A run could not be released or failed while the runtime was closed.", { error: outcome.reason });
-    }
+    const ending: Promise<void>[] = [];
+    const endLater = (run: LiveRun): void => {
+      const message = "A run could not be released or failed while the runtime was closed.";
+      this.#note(run);
+      ending.push(end(run).catch((error: unknown) => logger.error(message, { error })));
+    };
+    await this.#runs.drain(drainMs, endLater);
+    const rest = [...this.#runs].filter((run) => !this.#left.has(run));
+    for (const run of rest) this.#note(run);
+    for (const run of rest) endLater(run);
+    await Promise.all(ending);
     this.#leave();
     for (const close of [() => this.#runs.remote.close(), () => store.close()]) {
       try {
@@ -267,7 +272,11 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
         logger.error("The store failed to close.", { error });
       }
     }
-    return { left };
+    return { left: [...this.#left.values()] };
+  }
+
+  #note(run: LiveRun): void {
+    if (!this.#left.has(run)) this.#left.set(run, leftRun(run));
   }
 
   #leave(): void {

@@ -97,8 +97,8 @@ export class LiveRun implements LogRun, AgentRun {
     return createdEntry(this.log.state).durable === true;
   }
 
-  get isInStep(): boolean {
-    return this.#agentHost?.isInStep === true;
+  get steps(): AgentHost["startedSteps"] {
+    return this.#agentHost?.startedSteps;
   }
 
   get slot(): RunSlot | undefined {

@@ -37,6 +37,7 @@ export const localOwnership: Ownership = {
   setSubRun: ignore,
   isIdle: false,
   settle: ignore,
+  mayLeave: false,
   release: nothing,
 };
 

@@ -73,6 +73,8 @@ export interface Ownership {
   readonly isIdle: boolean;
   /** Work of the run has ended. A run that waits may be left to any process then. */
   settle(): void;
+  /** Whether other processes can go on with the run when this one closes. */
+  readonly mayLeave: boolean;
   /** Leaves the run to other processes, because this one closes. Undefined: no other process can execute it. */
   release(): undefined | Promise<void>;
 }

@@ -4,13 +4,14 @@ import type { ParentRun } from "../core/log.ts";
 import type { Ids, Mismatch, RunKey, SessionChange, SessionKey } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
-import { createdEntry, startTime } from "../core/state.ts";
+import { createdEntry } from "../core/state.ts";
 import type { Run } from "../protocol/run.ts";
 import { Admission, isShared, slotKeyOf } from "./admission.ts";
 import type { Agent } from "./agent.ts";
 import { checkInput } from "./agent-schemas.ts";
 import type { Announcer } from "./announcer.ts";
 import { deleteRun, deleteSession } from "./deleting.ts";
+import { Draining } from "./draining.ts";
 import type { Execution } from "./execution.ts";
 import type { LiveRuns, SubRunFound } from "./live-run.ts";
 import { LiveRun } from "./live-run.ts";
@@ -222,31 +223,12 @@ export class Runs implements LiveRuns {
     return this.remote.cancelSubRun(key, parent);
   }
 
-  /** No new runs from now on. Resolves when none is at work any more, or after `drainMs`. */
-  async drain(drainMs: number): Promise<readonly LiveRun[]> {
+  /** No new runs from now on. Resolves when none is at work here any more, or after `drainMs`. See {@link Draining}. */
+  async drain(drainMs: number, handOn: (run: LiveRun) => void): Promise<void> {
     this.shared.isClosed = true;
     await this.remote.stopTaking();
     this.#pruning.stop();
-    if (drainMs > 0 && this.#isWorking) {
-      await new Promise<void>((resolve) => {
-        const finish = (): void => {
-          clear();
-          resolve();
-        };
-        const clear = drainMs === Number.POSITIVE_INFINITY ? ignore : this.shared.clock.setTimeout(finish, drainMs);
-        this.shared.onProgress = () => {
-          if (!this.#isWorking) finish();
-        };
-      });
-    }
-    return [...this.#live.values()];
-  }
-
-  /** Whether a run does more than to wait. The oldest ones, which are looked at first, are often the last to end. */
-  get #isWorking(): boolean {
-    const now = this.shared.clock.now();
-    for (const run of this.#live.values()) if (!run.isWaiting && startTime(run.log.state) <= now) return true;
-    return false;
+    await new Draining(this, this.shared, handOn).wait(drainMs);
   }
 
   #admit(agent: Agent): void {

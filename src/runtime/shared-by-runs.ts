@@ -33,6 +33,8 @@ export class SharedByRuns {
   readonly telling = new OneByOne();
   /** Whether the runtime has been closed: no run begins, is loaded or is answered any more. */
   isClosed = false;
+  /** Whether the runs that other processes can go on with begin no more steps here. */
+  isHandingOn = false;
   /** Called after every commit while the runtime is being closed. */
   onProgress: (() => void) | undefined;
   readonly #pacer: Pacer;

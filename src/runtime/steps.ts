@@ -31,6 +31,8 @@ export class Steps {
   /** The time limits of the attempts at work. */
   readonly #limits = new Set<TimeLimit>();
   readonly #bodies: Bodies;
+  /** How many of those at work have to begin in another process. */
+  #held = 0;
 
   constructor(run: AgentRun, signal: RunSignal) {
     this.#run = run;
@@ -50,8 +52,14 @@ export class Steps {
     this.#bodies.moves();
   }
 
+  /** Whether a step has begun and has no result yet. */
   get isBusy(): boolean {
     return this.#atWork.size > 0;
+  }
+
+  /** Whether no body is at work, and none begins: see {@link SharedByRuns.isHandingOn}. */
+  get areHeld(): boolean {
+    return this.#held === this.#atWork.size;
   }
 
   /** The run is over, or has left this process. The time of its attempts is not measured any more. */
@@ -114,6 +122,7 @@ export class Steps {
     this.#run.execution?.operations.deliver(entry);
     this.#atWork.delete(key);
     this.#run.ownership.settle();
+    shared.onProgress?.();
   }
 
   /**
@@ -131,6 +140,7 @@ export class Steps {
     const attempts = retry?.attempts ?? 1;
     let failure: StepFailure | undefined;
     for (let tried = 1; ; tried++) {
+      if (shared.isHandingOn && this.#run.ownership.mayLeave) await this.#hold();
       const attempt = before + tried;
       const entry: Growing<IntentEntry> = { type: "intent", at: clock.now(), key, attempt, run_id: null };
       if (failure !== undefined) entry.failure = failure;
@@ -153,6 +163,13 @@ export class Steps {
       await this.#pause({ key, attempt }, retry).catch(ignore);
       if (this.#isStopped) return undefined;
     }
+  }
+
+  /** Never resolves: another process begins the attempt. */
+  #hold(): Promise<never> {
+    this.#held += 1;
+    this.#run.shared.onProgress?.();
+    return new Promise(ignore);
   }
 
   get #isStopped(): boolean {

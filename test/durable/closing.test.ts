@@ -1,7 +1,10 @@
-import { expect, it } from "vitest";
-import { setUp, textsOf } from "../harness/runtimes.ts";
+import type { FoundRun } from "cadenza/store";
+import { describe, expect, it } from "vitest";
+import { deferred } from "../harness/promises.ts";
+import { setUp, textOf, textsOf } from "../harness/runtimes.ts";
 import { lastingStore } from "../harness/store-proxy.ts";
 import { create, given } from "../harness/world/calls.ts";
+import { inMemory } from "../harness/world/replicas.ts";
 import { World } from "../harness/world/world.ts";
 
 /** Two runtimes on one store, one after the other. `begun` holds which of them has called the agent. */
@@ -48,6 +51,108 @@ it("a cancel that comes to a closed runtime is posted, and carried out by the ne
   await clock.advance(2_000);
   expect((await runtime.getRun(run_id)).status).toBe("cancelled");
   expect(begun).toEqual(["first", "second"]);
+});
+
+describe("a runtime that is closed while its runs are in steps", () => {
+  const STEPS = 8;
+  const STEP_MS = 100;
+
+  /** A process that closes in the middle of a step, and another one. */
+  async function handOn(drainMs: number) {
+    const replicas = inMemory();
+    const { clock } = replicas;
+    const bodies: string[] = [];
+    const wait = (ms: number) => new Promise<void>((resolve) => void clock.setTimeout(resolve, ms));
+    const start = (name: string) => {
+      const set = replicas.start();
+      set.runtime.register("agent", { durable: true }, async (input, { step }) => {
+        const ms = Number(input.map(textOf).join(""));
+        for (let n = 1; n <= STEPS; n++)
+          await step("work", async ({ key, attempt }) => {
+            bodies.push(`${name} ${ms} ${key}/${attempt}`);
+            await wait(ms);
+          });
+      });
+      return set.runtime;
+    };
+    const [first, second] = [start("first"), start("second")];
+    const create = (ms: number) => first.createRun({ agent_name: "agent", input: `${ms}`, mode: "async" });
+    const ids = [(await create(STEP_MS)).run_id, (await create(10 * STEP_MS)).run_id] as const;
+    await clock.advance(STEP_MS / 2);
+    const closing = first.close({ drainMs });
+    return { clock, bodies, closing, ids, second };
+  }
+
+  it("lets each step end that takes less than half of the time, and hands its run on then", async () => {
+    const { clock, bodies, closing, ids, second } = await handOn(4 * STEP_MS);
+    await clock.advance(20 * STEP_MS);
+    expect((await closing).left.map(({ run_id }) => run_id).sort()).toEqual([...ids].sort());
+    expect((await second.getRun(ids[0])).status).toBe("completed");
+    const quick = bodies.filter((body) => body.includes(` ${STEP_MS} `));
+    expect(quick).toEqual(
+      Array.from({ length: STEPS }, (_, n) => `${n < 3 ? "first" : "second"} ${STEP_MS} work#${n + 1}/1`),
+    );
+    // A longer one is begun again.
+    await clock.advance(100 * STEP_MS);
+    expect(bodies).toContain(`second ${10 * STEP_MS} work#1/2`);
+  });
+
+  it("does not keep a run for the step of another one", async () => {
+    const { clock, bodies, closing } = await handOn(4 * STEP_MS);
+    await clock.advance(3 * STEP_MS);
+    expect(bodies).toContain(`second ${STEP_MS} work#4/1`);
+    await clock.advance(STEP_MS);
+    await closing;
+  });
+
+  it("lets runs end in the first half of the time", async () => {
+    const { clock, bodies, closing, ids, second } = await handOn(2 * STEPS * STEP_MS);
+    await clock.advance(STEPS * STEP_MS);
+    expect((await second.getRun(ids[0])).status).toBe("completed");
+    await clock.advance(2 * STEPS * STEP_MS);
+    expect((await closing).left.map(({ run_id }) => run_id)).toEqual([ids[1]]);
+    expect(bodies.filter((body) => body.endsWith("/2"))).toEqual([]);
+  });
+});
+
+it("a run that is given to a runtime while it closes goes on elsewhere, and does not count as taken over", async () => {
+  const replicas = inMemory();
+  const { clock } = replicas;
+  const [late, finish] = [deferred(), deferred()];
+  const web = replicas.start({ work: false });
+  web.runtime.declare({ name: "agent", durable: true });
+  const { run_id } = await web.runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
+  const begun: string[] = [];
+  const register = ({ runtime }: typeof web, name: string) =>
+    runtime.register("agent", { durable: true }, (_input, { step }) => {
+      begun.push(name);
+      return step("work", () => finish.promise);
+    });
+  // The store is slow to give it the log of the run that it has taken.
+  const closing = replicas.start({}, async (call, method) => {
+    if (method === "read") await late.promise;
+    return call();
+  });
+  register(closing, "closing");
+  await clock.advance(200);
+  expect((await web.store.find({ tenant: "", run_id }))?.head.owner).not.toBeNull();
+  const closed = closing.runtime.close({ drainMs: 1_000 });
+  await clock.settle();
+  late.resolve();
+  const takeovers: number[] = [];
+  const other = replicas.start({}, async (call, method) => {
+    const answer = await call();
+    if (method === "take") takeovers.push(...(answer as readonly FoundRun[]).map(({ head }) => head.takeovers));
+    return answer;
+  });
+  register(other, "other");
+  await clock.advance(300);
+  await closed;
+  expect(begun).toEqual(["other"]);
+  expect(takeovers).toEqual([0]);
+  finish.resolve();
+  await clock.advance(300);
+  expect((await web.runtime.getRun(run_id)).status).toBe("completed");
 });
 
 it("a closed runtime without the code of a cancelled run does not end the run either", async () => {

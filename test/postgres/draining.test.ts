@@ -1,7 +1,8 @@
 import { AgentRuntime, defineAgent } from "cadenza";
 import { createHandler } from "cadenza/http";
-import { expect, test } from "vitest";
+import { expect, inject, test } from "vitest";
 import { openPostgresStore } from "../../src/stores/postgres.ts";
+import { drains } from "../harness/drains/drains.ts";
 import { missingServer, newPool, newSchema } from "../harness/postgres-stores.ts";
 import { deferred } from "../harness/promises.ts";
 import type { SentEvent } from "../http/client.ts";
@@ -58,5 +59,24 @@ test.skipIf(missing !== undefined)(
     expect([...finished.values()]).toEqual(Array.from({ length: PARTS }, () => 1));
     await Promise.all([otherWorker.close(), otherWeb.close()]);
     await pool.end();
+  },
+);
+
+test.skipIf(missing !== undefined)(
+  `workers that get SIGTERM under load hand their runs on at once, and no step that is done runs once more${missing ? `: ${missing}` : ""}`,
+  { timeout: 60_000 },
+  async () => {
+    const address = inject("postgres")[18];
+    if ("missing" in address) throw new Error(address.missing);
+    const { host, port } = address;
+    const { wrong, handedOn, median } = await drains({
+      server: { host, port },
+      schema: newSchema(),
+      times: 2,
+      drainMs: 400,
+    });
+    expect(wrong).toEqual([]);
+    expect(handedOn).toBeGreaterThan(0);
+    expect(median).toBeLessThan(1_000);
   },
 );
