@@ -357,6 +357,8 @@ export interface Store {
   backlog(): MaybePromise<readonly Backlog[]>;
   /** The session; undefined if it does not exist. */
   session(key: SessionKey): MaybePromise<StoredSession | undefined>;
+  /** How many messages the session holds; undefined if it does not exist. Reads none of them. */
+  sessionLength(key: SessionKey): MaybePromise<number | undefined>;
   /** Makes the session, unless it exists: then nothing changes. Answers whether it was made. */
   makeSession(key: SessionKey, session: StoredSession, at: number): MaybePromise<boolean>;
   /** Makes the session or replaces it as a whole. */

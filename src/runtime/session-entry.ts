@@ -19,8 +19,6 @@ export class SessionEntries {
   readonly #store: Store;
   readonly #clock: Clock;
   readonly #find: (key: RunKey) => LiveRun | undefined;
-  /** The sessions that runs are joining now. */
-  readonly #joining = new Map<string, Promise<SessionEntry>>();
 
   /** `find` gives the run, if this process executes it. */
   constructor(store: Store, clock: Clock, find: (key: RunKey) => LiveRun | undefined) {
@@ -29,23 +27,8 @@ export class SessionEntries {
     this.#find = find;
   }
 
-  /** Joins a session. Runs join the same session one after the other, because the first may have to create it. */
+  /** Joins a session. Runs may join it at the same time: the one that stores it wins, and the others read its length. */
   async join(tenant: string, sessionId: string): Promise<SessionEntry> {
-    const name = `${sessionId}/${tenant}`;
-    const before = this.#joining.get(name);
-    const joining =
-      before === undefined
-        ? this.#join(tenant, sessionId)
-        : before.catch(ignore).then(() => this.#join(tenant, sessionId));
-    this.#joining.set(name, joining);
-    try {
-      return await joining;
-    } finally {
-      if (this.#joining.get(name) === joining) this.#joining.delete(name);
-    }
-  }
-
-  async #join(tenant: string, sessionId: string): Promise<SessionEntry> {
     const at = this.#clock.now();
     const live = this.#find({ tenant, run_id: sessionId });
     if (live !== undefined) {
@@ -54,18 +37,17 @@ export class SessionEntries {
       if (isFinal(live.log.state.status)) await live.log.acknowledge()?.catch(ignore);
     }
     const change: SessionChange = { session_id: sessionId, create: true, at };
-    const session = await this.#store.session({ tenant, session_id: sessionId });
-    if (session !== undefined) return { length: session.history.length, change };
+    const key = { tenant, session_id: sessionId };
+    const length = await this.#store.sessionLength(key);
+    if (length !== undefined) return { length, change };
     const first = await this.#completedRun({ tenant, run_id: sessionId });
     if (first === undefined) return { length: 0, change };
     // The session of a run that was created without one is stored when another run joins it, with the first run's
     // messages.
-    const key = { tenant, session_id: sessionId };
     const history = transcript(first);
     if (await this.#store.makeSession(key, { history, state: null }, at)) return { length: history.length, change };
-    // Another process has created it meanwhile.
-    const made = await this.#store.session(key);
-    return { length: made?.history.length ?? 0, change };
+    // Another run has stored it meanwhile.
+    return { length: (await this.#store.sessionLength(key)) ?? 0, change };
   }
 
   /** As {@link join}, but the caller provides the content of the session. */

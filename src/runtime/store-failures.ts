@@ -27,6 +27,7 @@ export function namingFailures(store: Store): Store {
     blocked: (query) => named(() => store.blocked(query)),
     backlog: () => named(() => store.backlog()),
     session: (key) => named(() => store.session(key)),
+    sessionLength: (key) => named(() => store.sessionLength(key)),
     makeSession: (...parameters) => named(() => store.makeSession(...parameters)),
     putSession: (...parameters) => named(() => store.putSession(...parameters)),
     counters: (agentName) => named(() => store.counters(agentName)),

@@ -185,6 +185,10 @@ export class MemoryStore implements Store {
     return session && { history: session.history.slice(), state: session.state };
   }
 
+  sessionLength(key: SessionKey): number | undefined {
+    return this.#tenants.get(key.tenant)?.sessions.get(key.session_id)?.history.length;
+  }
+
   makeSession(key: SessionKey, session: StoredSession, at: number): boolean {
     const tenant = this.#tenant(key.tenant);
     if (tenant.sessions.has(key.session_id)) return false;

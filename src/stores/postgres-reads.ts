@@ -171,6 +171,12 @@ export class Reads {
     return { history, state: fromJson(first["state"]) };
   }
 
+  async sessionLength({ tenant, session_id }: SessionKey): Promise<number | undefined> {
+    const select = `SELECT s.length FROM ${this.#schema}.sessions s WHERE s.tenant = $1::text AND s.session_id = $2::text`;
+    const [row] = await this.#query(select, [toText(tenant), toText(session_id)]);
+    return row && Number(row["length"]);
+  }
+
   async counters(agentName: string): Promise<Counters | undefined> {
     const sums = counterNames.map((name) => `sum(c.${name}) AS ${name}`).join(", ");
     const [row] = await this.#query(

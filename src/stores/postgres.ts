@@ -135,6 +135,10 @@ export class PostgresStore implements DurableStore {
     return this.#reads.session(key);
   }
 
+  sessionLength(key: SessionKey): Promise<number | undefined> {
+    return this.#reads.sessionLength(key);
+  }
+
   async makeSession(key: SessionKey, session: StoredSession, at: number): Promise<boolean> {
     return (await this.#writer.write(writes.sessionOf(key, session, at, true))) === null;
   }

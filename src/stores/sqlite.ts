@@ -32,7 +32,7 @@ import type { SessionCursor } from "./sqlite-prune.ts";
 import { deleteRuns, deleteSession, PRUNE_CHUNK, pruneRuns, pruneSessions } from "./sqlite-prune.ts";
 import * as reads from "./sqlite-reads.ts";
 import { migrate } from "./sqlite-schema.ts";
-import { addSession, replaceSession } from "./sqlite-sessions.ts";
+import { addSession, findSession, replaceSession } from "./sqlite-sessions.ts";
 import * as work from "./sqlite-work.ts";
 import { GroupCommit } from "./sqlite-writer.ts";
 import * as writes from "./sqlite-writes.ts";
@@ -131,6 +131,10 @@ export class SqliteStore implements DurableStore {
 
   session(key: SessionKey): StoredSession | undefined {
     return reads.readSession(this.#connection, key);
+  }
+
+  sessionLength(key: SessionKey): number | undefined {
+    return findSession(this.#connection, key)?.length;
   }
 
   makeSession(key: SessionKey, session: StoredSession, at: number): Promise<boolean> {

@@ -75,6 +75,7 @@ describe.skipIf(missing !== undefined)(`among ${ENDED} runs${missing ? `: ${miss
     ["owned", () => store.owned("none", 9)],
     ["blocked", () => store.blocked({ limit: 9 })],
     ["session", () => store.session(sessionKey(1))],
+    ["sessionLength", () => store.sessionLength(sessionKey(1))],
     ["backlog", () => store.backlog()],
     ["take, with nothing due", () => store.take(owner)],
     ["take, with cancelled ones", () => store.take({ ...owner, cancelledForMs: 5 })],

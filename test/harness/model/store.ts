@@ -133,6 +133,10 @@ export class WatchedStore implements Store {
     return this.#inner.session(key);
   }
 
+  sessionLength(key: SessionKey): number | undefined {
+    return this.#inner.sessionLength(key);
+  }
+
   makeSession(key: SessionKey, session: StoredSession, at: number): boolean {
     return this.#inner.makeSession(key, session, at);
   }
@@ -315,6 +319,10 @@ export class LateStore implements Store {
 
   session(key: SessionKey) {
     return this.#later(undefined, () => this.#store.session(key));
+  }
+
+  sessionLength(key: SessionKey) {
+    return this.#later(undefined, () => this.#store.sessionLength(key));
   }
 
   makeSession(key: SessionKey, session: StoredSession, at: number) {

@@ -39,6 +39,28 @@ export const sessionsFaults: readonly BrokenStore[] = [
     withSession((change) => ({ ...change, state: change.state?.value === null ? undefined : change.state })),
   ),
   broken(
+    "a missing session has the length 0",
+    "sessions: sessionLength is the number of messages, and undefined without a session",
+    class extends MemoryStore {
+      override sessionLength(key: SessionKey): number {
+        return super.sessionLength(key) ?? 0;
+      }
+    },
+  ),
+  broken(
+    "the length of a session is remembered",
+    "sessions: sessionLength is the number of messages, and undefined without a session",
+    class extends MemoryStore {
+      readonly #lengths = new Map<string, number>();
+      override sessionLength(key: SessionKey): number | undefined {
+        const id = JSON.stringify(key);
+        const length = this.#lengths.get(id) ?? super.sessionLength(key);
+        if (length !== undefined) this.#lengths.set(id, length);
+        return length;
+      }
+    },
+  ),
+  broken(
     "putSession adds to the history",
     "sessions: putSession makes the session or replaces it as a whole",
     class extends MemoryStore {
