@@ -4,7 +4,7 @@ import { headColumns, insertedColumns } from "./stored-rows.ts";
 /*
  * The functions that write. Each write of a batch is checked and made in turn: a refused one has changed nothing. First
  * all rows are locked in one order, then they are looked at: what another process has committed meanwhile is seen, and
- * no two batches wait for each other. The order: runs by key, slots, sessions by key, and counters at the very end. A
+ * no two batches wait for each other. The order: runs by key, slots and missing sessions, sessions by key, and counters at the very end. A
  * later release adds functions with another version, so that processes of both releases can use the database.
  */
 export function writeFunctions(schema: string): string {
@@ -42,9 +42,14 @@ BEGIN
   END IF;
 
   PERFORM pg_advisory_xact_lock(k.lock) FROM (
-    SELECT DISTINCT ${schema}.slot_lock_v1(nullif(coalesce(w ->> 'slot', (SELECT r.slot FROM ${schema}.runs r
+    SELECT ${schema}.slot_lock_v1(nullif(coalesce(w ->> 'slot', (SELECT r.slot FROM ${schema}.runs r
       WHERE r.tenant = w ->> 'tenant' AND r.run_id = w ->> 'run_id' AND NOT r.holds_slot)), '')) AS lock
-    FROM jsonb_array_elements(writes) w WHERE (w -> 'head' ->> 'holds_slot')::boolean ORDER BY lock
+    FROM jsonb_array_elements(writes) w WHERE (w -> 'head' ->> 'holds_slot')::boolean
+    UNION SELECT ${schema}.session_lock_v1(w ->> 'tenant', w -> 'session' ->> 'session_id')
+    FROM jsonb_array_elements(writes) w WHERE (w -> 'session' ->> 'create')::boolean AND (
+      SELECT s.id FROM ${schema}.sessions s
+      WHERE s.tenant = w ->> 'tenant' AND s.session_id = w -> 'session' ->> 'session_id') IS NULL
+    ORDER BY lock
   ) k;
 
   PERFORM 1 FROM (
@@ -206,6 +211,12 @@ END $function$;`,
     `
 CREATE FUNCTION ${schema}.slot_lock_v1(key text) RETURNS bigint LANGUAGE sql IMMUTABLE AS $function$
   SELECT hashtextextended('${schema.replaceAll("'", "''")} slot ' || key, 0);
+$function$;`,
+    // The lock of a session that has no row yet. Batches that make the same sessions in other orders would wait for each other.
+    `
+CREATE FUNCTION ${schema}.session_lock_v1(its_tenant text, its_id text) RETURNS bigint
+LANGUAGE sql IMMUTABLE AS $function$
+  SELECT hashtextextended('${schema.replaceAll("'", "''")} session ' || its_tenant || ' ' || its_id, 0);
 $function$;`,
     // Wakes a run, unless it has ended or is blocked. With an owner it stays as it is, and the wake-up is counted.
     `

@@ -27,6 +27,7 @@ describe.skipIf(missing !== undefined)(`what a PostgresStore sends${missing ? `:
   let real: pg.Pool;
   let pool: HookedPool;
   let store: PostgresStore;
+  let schema: string;
 
   beforeAll(() => {
     real = newPool(18);
@@ -35,7 +36,8 @@ describe.skipIf(missing !== undefined)(`what a PostgresStore sends${missing ? `:
 
   beforeEach(async () => {
     pool = new HookedPool(real);
-    store = await openPostgresStore({ pool, schema: newSchema(), hints: false, timeoutMs: 1_000 });
+    schema = newSchema();
+    store = await openPostgresStore({ pool, schema, hints: false, timeoutMs: 1_000 });
     pool.statements.length = 0;
     return () => store.close();
   });
@@ -144,6 +146,24 @@ describe.skipIf(missing !== undefined)(`what a PostgresStore sends${missing ? `:
     ];
     await Promise.all(both);
     expect((await store.session(sessionKey(2)))?.history).toEqual([message("first"), message("said")]);
+  });
+
+  test("batches that make the same sessions in other orders do not wait for each other", async () => {
+    const refusals: unknown[] = [];
+    pool.hook = (run) =>
+      run().catch((error: unknown) => {
+        refusals.push(error);
+        throw error;
+      });
+    const other = await openPostgresStore({ pool, schema, hints: false });
+    const numbers = Array.from({ length: 200 }, (_, n) => n);
+    const make = (one: PostgresStore, order: readonly number[]) =>
+      Promise.all(order.map((n) => one.makeSession(sessionKey(n), { history: [], state: n }, 1)));
+    const [made, madeByOther] = await Promise.all([make(store, numbers), make(other, numbers.toReversed())]);
+    await other.close();
+
+    expect(refusals).toEqual([]);
+    expect(madeByOther.toReversed()).toEqual(made.map((isMade) => !isMade));
   });
 
   test("a statement that met another transaction is tried again, eight times in all", async () => {
