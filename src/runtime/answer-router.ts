@@ -3,7 +3,7 @@ import { CadenzaError } from "../core/errors.ts";
 import type { QuestionRef } from "../core/log.ts";
 import type { Clock, RunKey, Store } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
-import { ignore, isPromise } from "../core/promises.ts";
+import { isPromise } from "../core/promises.ts";
 import { goingOn } from "../core/record.ts";
 import type { RunState } from "../core/state.ts";
 import { openQuestion, replyKey, replyTo, settledQuestion } from "../core/state.ts";
@@ -51,7 +51,7 @@ export class AnswerRouter {
     const reading = mayBeBehind ? live.ownership.catchUpSurely() : undefined;
     return reading === undefined
       ? this.#answerLoaded(live, key, answer)
-      : reading.catch(ignore).then(() => {
+      : reading.then(() => {
           const run = this.#runs.find(key);
           return run === undefined ? this.#answerAnywhere(key, answer) : this.#answerLoaded(run, key, answer);
         });

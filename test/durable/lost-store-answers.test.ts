@@ -161,6 +161,31 @@ it("a run that another process has created under the same id is not executed her
   expect(bodies).toEqual(["other"]);
 });
 
+it("an answer to a question that the store fails to read is not refused as one that comes too late", async () => {
+  const replicas = inMemory();
+  let isFailing = false;
+  const start = (hook?: Hook) => {
+    const { runtime } = replicas.start({}, hook);
+    runtime.register("agent", { durable: true }, async (_input, { ask }) => {
+      await ask("One?");
+      await ask("Two?");
+    });
+    return runtime;
+  };
+  const behind = start((call, method) => {
+    if (isFailing && method === "find") throw new Error("the connection broke");
+    return call();
+  });
+  const other = start();
+  const { run_id } = await behind.createRun({ agent_name: "agent", input: "" });
+  await other.resume({ run_id, await_resume: {} });
+  const answer = { run_id, await_id: "ask#2", await_resume: {} };
+  isFailing = true;
+  await expect(behind.resume(answer)).rejects.toMatchObject({ code: "store_failed" });
+  isFailing = false;
+  expect((await behind.resume(answer)).status).toBe("completed");
+});
+
 it("an answer that comes after a later one takes no events from a reader in another process", async () => {
   const replicas = inMemory();
   const [late, finish] = [deferred(), deferred()];
