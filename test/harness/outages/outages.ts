@@ -226,7 +226,12 @@ class Driver {
     const open = this.#client.ledger.openRuns().flatMap(({ run_id }) => run_id ?? []);
     const isStuck = (): boolean => Date.now() - healedAt > STUCK_MS;
     await this.#until(() => isStuck() || open.every((run_id) => this.#wentOn.has(run_id)));
-    for (const run_id of open) if (!this.#wentOn.has(run_id)) this.#wrong.push(`${run_id} did not go on after ${is}`);
+    for (const run_id of open) {
+      if (this.#wentOn.has(run_id)) continue;
+      const { seen = [], question, worker } = this.#client.ledger.find(run_id) ?? {};
+      const last = `${worker} follows it, which has told of ${seen.length} events`;
+      this.#wrong.push(`${run_id} did not go on after ${is}: ${last}; its open question is ${question}`);
+    }
     const after = open.map((run_id) => (this.#wentOn.get(run_id) ?? Number.POSITIVE_INFINITY) - healedAt);
     after.sort((one, other) => one - other);
     const at = (share: number): number => after[Math.floor(share * (after.length - 1))] ?? 0;
