@@ -67,7 +67,7 @@ export default defineConfig({
     // Tests and examples import the library by its name, which means the sources here.
     alias: [
       { find: /^cadenza$/, replacement: `${source}/index.ts` },
-      { find: /^cadenza\/([\w-]+)$/, replacement: `${source}/$1.ts` },
+      { find: /^cadenza\/([\w-]+(?:\/[\w-]+)?)$/, replacement: `${source}/$1.ts` },
     ],
   },
   test: {

@@ -37,7 +37,12 @@ const RULES: readonly Rule[] = [
     packages: ["zod"],
   },
   { place: "faces/ai-sdk/page/", imports: ["http/", "core/error", "protocol/"], types: ["core/", "runtime/"] },
-  { place: "client/react", imports: ["client/"], packages: ["react"] },
+  {
+    place: "client/react",
+    imports: ["client/"],
+    types: ["protocol/", "runtime/agent-schemas"],
+    packages: ["react"],
+  },
   // It loads nothing of the library: a page has the types alone.
   { place: "client/", imports: [], types: ["protocol/", "runtime/agent-schemas", "runtime/standard-schema"] },
   // The contract of stores belongs to the entry of the stores, and so needs nothing else of the testing kit.

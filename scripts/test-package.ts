@@ -25,9 +25,9 @@ import { entryNames } from "./entries.ts";
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
 const FIXTURES = join(ROOT, "test/package");
 const ALLOWED_FILES =
-  /^(package\.json|README\.md|LICENSE|(CHANGELOG|CONTRIBUTING|SECURITY)\.md|docs\/[\w-]+\.(md|svg)|examples\/(?!.*node_modules).+\.(md|ts|jsx|json|go)|dist\/[\w-]+\.(js|cjs|d\.ts|d\.cts))$/;
+  /^(package\.json|README\.md|LICENSE|(CHANGELOG|CONTRIBUTING|SECURITY)\.md|docs\/[\w-]+\.(md|svg)|examples\/(?!.*node_modules).+\.(md|ts|jsx|json|go)|dist\/(?:client\/)?[\w-]+\.(js|cjs|d\.ts|d\.cts))$/;
 /** Entries that run where there is no Node, too. */
-const NODE_FREE = new Set(["index", "http", "store"]);
+const NODE_FREE = new Set(["index", "http", "store", "ai-sdk", "client", "client/react"]);
 
 const workspace = mkdtempSync(join(tmpdir(), "cadenza-package-"));
 /** The project of a user. */
@@ -91,8 +91,9 @@ function install(tarball: string): void {
   for (const file of ["use.mts", "use.cts"]) copyFileSync(join(FIXTURES, "use.ts"), join(folder, file));
 }
 
-/** Every entry loads both ways and exports the same names. */
+/** Every entry loads both ways and exports the same names. An entry for React needs it, as its users have it. */
 function checkEntries(): void {
+  symlinkSync(join(ROOT, "node_modules/react"), join(folder, "node_modules/react"));
   const loads = entryNames.map((name) => `[${JSON.stringify(specifier(name))}, await import("${specifier(name)}")]`);
   const script = `
     import { createRequire } from "node:module";

@@ -1,10 +1,11 @@
 import { getBuiltinModule } from "node:process";
+import type { DurabilityOptions } from "cadenza/durable";
 import { openSqliteStore, SqliteStore } from "cadenza/sqlite";
 import type { Store } from "cadenza/store";
 
 /** Keeps runs in a file: with Node's own SQLite if this version has it, else with the package `libsql`. */
-export async function openStore(path: string): Promise<Store> {
-  if (getBuiltinModule("node:sqlite") !== undefined) return openSqliteStore(path);
+export async function openStore(path: string, durability?: DurabilityOptions): Promise<Store> {
+  if (getBuiltinModule("node:sqlite") !== undefined) return openSqliteStore(path, { durability });
   const { default: Database } = await import("libsql");
-  return new SqliteStore(new Database(path), { closeDatabase: true });
+  return new SqliteStore(new Database(path), { closeDatabase: true, durability });
 }

@@ -15,7 +15,7 @@ export interface ConnectionOptions {
   readonly headers?: ClientHeaders | undefined;
   /** How often a request is sent that gets no answer, or 429, 502, 503 or 504. Default: 5. */
   readonly attempts?: number | undefined;
-  /** The pause before the second attempt, in milliseconds. Each further one is twice as long, up to 5 seconds. Default: 250. */
+  /** The pause before the second attempt, in milliseconds. Each further one is twice as long, up to 2 seconds. Default: 250. */
   readonly backoffMs?: number | undefined;
   /** How requests are made. Default: the global `fetch`. */
   readonly fetch?: typeof globalThis.fetch | undefined;
@@ -31,7 +31,7 @@ export interface ClientRequest {
   readonly signal?: AbortSignal | undefined;
 }
 
-const LAST_PAUSE_MS = 5_000;
+const LAST_PAUSE_MS = 2_000;
 /** The statuses after which the same request may succeed later. */
 const passing: ReadonlySet<number> = new Set([429, 502, 503, 504]);
 

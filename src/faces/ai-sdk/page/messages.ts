@@ -1,7 +1,7 @@
 import { visibleEvents } from "../../../http/event-stream.ts";
 import { findVisibleSession } from "../../../http/visibility.ts";
 import type { Message } from "../../../protocol/message.ts";
-import type { EventStream } from "../../../runtime/events.ts";
+import type { DetailedEvent, EventStream } from "../../../runtime/events.ts";
 import type { ChatMessage } from "./chat-request.ts";
 import type { ChatCall } from "./options.ts";
 import { Response } from "./response.ts";
@@ -47,11 +47,30 @@ async function messagesOfRun(
   const page = new UiMessages(pageMessages(transcript.slice(0, inputs === -1 ? undefined : inputs), run_id));
   const response = new Response({ run_id, messageId: run_id }, service.settings.approvals);
   const events = visibleEvents(caller, caller.scope.events(run_id, { until: "now", detail: true }) as EventStream);
-  for (let next = await events.poll(); next.done !== true; next = await events.poll()) {
-    if (next.value.type === "question.settled") page.say(next.value.answer);
-    for (const chunk of response.take(next.value)) page.take(chunk);
+  const all: DetailedEvent[] = [];
+  for (let next = await events.poll(); next.done !== true; next = await events.poll()) all.push(next.value);
+  const { output } = await caller.scope.getRun(run_id);
+  for (const event of withoutTorn(all, output)) {
+    if (event.type === "question.settled") page.say(event.answer);
+    for (const chunk of response.take(event)) page.take(chunk);
   }
   return page.messages;
+}
+
+/**
+ * The events without the parts that are not in the output: those of attempts at a step that were interrupted. What an
+ * interrupted attempt has emitted comes before what the next one does, so that the last parts are compared first.
+ */
+function withoutTorn(events: readonly DetailedEvent[], output: readonly Message[]): readonly DetailedEvent[] {
+  const parts = output.flatMap((message) => message.parts);
+  const kept: DetailedEvent[] = [];
+  for (const event of events.toReversed()) {
+    const isPart = event.type === "message.part";
+    if (isPart && JSON.stringify(event.part) !== JSON.stringify(parts.at(-1))) continue;
+    if (isPart) parts.pop();
+    kept.push(event);
+  }
+  return kept.reverse();
 }
 
 function endsWith(history: readonly Message[], transcript: readonly Message[]): boolean {

@@ -97,6 +97,9 @@ export class Response {
         this.#addPart(event.part);
         return;
       case "message.completed":
+      case "step.attempt_failed":
+      case "step.started":
+        // What an interrupted attempt has shown is a text of its own.
         this.#endText();
         return;
       case "generic":

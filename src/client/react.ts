@@ -1,0 +1,66 @@
+import { useCallback, useEffect, useState, useSyncExternalStore } from "react";
+import type { OpenQuestionDetails } from "../protocol/extensions.ts";
+import type { MessagePart } from "../protocol/message.ts";
+import type { CallableAgent } from "../runtime/agent-schemas.ts";
+import type { ClientRun } from "./client-run.ts";
+import type { RunView } from "./run-view.ts";
+import { emptyView } from "./run-view.ts";
+
+/** A run as a component shows it. */
+export interface UsedRun<Called extends CallableAgent> {
+  /** What the run is like now. Before the first event, and without a run, it is `created` and empty. */
+  readonly state: RunView;
+  /** All parts of its output: those of `state`. */
+  readonly parts: readonly MessagePart[];
+  /** Its open questions: those of `state`. */
+  readonly questions: readonly OpenQuestionDetails[];
+  /** What went wrong last: an answer that was refused, or events that cannot be read further; null for nothing. */
+  readonly error: unknown;
+  /** Answers a question, as {@link ClientRun.answer} does. A refusal becomes `error`, and the promise resolves. */
+  readonly answer: (...reply: Parameters<ClientRun<Called>["answer"]>) => Promise<void>;
+  /** Declines to answer, in the same way. */
+  readonly decline: (...reply: Parameters<ClientRun<Called>["decline"]>) => Promise<void>;
+  /** Stops the run. */
+  readonly stop: () => Promise<void>;
+}
+
+/**
+ * Follows a run while the component is mounted. The server needs `extensions: true`.
+ *
+ * @example
+ * ```ts no-run — it needs a page
+ * import type { ClientRun } from "cadenza/client";
+ * import { useRun } from "cadenza/client/react";
+ *
+ * export function useApproval(run: ClientRun | null) {
+ *   const { state, questions, answer } = useRun(run);
+ *   const approve = () => answer("approval", { approved: true });
+ *   return { text: state.text, approve: questions.length > 0 ? approve : undefined };
+ * }
+ * ```
+ */
+export function useRun<Called extends CallableAgent>(run: ClientRun<Called> | null | undefined): UsedRun<Called> {
+  const [error, setError] = useState<unknown>(null);
+  const watch = useCallback((onChange: () => void) => run?.watch(onChange, setError) ?? noWatch, [run]);
+  const view = useCallback(() => run?.view ?? emptyView, [run]);
+  const state = useSyncExternalStore(watch, view, view);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the error is that of the run before.
+  useEffect(() => setError(null), [run]);
+  const told = useCallback(async (done: Promise<void> | undefined): Promise<void> => {
+    try {
+      await done;
+      setError(null);
+    } catch (failure) {
+      setError(failure);
+    }
+  }, []);
+  const answer = useCallback<UsedRun<Called>["answer"]>((...reply) => told(run?.answer(...reply)), [run, told]);
+  const decline = useCallback<UsedRun<Called>["decline"]>((...reply) => told(run?.decline(...reply)), [run, told]);
+  const stop = useCallback(() => told(run?.cancel()), [run, told]);
+  const { parts, questions } = state;
+  return { state, parts, questions, error, answer, decline, stop };
+}
+
+function noWatch(): void {
+  // There is no run.
+}
