@@ -61,8 +61,8 @@ export interface StepScope {
   /** 1 for the first attempt. After a crash it goes on from the attempt that was interrupted. */
   readonly attempt: number;
   /**
-   * The signal of the run. With `timeoutMs`, a signal of this attempt, which aborts with the run's signal too, and with
-   * `step_timeout` when the time is over.
+   * The signal of the run. With `timeoutMs` or `stallMs`, a signal of this attempt, which aborts with the run's signal
+   * too, and with `step_timeout` when the time is over.
    */
   readonly signal: AbortSignal;
   /**
@@ -70,6 +70,8 @@ export interface StepScope {
    * attempt's `timeoutMs` nothing is emitted.
    */
   readonly emit: (value: unknown) => Promise<void>;
+  /** Says that the attempt goes on, for the limit `stallMs`. Each call of `emit` says so too. */
+  readonly progress: () => void;
 }
 
 /** How a step is run. */
@@ -85,6 +87,11 @@ export interface StepOptions {
    * repeated like any other that fails. Default: `Infinity`.
    */
   readonly timeoutMs?: number | undefined;
+  /**
+   * How long one attempt may go on without a call of `emit` or `progress`, in milliseconds. It fails between this time
+   * and twice as much after the last call, as it does after `timeoutMs`. Default: `Infinity`.
+   */
+  readonly stallMs?: number | undefined;
   /** How the function is tried again when an attempt fails. Default: one attempt. */
   readonly retry?: StepRetry | undefined;
 }
@@ -110,4 +117,10 @@ export interface StepRetry {
    * throws, the step fails with what it throws. It must not return a promise. Default: every error is repeated.
    */
   readonly when?: ((error: unknown) => boolean) | undefined;
+  /**
+   * The pause that an error asks for, in milliseconds, such as the `retry-after` of a response. It takes the place of the
+   * computed pause, and is at most `maxBackoffMs`. Undefined: the computed pause. What it throws counts as undefined.
+   * Default: no error asks for a pause.
+   */
+  readonly pauseMs?: ((error: unknown) => number | undefined) | undefined;
 }

@@ -24,15 +24,16 @@ export function checkStepName(name: unknown): asserts name is string {
 /** Throws `invalid_argument` for unknown or invalid options of a step. */
 export function checkStepOptions(options: StepOptions): void {
   checkObject("options", options);
-  checkKeys("options", options, ["once", "timeoutMs", "retry"]);
+  checkKeys("options", options, ["once", "timeoutMs", "stallMs", "retry"]);
   if (options.timeoutMs !== undefined) checkAmount("options.timeoutMs", options.timeoutMs);
+  if (options.stallMs !== undefined) checkAmount("options.stallMs", options.stallMs);
   if (options.retry !== undefined) checkRetry(options.retry);
 }
 
 function checkRetry(retry: StepRetry): void {
   checkObject("options.retry", retry);
-  checkKeys("options.retry", retry, ["attempts", "backoffMs", "factor", "maxBackoffMs", "when"]);
-  const { attempts, backoffMs, factor, maxBackoffMs, when } = retry;
+  checkKeys("options.retry", retry, ["attempts", "backoffMs", "factor", "maxBackoffMs", "when", "pauseMs"]);
+  const { attempts, backoffMs, factor, maxBackoffMs, when, pauseMs } = retry;
   if (!(Number.isInteger(attempts) && attempts >= 1))
     throw badArgument("options.retry.attempts", "a whole number from 1 on", attempts);
   if (backoffMs !== undefined && !(Number.isFinite(backoffMs) && backoffMs >= 0))
@@ -41,19 +42,33 @@ function checkRetry(retry: StepRetry): void {
     throw badArgument("options.retry.factor", "a finite number from 1 on", factor);
   if (maxBackoffMs !== undefined) checkAmount("options.retry.maxBackoffMs", maxBackoffMs);
   if (when !== undefined && typeof when !== "function") throw badArgument("options.retry.when", "a function", when);
+  if (pauseMs !== undefined && typeof pauseMs !== "function")
+    throw badArgument("options.retry.pauseMs", "a function", pauseMs);
 }
 
 /**
- * The pause after an attempt, in whole milliseconds. It lies between half and the whole of what the options say, so
- * that steps that failed together do not try again together. The place between is computed from `seed`, which differs
- * for each run, step and attempt.
+ * The pause after an attempt that failed with this error, in whole milliseconds. Where the error asks for none, it lies
+ * between half and the whole of what the options say, so that steps that failed together do not try again together. The
+ * place between is computed from `seed`, which differs for each run, step and attempt.
  */
-export function pauseAfter(attempt: number, retry: StepRetry | undefined, seed: string): number {
+export function pauseAfter(attempt: number, error: unknown, retry: StepRetry | undefined, seed: string): number {
   const { backoffMs = 0, factor = DEFAULT_FACTOR } = retry ?? {};
-  if (backoffMs === 0) return 0;
   const maxBackoffMs = retry?.maxBackoffMs ?? Math.max(backoffMs, DEFAULT_MAX_BACKOFF_MS);
+  const asked = askedPause(error, retry);
+  if (asked !== undefined) return Math.round(Math.min(maxBackoffMs, asked));
+  if (backoffMs === 0) return 0;
   const whole = Math.min(maxBackoffMs, backoffMs * factor ** (attempt - 1));
   return Math.round((whole * (1 + new SeededRandom(seed).number())) / 2);
+}
+
+/** The pause that an error asks for; undefined for none, and for what is no time. */
+function askedPause(error: unknown, retry: StepRetry | undefined): number | undefined {
+  try {
+    const asked = retry?.pauseMs?.(error);
+    return typeof asked === "number" && asked >= 0 ? asked : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 /** The error with which a step fails after an attempt has failed. Undefined: there is another attempt. */
@@ -77,8 +92,15 @@ function isRetried(answer: unknown): boolean {
   throw badArgument("options.retry.when", "a function that returns true or false", answer);
 }
 
-/** The error of an attempt that took longer than its `timeoutMs`. */
-export function stepTimeoutError(runId: string, key: string, attempt: number, timeoutMs: number): CadenzaError {
-  const message = `Step ${key}: attempt ${attempt} took longer than its timeoutMs (${timeoutMs}).`;
+/** The error of an attempt that took longer than its `timeoutMs`, or was silent for its `stallMs`. */
+export function stepTimeoutError(
+  runId: string,
+  key: string,
+  attempt: number,
+  exceeded: "timeoutMs" | "stallMs",
+  limitMs: number,
+): CadenzaError {
+  const what = exceeded === "timeoutMs" ? "took longer than" : "emitted nothing for longer than";
+  const message = `Step ${key}: attempt ${attempt} ${what} its ${exceeded} (${limitMs}).`;
   return new CadenzaError("step_timeout", message, { run_id: runId });
 }

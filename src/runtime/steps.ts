@@ -18,6 +18,7 @@ import { recordedResult } from "./recorded.ts";
 import type { RunSignal } from "./run-signal.ts";
 import { idempotencyKeyOf, keySeedOf } from "./seed.ts";
 import { failureAfter, pauseAfter, stepTimeoutError } from "./step-options.ts";
+import type { AttemptLimits } from "./time-limit.ts";
 import { TimeLimit } from "./time-limit.ts";
 import { readEmission } from "./yields.ts";
 
@@ -68,7 +69,8 @@ export class Steps {
   }
 
   /** Runs a body and returns its result. Nothing is logged. The body begins only while this process may execute the run. */
-  async run(key: string, body: Body, { timeoutMs, retry }: StepOptions): Promise<unknown> {
+  async run(key: string, body: Body, options: StepOptions): Promise<unknown> {
+    const { retry } = options;
     const attempts = retry?.attempts ?? 1;
     for (let attempt = 1; ; attempt++) {
       for (let wait = this.#run.ownership.verify(); wait !== undefined; wait = this.#run.ownership.verify()) {
@@ -78,13 +80,15 @@ export class Steps {
       // A plain agent goes on by itself after its run has ended. While it is only being stopped, its `finally` blocks
       // may run steps.
       if (this.#run.execution?.over !== false) throw this.#signal.signal.reason;
+      let failure: unknown;
       try {
-        return await this.#call({ key, attempt }, body, timeoutMs);
+        return await this.#call({ key, attempt }, body, options);
       } catch (error) {
         const failed = failureAfter(error, attempt >= attempts || this.#isStopped, retry);
         if (failed !== undefined) throw failed.error;
+        failure = error;
       }
-      await this.#pause({ key, attempt }, retry);
+      await this.#pause({ key, attempt }, failure, retry);
     }
   }
 
@@ -129,13 +133,9 @@ export class Steps {
    * Each attempt is committed before it begins, and begins only while this process owns the run. Undefined: the run was
    * stopped before that.
    */
-  async #attempt(
-    key: string,
-    body: Body,
-    { timeoutMs, retry }: StepOptions,
-    before: number,
-  ): Promise<Outcome | undefined> {
+  async #attempt(key: string, body: Body, options: StepOptions, before: number): Promise<Outcome | undefined> {
     const { log, shared } = this.#run;
+    const { retry } = options;
     const { clock, settings } = shared;
     const attempts = retry?.attempts ?? 1;
     let failure: StepFailure | undefined;
@@ -150,8 +150,9 @@ export class Steps {
       for (let wait = this.#run.ownership.verify(); wait !== undefined; wait = this.#run.ownership.verify()) await wait;
       // Another process may have cancelled the run before the attempt was written. Then the log does not have it.
       if (this.#isStopped || isStopped(log.state)) return undefined;
+      let thrown: unknown;
       try {
-        const result = await this.#call({ key, attempt }, body, timeoutMs);
+        const result = await this.#call({ key, attempt }, body, options);
         return outcomeOf(key, result, settings.maxStepBytes);
       } catch (error) {
         const isLast = tried >= attempts;
@@ -159,8 +160,9 @@ export class Steps {
         const failed = failureAfter(error, isLast, retry);
         if (failed !== undefined) return { error: failureOfStep(failed.error) };
         failure = failureOfStep(error);
+        thrown = error;
       }
-      await this.#pause({ key, attempt }, retry).catch(ignore);
+      await this.#pause({ key, attempt }, thrown, retry).catch(ignore);
       if (this.#isStopped) return undefined;
     }
   }
@@ -177,11 +179,13 @@ export class Steps {
   }
 
   /** Calls a body once. */
-  #call(source: PartSource, body: Body, timeoutMs = Number.POSITIVE_INFINITY): Promise<unknown> {
-    if (timeoutMs === Number.POSITIVE_INFINITY) return this.#callBody(source, body, undefined);
+  #call(source: PartSource, body: Body, options: StepOptions): Promise<unknown> {
+    const { timeoutMs = Number.POSITIVE_INFINITY, stallMs = Number.POSITIVE_INFINITY } = options;
+    const limits: AttemptLimits = { timeoutMs, stallMs };
+    if (Math.min(timeoutMs, stallMs) === Number.POSITIVE_INFINITY) return this.#callBody(source, body, undefined);
     const { run_id } = this.#run.log.key;
-    const limit = new TimeLimit(this.#run.shared, this.#signal, timeoutMs, () =>
-      stepTimeoutError(run_id, source.key, source.attempt, timeoutMs),
+    const limit = new TimeLimit(this.#run.shared, this.#signal, limits, (exceeded) =>
+      stepTimeoutError(run_id, source.key, source.attempt, exceeded, limits[exceeded]),
     );
     this.#limits.add(limit);
     return limit.apply(() => this.#callBody(source, body, limit)).finally(() => this.#limits.delete(limit));
@@ -211,17 +215,19 @@ export class Steps {
       },
       emit: async (value) => {
         const emission = readEmission(value);
+        limit?.progress();
         // Nothing of a body that goes on after its time is kept.
         return limit?.isExceeded === true ? run.execution?.pace() : run.execution?.emit({ ...emission, source });
       },
+      progress: () => limit?.progress(),
     };
   }
 
   /** Waits after an attempt, before the next one. Rejects when the run is stopped. */
-  #pause({ key, attempt }: PartSource, retry: StepRetry | undefined): Promise<void> {
+  #pause({ key, attempt }: PartSource, error: unknown, retry: StepRetry | undefined): Promise<void> {
     const { shared, log } = this.#run;
     const { clock } = shared;
-    const waitMs = pauseAfter(attempt, retry, `${log.key.run_id} ${key} ${attempt}`);
+    const waitMs = pauseAfter(attempt, error, retry, `${log.key.run_id} ${key} ${attempt}`);
     if (waitMs === 0) return Promise.resolve();
     const { signal } = this.#signal;
     return new Promise((resolve, reject) => {

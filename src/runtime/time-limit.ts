@@ -2,22 +2,36 @@ import type { CadenzaError } from "../core/errors.ts";
 import type { RunSignal } from "./run-signal.ts";
 import type { SharedByRuns } from "./shared-by-runs.ts";
 
-/** The time limit of one attempt at a step. When the time is over, the attempt fails, whatever its body does. */
+/** The limits of one attempt: see {@link StepOptions}. At least one of them is finite. */
+export interface AttemptLimits {
+  readonly timeoutMs: number;
+  readonly stallMs: number;
+}
+
+/** The time limits of one attempt at a step. When the time is over, the attempt fails, whatever its body does. */
 export class TimeLimit {
   readonly #shared: SharedByRuns;
   readonly #runSignal: RunSignal;
-  readonly #timeoutMs: number;
-  readonly #newError: () => CadenzaError;
+  readonly #limits: AttemptLimits;
+  readonly #newError: (exceeded: keyof AttemptLimits) => CadenzaError;
+  /** Whether the attempt has gone on since the last look. */
+  #hasProgress = false;
+  readonly #timers = new Map<keyof AttemptLimits, () => void>();
   #controller: AbortController | undefined;
   #error: CadenzaError | undefined;
   /** Undefined: the attempt has not begun, or is over. */
   #clear: (() => void) | undefined;
   #unfollow: (() => void) | undefined;
 
-  constructor(shared: SharedByRuns, runSignal: RunSignal, timeoutMs: number, newError: () => CadenzaError) {
+  constructor(
+    shared: SharedByRuns,
+    runSignal: RunSignal,
+    limits: AttemptLimits,
+    newError: (exceeded: keyof AttemptLimits) => CadenzaError,
+  ) {
     this.#shared = shared;
     this.#runSignal = runSignal;
-    this.#timeoutMs = timeoutMs;
+    this.#limits = limits;
     this.#newError = newError;
   }
 
@@ -37,17 +51,19 @@ export class TimeLimit {
     return new Promise((resolve, reject) => {
       // A run that also waits for an answer does not keep the process open, so the time limit does.
       const letGo = this.#shared.hold();
-      const clear = this.#shared.clock.setTimeout(() => {
+      this.#clear = () => {
+        for (const clear of this.#timers.values()) clear();
+        letGo();
+      };
+      const exceed = (exceeded: keyof AttemptLimits): void => {
         this.end();
-        const error = this.#newError();
+        const error = this.#newError(exceeded);
         this.#error = error;
         reject(error);
         this.#controller?.abort(error);
-      }, this.#timeoutMs);
-      this.#clear = () => {
-        clear();
-        letGo();
       };
+      this.#watch("timeoutMs", exceed);
+      this.#watch("stallMs", exceed);
       work().then(
         (value) => {
           this.end();
@@ -59,6 +75,23 @@ export class TimeLimit {
         },
       );
     });
+  }
+
+  /** The attempt goes on. */
+  progress(): void {
+    this.#hasProgress = true;
+  }
+
+  /** Starts the timer of a limit. That of `stallMs` starts again for as long as there is progress. */
+  #watch(limit: keyof AttemptLimits, exceed: (exceeded: keyof AttemptLimits) => void): void {
+    if (this.#limits[limit] === Number.POSITIVE_INFINITY) return;
+    const clear = this.#shared.clock.setTimeout(() => {
+      const goesOn = limit === "stallMs" && this.#hasProgress;
+      this.#hasProgress = false;
+      if (goesOn) this.#watch(limit, exceed);
+      else exceed(limit);
+    }, this.#limits[limit]);
+    this.#timers.set(limit, clear);
   }
 
   /** The time is not measured any more. */

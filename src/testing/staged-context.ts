@@ -322,6 +322,7 @@ export class StagedContext implements AgentContext {
         return signal;
       },
       emit: (value) => observed(this.#emit(scope.emit, value)),
+      progress: scope.progress,
     };
   }
 }
