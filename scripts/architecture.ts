@@ -36,6 +36,7 @@ const RULES: readonly Rule[] = [
     types: ["core/", "runtime/"],
     packages: ["zod"],
   },
+  { place: "faces/ai-sdk/agent/", imports: ["core/", "protocol/"], types: ["runtime/"] },
   { place: "faces/ai-sdk/page/", imports: ["http/", "core/error", "protocol/"], types: ["core/", "runtime/"] },
   {
     place: "client/react",

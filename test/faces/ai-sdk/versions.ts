@@ -1,0 +1,19 @@
+import * as six from "ai";
+
+/** A version of the AI SDK, and the version of the models that its providers make. */
+export interface SdkVersion {
+  readonly name: string;
+  /** The functions that the tests use have the same types in 6 and 7. */
+  readonly sdk: typeof six;
+  readonly models: "v3" | "v4";
+}
+
+const [major = 0] = process.versions.node.split(".").map(Number);
+
+/** The versions that run on this Node: `ai` 7 needs 22. */
+export const versions: readonly SdkVersion[] = [
+  { name: "ai 6", sdk: six, models: "v3" },
+  ...(major >= 22
+    ? [{ name: "ai 7", sdk: (await import("ai-7")) as unknown as typeof six, models: "v4" as const }]
+    : []),
+];
