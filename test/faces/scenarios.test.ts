@@ -1,6 +1,6 @@
-import * as six from "ai";
 import * as five from "ai-5";
 import { describe, expect, test } from "vitest";
+import { versions } from "./ai-sdk/versions.ts";
 import type { ChatModule } from "./chat-visitor.ts";
 import { chatPage } from "./chat-visitor.ts";
 import { Desk } from "./desk.ts";
@@ -153,11 +153,16 @@ const scenarios: readonly Scenario[] = [
 ];
 
 const faces: readonly FaceUnderTest[] = [
-  chatPage("a chat page of ai 5", five as unknown as ChatModule),
-  chatPage("a chat page of ai 6", six),
-  chatPage("a chat page of ai 5 with chatOptions", five as unknown as ChatModule, "own"),
-  chatPage("a chat page of ai 6 with chatOptions", six, "own"),
+  ...chatPages("ai 5", five as unknown as ChatModule),
+  ...versions.flatMap(({ name, sdk }) => chatPages(name, sdk)),
 ];
+
+function chatPages(name: string, module: ChatModule): readonly FaceUnderTest[] {
+  return [
+    chatPage(`a chat page of ${name}`, module),
+    chatPage(`a chat page of ${name} with chatOptions`, module, "own"),
+  ];
+}
 
 describe.each(faces.map((face) => [face.name, face] as const))("over %s", (_name, face) => {
   test.each(scenarios.map((scenario) => [scenario.name, scenario] as const))("%s", async (_title, scenario) => {
