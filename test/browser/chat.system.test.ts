@@ -74,8 +74,9 @@ class Tab {
     await this.page.waitForFunction(`${said}.${how}(${JSON.stringify(text)})`, { timeout: WAIT_MS });
   }
 
+  /** Clicks when it is there. What React replaces meanwhile is looked for again. */
   async click(selector: string): Promise<void> {
-    await (await this.page.waitForSelector(selector, { timeout: WAIT_MS }))?.click();
+    await this.page.locator(selector).setTimeout(WAIT_MS).click();
   }
 
   async text(selector: string): Promise<string> {

@@ -77,6 +77,7 @@ test.skipIf(missing !== undefined)(
     });
     expect(wrong).toEqual([]);
     expect(handedOn).toBeGreaterThan(0);
-    expect(median).toBeLessThan(1_000);
+    // Long before a lease ends. How long it takes on a quiet machine: npm run test:drains.
+    expect(median).toBeLessThan(5_000);
   },
 );
