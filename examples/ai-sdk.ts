@@ -1,27 +1,17 @@
 /** A model's answer, streamed with the AI SDK. `npx tsx examples/ai-sdk.ts` */
-import type { LanguageModel, ModelMessage } from "ai";
 import { streamText } from "ai";
-import type { AgentContext } from "cadenza";
 import { AgentRuntime, defineAgent } from "cadenza";
+import { aiSdk } from "cadenza/ai-sdk";
+import type { Model } from "./model.ts";
 import { pretendModel } from "./model.ts";
-import { textOf } from "./text.ts";
 
-export function poet(model: LanguageModel) {
-  return defineAgent("poet", async function* (input, context) {
-    yield* answerOf(model, [{ role: "user", content: textOf(input) }], context);
+export function poet(model: Model) {
+  return defineAgent("poet", async (input, context) => {
+    const sdk = aiSdk(context);
+    // Its errors are thrown by `consume`, so they are not printed here.
+    const answer = streamText({ model: sdk.model(model), messages: sdk.messages(input), onError: () => undefined });
+    await sdk.consume(answer); // The text is emitted while it arrives.
   });
-}
-
-/** A model's answer, text by text, and its tokens. */
-export async function* answerOf(model: LanguageModel, messages: ModelMessage[], { signal, usage }: AgentContext) {
-  // A cancel also stops the model. Errors are thrown below, so they are not printed here.
-  const answer = streamText({ model, messages, abortSignal: signal, onError: () => undefined });
-  // `textStream` omits errors: with it the run would complete with half an answer.
-  for await (const part of answer.fullStream) {
-    if (part.type === "error") throw part.error;
-    if (part.type === "text-delta") yield part.text;
-  }
-  usage.add(await answer.totalUsage);
 }
 
 if (process.argv[1] === import.meta.filename) {

@@ -1,35 +1,19 @@
 /** A conversation: the session remembers what was said. `npx tsx examples/chat.ts` */
 import { randomUUID } from "node:crypto";
-import type { FilePart, LanguageModel, ModelMessage, TextPart } from "ai";
-import type { Message, MessagePart } from "cadenza";
+import { streamText } from "ai";
 import { AgentRuntime, defineAgent } from "cadenza";
-import { answerOf } from "./ai-sdk.ts";
+import { aiSdk } from "cadenza/ai-sdk";
+import type { Model } from "./model.ts";
 import { pretendModel } from "./model.ts";
-import { isReadable, textOf } from "./text.ts";
+import { textOf } from "./text.ts";
 
-export function chat(model: LanguageModel) {
+export function chat(model: Model) {
   // Runs of one session take turns, so that each has the messages of those before.
-  return defineAgent("chat", { concurrency: { max: 1, per: "session" } }, async function* (input, context) {
-    yield* answerOf(model, toModelMessages([...(await context.session.history()), ...input]), context);
+  return defineAgent("chat", { concurrency: { max: 1, per: "session" } }, async (input, context) => {
+    const sdk = aiSdk(context);
+    const messages = [...sdk.messages(await context.session.history()), ...sdk.messages(input)];
+    await sdk.consume(streamText({ model: sdk.model(model), messages, onError: () => undefined }));
   });
-}
-
-/** Converts messages to model input: text and the user's files, without schemas of questions and artifacts of agents. */
-export function toModelMessages(messages: readonly Message[]): ModelMessage[] {
-  return messages.flatMap((message): ModelMessage[] => {
-    const text = textOf([message]);
-    if (message.role !== "user") return text === "" ? [] : [{ role: "assistant", content: text }];
-    const content = message.parts.flatMap(toModelPart);
-    if (content.some(({ type }) => type === "file")) return [{ role: "user", content }];
-    return [{ role: "user", content: text }];
-  });
-}
-
-function toModelPart(part: MessagePart): (TextPart | FilePart)[] {
-  const { content, content_url, content_type: mediaType } = part;
-  if (content_url !== undefined) return [{ type: "file", mediaType, data: new URL(content_url) }];
-  if (content === undefined) return [];
-  return isReadable(part) ? [{ type: "text", text: content }] : [{ type: "file", mediaType, data: content }];
 }
 
 if (process.argv[1] === import.meta.filename) {
@@ -43,5 +27,5 @@ if (process.argv[1] === import.meta.filename) {
     await runtime.createRun({ agent_name: "chat", session_id, input });
   }
   const { history } = await runtime.getSession(session_id);
-  for (const { role, content } of toModelMessages(history)) console.log(`${role}: ${content}`);
+  for (const message of history) console.log(`${message.role}: ${textOf([message])}`);
 }

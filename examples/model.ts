@@ -1,13 +1,16 @@
 import type { LanguageModel } from "ai";
 import { MockLanguageModelV3, simulateReadableStream } from "ai/test";
 
+/** A model of any provider, and not its name. */
+export type Model = Exclude<LanguageModel, string>;
+
 type Prompt = Parameters<MockLanguageModelV3["doStream"]>[0]["prompt"];
 
 /**
  * A model that answers without a network, so that the examples run anywhere. To use a real model, replace `pretendModel(…)`
  * by `openai("gpt-5")`, with `import { openai } from "@ai-sdk/openai"`.
  */
-export function pretendModel(answer: (prompt: Prompt) => string): LanguageModel {
+export function pretendModel(answer: (prompt: Prompt) => string): Model {
   return new MockLanguageModelV3({
     doStream: async ({ prompt }) => {
       const words = answer(prompt).split(/(?<= )/);

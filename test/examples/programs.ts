@@ -18,7 +18,7 @@ export const examplePrograms: Readonly<Record<string, ExampleProgram>> = {
     prints: [/awaiting: Book it\?/, /"approved"/, /answer_rejected/, /still awaiting/, /completed: .*Booked 2/s],
   },
   "ai-sdk.ts": { prints: [/Soft the soloist plays/, /\d+ tokens/] },
-  "chat.ts": { prints: [/user: I am Ada\./, /assistant: Pleased/, /user: Do you/, /assistant: .* number 2\./] },
+  "chat.ts": { prints: [/user: I am Ada\./, /chat: Pleased/, /user: Do you/, /chat: .* number 2\./] },
   "orchestrator.ts": {
     prints: [/The jury withdraws/, /critic: .*drama/, /fan: .*tears/, /two jurors/, /all three: 212/],
   },
