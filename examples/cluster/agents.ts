@@ -23,7 +23,7 @@ async function work(run_id: string, step: string): Promise<void> {
 export const order = defineAgent("order", { durable: true, version: "1" }, async (input, context) => {
   const { run_id, step, ask, sleep, run } = context;
   await step("reserve", ({ idempotencyKey }) => work(run_id, idempotencyKey));
-  const { isPaid } = await ask("Is it paid?", { schema: z.object({ isPaid: z.boolean() }) });
+  const { isPaid } = await ask("Is it paid?", { name: "paid", schema: z.object({ isPaid: z.boolean() }) });
   if (!isPaid) return `${textOf(input)}: cancelled`;
   await sleep(500);
   const { status } = await run("invoice", input);
@@ -34,3 +34,6 @@ export const order = defineAgent("order", { durable: true, version: "1" }, async
 export const invoice = defineAgent("invoice", { durable: true, version: "1" }, async (_input, { run_id, step }) => {
   await step("write", ({ idempotencyKey }) => work(run_id, idempotencyKey));
 });
+
+export const agents = [order, invoice];
+export type Agents = typeof agents;

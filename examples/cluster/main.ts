@@ -5,8 +5,10 @@
 import type { ChildProcess } from "node:child_process";
 import { fork } from "node:child_process";
 import { once } from "node:events";
-import type { Run } from "cadenza";
-import type { StepReport } from "./agents.ts";
+import type { Message } from "cadenza";
+import type { Client } from "cadenza/client";
+import { createClient } from "cadenza/client";
+import type { Agents, StepReport } from "./agents.ts";
 
 const ORDERS = 30;
 /** An order has two steps, and its invoice has one. */
@@ -50,18 +52,17 @@ process.exitCode = faults.length === 0 ? 0 : 1;
 
 // The customers.
 
-async function shop(number: number): Promise<Run> {
-  const input = [{ parts: [{ content: `Order ${number + 1}` }] }];
-  const { run_id } = await post(number, "/runs", { agent_name: "order", input });
-  return post(number + 1, `/runs/${run_id}`, { await_resume: { isPaid: true } });
+async function shop(number: number): Promise<readonly Message[]> {
+  const ordered = await clientOf(number).run("order", `Order ${number + 1}`);
+  for await (const { type } of ordered.events()) if (type === "run.awaiting") break;
+  const paid = clientOf(number + 1).attach("order", ordered.run_id);
+  await paid.answer("paid", { isPaid: true });
+  return paid.result();
 }
 
-async function post(turn: number, path: string, body: object): Promise<Run> {
-  const url = `http://127.0.0.1:${webs[turn % webs.length]?.port}${path}`;
-  const headers = { "content-type": "application/json" };
-  const response = await fetch(url, { method: "POST", headers, body: JSON.stringify({ ...body, mode: "sync" }) });
-  if (!response.ok) throw new Error(`${path} was refused: ${await response.text()}`);
-  return (await response.json()) as Run;
+/** A client of one web process. It sends a request again that gets no answer. */
+function clientOf(turn: number): Client<Agents> {
+  return createClient<Agents>({ url: `http://127.0.0.1:${webs[turn % webs.length]?.port}` });
 }
 
 // What the workers do.
@@ -98,8 +99,8 @@ function onOther(name: string, run_id: string, { name: dead, killedAt, runs }: V
 }
 
 /** A step is begun again only if its worker was killed in it. */
-function check(runs: readonly Run[]): void {
-  const shipped = runs.filter(({ output }) => output[0]?.parts[0]?.content?.endsWith("shipped, invoice completed"));
+function check(outputs: readonly (readonly Message[])[]): void {
+  const shipped = outputs.filter(([message]) => message?.parts[0]?.content?.endsWith("shipped, invoice completed"));
   if (shipped.length !== ORDERS) faults.push(`${ORDERS - shipped.length} orders were not shipped`);
   if (ended.size !== STEPS) faults.push(`${ended.size} steps were done instead of ${STEPS}`);
   if (victim === undefined) faults.push("no worker was killed");

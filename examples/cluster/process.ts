@@ -5,7 +5,7 @@ import { AgentRuntime } from "cadenza";
 import { createNodeListener } from "cadenza/http";
 import { openPostgresStore } from "cadenza/postgres";
 import { Pool } from "pg";
-import { invoice, order } from "./agents.ts";
+import { agents } from "./agents.ts";
 
 const isWeb = process.argv[2] === "web";
 
@@ -17,9 +17,9 @@ const store = await openPostgresStore({
   // Other processes take the runs of a dead one over after two seconds, instead of ten.
   durability: { leaseMs: 2_000, heartbeatMs: 500 },
 });
-const runtime = new AgentRuntime({ store, work: isWeb ? false : { max: 20 }, agents: [order, invoice] });
+const runtime = new AgentRuntime({ store, work: isWeb ? false : { max: 20 }, agents });
 
-const server = createServer(createNodeListener(runtime)).listen(0, "127.0.0.1", () => {
+const server = createServer(createNodeListener(runtime, { extensions: true })).listen(0, "127.0.0.1", () => {
   process.send?.({ port: (server.address() as AddressInfo).port });
 });
 
