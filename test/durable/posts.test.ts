@@ -11,6 +11,9 @@ import type { World } from "../harness/world/world.ts";
 
 /* A process that does not execute a run may post some entries to the end of its log: here between any two entries. */
 
+/** At one of so many positions it is tried on a store that answers later; `npm run test:posts` tries all. */
+const LATE_SHARE = process.env["CADENZA_POSTS"] === "all" ? 1 : 4;
+
 /** What is posted to a run in this state. Undefined: nothing can be. */
 type Post = (world: World, run: FoundRun) => Promise<RunPost | undefined>;
 
@@ -60,11 +63,11 @@ function answerOf({ answer, decline }: Scenario): Post {
   };
 }
 
-/** Plays a scenario with a post at each position, and gives the plays in which it could be posted. */
+/** Plays a scenario with a post at each position, or a share of them, and gives the plays in which it could be posted. */
 async function posted(scenario: Scenario, late: boolean, post: Post) {
   const { log, ending } = await play(scenario, { late });
   const plays: { readonly position: number; readonly log: readonly Entry[]; readonly ending: Ending }[] = [];
-  for (let position = 1; position < log.length; position++) {
+  for (let position = 1; position < log.length; position += late ? LATE_SHARE : 1) {
     const { disturb, isPosted } = postAt(position, post);
     const played = await play(scenario, { late, disturb });
     if (!isPosted()) continue;
