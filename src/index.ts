@@ -65,7 +65,15 @@ export {
 export type { DetailedEvent } from "./runtime/events.ts";
 export type { ForkOptions } from "./runtime/forks.ts";
 export type { InputItem, RunInput } from "./runtime/input.ts";
-export type { AskInfo, AskPassage, Interceptor, RunInfo, RunPassage, StepInfo } from "./runtime/interceptors.ts";
+export type {
+  AskInfo,
+  AskPassage,
+  CreateInfo,
+  Interceptor,
+  RunInfo,
+  RunPassage,
+  StepInfo,
+} from "./runtime/interceptors.ts";
 export type { LabelledRun } from "./runtime/message-router.ts";
 export type { LimitOptions, RetentionOptions, RuntimeOptions } from "./runtime/options.ts";
 export type { BlockedRun } from "./runtime/remote-runs.ts";

@@ -58,6 +58,8 @@ export interface CreatedEntry {
   readonly principal?: JsonValue;
   /** What the run's creator gave it to keep, if anything. */
   readonly metadata?: JsonValue;
+  /** What the interceptors of its creator gave it to carry, if anything. */
+  readonly carrier?: Carrier;
   /** The labels by which the run is found, if it has any. They never change. */
   readonly labels?: Labels;
   /** The run and the operation that started this one, if it is a sub-run. */
@@ -80,6 +82,11 @@ export interface ForkOrigin {
 /** A limit on what a run and all runs below it may use. */
 export interface Budget {
   readonly total_tokens: number;
+}
+
+/** Texts by name, such as `traceparent`, that a run carries from the process that has created it to those that execute it. */
+export interface Carrier {
+  readonly [name: string]: string;
 }
 
 /** Short texts by which runs are found: names with their values. */

@@ -187,8 +187,9 @@ export class DurableRuns implements RemoteRuns, Owner {
   }
 
   report(): Promise<RemoteReport> {
-    const here = { damaged: this.#loader.damaged.report, differences: this.worker.differences };
-    return reportOf(this.worker.store, this.worker.runs.registry, here);
+    const { differences, store, runs } = this.worker;
+    const here = { damaged: this.#loader.damaged.report, differences, heartbeatAgeMs: this.lease.ageMs };
+    return reportOf(store, runs.registry, here);
   }
 
   stopTaking(): Promise<void> {

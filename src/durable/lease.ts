@@ -82,6 +82,11 @@ export class Lease {
     return waited < 0 ? 0 : Math.max(0, OUTAGE * this.#worker.settings.leaseMs - waited);
   }
 
+  /** How long ago it was renewed, in milliseconds. Null: it was not. */
+  get ageMs(): number | null {
+    return this.#renewedAt === Number.NEGATIVE_INFINITY ? null : this.#worker.clock.now() - this.#renewedAt;
+  }
+
   async #renew(): Promise<void> {
     const { store, name: owner, runs, clock, settings } = this.#worker;
     const before = this.#renewedAt;

@@ -8,7 +8,7 @@ const MAX_REPORTED = 1_000;
 export async function reportOf(
   store: Store,
   registry: Registry,
-  here: Pick<RemoteReport, "damaged" | "differences">,
+  here: Pick<RemoteReport, "damaged" | "differences" | "heartbeatAgeMs">,
 ): Promise<RemoteReport> {
   const blocked = await store.blocked({ limit: MAX_REPORTED });
   const backlog = await store.backlog();

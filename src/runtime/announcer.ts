@@ -3,6 +3,8 @@ import type { Logger, Mismatch } from "../core/ports.ts";
 import type { StreamedEvent } from "../core/project.ts";
 import { ignore, isPromise } from "../core/promises.ts";
 import { createdEntry } from "../core/state.ts";
+import type { Counters } from "../core/statistics.ts";
+import { countRun } from "../core/statistics.ts";
 import type { EventType } from "../protocol/event.ts";
 import { EventStream } from "./events.ts";
 import type { LiveRun } from "./live-run.ts";
@@ -15,6 +17,8 @@ export interface EventOrigin {
   readonly tenant: string;
   /** With `run.failed`: the value that the agent threw, if it threw in this process. */
   readonly cause?: unknown;
+  /** With the event of its end: what the run adds to the counters of its agent. */
+  readonly counters?: Counters;
 }
 
 /**
@@ -46,6 +50,8 @@ export type EventListener<Type extends AnnouncedType> = (event: EventOf<Type>, o
 
 /** A listener of any type. It is called with events of its own type only. */
 export type AnyListener = (event: never, origin: EventOrigin) => unknown;
+
+const ends: ReadonlySet<string> = new Set(["run.completed", "run.failed", "run.cancelled"]);
 
 type Guarded = (event: StreamedEvent | BlockedEvent, origin: EventOrigin) => void;
 
@@ -88,7 +94,7 @@ export class Announcer {
   onBlocked(run: LiveRun, { expected, asked, position }: Mismatch): void {
     const { version = null } = createdEntry(run.log.state);
     const event: BlockedEvent = { type: "run.blocked", version, position, expected, asked };
-    this.#emitter.emit(event.type, event, originOf(run));
+    this.#emitter.emit(event.type, event, originOf(run, event));
   }
 
   get #isListening(): boolean {
@@ -112,7 +118,7 @@ export class Announcer {
     const era = this.#era;
     for await (const event of stream) {
       if (!this.#isListening || era !== this.#era) break;
-      if (this.#emitter.listenerCount(event.type) > 0) this.#emitter.emit(event.type, event, originOf(run));
+      if (this.#emitter.listenerCount(event.type) > 0) this.#emitter.emit(event.type, event, originOf(run, event));
     }
   }
 
@@ -138,8 +144,15 @@ export class Announcer {
   }
 }
 
-function originOf(run: LiveRun): EventOrigin {
+function originOf(run: LiveRun, { type }: { readonly type: string }): EventOrigin {
   const { agent_name, session_id } = createdEntry(run.log.state);
   const { run_id, tenant } = run.log.key;
-  return { run_id, agent_name, session_id, tenant, ...(run.cause !== undefined && { cause: run.cause }) };
+  return {
+    run_id,
+    agent_name,
+    session_id,
+    tenant,
+    ...(run.cause !== undefined && { cause: run.cause }),
+    ...(ends.has(type) && { counters: countRun(run.log.state) }),
+  };
 }

@@ -92,8 +92,10 @@ export class Forks {
     const repeated = await this.#repeated(key.tenant, created, given);
     if (repeated !== undefined) return repeated;
     const { change } = await this.#runs.joinSession(key.tenant, created.session_id);
-    const entries = forkedLog({ ...created, at: this.#runs.shared.clock.now() }, log, origin.position, runId);
+    const { shared } = this.#runs;
     const fork = { ...key, run_id: runId };
+    const first = shared.withCarrier(fork, { ...created, at: shared.clock.now() });
+    const entries = forkedLog(first, log, origin.position, runId);
     try {
       if (!this.#runs.begins(agent)) {
         if (this.#runs.shared.isClosed) throw closedError();
@@ -183,7 +185,7 @@ function cutOf({ run_id }: RunKey, log: readonly Entry[], before: string | undef
 function createdEntryOf(
   { key, created }: StoredRun,
   agent: Agent,
-  { start_at: _start, parent: _parent, version: _version, key_seed: _seed, ...given }: CreatedEntry,
+  { start_at: _start, parent: _parent, version: _version, key_seed: _seed, carrier: _carrier, ...given }: CreatedEntry,
   runId: string,
   keys: ForkOptions["keys"],
 ): CreatedEntry {

@@ -5,6 +5,7 @@ import type { JsonValue } from "../protocol/json.ts";
 import type { Generator } from "./generator.ts";
 import { generatorOf, nextOf, throwInto, unwind } from "./generator.ts";
 import type { RunInfo, RunPassage } from "./interceptors.ts";
+import { createInfo } from "./interceptors.ts";
 import type { RunLog } from "./run-log.ts";
 
 /** What interceptors are told of a run. */
@@ -13,9 +14,7 @@ export function runInfo(
   isFirst: boolean,
 ): RunInfo {
   const created = createdEntry(log.state);
-  const { agent_name, version = null, durable = false, session_id, parent, metadata = null } = created;
-  const parent_run_id = parent?.run_id ?? null;
-  return { ...log.key, agent_name, version, durable, session_id, parent_run_id, principal, metadata, isFirst, signal };
+  return { ...createInfo(log.key, created), principal, carrier: created.carrier ?? {}, isFirst, signal };
 }
 
 /** What the runtime asks of the generator of an agent. */

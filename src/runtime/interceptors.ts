@@ -1,6 +1,7 @@
-import type { QuestionKind } from "../core/log.ts";
+import type { Carrier, CreatedEntry, QuestionKind } from "../core/log.ts";
+import type { Logger, RunKey } from "../core/ports.ts";
 import type { JsonValue } from "../protocol/json.ts";
-import type { MessagePart } from "../protocol/message.ts";
+import type { Message, MessagePart } from "../protocol/message.ts";
 import { badArgument, checkFunction, checkKeys, checkObject } from "./check.ts";
 
 /**
@@ -29,6 +30,12 @@ import { badArgument, checkFunction, checkKeys, checkObject } from "./check.ts";
  */
 export interface Interceptor {
   /**
+   * When a run is created, before it is stored, in the async context of its creator. The texts that it gives are stored
+   * with the run, and `run` gets them as `carrier`, also in other processes. It observes: what it throws goes to the
+   * logger, and the run carries nothing.
+   */
+  readonly create?: ((info: CreateInfo) => Carrier | undefined) | undefined;
+  /**
    * Around each call of an agent function. `next` resolves when the function is through, and rejects with what it throws.
    * The run fails with what this method rejects with. It completes when this method resolves.
    */
@@ -51,8 +58,8 @@ export type RunPassage = "ended" | "left";
 /** What has become of a question. `left`: it is still open, and the run is not in this process any more. */
 export type AskPassage = "answered" | "declined" | "expired" | "withdrawn" | "left";
 
-/** A call of an agent function. */
-export interface RunInfo {
+/** A new run. */
+export interface CreateInfo {
   readonly tenant: string;
   readonly run_id: string;
   readonly agent_name: string;
@@ -62,8 +69,15 @@ export interface RunInfo {
   readonly session_id: string;
   /** The run that has started this one; null for a root. */
   readonly parent_run_id: string | null;
-  readonly principal: JsonValue;
   readonly metadata: JsonValue;
+  readonly input: readonly Message[];
+}
+
+/** A call of an agent function. */
+export interface RunInfo extends CreateInfo {
+  readonly principal: JsonValue;
+  /** What the interceptors of the run's creator have given it to carry. Empty for nothing. */
+  readonly carrier: Carrier;
   /** Whether the agent is called for the first time in this run. */
   readonly isFirst: boolean;
   readonly signal: AbortSignal;
@@ -93,6 +107,7 @@ type Wrap<Info, Value> = (info: Info, next: () => Promise<Value>) => Promise<unk
 
 /** The interceptors of a runtime as one. A method that none has is undefined, and costs nothing. */
 export interface Interceptors {
+  readonly create: ((info: CreateInfo) => Carrier | undefined) | undefined;
   readonly run: Wrap<RunInfo, RunPassage> | undefined;
   readonly step: Wrap<StepInfo, unknown> | undefined;
   readonly ask: Wrap<AskInfo, AskPassage> | undefined;
@@ -103,6 +118,7 @@ export function readInterceptors(given: readonly Interceptor[] | undefined = [])
   if (!Array.isArray(given)) throw badArgument("options.interceptors", "a list of interceptors", given);
   for (const [index, interceptor] of given.entries()) checkInterceptor(`options.interceptors.${index}`, interceptor);
   return {
+    create: carried(given.flatMap(({ create }) => create ?? [])),
     run: compose(given.flatMap(({ run }) => run ?? [])),
     step: compose(given.flatMap(({ step }) => step ?? [])),
     ask: compose(given.flatMap(({ ask }) => ask ?? [])),
@@ -110,12 +126,46 @@ export function readInterceptors(given: readonly Interceptor[] | undefined = [])
 }
 
 function checkInterceptor(name: string, interceptor: unknown): void {
-  const methods: readonly Method[] = ["run", "step", "ask"];
+  const methods: readonly Method[] = ["create", "run", "step", "ask"];
   checkObject(name, interceptor);
   checkKeys(name, interceptor, methods);
   for (const method of methods) {
     const wrap = (interceptor as Interceptor)[method];
     if (wrap !== undefined) checkFunction(`${name}.${method}`, wrap);
+  }
+}
+
+/** Each gives some texts. Those of a later one replace those of the same name. */
+function carried(creates: readonly ((info: CreateInfo) => Carrier | undefined)[]): Interceptors["create"] {
+  if (creates.length === 0) return undefined;
+  return (info) => {
+    const carrier = Object.assign({}, ...creates.map((create) => create(info))) as Readonly<Record<string, unknown>>;
+    for (const [name, text] of Object.entries(carrier))
+      if (typeof text !== "string") throw badArgument(`the interceptor's ${name}`, "a string", text);
+    return Object.keys(carrier).length === 0 ? undefined : (carrier as Carrier);
+  };
+}
+
+/** What interceptors are told of a new run. */
+export function createInfo({ tenant, run_id }: RunKey, created: CreatedEntry): CreateInfo {
+  const { agent_name, version = null, durable = false, session_id, parent, metadata = null, input } = created;
+  const parent_run_id = parent?.run_id ?? null;
+  return { tenant, run_id, agent_name, version, durable, session_id, parent_run_id, metadata, input };
+}
+
+/** The first entry of a new run with what its interceptors give it to carry. */
+export function withCarrier(
+  { create }: Interceptors,
+  key: RunKey,
+  created: CreatedEntry,
+  logger: Logger,
+): CreatedEntry {
+  try {
+    const carrier = create?.(createInfo(key, created));
+    return carrier === undefined ? created : { ...created, carrier };
+  } catch (error) {
+    logger.warn("An interceptor of new runs failed.", { run_id: key.run_id, error });
+    return created;
   }
 }
 

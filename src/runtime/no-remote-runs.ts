@@ -12,7 +12,7 @@ import type { Ownership } from "./ownership.ts";
 import { closedError, lostError } from "./refusals.ts";
 import type { AddedRun, RemoteReport, RemoteRuns } from "./remote-runs.ts";
 
-const nothing: RemoteReport = { blocked: [], unregistered: 0, damaged: [], differences: 0 };
+const nothing: RemoteReport = { blocked: [], unregistered: 0, damaged: [], differences: 0, heartbeatAgeMs: null };
 
 /** The remote runs of a store that is not durable: only this process executes its runs, and all are loaded. */
 export class NoRemoteRuns implements RemoteRuns {

@@ -44,6 +44,11 @@ export interface RemoteReport {
   readonly damaged: readonly DamagedRun[];
   /** How many values durable agents emitted again that differ from the log. The log counts. */
   readonly differences: number;
+  /**
+   * How long ago this process last told the store that it lives, in milliseconds. Other processes take its runs over when
+   * it is late for long. Null: it has not.
+   */
+  readonly heartbeatAgeMs: number | null;
 }
 
 /** A run to add to the store without beginning it here. */

@@ -1,6 +1,6 @@
 import { commandOf } from "../core/decide.ts";
 import type { NewLog } from "../core/fork.ts";
-import type { ParentRun } from "../core/log.ts";
+import type { CreatedEntry, ParentRun } from "../core/log.ts";
 import type { Ids, Mismatch, RunKey, SessionChange, SessionKey } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
@@ -246,17 +246,20 @@ export class Runs implements LiveRuns {
 
   #accept(...parts: NewRunParts): LiveRun {
     const [agent, request, runId, , session] = parts;
-    const entry = createdEntryOf(parts, this.shared.clock.now());
     const key = { tenant: request.tenant, run_id: runId };
-    return this.#begin(agent, key, [entry], request.idempotencyKey, session);
+    return this.#begin(agent, key, [this.#created(key, parts)], request.idempotencyKey, session);
   }
 
   /** Accepts a run that does not begin here. */
   async #handOver(...parts: NewRunParts): Promise<undefined> {
     const [agent, { tenant, idempotencyKey }, runId, , session, parent] = parts;
-    const log: NewLog = [createdEntryOf(parts, this.shared.clock.now())];
+    const key = { tenant, run_id: runId };
     const concurrency = parent === undefined ? agent.options.concurrency : undefined;
-    await this.remote.create({ key: { tenant, run_id: runId }, log, session, idempotencyKey, concurrency });
+    await this.remote.create({ key, log: [this.#created(key, parts)], session, idempotencyKey, concurrency });
+  }
+
+  #created(key: RunKey, parts: NewRunParts): CreatedEntry {
+    return this.shared.withCarrier(key, createdEntryOf(parts, this.shared.clock.now()));
   }
 
   /** Accepts a run whose log begins with these entries. */

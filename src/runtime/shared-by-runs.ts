@@ -1,5 +1,7 @@
-import type { Clock, Logger, Store } from "../core/ports.ts";
+import type { CreatedEntry } from "../core/log.ts";
+import type { Clock, Logger, RunKey, Store } from "../core/ports.ts";
 import type { Interceptors } from "./interceptors.ts";
+import { withCarrier } from "./interceptors.ts";
 import { OneByOne } from "./one-by-one.ts";
 import { Pacer } from "./pacer.ts";
 import { RunFigures } from "./run-figures.ts";
@@ -46,6 +48,12 @@ export class SharedByRuns {
     this.logger = logger;
     this.settings = settings;
     this.#pacer = new Pacer(clock);
+  }
+
+  /** The first entry of a new run with what the interceptors give it to carry. */
+  withCarrier(key: RunKey, created: CreatedEntry): CreatedEntry {
+    const { interceptors } = this.settings;
+    return interceptors.create === undefined ? created : withCarrier(interceptors, key, created, this.logger);
   }
 
   /** Keeps the process open until the returned function is called. */

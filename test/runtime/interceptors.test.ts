@@ -157,11 +157,46 @@ describe("an interceptor of runs", () => {
     const durable = replays;
     expect(infos[0]).toEqual({
       ...{ tenant: "t", run_id, agent_name: "agent", version: null, durable, session_id, parent_run_id: null },
-      ...{ principal: { id: 1 }, metadata: "m", isFirst: true, aborted: false },
+      ...{ principal: { id: 1 }, metadata: "m", isFirst: true, aborted: false, carrier: {} },
+      input: [expect.objectContaining({ role: "user" })],
     });
     expect(infos).toContainEqual(
       expect.objectContaining({ agent_name: "child", version: "2", parent_run_id: run_id, isFirst: true }),
     );
+  });
+});
+
+describe("an interceptor of new runs", () => {
+  it("gives texts that the run carries to each call of its agent, in the context of its creator", async () => {
+    const users = new AsyncLocalStorage<string>();
+    const carried: unknown[] = [];
+    const { runtime } = setUp({
+      interceptors: [
+        { create: ({ agent_name }) => ({ agent_name, user: users.getStore() ?? "none" }) },
+        { create: ({ parent_run_id }) => (parent_run_id === null ? undefined : { user: "a parent" }) },
+        {
+          run: async ({ carrier }, next) => {
+            carried.push(carrier);
+            await next();
+          },
+        },
+      ],
+    });
+    runtime.register("child", () => "");
+    runtime.register("agent", async (_input, { run }) => run("child", "").then(textOf));
+    await users.run("Ada", () => runtime.createRun({ agent_name: "agent", input: "" }));
+    expect(carried).toContainEqual({ agent_name: "agent", user: "Ada" });
+    expect(carried).toContainEqual({ agent_name: "child", user: "a parent" });
+  });
+
+  it.each([
+    { does: "throws", create: () => JSON.parse("?") },
+    { does: "gives no texts", create: () => ({ count: 1 }) as never },
+  ])("that $does does no harm, and the logger is told", async ({ create }) => {
+    const { runtime, said } = setUp({ interceptors: [{ create }] });
+    runtime.register("agent", () => "fine");
+    expect(textOf(await runtime.createRun({ agent_name: "agent", input: "" }))).toBe("fine");
+    expect(said).toMatchObject([{ level: "warn", message: "An interceptor of new runs failed." }]);
   });
 });
 
