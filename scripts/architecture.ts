@@ -46,6 +46,12 @@ const RULES: readonly Rule[] = [
   },
   // It loads nothing of the library: a page has the types alone.
   { place: "client/", imports: [], types: ["protocol/", "runtime/agent-schemas", "runtime/standard-schema"] },
+  {
+    place: "otel/",
+    imports: ["core/statistics"],
+    types: ["protocol/", "runtime/"],
+    packages: ["@opentelemetry/api"],
+  },
   // The contract of stores belongs to the entry of the stores, and so needs nothing else of the testing kit.
   { place: "testing/store-", imports: ["core/", "protocol/"] },
   {
@@ -62,6 +68,7 @@ const RULES: readonly Rule[] = [
   { place: "store.ts", imports: ["testing/store-"], types: ["core/"] },
   { place: "sqlite.ts", imports: ["stores/sqlite"], node: true },
   { place: "postgres.ts", imports: ["stores/postgres"] },
+  { place: "otel.ts", imports: ["otel/"] },
   { place: "nats.ts", imports: ["durable/nats-waker"] },
 ];
 

@@ -27,7 +27,7 @@ const FIXTURES = join(ROOT, "test/package");
 const ALLOWED_FILES =
   /^(package\.json|README\.md|LICENSE|(CHANGELOG|CONTRIBUTING|SECURITY)\.md|docs\/[\w-]+\.(md|svg)|examples\/(?!.*node_modules).+\.(md|ts|jsx|json|go)|dist\/(?:client\/)?[\w-]+\.(js|cjs|d\.ts|d\.cts))$/;
 /** Entries that run where there is no Node, too. */
-const NODE_FREE = new Set(["index", "http", "store", "ai-sdk", "client", "client/react"]);
+const NODE_FREE = new Set(["index", "http", "store", "ai-sdk", "client", "client/react", "otel"]);
 
 const workspace = mkdtempSync(join(tmpdir(), "cadenza-package-"));
 /** The project of a user. */
@@ -91,9 +91,11 @@ function install(tarball: string): void {
   for (const file of ["use.mts", "use.cts"]) copyFileSync(join(FIXTURES, "use.ts"), join(folder, file));
 }
 
-/** Every entry loads both ways and exports the same names. An entry for React needs it, as its users have it. */
+/** Every entry loads both ways and exports the same names. Those for React and OpenTelemetry find them, as with users. */
 function checkEntries(): void {
-  symlinkSync(join(ROOT, "node_modules/react"), join(folder, "node_modules/react"));
+  mkdirSync(join(folder, "node_modules/@opentelemetry"));
+  for (const peer of ["react", "@opentelemetry/api"])
+    symlinkSync(join(ROOT, "node_modules", peer), join(folder, "node_modules", peer));
   const loads = entryNames.map((name) => `[${JSON.stringify(specifier(name))}, await import("${specifier(name)}")]`);
   const script = `
     import { createRequire } from "node:module";
