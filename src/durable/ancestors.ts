@@ -80,11 +80,13 @@ export class Ancestors {
     return commandOf(entry);
   }
 
-  #report({ run_id }: RunKey, error: unknown): void {
+  #report(key: RunKey, error: unknown): void {
     const isOver = CadenzaError.is(error) && error.code === "run_not_found";
     if (isOver) return;
-    const message = `The runs above run ${run_id} could not be told of its questions. Its parent reads them when it is loaded.`;
-    this.#worker.logger.warn(message, { run_id, error });
+    this.#worker.logger.warn(
+      "The runs above a sub-run could not be told of its questions. Its parent reads them when it is loaded.",
+      { ...key, error },
+    );
   }
 }
 

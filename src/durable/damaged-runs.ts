@@ -1,3 +1,4 @@
+import { aboutStored } from "../core/about-run.ts";
 import { CadenzaError } from "../core/errors.ts";
 import { messageOf } from "../core/failure.ts";
 import type { FoundRun } from "../core/ports.ts";
@@ -24,8 +25,8 @@ export class DamagedRuns {
   /** Reports a run that this process owns and could not load, and releases it. */
   put(found: FoundRun, cause: unknown): void {
     this.#release(found, cause).catch((error: unknown) => {
-      this.#worker.logger.error(`Run ${found.key.run_id} could not be released after it could not be loaded.`, {
-        ...found.key,
+      this.#worker.logger.error("A run could not be released after it could not be loaded.", {
+        ...aboutStored(found),
         error,
       });
     });
@@ -36,12 +37,13 @@ export class DamagedRuns {
     if (this.#runs.size > 0) this.#runs.delete(runId);
   }
 
-  async #release({ key, head, position }: FoundRun, cause: unknown): Promise<void> {
+  async #release({ key, created, head, position }: FoundRun, cause: unknown): Promise<void> {
     const { store, clock, logger } = this.#worker;
     const attempts = (this.#runs.get(key.run_id)?.attempts ?? 0) + 1;
     const message = `Run ${key.run_id} could not be loaded: ${reasonOf(cause)}. Loading it is tried again later.`;
     this.#runs.set(key.run_id, { ...key, attempts, message });
-    logger.error(message, { ...key, attempts, error: cause });
+    const about = aboutStored({ key, created });
+    logger.error("A run could not be loaded. Loading it is tried again later.", { ...about, attempts, error: cause });
     const due_at = clock.now() + Math.min(FIRST_RETRY_MS * 2 ** Math.min(attempts - 1, 20), LAST_RETRY_MS);
     const released = { ...head, owner: null, epoch: head.epoch + 1, due_at };
     const write = { entries: [], head: released };

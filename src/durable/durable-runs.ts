@@ -1,3 +1,4 @@
+import { aboutRun } from "../core/about-run.ts";
 import { CadenzaError } from "../core/errors.ts";
 import type { ReceivedEntry } from "../core/log.ts";
 import type { RunKey, StoredRun } from "../core/ports.ts";
@@ -71,9 +72,7 @@ export class DurableRuns implements RemoteRuns, Owner {
   reload(key: RunKey): void {
     this.#loader
       .load(key)
-      .catch((error: unknown) =>
-        this.worker.logger.error(`Run ${key.run_id} could not be loaded again.`, { run_id: key.run_id, error }),
-      );
+      .catch((error: unknown) => this.worker.logger.error("A run could not be loaded again.", { ...key, error }));
   }
 
   onSuspectCleared(run: LiveRun): void {
@@ -94,13 +93,11 @@ export class DurableRuns implements RemoteRuns, Owner {
     const { key } = child.log;
     const ending = parent.durable ? this.#loader.cancelOrphan(key, parent.log.key) : this.#loader.cancelAnywhere(key);
     ending.catch((error: unknown) =>
-      this.worker.logger.error(
-        `Run ${key.run_id} could not be cancelled with its parent, run ${parent.log.key.run_id}.`,
-        {
-          ...key,
-          error,
-        },
-      ),
+      this.worker.logger.error("A sub-run could not be cancelled with its parent.", {
+        ...aboutRun(child.log),
+        parent_run_id: parent.log.key.run_id,
+        error,
+      }),
     );
   }
 
@@ -146,10 +143,14 @@ export class DurableRuns implements RemoteRuns, Owner {
         await this.#loader.cancelAnywhere(key);
         return;
       } catch (error) {
-        const ids = { run_id: parent.key.run_id, sub_run_id: key.run_id };
-        const message = `Run ${ids.run_id} does not end yet: its sub-run ${ids.sub_run_id} could not be cancelled. The cancel is tried again.`;
-        logger.error(message, { ...ids, error });
-        parent.refuse(new CadenzaError("store_failed", message, { run_id: ids.run_id, cause: error }));
+        const { run_id } = parent.key;
+        logger.error("A run does not end yet: a sub-run could not be cancelled. The cancel is tried again.", {
+          ...aboutRun(parent),
+          sub_run_id: key.run_id,
+          error,
+        });
+        const message = `Run ${run_id} does not end yet: its sub-run ${key.run_id} could not be cancelled. The cancel is tried again.`;
+        parent.refuse(new CadenzaError("store_failed", message, { run_id, cause: error }));
       }
       await new Promise<void>((resolve) => clock.setTimeout(resolve, wait));
     }

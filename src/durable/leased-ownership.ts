@@ -1,3 +1,4 @@
+import { aboutRun } from "../core/about-run.ts";
 import type { Entry } from "../core/log.ts";
 import { isWait, questionId } from "../core/operation-keys.ts";
 import type { Expected, Mismatch, RunHead, RunKey, RunPosition, Store, StoreConflict } from "../core/ports.ts";
@@ -121,9 +122,11 @@ export class LeasedOwnership implements Ownership, Followed {
   /** Nothing is written on top of a log that has lost entries. The run is replayed from what is left. */
   #lostHistory(position: number): Outcome & { readonly is: "lost" } {
     const { run_id } = this.log.key;
-    const { committed } = this.log;
-    const message = `The store lost entries of run ${run_id}: it holds ${position}, and had acknowledged ${committed}. The run is replayed from what is left.`;
-    this.#owner.worker.logger.warn(message, { run_id, position, acknowledged: committed });
+    const { committed: acknowledged } = this.log;
+    this.#owner.worker.logger.warn(
+      "The store lost entries of a run that it had acknowledged. The run is replayed from what is left.",
+      { ...aboutRun(this.log), position, acknowledged },
+    );
     const error = lostError(run_id, "lost a part of its history in the store, and is replayed");
     return { is: "lost", error, after: () => this.#owner.reload(this.log.key) };
   }

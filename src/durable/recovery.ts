@@ -259,10 +259,7 @@ export class Recovery {
       const found = await store.find(key);
       if (found?.head.owner === owner) await this.#workOn(found);
     } catch (error) {
-      logger.error(
-        `Run ${key.run_id} is owned by this process, but could not be read. Reading it is tried again later.`,
-        { ...key, error },
-      );
+      logger.error("A run of this process could not be read. Reading it is tried again later.", { ...key, error });
     }
   }
 
@@ -284,8 +281,10 @@ export class Recovery {
         await this.#catchUpMoved(hinted);
       }
     } catch (error) {
-      const message = "The store failed to compare runs of which it has told. The next heartbeat compares them.";
-      this.#worker.logger.warn(message, { error });
+      this.#worker.logger.warn(
+        "The store failed to compare runs of which it has told. The next heartbeat compares them.",
+        { error },
+      );
     }
     this.#isComparing = false;
   }
@@ -305,8 +304,10 @@ export class Recovery {
     try {
       await this.#worker.runs.find(key)?.ownership.catchUp();
     } catch (error) {
-      const message = `The store failed to read what another process has written to run ${key.run_id}. The next heartbeat reads it again.`;
-      this.#worker.logger.warn(message, { ...key, error });
+      this.#worker.logger.warn(
+        "The store failed to read what another process has written to a run. The next heartbeat reads it again.",
+        { ...key, error },
+      );
     }
   }
 }

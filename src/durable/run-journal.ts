@@ -1,3 +1,4 @@
+import { aboutRun } from "../core/about-run.ts";
 import type { Clock, Mismatch } from "../core/ports.ts";
 import { createdEntry } from "../core/state.ts";
 import type { LiveRun } from "../runtime/live-run.ts";
@@ -94,7 +95,10 @@ export class RunJournal implements JournalHost {
     this.#handover.setBlocked(mismatch ?? null);
     run.setBlocked(mismatch && blockedError(run_id, run.agent.name, mismatch));
     if (mismatch !== undefined) {
-      this.#worker.logger.warn(blockedError(run_id, run.agent.name, mismatch).message, { run_id, ...mismatch });
+      this.#worker.logger.warn(
+        "A run is blocked: its code does not match its history. Register matching code, or cancel the run.",
+        { ...aboutRun(run.log), ...mismatch },
+      );
       this.#worker.runs.onBlocked(run, mismatch);
       this.#handover.forgetTakeovers();
       this.#residency.tellReady();

@@ -1,3 +1,4 @@
+import { aboutRun } from "../core/about-run.ts";
 import { CadenzaError } from "../core/errors.ts";
 import { foldEntries } from "../core/evolve.ts";
 import type { CreatedEntry, Entry } from "../core/log.ts";
@@ -87,8 +88,8 @@ export class RunLoader {
     const trying = this.#tryBlocked({ agent_name: name, version: version ?? null })
       .catch((error: unknown) =>
         this.#worker.logger.error(
-          `The store failed while the blocked runs of agent ${name} were read. They are tried when the agent is registered again.`,
-          { error },
+          "The store failed while the blocked runs of an agent were read. They are tried when the agent is registered again.",
+          { agent_name: name, error },
         ),
       )
       .finally(() => {
@@ -111,8 +112,8 @@ export class RunLoader {
     });
     this.#loading.set(key.run_id, loading);
     loading.catch((error: unknown) =>
-      this.#worker.logger.error(`Run ${key.run_id} could not be loaded with the code that was registered.`, {
-        run_id: key.run_id,
+      this.#worker.logger.error("A run could not be loaded with the code that was registered.", {
+        ...aboutRun(run.log),
         error,
       }),
     );

@@ -97,8 +97,10 @@ export class Wakeups {
     try {
       await this.#wake(key);
     } catch (error) {
-      const message = `Run ${key.run_id} could not be woken. A scan of the store finds it when it is due.`;
-      this.#worker.logger.warn(message, { ...key, error });
+      this.#worker.logger.warn("A run could not be woken. A scan of the store finds it when it is due.", {
+        ...key,
+        error,
+      });
       this.#lookForWork(0);
     }
   }
@@ -125,8 +127,10 @@ export class Wakeups {
       const again = await this.#begin(key);
       if (again !== working) this.#settle(key, again);
     } catch (error) {
-      const message = `The store failed while run ${key.run_id} was looked at. It is looked at again.`;
-      this.#worker.logger.error(message, { ...key, error });
+      this.#worker.logger.error("The store failed while a run was looked at. It is looked at again.", {
+        ...key,
+        error,
+      });
       this.#settle(key, this.#in(AFTER_FAILURE_MS));
     }
     return looking;

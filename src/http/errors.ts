@@ -136,7 +136,7 @@ function untimed(error: unknown, logger: Logger): Refusal {
     return { status: 500, code: "server_error", message: broken.message, data: { reason: "internal" }, headers: {} };
   }
   const row = rows[error.code] ?? broken;
-  if (isForHost(error)) logger.error(`A request failed: ${error.message}`, { error });
+  if (isForHost(error)) logger.error("A request failed.", { error });
   const data = {
     reason: error.code,
     ...(error.issues !== undefined && { issues: error.issues }),

@@ -1,5 +1,6 @@
+import { aboutRun } from "../core/about-run.ts";
 import type { CadenzaError } from "../core/errors.ts";
-import { failureOf, messageOf } from "../core/failure.ts";
+import { failureOf } from "../core/failure.ts";
 import type { Clock, Logger } from "../core/ports.ts";
 import { createdEntry, isFinal } from "../core/state.ts";
 import type { ProtocolError } from "../protocol/error.ts";
@@ -150,8 +151,7 @@ export class AgentHost implements ExecutionHost {
 
   failureOf(error: unknown): ProtocolError {
     this.#run.cause = error;
-    const { run_id } = this.log.key;
-    this.logger.warn(`Run ${run_id} of ${this.#run.agent.name} failed: ${messageOf(error)}`, { run_id, error });
+    this.logger.warn("A run failed.", { ...aboutRun(this.log), error });
     return failureOf(error, this.settings.exposeErrors);
   }
 
@@ -193,8 +193,7 @@ export class AgentHost implements ExecutionHost {
   onOver(hung: boolean): void {
     if (hung) {
       this.#run.shared.figures.hung += 1;
-      const { run_id } = this.log.key;
-      this.logger.warn(`Agent ${this.agent.name} did not stop in time, and was left behind.`, { run_id });
+      this.logger.warn("An agent did not stop in time, and was left behind.", aboutRun(this.log));
     }
     this.#run.onOver();
   }

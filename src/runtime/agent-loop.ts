@@ -1,14 +1,17 @@
+import { aboutRun } from "../core/about-run.ts";
 import type { Emission } from "../core/decide.ts";
 import type { Logger } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import type { Generator } from "./generator.ts";
 import { generatorOf, generatorOfItems, nextOf, throwInto, unwind } from "./generator.ts";
+import type { RunLog } from "./run-log.ts";
 import type { AwaitYield } from "./yields.ts";
 import { meaningOf } from "./yields.ts";
 
 /** What the loop needs from the execution of the agent. */
 export interface LoopHost {
   readonly logger: Logger;
+  readonly log: RunLog;
   /** Whether the agent is not to go on: it is being stopped, or has ended. */
   readonly isStopped: boolean;
   /** Whether nothing that the agent does counts any more. */
@@ -98,7 +101,7 @@ export class AgentLoop {
           step = await nextOf(generator, undefined);
         }
       } catch (error) {
-        this.#host.logger.debug("The agent threw while it was being stopped.", { error });
+        this.#host.logger.debug("The agent threw while it was being stopped.", { ...aboutRun(this.#host.log), error });
       }
     }
   }
@@ -179,7 +182,10 @@ export class AgentLoop {
         await this.#emitLast(item);
       }
     } catch (error) {
-      this.#host.logger.debug("The agent emitted an invalid value while it was being stopped.", { error });
+      this.#host.logger.debug("The agent emitted an invalid value while it was being stopped.", {
+        ...aboutRun(this.#host.log),
+        error,
+      });
     }
   }
 }

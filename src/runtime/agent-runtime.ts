@@ -1,3 +1,4 @@
+import { aboutRun } from "../core/about-run.ts";
 import { CadenzaError } from "../core/errors.ts";
 import type { Clock, Logger } from "../core/ports.ts";
 import { ignore } from "../core/promises.ts";
@@ -255,9 +256,14 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
     };
     const ending: Promise<void>[] = [];
     const endLater = (run: LiveRun): void => {
-      const message = "A run could not be released or failed while the runtime was closed.";
       this.#note(run);
-      ending.push(end(run).catch((error: unknown) => logger.error(message, { error })));
+      const ended = end(run).catch((error: unknown) =>
+        logger.error("A run could not be released or failed while the runtime was closed.", {
+          ...aboutRun(run.log),
+          error,
+        }),
+      );
+      ending.push(ended);
     };
     await this.#runs.drain(drainMs, endLater);
     const rest = [...this.#runs].filter((run) => !this.#left.has(run));

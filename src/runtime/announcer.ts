@@ -1,4 +1,5 @@
 import { EventEmitter } from "eventemitter3";
+import { aboutRun } from "../core/about-run.ts";
 import type { Logger, Mismatch } from "../core/ports.ts";
 import type { StreamedEvent } from "../core/project.ts";
 import { ignore, isPromise } from "../core/promises.ts";
@@ -107,9 +108,8 @@ export class Announcer {
       { source: run.log, after, until: "end" },
       { find: () => undefined, waitsForCode: true, hold: () => ignore },
     );
-    const { run_id } = run.log.key;
     this.#announce(run, stream).catch((error: unknown) =>
-      this.#logger.error(`The events of run ${run_id} could not be read for listeners.`, { run_id, error }),
+      this.#logger.error("The events of a run could not be read for listeners.", { ...aboutRun(run.log), error }),
     );
   }
 
@@ -129,9 +129,9 @@ export class Announcer {
       guarded = (event, origin) => {
         try {
           const result: unknown = listener(event as never, origin);
-          if (isPromise(result)) result.then(undefined, (error: unknown) => this.#report(event, error));
+          if (isPromise(result)) result.then(undefined, (error: unknown) => this.#report(event, origin, error));
         } catch (error) {
-          this.#report(event, error);
+          this.#report(event, origin, error);
         }
       };
       this.#guarded.set(listener, guarded);
@@ -139,8 +139,8 @@ export class Announcer {
     return guarded;
   }
 
-  #report(event: { readonly type: string }, error: unknown): void {
-    this.#logger.error(`A listener of ${event.type} threw.`, { error });
+  #report(event: { readonly type: string }, { tenant, run_id, agent_name }: EventOrigin, error: unknown): void {
+    this.#logger.error("A listener of events threw.", { tenant, run_id, agent_name, event: event.type, error });
   }
 }
 

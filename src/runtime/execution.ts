@@ -1,3 +1,4 @@
+import { aboutRun } from "../core/about-run.ts";
 import type { Command, Emission } from "../core/decide.ts";
 import { isRefusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
@@ -246,7 +247,7 @@ export class Execution implements LoopHost {
   onThrown(thrown: unknown): void {
     const error = thrown ?? new Error(String(thrown));
     if (this.isStopped) {
-      this.logger.debug("The agent threw while it was being stopped.", { error });
+      this.logger.debug("The agent threw while it was being stopped.", { ...aboutRun(this.log), error });
       return;
     }
     this.#failure = error;

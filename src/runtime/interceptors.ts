@@ -1,3 +1,4 @@
+import { aboutStored } from "../core/about-run.ts";
 import type { Carrier, CreatedEntry, QuestionKind } from "../core/log.ts";
 import type { Logger, RunKey } from "../core/ports.ts";
 import type { JsonValue } from "../protocol/json.ts";
@@ -164,7 +165,7 @@ export function withCarrier(
     const carrier = create?.(createInfo(key, created));
     return carrier === undefined ? created : { ...created, carrier };
   } catch (error) {
-    logger.warn("An interceptor of new runs failed.", { run_id: key.run_id, error });
+    logger.warn("An interceptor of new runs failed.", { ...aboutStored({ key, created }), error });
     return created;
   }
 }

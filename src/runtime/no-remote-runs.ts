@@ -79,8 +79,10 @@ export class NoRemoteRuns implements RemoteRuns {
   onRegistered({ name, options }: Agent): void {
     if (options.durable !== true || this.#hasWarned) return;
     this.#hasWarned = true;
-    const message = `Agent ${JSON.stringify(name)} is durable, and the store is not: its runs end with this process. Use a store of "cadenza/sqlite", or durable(store) of "cadenza/durable".`;
-    this.#logger.warn(message, { agent_name: name });
+    this.#logger.warn(
+      'An agent is durable, and the store is not: its runs end with this process. Use a store of "cadenza/sqlite" or "cadenza/postgres", or durable(store) of "cadenza/durable".',
+      { agent_name: name },
+    );
   }
 
   async report(): Promise<RemoteReport> {

@@ -1,3 +1,4 @@
+import { aboutRun } from "../core/about-run.ts";
 import { copyState } from "../core/copy-state.ts";
 import type { Command, Decision } from "../core/decide.ts";
 import { beginsToWait, isRefusal } from "../core/decide.ts";
@@ -358,7 +359,8 @@ export class RunLog {
   #onFailed(failure: CadenzaError, batch: Batch): void {
     this.#putBack(batch);
     this.refuse(failure);
-    this.#run.shared.logger.error(failure.message, { run_id: this.key.run_id, error: failure.cause });
+    const { cause: error } = failure;
+    this.#run.shared.logger.error("The store failed to write a run. It is tried again.", { ...aboutRun(this), error });
     this.#writing = this.#writer.pause().then(() => {
       this.#writing = undefined;
       this.flush();

@@ -1,3 +1,4 @@
+import { aboutStored } from "../core/about-run.ts";
 import { CadenzaError } from "../core/errors.ts";
 import type { CreatedEntry } from "../core/log.ts";
 import type { FoundRun, Mismatch, RunHead, RunKey, StoredRun } from "../core/ports.ts";
@@ -140,8 +141,7 @@ export class RunReader {
       if (found.created !== null) return await read(found);
       throw found.error;
     } catch (error) {
-      const { run_id } = found.key;
-      this.#settings.logger.error(`Run ${run_id} cannot be read and is left out of a list.`, { run_id, error });
+      this.#settings.logger.error("A run cannot be read, and is left out of a list.", { ...aboutStored(found), error });
       return undefined;
     }
   }

@@ -1,3 +1,4 @@
+import { aboutRun } from "../core/about-run.ts";
 import type { Command } from "../core/decide.ts";
 import type { CopySource, PartSource } from "../core/emission-source.ts";
 import { isCopy, stepOf } from "../core/emission-source.ts";
@@ -85,7 +86,8 @@ export class ShownOutput {
   }
 
   #readAgain(error: unknown): Promise<void> {
-    this.#warn("could not be read to show it. Reading it is tried again.", error);
+    const { logger } = this.#parent.shared;
+    logger.warn("A sub-run could not be read to show it. Reading it is tried again.", { ...this.#about, error });
     return this.#pause();
   }
 
@@ -93,19 +95,15 @@ export class ShownOutput {
     const { log, shared } = this.#parent;
     if (entries === undefined || entries.length === 0) {
       this.#isDeleted = true;
-      this.#warn("was deleted before all of it was shown.");
+      shared.logger.warn("A sub-run was deleted before all of it was shown.", this.#about);
       return undefined;
     }
     for (const entry of entries) if (!this.#execution.over && this.#failure === undefined) this.#copyEntry(entry);
     return log.backlog >= shared.settings.maxBacklog ? log.commit() : shared.pace(shared.clock.now());
   }
 
-  #warn(what: string, error?: unknown): void {
-    const { run_id } = this.#key;
-    this.#parent.shared.logger.warn(`Run ${run_id}, a sub-run of ${this.#parent.log.key.run_id}, ${what}`, {
-      run_id,
-      error,
-    });
+  get #about(): object {
+    return { ...aboutRun({ key: this.#key, state: this.#state }), parent_run_id: this.#parent.log.key.run_id };
   }
 
   #copyEntry(entry: Entry): void {

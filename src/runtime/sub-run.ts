@@ -113,10 +113,14 @@ export class SubRun {
       await created;
     } catch (error) {
       if (!CadenzaError.is(error) || error.code !== "store_failed") throw error;
-      const message = `Run ${runId} could not be stored for its parent, run ${this.#parent.log.key.run_id}. It is tried again.`;
-      this.#parent.shared.logger.warn(message, { run_id: runId, error });
+      this.#parent.shared.logger.warn("A sub-run could not be stored. It is tried again.", this.#about(runId, error));
     }
     return false;
+  }
+
+  #about(run_id: string, error: unknown): object {
+    const { tenant, run_id: parent_run_id } = this.#parent.log.key;
+    return { tenant, run_id, agent_name: this.#request.agent_name, parent_run_id, error };
   }
 
   /** The sub-run begins after the commit. If the commit fails, it is created again. */
@@ -173,11 +177,8 @@ export class SubRun {
       }
     } catch (error) {
       shared.logger.warn(
-        `Run ${runId} could not be read for its parent, run ${log.key.run_id}. Reading it is tried again.`,
-        {
-          run_id: runId,
-          error,
-        },
+        "A sub-run could not be read for its parent. Reading it is tried again.",
+        this.#about(runId, error),
       );
       return this.#execution.over;
     }

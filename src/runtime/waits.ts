@@ -1,3 +1,4 @@
+import { aboutRun } from "../core/about-run.ts";
 import { ignore } from "../core/promises.ts";
 import type { RunState } from "../core/state.ts";
 import { createdEntry, isStopped, settledQuestion } from "../core/state.ts";
@@ -96,7 +97,7 @@ function observe(
   const info: AskInfo = { ...log.key, agent_name, await_id: ask.key, name: name ?? null, kind, parts };
   const wrapped = (async () => wrap(info, () => settled))();
   wrapped.catch((error: unknown) =>
-    logger.warn("An interceptor of questions failed.", { run_id: log.key.run_id, await_id: ask.key, error }),
+    logger.warn("An interceptor of questions failed.", { ...aboutRun(log), await_id: ask.key, error }),
   );
 }
 

@@ -66,7 +66,10 @@ describe("the end of a run whose sub-run another process executes", () => {
       expect(await statuses()).toEqual(["cancelled", "cancelled"]);
       const errors = first.said.filter(({ level }) => level === "error");
       expect(errors.length).toBe(times);
-      expect(errors[0]?.message).toContain(`its sub-run ${child} could not be cancelled`);
+      expect(errors[0]).toMatchObject({
+        message: expect.stringContaining("a sub-run could not be cancelled"),
+        fields: { run_id, sub_run_id: child },
+      });
     },
   );
 
