@@ -4,23 +4,14 @@ import { createServer } from "node:http";
 import { fileURLToPath } from "node:url";
 import { AgentRuntime } from "cadenza";
 import { createNodeListener } from "cadenza/ai-sdk";
-import { build } from "esbuild";
 import { openStore } from "../durable-approval/store.ts";
+import { bundleOf } from "../page-bundle.ts";
 import { deskAgent } from "./desk.ts";
 import { Ledger } from "./ledger.ts";
 
 const [port = "8080", file = "chat.db", pauseMs = "80"] = process.argv.slice(2);
 
-const bundle = build({
-  entryPoints: [fileURLToPath(new URL("./page.jsx", import.meta.url))],
-  bundle: true,
-  write: false,
-  format: "esm",
-  jsx: "automatic",
-  // The page has the library as its users do, from the package; here that is the source.
-  alias: { "cadenza/client": fileURLToPath(new URL("../../src/client.ts", import.meta.url)) },
-  define: { "process.env.NODE_ENV": '"production"' },
-});
+const bundle = bundleOf(fileURLToPath(new URL("./page.jsx", import.meta.url)));
 const html = `<!doctype html><html lang="en"><meta charset="utf-8"><title>Refund desk</title><link rel="icon" href="data:,">
 <main id="page"></main><script type="module" src="/page.js"></script></html>`;
 
@@ -34,12 +25,7 @@ const chat = createNodeListener(runtime, { basePath: "/chat" });
 
 const server = createServer((request, response) => {
   if (request.url?.startsWith("/chat/")) return chat(request, response);
-  if (request.url === "/page.js")
-    return void send(
-      response,
-      "text/javascript",
-      bundle.then((made) => made.outputFiles[0]?.text ?? ""),
-    );
+  if (request.url === "/page.js") return void send(response, "text/javascript", bundle);
   if (request.url === "/facts") return void send(response, "application/json", JSON.stringify(ledger.facts));
   if (request.url === "/kill" && request.method === "POST") process.kill(process.pid, "SIGKILL");
   return void send(response, "text/html", html);

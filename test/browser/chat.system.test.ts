@@ -1,16 +1,13 @@
 import type { ChildProcess } from "node:child_process";
-import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
-import type { AddressInfo } from "node:net";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
 import type { Browser, Page } from "puppeteer-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { nextTurn } from "../harness/promises.ts";
 import { openBrowser } from "./browser.ts";
+import { freePort, startExample } from "./servers.ts";
 
 const browser = await openBrowser();
 const folder = mkdtempSync(join(tmpdir(), "cadenza-chat-"));
@@ -19,11 +16,7 @@ let address: string;
 
 beforeAll(async () => {
   if (browser === undefined) return;
-  const port = await freePort();
-  const program = ["--import", "tsx", "examples/chat/main.ts", `${port}`, join(folder, "chat.db"), "60"];
-  server = spawn(process.execPath, program, { stdio: ["ignore", "pipe", "inherit"] });
-  const lines = createInterface({ input: server.stdout as NonNullable<ChildProcess["stdout"]> });
-  [address] = (await once(lines, "line")) as [string];
+  [server, address] = await startExample("chat/main.ts", await freePort(), join(folder, "chat.db"), "60");
 }, 30_000);
 
 afterAll(async () => {
@@ -152,12 +145,4 @@ async function isDown(): Promise<void> {
     );
   while (await answers()) await nextTurn();
   while (!(await answers())) await nextTurn();
-}
-
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, "127.0.0.1");
-  await once(probe, "listening");
-  const { port } = probe.address() as AddressInfo;
-  probe.close();
-  return port;
 }

@@ -1,0 +1,20 @@
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
+
+/** The program of a page with everything that it imports. */
+export async function bundleOf(entry: string): Promise<string> {
+  const { outputFiles } = await build({
+    entryPoints: [entry],
+    bundle: true,
+    write: false,
+    format: "esm",
+    jsx: "automatic",
+    // A page has the library as its users do, from the package. Here that is the source.
+    alias: {
+      "cadenza/client": fileURLToPath(new URL("../src/client.ts", import.meta.url)),
+      "cadenza/client/react": fileURLToPath(new URL("../src/client/react.ts", import.meta.url)),
+    },
+    define: { "process.env.NODE_ENV": '"production"' },
+  });
+  return outputFiles[0]?.text ?? "";
+}
