@@ -1,8 +1,8 @@
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 
-/** The program of a page with everything that it imports. */
-export async function bundleOf(entry: string): Promise<string> {
+/** The program of a page with everything that it imports. `alias`: other packages in the place of some. */
+export async function bundleOf(entry: string, alias: Readonly<Record<string, string>> = {}): Promise<string> {
   const { outputFiles } = await build({
     entryPoints: [entry],
     bundle: true,
@@ -11,6 +11,7 @@ export async function bundleOf(entry: string): Promise<string> {
     jsx: "automatic",
     // A page has the library as its users do, from the package. Here that is the source.
     alias: {
+      ...alias,
       "cadenza/client": fileURLToPath(new URL("../src/client.ts", import.meta.url)),
       "cadenza/client/react": fileURLToPath(new URL("../src/client/react.ts", import.meta.url)),
     },
