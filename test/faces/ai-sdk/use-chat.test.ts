@@ -1,0 +1,121 @@
+import { useChat } from "@ai-sdk/react";
+import type { UIMessage } from "ai";
+import { DefaultChatTransport, parseJsonEventStream, readUIMessageStream, uiMessageChunkSchema } from "ai";
+import { useChat as useChat5 } from "ai-sdk-react-5";
+import { useChat as useChat7 } from "ai-sdk-react-7";
+import { createHandler } from "cadenza/ai-sdk";
+import { chatOptions } from "cadenza/client";
+import { JSDOM } from "jsdom";
+import { act, createElement } from "react";
+import type { Root } from "react-dom/client";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { Desk } from "../desk.ts";
+
+type Chat = ReturnType<typeof useChat>;
+
+const API = "http://localhost/chat/desk";
+const versions = {
+  "ai 5": useChat5 as unknown as typeof useChat,
+  "ai 6": useChat,
+  "ai 7": useChat7 as unknown as typeof useChat,
+};
+
+let root: Root;
+let desk: Desk;
+
+beforeEach(async () => {
+  const { window } = new JSDOM("<main></main>");
+  vi.stubGlobal("window", window);
+  vi.stubGlobal("document", window.document);
+  vi.stubGlobal("navigator", window.navigator);
+  vi.stubGlobal("IS_REACT_ACT_ENVIRONMENT", true);
+  desk = new Desk();
+  const { createRoot } = await import("react-dom/client");
+  root = createRoot(window.document.querySelector("main") as Parameters<typeof createRoot>[0]);
+});
+afterEach(() => {
+  act(() => root.unmount());
+  vi.unstubAllGlobals();
+});
+
+const send: typeof fetch = async (url, init) =>
+  createHandler(desk.runtime, { basePath: "/chat" })(new Request(url, init));
+
+/** A page with the hook. Gives what the hook gave last. */
+async function show(hook: typeof useChat, options: Parameters<typeof useChat>[0]): Promise<() => Chat> {
+  let used: Chat | undefined;
+  function Page(): null {
+    used = hook(options);
+    return null;
+  }
+  await act(async () => root.render(createElement(Page)));
+  return () => used as Chat;
+}
+
+/** Does something on the page, and waits for what follows. */
+async function does(what: () => unknown): Promise<void> {
+  await act(async () => void (await what()));
+  await act(() => desk.clock.settle());
+  await act(() => desk.clock.settle());
+}
+
+function textOf(messages: readonly UIMessage[]): string {
+  const parts = messages.flatMap(({ role, parts }) => (role === "assistant" ? parts : []));
+  return parts.map((part) => (part.type === "text" ? part.text : "")).join("");
+}
+
+function questionIn({ messages }: Chat): { readonly toolCallId: string; readonly input: unknown } | undefined {
+  const parts = messages.at(-1)?.parts ?? [];
+  return parts.find((part) => part.type === "dynamic-tool" && part.state === "input-available") as never;
+}
+
+for (const [name, hook] of Object.entries(versions)) {
+  test(`useChat of ${name} with chatOptions shows tokens, a question, its answer, a failure and a stop`, async () => {
+    const used = await show(hook, chatOptions({ api: API, id: "c1", fetch: send }) as never);
+    await does(() => used().sendMessage({ text: "stream" }));
+    expect(textOf(used().messages)).toBe("One two three.");
+    await does(() => used().sendMessage({ text: "ask" }));
+    const { toolCallId = "", input } = questionIn(used()) ?? {};
+    expect(input).toMatchObject({ question: "Refund 40 €?" });
+    await does(() => used().addToolOutput({ tool: "ask", toolCallId, output: { approved: true } }));
+    expect(textOf(used().messages)).toBe("One two three.Looking. Refunded.");
+    await does(() => used().sendMessage({ text: "fail" }));
+    expect(used().error?.message).toBe("The train is full.");
+    void used().sendMessage({ text: "slow" });
+    await does(() => undefined);
+    expect(used().status).toBe("streaming");
+    await does(() => used().stop());
+    expect(used().status).toBe("ready");
+    const runs = await desk.runtime.listRuns({ agent_name: "desk", limit: 1 });
+    expect(runs[0]?.status).toBe("cancelled");
+  });
+}
+
+test("useChat with the stock transport shows tokens, and takes an answer", async () => {
+  const used = await show(useChat, { id: "c1", transport: new DefaultChatTransport({ api: API, fetch: send }) });
+  await does(() => used().sendMessage({ text: "ask" }));
+  const { toolCallId = "" } = questionIn(used()) ?? {};
+  await does(() => used().addToolOutput({ tool: "ask", toolCallId, output: { approved: false } }));
+  // The stock transport sends no answer by itself.
+  await does(() => used().sendMessage());
+  expect(textOf(used().messages)).toBe("Looking. Refused.");
+});
+
+test("readUIMessageStream of the AI SDK reads a response", async () => {
+  const message = { id: "m1", role: "user", parts: [{ type: "text", text: "artifacts" }] };
+  const body = JSON.stringify({ id: "c1", messages: [message], trigger: "submit-message" });
+  const { body: stream } = await send(API, { method: "POST", headers: { "content-type": "application/json" }, body });
+  const chunks = parseJsonEventStream({ stream: stream as ReadableStream<Uint8Array>, schema: uiMessageChunkSchema });
+  const valid = chunks.pipeThrough(
+    new TransformStream({
+      transform(result, controller) {
+        if (!result.success) throw result.error;
+        controller.enqueue(result.value);
+      },
+    }),
+  );
+  let last: UIMessage | undefined;
+  for await (const read of readUIMessageStream({ stream: valid })) last = read;
+  expect(last?.parts.map((part) => part.type)).toEqual(["step-start", "text", "file", "text"]);
+  expect(textOf(last === undefined ? [] : [last])).toBe("Here: Done.");
+});
