@@ -114,6 +114,8 @@ test.skipIf(browser === undefined)(
     await refund.hearsAtLast(PAID);
     expect(await facts()).toEqual({ modelCalls: before.modelCalls + 3, again: 1, refunds: 1 });
     await refund.refunds(1);
+    // A page that is loaded while the run is at work shows what the killed attempt has said, one that is loaded after it does not.
+    await refund.said();
     await refund.page.reload();
     await refund.hears(LOOKING + PAID);
 
