@@ -1,29 +1,37 @@
 /** An agent of a refund desk. Its model calls and its payment are steps, so that a crash repeats none that has ended. */
-import { setTimeout as sleep } from "node:timers/promises";
+import { stepCountIs, streamText, tool } from "ai";
 import { defineAgent } from "cadenza";
+import { aiSdk, idempotencyKeyOf } from "cadenza/ai-sdk";
 import * as z from "zod";
-import { textOf } from "../text.ts";
+import type { Model } from "../model.ts";
 import type { Ledger } from "./ledger.ts";
+import { preparedModel } from "./model.ts";
 
-const approval = z.object({ approved: z.boolean() });
+const system = `You work at the refund desk of a railway. The order of the user is a night train to Penzance, which came five
+hours late. For this 40 € may be refunded. If the user wants a refund, say in a sentence what you have found, and use the
+tool. A person is asked before it pays. Say in a sentence what has become of it.`;
 
-export function deskAgent(ledger: Ledger, pauseMs: number) {
-  return defineAgent("desk", { durable: true, version: "1" }, async (input, { step, ask }) => {
-    /** A pretend model, which streams its answer. */
-    const say = (text: string): Promise<void> =>
-      step("model", async ({ emit, signal, idempotencyKey }) => {
-        ledger.add("model call", idempotencyKey);
-        for (const word of text.split(/(?<= )/)) {
-          await sleep(pauseMs, undefined, { signal });
-          await emit(word);
-        }
-      });
-    const wish = textOf(input.slice(-1));
-    if (!/refund/i.test(wish)) return say(`You said “${wish}”. Ask me for a refund, and I look into it. `);
-    await say("I am looking for your order. It is the night train to Penzance, which came five hours late. ");
-    const { approved } = await ask("Refund 40 €?", { name: "approval", kind: "approval", schema: approval });
-    if (!approved) return say("Then I leave it as it is. ");
-    await step("pay", ({ idempotencyKey }) => ledger.pay(idempotencyKey, 40));
-    return say("The 40 € are on their way. ");
+/** `pauseMs` is the pause of the built-in model between two words. */
+export function deskAgent(ledger: Ledger, pauseMs: number, model: Model = preparedModel(pauseMs)) {
+  const refund = tool({
+    description: "Pays money back.",
+    inputSchema: z.object({ euros: z.int().min(1).max(40) }),
+    execute: ({ euros }, options) => {
+      ledger.pay(idempotencyKeyOf(options), euros);
+      return { refunded: euros };
+    },
+  });
+  return defineAgent("desk", { durable: true, version: "2" }, async (input, context) => {
+    const sdk = aiSdk(context);
+    const question = ({ euros }: { readonly euros: number }) => `Refund ${euros} €?`;
+    const result = streamText({
+      model: sdk.model(model),
+      system,
+      tools: sdk.tools({ refund }, { approve: { refund: { question } } }),
+      messages: [...sdk.messages(await context.session.history()), ...sdk.messages(input)],
+      stopWhen: stepCountIs(5),
+      onError: () => undefined, // `consume` throws the error
+    });
+    await sdk.consume(result); // The text is emitted while it arrives.
   });
 }

@@ -8,6 +8,7 @@ import { openStore } from "../durable-approval/store.ts";
 import { bundleOf } from "../page-bundle.ts";
 import { deskAgent } from "./desk.ts";
 import { Ledger } from "./ledger.ts";
+import { realModel } from "./model.ts";
 
 const [port = "8080", file = "chat.db", pauseMs = "80"] = process.argv.slice(2);
 
@@ -16,10 +17,20 @@ const html = `<!doctype html><html lang="en"><meta charset="utf-8"><title>Refund
 <main id="page"></main><script type="module" src="/page.js"></script></html>`;
 
 const ledger = new Ledger(`${file}.ledger`);
+const { model, line } = await realModel(process.env);
 const runtime = new AgentRuntime({
   // A short lease, so that another process goes on soon after a kill.
   store: await openStore(file, { leaseMs: 1_500, heartbeatMs: 400, scanMs: 200 }),
-  agents: [deskAgent(ledger, Number(pauseMs))],
+  agents: [deskAgent(ledger, Number(pauseMs), model)],
+  interceptors: [
+    {
+      // The key of a step is the same when it begins again.
+      step: ({ name, run_id, key }, next) => {
+        if (name === "model") ledger.add("model call", `${run_id} ${key}`);
+        return next();
+      },
+    },
+  ],
 });
 const chat = createNodeListener(runtime, { basePath: "/chat" });
 
@@ -35,7 +46,7 @@ async function send(response: ServerResponse, type: string, body: string | Promi
   response.writeHead(200, { "content-type": `${type}; charset=utf-8` }).end(await body);
 }
 
-server.listen(Number(port), "127.0.0.1", () => console.log(`http://127.0.0.1:${port}`));
+server.listen(Number(port), "127.0.0.1", () => console.log(`http://127.0.0.1:${port}\n${line}`));
 process.on("SIGTERM", () => {
   server.close();
   server.closeAllConnections();

@@ -81,8 +81,8 @@ test.skipIf(browser === undefined).each(Object.entries(versions))(
   "useChat of %s streams, stops, asks, and shows a question again after a reload",
   async (_, name) => {
     const stopped = await open(name, "stopped");
-    await send(stopped, "A refund, please");
-    await hears(stopped, "I am looking ");
+    await send(stopped, "A story, please");
+    await hears(stopped, "And then ");
     await click(stopped, "#stop");
     await stopped.waitForFunction(`document.querySelector("#status").textContent === "ready"`, { timeout: WAIT_MS });
 
