@@ -3,7 +3,10 @@ import { gateway } from "ai";
 import { MockLanguageModelV3, simulateReadableStream } from "ai/test";
 import type { Model } from "../model.ts";
 
-/** Where a key leads: to a model of the AI gateway, or to a package with a provider, and its function that makes a model. */
+/**
+ * Where a key leads: to a model of the AI gateway, or to a package with a provider, and its function that makes a model.
+ * The major version 3 of these packages is the one for `ai` 6.
+ */
 interface Provider {
   readonly model: string;
   readonly from?: readonly [packageName: string, maker: string];
@@ -33,7 +36,7 @@ export async function realModel(
     return { model: made[maker]?.(id), line: `The model ${id} of ${packageName}.` };
   } catch (error) {
     if ((error as { readonly code?: string }).code !== "ERR_MODULE_NOT_FOUND") throw error;
-    const line = `${key} is set, and its package is missing: npm install --no-save ${packageName}. A built-in model answers.`;
+    const line = `${key} is set, and its package is missing: npm install --no-save ${packageName}@3. A built-in model answers.`;
     return { model: undefined, line };
   }
 }

@@ -22,7 +22,7 @@ test.each([
 ])("%s needs a package, and the line says how to install it", async (key, packageName) => {
   const { model, line } = await realModel({ [key]: "k" });
   expect(model).toBeUndefined();
-  expect(line).toContain(`${key} is set, and its package is missing: npm install --no-save ${packageName}.`);
+  expect(line).toContain(`${key} is set, and its package is missing: npm install --no-save ${packageName}@3.`);
 });
 
 test("a refund is asked for, and paid once or left alone", async () => {
