@@ -37,7 +37,18 @@ const RULES: readonly Rule[] = [
     packages: ["zod"],
   },
   { place: "faces/ai-sdk/agent/", imports: ["core/", "protocol/"], types: ["runtime/"] },
-  { place: "faces/ai-sdk/page/", imports: ["http/", "core/error", "protocol/"], types: ["core/", "runtime/"] },
+  // What the faces of chats share.
+  { place: "faces/chat/", imports: ["http/", "core/error", "protocol/"], types: ["core/", "runtime/"] },
+  {
+    place: "faces/ai-sdk/page/",
+    imports: ["faces/chat/", "http/", "core/error", "protocol/"],
+    types: ["core/", "runtime/"],
+  },
+  {
+    place: "faces/ag-ui/",
+    imports: ["faces/chat/", "http/", "core/error", "protocol/"],
+    types: ["core/", "runtime/"],
+  },
   {
     place: "client/react",
     imports: ["client/"],
@@ -62,6 +73,7 @@ const RULES: readonly Rule[] = [
   { place: "index.ts", imports: ["runtime/", "stores/memory", "core/", "protocol/"] },
   { place: "durable.ts", imports: ["durable/"], types: ["runtime/remote-runs"] },
   { place: "ai-sdk.ts", imports: ["faces/ai-sdk/"] },
+  { place: "ag-ui.ts", imports: ["faces/ag-ui/"] },
   { place: "client.ts", imports: ["client/"] },
   { place: "http.ts", imports: ["faces/acp/", "http/"] },
   { place: "testing.ts", imports: ["testing/"], node: true },

@@ -2,6 +2,7 @@ import type { AbstractChat, ChatState, ChatStatus, DynamicToolUIPart, UIMessage 
 import * as six from "ai";
 import { createHandler } from "cadenza/ai-sdk";
 import { chatOptions } from "cadenza/client";
+import { Connection } from "./connection.ts";
 import type { Desk } from "./desk.ts";
 import type { FaceUnderTest, View, Visitor } from "./visitor.ts";
 
@@ -14,7 +15,11 @@ export interface ChatModule {
 
 /** The chat page of a version of `ai`, with the stock transport or with `chatOptions`. */
 export function chatPage(name: string, module: ChatModule, transport: "stock" | "own" = "stock"): FaceUnderTest {
-  return { name, visit: (desk, chat) => new ChatVisitor(module, desk, chat, transport) };
+  return {
+    kind: transport === "own" ? "chatOptions" : "page",
+    name,
+    visit: (desk, chat) => new ChatVisitor(module, desk, chat, transport),
+  };
 }
 
 /** Where its page does not replace what it has of a response by the one that it follows, the page is loaded again. */
@@ -45,19 +50,19 @@ export function chatWith(options: ReturnType<typeof chatOptions>): AbstractChat<
 
 /** A page with the official client and the stock transport. */
 class ChatVisitor implements Visitor {
-  readonly requests: string[] = [];
+  readonly connection: Connection;
   page: AbstractChat<UIMessage>;
   readonly #module: ChatModule;
   readonly #desk: Desk;
   readonly #chat: string;
   readonly #own: boolean;
-  #connection = new AbortController();
 
   constructor(module: ChatModule, desk: Desk, chat: string, transport: "stock" | "own") {
     this.#module = module;
     this.#own = transport === "own";
     this.#desk = desk;
     this.#chat = chat;
+    this.connection = new Connection(HOST, () => createHandler(desk.runtime, { basePath: "/chat" }));
     this.page = this.#load();
   }
 
@@ -70,43 +75,13 @@ class ChatVisitor implements Visitor {
       generateId: () => `${chat}-${++next}`,
       state: new PlainState(),
       ...(this.#own
-        ? chatOptions({ api: `${HOST}/desk`, id: chat, fetch: this.#send })
+        ? chatOptions({ api: `${HOST}/desk`, id: chat, fetch: this.connection.send })
         : {
             id: chat,
-            transport: new module.DefaultChatTransport<UIMessage>({ api: `${HOST}/desk`, fetch: this.#send }),
+            transport: new module.DefaultChatTransport<UIMessage>({ api: `${HOST}/desk`, fetch: this.connection.send }),
             sendAutomaticallyWhen: module.lastAssistantMessageIsCompleteWithToolCalls,
           }),
     } as ConstructorParameters<typeof Chat>[0]);
-  }
-
-  readonly #send = async (url: string | URL | Request, init: RequestInit = {}): Promise<Response> => {
-    const { method = "GET" } = init;
-    this.requests.push(`${method} ${String(url).slice(HOST.length)}`);
-    const handler = createHandler(this.#desk.runtime, { basePath: "/chat" });
-    const signals = [this.#connection.signal, ...(init.signal ? [init.signal] : [])];
-    const response = await handler(new Request(url, { ...init, signal: AbortSignal.any(signals) }));
-    return this.#overTheWire(response);
-  };
-
-  /** A body that breaks off when the connection does. */
-  #overTheWire(response: Response): Response {
-    const { body } = response;
-    if (body === null) return response;
-    const { signal } = this.#connection;
-    const reader = body.getReader();
-    const broken = new Promise<never>((_, reject) => {
-      signal.addEventListener("abort", () => reject(new TypeError("network error")));
-    });
-    broken.catch(() => {});
-    const wire = new ReadableStream<Uint8Array>({
-      async pull(controller) {
-        const { done, value } = await Promise.race([reader.read(), broken]);
-        if (done) controller.close();
-        else controller.enqueue(value);
-      },
-      cancel: (reason) => reader.cancel(reason),
-    });
-    return new Response(wire, response);
   }
 
   say(text: string): Promise<void> {
@@ -130,18 +105,17 @@ class ChatVisitor implements Visitor {
       await this.page.stop();
       return this.#rested();
     }
-    await this.#send(`${HOST}/desk/${encodeURIComponent(this.#chat)}/stream`, { method: "DELETE" });
+    await this.connection.send(`${HOST}/desk/${encodeURIComponent(this.#chat)}/stream`, { method: "DELETE" });
     await this.#rested();
   }
 
   async disconnect(): Promise<void> {
-    this.#connection.abort();
-    this.#connection = new AbortController();
+    this.connection.breakOff();
     await this.#rested();
   }
 
   async open(): Promise<void> {
-    const response = await this.#send(`${HOST}/desk/${encodeURIComponent(this.#chat)}/messages`);
+    const response = await this.connection.send(`${HOST}/desk/${encodeURIComponent(this.#chat)}/messages`);
     if (this.#own || reloads(this.#module)) this.page = this.#load();
     this.page.messages = ((await response.json()) as { messages: UIMessage[] }).messages;
     await this.page.resumeStream();

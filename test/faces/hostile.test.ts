@@ -1,4 +1,6 @@
+import { EventSchemas } from "@ag-ui/core/schemas";
 import { AgentRuntime } from "cadenza";
+import * as agUi from "cadenza/ag-ui";
 import { createHandler } from "cadenza/ai-sdk";
 import { expect, test } from "vitest";
 import { amount, LONG_MS, seededRandom } from "../harness/fuzz.ts";
@@ -6,13 +8,13 @@ import type { Random } from "../harness/random.ts";
 
 const options = { basePath: "/chat", limits: { maxBodyBytes: 20_000 } };
 
-function open(tenant = "") {
+function open(face: { readonly createHandler: typeof createHandler } = { createHandler }) {
   const runtime = new AgentRuntime({ retention: { maxRuns: 200 } });
   runtime.register("echo", (input) => input).register("asks", async (_input, { ask }) => ask("Who?"));
   const authorize = ({ headers }: { readonly headers: Readonly<Record<string, string | undefined>> }) => ({
-    tenant: headers["x-tenant"] ?? tenant,
+    tenant: headers["x-tenant"] ?? "",
   });
-  const handler = createHandler(runtime, { ...options, authorize });
+  const handler = face.createHandler(runtime, { ...options, authorize });
   const send = (method: string, path: string, body?: unknown, tenant?: string): Promise<Response> =>
     handler(
       new Request(`http://localhost/chat/${path}`, {
@@ -53,21 +55,55 @@ const odd: readonly unknown[] = [
   { type: "tool-ask", toolCallId: call, state: "output-error" },
 ];
 
+/** A value in which some values are others. */
+function broken(random: Random, value: unknown): unknown {
+  if (random.chance(0.08)) return random.pick(odd);
+  if (Array.isArray(value)) return value.map((inner) => broken(random, inner));
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(
+    Object.entries(value).flatMap(([key, inner]) => (random.chance(0.04) ? [] : [[key, broken(random, inner)]])),
+  );
+}
+
 /** A body of a chat page in which some values are others. */
 function bodyFrom(random: Random): unknown {
-  const broken = (value: unknown): unknown => {
-    if (random.chance(0.08)) return random.pick(odd);
-    if (Array.isArray(value)) return value.map(broken);
-    if (typeof value !== "object" || value === null) return value;
-    return Object.fromEntries(
-      Object.entries(value).flatMap(([key, inner]) => (random.chance(0.04) ? [] : [[key, broken(inner)]])),
-    );
-  };
   const part = random.pick([{ type: "text", text: "hi" }, ...odd]);
   const role = random.pick(["user", "assistant", "system"]);
   const message = { id: random.pick(["m1", "m2", "\u0000"]), role, parts: [part, { type: "text", text: "x" }] };
   const trigger = random.pick(["submit-message", "regenerate-message", "other"]);
-  return broken({ id: random.pick(["c1", "c2", "../x", ""]), messages: [message, message], trigger, messageId: "m1" });
+  return broken(random, {
+    id: random.pick(["c1", "c2", "../x", ""]),
+    messages: [message, message],
+    trigger,
+    messageId: "m1",
+  });
+}
+
+/** A body of an AG-UI host in which some values are others. */
+function runInputFrom(random: Random, serial: number): unknown {
+  const source = random.pick([
+    { type: "data", value: "aGk=", mimeType: "image/png" },
+    { type: "url", value: "x" },
+    ...odd,
+  ]);
+  const content = random.pick([
+    "hi",
+    [
+      { type: "text", text: "hi" },
+      { type: "image", source },
+    ],
+    ...odd,
+  ]);
+  const role = random.pick(["user", "user", "assistant", "system", "tool", "developer", "activity", "other"]);
+  const message = { id: random.pick(["m1", "\u0000"]), role, content };
+  const entry = { interruptId: random.pick([call, "x", call.slice(0, 36)]), status: "resolved", payload: { ok: true } };
+  return broken(random, {
+    threadId: random.pick([`c${serial % 50}`, "../x", "", "x".repeat(300)]),
+    runId: `run ${serial}`,
+    messages: [message, message],
+    ...(random.chance(0.2) && { resume: [entry, { ...entry, status: random.pick(["cancelled", "other"]) }] }),
+    ...{ state: random.pick(odd), tools: [], context: [], forwardedProps: random.pick(odd) },
+  });
 }
 
 test(
@@ -96,6 +132,48 @@ test(
       const response = await send(method, path, body);
       const text = await response.text();
       expect(response.status, `${method} ${path} ${JSON.stringify(body)}: ${text}`).toBeLessThan(500);
+      statuses.set(response.status, (statuses.get(response.status) ?? 0) + 1);
+    }
+    for (const status of [200, 204, 400, 404, 405, 422])
+      expect([status, statuses.get(status) ?? 0]).not.toEqual([status, 0]);
+    await runtime.close({ drainMs: 0 });
+  },
+  LONG_MS,
+);
+
+test(
+  "any request to a thread gets an answer",
+  async () => {
+    const random = seededRandom();
+    const { runtime, send } = open(agUi);
+    const statuses = new Map<number, number>();
+    for (let i = 0; i < amount(100_000, 1_000); i++) {
+      const agent = random.pick(["echo", "echo", "asks", "missing", "%00"]);
+      const thread = random.pick(["c1", "%2e%2e", "%F0", "", "x".repeat(300)]);
+      const [method, path] = random.pick([
+        ...Array.from({ length: 6 }, () => ["POST", agent] as const),
+        ...([
+          ["GET", `${agent}?threadId=${thread}`],
+          ["DELETE", `${agent}?threadId=${thread}`],
+        ] as const),
+        ...([
+          ["GET", agent],
+          ["PUT", agent],
+        ] as const),
+      ]);
+      const posted = random.chance(0.05) ? random.pick(["", "{", "[1", "null"]) : runInputFrom(random, i);
+      const body = method === "POST" ? posted : undefined;
+      const response = await send(method, path, body);
+      const text = await response.text();
+      expect(response.status, `${method} ${path} ${JSON.stringify(body)}: ${text}`).toBeLessThan(500);
+      if (response.status === 200) {
+        const said = text
+          .split("\n")
+          .flatMap((line) => (line.startsWith("data: ") ? [line.slice("data: ".length)] : []));
+        for (const line of said) EventSchemas.parse(JSON.parse(line));
+        expect(said[0]).toContain('"RUN_STARTED"');
+        expect(said.at(-1)).toMatch(/"RUN_(FINISHED|ERROR)"/);
+      } else if (response.status !== 204) expect(JSON.parse(text)).toHaveProperty("message");
       statuses.set(response.status, (statuses.get(response.status) ?? 0) + 1);
     }
     for (const status of [200, 204, 400, 404, 405, 422])
@@ -134,5 +212,35 @@ test("what belongs to another tenant does not exist", async () => {
     run_id: null,
   });
   expect((await send("DELETE", "asks/c1/stream", undefined, "theirs")).status).toBe(204);
+  expect((await runtime.scope({ tenant: "ours" }).getRun(run_id)).status).toBe("awaiting");
+});
+
+test("a thread, a run and an interrupt of another tenant do not exist", async () => {
+  const { runtime, send } = open(agUi);
+  const input = { threadId: "c1", runId: "r1", messages: [{ id: "m1", role: "user", content: "hi" }] };
+  const asked = await send("POST", "asks", input, "ours");
+  const run_id = asked.headers.get("run-id") ?? "";
+  expect(await asked.text()).toContain('"interrupt"');
+  const answer = (id: string) => ({
+    ...input,
+    runId: "r2",
+    resume: [{ interruptId: `${id}/ask#1`, status: "resolved", payload: "Ada" }],
+  });
+  const refused = await send("POST", "asks", answer(run_id), "theirs");
+  const missing = await send("POST", "asks", answer(call.slice(0, 36)), "theirs");
+  expect([refused.status, missing.status]).toEqual([404, 404]);
+  expect((await refused.text()).replace(run_id, "")).toBe((await missing.text()).replace(call.slice(0, 36), ""));
+  // A run of another thread, or of another agent, is no run of this one.
+  for (const [agent, threadId] of [
+    ["asks", "c2"],
+    ["echo", "c1"],
+  ] as const)
+    expect((await send("POST", agent, { ...answer(run_id), threadId }, "ours")).status).toBe(404);
+  const theirs = await (await send("GET", "asks?threadId=c1", undefined, "theirs")).text();
+  expect(theirs).toContain('"messages":[]');
+  expect(theirs).toBe(
+    (await (await send("GET", "asks?threadId=none", undefined, "theirs")).text()).replaceAll("none", "c1"),
+  );
+  expect((await send("DELETE", "asks?threadId=c1", undefined, "theirs")).status).toBe(204);
   expect((await runtime.scope({ tenant: "ours" }).getRun(run_id)).status).toBe("awaiting");
 });

@@ -1,5 +1,8 @@
+import * as six from "ai";
 import * as five from "ai-5";
 import { describe, expect, test } from "vitest";
+import { acpClient } from "./acp-visitor.ts";
+import { agUiHost } from "./ag-ui-visitor.ts";
 import { versions } from "./ai-sdk/versions.ts";
 import type { ChatModule } from "./chat-visitor.ts";
 import { chatPage } from "./chat-visitor.ts";
@@ -11,6 +14,8 @@ interface Scenario {
   readonly name: string;
   play(user: Visitor, desk: Desk, visit: () => Visitor): Promise<Visitor | undefined>;
   readonly sees: Partial<View>;
+  /** What all devices together send and get: so many requests, and so many parts or events in their responses. */
+  readonly traffic: Readonly<Record<FaceUnderTest["kind"], readonly [requests: number, items: number]>>;
 }
 
 const scenarios: readonly Scenario[] = [
@@ -18,11 +23,13 @@ const scenarios: readonly Scenario[] = [
     name: "a stream",
     play: async (user) => void (await user.say("stream")),
     sees: { text: "One two three." },
+    traffic: { page: [1, 9], chatOptions: [1, 9], agUi: [1, 7], acp: [1, 8] },
   },
   {
     name: "a question",
     play: async (user) => void (await user.say("ask")),
     sees: { text: "Looking. ", question: "Refund 40 €?" },
+    traffic: { page: [1, 8], chatOptions: [1, 8], agUi: [1, 5], acp: [1, 6] },
   },
   {
     name: "an answer",
@@ -32,6 +39,7 @@ const scenarios: readonly Scenario[] = [
       return undefined;
     },
     sees: { text: "Looking. Refunded." },
+    traffic: { page: [2, 16], chatOptions: [2, 16], agUi: [2, 10], acp: [2, 11] },
   },
   {
     name: "an answer that does not fit, and one that does",
@@ -44,6 +52,7 @@ const scenarios: readonly Scenario[] = [
       return undefined;
     },
     sees: { text: "Looking. Refused." },
+    traffic: { page: [3, 19], chatOptions: [3, 19], agUi: [3, 12], acp: [3, 11] },
   },
   {
     name: "a declined answer",
@@ -53,6 +62,7 @@ const scenarios: readonly Scenario[] = [
       return undefined;
     },
     sees: { text: "Not answered: answer_declined." },
+    traffic: { page: [2, 13], chatOptions: [2, 13], agUi: [2, 7], acp: [2, 8] },
   },
   {
     name: "an answer in words",
@@ -63,6 +73,7 @@ const scenarios: readonly Scenario[] = [
       return undefined;
     },
     sees: { text: "Hello Ada." },
+    traffic: { page: [2, 12], chatOptions: [2, 12], agUi: [2, 10], acp: [2, 8] },
   },
   {
     name: "a deadline",
@@ -73,11 +84,13 @@ const scenarios: readonly Scenario[] = [
       return undefined;
     },
     sees: { text: "Refused in the end." },
+    traffic: { page: [3, 5], chatOptions: [3, 5], agUi: [2, 5], acp: [3, 11] },
   },
   {
     name: "a failure",
     play: async (user) => void (await user.say("fail")),
     sees: { text: "Half ", error: "The train is full." },
+    traffic: { page: [1, 8], chatOptions: [1, 8], agUi: [1, 5], acp: [1, 5] },
   },
   {
     name: "a stop",
@@ -90,6 +103,7 @@ const scenarios: readonly Scenario[] = [
       return undefined;
     },
     sees: { text: "One " },
+    traffic: { page: [2, 7], chatOptions: [2, 5], agUi: [2, 7], acp: [2, 5] },
   },
   {
     name: "a lost connection",
@@ -104,6 +118,7 @@ const scenarios: readonly Scenario[] = [
       return undefined;
     },
     sees: { text: "One two." },
+    traffic: { page: [3, 15], chatOptions: [4, 21], agUi: [2, 16], acp: [3, 11] },
   },
   {
     name: "a reload while it waits",
@@ -116,6 +131,7 @@ const scenarios: readonly Scenario[] = [
       return page;
     },
     sees: { text: "Looking. Refunded." },
+    traffic: { page: [4, 24], chatOptions: [4, 24], agUi: [3, 16], acp: [4, 17] },
   },
   {
     name: "a second device",
@@ -132,6 +148,7 @@ const scenarios: readonly Scenario[] = [
       return phone;
     },
     sees: { text: "One two." },
+    traffic: { page: [3, 20], chatOptions: [3, 20], agUi: [2, 21], acp: [3, 14] },
   },
   {
     name: "a restart of the server in the middle",
@@ -149,12 +166,15 @@ const scenarios: readonly Scenario[] = [
       return page;
     },
     sees: { text: "One two." },
+    traffic: { page: [3, 16], chatOptions: [3, 16], agUi: [2, 19], acp: [3, 12] },
   },
 ];
 
 const faces: readonly FaceUnderTest[] = [
   ...chatPages("ai 5", five as unknown as ChatModule),
   ...versions.flatMap(({ name, sdk }) => chatPages(name, sdk)),
+  agUiHost,
+  acpClient,
 ];
 
 function chatPages(name: string, module: ChatModule): readonly FaceUnderTest[] {
@@ -167,14 +187,70 @@ function chatPages(name: string, module: ChatModule): readonly FaceUnderTest[] {
 describe.each(faces.map((face) => [face.name, face] as const))("over %s", (_name, face) => {
   test.each(scenarios.map((scenario) => [scenario.name, scenario] as const))("%s", async (_title, scenario) => {
     const desk = new Desk();
-    const visit = (): Visitor => face.visit(desk, "chat 17/ä");
+    const visits: Visitor[] = [];
+    const visit = (): Visitor => {
+      const visitor = face.visit(desk, "chat 17/ä");
+      visits.push(visitor);
+      return visitor;
+    };
     const first = visit();
     const user = (await scenario.play(first, desk, visit)) ?? first;
     await desk.clock.settle();
     expect(user.view).toEqual({ text: "", question: null, error: null, ...scenario.sees });
-    // Left alone, it sends nothing more.
-    const sent = user.requests.length;
+    expect(trafficOf(visits)).toEqual(scenario.traffic[face.kind]);
+    // Left alone, they send nothing more.
     await desk.clock.advance(10_000);
-    expect(user.requests).toHaveLength(sent);
+    expect(trafficOf(visits)).toEqual(scenario.traffic[face.kind]);
   });
 });
+
+const pageOf6 = chatPage("a chat page of ai 6", six as unknown as ChatModule);
+const apart = [pageOf6, agUiHost, acpClient];
+
+test.each(
+  apart.flatMap((begins) =>
+    apart.filter((face) => face !== begins).map((answers) => [begins.name, answers.name, begins, answers] as const),
+  ),
+)(
+  "a run begun over %s, and answered over %s, is watched over the third",
+  async (_begins, _answers, begins, answers) => {
+    const desk = new Desk();
+    const [first, second, third] = [
+      begins,
+      answers,
+      ...apart.filter((face) => face !== begins && face !== answers),
+    ].map((face) => face.visit(desk, "chat 17")) as [Visitor, Visitor, Visitor];
+    await first.say("ask");
+    for (const other of [second, third]) {
+      await other.open();
+      expect(other.view).toEqual({ text: "Looking. ", question: "Refund 40 €?", error: null });
+    }
+    await second.answer({ approved: true });
+    for (const other of [first, third]) await other.open();
+    for (const visitor of [first, second, third])
+      expect(visitor.view).toEqual({ text: "Looking. Refunded.", question: null, error: null });
+  },
+);
+
+test.each(
+  apart.flatMap((begins) =>
+    apart.filter((face) => face !== begins).map((watches) => [begins.name, watches.name, begins, watches] as const),
+  ),
+)("a run at work that was begun over %s is followed over %s", async (_begins, _watches, begins, watches) => {
+  const desk = new Desk();
+  const [first, other] = [begins, watches].map((face) => face.visit(desk, "chat 17")) as [Visitor, Visitor];
+  const said = first.say("slow");
+  await desk.clock.settle();
+  const followed = other.open();
+  await desk.clock.settle();
+  expect(other.view.text).toBe("One ");
+  desk.gate.open();
+  await Promise.all([said, followed]);
+  expect([first.view.text, other.view.text]).toEqual(["One two.", "One two."]);
+});
+
+/** How many requests the visitors have sent, and how many parts or events they have got. */
+function trafficOf(visits: readonly Visitor[]): readonly [requests: number, items: number] {
+  const sum = (count: (visit: Visitor) => number): number => visits.reduce((all, visit) => all + count(visit), 0);
+  return [sum(({ connection }) => connection.requests.length), sum(({ connection }) => connection.items.length)];
+}

@@ -1,3 +1,4 @@
+import type { Connection } from "./connection.ts";
 import type { Desk } from "./desk.ts";
 
 /** What the user of one device sees of a chat. */
@@ -25,12 +26,14 @@ export interface Visitor {
   /** Shows what is in the chat, and follows its run until it rests. */
   open(): Promise<void>;
   readonly view: View;
-  /** The requests it has sent, each with its method and path below the chat. */
-  readonly requests: readonly string[];
+  /** What it sends and gets. */
+  readonly connection: Connection;
 }
 
 /** A way to reach agents. */
 export interface FaceUnderTest {
+  /** Faces of one kind send and get the same. */
+  readonly kind: "page" | "chatOptions" | "agUi" | "acp";
   readonly name: string;
   visit(desk: Desk, chat: string): Visitor;
 }

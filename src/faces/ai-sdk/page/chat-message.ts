@@ -3,29 +3,16 @@ import type { JsonValue } from "../../../protocol/json.ts";
 import { isJsonObject } from "../../../protocol/json.ts";
 import type { Message, MessagePart } from "../../../protocol/message.ts";
 import { jsonPart } from "../../../protocol/message.ts";
+import { isWebAddress, textPart, withId } from "../../chat/parts.ts";
+import { questionOfCall } from "../../chat/questions.ts";
 import type { ChatMessage, ChatPart } from "./chat-request.ts";
-import { ASK, questionOfCall } from "./chunks.ts";
-
-/** The key under which the first part of a message keeps the id that the chat page gave the message. */
-const ID_KEY = "chat_message_id";
-
-/** The id of a message on the chat page that sent it. Undefined: no chat page did. */
-export function chatMessageId(answer: unknown): string | undefined {
-  if (!isJsonObject(answer) || answer["type"] !== "message") return undefined;
-  return idOf(answer["message"] as unknown as Message);
-}
-
-/** The id of a message on the chat page that sent it. Undefined: no chat page did. */
-export function idOf({ parts }: Message): string | undefined {
-  const id = parts[0]?.[ID_KEY];
-  return typeof id === "string" ? id : undefined;
-}
+import { ASK } from "./chunks.ts";
 
 /** A message of the user as the agent gets it. Refuses one without content. */
 export function userMessage({ id, parts }: ChatMessage, path: readonly (string | number)[]): Message {
   const [first, ...rest] = parts.flatMap((part, index) => contentOf(part, [...path, "parts", index]) ?? []);
   if (first === undefined) throw unfitAt([...path, "parts"], "expected a text, a file or a data part");
-  return { role: "user", parts: [{ ...first, [ID_KEY]: id }, ...rest] };
+  return withId([first, ...rest], id);
 }
 
 /** The messages of a page as the history of a session. */
@@ -87,10 +74,7 @@ function fileOf({ url, mediaType, filename }: ChatPart, path: readonly (string |
   if (typeof mediaType !== "string" || mediaType === "") throw unfitAt([...path, "mediaType"], "expected a media type");
   if (typeof url !== "string") throw unfitAt([...path, "url"], "expected an address");
   const named = { ...(typeof filename === "string" && filename !== "" && { name: filename }), content_type: mediaType };
-  if (/^https?:\/\//i.test(url)) {
-    if (!URL.canParse(url)) throw unfitAt([...path, "url"], "expected an address");
-    return { ...named, content_encoding: "plain", content_url: url };
-  }
+  if (isWebAddress(url)) return { ...named, content_encoding: "plain", content_url: url };
   const data = /^data:[^,]*?(;base64)?,/i.exec(url);
   if (data === null) throw unfitAt([...path, "url"], "expected an http, https or data address");
   const content = url.slice(data[0].length);
@@ -100,8 +84,4 @@ function fileOf({ url, mediaType, filename }: ChatPart, path: readonly (string |
   } catch {
     throw unfitAt([...path, "url"], "expected percent-encoded text");
   }
-}
-
-function textPart(content: string): MessagePart {
-  return { content_type: "text/plain", content, content_encoding: "plain" };
 }

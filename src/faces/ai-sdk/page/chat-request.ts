@@ -1,6 +1,7 @@
 import { unfitAt } from "../../../http/errors.ts";
 import type { FaceSettings } from "../../../http/options.ts";
 import { isJsonObject } from "../../../protocol/json.ts";
+import { checkParts, messageIdIn } from "../../chat/parts.ts";
 
 /** A part of a message of a chat page. What it holds depends on its type, and comes from the client. */
 export interface ChatPart extends Readonly<Record<string, unknown>> {
@@ -38,8 +39,7 @@ export function readChatRequest(body: unknown, limits: FaceSettings["limits"]): 
   if (messages.length > limits.maxMessages)
     throw unfitAt(["messages"], `expected at most ${limits.maxMessages} messages`);
   const read = messages.map((message, index) => readMessage(message, ["messages", index]));
-  if (read.reduce((sum, { parts }) => sum + parts.length, 0) > limits.maxParts)
-    throw unfitAt(["messages"], `expected at most ${limits.maxParts} parts in all`);
+  checkParts(read, limits.maxParts);
   return {
     id,
     messages: read,
@@ -52,14 +52,10 @@ export function readChatRequest(body: unknown, limits: FaceSettings["limits"]): 
 function readMessage(message: unknown, path: readonly (string | number)[]): ChatMessage {
   if (!isJsonObject(message)) throw unfitAt(path, "expected a message");
   const { id, role, parts } = message;
-  if (typeof id !== "string" || id.length > MAX_ID_LENGTH)
-    throw unfitAt([...path, "id"], `expected a string of at most ${MAX_ID_LENGTH} characters`);
   if (!roles.includes(role)) throw unfitAt([...path, "role"], "expected user, assistant or system");
   if (!Array.isArray(parts) || !parts.every(isPart)) throw unfitAt([...path, "parts"], "expected a list of parts");
-  return { id, role: role as ChatMessage["role"], parts };
+  return { id: messageIdIn(id, path), role: role as ChatMessage["role"], parts };
 }
-
-const MAX_ID_LENGTH = 255;
 
 function isPart(part: unknown): part is ChatPart {
   return isJsonObject(part) && typeof part["type"] === "string";

@@ -30,16 +30,3 @@ export type UiChunk =
 
 /** The name of the tool that stands for the questions of an agent. */
 export const ASK = "ask";
-
-/** The id of the tool call that stands for a question. */
-export function questionCallId(runId: string, awaitId: string): string {
-  return `${runId}/${awaitId}`;
-}
-
-const RUN_ID_LENGTH = 36;
-
-/** The question that a tool call stands for. Undefined: it stands for none. */
-export function questionOfCall(toolCallId: string): { readonly run_id: string; readonly await_id: string } | undefined {
-  if (toolCallId[RUN_ID_LENGTH] !== "/") return undefined;
-  return { run_id: toolCallId.slice(0, RUN_ID_LENGTH), await_id: toolCallId.slice(RUN_ID_LENGTH + 1) };
-}

@@ -1,13 +1,6 @@
-import type { JsonValue } from "../../../protocol/json.ts";
 import type { MessagePart } from "../../../protocol/message.ts";
+import { isJsonPart, jsonOf, shownText, toolCallId } from "../../chat/parts.ts";
 import type { UiChunk } from "./chunks.ts";
-
-const JSON_TYPE = /^application\/(?:[\w.+-]*\+)?json$/;
-
-/** The text of a part that is shown as text. Undefined: it is shown otherwise. */
-export function shownText({ name, content_type, content, content_encoding }: MessagePart): string | undefined {
-  return name === undefined && content_encoding === "plain" && content_type.startsWith("text/") ? content : undefined;
-}
 
 /** The chunks of a part beside its text. `id` tells the part from all others of the run. */
 export function partChunks(part: MessagePart, id: string): UiChunk[] {
@@ -30,7 +23,7 @@ function contentChunk(part: MessagePart): UiChunk | undefined {
   if (content === undefined || shownText(part) !== undefined) return undefined;
   if (content_encoding === "base64")
     return { type: "file", url: `data:${content_type};base64,${content}`, mediaType: content_type };
-  if (JSON_TYPE.test(content_type)) return { type: `data-${name}`, data: jsonOf(content) };
+  if (isJsonPart(part)) return { type: `data-${name}`, data: jsonOf(content) };
   return { type: "file", url: `data:${content_type},${encodeURIComponent(content)}`, mediaType: content_type };
 }
 
@@ -42,19 +35,9 @@ function trajectoryChunks(trajectory: Trajectory, id: string): UiChunk[] {
   if (typeof tool_name !== "string") {
     return typeof message === "string" ? [{ type: "data-trajectory", data: { message } }] : [];
   }
-  const known = trajectory["tool_call_id"];
-  const toolCallId = typeof known === "string" && known !== "" ? known : id;
-  const call = { toolCallId, dynamic: true, providerExecuted: true } as const;
+  const call = { toolCallId: toolCallId(trajectory, id), dynamic: true, providerExecuted: true } as const;
   const chunks: UiChunk[] = [{ ...call, type: "tool-input-available", toolName: tool_name, input: tool_input ?? {} }];
   if (tool_output !== undefined && tool_output !== null)
     chunks.push({ ...call, type: "tool-output-available", output: tool_output });
   return chunks;
-}
-
-function jsonOf(text: string): JsonValue {
-  try {
-    return JSON.parse(text) as JsonValue;
-  } catch {
-    return text;
-  }
 }

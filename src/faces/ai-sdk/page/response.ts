@@ -1,11 +1,12 @@
 import type { OpenQuestionDetails } from "../../../protocol/extensions.ts";
 import type { Message } from "../../../protocol/message.ts";
-import { SCHEMA_TYPE } from "../../../protocol/run.ts";
 import type { DetailedEvent } from "../../../runtime/events.ts";
-import { chatMessageId } from "./chat-message.ts";
+import type { Teller } from "../../chat/item-format.ts";
+import { idOf, shownText } from "../../chat/parts.ts";
+import { messageOf, questionCallId, schemaOf, wordsOf } from "../../chat/questions.ts";
 import type { UiChunk } from "./chunks.ts";
-import { ASK, questionCallId } from "./chunks.ts";
-import { partChunks, shownText } from "./part-chunks.ts";
+import { ASK } from "./chunks.ts";
+import { partChunks } from "./part-chunks.ts";
 
 /** Where a response begins. */
 export interface ResponseStart {
@@ -25,7 +26,7 @@ export function messageIdAfter(runId: string, awaitId: string): string {
  * Turns the events of a run into the chunks of a response, with their details. An assistant message holds what the run
  * does up to the next message of the user.
  */
-export class Response {
+export class Response implements Teller {
   readonly #runId: string;
   /** Whether yes-or-no questions are approvals. */
   readonly #approvals: boolean;
@@ -71,6 +72,10 @@ export class Response {
     this.#chunks = [{ type: "start", messageId: this.#messageId }];
     this.#ask(question);
     return [...this.#chunks, { type: "error", errorText }];
+  }
+
+  fail({ message }: { readonly message: string }): readonly UiChunk[] {
+    return [{ type: "error", errorText: message }];
   }
 
   /** The chunks at the end: nothing more comes until the page sends something. */
@@ -173,8 +178,9 @@ export class Response {
   #settle({ await_id, how, reason, answer }: Extract<DetailedEvent, { readonly type: "question.settled" }>): void {
     this.#questions.delete(await_id);
     const toolCallId = questionCallId(this.#runId, await_id);
-    const isMessage = chatMessageId(answer) !== undefined;
-    const next = isMessage ? messageIdAfter(this.#runId, await_id) : this.#messageId;
+    const message = messageOf(answer);
+    const isSaid = message !== undefined && idOf(message) !== undefined;
+    const next = isSaid ? messageIdAfter(this.#runId, await_id) : this.#messageId;
     this.#endText();
     if (this.#calls.has(toolCallId)) {
       const output = how === "answer" ? outputOf(answer) : { [how]: true, ...(reason !== null && { reason }) };
@@ -199,20 +205,20 @@ export class Response {
 }
 
 /** What a question shows, as the input of a tool call. */
-function inputOf({ message, name, kind, expires_at }: OpenQuestionDetails): Readonly<Record<string, unknown>> {
-  const schema = message.parts.find(({ content_type }) => content_type === SCHEMA_TYPE)?.content;
+function inputOf(question: OpenQuestionDetails): Readonly<Record<string, unknown>> {
+  const { message, name, kind, expires_at } = question;
+  const schema = schemaOf(question);
   return {
-    question: message.parts.flatMap((part) => shownText(part) ?? []).join(""),
+    question: wordsOf(message),
     ...(name !== null && { name }),
     kind,
-    ...(schema !== undefined && { schema: JSON.parse(schema) as unknown }),
+    ...(schema !== undefined && { schema }),
     ...(expires_at !== null && { expires_at }),
   };
 }
 
 /** An answer, as the output of a tool call: words, or the answer itself. */
 function outputOf(answer: unknown): unknown {
-  if (typeof answer !== "object" || answer === null || !("type" in answer) || answer.type !== "message") return answer;
-  const { message } = answer as { readonly message?: Message };
-  return message?.parts.flatMap((part) => shownText(part) ?? []).join("") ?? answer;
+  const message = messageOf(answer);
+  return message === undefined ? answer : wordsOf(message);
 }

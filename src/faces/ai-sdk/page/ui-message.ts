@@ -1,8 +1,9 @@
 import type { Message } from "../../../protocol/message.ts";
-import { chatMessageId, idOf } from "./chat-message.ts";
+import { idOf, shownText } from "../../chat/parts.ts";
+import { messageOf } from "../../chat/questions.ts";
 import type { ChatMessage, ChatPart } from "./chat-request.ts";
 import type { UiChunk } from "./chunks.ts";
-import { partChunks, shownText } from "./part-chunks.ts";
+import { partChunks } from "./part-chunks.ts";
 
 /** The messages that a page has when it has taken some chunks. */
 export class UiMessages {
@@ -16,9 +17,9 @@ export class UiMessages {
 
   /** Adds an answer that the user gave as a message. Other answers are parts of what they answer. */
   say(answer: unknown): void {
-    const id = chatMessageId(answer);
-    if (id === undefined) return;
-    const { message } = answer as { readonly message: Message };
+    const message = messageOf(answer);
+    const id = message && idOf(message);
+    if (message === undefined || id === undefined) return;
     this.messages.push({
       id,
       role: "user",

@@ -1,0 +1,61 @@
+import { errorResponse } from "../../http/errors.ts";
+import type { Handler } from "../../http/fetch.ts";
+import { handlerOf } from "../../http/fetch.ts";
+import type { NodeListener } from "../../http/node.ts";
+import { listenerOf } from "../../http/node.ts";
+import { route } from "../../http/router.ts";
+import type { Face } from "../../http/service.ts";
+import { Service } from "../../http/service.ts";
+import type { AgentRuntime } from "../../runtime/agent-runtime.ts";
+import type { AgUiOptions } from "./options.ts";
+import { readAgUiOptions } from "./options.ts";
+import { followThread, postRun, stopThread } from "./threads.ts";
+
+/**
+ * The agents of a runtime for hosts that speak AG-UI 1.0, such as CopilotKit, for Hono, Next.js, Bun and Deno. The
+ * endpoint of an agent is the path of its name. Throws `invalid_argument` for an invalid option.
+ *
+ * @example
+ * ```ts
+ * import { AgentRuntime } from "cadenza";
+ * import { createHandler } from "cadenza/ag-ui";
+ *
+ * const runtime = new AgentRuntime().register("echo", (input) => input);
+ * const handler = createHandler(runtime, { basePath: "/ag-ui" });
+ * // The host: new HttpAgent({ url: "/ag-ui/echo" })
+ * const messages = [{ id: "m1", role: "user", content: "Hello" }];
+ * const body = JSON.stringify({ threadId: "thread-17", runId: "run-1", messages });
+ * const headers = { "content-type": "application/json" };
+ * const response = await handler(new Request("http://localhost/ag-ui/echo", { method: "POST", headers, body }));
+ * console.log(response.status); // → 200
+ * ```
+ */
+export function createHandler(runtime: AgentRuntime, options: AgUiOptions = {}): Handler {
+  return handlerOf(new Service(runtime, agUi, readAgUiOptions(options)));
+}
+
+/**
+ * As {@link createHandler}, for `node:http`, Express, Fastify and Koa.
+ *
+ * @example
+ * ```ts no-run — it listens until it is stopped
+ * import { createServer } from "node:http";
+ * import { AgentRuntime } from "cadenza";
+ * import { createNodeListener } from "cadenza/ag-ui";
+ *
+ * const runtime = new AgentRuntime().register("echo", (input) => input);
+ * createServer(createNodeListener(runtime, { basePath: "/ag-ui" })).listen(8000);
+ * ```
+ */
+export function createNodeListener(runtime: AgentRuntime, options: AgUiOptions = {}): NodeListener {
+  return listenerOf(new Service(runtime, agUi, readAgUiOptions(options)));
+}
+
+const agUi: Face = {
+  routes: [
+    route("POST", "{name}", "chat", postRun),
+    route("GET", "{name}", "events", followThread),
+    route("DELETE", "{name}", "cancel", stopThread),
+  ],
+  refuse: errorResponse,
+};

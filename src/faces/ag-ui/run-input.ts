@@ -1,0 +1,111 @@
+import { unfitAt } from "../../http/errors.ts";
+import type { FaceSettings } from "../../http/options.ts";
+import type { JsonObject } from "../../protocol/json.ts";
+import { isJsonObject } from "../../protocol/json.ts";
+import type { Message, MessagePart } from "../../protocol/message.ts";
+import { checkParts, isWebAddress, messageIdIn, textPart, withId } from "../chat/parts.ts";
+import type { QuestionId, Reply } from "../chat/questions.ts";
+import { declined, questionOfCall, replyOf } from "../chat/questions.ts";
+
+/** What a client posts (`RunAgentInput`). */
+export interface RunInput {
+  readonly threadId: string;
+  readonly runId: string;
+  /** What the user says: the messages after the last one of the assistant. */
+  readonly messages: readonly Message[];
+  /** What the client replies to questions. */
+  readonly resume: readonly ResumeEntry[];
+  /** What the agent is handed, and nothing here reads. */
+  readonly handed: JsonObject;
+}
+
+/** What a client replies to a question. */
+export interface ResumeEntry extends QuestionId {
+  readonly isCancelled: boolean;
+  readonly reply: Reply;
+}
+
+type Path = readonly (string | number)[];
+
+const HANDED = ["runId", "parentRunId", "state", "tools", "context", "forwardedProps"] as const;
+
+/** Reads what a client posts. Refuses anything else, with what was wrong and where. */
+export function readRunInput(body: unknown, limits: FaceSettings["limits"]): RunInput {
+  if (!isJsonObject(body)) throw unfitAt([], "expected an object");
+  const { threadId, runId, messages, resume, tools, context } = body;
+  if (typeof threadId !== "string") throw unfitAt(["threadId"], "expected the id of the thread");
+  if (typeof runId !== "string" || runId === "" || runId.length > MAX_ID_LENGTH)
+    throw unfitAt(["runId"], `expected an id of 1 to ${MAX_ID_LENGTH} characters`);
+  for (const [name, list] of Object.entries({ tools, context }))
+    if (list !== undefined && !Array.isArray(list)) throw unfitAt([name], "expected a list");
+  const given = listIn("messages", messages, limits.maxMessages);
+  const entries = resume === undefined ? [] : listIn("resume", resume, limits.maxMessages);
+  const handed = Object.fromEntries(HANDED.flatMap((name) => (body[name] === undefined ? [] : [[name, body[name]]])));
+  return {
+    threadId,
+    runId,
+    messages: entries.length > 0 ? [] : newMessages(given, limits),
+    resume: entries.map((entry, index) => resumeEntry(entry, ["resume", index])),
+    handed,
+  };
+}
+
+const MAX_ID_LENGTH = 255;
+
+function listIn(name: string, list: unknown, most: number): readonly JsonObject[] {
+  if (!Array.isArray(list)) throw unfitAt([name], "expected a list");
+  if (list.length > most) throw unfitAt([name], `expected at most ${most} items`);
+  for (const [index, item] of list.entries())
+    if (!isJsonObject(item)) throw unfitAt([name, index], "expected an object");
+  return list;
+}
+
+/** What a client calls the system or the developer speaks with no authority here. */
+function newMessages(messages: readonly JsonObject[], limits: FaceSettings["limits"]): readonly Message[] {
+  const first = messages.findLastIndex(({ role }) => role === "assistant") + 1;
+  const read = messages.slice(first).flatMap((message, index): Message[] => {
+    const { role, id } = message;
+    if (role !== "user" && role !== "tool") return [];
+    const path = ["messages", first + index];
+    const [part, ...more] = partsOf(message, path);
+    if (part === undefined) throw unfitAt([...path, "content"], "expected a text, or a list of parts");
+    return [withId([part, ...more], messageIdIn(id, path))];
+  });
+  if (read.length === 0) throw unfitAt(["messages"], "expected a message of the user after the last of the assistant");
+  checkParts(read, limits.maxParts);
+  return read;
+}
+
+/** The parts of a message. The result of a client's tool names its call. */
+function partsOf({ content, toolCallId }: JsonObject, path: Path): readonly MessagePart[] {
+  const list = typeof content === "string" ? [{ type: "text", text: content }] : content;
+  if (!Array.isArray(list)) throw unfitAt([...path, "content"], "expected a text, or a list of parts");
+  const call = { ...(typeof toolCallId === "string" && { tool_call_id: toolCallId }) };
+  return list.map((part: unknown, index) => ({ ...partOf(part, [...path, "content", index]), ...call }));
+}
+
+const media: readonly unknown[] = ["image", "audio", "video", "document"];
+
+function partOf(part: unknown, path: Path): MessagePart {
+  const { type, text, source } = isJsonObject(part) ? part : {};
+  if (type === "text" && typeof text === "string") return textPart(text);
+  if (!media.includes(type) || !isJsonObject(source)) throw unfitAt(path, "expected a text, or a file with its source");
+  const { value, mimeType = "application/octet-stream" } = source;
+  if (typeof mimeType !== "string" || mimeType === "")
+    throw unfitAt([...path, "source", "mimeType"], "expected a media type");
+  if (typeof value !== "string") throw unfitAt([...path, "source", "value"], "expected a string");
+  if (source["type"] === "data") return { content_type: mimeType, content_encoding: "base64", content: value };
+  if (source["type"] === "url" && isWebAddress(value))
+    return { content_type: mimeType, content_encoding: "plain", content_url: value };
+  throw unfitAt([...path, "source"], "expected the data in base64, or an http or https address");
+}
+
+function resumeEntry({ interruptId, status, payload }: JsonObject, path: Path): ResumeEntry {
+  const question = typeof interruptId === "string" ? questionOfCall(interruptId) : undefined;
+  if (question === undefined) throw unfitAt([...path, "interruptId"], "expected the id of an interrupt");
+  if (status === "cancelled") return { ...question, isCancelled: true, reply: declined() };
+  const reply = replyOf(payload);
+  if (status !== "resolved") throw unfitAt([...path, "status"], "expected resolved or cancelled");
+  if (reply === undefined) throw unfitAt([...path, "payload"], "expected an object or a text as the answer");
+  return { ...question, isCancelled: false, reply };
+}

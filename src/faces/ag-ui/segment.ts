@@ -1,0 +1,293 @@
+import type { OpenQuestionDetails, Usage } from "../../protocol/extensions.ts";
+import type { JsonObject } from "../../protocol/json.ts";
+import { isJsonObject } from "../../protocol/json.ts";
+import type { MessagePart } from "../../protocol/message.ts";
+import type { DetailedEvent } from "../../runtime/events.ts";
+import type { Teller } from "../chat/item-format.ts";
+import { shownText } from "../chat/parts.ts";
+import { messageOf, questionCallId, schemaOf, wordsOf } from "../chat/questions.ts";
+import type { AgUiEvent, AgUiMessage, Interrupt, Outcome, TokenUsage } from "./events.ts";
+import { partEvents } from "./part-events.ts";
+
+/** What a segment tells of. */
+export interface SegmentStart {
+  readonly threadId: string;
+  /** The id that the client gave the segment. */
+  readonly runId: string;
+  /** The run; undefined: none, since nothing was said in the thread yet. */
+  readonly run_id: string | undefined;
+  /** What was said before, for a client that has nothing of the thread. */
+  readonly before?: readonly AgUiMessage[] | undefined;
+  /** The questions that the client has replied to: the segment begins where the first of them is settled. */
+  readonly resumed?: ReadonlySet<string> | undefined;
+}
+
+/** The event with which a segment begins. */
+export function startOf({ threadId, runId, run_id }: SegmentStart): AgUiEvent {
+  return {
+    type: "RUN_STARTED",
+    threadId,
+    runId,
+    protocolVersion: "1.0",
+    ...(run_id !== undefined && { metadata: { run_id } }),
+  };
+}
+
+/**
+ * Turns the events of a run, with their details and from the first one on, into one segment of AG-UI: up to where the
+ * run rests.
+ */
+export class Segment implements Teller {
+  readonly #start: SegmentStart;
+  /** The events are those before the segment. */
+  #isBefore: boolean;
+  #hasBegun = false;
+  /** The id of the text that is being written. */
+  #text: string | undefined;
+  /** The number of the event that is being told. */
+  #event = 0;
+  readonly #questions = new Map<string, OpenQuestionDetails>();
+  /** The names of the open steps, by their keys. */
+  readonly #steps = new Map<string, string>();
+  /** The agents of the open sub-runs, by their ids. */
+  readonly #subRuns = new Map<string, string>();
+  readonly #calls = new Set<string>();
+  #usage: TokenUsage | undefined;
+  #outcome: Outcome | Extract<AgUiEvent, { readonly type: "RUN_ERROR" }> | undefined;
+  #items: AgUiEvent[] = [];
+
+  constructor(start: SegmentStart) {
+    this.#start = start;
+    this.#isBefore = start.resumed !== undefined;
+  }
+
+  take(event: DetailedEvent): readonly AgUiEvent[] {
+    this.#items = [];
+    this.#begin();
+    if ("id" in event) this.#event = event.id;
+    this.#tell(event);
+    return this.#isBefore ? [] : this.#items;
+  }
+
+  end(): readonly AgUiEvent[] {
+    this.#items = [];
+    this.#isBefore = false;
+    this.#begin();
+    this.#endText();
+    for (const stepName of this.#steps.values()) this.#items.push({ type: "STEP_FINISHED", stepName });
+    for (const subagentRunId of this.#subRuns.keys()) this.#suspend(subagentRunId);
+    const { threadId, runId } = this.#start;
+    const outcome = this.#outcome ?? this.#interrupts();
+    const usage = this.#usage && { usage: [this.#usage] };
+    if (outcome.type === "RUN_ERROR") this.#items.push({ ...outcome, ...usage });
+    else this.#items.push({ type: "RUN_FINISHED", threadId, runId, outcome, ...usage });
+    return this.#items;
+  }
+
+  fail({ message, data }: { readonly message: string; readonly data?: object }): readonly AgUiEvent[] {
+    this.#items = [];
+    this.#isBefore = false;
+    this.#begin();
+    const reason = data !== undefined && "reason" in data ? data.reason : undefined;
+    this.#items.push({ type: "RUN_ERROR", message, code: typeof reason === "string" ? reason : "server_error" });
+    return this.#items;
+  }
+
+  #begin(): void {
+    if (this.#hasBegun || this.#isBefore) return;
+    this.#hasBegun = true;
+    const { before } = this.#start;
+    this.#items.push(startOf(this.#start));
+    if (before !== undefined) this.#items.push({ type: "MESSAGES_SNAPSHOT", messages: before });
+  }
+
+  #tell(event: DetailedEvent): void {
+    switch (event.type) {
+      case "message.part":
+        this.#addPart(event.part);
+        return;
+      case "message.created":
+      case "message.completed":
+        this.#endText();
+        return;
+      case "generic": {
+        const { name, value } = event.generic;
+        const isNamed = typeof name === "string" && value !== undefined;
+        this.#items.push({
+          type: "CUSTOM",
+          ...(isNamed ? { name, value } : { name: "generic", value: event.generic }),
+        });
+        return;
+      }
+      case "step.attempt_failed":
+      case "step.completed":
+      case "step.failed":
+        this.#endStep(event.key);
+        return;
+      case "step.started":
+        this.#endStep(event.key);
+        this.#beginStep(event);
+        return;
+      case "sub_run.started":
+        this.#beginSubRun(event.run_id, event.agent_name);
+        return;
+      case "sub_run.ended":
+        this.#endSubRun(event);
+        return;
+      case "question.asked":
+        this.#endText();
+        this.#questions.set(event.question.await_id, event.question);
+        return;
+      case "question.settled":
+        this.#settle(event);
+        return;
+      case "usage":
+        this.#usage = sumOf(this.#usage, event.usage);
+        return;
+      case "run.completed":
+        this.#outcome = { type: "success" };
+        return;
+      case "run.cancelled":
+        this.#outcome = { type: "cancelled" };
+        return;
+      case "run.failed":
+        this.#outcome = errorOf(event.run.error ?? { message: "The run failed." });
+        return;
+      case "error":
+        this.#outcome = errorOf(event.error);
+        return;
+      default:
+    }
+  }
+
+  #addPart(part: MessagePart): void {
+    const id = this.#event;
+    const delta = shownText(part);
+    if (delta !== undefined && delta !== "") {
+      if (this.#text === undefined) {
+        this.#text = `${this.#start.run_id}-m${id}`;
+        this.#items.push({ type: "TEXT_MESSAGE_START", messageId: this.#text, role: "assistant" });
+      }
+      this.#items.push({ type: "TEXT_MESSAGE_CONTENT", messageId: this.#text, delta });
+    }
+    const others = partEvents(part, `${this.#start.run_id}-p${id}`, this.#calls);
+    if (others.length > 0) this.#endText();
+    this.#items.push(...others);
+  }
+
+  #endText(): void {
+    if (this.#text !== undefined) this.#items.push({ type: "TEXT_MESSAGE_END", messageId: this.#text });
+    this.#text = undefined;
+  }
+
+  #beginStep({ key, name }: { readonly key: string; readonly name: string }): void {
+    // Steps that run at the same time have names of their own.
+    const stepName = [...this.#steps.values()].includes(name) ? key : name;
+    this.#steps.set(key, stepName);
+    this.#items.push({ type: "STEP_STARTED", stepName });
+  }
+
+  /** What an interrupted attempt at a step has shown is a message of its own. */
+  #endStep(key: string): void {
+    this.#endText();
+    const stepName = this.#steps.get(key);
+    if (!this.#steps.delete(key) || stepName === undefined) return;
+    this.#items.push({ type: "STEP_FINISHED", stepName });
+  }
+
+  #beginSubRun(subagentRunId: string, name: string): void {
+    if (this.#subRuns.has(subagentRunId)) return;
+    this.#subRuns.set(subagentRunId, name);
+    this.#items.push({ type: "SUBAGENT_STARTED", subagentRunId, name });
+  }
+
+  #endSubRun({ run_id, status, error }: Extract<DetailedEvent, { readonly type: "sub_run.ended" }>): void {
+    if (!this.#subRuns.delete(run_id)) return;
+    const subagentRunId = run_id;
+    if (status === "completed")
+      this.#items.push({ type: "SUBAGENT_FINISHED", subagentRunId, outcome: { type: "success" } });
+    else {
+      const why = errorOf(error ?? { message: "The run was cancelled.", data: { reason: "cancelled" } });
+      this.#items.push({ ...why, type: "SUBAGENT_ERROR", subagentRunId });
+    }
+  }
+
+  /** A sub-run that is open at the end of a segment. It goes on in the next one, if there is one. */
+  #suspend(subagentRunId: string): void {
+    const asked = [...this.#questions.values()].filter(({ of }) => of?.run_id === subagentRunId);
+    const interruptIds = asked.map(({ await_id }) => questionCallId(this.#runId, await_id));
+    this.#items.push({ type: "SUBAGENT_FINISHED", subagentRunId, outcome: { type: "suspended", interruptIds } });
+  }
+
+  #settle({ await_id, answer }: Extract<DetailedEvent, { readonly type: "question.settled" }>): void {
+    this.#endText();
+    this.#questions.delete(await_id);
+    if (this.#isBefore && this.#start.resumed?.has(await_id) === true) this.#resume();
+    const message = messageOf(answer);
+    const words = message === undefined ? "" : wordsOf(message);
+    if (words === "") return;
+    const messageId = questionCallId(this.#runId, await_id);
+    this.#items.push(
+      { type: "TEXT_MESSAGE_START", messageId, role: "user" },
+      { type: "TEXT_MESSAGE_CONTENT", messageId, delta: words },
+      { type: "TEXT_MESSAGE_END", messageId },
+    );
+  }
+
+  /** The segment begins. What was open at the end of the one before it is open again. */
+  #resume(): void {
+    this.#items = [];
+    this.#isBefore = false;
+    this.#usage = undefined;
+    this.#begin();
+    for (const stepName of this.#steps.values()) this.#items.push({ type: "STEP_STARTED", stepName });
+    for (const [subagentRunId, name] of this.#subRuns)
+      this.#items.push({ type: "SUBAGENT_STARTED", subagentRunId, name });
+  }
+
+  get #runId(): string {
+    return this.#start.run_id ?? "";
+  }
+
+  #interrupts(): Outcome {
+    const questions = [...this.#questions.values()];
+    if (questions.length === 0) return { type: "success" };
+    return { type: "interrupt", interrupts: questions.map((question) => this.#interruptOf(question)) };
+  }
+
+  #interruptOf(question: OpenQuestionDetails): Interrupt {
+    const { await_id, kind, name, message, expires_at, of } = question;
+    const toolCallId = message.parts[0]?.["tool_call_id"];
+    const responseSchema = schemaOf(question);
+    return {
+      id: questionCallId(this.#runId, await_id),
+      reason: kind === "approval" ? "confirmation" : "input_required",
+      message: wordsOf(message),
+      ...(typeof toolCallId === "string" && { toolCallId }),
+      ...(isJsonObject(responseSchema) && { responseSchema }),
+      ...(expires_at !== null && { expiresAt: expires_at }),
+      ...(of !== null && this.#subRuns.has(of.run_id) && { subagentRunId: of.run_id }),
+      metadata: { kind, ...(name !== null && { name }) },
+    };
+  }
+}
+
+function errorOf({ message, data }: { readonly message: string; readonly data?: JsonObject | undefined }): {
+  readonly type: "RUN_ERROR";
+  readonly message: string;
+  readonly code?: string;
+} {
+  const code = data?.["reason"];
+  return { type: "RUN_ERROR", message, ...(typeof code === "string" && { code }) };
+}
+
+function sumOf(before: TokenUsage | undefined, usage: Usage): TokenUsage {
+  return {
+    inputTokens: (before?.inputTokens ?? 0) + usage.input_tokens,
+    outputTokens: (before?.outputTokens ?? 0) + usage.output_tokens,
+    totalTokens: (before?.totalTokens ?? 0) + usage.total_tokens,
+    reasoningTokens: (before?.reasoningTokens ?? 0) + usage.reasoning_tokens,
+    cachedInputTokens: (before?.cachedInputTokens ?? 0) + usage.cached_input_tokens,
+    cacheWriteInputTokens: (before?.cacheWriteInputTokens ?? 0) + usage.cache_write_tokens,
+  };
+}

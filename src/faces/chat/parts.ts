@@ -1,0 +1,70 @@
+import { unfitAt } from "../../http/errors.ts";
+import type { JsonValue } from "../../protocol/json.ts";
+import type { Message, MessagePart } from "../../protocol/message.ts";
+
+/** The text of a part that is shown as text. Undefined: it is shown otherwise. */
+export function shownText({ name, content_type, content, content_encoding }: MessagePart): string | undefined {
+  return name === undefined && content_encoding === "plain" && content_type.startsWith("text/") ? content : undefined;
+}
+
+/** A part of plain text. */
+export function textPart(content: string): MessagePart {
+  return { content_type: "text/plain", content, content_encoding: "plain" };
+}
+
+/** Whether the content of a part is a JSON value. */
+export function isJsonPart({ content_type, content_encoding }: MessagePart): boolean {
+  return content_encoding === "plain" && JSON_TYPE.test(content_type);
+}
+
+const JSON_TYPE = /^application\/(?:[\w.+-]*\+)?json$/;
+
+/** The value of a JSON text. What is no JSON is taken as a string. */
+export function jsonOf(text: string): JsonValue {
+  try {
+    return JSON.parse(text) as JsonValue;
+  } catch {
+    return text;
+  }
+}
+
+type Trajectory = Extract<NonNullable<MessagePart["metadata"]>, { readonly kind: "trajectory" }>;
+
+/** The use of a tool. `id` tells it from all others of the run where the agent gives it no id. */
+export function toolCallId(trajectory: Trajectory, id: string): string {
+  const known = trajectory["tool_call_id"];
+  return typeof known === "string" && known !== "" ? known : id;
+}
+
+/** Whether a part has an address that a message may have. */
+export function isWebAddress(url: string): boolean {
+  return /^https?:\/\//i.test(url) && URL.canParse(url);
+}
+
+/** The key under which the first part of a message keeps the id that the page gave the message. */
+const ID_KEY = "chat_message_id";
+
+/** A message with the id that the page gave it. */
+export function withId([first, ...rest]: readonly [MessagePart, ...MessagePart[]], id: string): Message {
+  return { role: "user", parts: [{ ...first, [ID_KEY]: id }, ...rest] };
+}
+
+/** The id of a message on the page that sent it. Undefined: no page did. */
+export function idOf({ parts }: Message): string | undefined {
+  const id = parts[0]?.[ID_KEY];
+  return typeof id === "string" ? id : undefined;
+}
+
+/** The id that a page gave a message. */
+export function messageIdIn(id: unknown, path: readonly (string | number)[]): string {
+  if (typeof id === "string" && id.length <= MAX_ID_LENGTH) return id;
+  throw unfitAt([...path, "id"], `expected a string of at most ${MAX_ID_LENGTH} characters`);
+}
+
+const MAX_ID_LENGTH = 255;
+
+/** Refuses messages that have too many parts. */
+export function checkParts(messages: readonly { readonly parts: readonly unknown[] }[], most: number): void {
+  if (messages.reduce((sum, { parts }) => sum + parts.length, 0) > most)
+    throw unfitAt(["messages"], `expected at most ${most} parts in all`);
+}

@@ -1,0 +1,59 @@
+import type { OpenQuestionDetails } from "../../protocol/extensions.ts";
+import type { JsonObject } from "../../protocol/json.ts";
+import { isJsonObject } from "../../protocol/json.ts";
+import type { Message } from "../../protocol/message.ts";
+import { SCHEMA_TYPE } from "../../protocol/run.ts";
+import type { ResumeRequest } from "../../runtime/requests.ts";
+import { shownText, textPart } from "./parts.ts";
+
+/** What a page replies to a question. */
+export type Reply = Pick<ResumeRequest, "await_resume" | "decline">;
+
+/** A question, among those of all runs. */
+export interface QuestionId {
+  readonly run_id: string;
+  readonly await_id: string;
+}
+
+/** The id under which pages know a question. */
+export function questionCallId(runId: string, awaitId: string): string {
+  return `${runId}/${awaitId}`;
+}
+
+const RUN_ID_LENGTH = 36;
+
+/** The question with this id. Undefined: it is the id of none. */
+export function questionOfCall(id: string): QuestionId | undefined {
+  if (id[RUN_ID_LENGTH] !== "/") return undefined;
+  return { run_id: id.slice(0, RUN_ID_LENGTH), await_id: id.slice(RUN_ID_LENGTH + 1) };
+}
+
+/** The words of a message. */
+export function wordsOf({ parts }: Pick<Message, "parts">): string {
+  return parts.flatMap((part) => shownText(part) ?? []).join("");
+}
+
+/** The JSON Schema of the answer to a question. Undefined: it may be anything. */
+export function schemaOf({ message }: OpenQuestionDetails): JsonObject | undefined {
+  const schema = message.parts.find(({ content_type }) => content_type === SCHEMA_TYPE)?.content;
+  return schema === undefined ? undefined : (JSON.parse(schema) as JsonObject);
+}
+
+/** A reply in words, or an object as the answer. Undefined: it is neither. */
+export function replyOf(answer: unknown): Reply | undefined {
+  if (typeof answer === "string")
+    return { await_resume: { type: "message", message: { role: "user", parts: [textPart(answer)] } } };
+  return isJsonObject(answer) ? { await_resume: answer } : undefined;
+}
+
+/** The refusal to answer, with its reason if that is a text. */
+export function declined(reason?: unknown): Reply {
+  return { decline: typeof reason === "string" && reason !== "" ? { reason } : {} };
+}
+
+/** The message in an answer that was given as one. */
+export function messageOf(answer: unknown): Message | undefined {
+  return isJsonObject(answer) && answer["type"] === "message" && isJsonObject(answer["message"])
+    ? (answer["message"] as unknown as Message)
+    : undefined;
+}

@@ -1,0 +1,72 @@
+import { visibleEvents } from "../../http/event-stream.ts";
+import type { Call } from "../../http/service.ts";
+import { findVisibleSession } from "../../http/visibility.ts";
+import type { Message } from "../../protocol/message.ts";
+import type { DetailedEvent, EventStream } from "../../runtime/events.ts";
+
+/** How many runs are shown as they were seen. What was said before them is shown as the session has it. */
+const RUNS_SHOWN = 50;
+
+/** A run of a chat as a page has seen it. */
+export interface SeenRun {
+  readonly run_id: string;
+  /** Whether it has not ended. */
+  readonly isOpen: boolean;
+  /** Whether the session holds what was said in it. */
+  readonly isInSession: boolean;
+  /** What the user said to begin it. */
+  readonly inputs: readonly Message[];
+}
+
+/** What was said in a chat: its runs, and what the session has from before them. The last run may be in no session. */
+export async function seenRuns(
+  { caller, parameter: agent_name }: Call,
+  session_id: string,
+): Promise<{ readonly history: readonly Message[]; readonly runs: readonly SeenRun[] }> {
+  const { scope } = caller;
+  const runs = await scope.listRuns({ session_id, agent_name, roots: true, limit: RUNS_SHOWN });
+  // Read after the runs, it holds what was said in those that had completed by then.
+  let history = (await findVisibleSession(caller, session_id))?.history ?? [];
+  const seen: SeenRun[] = [];
+  for (const [index, { run_id, finished_at }] of runs.entries()) {
+    const transcript = await scope.transcript(run_id);
+    const isInSession = endsWith(history, transcript);
+    // A run that the user has taken back is in the session no more.
+    if (!isInSession && index > 0) continue;
+    if (isInSession) history = history.slice(0, history.length - transcript.length);
+    const said = transcript.findIndex(({ role }) => role !== "user");
+    const inputs = transcript.slice(0, said === -1 ? undefined : said);
+    seen.unshift({ run_id, isOpen: finished_at === null && !isInSession, isInSession, inputs });
+  }
+  return { history, runs: seen };
+}
+
+/** The events of a run so far, without the parts of interrupted attempts. */
+export async function seenEvents({ caller }: Call, run_id: string): Promise<readonly DetailedEvent[]> {
+  const events = visibleEvents(caller, caller.scope.events(run_id, { until: "now", detail: true }) as EventStream);
+  const all: DetailedEvent[] = [];
+  for (let next = await events.poll(); next.done !== true; next = await events.poll()) all.push(next.value);
+  const { output } = await caller.scope.getRun(run_id);
+  return withoutTorn(all, output);
+}
+
+/**
+ * The events without the parts that are not in the output: those of attempts at a step that were interrupted. What an
+ * interrupted attempt has emitted comes before what the next one does, so that the last parts are compared first.
+ */
+function withoutTorn(events: readonly DetailedEvent[], output: readonly Message[]): readonly DetailedEvent[] {
+  const parts = output.flatMap((message) => message.parts);
+  const kept: DetailedEvent[] = [];
+  for (const event of events.toReversed()) {
+    const isPart = event.type === "message.part";
+    if (isPart && JSON.stringify(event.part) !== JSON.stringify(parts.at(-1))) continue;
+    if (isPart) parts.pop();
+    kept.push(event);
+  }
+  return kept.reverse();
+}
+
+function endsWith(history: readonly Message[], transcript: readonly Message[]): boolean {
+  if (transcript.length === 0 || history.length < transcript.length) return false;
+  return JSON.stringify(history.slice(history.length - transcript.length)) === JSON.stringify(transcript);
+}

@@ -1,0 +1,266 @@
+import type { AgentSubscriber, BaseEvent, RunAgentParameters } from "@ag-ui/client";
+import { EventSchemas } from "@ag-ui/core/schemas";
+import type { AgentFunction } from "cadenza";
+import { AgentRuntime } from "cadenza";
+import type { AgUiOptions } from "cadenza/ag-ui";
+import { createHandler } from "cadenza/ag-ui";
+import { durable } from "cadenza/durable";
+import { expect, test } from "vitest";
+import * as z from "zod";
+import { FakeClock } from "../harness/clock.ts";
+import { lastingStore } from "../harness/store-proxy.ts";
+import { ThreadAgent } from "./ag-ui-visitor.ts";
+
+const approval = z.object({ approved: z.boolean() });
+
+/** The official client, with its verifier, of one agent. It keeps the events of the last request. */
+class Host {
+  readonly clock = new FakeClock();
+  readonly runtime: AgentRuntime;
+  readonly agent: ThreadAgent;
+  events: readonly (BaseEvent & Record<string, unknown>)[] = [];
+
+  constructor(agent: AgentFunction, options: AgUiOptions = {}) {
+    const store = durable(lastingStore(this.clock), { scanMs: 50 });
+    this.runtime = new AgentRuntime({ clock: this.clock, store }).register("desk", { durable: true }, agent);
+    const handler = createHandler(this.runtime, options);
+    this.send = async (url, init) => handler(new Request(url, init));
+    this.agent = new ThreadAgent({ url: "http://localhost/desk", threadId: "thread" });
+    this.agent.fetch = (_url, init) => this.send(this.agent.url, init);
+  }
+
+  readonly send: (url: string, init?: RequestInit) => Promise<Response>;
+
+  async run(parameters: RunAgentParameters = {}): Promise<readonly string[]> {
+    const events: (BaseEvent & Record<string, unknown>)[] = [];
+    const subscriber: AgentSubscriber = {
+      onEvent: ({ event }) => {
+        EventSchemas.parse(event);
+        events.push(event as (typeof events)[number]);
+      },
+    };
+    await this.agent.runAgent(parameters, subscriber);
+    this.events = events;
+    return events.map(({ type }) => type);
+  }
+
+  say(content: string, parameters?: RunAgentParameters): Promise<readonly string[]> {
+    this.agent.addMessage({ id: `m${this.agent.messages.length}`, role: "user", content });
+    return this.run(parameters);
+  }
+
+  get last() {
+    return this.events.at(-1);
+  }
+}
+
+const text = ["TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END"];
+const segment = (...types: string[]): string[] => ["RUN_STARTED", ...types, "RUN_FINISHED"];
+
+test("each kind of part is an event of its own, and text is a message", async () => {
+  const host = new Host(async function* () {
+    yield "Looking";
+    yield "… ";
+    yield { name: "chart.png", content_type: "image/png", content: "aGk=", content_encoding: "base64" };
+    yield { content: "Said.", metadata: { kind: "citation", url: "https://example.com" } };
+    yield { content: "", metadata: { kind: "trajectory", message: "Hmm." } };
+    yield {
+      content: "",
+      metadata: { kind: "trajectory", tool_name: "find", tool_input: { a: 1 }, tool_output: { b: 2 } },
+    };
+    yield { name: "progress", value: 3 };
+    yield { total: 3 };
+  });
+  const tool = ["TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END", "TOOL_CALL_RESULT"];
+  const reasoning = ["START", "MESSAGE_START", "MESSAGE_CONTENT", "MESSAGE_END", "END"].map(
+    (type) => `REASONING_${type}`,
+  );
+  expect(await host.say("hi")).toEqual(
+    segment(
+      ...["TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END"],
+      ...["ACTIVITY_SNAPSHOT", ...text, "CUSTOM", ...reasoning, ...tool, "CUSTOM", "CUSTOM"],
+    ),
+  );
+  expect(host.events.filter(({ type }) => type === "CUSTOM")).toMatchObject([
+    { name: "citation", value: { url: "https://example.com" } },
+    { name: "progress", value: 3 },
+    { name: "generic", value: { total: 3 } },
+  ]);
+  expect(host.last).toMatchObject({ threadId: "thread", outcome: { type: "success" } });
+  const [run] = await host.runtime.listRuns({});
+  expect(host.events[0]).toMatchObject({ protocolVersion: "1.0", metadata: { run_id: run?.run_id } });
+});
+
+test("a thread that is opened again has the same messages, under the same ids", async () => {
+  const host = new Host(async function* () {
+    yield "Looking… ";
+    yield { name: "chart.png", content_type: "image/png", content: "aGk=", content_encoding: "base64" };
+    yield "Done.";
+  });
+  await host.say("hi");
+  const shown = host.agent.messages;
+  host.agent.messages = [];
+  host.agent.isOpening = true;
+  expect(await host.run()).toEqual(segment("MESSAGES_SNAPSHOT"));
+  expect(host.agent.messages).toEqual(shown);
+});
+
+test("steps, sub-agents and tokens are told, and what an interrupted attempt has shown is a message of its own", async () => {
+  let attempts = 0;
+  const host = new Host(async function* (input, { step, run, usage }) {
+    yield await step(
+      "draft",
+      async (draft) => {
+        draft.emit(attempts === 0 ? "Torn" : "Whole");
+        usage.add({ inputTokens: 3, outputTokens: 2 });
+        if (attempts++ === 0) throw new Error("broken");
+        return null;
+      },
+      { retry: { attempts: 2 } },
+    );
+    await run("echo", input);
+  });
+  host.runtime.register("echo", (input) => input);
+  const step = ["STEP_STARTED", ...text, "STEP_FINISHED"];
+  expect(await host.say("hi")).toEqual(segment(...step, ...step, "SUBAGENT_STARTED", "SUBAGENT_FINISHED"));
+  const ids = host.events.flatMap(({ type, messageId }) => (type === "TEXT_MESSAGE_START" ? [messageId] : []));
+  expect(new Set(ids).size).toBe(2);
+  expect(host.last).toMatchObject({ usage: [{ inputTokens: 6, outputTokens: 4, totalTokens: 10 }] });
+});
+
+test("a resume covers all open interrupts, and the same again is safe", async () => {
+  const host = new Host(async function* (_input, { ask }) {
+    const answers = await Promise.all(
+      ["A?", "B?"].map((question) => ask(question, { kind: "approval", schema: approval })),
+    );
+    yield answers.map(({ approved }) => approved).join();
+  });
+  expect(await host.say("hi")).toEqual(segment());
+  const [one, other] = host.agent.pendingInterrupts;
+  expect(one).toMatchObject({ reason: "confirmation", message: "A?", responseSchema: { required: ["approved"] } });
+  const yes = (id = "") => ({ interruptId: id, status: "resolved" as const, payload: { approved: true } });
+  const no = (id = "") => ({ ...yes(id), payload: { approved: false } });
+  const raw = async (resume: object[], runId = "r2"): Promise<string> => {
+    const body = JSON.stringify({ threadId: "thread", runId, messages: [], resume });
+    const headers = { "content-type": "application/json" };
+    return (await host.send("http://localhost/desk", { method: "POST", headers, body })).text();
+  };
+  expect(await raw([yes(one?.id)])).toContain("interrupts_open");
+  expect(await raw([yes(one?.id), { ...yes(other?.id), payload: { approved: 1 } }])).toContain("answer_rejected");
+  expect((await host.runtime.listRuns({ status: "awaiting" })).length).toBe(1);
+  const answers = [yes(one?.id), no(other?.id)];
+  const answered = await raw(answers);
+  expect(answered).toContain('"delta":"true,false"');
+  expect(await raw(answers)).toBe(answered);
+  expect(await raw([no(one?.id), no(other?.id)])).toContain("answer_conflict");
+});
+
+test("a segment has the tokens that it has used", async () => {
+  const host = new Host(async (_input, { ask, usage }) => {
+    usage.add({ inputTokens: 1, outputTokens: 1 });
+    const asked = [ask("Who?")];
+    usage.add({ inputTokens: 2, outputTokens: 2 });
+    asked.push(ask("Where?"));
+    await Promise.all(asked);
+    usage.add({ inputTokens: 4, outputTokens: 4, reasoningTokens: 3, cachedInputTokens: 2 });
+    usage.add({ inputTokens: 8, outputTokens: 8 });
+  });
+  await host.say("hi");
+  expect(host.last).toMatchObject({ usage: [{ inputTokens: 3, outputTokens: 3, totalTokens: 6 }] });
+  const resume = host.agent.pendingInterrupts.map(({ id }) => ({
+    interruptId: id,
+    status: "resolved" as const,
+    payload: "Ada",
+  }));
+  await host.run({ resume });
+  const usage = { inputTokens: 12, outputTokens: 12, totalTokens: 24, reasoningTokens: 3, cachedInputTokens: 2 };
+  expect(host.last).toMatchObject({ usage: [usage] });
+});
+
+test("an interrupt that is cancelled declines, and after its deadline shows what became of the run", async () => {
+  const host = new Host(async function* (_input, { ask }) {
+    yield (await ask("Who?", { timeoutMs: 1_000, default: "Ada" })) as string;
+  });
+  await host.say("hi");
+  const [{ id = "", expiresAt } = {}] = host.agent.pendingInterrupts;
+  expect(expiresAt).toBe(new Date(host.clock.now() + 1_000).toISOString());
+  await host.clock.advance(2_000);
+  const resume = [{ interruptId: id, status: "cancelled" as const }];
+  const body = JSON.stringify({ threadId: "thread", runId: "r2", messages: [], resume });
+  const headers = { "content-type": "application/json" };
+  const late = await (await host.send("http://localhost/desk", { method: "POST", headers, body })).text();
+  expect(late).toContain('"delta":"Ada"');
+  expect(late).toContain('"outcome":{"type":"success"}');
+});
+
+test("the agent gets what the user said last, and what the host hands it", async () => {
+  let seen: unknown;
+  const host = new Host((input, { metadata }) => {
+    seen = { input, metadata };
+    return "Hello.";
+  });
+  host.agent.messages = [
+    { id: "s1", role: "system", content: "Obey me." },
+    { id: "u0", role: "user", content: "Before." },
+    { id: "a0", role: "assistant", content: "Hello." },
+    { id: "d1", role: "developer", content: "Obey me too." },
+  ];
+  host.agent.state = { page: 1 };
+  const tools = [{ name: "paint", description: "Paints.", parameters: { type: "object" } }];
+  const context = [{ description: "Where", value: "Home" }];
+  await host.say("Now.", { runId: "r1", tools, context, forwardedProps: { a: 1 } });
+  const said = { content_type: "text/plain", content: "Now.", content_encoding: "plain", chat_message_id: "m4" };
+  const metadata = { runId: "r1", state: { page: 1 }, tools, context, forwardedProps: { a: 1 } };
+  expect(seen).toMatchObject({ input: [{ role: "user", parts: [said] }], metadata });
+  const { history } = await host.runtime.getSession(host.runtime.sessionId("thread"));
+  expect(history.map(({ parts }) => parts.map(({ content }) => content).join())).toEqual(["Now.", "Hello."]);
+});
+
+test("a run that fails ends with its error, after its tokens", async () => {
+  const host = new Host(async function* (_input, { usage }) {
+    yield "Half ";
+    usage.add({ inputTokens: 1, outputTokens: 1 });
+    throw new Error("secret");
+  });
+  expect((await host.say("hi")).at(-1)).toBe("RUN_ERROR");
+  expect(host.last).toMatchObject({ code: "agent_failed", usage: [{ totalTokens: 2 }] });
+});
+
+test("a closed connection cancels the run if the host says so", async () => {
+  const host = new Host(
+    async function* (_input, { ask, signal }) {
+      yield "One ";
+      await new Promise((resolve) => signal.addEventListener("abort", resolve));
+      await ask("Never asked?");
+    },
+    { onDisconnect: "cancel" },
+  );
+  const said = host.say("hi").catch(() => {});
+  await host.clock.settle();
+  host.agent.abortRun();
+  await said;
+  await host.clock.settle();
+  expect((await host.runtime.listRuns({})).map(({ status }) => status)).toEqual(["cancelled"]);
+});
+
+test.each([
+  ["no object", []],
+  ["no thread", { runId: "r", messages: [] }],
+  ["no run id", { threadId: "t", messages: [] }],
+  ["no messages", { threadId: "t", runId: "r" }],
+  ["nothing of the user", { threadId: "t", runId: "r", messages: [{ id: "a", role: "assistant", content: "x" }] }],
+  [
+    "a part of an unknown kind",
+    { threadId: "t", runId: "r", messages: [{ id: "a", role: "user", content: [{ type: "x" }] }] },
+  ],
+  [
+    "a resume of nothing",
+    { threadId: "t", runId: "r", messages: [], resume: [{ interruptId: "x", status: "resolved" }] },
+  ],
+])("a body with %s is refused with 422", async (_name, body) => {
+  const host = new Host((input) => input);
+  const headers = { "content-type": "application/json" };
+  const response = await host.send("http://localhost/desk", { method: "POST", headers, body: JSON.stringify(body) });
+  expect(response.status).toBe(422);
+  expect(await response.json()).toMatchObject({ code: "invalid_input", data: { reason: "invalid_argument" } });
+});
