@@ -179,7 +179,7 @@ test("a segment has the tokens that it has used", async () => {
 
 test("an interrupt that is cancelled declines, and after its deadline shows what became of the run", async () => {
   const host = new Host(async function* (_input, { ask }) {
-    yield (await ask("Who?", { timeoutMs: 1_000, default: "Ada" })) as string;
+    yield JSON.stringify(await ask("Who?", { timeoutMs: 1_000, default: { name: "Ada" } }));
   });
   await host.say("hi");
   const [{ id = "", expiresAt } = {}] = host.agent.pendingInterrupts;
@@ -189,7 +189,7 @@ test("an interrupt that is cancelled declines, and after its deadline shows what
   const body = JSON.stringify({ threadId: "thread", runId: "r2", messages: [], resume });
   const headers = { "content-type": "application/json" };
   const late = await (await host.send("http://localhost/desk", { method: "POST", headers, body })).text();
-  expect(late).toContain('"delta":"Ada"');
+  expect(late).toContain(JSON.stringify({ delta: JSON.stringify({ name: "Ada" }) }).slice(1, -1));
   expect(late).toContain('"outcome":{"type":"success"}');
 });
 
