@@ -72,7 +72,7 @@ describe("A durable agent on a store that is not durable", () => {
     expect(run.status).toBe("completed");
     // The result of a step goes through JSON on every store.
     expect(run.output[0]?.parts[0]?.content).toContain('{"go":"on"}');
-    expect(said).toEqual([expect.stringMatching(/^Agent "one" is durable, and the store is not/)]);
+    expect(said).toEqual([expect.stringMatching(/^An agent is durable, and the store is not/)]);
     expect(await runtime.stats()).toMatchObject({ blocked: [], unregistered: 0, damaged: [] });
     await runtime.close();
   });
