@@ -62,7 +62,8 @@ export class Hints {
       heard = resolve;
     });
     const cancel = systemClock.setTimeout(() => heard(false), TEST_MS);
-    const listening = this.#listen(() => heard(true), ignore);
+    // A pooler may bring what another process tells, on a connection that it has lent to both.
+    const listening = this.#listen(({ from }) => from === this.#name && heard(true), ignore);
     const stop = await this.#connection
       .inTime(listening, () => void listening.then((late) => late(), ignore))
       .catch(() => undefined);
