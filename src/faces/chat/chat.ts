@@ -51,7 +51,8 @@ export const noContentHeaders = { "cache-control": "no-store", "x-content-type-o
 
 /** The idempotency key of what a page may send twice. Undefined: it has no id, or too long a one. */
 export function keyOf(chatId: string, id: string): string | undefined {
-  const key = `${chatId}/${id}`;
+  // Both may hold any character.
+  const key = JSON.stringify([chatId, id]);
   return id === "" || key.length > MAX_KEY_LENGTH ? undefined : key;
 }
 
