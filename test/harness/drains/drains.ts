@@ -50,6 +50,7 @@ interface Change {
 type Worker = WorkerProcess<DrainSettings, never, DrainReport>;
 
 const WORKERS = 3;
+const FIRST_STEP = "tick#1";
 /** How many runs are open at once. */
 const AT_ONCE = 18;
 /** How long a worker works before the next one gets SIGTERM, in milliseconds. */
@@ -81,6 +82,8 @@ class Driver {
   readonly #ready: Worker[] = [];
   #started = 0;
   #onReady: () => void = () => {};
+  /** Called when the worker with this name begins a run. */
+  #onBegin: { readonly name: string; readonly call: () => void } | undefined;
   /** When each worker got SIGTERM. */
   readonly #drainedAt = new Map<string, number>();
   /** The steps of which a body is at work, or was when its worker ended; and those of which one is done. */
@@ -111,7 +114,9 @@ class Driver {
       await this.#untilReady(WORKERS + 1);
       await pause(BETWEEN_MS);
       const [oldest] = this.#ready.splice(0, 1);
-      if (oldest !== undefined) ends.push(this.#drain(oldest));
+      if (oldest === undefined) throw new Error("No worker is ready.");
+      await this.#untilBegins(oldest);
+      ends.push(this.#drain(oldest));
       onDrained?.(count);
     }
     await Promise.all(ends);
@@ -150,6 +155,7 @@ class Driver {
       this.#onReady();
       return;
     }
+    if (report.is === "began" && report.key === FIRST_STEP && worker.name === this.#onBegin?.name) this.#onBegin.call();
     const step = `${report.run_id} ${report.key}`;
     if (report.is === "done") {
       this.#begun.delete(step);
@@ -180,6 +186,14 @@ class Driver {
       await new Promise<void>((resolve) => {
         this.#onReady = resolve;
       });
+  }
+
+  /** So that there is a run to hand on. */
+  async #untilBegins({ name }: Worker): Promise<void> {
+    await new Promise<void>((call) => {
+      this.#onBegin = { name, call };
+    });
+    this.#onBegin = undefined;
   }
 
   #judge(changes: readonly Change[]): Pick<DrainTrial, "handedOn" | "median" | "longest" | "free"> {
