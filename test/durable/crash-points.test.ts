@@ -6,7 +6,7 @@ import { scenarios } from "../harness/world/scenarios.ts";
 import type { World } from "../harness/world/world.ts";
 
 /** One of so many crashes is tried here, on stores of each kind; `npm run test:durable` tries all. */
-const SHARE = { atOnce: 2, late: 5 };
+const SHARE = { atOnce: 3, late: 8 };
 
 describe.each([
   { store: "a store that answers at once", late: false },

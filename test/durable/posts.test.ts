@@ -11,8 +11,8 @@ import type { World } from "../harness/world/world.ts";
 
 /* A process that does not execute a run may post some entries to the end of its log: here between any two entries. */
 
-/** At one of so many positions it is tried on a store that answers later; `npm run test:posts` tries all. */
-const LATE_SHARE = process.env["CADENZA_POSTS"] === "all" ? 1 : 4;
+/** At one of so many positions it is tried, on stores of each kind; `npm run test:posts` tries all. */
+const SHARE = process.env["CADENZA_POSTS"] === "all" ? { atOnce: 1, late: 1 } : { atOnce: 2, late: 5 };
 
 /** What is posted to a run in this state. Undefined: nothing can be. */
 type Post = (world: World, run: FoundRun) => Promise<RunPost | undefined>;
@@ -67,7 +67,7 @@ function answerOf({ answer, decline }: Scenario): Post {
 async function posted(scenario: Scenario, late: boolean, post: Post) {
   const { log, ending } = await play(scenario, { late });
   const plays: { readonly position: number; readonly log: readonly Entry[]; readonly ending: Ending }[] = [];
-  for (let position = 1; position < log.length; position += late ? LATE_SHARE : 1) {
+  for (let position = 1; position < log.length; position += late ? SHARE.late : SHARE.atOnce) {
     const { disturb, isPosted } = postAt(position, post);
     const played = await play(scenario, { late, disturb });
     if (!isPosted()) continue;

@@ -5,9 +5,9 @@ import type { Trouble } from "../harness/world/trials.ts";
 import { again, trial, tryAll } from "../harness/world/trials.ts";
 
 /** A share of what `npm run test:durable` tries. */
-const PROGRAMS = 240;
+const PROGRAMS = 160;
 /** How often a kept program is tried, each time with its trouble at other moments. */
-const TIMES = 12;
+const TIMES = 8;
 const seed = Number(process.env["DURABLE_SEED"] ?? Math.floor(Math.random() * 2 ** 31));
 
 it(`random programs survive crashes, take-overs, freezes and stopped clocks of their processes (DURABLE_SEED=${seed})`, async () => {
