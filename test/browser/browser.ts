@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { platform } from "node:process";
 import chromium from "@sparticuz/chromium";
-import type { Browser } from "puppeteer-core";
+import type { Browser, Page } from "puppeteer-core";
 import { launch } from "puppeteer-core";
 
 /** The browser that npm brings on Linux, or the one at `CHROME_PATH`. Undefined, with a printed line: there is none. */
@@ -15,4 +15,10 @@ export async function openBrowser(): Promise<Browser | undefined> {
   }
   const executablePath = await chromium.executablePath();
   return launch({ executablePath, args: [...chromium.args, "--no-sandbox"], headless: "shell" });
+}
+
+/** Clicks an element as soon as it is there: within the page, since text that streams in above it moves it. */
+export async function click(page: Page, selector: string, timeout: number): Promise<void> {
+  const element = `document.querySelector(${JSON.stringify(selector)})`;
+  await page.waitForFunction(`${element} !== null && (${element}.click(), true)`, { timeout });
 }

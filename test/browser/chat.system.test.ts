@@ -6,7 +6,7 @@ import { join } from "node:path";
 import type { Browser, Page } from "puppeteer-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { nextTurn } from "../harness/promises.ts";
-import { openBrowser } from "./browser.ts";
+import { click, openBrowser } from "./browser.ts";
 import { freePort, startExample } from "./servers.ts";
 
 const browser = await openBrowser();
@@ -74,7 +74,7 @@ class Tab {
 
   /** Clicks when it is there. What React replaces meanwhile is looked for again. */
   async click(selector: string): Promise<void> {
-    await this.page.locator(selector).setTimeout(WAIT_MS).click();
+    await click(this.page, selector, WAIT_MS);
   }
 
   async text(selector: string): Promise<string> {

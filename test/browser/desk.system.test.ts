@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Page } from "puppeteer-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { openBrowser } from "./browser.ts";
+import { click, openBrowser } from "./browser.ts";
 import { freePort, startExample } from "./servers.ts";
 
 const browser = await openBrowser();
@@ -57,7 +57,7 @@ class Tab {
   }
 
   async click(selector: string): Promise<void> {
-    await this.page.locator(selector).setTimeout(WAIT_MS).click();
+    await click(this.page, selector, WAIT_MS);
   }
 
   /** Fills in the form, and sends it. */

@@ -13,7 +13,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { deskAgent } from "../../examples/chat/desk.ts";
 import { Ledger } from "../../examples/chat/ledger.ts";
 import { bundleOf } from "../../examples/page-bundle.ts";
-import { openBrowser } from "./browser.ts";
+import { click, openBrowser } from "./browser.ts";
 
 /** The packages of `useChat`, by the version of `ai`. */
 const versions = { "ai 5": "ai-sdk-react-5", "ai 6": "@ai-sdk/react", "ai 7": "ai-sdk-react-7" };
@@ -73,17 +73,13 @@ async function hears(page: Page, text: string, how: "startsWith" | "endsWith" = 
   await page.waitForFunction(`${said}.${how}(${JSON.stringify(text)})`, { timeout: WAIT_MS });
 }
 
-async function click(page: Page, selector: string): Promise<void> {
-  await page.locator(selector).setTimeout(WAIT_MS).click();
-}
-
 test.skipIf(browser === undefined).each(Object.entries(versions))(
   "useChat of %s streams, stops, asks, and shows a question again after a reload",
   async (_, name) => {
     const stopped = await open(name, "stopped");
     await send(stopped, "A story, please");
     await hears(stopped, "And then ");
-    await click(stopped, "#stop");
+    await click(stopped, "#stop", WAIT_MS);
     await stopped.waitForFunction(`document.querySelector("#status").textContent === "ready"`, { timeout: WAIT_MS });
 
     const page = await open(name, "asked");
@@ -91,7 +87,7 @@ test.skipIf(browser === undefined).each(Object.entries(versions))(
     await hears(page, LOOKING);
     await page.waitForSelector("#yes", { timeout: WAIT_MS });
     await page.reload();
-    await click(page, "#yes");
+    await click(page, "#yes", WAIT_MS);
     await hears(page, `${LOOKING}The 40 € are on their way. `);
     await page.reload();
     await hears(page, `${LOOKING}The 40 € are on their way. `);
