@@ -5,26 +5,20 @@ import type { UsedRun } from "cadenza/client/react";
 import { useRun } from "cadenza/client/react";
 import { durable } from "cadenza/durable";
 import { createHandler } from "cadenza/http";
-import { JSDOM } from "jsdom";
 import { act, createElement } from "react";
-import type { Root } from "react-dom/client";
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { beforeEach, expect, test } from "vitest";
 import * as z from "zod";
 import { FakeClock } from "../harness/clock.ts";
+import { reactPage } from "../harness/react-page.ts";
 
 const approval = z.object({ approved: z.boolean() });
 
-let root: Root;
 let clock: FakeClock;
 let runtime: AgentRuntime;
 let used: UsedRun<never>;
 
-beforeEach(async () => {
-  const { window } = new JSDOM("<main></main>");
-  vi.stubGlobal("window", window);
-  vi.stubGlobal("document", window.document);
-  vi.stubGlobal("navigator", window.navigator);
-  vi.stubGlobal("IS_REACT_ACT_ENVIRONMENT", true);
+const render = reactPage();
+beforeEach(() => {
   clock = new FakeClock();
   runtime = new AgentRuntime({ clock, store: durable(new MemoryStore({ clock })) });
   runtime.register("desk", async function* (_input, { ask }) {
@@ -32,12 +26,6 @@ beforeEach(async () => {
     const { approved } = await ask("Refund 40 €?", { name: "approval", schema: approval });
     yield approved ? "Refunded." : "Refused.";
   });
-  const { createRoot } = await import("react-dom/client");
-  root = createRoot(window.document.querySelector("main") as Parameters<typeof createRoot>[0]);
-});
-afterEach(() => {
-  act(() => root.unmount());
-  vi.unstubAllGlobals();
 });
 
 function client() {
@@ -50,7 +38,7 @@ async function show(run: ClientRun | null): Promise<void> {
     used = useRun(run) as unknown as UsedRun<never>;
     return null;
   }
-  await act(async () => root.render(createElement(Page)));
+  await render(createElement(Page));
   await act(() => clock.settle());
 }
 

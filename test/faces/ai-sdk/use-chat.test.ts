@@ -5,10 +5,9 @@ import { useChat as useChat5 } from "ai-sdk-react-5";
 import { useChat as useChat7 } from "ai-sdk-react-7";
 import { createHandler } from "cadenza/ai-sdk";
 import { chatOptions } from "cadenza/client";
-import { JSDOM } from "jsdom";
 import { act, createElement } from "react";
-import type { Root } from "react-dom/client";
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { beforeEach, expect, test } from "vitest";
+import { reactPage } from "../../harness/react-page.ts";
 import { Desk } from "../desk.ts";
 
 type Chat = ReturnType<typeof useChat>;
@@ -20,22 +19,11 @@ const versions = {
   "ai 7": useChat7 as unknown as typeof useChat,
 };
 
-let root: Root;
 let desk: Desk;
 
-beforeEach(async () => {
-  const { window } = new JSDOM("<main></main>");
-  vi.stubGlobal("window", window);
-  vi.stubGlobal("document", window.document);
-  vi.stubGlobal("navigator", window.navigator);
-  vi.stubGlobal("IS_REACT_ACT_ENVIRONMENT", true);
+const render = reactPage();
+beforeEach(() => {
   desk = new Desk();
-  const { createRoot } = await import("react-dom/client");
-  root = createRoot(window.document.querySelector("main") as Parameters<typeof createRoot>[0]);
-});
-afterEach(() => {
-  act(() => root.unmount());
-  vi.unstubAllGlobals();
 });
 
 const send: typeof fetch = async (url, init) =>
@@ -48,7 +36,7 @@ async function show(hook: typeof useChat, options: Parameters<typeof useChat>[0]
     used = hook(options);
     return null;
   }
-  await act(async () => root.render(createElement(Page)));
+  await render(createElement(Page));
   return () => used as Chat;
 }
 
