@@ -52,8 +52,7 @@ export class SharedByRuns {
 
   /** The first entry of a new run with what the interceptors give it to carry. */
   withCarrier(key: RunKey, created: CreatedEntry): CreatedEntry {
-    const { interceptors } = this.settings;
-    return interceptors.create === undefined ? created : withCarrier(interceptors, key, created, this.logger);
+    return withCarrier(this.settings.interceptors, key, created, this.logger);
   }
 
   /** Keeps the process open until the returned function is called. */
