@@ -58,6 +58,11 @@ const RULES: readonly Rule[] = [
   // It loads nothing of the library: a page has the types alone.
   { place: "client/", imports: [], types: ["protocol/", "runtime/agent-schemas", "runtime/standard-schema"] },
   {
+    place: "admin/",
+    imports: ["core/", "protocol/", "runtime/check", "runtime/fold-log", "runtime/inside", "runtime/labels"],
+    types: ["runtime/"],
+  },
+  {
     place: "otel/",
     imports: ["core/statistics"],
     types: ["protocol/", "runtime/"],
@@ -80,6 +85,7 @@ const RULES: readonly Rule[] = [
   { place: "store.ts", imports: ["testing/store-"], types: ["core/"] },
   { place: "sqlite.ts", imports: ["stores/sqlite"], node: true },
   { place: "postgres.ts", imports: ["stores/postgres"] },
+  { place: "admin.ts", imports: ["admin/"] },
   { place: "otel.ts", imports: ["otel/"] },
   { place: "nats.ts", imports: ["durable/nats-waker"] },
 ];

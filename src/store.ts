@@ -24,5 +24,6 @@ export type {
   TakeRequest,
 } from "./core/ports.ts";
 export type { RunQuery } from "./core/run-query.ts";
+export type { LiveCount, LogTail, WorkerLease, SurveyPage, SurveyQuery, Surveys } from "./core/survey.ts";
 export type { OpenedStores, OpenStores, OpenStoresOptions, StoreCheck } from "./testing/store-check.ts";
 export { storeContract } from "./testing/store-contract.ts";

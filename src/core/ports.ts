@@ -6,6 +6,7 @@ import type { CreatedEntry, Entry } from "./log.ts";
 import type { MaybePromise } from "./promises.ts";
 import type { RunQuery } from "./run-query.ts";
 import type { Counters } from "./statistics.ts";
+import type { Surveys } from "./survey.ts";
 
 /** Where time comes from. */
 export interface Clock {
@@ -289,7 +290,7 @@ export interface Retention {
  * refused write is an answer, not an error, and changes nothing. A method throws if the store itself fails, or if the
  * requested run is damaged. All processes of a store share its clock: leases and `due_at` are measured by it.
  */
-export interface Store {
+export interface Store extends Surveys<FoundRun, RunKey> {
   /** Whether written data outlives the process. */
   readonly persistent: boolean;
   /**

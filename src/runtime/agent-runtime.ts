@@ -12,6 +12,8 @@ import { newAgent } from "./agent.ts";
 import type { AnnouncedType, EventListener } from "./announcer.ts";
 import { Announcer } from "./announcer.ts";
 import { badArgument, checkAmount, checkFunction, checkKeys, checkObject } from "./check.ts";
+import type { Inside } from "./inside.ts";
+import { insideKey } from "./inside.ts";
 import type { LiveRun } from "./live-run.ts";
 import type { RuntimeOptions, Settings } from "./options.ts";
 import { isShared, readOptions } from "./options.ts";
@@ -92,6 +94,11 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
     this.#announcer = announcer;
     if (!Array.isArray(agents)) throw badArgument("options.agents", "a list of agents", agents);
     this.#add(agents.map((agent) => readAgent(agent, {})));
+  }
+
+  /** For the entries of this package. */
+  get [insideKey](): Inside {
+    return { store: this.#settings.store, registry: this.#registry };
   }
 
   /** The clock of the runtime. */

@@ -6,3 +6,8 @@ export function damaged({ run_id }: RunKey, position: number, cause?: unknown): 
   const message = `Run ${run_id} is damaged in the store: entry ${position} of its log cannot be read.`;
   return new CadenzaError("store_failed", message, { run_id, cause });
 }
+
+/** Whether an error is of {@link damaged}. */
+export function isDamage(error: unknown): boolean {
+  return CadenzaError.is(error) && error.code === "store_failed" && error.run_id !== undefined;
+}

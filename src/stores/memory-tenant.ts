@@ -1,6 +1,7 @@
 import type { CreatedEntry, Entry, Labels } from "../core/log.ts";
 import type { RunHead, RunKey, RunWrite, Slot, StoredRun, StoredSession } from "../core/ports.ts";
 import type { RunQuery } from "../core/run-query.ts";
+import type { LogTail } from "../core/survey.ts";
 import type { Message } from "../protocol/message.ts";
 import type { Link } from "./chain.ts";
 import type { DueEntry } from "./due-heap.ts";
@@ -49,7 +50,7 @@ export class Tenant {
     if (after === undefined && query.after !== undefined) return found;
     const before = after?.order ?? Number.POSITIVE_INFINITY;
     let skip = query.offset;
-    for (const run of this.#index.find(query) ?? this.#newestFirst(after)) {
+    for (const run of this.#index.find(query) ?? this.newestFirst(after)) {
       if (found.length >= query.limit) break;
       if (run.order < before && matches(run, query) && --skip < 0) found.push(run.stored());
     }
@@ -57,7 +58,8 @@ export class Tenant {
   }
 
   /** The runs from the newest one on, or from the one that was created before `after`. */
-  *#newestFirst(after: MemoryRun | undefined): Iterable<MemoryRun> {
+  /** The runs that were created before a run, or all, those that were created last first. */
+  *newestFirst(after: MemoryRun | undefined): Iterable<MemoryRun> {
     for (let run = after === undefined ? this.#newest : after.older; run !== null; run = run.older) yield run;
   }
 
@@ -140,6 +142,12 @@ export class MemoryRun implements Link<MemoryRun> {
     this.entries = joined;
   }
 
+  /** The last entries. */
+  tail(count: number): LogTail {
+    const from = Math.max(0, this.entries.length - count);
+    return { from, entries: this.entries.slice(from) };
+  }
+
   stored(): StoredRun {
     return { key: this.key, created: this.created, head: this.head, position: this.entries.length };
   }
@@ -156,7 +164,10 @@ export interface MemorySession extends Link<MemorySession> {
   inLine: boolean;
 }
 
-function matches({ created, head }: MemoryRun, query: RunQuery): boolean {
+/** What selects runs in a list. */
+type Filter = Omit<RunQuery, "tenant" | "after" | "limit" | "offset">;
+
+export function matches({ created, head }: MemoryRun, query: Filter): boolean {
   if (query.agent_name !== undefined && created.agent_name !== query.agent_name) return false;
   if (query.session_id !== undefined && created.session_id !== query.session_id) return false;
   if (query.roots === true && created.parent !== undefined) return false;

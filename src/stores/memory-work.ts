@@ -1,4 +1,5 @@
 import type { AgentVersion, Backlog, RunHead, TakeRequest } from "../core/ports.ts";
+import type { LiveCount, WorkerLease } from "../core/survey.ts";
 import { Chain } from "./chain.ts";
 import { Choice, distinctAgents } from "./choice.ts";
 import type { DueEntry } from "./due-heap.ts";
@@ -142,6 +143,24 @@ export class MemoryWork {
       if (since !== NEVER) counts.since = Math.min(counts.since ?? since, since);
     }
     return [...counted.values()].flatMap((versions) => [...versions.values()]);
+  }
+
+  census(): readonly LiveCount[] {
+    const counted = new Map<string, LiveCount>();
+    for (let run = this.#live.first; run !== null; run = run.after) {
+      const { agent_name, version = null } = run.created;
+      const { status } = run.head;
+      const name = JSON.stringify([agent_name, version, status]);
+      counted.set(name, { agent_name, version, status, runs: (counted.get(name)?.runs ?? 0) + 1 });
+    }
+    return [...counted.values()];
+  }
+
+  workers(now: number): readonly WorkerLease[] {
+    return [...this.#owners].map(([owner, { until, forMs, runs }]) => {
+      const end = Math.min(until, now + forMs);
+      return { owner, until: end === NEVER ? null : end, is_alive: end > now, runs };
+    });
   }
 
   #enter(run: MemoryRun): void {

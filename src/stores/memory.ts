@@ -19,10 +19,12 @@ import type {
 } from "../core/ports.ts";
 import type { RunQuery } from "../core/run-query.ts";
 import type { Counters } from "../core/statistics.ts";
+import type { LiveCount, LogTail, SurveyPage, SurveyQuery, WorkerLease } from "../core/survey.ts";
 import type { Message } from "../protocol/message.ts";
 import { systemClock } from "../runtime/system.ts";
 import { Chain } from "./chain.ts";
 import { MemorySessions, messagesFor } from "./memory-sessions.ts";
+import { surveyRuns } from "./memory-survey.ts";
 import { MemoryRun, Tenant } from "./memory-tenant.ts";
 import { MemoryWork } from "./memory-work.ts";
 
@@ -178,6 +180,24 @@ export class MemoryStore implements Store {
 
   backlog(): readonly Backlog[] {
     return this.#work.backlog(this.#clock.now());
+  }
+
+  survey(query: SurveyQuery): SurveyPage<StoredRun> {
+    const one = query.tenant === undefined ? undefined : this.#tenants.get(query.tenant);
+    const all = query.tenant === undefined ? this.#tenants.values() : [];
+    return surveyRuns(one === undefined ? all : [one], query);
+  }
+
+  tails(runs: readonly RunKey[], count: number): readonly (LogTail | undefined)[] {
+    return runs.map((key) => this.#run(key)?.tail(count));
+  }
+
+  census(): readonly LiveCount[] {
+    return this.#work.census();
+  }
+
+  workers(): readonly WorkerLease[] {
+    return this.#work.workers(this.#clock.now());
   }
 
   session(key: SessionKey): StoredSession | undefined {

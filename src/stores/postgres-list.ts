@@ -9,7 +9,7 @@ export interface Statement {
 }
 
 /** The parameters of a statement that is being written. */
-class Parameters {
+export class Parameters {
   readonly values: PostgresValue[] = [];
 
   /** Adds a text, and returns how the statement refers to it. */

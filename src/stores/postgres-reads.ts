@@ -223,7 +223,7 @@ export class Reads {
 const MAX_TAKEN = 10_000;
 
 /** The first entry, from the first batches `e`. */
-const createdColumn = "split_part(e.lines, E'\\n', 1) AS created";
+export const createdColumn = "split_part(e.lines, E'\\n', 1) AS created";
 
 /** Agents as a list of names and versions, as they are stored. */
 function agentsOf(agents: TakeRequest["agents"]): string {
@@ -231,6 +231,6 @@ function agentsOf(agents: TakeRequest["agents"]): string {
 }
 
 /** The opposite of `markedText`. */
-function fromMarked(text: string): string | null {
+export function fromMarked(text: string): string | null {
   return text === "" ? null : fromText(text.slice(1));
 }

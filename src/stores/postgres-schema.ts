@@ -2,7 +2,7 @@ import { CadenzaError } from "../core/errors.ts";
 import type { Connection } from "./postgres-connection.ts";
 import { deleteFunctions } from "./postgres-delete-sql.ts";
 import { checkSchemaName } from "./postgres-options.ts";
-import { tables } from "./postgres-tables.ts";
+import { surveyIndexes, tables } from "./postgres-tables.ts";
 import { takeFunctions } from "./postgres-take-sql.ts";
 import { writeFunctions } from "./postgres-write-sql.ts";
 
@@ -12,6 +12,7 @@ import { writeFunctions } from "./postgres-write-sql.ts";
  */
 const migrations: readonly ((schema: string) => string)[] = [
   (schema) => [tables, writeFunctions, takeFunctions, deleteFunctions].map((part) => part(schema)).join(""),
+  surveyIndexes,
 ];
 
 /** A name in SQL, whatever it contains. */

@@ -108,3 +108,18 @@ export function tables(schema: string): string {
   ) WITH (fillfactor = 50);
 `;
 }
+
+/**
+ * Operators find runs by their ids, and by their status, over all tenants. A run that completes without waiting is never
+ * in the index of the states: it has an owner until then.
+ */
+export function surveyIndexes(schema: string): string {
+  const runs = `${schema}.runs`;
+  return `
+  CREATE UNIQUE INDEX runs_by_id ON ${runs} (run_id, tenant);
+  DROP INDEX ${schema}.runs_by_key;
+  ALTER INDEX ${schema}.runs_by_id RENAME TO runs_by_key;
+  CREATE INDEX runs_by_state ON ${runs} (status, id)
+    WHERE status <> 'completed' AND (owner IS NULL OR finished_at IS NOT NULL);
+`;
+}

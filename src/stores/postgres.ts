@@ -19,6 +19,7 @@ import type {
 } from "../core/ports.ts";
 import type { RunQuery } from "../core/run-query.ts";
 import type { Counters } from "../core/statistics.ts";
+import type { LiveCount, LogTail, SurveyPage, SurveyQuery, WorkerLease } from "../core/survey.ts";
 import { durableEngine } from "../durable/durable.ts";
 import type { DurableStore, Engine } from "../runtime/remote-runs.ts";
 import { engineKey } from "../runtime/remote-runs.ts";
@@ -29,6 +30,7 @@ import type { PostgresSettings, PostgresStoreOptions } from "./postgres-options.
 import { readOptions } from "./postgres-options.ts";
 import { Reads } from "./postgres-reads.ts";
 import { checkIsolation, prepareSchema, quoteName } from "./postgres-schema.ts";
+import { SurveyReads } from "./postgres-survey.ts";
 import { Writer } from "./postgres-writer.ts";
 import * as writes from "./postgres-writes.ts";
 import { fromText, toJson, toText } from "./stored-rows.ts";
@@ -51,6 +53,7 @@ export class PostgresStore implements DurableStore {
   readonly #schema: string;
   readonly #writer: Writer;
   readonly #reads: Reads;
+  readonly #survey: SurveyReads;
   readonly #hints: Hints | undefined;
 
   /** For `openPostgresStore`: the schema is there. */
@@ -61,6 +64,7 @@ export class PostgresStore implements DurableStore {
     this.#schema = quoteName(settings.schema);
     this.#writer = new Writer(connection, this.#schema, now);
     this.#reads = new Reads(connection, this.#schema, now);
+    this.#survey = new SurveyReads(connection, this.#schema, now);
     this.#hints = hints;
     this[engineKey] = engine;
     if (hints !== undefined) this.watch = (callback) => hints.watch(callback);
@@ -129,6 +133,22 @@ export class PostgresStore implements DurableStore {
 
   backlog(): Promise<readonly Backlog[]> {
     return this.#reads.backlog();
+  }
+
+  survey(query: SurveyQuery): Promise<SurveyPage<FoundRun>> {
+    return this.#survey.runs(query);
+  }
+
+  tails(runs: readonly RunKey[], count: number): Promise<readonly (LogTail | undefined)[]> {
+    return this.#survey.tails(runs, count);
+  }
+
+  census(): Promise<readonly LiveCount[]> {
+    return this.#survey.census();
+  }
+
+  workers(): Promise<readonly WorkerLease[]> {
+    return this.#survey.workers();
   }
 
   session(key: SessionKey): Promise<StoredSession | undefined> {

@@ -93,7 +93,7 @@ function conditionsOf(query: RunQuery): readonly Clause[] {
   return found;
 }
 
-function hasStatus(statuses: readonly RunStatus[]): Clause {
+export function hasStatus(statuses: readonly RunStatus[]): Clause {
   return clause(`status IN (${statuses.map(() => "?").join(", ")})`, ...statuses);
 }
 
@@ -125,11 +125,11 @@ function liveOnes(tenant: string, statuses: readonly RunStatus[], others: readon
 
 type StoredLabel = readonly [name: string, value: string];
 
-function labelsOf({ labels = {} }: RunQuery): readonly StoredLabel[] {
+export function labelsOf({ labels = {} }: Pick<RunQuery, "labels">): readonly StoredLabel[] {
   return Object.entries(labels).map(([name, value]) => [toText(name), toText(value)]);
 }
 
-function hasLabel(label: StoredLabel): Clause {
+export function hasLabel(label: StoredLabel): Clause {
   return clause("EXISTS (SELECT 1 FROM cadenza_labels WHERE run = id AND name = ? AND value = ?)", ...label);
 }
 
@@ -141,7 +141,11 @@ function withLabel(tenant: string, label: StoredLabel, others: readonly Clause[]
 }
 
 /** The label that the fewest runs of the tenant have; undefined without labels. */
-function rarestOf(connection: Connection, tenant: string, labels: readonly StoredLabel[]): StoredLabel | undefined {
+export function rarestOf(
+  connection: Connection,
+  tenant: string,
+  labels: readonly StoredLabel[],
+): StoredLabel | undefined {
   const [first, ...others] = labels;
   if (first === undefined || others.length === 0) return first;
   const select = `SELECT count(*) AS count FROM (
@@ -163,10 +167,10 @@ function select(from: string, conditions: readonly Clause[]): Clause {
   return { sql: `SELECT id FROM ${from} WHERE ${sql}`, values };
 }
 
-function clause(sql: string, ...values: readonly SqliteValue[]): Clause {
+export function clause(sql: string, ...values: readonly SqliteValue[]): Clause {
   return { sql, values };
 }
 
-function joined(clauses: readonly Clause[], by: string): Clause {
+export function joined(clauses: readonly Clause[], by: string): Clause {
   return { sql: clauses.map(({ sql }) => sql).join(by), values: clauses.flatMap(({ values }) => values) };
 }

@@ -69,6 +69,11 @@ export function listRuns(connection: Connection, query: RunQuery): readonly Foun
   return query.createdAfter === undefined && query.createdBefore === undefined ? found : byTime(found);
 }
 
+/** The runs with these row ids, those that were created last first. */
+export function runsWithIds(connection: Connection, ids: readonly number[]): readonly FoundRun[] {
+  return foundRuns(connection, "r.id IN (SELECT value FROM json_each(?)) ORDER BY r.id DESC", toJson(ids));
+}
+
 /** In the order of their times. A damaged run, whose time cannot be read, stays behind the one before it. */
 function byTime(runs: readonly FoundRun[]): readonly FoundRun[] {
   let at = Number.POSITIVE_INFINITY;

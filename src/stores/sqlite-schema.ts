@@ -135,10 +135,21 @@ const creationTimes = `
   CREATE INDEX cadenza_runs_by_time ON cadenza_runs (tenant, created_at);
 `;
 
+/*
+ * Operators find runs by their ids, and by their status, over all tenants. A run that completes without waiting is never
+ * in the index of the states: it has an owner until then.
+ */
+const surveys = `
+  DROP INDEX cadenza_runs_by_key;
+  CREATE UNIQUE INDEX cadenza_runs_by_key ON cadenza_runs (run_id, tenant);
+  CREATE INDEX cadenza_runs_by_state ON cadenza_runs (status)
+    WHERE status <> 'completed' AND (owner IS NULL OR finished_at IS NOT NULL);
+`;
+
 /** The version of `firstSchema`. Earlier versions were never released. */
 const FIRST_VERSION = 5;
 /** The steps from one version of the schema to the next. Append only: existing files have taken the earlier steps. */
-const migrations: readonly string[] = [firstSchema, labelsAndParents, creationTimes];
+const migrations: readonly string[] = [firstSchema, labelsAndParents, creationTimes, surveys];
 const LAST_VERSION = FIRST_VERSION + migrations.length - 1;
 
 /** Brings the database to this version's schema. Several processes may do so at once. */

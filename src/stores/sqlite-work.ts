@@ -14,7 +14,7 @@ const FIRST_PAGE = 16;
 const MAX_PAGE = 4_096;
 
 /** The owners of live runs, found by jumps in the index from one to the next, with the end of their leases. */
-const selectOwners = `
+export const selectOwners = `
   WITH RECURSIVE owners (owner) AS (
     SELECT min(owner) FROM cadenza_runs INDEXED BY cadenza_runs_by_owner WHERE finished_at IS NULL AND owner >= ''
     UNION ALL

@@ -21,6 +21,7 @@ import type {
 } from "../core/ports.ts";
 import type { RunQuery } from "../core/run-query.ts";
 import type { Counters } from "../core/statistics.ts";
+import type { LiveCount, LogTail, SurveyPage, SurveyQuery, WorkerLease } from "../core/survey.ts";
 import { durableEngine } from "../durable/durable.ts";
 import type { DurableStore, Engine } from "../runtime/remote-runs.ts";
 import { engineKey } from "../runtime/remote-runs.ts";
@@ -33,6 +34,7 @@ import { deleteRuns, deleteSession, PRUNE_CHUNK, pruneRuns, pruneSessions } from
 import * as reads from "./sqlite-reads.ts";
 import { migrate } from "./sqlite-schema.ts";
 import { addSession, findSession, replaceSession } from "./sqlite-sessions.ts";
+import * as survey from "./sqlite-survey.ts";
 import * as work from "./sqlite-work.ts";
 import { GroupCommit } from "./sqlite-writer.ts";
 import * as writes from "./sqlite-writes.ts";
@@ -127,6 +129,22 @@ export class SqliteStore implements DurableStore {
 
   backlog(): readonly Backlog[] {
     return work.readBacklog(this.#connection, this.#now());
+  }
+
+  survey(query: SurveyQuery): SurveyPage<FoundRun> {
+    return survey.surveyRuns(this.#connection, query);
+  }
+
+  tails(runs: readonly RunKey[], count: number): readonly (LogTail | undefined)[] {
+    return survey.readTails(this.#connection, runs, count);
+  }
+
+  census(): readonly LiveCount[] {
+    return survey.readCensus(this.#connection);
+  }
+
+  workers(): readonly WorkerLease[] {
+    return survey.readWorkers(this.#connection, this.#now());
   }
 
   session(key: SessionKey): StoredSession | undefined {

@@ -26,6 +26,11 @@ export function fromText(text: string): string {
   return text.startsWith('"') ? (JSON.parse(text) as string) : text;
 }
 
+/** Comes after each text that begins with a prefix, in the order of their bytes. */
+export function afterPrefix(prefix: string): string {
+  return `${prefix}\u{10ffff}`;
+}
+
 /** A value as JSON; null for a value that JSON cannot express. */
 export function toJson(value: unknown): string {
   return JSON.stringify(value) ?? "null";

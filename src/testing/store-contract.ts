@@ -8,6 +8,7 @@ import { pruneChecks } from "./store-contract-prune.ts";
 import { readChecks } from "./store-contract-reads.ts";
 import { sessionChecks } from "./store-contract-sessions.ts";
 import { slotChecks } from "./store-contract-slots.ts";
+import { surveyChecks } from "./store-contract-survey.ts";
 import { takeChecks } from "./store-contract-take.ts";
 import { workChecks } from "./store-contract-work.ts";
 import { writeChecks } from "./store-contract-writes.ts";
@@ -36,6 +37,7 @@ export const storeContract: readonly StoreCheck[] = [
   ...postChecks,
   ...readChecks,
   ...listChecks,
+  ...surveyChecks,
   ...ownerChecks,
   ...takeChecks,
   ...slotChecks,

@@ -4,6 +4,7 @@ import { sameJson } from "../../src/core/json.ts";
 import type { AgentVersion, RunHead, RunWrite, Store } from "../../src/core/ports.ts";
 import type { MaybePromise } from "../../src/core/promises.ts";
 import type { RunQuery } from "../../src/core/run-query.ts";
+import type { LiveCount, SurveyQuery, WorkerLease } from "../../src/core/survey.ts";
 import { MemoryStore } from "../../src/stores/memory.ts";
 import { CheckClock } from "../../src/testing/store-check.ts";
 import {
@@ -251,6 +252,32 @@ const list = commands(
   (store, _moment, query) => store.list(query),
 );
 
+const survey = commands(
+  "survey",
+  fc.record<Omit<SurveyQuery, "after">>({
+    tenant: fc.constantFrom(undefined, ...TENANTS),
+    agent_name: fc.constantFrom(undefined, undefined, ...AGENTS),
+    version: fc.constantFrom(undefined, undefined, ...VERSIONS),
+    statuses: fc.constantFrom(undefined, ...STATUSES),
+    labels: fc.constantFrom(undefined, undefined, ...LABELS),
+    idPrefix: fc.constantFrom(undefined, undefined, "", "0000", runId(1)),
+    roots: fc.constantFrom(undefined, true),
+    createdAfter: fc.constantFrom(undefined, undefined, 2, 5),
+    createdBefore: fc.constantFrom(undefined, undefined, 4, 8),
+    limit: fc.constantFrom(1, 2, 100),
+  }),
+  async (store, _moment, query) => {
+    // Places differ from store to store.
+    const pages: unknown[] = [];
+    for (let after: number | undefined; ; ) {
+      const { runs, next } = await store.survey({ ...query, after });
+      pages.push(runs);
+      if (next === null) return pages;
+      after = next;
+    }
+  },
+);
+
 const command = fc.oneof(
   { arbitrary: create, weight: 7 },
   { arbitrary: append, weight: 8 },
@@ -265,6 +292,7 @@ const command = fc.oneof(
   { arbitrary: moved, weight: 1 },
   { arbitrary: blocked, weight: 1 },
   { arbitrary: list, weight: 2 },
+  { arbitrary: survey, weight: 2 },
 );
 
 /** How long scripts are made at most, in milliseconds. */
@@ -354,7 +382,23 @@ async function everything(store: Store): Promise<unknown> {
     owned: await Promise.all(OWNERS.map((owner) => store.owned(owner, 3))),
     blocked: await store.blocked({ limit: 3 }),
     backlog: sorted(await store.backlog()),
+    census: countsOf(await store.census()),
+    leases: leasesOf(await store.workers()),
+    tails: await store.tails(
+      TENANTS.flatMap((tenant) => [0, 1, 2, 3, 4].map((n) => runKey(n, tenant))),
+      2,
+    ),
   };
+}
+
+function countsOf(census: readonly LiveCount[]): readonly unknown[] {
+  return sorted(census.map(({ agent_name, version, status, runs }) => ({ agent_name, version, status, runs })));
+}
+
+/** Expired owners without runs may be forgotten. */
+function leasesOf(leases: readonly WorkerLease[]): readonly unknown[] {
+  const kept = leases.filter(({ is_alive, runs }) => is_alive || runs > 0);
+  return sorted(kept.map(({ owner, is_alive, runs }) => ({ owner, is_alive, runs })));
 }
 
 function agree(given: unknown, memory: unknown): void {

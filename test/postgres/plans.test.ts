@@ -1,6 +1,7 @@
 import type pg from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { RunQuery } from "../../src/core/run-query.ts";
+import type { SurveyQuery } from "../../src/core/survey.ts";
 import type { PostgresStore } from "../../src/stores/postgres.ts";
 import { openPostgresStore } from "../../src/stores/postgres.ts";
 import { quoteName } from "../../src/stores/postgres-schema.ts";
@@ -66,6 +67,25 @@ describe.skipIf(missing !== undefined)(`among ${ENDED} runs${missing ? `: ${miss
     });
   });
 
+  const surveys: readonly (readonly [name: string, query: Partial<SurveyQuery>])[] = [
+    ["all tenants", {}],
+    ["all tenants, behind a place", { after: 9_000 }],
+    ["a tenant", { tenant: TENANT }],
+    ["another tenant", { tenant: "other" }],
+    ["an agent", { agent_name: "rare" }],
+    ["those that wait", { statuses: ["awaiting"] }],
+    ["those that failed", { statuses: ["failed"] }],
+    ["those that completed", { statuses: ["completed"] }],
+    ["those of a time", { createdAfter: NOW - 500, createdBefore: NOW - 400, statuses: ["failed", "cancelled"] }],
+    ["those with a label", { tenant: TENANT, labels: { order: "7" } }],
+    ["those whose ids begin so", { idPrefix: id(9_000) }],
+  ];
+  test.each(surveys)("a survey of %s reads no table as a whole", async (_name, query) => {
+    await expectIndexes(async () => {
+      await store.survey({ limit: 10, ...query });
+    });
+  });
+
   const owner = { owner: TAKER, agents: [{ agent_name: "echo", version: null }], limit: 8 };
   const calls: readonly (readonly [name: string, call: () => Promise<unknown>])[] = [
     ["find", () => store.find({ tenant: TENANT, run_id: id(9_000) })],
@@ -74,6 +94,9 @@ describe.skipIf(missing !== undefined)(`among ${ENDED} runs${missing ? `: ${miss
     ["moved", () => store.moved([1, 2, 3].map((n) => ({ key: runKey(n), epoch: 1, position: 1 })))],
     ["owned", () => store.owned("none", 9)],
     ["blocked", () => store.blocked({ limit: 9 })],
+    ["tails", () => store.tails([{ tenant: TENANT, run_id: id(9_000) }, runKey(1)], 2)],
+    ["census", () => store.census()],
+    ["workers", () => store.workers()],
     ["session", () => store.session(sessionKey(1))],
     ["sessionLength", () => store.sessionLength(sessionKey(1))],
     ["backlog", () => store.backlog()],

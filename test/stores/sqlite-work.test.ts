@@ -98,7 +98,7 @@ describe(`among ${RUNS} runs`, () => {
 });
 
 describe("the runs and entries that are read", () => {
-  const found = ["cadenza_runs_by_key (tenant=? AND run_id=?)", "entries (rowid=?)"];
+  const found = ["cadenza_runs_by_key (run_id=? AND tenant=?)", "entries (rowid=?)"];
   const owners = ["cadenza_runs_by_owner (owner=?)", "cadenza_runs_by_owner (owner>?)"];
   const listed = ["entries (rowid=?)", "runs (rowid=?)"];
 
@@ -112,7 +112,7 @@ describe("the runs and entries that are read", () => {
     [
       "read",
       () => store.read(runKey(1), 0, 9),
-      ["cadenza_runs_by_key (tenant=? AND run_id=?)", "entries (rowid>? AND rowid<?)"],
+      ["cadenza_runs_by_key (run_id=? AND tenant=?)", "entries (rowid>? AND rowid<?)"],
     ],
     ["moved", () => store.moved([{ key: runKey(1), epoch: 1, position: 1 }]), found.slice(0, 1)],
     ["owned", () => store.owned("alive", 9), owners.slice(0, 1)],
@@ -139,7 +139,7 @@ describe("the runs and entries that are read", () => {
     ...["acme", ""].map((tenant): [string, () => unknown, readonly string[]] => [
       `list, of a session (${JSON.stringify(tenant)})`,
       () => store.list(page({ tenant, session_id: sessionId(1) })),
-      ["cadenza_runs_by_key (tenant=? AND run_id=?)", "cadenza_runs_by_session (tenant=? AND session_id=?)", ...listed],
+      ["cadenza_runs_by_key (run_id=? AND tenant=?)", "cadenza_runs_by_session (tenant=? AND session_id=?)", ...listed],
     ]),
     ...["acme", ""].flatMap((tenant): [string, () => unknown, readonly string[]][] => [
       [
@@ -178,7 +178,7 @@ describe("the runs and entries that are read", () => {
         `list, of a time, after a run (${JSON.stringify(tenant)})`,
         () => store.list(page({ tenant, createdAfter: NOW, after: runId(9) })),
         [
-          "cadenza_runs_by_key (tenant=? AND run_id=?)",
+          "cadenza_runs_by_key (run_id=? AND tenant=?)",
           "cadenza_runs_by_time (tenant=? AND created_at>? AND created_at<?)",
           ...listed,
         ],
@@ -189,6 +189,37 @@ describe("the runs and entries that are read", () => {
         ["cadenza_labels_by_value (tenant=? AND name=? AND value=?)", ...listed],
       ],
     ]),
+    ...(
+      [
+        ["all tenants", {}, ["SCAN cadenza_runs"]],
+        ["a tenant", { tenant: "acme" }, ["cadenza_runs_by_tenant (tenant=?)"]],
+        [
+          "a label",
+          { tenant: "acme", labels: { order: "1" } },
+          ["cadenza_labels_by_value (tenant=? AND name=? AND value=?)"],
+        ],
+        ["an id", { idPrefix: runId(1) }, ["cadenza_runs_by_key (run_id>? AND run_id<?)"]],
+        ["failed ones", { statuses: ["failed"] }, ["cadenza_runs_by_state (status=?)"]],
+        [
+          "live ones",
+          { statuses: ["awaiting"] },
+          ["cadenza_runs_by_owner (owner>?)", "cadenza_runs_by_state (status=?)"],
+        ],
+      ] as const
+    ).map(([what, query, indexes]): [string, () => unknown, readonly string[]] => [
+      `survey, of ${what}`,
+      () => store.survey({ limit: 9, agent_name: "echo", ...query }),
+      [
+        ...indexes,
+        ...listed.slice(0, 1),
+        ...(what === "a label" ? ["labels (run=? AND name=?)"] : []),
+        ...listed.slice(1),
+      ],
+    ]),
+    ["tails", () => store.tails([runKey(1)], 3), [found[0] ?? "", "entries (rowid>? AND rowid<?)"]],
+    // It counts the live runs.
+    ["census", () => store.census(), ["SCAN cadenza_runs_by_status", "cadenza_runs_by_owner (owner>?)"]],
+    ["workers", () => store.workers(), owners],
     [
       "take",
       async () => {
@@ -266,6 +297,8 @@ describe("leases", () => {
 const KNOWN_SCANS: readonly (readonly [what: RegExp, why: string])[] = [
   [/^SCAN (o|q|owners|queues)$/, "owners and slots, found by jumps"],
   [/^SCAN k VIRTUAL TABLE/, "the runs in the query"],
+  [/^SCAN json_each VIRTUAL TABLE/, "the runs that a survey looks at, up to a limit"],
+  [/^SCAN \(subquery-[23]\)$/, "the runs of a status that a survey looks at, up to a limit"],
   [/^SCAN \(subquery-1\)$/, "the runs with a label, counted up to a limit"],
   [/^SCAN cadenza_leases$/, "one row for each process"],
   [/^SCAN cadenza_runs USING COVERING INDEX cadenza_runs_(by_status|due)$/, "the backlog, which counts them"],
@@ -276,6 +309,9 @@ const KNOWN_SCANS: readonly (readonly [what: RegExp, why: string])[] = [
 const KNOWN_SORTS: readonly (readonly [what: RegExp, why: string])[] = [
   [/WHERE finished_at IS NULL AND owner = \? ORDER BY id/, "the runs of one owner"],
   [/INDEXED BY cadenza_runs_blocked/, "blocked runs"],
+  [/INDEXED BY cadenza_runs_by_key/, "the runs whose ids begin alike"],
+  [/INDEXED BY cadenza_runs_by_state/, "the runs of several statuses that a survey looks at, up to a limit"],
+  [/json_each/, "the runs that a survey looks at, up to a limit"],
   [/session_id <> run_id/, "the runs of one session"],
   [/INDEXED BY cadenza_runs_by_owner WHERE owner IS NOT NULL/, "the runs that processes execute, in lists by status"],
   [/INDEXED BY cadenza_runs_by_status\s+WHERE .* GROUP BY/, "the backlog, which counts the runs without an owner"],
@@ -323,6 +359,12 @@ async function askEverything(): Promise<void> {
   ] as const) {
     for (const tenant of ["acme", ""]) store.list({ tenant, limit: 9, offset: 0, ...query });
   }
+  for (const query of [{}, { tenant: "acme" }, { statuses: ["failed", "awaiting"] }, { idPrefix: runId(1) }] as const)
+    store.survey({ limit: 9, roots: true, createdAfter: 1, version: null, ...query });
+  store.survey({ tenant: "acme", labels: { order: "1", team: "a" }, limit: 9, after: 7 });
+  store.tails([key], 3);
+  store.census();
+  store.workers();
   await store.take({ ...request, cancelledForMs: 5, suspects: { takeovers: 2, limit: 1 } });
   await store.renew("dead", 1);
   const end = { head: over(NOW, { epoch: 4 }), session: { session_id: sessionId(1), create: true, at: NOW } };

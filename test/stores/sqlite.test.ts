@@ -105,8 +105,11 @@ describe("the handle", () => {
   });
 });
 
-/** Takes away what version 7 has added. */
-const withoutTimes = "DROP INDEX cadenza_runs_by_time; ALTER TABLE cadenza_runs DROP COLUMN created_at";
+/** Takes away what version 8 has changed. */
+const withoutStates = `DROP INDEX cadenza_runs_by_state; DROP INDEX cadenza_runs_by_key;
+  CREATE UNIQUE INDEX cadenza_runs_by_key ON cadenza_runs (tenant, run_id)`;
+/** Takes away what versions 7 and 8 have changed. */
+const withoutTimes = `${withoutStates}; DROP INDEX cadenza_runs_by_time; ALTER TABLE cadenza_runs DROP COLUMN created_at`;
 
 describe("the schema", () => {
   test("is created once, and used by a store that is opened later", async () => {
@@ -117,7 +120,7 @@ describe("the schema", () => {
 
     expect(second.find(key)).toEqual(first.find(key));
     expect(schema()).toEqual(before);
-    expect(versions()).toEqual([5, 6, 7]);
+    expect(versions()).toEqual([5, 6, 7, 8]);
   });
 
   test("is created completely or not at all", () => {
@@ -128,7 +131,7 @@ describe("the schema", () => {
     db.exec("DROP TABLE cadenza_counters");
     new SqliteStore(db);
 
-    expect(versions()).toEqual([5, 6, 7]);
+    expect(versions()).toEqual([5, 6, 7, 8]);
   });
 
   test("of version 5 is brought up to date, with the runs in it", async () => {
@@ -142,7 +145,7 @@ describe("the schema", () => {
     await create(store, 3, { created: { labels: { order: "1" } } });
 
     expect(definitions()).toEqual(before);
-    expect(versions()).toEqual([5, 6, 7]);
+    expect(versions()).toEqual([5, 6, 7, 8]);
     expect(store.list({ tenant: key.tenant, parent: runId(1), limit: 9, offset: 0 })).toEqual([store.find(key)]);
     expect(store.list({ tenant: key.tenant, labels: { order: "1" }, limit: 9, offset: 0 })).toHaveLength(1);
   });
@@ -162,21 +165,34 @@ describe("the schema", () => {
       store.list({ tenant: runKey(1).tenant, limit: 9, offset: 0, ...query }).map(({ key }) => key);
 
     expect(definitions()).toEqual(before);
-    expect(versions()).toEqual([5, 6, 7]);
+    expect(versions()).toEqual([5, 6, 7, 8]);
     expect(list({ createdAfter: NOW + 20, createdBefore: NOW + 50 })).toEqual([runKey(3), runKey(2)]);
     expect(list({ createdAfter: 0 })).toEqual([5, 3, 2, 1].map((n) => runKey(n)));
     expect(list({})).toHaveLength(5);
   });
 
+  test("of version 7 is brought up to date, and finds its runs by their ids and states", async () => {
+    const db = openDatabase(path);
+    const key = await create(new SqliteStore(db), 1, { head: waiting() });
+    const before = definitions();
+    db.exec(`${withoutStates}; DELETE FROM cadenza_migrations WHERE number > 7`);
+    const store = new SqliteStore(openDatabase(path));
+    const found = { runs: [store.find(key)], next: null };
+
+    expect(definitions()).toEqual(before);
+    expect(store.survey({ idPrefix: key.run_id, limit: 9 })).toEqual(found);
+    expect(store.survey({ statuses: ["awaiting"], limit: 9 })).toEqual(found);
+  });
+
   test("of a newer version is refused, and not changed", () => {
     const db = openDatabase(path);
     new SqliteStore(db);
-    db.exec("INSERT INTO cadenza_migrations (number) VALUES (8), (9)");
+    db.exec("INSERT INTO cadenza_migrations (number) VALUES (9), (10)");
     const before = schema();
     const opening = () => new SqliteStore(openDatabase(path));
 
     expect(opening).toThrow(CadenzaError);
-    expect(opening).toThrow("has schema 9, and this version of cadenza knows 7");
+    expect(opening).toThrow("has schema 10, and this version of cadenza knows 8");
     expect(schema()).toEqual(before);
   });
 

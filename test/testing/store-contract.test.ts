@@ -9,6 +9,7 @@ import { pruneFaults } from "../harness/planted-stores/prune.ts";
 import { readsFaults } from "../harness/planted-stores/reads.ts";
 import { sessionsFaults } from "../harness/planted-stores/sessions.ts";
 import { slotsFaults } from "../harness/planted-stores/slots.ts";
+import { surveyFaults } from "../harness/planted-stores/survey.ts";
 import { takeFaults } from "../harness/planted-stores/take.ts";
 import { workFaults } from "../harness/planted-stores/work.ts";
 import { writesFaults } from "../harness/planted-stores/writes.ts";
@@ -18,6 +19,7 @@ const brokenStores = [
   ...postsFaults,
   ...readsFaults,
   ...listsFaults,
+  ...surveyFaults,
   ...ownersFaults,
   ...takeFaults,
   ...slotsFaults,

@@ -20,6 +20,7 @@ import type {
 import type { RunQuery } from "../../../src/core/run-query.ts";
 import type { RunState } from "../../../src/core/state.ts";
 import { initialState } from "../../../src/core/state.ts";
+import type { SurveyPage, SurveyQuery } from "../../../src/core/survey.ts";
 import { MemoryStore } from "../../../src/stores/memory.ts";
 
 /** The committed entries of one run. They are kept when the store removes the run. */
@@ -127,6 +128,22 @@ export class WatchedStore implements Store {
 
   backlog(): readonly Backlog[] {
     return this.#inner.backlog();
+  }
+
+  survey(query: SurveyQuery): SurveyPage<StoredRun> {
+    return this.#inner.survey(query);
+  }
+
+  tails(runs: readonly RunKey[], count: number) {
+    return this.#inner.tails(runs, count);
+  }
+
+  census() {
+    return this.#inner.census();
+  }
+
+  workers() {
+    return this.#inner.workers();
   }
 
   session(key: SessionKey): StoredSession | undefined {
@@ -315,6 +332,22 @@ export class LateStore implements Store {
 
   backlog() {
     return this.#later(undefined, () => this.#store.backlog());
+  }
+
+  survey(query: SurveyQuery) {
+    return this.#later(undefined, () => this.#store.survey(query));
+  }
+
+  tails(runs: readonly RunKey[], count: number) {
+    return this.#later(undefined, () => this.#store.tails(runs, count));
+  }
+
+  census() {
+    return this.#later(undefined, () => this.#store.census());
+  }
+
+  workers() {
+    return this.#later(undefined, () => this.#store.workers());
   }
 
   session(key: SessionKey) {

@@ -1,0 +1,122 @@
+/**
+ * How long the calls of `cadenza/admin` take with 100,000 stored runs, 1,000 of them live, on SQLite and PostgreSQL:
+ * `npm run bench:admin`.
+ */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { AgentRuntime } from "cadenza";
+import { createAdmin } from "cadenza/admin";
+import { openPostgresStore } from "cadenza/postgres";
+import { SqliteStore } from "cadenza/sqlite";
+import type { Store } from "cadenza/store";
+import Database from "libsql";
+import pg from "pg";
+import { NOW } from "../src/testing/store-check.ts";
+import { append, create, ended, head, over, part, waiting, write } from "../src/testing/store-samples.ts";
+import { startServer } from "../test/harness/postgres-server.ts";
+
+const STORED = 100_000;
+const LIVE = 1_000;
+const CALLS = 200;
+const AT_ONCE = 500;
+
+const folder = mkdtempSync(join(tmpdir(), "cadenza-bench-admin-"));
+try {
+  const sqlite = new SqliteStore(new Database(join(folder, "runs.db")), { synchronous: "NORMAL", closeDatabase: true });
+  await measure("SQLite", sqlite);
+} finally {
+  rmSync(folder, { recursive: true, force: true });
+}
+const server = await startServer(18);
+if ("missing" in server.address) console.log(`\nPostgreSQL: not measured. ${server.address.missing}`);
+else {
+  const { host, port } = server.address;
+  const pool = new pg.Pool({ host, port, user: "postgres", database: "postgres", max: 5 });
+  const store = await openPostgresStore({ pool, hints: false });
+  await measure("PostgreSQL", store, () => pool.query("VACUUM ANALYZE"));
+  await pool.end();
+}
+await server.stop();
+
+async function measure(
+  name: string,
+  store: Store,
+  settle: () => Promise<unknown> = () => Promise.resolve(),
+): Promise<void> {
+  await fill(store);
+  await settle();
+  const runtime = new AgentRuntime({ store });
+  const admin = createAdmin(runtime);
+  const [some] = (await admin.runs({ status: "awaiting" })).items;
+  if (some === undefined) throw new Error("There is no run that waits.");
+  const shown = (await admin.runs({ limit: 500 })).items;
+  const deep = (await admin.runs({ status: "failed", limit: 500 })).next ?? undefined;
+  const calls: Readonly<Record<string, () => Promise<unknown>>> = {
+    runs: () => admin.runs(),
+    "runs, failed, a later page": () => admin.runs({ status: "failed", cursor: deep }),
+    "runs, of a tenant": () => admin.runs({ tenant: "tenant 3" }),
+    "runs, of a rare agent": () => admin.runs({ agent_name: "rare" }),
+    "runs, by id": () => admin.runs({ id: some.run_id }),
+    "runs, by label": () => admin.runs({ tenant: "tenant 1", labels: { order: "1001" } }),
+    questions: () => admin.questions(),
+    failures: () => admin.failures(),
+    steps: () => admin.steps(some),
+    timeline: () => admin.timeline(some),
+    log: () => admin.log(some),
+    tree: () => admin.tree(some),
+    versions: () => admin.versions(),
+    blocked: () => admin.blocked(),
+    unregistered: () => admin.unregistered(),
+    backlog: () => admin.backlog(),
+    workers: () => admin.workers(),
+    "changes, of 500 runs": () => admin.changes(shown),
+  };
+  console.log(`\n${name}: ${STORED} runs, ${LIVE} of them live; milliseconds over ${CALLS} calls`);
+  for (const [what, call] of Object.entries(calls)) {
+    const times: number[] = [];
+    for (let count = 0; count < CALLS; count++) {
+      const begin = performance.now();
+      await call();
+      times.push(performance.now() - begin);
+    }
+    times.sort((one, other) => one - other);
+    const at = (share: number): string => (times[Math.floor(share * (CALLS - 1))] ?? 0).toFixed(2).padStart(8);
+    console.log(`${what.padEnd(28)} p50 ${at(0.5)}   p99 ${at(0.99)}`);
+  }
+  await runtime.close();
+}
+
+/** Ended runs of several tenants, of which some failed; and live ones: half of them wait for an answer. */
+async function fill(store: Store): Promise<void> {
+  const add = async (n: number): Promise<void> => {
+    const tenant = `tenant ${n % 10}`;
+    const origin = {
+      at: NOW + n,
+      labels: { order: String(n) },
+      agent_name: n % 50_000 === 7 ? "rare" : "echo",
+      version: `v${n % 5}`,
+    };
+    const isLive = n % (STORED / LIVE) === 0;
+    const waits = isLive && n % (2 * (STORED / LIVE)) === 0;
+    const key = await create(store, n, { tenant, created: origin, head: head({ owner: `owner ${n % 4}` }) });
+    const output = [part("Looking for trains…"), part("Found three.")];
+    if (waits) {
+      const question = { type: "awaited", at: NOW + n, await_id: "ask#1", parts: [], emitted: 2 } as const;
+      await append(store, key, 1, write([...output, question], { head: waiting() }));
+    } else if (isLive) await append(store, key, 1, write(output, { head: head({ owner: `owner ${n % 4}` }) }));
+    else {
+      const outcome = n % 20 === 1 ? "failed" : "completed";
+      await append(
+        store,
+        key,
+        1,
+        write([...output, ended(NOW + n, outcome)], { head: over(NOW + n, { status: outcome }) }),
+      );
+    }
+  };
+  for (let from = 0; from < STORED; from += AT_ONCE) {
+    await Promise.all(Array.from({ length: AT_ONCE }, (_, index) => add(from + index)));
+  }
+  for (const owner of [0, 1, 2, 3]) await store.renew(`owner ${owner}`, 1_000_000);
+}

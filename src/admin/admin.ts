@@ -1,0 +1,230 @@
+import type { Entry } from "../core/log.ts";
+import type { AgentVersion, RunPosition, Store } from "../core/ports.ts";
+import type { Run } from "../protocol/run.ts";
+import { badArgument } from "../runtime/check.ts";
+import type { ForkOptions } from "../runtime/forks.ts";
+import type { Inside } from "../runtime/inside.ts";
+import { insideKey } from "../runtime/inside.ts";
+import type { CancelOptions } from "../runtime/requests.ts";
+import type { Scope } from "../runtime/scope.ts";
+import { cursorOf, readLimit, readPair } from "./cursors.ts";
+import type { AdminTimeline, PageQuery, RunRef, TimelineQuery } from "./one-run.ts";
+import { logOf, readRef, timelineOf, treeOf } from "./one-run.ts";
+import type * as records from "./records.ts";
+import { runRecord, timeOrNull } from "./records.ts";
+import type { AdminRunQuery } from "./several-runs.ts";
+import { SeveralRuns } from "./several-runs.ts";
+import type { StepItem } from "./timeline-fold.ts";
+
+/** The part of an `AgentRuntime` that its operators use. */
+export interface OperatedRuntime {
+  readonly [insideKey]: Inside;
+  scope(options: { readonly tenant: string }): Pick<Scope, "fork" | "cancel" | "delete">;
+}
+
+/** How many runs `changes` compares in one call at most. */
+const MAX_COMPARED = 10_000;
+
+/**
+ * The operator's side of a runtime, in process and across tenants: what waits and for what, what failed and why, which
+ * code is still needed. It reads the store, so it also sees the runs of other processes, and those from before a
+ * restart. It has no rights of its own: give it only to code that may see every tenant.
+ *
+ * Lists come in pages, the newest runs first. Every call reads indexes and a bounded number of runs.
+ */
+export class Admin {
+  readonly #runtime: OperatedRuntime;
+  readonly #inside: Inside;
+  readonly #several: SeveralRuns;
+
+  /** For `createAdmin`. */
+  constructor(runtime: OperatedRuntime) {
+    this.#runtime = runtime;
+    this.#inside = runtime[insideKey];
+    this.#several = new SeveralRuns(this.#store);
+  }
+
+  get #store(): Store {
+    return this.#inside.store;
+  }
+
+  /**
+   * A page of runs. Indexes find them by status, by the beginning of their id, and within a tenant by a label. Other
+   * conditions are checked run by run, so that pages may be short. Rejects with `invalid_argument`.
+   */
+  async runs(query: AdminRunQuery = {}): Promise<records.AdminPage<records.AdminRun>> {
+    return this.#several.runs(query);
+  }
+
+  /**
+   * The open questions of a page of waiting runs: `limit` counts runs. A question is listed once, for the run that asks
+   * it. Rejects with `invalid_argument`.
+   */
+  async questions(query: AdminRunQuery = {}): Promise<records.AdminPage<records.AdminQuestion>> {
+    return this.#several.questions(query);
+  }
+
+  /** A page of failed runs, each with its error and the recorded cause. Rejects with `invalid_argument`. */
+  async failures(query: AdminRunQuery = {}): Promise<records.AdminPage<records.AdminFailure>> {
+    return this.#several.failures(query);
+  }
+
+  /** A page of blocked runs, the oldest first, with the code that each needs. Rejects with `invalid_argument`. */
+  async blocked({ cursor, limit }: PageQuery = {}): Promise<records.AdminPage<records.AdminBlocked>> {
+    const pair = readPair(cursor);
+    const after = pair && { tenant: pair[0], run_id: pair[1] };
+    const most = readLimit(limit);
+    const found = await this.#store.blocked({ limit: most, after });
+    const last = found.length < most ? undefined : found.at(-1)?.key;
+    const items = found.map((run) => {
+      const { agent_name = "", version = null } = run.created ?? {};
+      const { position = 0, expected = "", asked = "" } = run.head.blocked ?? {};
+      const needs = `Code of ${named({ agent_name, version })} that matches the log at entry ${position}: it holds ${expected}, the code did ${asked}. Register it, or cancel the run.`;
+      return { ...runRecord(run), needs };
+    });
+    return { items, next: last === undefined ? null : cursorOf([last.tenant, last.run_id]) };
+  }
+
+  /** The agents and versions with runs that wait for a worker or an event, but whose code this process does not know. */
+  async unregistered(): Promise<readonly records.AdminUnregistered[]> {
+    const missing = (await this.backlog()).filter((agent) => this.#codeOf(agent) === "unregistered");
+    return missing.map((agent) => ({
+      ...agent,
+      needs: `A process that registers ${named(agent)}. It has ${agent.due + agent.waiting} runs, ${agent.due} of them due.`,
+    }));
+  }
+
+  /**
+   * What waits, by agent and version: `due` runs wait for a worker or a slot, `waiting` ones for a time or an event, and
+   * `blocked` ones of these for other code.
+   */
+  async backlog(): Promise<readonly records.AdminBacklog[]> {
+    const found = await this.#store.backlog();
+    return found.map((agent) => ({ ...agent, since: timeOrNull(agent.since) }));
+  }
+
+  /**
+   * The live runs by agent, version and status, and each version that this process executes. Code may go when its
+   * `total` is 0. Ended runs are not counted here, since they need no code: `runtime.stats()` counts them by agent.
+   */
+  async versions(): Promise<readonly records.AdminVersion[]> {
+    const counted = new Map<string, records.AdminVersion>();
+    const add = ({ agent_name, version }: AgentVersion, status?: string, runs = 0): void => {
+      const name = JSON.stringify([agent_name, version]);
+      const before = counted.get(name)?.live ?? { created: 0, "in-progress": 0, awaiting: 0, cancelling: 0 };
+      const live = status === undefined ? before : { ...before, [status]: runs };
+      const total = Object.values(live).reduce((sum, one) => sum + one, 0);
+      counted.set(name, { agent_name, version, code: this.#codeOf({ agent_name, version }), live, total });
+    };
+    for (const agent of this.#inside.registry.versions) add(agent);
+    for (const { status, runs, ...agent } of await this.#store.census()) add(agent, status, runs);
+    return [...counted.values()];
+  }
+
+  /** The processes that execute runs, or have left some: who holds which lease, until when, with how many live runs. */
+  async workers(): Promise<readonly records.AdminWorker[]> {
+    const found = await this.#store.workers();
+    return found.map(({ owner, is_alive, until, runs }) => ({
+      worker: owner,
+      is_alive,
+      until: timeOrNull(until),
+      runs,
+    }));
+  }
+
+  /** A page of a run's log: its entries as they are stored. Rejects with `run_not_found`. */
+  async log(run: RunRef, query: PageQuery = {}): Promise<records.AdminPage<Entry & { readonly position: number }>> {
+    return logOf(this.#store, readRef(run), query);
+  }
+
+  /**
+   * A readable record of a run: its model and tool steps with all attempts, sleeps, messages, questions, sub-runs, output
+   * and errors, in the order in which they began. Pass the `position` of an answer as `since` of the next call: it gives
+   * the items that have begun or changed since then. Rejects with `run_not_found`.
+   */
+  async timeline(run: RunRef, query: TimelineQuery = {}): Promise<AdminTimeline> {
+    return timelineOf(this.#store, readRef(run), query);
+  }
+
+  /** A page of the steps of a run: keys, attempts, times, what they wait for, errors. Rejects with `run_not_found`. */
+  async steps(run: RunRef, query: PageQuery = {}): Promise<records.AdminPage<StepItem>> {
+    return timelineOf(this.#store, readRef(run), query, (item) => item.type === "step");
+  }
+
+  /** A run with all runs below it, up to 1,000. Rejects with `run_not_found`. */
+  async tree(run: RunRef): Promise<records.AdminTree> {
+    return treeOf(this.#store, readRef(run));
+  }
+
+  /**
+   * Those of the shown runs that have changed since they were read, at most 10,000 in a call: one query, which reads no
+   * log. Pass the runs of lists as they are, or with the figures of an answer of this method.
+   *
+   * There is no feed of all changes, on purpose. It would need a number in the row of a run that grows with each write,
+   * and an index on it: with PostgreSQL each append would then touch every index, and numbers become visible in
+   * another order than they are drawn. A reader knows what it shows. What it does not show yet is on the first page.
+   */
+  async changes(shown: readonly ShownRun[]): Promise<readonly records.AdminChange[]> {
+    if (!Array.isArray(shown) || shown.length > MAX_COMPARED)
+      throw badArgument("shown", `a list of at most ${MAX_COMPARED} runs`, shown);
+    const known = shown.map(({ tenant, run_id, epoch, position }): RunPosition => {
+      return { key: { tenant, run_id }, epoch, position };
+    });
+    const moved = await this.#store.moved(known);
+    return moved.map(({ key, epoch, position }) => ({ tenant: key.tenant, run_id: key.run_id, epoch, position }));
+  }
+
+  /** As `fork` of the run's tenant. */
+  async fork(run: RunRef, options: ForkOptions = {}): Promise<Run> {
+    const { tenant, run_id } = readRef(run);
+    return this.#runtime.scope({ tenant }).fork(run_id, options);
+  }
+
+  /** As `cancel` of the run's tenant. */
+  async cancel(run: RunRef, options: CancelOptions = {}): Promise<Run> {
+    const { tenant, run_id } = readRef(run);
+    return this.#runtime.scope({ tenant }).cancel(run_id, options);
+  }
+
+  /** As `delete` of the run's tenant. */
+  async delete(run: RunRef): Promise<void> {
+    const { tenant, run_id } = readRef(run);
+    return this.#runtime.scope({ tenant }).delete(run_id);
+  }
+
+  #codeOf({ agent_name, version }: AgentVersion): records.AdminVersion["code"] {
+    const { registry } = this.#inside;
+    const agent = registry.known(agent_name, version ?? undefined);
+    if (agent === undefined) return "unregistered";
+    return registry.executes(agent) ? "executed" : "declared";
+  }
+}
+
+/** A run as it was when it was shown. */
+export type ShownRun = Pick<records.AdminRun, "tenant" | "run_id" | "epoch" | "position">;
+
+/**
+ * Makes the operator's side of a runtime.
+ *
+ * @example
+ * ```ts
+ * import { AgentRuntime } from "cadenza";
+ * import { createAdmin } from "cadenza/admin";
+ *
+ * const runtime = new AgentRuntime().register("refund", (_input, { ask }) => ask("Refund 40 €?"));
+ * const { run_id } = await runtime.scope({ tenant: "acme" }).createRun({ agent_name: "refund", input: "" });
+ * const admin = createAdmin(runtime);
+ * const { items } = await admin.questions();
+ * console.log(items[0]?.tenant, items[0]?.parts[0]?.content); // → acme Refund 40 €?
+ * await admin.cancel({ tenant: "acme", run_id }, { wait: true });
+ * console.log((await admin.questions()).items.length); // → 0
+ * await runtime.close();
+ * ```
+ */
+export function createAdmin(runtime: OperatedRuntime): Admin {
+  return new Admin(runtime);
+}
+
+function named({ agent_name, version }: AgentVersion): string {
+  return `agent ${JSON.stringify(agent_name)}${version === null ? " without a version" : `, version ${JSON.stringify(version)}`}`;
+}

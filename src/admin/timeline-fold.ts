@@ -1,0 +1,446 @@
+import type { Issue } from "../core/errors.ts";
+import type {
+  AwaitedEntry,
+  EmittedEntry,
+  EndedEntry,
+  Entry,
+  IntentEntry,
+  QuestionRef,
+  StepEntry,
+  StepFailure,
+} from "../core/log.ts";
+import { isReceive, isWait, nameIn } from "../core/operation-keys.ts";
+import { isoTime } from "../core/time.ts";
+import type { ProtocolError } from "../protocol/error.ts";
+import type { Usage } from "../protocol/extensions.ts";
+import type { JsonValue } from "../protocol/json.ts";
+import { isJsonObject } from "../protocol/json.ts";
+import type { Message, MessagePart } from "../protocol/message.ts";
+import type { AwaitResume, Run } from "../protocol/run.ts";
+import { SCHEMA_TYPE } from "../protocol/run.ts";
+
+/** How much of consecutive output an item shows, in characters. */
+const MAX_TEXT = 10_000;
+
+/** What each item of a timeline has. Times are ISO 8601. */
+interface Placed {
+  /** The position in the log of the entry with which it begins. It is unique, and never changes. */
+  readonly position: number;
+  /** The position of the last entry that has changed the item. */
+  last_position: number;
+  readonly at: string;
+}
+
+/** What has a begin and an end. */
+interface Lasting extends Placed {
+  readonly key: string;
+  /** Null: it has not ended. */
+  ended_at: string | null;
+}
+
+/** One attempt at a step. */
+export interface StepAttempt {
+  readonly attempt: number;
+  readonly started_at: string;
+  /** Null: it is at work, its process has died, or a pause follows it. */
+  ended_at: string | null;
+  /** Why it failed; null if it did not, or was interrupted. */
+  error: StepFailure | null;
+}
+
+/** A step: a call of a model, a call of a tool that a model has asked for, or another one. */
+export interface StepItem extends Lasting {
+  readonly type: "step";
+  readonly name: string;
+  /** What `aiSdk(context)` has recorded is told apart. */
+  of: "model" | "tool" | "agent";
+  status: "running" | "completed" | "failed";
+  readonly attempts: StepAttempt[];
+  /** The recorded value; absent for none. Of a model's step: the model, what was new in its prompt, and its answer. */
+  result?: JsonValue | undefined;
+  /** Why it failed; null if it did not. */
+  error: StepFailure | null;
+  usage: Usage | null;
+  /** What it waits for; null once it has ended. */
+  waits_for: string | null;
+}
+
+/** A timer. */
+export interface SleepItem extends Lasting {
+  readonly type: "sleep";
+  readonly until: string | null;
+  how: "elapsed" | "withdrawn" | null;
+}
+
+/** A wait for a message. */
+export interface ReceiveItem extends Lasting {
+  readonly type: "receive";
+  readonly name: string;
+  readonly until: string | null;
+  how: "message" | "rejected" | "expired" | "withdrawn" | null;
+  /** The position of the item of the message that was taken; null for none. */
+  message: number | null;
+  issues: readonly Issue[] | null;
+}
+
+/** A sub-run. */
+export interface SubRunItem extends Lasting {
+  readonly type: "sub_run";
+  readonly agent_name: string;
+  readonly run_id: string;
+  /** How it ended; null while it has not, or if it could not be started. */
+  status: Run["status"] | null;
+  error: ProtocolError | StepFailure | null;
+  usage: Usage | null;
+}
+
+/** A question of the run, or one that it shows for a sub-run. */
+export interface QuestionItem extends Lasting {
+  readonly type: "question";
+  readonly name: string | null;
+  readonly kind: "input" | "approval" | "auth";
+  readonly parts: readonly MessagePart[];
+  /** The JSON Schema of the answer; null for none. */
+  readonly schema: JsonValue;
+  readonly expires_at: string | null;
+  readonly of: QuestionRef | null;
+  how: "answer" | "declined" | "default" | "expired" | "withdrawn" | "settled" | null;
+  answer: AwaitResume | null;
+  reason: string | null;
+  by: JsonValue;
+}
+
+/** A message from outside. */
+export interface MessageItem extends Placed {
+  readonly type: "message";
+  readonly name: string;
+  readonly data: JsonValue;
+  readonly by: JsonValue;
+}
+
+/** Consecutive output of the agent. */
+export interface OutputItem extends Placed {
+  readonly type: "output";
+  /** The text of its parts, up to 10,000 characters. */
+  text: string;
+  /** How many parts, messages and objects it consists of. */
+  count: number;
+  /** The objects among them. */
+  readonly objects: JsonValue[];
+  /** The sub-run or step that it came from; null for the agent itself. */
+  readonly source: JsonValue;
+}
+
+/** What else the log says. */
+export type MarkItem = Placed &
+  (
+    | { readonly type: "created"; readonly input: readonly Message[] }
+    | { readonly type: "forked" | "started" | "cancel_requested" | "timed_out" | "budget_exceeded" }
+    | { readonly type: "offered"; readonly await_id: string; readonly by: JsonValue }
+    | { readonly type: "refused"; readonly code: string; readonly issues: readonly Issue[] | null }
+    | EndedMark
+  );
+
+interface EndedMark {
+  readonly type: "ended";
+  readonly outcome: EndedEntry["outcome"];
+  readonly error: ProtocolError | null;
+  /** The operation whose error the agent did not handle; null for none. */
+  readonly key: string | null;
+  /** The recorded error of that operation; null for none. */
+  readonly cause: StepFailure | null;
+}
+
+/** What happened in a run, in the order in which it began. */
+export type TimelineItem =
+  | StepItem
+  | SleepItem
+  | ReceiveItem
+  | SubRunItem
+  | QuestionItem
+  | MessageItem
+  | OutputItem
+  | MarkItem;
+
+type Open = StepItem | SleepItem | ReceiveItem | SubRunItem | QuestionItem;
+
+/** Makes a timeline of the entries of a log, from the first one on. */
+export class TimelineFold {
+  readonly items: TimelineItem[] = [];
+  /** How many entries it has. */
+  position = 0;
+  usage: Usage | null = null;
+  /** The items of operations, by key; of a key that is used again, the last one. */
+  readonly #operations = new Map<string, Open>();
+  /** The names of the steps that call the tools which models have asked for. */
+  readonly #toolSteps = new Set<string>();
+  #at = "";
+
+  add(entry: Entry): void {
+    this.#at = isoTime(entry.at);
+    this.#tell(entry);
+    this.position += 1;
+  }
+
+  #tell(entry: Entry): void {
+    switch (entry.type) {
+      case "created":
+        this.#push({ ...this.#place(), type: "created", input: entry.input });
+        return;
+      case "forked":
+      case "started":
+        this.#push({ ...this.#place(), type: entry.type });
+        return;
+      case "cancel-requested":
+        this.#push({ ...this.#place(), type: "cancel_requested" });
+        return;
+      case "exceeded":
+        this.#push({ ...this.#place(), type: "budget_exceeded" });
+        return;
+      case "emitted":
+        this.#emit(entry);
+        return;
+      case "intent":
+        this.#begin(entry);
+        return;
+      case "step":
+        this.#end(entry);
+        return;
+      case "awaited":
+        this.#ask(entry);
+        return;
+      case "resumed":
+        this.#settle(entry.await_id, "answer", { answer: entry.answer, by: entry.by ?? null });
+        return;
+      case "declined":
+        this.#settle(entry.await_id, "declined", { reason: entry.decline.reason ?? null, by: entry.by ?? null });
+        return;
+      case "settled": {
+        const how = entry.answer !== undefined ? "answer" : entry.decline === undefined ? "settled" : "declined";
+        const { answer = null, decline, by = null } = entry;
+        this.#settle(entry.await_id, how, { answer, reason: decline?.reason ?? null, by });
+        return;
+      }
+      case "withdrawn":
+        this.#withdraw(entry.await_id);
+        return;
+      case "timed-out":
+        if (entry.await_id === null) this.#push({ ...this.#place(), type: "timed_out" });
+        else this.#settle(entry.await_id, entry.defaulted ? "default" : "expired");
+        return;
+      case "received":
+        this.#push({
+          ...this.#place(),
+          type: "message",
+          name: entry.name,
+          data: entry.data,
+          by: entry.by ?? null,
+        });
+        return;
+      case "taken": {
+        const { key, position, issues = null } = entry;
+        const how = position === null ? "expired" : issues === null ? "message" : "rejected";
+        const item =
+          this.#operations.get(key) ??
+          this.#open({
+            ...this.#lasting(key),
+            type: "receive",
+            name: nameIn(key),
+            until: null,
+            how: null,
+            message: null,
+            issues: null,
+          });
+        if (item.type === "receive") Object.assign(this.#close(item), { how, message: position, issues });
+        return;
+      }
+      case "offered":
+        this.#push({ ...this.#place(), type: "offered", await_id: entry.await_id, by: entry.by ?? null });
+        return;
+      case "refused":
+        this.#push({ ...this.#place(), type: "refused", code: entry.code, issues: entry.issues ?? null });
+        return;
+      case "ended": {
+        for (const item of this.#operations.values()) if (item.ended_at === null) this.#withdraw(item.key);
+        const { outcome, error = null, key = null } = entry;
+        this.#push({ ...this.#place(), type: "ended", outcome, error, key, cause: this.#causeOf(key) });
+        return;
+      }
+      default:
+    }
+  }
+
+  #emit(entry: EmittedEntry): void {
+    if (entry.kind === "close") return;
+    const source = (entry.source ?? null) as unknown as JsonValue;
+    let item = this.items.at(-1);
+    if (item?.type !== "output" || JSON.stringify(item.source) !== JSON.stringify(source)) {
+      item = { ...this.#place(), type: "output", text: "", count: 0, objects: [], source };
+      this.#push(item);
+    }
+    item.last_position = this.position;
+    item.count += 1;
+    if (entry.kind === "generic") item.objects.push(entry.generic as JsonValue);
+    const parts = entry.kind === "part" ? [entry.part] : entry.kind === "message" ? entry.message.parts : [];
+    for (const { content } of parts)
+      if (item.text.length < MAX_TEXT) item.text = `${item.text}${content ?? ""}`.slice(0, MAX_TEXT);
+  }
+
+  #begin(entry: IntentEntry): void {
+    const { key, attempt, run_id, failure, until } = entry;
+    // What the runtime records for the session of the run is no step of the agent.
+    if (key.startsWith("session.")) return;
+    const name = nameIn(key);
+    const deadline = until === undefined || until === null ? null : isoTime(until);
+    if (run_id !== null) {
+      this.#open({
+        ...this.#lasting(key),
+        type: "sub_run",
+        agent_name: name,
+        run_id,
+        status: null,
+        error: null,
+        usage: null,
+      });
+    } else if (isWait(entry) && isReceive(key)) {
+      this.#open({
+        ...this.#lasting(key),
+        type: "receive",
+        name,
+        until: deadline,
+        how: null,
+        message: null,
+        issues: null,
+      });
+    } else if (isWait(entry)) this.#open({ ...this.#lasting(key), type: "sleep", until: deadline, how: null });
+    else this.#attempt(key, attempt, failure ?? null);
+  }
+
+  #attempt(key: string, attempt: number, failure: StepFailure | null): void {
+    const item = this.#stepOf(key);
+    const before = item.attempts.at(-1);
+    if (before !== undefined) {
+      before.error = failure;
+      if (failure !== null) before.ended_at = this.#at;
+    }
+    item.last_position = this.position;
+    item.attempts.push({ attempt, started_at: this.#at, ended_at: null, error: null });
+    item.waits_for =
+      attempt === 1
+        ? "the result of its first attempt"
+        : `the result of attempt ${attempt}, after ${failure === null ? "an interruption" : `the error ${JSON.stringify(failure.message)}`}`;
+  }
+
+  #stepOf(key: string): StepItem {
+    const known = this.#operations.get(key);
+    if (known?.type === "step" && known.ended_at === null) return known;
+    const name = nameIn(key);
+    const of = this.#toolSteps.has(name) ? "tool" : "agent";
+    const rest = { status: "running", attempts: [], error: null, usage: null, waits_for: null } as const;
+    return this.#open({ ...this.#lasting(key), type: "step", name, of, ...rest, attempts: [] });
+  }
+
+  #end({ key, result, error, usage }: StepEntry): void {
+    if (key.startsWith("session.")) return;
+    this.usage = usage ?? this.usage;
+    const item = this.#operations.get(key) ?? this.#stepOf(key);
+    if (item.type === "sleep") item.how = "elapsed";
+    else if (item.type === "sub_run") {
+      // The result of a sub-run is its record.
+      const run = error === null ? (result as unknown as Run) : undefined;
+      Object.assign(item, { status: run?.status ?? null, error: run?.error ?? error, usage });
+    } else if (item.type === "step") {
+      const last = item.attempts.at(-1);
+      if (last !== undefined) Object.assign(last, { ended_at: this.#at, error });
+      if (isModelCall(item.name, result)) {
+        item.of = "model";
+        for (const name of toolStepsIn(result)) this.#toolSteps.add(name);
+      }
+      Object.assign(item, { status: error === null ? "completed" : "failed", error, usage, waits_for: null });
+      if (result !== undefined) item.result = result;
+    }
+    this.#close(item);
+  }
+
+  #ask(entry: AwaitedEntry): void {
+    const { await_id, name = null, kind = "input", parts, deadline, of = null } = entry;
+    // The question of a sub-run may be posted twice.
+    if (this.#operations.get(await_id)?.ended_at === null) return;
+    this.#open({
+      ...{ ...this.#lasting(await_id), type: "question", name, kind, parts, schema: schemaIn(parts), of },
+      ...{
+        expires_at: deadline === undefined ? null : isoTime(deadline),
+        how: null,
+        answer: null,
+        reason: null,
+        by: null,
+      },
+    });
+  }
+
+  #settle(key: string, how: NonNullable<QuestionItem["how"]>, reply: Partial<QuestionItem> = {}): void {
+    const item = this.#operations.get(key);
+    if (item?.type === "question" && item.ended_at === null) Object.assign(this.#close(item), { how, ...reply });
+  }
+
+  #withdraw(key: string): void {
+    const item = this.#operations.get(key);
+    if (item === undefined || item.ended_at !== null) return;
+    if (item.type === "question" || item.type === "sleep" || item.type === "receive")
+      this.#close(item).how = "withdrawn";
+  }
+
+  #causeOf(key: string | null): StepFailure | null {
+    const item = key === null ? undefined : this.#operations.get(key);
+    return item?.type === "step" ? item.error : null;
+  }
+
+  #open<Item extends Open>(item: Item): Item {
+    this.#operations.set(item.key, item);
+    this.#push(item);
+    return item;
+  }
+
+  #close<Item extends Open>(item: Item): Item {
+    item.ended_at = this.#at;
+    item.last_position = this.position;
+    return item;
+  }
+
+  #push(item: TimelineItem): void {
+    this.items.push(item);
+  }
+
+  #place(): Placed {
+    return { position: this.position, last_position: this.position, at: this.#at };
+  }
+
+  #lasting(key: string): Lasting {
+    return { ...this.#place(), key, ended_at: null };
+  }
+}
+
+/** The JSON Schema of a question's answer; null for none. */
+export function schemaIn(parts: readonly MessagePart[]): JsonValue {
+  const content = parts.find(({ content_type }) => content_type === SCHEMA_TYPE)?.content;
+  if (typeof content !== "string") return null;
+  try {
+    return JSON.parse(content) as JsonValue;
+  } catch {
+    return null;
+  }
+}
+
+/** Whether a step is a call of a model by `aiSdk(context)`. */
+function isModelCall(name: string, result: JsonValue | undefined): boolean {
+  return name === "model" && isJsonObject(result) && "model" in result && "prompt" in result && "answer" in result;
+}
+
+/** The names of the steps that call the tools which the answer of a model asks for. */
+function toolStepsIn(value: JsonValue | undefined): readonly string[] {
+  if (Array.isArray(value)) return value.flatMap(toolStepsIn);
+  if (!isJsonObject(value)) return [];
+  const { type, toolName, toolCallId } = value;
+  if (type === "tool-call") return [`${String(toolName)} ${String(toolCallId)}`];
+  return Object.values(value).flatMap(toolStepsIn);
+}

@@ -1,0 +1,11 @@
+import type { Store } from "../core/ports.ts";
+import type { Registry } from "./registry.ts";
+
+/** What the operator's side needs of a runtime beside its public members. */
+export interface Inside {
+  readonly store: Store;
+  readonly registry: Registry;
+}
+
+/** The key of a runtime's inside: a symbol, so that no application takes it for a member. */
+export const insideKey: unique symbol = Symbol.for("cadenza.inside") as never;
