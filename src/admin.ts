@@ -27,4 +27,4 @@ export type {
   StepItem,
   SubRunItem,
   TimelineItem,
-} from "./admin/timeline-fold.ts";
+} from "./admin/timeline.ts";

@@ -14,7 +14,7 @@ import type * as records from "./records.ts";
 import { runRecord, timeOrNull } from "./records.ts";
 import type { AdminRunQuery } from "./several-runs.ts";
 import { SeveralRuns } from "./several-runs.ts";
-import type { StepItem } from "./timeline-fold.ts";
+import type { StepItem } from "./timeline.ts";
 
 /** The part of an `AgentRuntime` that its operators use. */
 export interface OperatedRuntime {

@@ -8,7 +8,7 @@ import { readLog } from "../runtime/fold-log.ts";
 import { cursorOf, readLimit, readPlace } from "./cursors.ts";
 import type { AdminPage, AdminRun, AdminTree } from "./records.ts";
 import { runRecord } from "./records.ts";
-import type { TimelineItem } from "./timeline-fold.ts";
+import type { TimelineItem } from "./timeline.ts";
 import { TimelineFold } from "./timeline-fold.ts";
 
 /** A run: any record that names it, or the id of a run of the tenant "". */

@@ -42,8 +42,14 @@ describe("docs/stores.md", () => {
     const [, own = ""] = readPage("docs/stores.md").text.split("## A store of your own");
     const [port = ""] = own.split("### The contract");
     const documented = rowsOf({ path: "docs/stores.md", text: port }).flatMap(([names]) => names);
-    const [, body = ""] =
-      /export interface Store \{([\s\S]*?)^\}/m.exec(readFileSync(`${ROOT}src/core/ports.ts`, "utf8")) ?? [];
+    const bodyOf = (file: string, start: RegExp): string => {
+      const [, body = ""] =
+        new RegExp(`${start.source}([\\s\\S]*?)^\\}`, "m").exec(readFileSync(ROOT + file, "utf8")) ?? [];
+      return body;
+    };
+    const body =
+      bodyOf("src/core/ports.ts", /export interface Store extends Surveys<FoundRun, RunKey> \{/) +
+      bodyOf("src/core/survey.ts", /export interface Surveys<Run, Key> \{/);
     const members = [...body.matchAll(/^ {2}(?:readonly )?(\w+)\??[(:]/gm)].map(([, name = ""]) => name);
 
     expect(members.length).toBeGreaterThan(20);

@@ -298,7 +298,7 @@ const KNOWN_SCANS: readonly (readonly [what: RegExp, why: string])[] = [
   [/^SCAN (o|q|owners|queues)$/, "owners and slots, found by jumps"],
   [/^SCAN k VIRTUAL TABLE/, "the runs in the query"],
   [/^SCAN json_each VIRTUAL TABLE/, "the runs that a survey looks at, up to a limit"],
-  [/^SCAN \(subquery-[23]\)$/, "the runs of a status that a survey looks at, up to a limit"],
+  [/^SCAN \(subquery-[2-9]\)$/, "the runs of a status that a survey looks at, up to a limit"],
   [/^SCAN \(subquery-1\)$/, "the runs with a label, counted up to a limit"],
   [/^SCAN cadenza_leases$/, "one row for each process"],
   [/^SCAN cadenza_runs USING COVERING INDEX cadenza_runs_(by_status|due)$/, "the backlog, which counts them"],
