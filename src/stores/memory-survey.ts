@@ -9,11 +9,13 @@ export function surveyRuns(tenants: Iterable<Tenant>, query: SurveyQuery): Surve
   /** The newest runs that were found, and one more. */
   const found: MemoryRun[] = [];
   for (const tenant of tenants) {
+    if (query.tenant !== undefined && tenant.name !== query.tenant) continue;
     for (const run of tenant.newestFirst(undefined)) {
       const last = found[limit];
       if (last !== undefined && run.order < last.order) break;
       if (run.order >= after || !isWanted(run, query)) continue;
-      insert(found, run);
+      found.push(run);
+      found.sort((one, other) => other.order - one.order);
       if (found.length > limit + 1) found.pop();
     }
   }
@@ -25,11 +27,4 @@ function isWanted(run: MemoryRun, { after: _, ...query }: SurveyQuery): boolean 
   const { version, idPrefix = "" } = query;
   if (version !== undefined && (run.created.version ?? null) !== version) return false;
   return run.key.run_id.startsWith(idPrefix) && matches(run, query);
-}
-
-/** Adds a run to those that are sorted, the newest first. */
-function insert(sorted: MemoryRun[], run: MemoryRun): void {
-  let index = sorted.length;
-  while (index > 0 && (sorted[index - 1]?.order ?? 0) < run.order) index -= 1;
-  sorted.splice(index, 0, run);
 }

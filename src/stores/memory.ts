@@ -183,9 +183,7 @@ export class MemoryStore implements Store {
   }
 
   survey(query: SurveyQuery): SurveyPage<StoredRun> {
-    const one = query.tenant === undefined ? undefined : this.#tenants.get(query.tenant);
-    const all = query.tenant === undefined ? this.#tenants.values() : [];
-    return surveyRuns(one === undefined ? all : [one], query);
+    return surveyRuns(this.#tenants.values(), query);
   }
 
   tails(runs: readonly RunKey[], count: number): readonly (LogTail | undefined)[] {
