@@ -24,6 +24,6 @@ export type {
   TakeRequest,
 } from "./core/ports.ts";
 export type { RunQuery } from "./core/run-query.ts";
-export type { LiveCount, LogTail, WorkerLease, SurveyPage, SurveyQuery, Surveys } from "./core/survey.ts";
+export type { LiveCount, LogTail, SurveyPage, SurveyQuery, Surveys, WorkerLease } from "./core/survey.ts";
 export type { OpenedStores, OpenStores, OpenStoresOptions, StoreCheck } from "./testing/store-check.ts";
 export { storeContract } from "./testing/store-contract.ts";

@@ -57,7 +57,6 @@ export class Tenant {
     return found;
   }
 
-  /** The runs from the newest one on, or from the one that was created before `after`. */
   /** The runs that were created before a run, or all, those that were created last first. */
   *newestFirst(after: MemoryRun | undefined): Iterable<MemoryRun> {
     for (let run = after === undefined ? this.#newest : after.older; run !== null; run = run.older) yield run;
