@@ -81,7 +81,7 @@ export interface AdminFailure extends AdminRun {
   readonly error: ProtocolError | null;
   /** The operation whose error the agent did not handle; null for none. */
   readonly key: string | null;
-  /** The recorded error of that operation, in full; null if the log has none. */
+  /** The error that the agent threw, or of that operation, in full; null if `error` says it all. */
   readonly cause: StepFailure | null;
 }
 

@@ -145,8 +145,9 @@ export class SeveralRuns {
 
   async #failureOf(run: FoundRun, tail: LogTail | undefined): Promise<AdminFailure> {
     const last = tail?.entries.at(-1);
-    const { error = null, key = null } = last?.type === "ended" ? last : {};
-    return { ...runRecord(run), error, key, cause: key === null ? null : await this.#causeOf(run, key, tail) };
+    const { error = null, key = null, cause } = last?.type === "ended" ? last : {};
+    const known = cause ?? (key === null ? null : await this.#causeOf(run, key, tail));
+    return { ...runRecord(run), error, key, cause: known };
   }
 
   async #causeOf(

@@ -121,8 +121,8 @@ export class TimelineFold {
         return;
       case "ended": {
         for (const item of this.#operations.values()) if (item.ended_at === null) this.#withdraw(item.key);
-        const { outcome, error = null, key = null } = entry;
-        this.#push({ ...this.#place(), type: "ended", outcome, error, key, cause: this.#causeOf(key) });
+        const { outcome, error = null, key = null, cause = this.#causeOf(key) } = entry;
+        this.#push({ ...this.#place(), type: "ended", outcome, error, key, cause });
         return;
       }
       default:

@@ -131,7 +131,7 @@ interface EndedMark {
   readonly error: ProtocolError | null;
   /** The operation whose error the agent did not handle; null for none. */
   readonly key: string | null;
-  /** The recorded error of that operation; null for none. */
+  /** The error that the agent threw, or of that operation, in full; null if `error` says it all. */
   readonly cause: StepFailure | null;
 }
 

@@ -72,13 +72,11 @@ export interface ReplyCommand extends Reply {
   readonly reply: Replied;
 }
 
-export interface EndCommand {
+export interface EndCommand extends Pick<EndedEntry, "key" | "cause"> {
   readonly type: "end";
   readonly at: number;
   /** Why the run failed; null for success. Ignored for a run that is cancelling or past a deadline: it ends as such. */
   readonly failure: ProtocolError | null;
-  /** The operation whose error is the failure, if it is that of an operation. */
-  readonly key?: string | undefined;
   readonly usage: Usage | null;
 }
 
@@ -224,7 +222,7 @@ export function commandOf(entry: Entry): Command {
     case "cancel-requested":
       return { type: "cancel", at };
     case "ended":
-      return { type: "end", at, failure: entry.error ?? null, key: entry.key, usage: entry.usage ?? null };
+      return { ...entry, type: "end", failure: entry.error ?? null, usage: entry.usage ?? null };
   }
 }
 
@@ -387,7 +385,10 @@ function decideEnd(state: RunState, command: EndCommand): readonly Entry[] {
     ? { type: "ended", at, outcome, closes: true }
     : { type: "ended", at, outcome };
   if (error !== null) ended.error = error;
-  if (error !== null && error === command.failure && command.key !== undefined) ended.key = command.key;
+  if (error !== null && error === command.failure) {
+    if (command.key !== undefined) ended.key = command.key;
+    if (command.cause !== undefined) ended.cause = command.cause;
+  }
   if (usage !== null) ended.usage = usage;
   return [ended];
 }

@@ -19,6 +19,29 @@ export function failureOf(error: unknown, exposeErrors: boolean): ProtocolError 
   return { code: "server_error", message, data: { reason: "agent_failed" } };
 }
 
+/**
+ * What is recorded of the error that ended a run, for its operators. Undefined for the errors that clients see as they
+ * are: an `AgentError`, and the library's own.
+ */
+export function causeOf(error: unknown): StepFailure | undefined {
+  if (AgentError.is(error) || CadenzaError.is(error)) return undefined;
+  const failure = { name: "Error", message: messageOf(error).slice(0, MAX_CAUSE), code: null, data: undefined };
+  try {
+    if (!(error instanceof Error)) return failure;
+    const stacks: string[] = [];
+    for (let at: unknown = error; at instanceof Error && stacks.length < MAX_CAUSES; at = at.cause)
+      stacks.push(String(at.stack));
+    return { ...failure, name: String(error.name), stack: stacks.join("\nCaused by: ").slice(0, MAX_CAUSE) };
+  } catch {
+    // The error has an accessor that throws.
+    return failure;
+  }
+}
+
+/** How many characters are recorded of a message, and of all stacks. */
+const MAX_CAUSE = 4_000;
+const MAX_CAUSES = 4;
+
 /** An error like the one that a step threw. */
 export function errorOfStep({ name, message, code, data }: StepFailure): Error {
   // The log holds the code of a CadenzaError as a string.

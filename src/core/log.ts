@@ -209,6 +209,8 @@ export interface StepFailure {
   readonly message: string;
   readonly code: string | null;
   readonly data: JsonValue | undefined;
+  /** Where it was thrown, with the errors behind it; only of an error that ended a run. */
+  readonly stack?: string;
 }
 
 /** The run asks a question. It is open until an entry with its `await_id` settles it, or the run ends. */
@@ -380,6 +382,8 @@ export interface EndedEntry {
   readonly error?: ProtocolError;
   /** The operation whose error the agent of a durable run has not handled, if that is why it failed. */
   readonly key?: string;
+  /** The error that the agent threw, if its client sees another one. For operators alone. */
+  readonly cause?: StepFailure;
   /** A message was open and is completed first. */
   readonly closes?: true;
   /** What was reported with `usage.add` since the last entry that carried usage, if anything was. */

@@ -1,15 +1,15 @@
 import { aboutRun } from "../core/about-run.ts";
 import type { CadenzaError } from "../core/errors.ts";
-import { failureOf } from "../core/failure.ts";
+import { causeOf, failureOf } from "../core/failure.ts";
 import type { Clock, Logger } from "../core/ports.ts";
 import { createdEntry, isFinal } from "../core/state.ts";
-import type { ProtocolError } from "../protocol/error.ts";
 import type { Usage } from "../protocol/extensions.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Run } from "../protocol/run.ts";
 import type { Agent } from "./agent.ts";
 import type { AgentRun } from "./agent-run.ts";
-import type { Execution, ExecutionHost } from "./execution.ts";
+import type { Execution, ExecutionHost, Failed } from "./execution.ts";
+import { operationBehind } from "./failed-operation.ts";
 import { LiveOperations } from "./live-operations.ts";
 import type { NewSubRun } from "./new-run.ts";
 import { answerOffers } from "./offered-answers.ts";
@@ -149,10 +149,13 @@ export class AgentHost implements ExecutionHost {
     return this.#run.runAgent(execution, request);
   }
 
-  failureOf(error: unknown): ProtocolError {
+  failureOf(error: unknown): Failed {
     this.#run.cause = error;
     this.logger.warn("A run failed.", { ...aboutRun(this.log), error });
-    return failureOf(error, this.settings.exposeErrors);
+    const failure = failureOf(error, this.settings.exposeErrors);
+    const key = this.durable ? operationBehind(error) : undefined;
+    const cause = causeOf(error);
+    return { failure, ...(key !== undefined && { key }), ...(cause !== undefined && { cause }) };
   }
 
   /**

@@ -1,5 +1,5 @@
 import { aboutRun } from "../core/about-run.ts";
-import type { Command, Emission } from "../core/decide.ts";
+import type { Command, Emission, EndCommand } from "../core/decide.ts";
 import { isRefusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
 import type { Entry } from "../core/log.ts";
@@ -8,14 +8,13 @@ import type { Clock, Logger } from "../core/ports.ts";
 import { ignore } from "../core/promises.ts";
 import { createdEntry, isWaiting } from "../core/state.ts";
 import { addUsage } from "../core/usage.ts";
-import type { ProtocolError } from "../protocol/error.ts";
 import type { Usage } from "../protocol/extensions.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Agent } from "./agent.ts";
 import type { AgentContext } from "./agent-context.ts";
 import type { LoopHost } from "./agent-loop.ts";
 import { AgentLoop } from "./agent-loop.ts";
-import { noteOperation, operationBehind } from "./failed-operation.ts";
+import { noteOperation } from "./failed-operation.ts";
 import { InterceptedAgent, runInfo } from "./intercepted-agent.ts";
 import type { Operation, Operations } from "./operations.ts";
 import type { Ownership } from "./ownership.ts";
@@ -23,6 +22,9 @@ import { checkLogLength, checkSize } from "./part-size.ts";
 import type { RunLog } from "./run-log.ts";
 import type { ExecutionSettings } from "./shared-by-runs.ts";
 import type { AwaitYield } from "./yields.ts";
+
+/** What is said of the error that ends a run. */
+export type Failed = Pick<EndCommand, "failure" | "key" | "cause">;
 
 /** What an execution needs from the run that it executes. */
 export interface ExecutionHost {
@@ -47,7 +49,7 @@ export interface ExecutionHost {
   onMove(): void;
   /** Now and then another turn of the event loop is due; undefined when it is not. */
   pace(at: number): undefined | Promise<void>;
-  failureOf(error: unknown): ProtocolError;
+  failureOf(error: unknown): Failed;
   /** Usage was reported, or the agent has caught up with what the log holds: the run may exceed its budget. */
   onUsage(): void;
   /** What the sub-runs without a result have used, if the run has a budget. Null: nothing. */
@@ -293,10 +295,9 @@ export class Execution implements LoopHost {
     if (!this.operations.mayEnd(error, this.#aborted)) return;
     this.#over = true;
     const { log, clock, failureOf } = this.#host;
-    const failure = error === null ? null : failureOf.call(this.#host, error);
-    const key = this.#host.durable ? operationBehind(error) : undefined;
+    const failed = error === null ? { failure: null } : failureOf.call(this.#host, error);
     const usage = addUsage(this.takeUsage(), this.#host.usageBelow);
-    log.decide({ type: "end", at: clock.now(), failure, key, usage });
+    log.decide({ type: "end", at: clock.now(), ...failed, usage });
     const reason = (): CadenzaError => this.#aborted ?? endedError(log.key.run_id);
     this.operations.close(reason);
     this.#letGo();
