@@ -42,6 +42,12 @@ export interface PostgresStoreOptions {
    */
   readonly migrate?: boolean | undefined;
   /**
+   * Whether the store only reads, with plain `SELECT`s; a standby server serves it too. The schema has to be that of this
+   * version, and every write is refused with `store_failed`. No runtime can use such a store; `createAdmin({ store })` reads it.
+   * `migrate` and `hints` are false then. Default: false.
+   */
+  readonly readOnly?: boolean | undefined;
+  /**
    * How long a call may take, in milliseconds, with the time that it waits for a connection or behind another write.
    * After that it fails with `store_failed`, and whether it was carried out is unknown. Less than half the lease.
    * Default: 0.4 of the lease, thus 4,000.
@@ -65,6 +71,7 @@ export interface PostgresSettings {
   readonly pool: PostgresPool;
   readonly schema: string;
   readonly migrate: boolean;
+  readonly readOnly: boolean;
   readonly timeoutMs: number;
   readonly hints: boolean;
   readonly logger: Logger | undefined;
@@ -80,16 +87,18 @@ const MAX_NAME = 63;
 
 /** Reads the options. Throws `invalid_argument` for an invalid one. */
 export function readOptions(options: PostgresStoreOptions): PostgresSettings {
-  const { pool, schema = DEFAULT_SCHEMA, migrate = true, hints = true, logger, clock, durability } = options;
+  const { pool, schema = DEFAULT_SCHEMA, readOnly = false, logger, clock, durability } = options;
+  const { migrate = true, hints = true } = options;
   const leaseMs = durability?.leaseMs ?? DEFAULT_LEASE_MS;
   const timeoutMs = options.timeoutMs ?? SHARE_OF_LEASE * Math.min(leaseMs, DEFAULT_LEASE_MS);
   if (typeof pool?.query !== "function") throw refused("pool", "an object with `query(text, values)`", pool);
   checkSchemaName(schema);
   if (typeof migrate !== "boolean") throw refused("migrate", "true or false", migrate);
   if (typeof hints !== "boolean") throw refused("hints", "true or false", hints);
+  if (typeof readOnly !== "boolean") throw refused("readOnly", "true or false", readOnly);
   if (!(timeoutMs > 0 && timeoutMs < leaseMs / 2))
     throw refused("timeoutMs", `a positive number below half the lease (${leaseMs / 2})`, timeoutMs);
-  return { pool, schema, migrate, timeoutMs, hints, logger, clock };
+  return { pool, schema, migrate, readOnly, timeoutMs, hints: hints && !readOnly, logger, clock };
 }
 
 /** Throws `invalid_argument` for a name that cannot be that of the schema. A `$` could end a quoted part of the SQL. */

@@ -1,6 +1,7 @@
 import { CadenzaError } from "../core/errors.ts";
 import type { Connection } from "./postgres-connection.ts";
 import { deleteFunctions } from "./postgres-delete-sql.ts";
+import type { PostgresSettings } from "./postgres-options.ts";
 import { checkSchemaName } from "./postgres-options.ts";
 import { surveyIndexes, tables } from "./postgres-tables.ts";
 import { takeFunctions } from "./postgres-take-sql.ts";
@@ -61,7 +62,10 @@ END $migration$;
 }
 
 /** Brings the schema to this version, or only checks that it is. Several processes may do so at once. */
-export async function prepareSchema(connection: Connection, schema: string, migrate: boolean): Promise<void> {
+export async function prepareSchema(
+  connection: Connection,
+  { schema, migrate, readOnly }: Pick<PostgresSettings, "schema" | "migrate" | "readOnly">,
+): Promise<void> {
   const before = await versionOf(connection, schema);
   if (before > migrations.length) {
     throw new CadenzaError(
@@ -70,6 +74,14 @@ export async function prepareSchema(connection: Connection, schema: string, migr
     );
   }
   if (before === migrations.length) return;
+  if (readOnly) {
+    throw new CadenzaError(
+      "store_failed",
+      before === 0
+        ? `There is no store of cadenza in the schema ${quoteName(schema)}, or the role may not see it. Name the schema that the store writes.`
+        : `The schema ${quoteName(schema)} has version ${before}, and this version of cadenza reads ${migrations.length}: an older one has written it. Read it with that version, or open it once without \`readOnly\`, which brings it up to date.`,
+    );
+  }
   if (!migrate) {
     throw new CadenzaError(
       "store_failed",

@@ -33,6 +33,7 @@ import { checkIsolation, prepareSchema, quoteName } from "./postgres-schema.ts";
 import { SurveyReads } from "./postgres-survey.ts";
 import { Writer } from "./postgres-writer.ts";
 import * as writes from "./postgres-writes.ts";
+import { isReadOnly, noEngine } from "./read-only.ts";
 import { fromText, toJson, toText } from "./stored-rows.ts";
 
 /** How many runs or sessions are deleted in one statement. */
@@ -51,6 +52,7 @@ export class PostgresStore implements DurableStore {
   readonly watch?: (callback: (hint: StoreHint) => void) => () => void;
   readonly #connection: Connection;
   readonly #schema: string;
+  readonly #isReadOnly: boolean;
   readonly #writer: Writer;
   readonly #reads: Reads;
   readonly #survey: SurveyReads;
@@ -58,7 +60,8 @@ export class PostgresStore implements DurableStore {
 
   /** For `openPostgresStore`: the schema is there. */
   constructor(connection: Connection, settings: PostgresSettings, engine: Engine, hints: Hints | undefined) {
-    const { clock } = settings;
+    const { clock, readOnly } = settings;
+    this.#isReadOnly = readOnly;
     const now = () => clock?.now() ?? null;
     this.#connection = connection;
     this.#schema = quoteName(settings.schema);
@@ -66,7 +69,7 @@ export class PostgresStore implements DurableStore {
     this.#reads = new Reads(connection, this.#schema, now);
     this.#survey = new SurveyReads(connection, this.#schema, now);
     this.#hints = hints;
-    this[engineKey] = engine;
+    this[engineKey] = readOnly ? noEngine : engine;
     if (hints !== undefined) this.watch = (callback) => hints.watch(callback);
   }
 
@@ -87,6 +90,7 @@ export class PostgresStore implements DurableStore {
   }
 
   async take(request: TakeRequest): Promise<readonly FoundRun[]> {
+    this.#checkWritable();
     const taken = await this.#reads.take(request);
     // There may be more of them, for others too.
     const isFull = request.limit > 1 && taken.length === request.limit;
@@ -95,11 +99,11 @@ export class PostgresStore implements DurableStore {
   }
 
   async renew(owner: string, forMs: number): Promise<void> {
-    await this.#writer.write(writes.renewOf(owner, forMs));
+    await this.#write(writes.renewOf(owner, forMs));
   }
 
   async release(owner: string): Promise<void> {
-    await this.#writer.write(writes.releaseOf(owner));
+    await this.#write(writes.releaseOf(owner));
     this.#hints?.note(undefined, true);
   }
 
@@ -160,11 +164,11 @@ export class PostgresStore implements DurableStore {
   }
 
   async makeSession(key: SessionKey, session: StoredSession, at: number): Promise<boolean> {
-    return (await this.#writer.write(writes.sessionOf(key, session, at, true))) === null;
+    return (await this.#write(writes.sessionOf(key, session, at, true))) === null;
   }
 
   async putSession(key: SessionKey, session: StoredSession, at: number): Promise<void> {
-    await this.#writer.write(writes.sessionOf(key, session, at, false));
+    await this.#write(writes.sessionOf(key, session, at, false));
   }
 
   counters(agentName: string): Promise<Counters | undefined> {
@@ -219,23 +223,34 @@ export class PostgresStore implements DurableStore {
     isDue: boolean,
     wake?: RunKey,
   ): Promise<StoreConflict | undefined> {
-    const answer = (await this.#writer.write(write)) as StoreConflict | null;
+    const answer = (await this.#write(write)) as StoreConflict | null;
     if (answer !== null)
       return answer.conflict === "key_used" ? { ...answer, run_id: fromText(answer.run_id) } : answer;
     this.#hints?.note(key, isDue || wake !== undefined);
     return undefined;
   }
 
+  async #write(write: writes.PreparedWrite): Promise<unknown> {
+    this.#checkWritable();
+    return this.#writer.write(write);
+  }
+
   async #call(call: string, values: readonly (string | number | null)[]): Promise<unknown> {
+    this.#checkWritable();
     const [row] = await this.#connection.query(`SELECT ${this.#schema}.${call} AS answer`, values);
     return row?.["answer"];
+  }
+
+  #checkWritable(): void {
+    if (this.#isReadOnly) throw isReadOnly();
   }
 }
 
 /**
- * Opens a store in a PostgreSQL database (15 and newer), and creates or upgrades its schema. The store is durable already. Throws
- * `invalid_argument` for an invalid option, and `store_failed` if the server does not answer, the role lacks a right, or
- * a newer version has written the schema.
+ * Opens a store in a PostgreSQL database (15 and newer), and creates or upgrades its schema, unless `readOnly` is set. The
+ * store is durable already. Throws `invalid_argument` for an invalid option, and `store_failed` if the server does not
+ * answer, the role lacks a right, or a newer version has written the schema; with `readOnly` also if the schema is missing
+ * or older.
  *
  * @example
  * ```ts no-run — it needs a server
@@ -258,7 +273,7 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
   const connection = new Connection(pool, settings.timeoutMs);
   try {
     await checkIsolation(connection);
-    await prepareSchema(connection, schema, settings.migrate);
+    await prepareSchema(connection, settings);
     const hints = settings.hints ? new Hints(connection, pool, `cadenza ${schema}`.slice(0, 60), logger) : undefined;
     const arrive = (await hints?.arrive()) ?? false;
     if (hints !== undefined && !arrive)

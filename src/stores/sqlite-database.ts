@@ -40,6 +40,13 @@ export interface SqliteStoreOptions {
    * `store_failed`. Not `Infinity`. Default: 10,000.
    */
   readonly busyTimeoutMs?: number | undefined;
+  /**
+   * Whether the store only reads. The file keeps its journal mode and its schema, which has to be that of this version, and
+   * every write is refused with `store_failed`. Open the handle read-only too: SQLite itself writes to a file when the
+   * last handle that may write is closed. No runtime can use such a store; `createAdmin({ store })` reads it. Default:
+   * false.
+   */
+  readonly readOnly?: boolean | undefined;
   /** Whether `close()` closes the handle too. Default: false, and the code that opened the handle closes it. */
   readonly closeDatabase?: boolean | undefined;
   /**
@@ -66,10 +73,14 @@ export class Connection {
   readonly attempts: number;
 
   constructor(db: SqliteDatabase, options: SqliteStoreOptions) {
-    const { synchronous, busyTimeoutMs } = checked(options);
+    const { synchronous, busyTimeoutMs, readOnly } = checked(options);
     this.#db = db;
     this.attempts = Math.ceil(busyTimeoutMs / WAIT_MS);
     db.exec(`PRAGMA busy_timeout = ${WAIT_MS}`);
+    if (readOnly) {
+      db.exec("PRAGMA query_only = 1");
+      return;
+    }
     this.patiently(() => db.exec("PRAGMA journal_mode = WAL"));
     db.exec(`PRAGMA synchronous = ${synchronous}`);
   }
@@ -174,8 +185,8 @@ export function stillBusy(cause: unknown): CadenzaError {
   );
 }
 
-function checked(options: SqliteStoreOptions): { synchronous: "FULL" | "NORMAL"; busyTimeoutMs: number } {
-  const { synchronous = "FULL", busyTimeoutMs = DEFAULT_BUSY_TIMEOUT_MS } = options;
+function checked(options: SqliteStoreOptions) {
+  const { synchronous = "FULL", busyTimeoutMs = DEFAULT_BUSY_TIMEOUT_MS, readOnly = false } = options;
   if (synchronous !== "FULL" && synchronous !== "NORMAL") {
     throw new CadenzaError(
       "invalid_argument",
@@ -185,7 +196,10 @@ function checked(options: SqliteStoreOptions): { synchronous: "FULL" | "NORMAL";
   if (!(Number.isFinite(busyTimeoutMs) && busyTimeoutMs > 0)) {
     throw new CadenzaError("invalid_argument", `busyTimeoutMs: expected a positive number, received ${busyTimeoutMs}.`);
   }
-  return { synchronous, busyTimeoutMs };
+  if (typeof readOnly !== "boolean") {
+    throw new CadenzaError("invalid_argument", `readOnly: expected true or false, received ${String(readOnly)}.`);
+  }
+  return { synchronous, busyTimeoutMs, readOnly };
 }
 
 /** Blocks the thread. Used only by synchronous calls, which cannot give way to other work. */

@@ -173,6 +173,31 @@ export function migrate(connection: Connection): void {
   }
 }
 
+/** Throws `store_failed` unless the database has this version's schema. */
+export function checkSchema(connection: Connection): void {
+  const version = readableVersion(connection);
+  if (version === LAST_VERSION) return;
+  throw new CadenzaError(
+    "store_failed",
+    version === 0
+      ? "The database holds no store of cadenza. Open the file that the store writes."
+      : `The database has schema ${version}, and this version of cadenza reads ${LAST_VERSION}: an older one has written it. Read it with that version, or open it once without \`readOnly\`, which brings it up to date.`,
+  );
+}
+
+function readableVersion(connection: Connection): number {
+  try {
+    return schemaVersion(connection);
+  } catch (error) {
+    if (error instanceof CadenzaError) throw error;
+    throw new CadenzaError(
+      "store_failed",
+      `The database cannot be read: ${error instanceof Error ? error.message : String(error)}.`,
+      { cause: error },
+    );
+  }
+}
+
 /** The version of the database's schema; 0 if it has none. */
 function schemaVersion(connection: Connection): number {
   if (connection.get("SELECT 1 FROM sqlite_master WHERE name = 'cadenza_migrations'") === undefined) return 0;

@@ -26,13 +26,14 @@ import { durableEngine } from "../durable/durable.ts";
 import type { DurableStore, Engine } from "../runtime/remote-runs.ts";
 import { engineKey } from "../runtime/remote-runs.ts";
 import { systemClock } from "../runtime/system.ts";
+import { isReadOnly, noEngine } from "./read-only.ts";
 import type { SqliteDatabase, SqliteStoreOptions } from "./sqlite-database.ts";
 import { Connection } from "./sqlite-database.ts";
 import { readEntries } from "./sqlite-entries.ts";
 import type { SessionCursor } from "./sqlite-prune.ts";
 import { deleteRuns, deleteSession, PRUNE_CHUNK, pruneRuns, pruneSessions } from "./sqlite-prune.ts";
 import * as reads from "./sqlite-reads.ts";
-import { migrate } from "./sqlite-schema.ts";
+import { checkSchema, migrate } from "./sqlite-schema.ts";
 import { addSession, findSession, replaceSession } from "./sqlite-sessions.ts";
 import * as survey from "./sqlite-survey.ts";
 import * as work from "./sqlite-work.ts";
@@ -44,13 +45,15 @@ import { toLines } from "./stored-rows.ts";
  * Keeps runs in a SQLite database, which several processes on one machine may share. The writes of one turn of the
  * event loop are committed together, and acknowledged after the commit. Reads answer at once, from committed data. Give
  * the store a handle of its own: it opens transactions, and sets the handle to WAL mode with short waits for locks.
- * Throws `invalid_argument` for an invalid option, and `store_failed` for a file that a newer version has written.
+ * Throws `invalid_argument` for an invalid option, and `store_failed` for a file that a newer version has written. With
+ * `readOnly` it throws `store_failed` for any file without a store of this version, too.
  */
 export class SqliteStore implements DurableStore {
   readonly persistent: boolean;
   readonly [engineKey]: Engine;
   readonly #connection: Connection;
-  readonly #writer: GroupCommit;
+  /** Undefined: the store only reads. */
+  readonly #writer: GroupCommit | undefined;
   readonly #closeDatabase: boolean;
   readonly #clock: Pick<Clock, "now">;
   readonly #now = (): number => this.#clock.now();
@@ -58,11 +61,13 @@ export class SqliteStore implements DurableStore {
   constructor(db: SqliteDatabase, options: SqliteStoreOptions = {}) {
     this.#clock = options.clock ?? systemClock;
     this.#connection = new Connection(db, options);
-    migrate(this.#connection);
-    this.#writer = new GroupCommit(this.#connection);
+    const readOnly = options.readOnly ?? false;
+    if (readOnly) checkSchema(this.#connection);
+    else migrate(this.#connection);
+    this.#writer = readOnly ? undefined : new GroupCommit(this.#connection);
     this.#closeDatabase = options.closeDatabase ?? false;
     this.persistent = this.#connection.isFile();
-    this[engineKey] = durableEngine(options.durability);
+    this[engineKey] = readOnly ? noEngine : durableEngine(options.durability);
   }
 
   async create(key: RunKey, write: RunWrite, idempotencyKey: string | null): Promise<StoreConflict | undefined> {
@@ -86,7 +91,7 @@ export class SqliteStore implements DurableStore {
 
   /** Takes no lock while no run needs work. */
   async take(request: TakeRequest): Promise<readonly FoundRun[]> {
-    if (!work.hasWork(this.#connection, request, this.#now())) return [];
+    if (this.#writer !== undefined && !work.hasWork(this.#connection, request, this.#now())) return [];
     const rows = await this.#write((connection) => work.takeRuns(connection, request, this.#now()));
     return rows.map((row) => reads.withFirst(this.#connection, row));
   }
@@ -197,18 +202,19 @@ export class SqliteStore implements DurableStore {
 
   /** Commits pending writes, and closes the handle if `closeDatabase` is set. */
   close(): void {
-    this.#writer.close();
+    this.#writer?.close();
     if (this.#closeDatabase) this.#connection.close();
   }
 
   #write<T>(work: (connection: Connection) => T): Promise<T> {
+    if (this.#writer === undefined) return Promise.reject(isReadOnly());
     return this.#writer.write(() => work(this.#connection));
   }
 }
 
 /**
- * Opens a database file with the SQLite that is built into Node (22.13 and newer), and creates a missing file.
- * `close()` closes it. Throws `store_failed` if this version of Node has no SQLite. There open the file with `libsql` or
+ * Opens a database file with the SQLite that is built into Node (22.13 and newer), and creates a missing file, unless
+ * `readOnly` is set. `close()` closes it. Throws `store_failed` if this version of Node has no SQLite. There open the file with `libsql` or
  * `better-sqlite3`, and pass the handle to {@link SqliteStore}. Throws also what `SqliteStore` throws.
  *
  * @example
@@ -230,7 +236,7 @@ export function openSqliteStore(path: string, options: SqliteStoreOptions = {}):
         `file with it and pass the handle: new SqliteStore(new Database(${JSON.stringify(path)}), { closeDatabase: true }).`,
     );
   }
-  const db = new sqlite.DatabaseSync(path);
+  const db = options.readOnly === true ? openToRead(sqlite, path) : new sqlite.DatabaseSync(path);
   try {
     return new SqliteStore(db, { ...options, closeDatabase: true });
   } catch (error) {
@@ -239,7 +245,19 @@ export function openSqliteStore(path: string, options: SqliteStoreOptions = {}):
   }
 }
 
+function openToRead(sqlite: NodeSqlite, path: string): SqliteDatabase {
+  try {
+    return new sqlite.DatabaseSync(path, { readOnly: true });
+  } catch (cause) {
+    throw new CadenzaError(
+      "store_failed",
+      `The file ${JSON.stringify(path)} cannot be opened: there is none, or this process may not read it.`,
+      { cause },
+    );
+  }
+}
+
 /** The part of `node:sqlite` that the store uses. */
 interface NodeSqlite {
-  readonly DatabaseSync: new (path: string) => SqliteDatabase;
+  readonly DatabaseSync: new (path: string, options?: { readonly readOnly: true }) => SqliteDatabase;
 }

@@ -1,6 +1,7 @@
 import pg from "pg";
 import { inject } from "vitest";
 import type { RunKey } from "../../src/core/ports.ts";
+import type { PostgresStore } from "../../src/stores/postgres.ts";
 import { openPostgresStore } from "../../src/stores/postgres.ts";
 import type { PostgresPool, PostgresStoreOptions } from "../../src/stores/postgres-options.ts";
 import { quoteName } from "../../src/stores/postgres-schema.ts";
@@ -31,20 +32,22 @@ export function newPool(major: Major, options: pg.PoolConfig = {}): pg.Pool {
 
 /**
  * Opens two stores on empty data, for the store contract. A schema is emptied and used again, since to make one takes
- * longer than most checks. `prepare` changes a schema that has been made, of which it gets the name as in SQL.
+ * longer than most checks. `prepare` changes a schema that has been made, of which it gets the name as in SQL. `open` opens
+ * one of the stores.
  */
 export function openTwice(
   pool: PostgresPool,
   options: Partial<PostgresStoreOptions> = {},
   prepare: (schema: string) => Promise<void> = async () => {},
+  open: (options: PostgresStoreOptions) => Promise<PostgresStore> = openPostgresStore,
 ): OpenStores {
   const free: string[] = [];
   return async ({ clock }) => {
     const emptied = free.pop();
     const schema = emptied ?? newSchema();
     const both = async (): Promise<OpenedStores> => {
-      const first = await openPostgresStore({ hints: false, pool, schema, clock, ...options });
-      const second = await openPostgresStore({ hints: false, pool, schema, clock, ...options });
+      const first = await open({ hints: false, pool, schema, clock, ...options });
+      const second = await open({ hints: false, pool, schema, clock, ...options });
       const closeBoth = async () => {
         await first.close();
         await second.close();

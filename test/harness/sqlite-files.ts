@@ -9,20 +9,28 @@ import type { SqliteDatabase, SqliteStoreOptions } from "../../src/stores/sqlite
 import type { OpenedStores } from "../../src/testing/store-check.ts";
 
 const nodeSqlite = getBuiltinModule("node:sqlite") as
-  | { readonly DatabaseSync: new (path: string) => SqliteDatabase }
+  | { readonly DatabaseSync: new (path: string, options?: { readonly readOnly: true }) => SqliteDatabase }
   | undefined;
 
 /** The drivers that are installed here. */
 export const drivers: readonly SqliteDriver[] = [
-  { name: "libsql", open: (path) => new Libsql(path) },
+  { name: "libsql", open: (path) => new Libsql(path), openToRead: (path) => new Libsql(`file:${path}?mode=ro`) },
   ...(nodeSqlite === undefined
     ? []
-    : [{ name: "node:sqlite", open: (path: string) => new nodeSqlite.DatabaseSync(path) }]),
+    : [
+        {
+          name: "node:sqlite",
+          open: (path: string) => new nodeSqlite.DatabaseSync(path),
+          openToRead: (path: string) => new nodeSqlite.DatabaseSync(path, { readOnly: true }),
+        },
+      ]),
 ];
 
 export interface SqliteDriver {
   readonly name: string;
   open(path: string): SqliteDatabase;
+  /** A handle that cannot write. */
+  openToRead(path: string): SqliteDatabase;
 }
 
 /** Opens a handle with Node's own SQLite if it exists, else with libsql. */
@@ -48,10 +56,15 @@ export async function withFile<T>(act: (file: string) => Promise<T>): Promise<T>
   }
 }
 
-/** Two stores on one new file, for the store contract. */
-export function openTwice(driver: SqliteDriver, options: SqliteStoreOptions = {}): OpenedStores {
+/** Two stores on one new file, for the store contract. `wrap` gets each of them, and the file. */
+export function openTwice(
+  driver: SqliteDriver,
+  options: SqliteStoreOptions = {},
+  wrap: (store: SqliteStore, path: string) => SqliteStore = (store) => store,
+): OpenedStores {
   const folder = temporaryFolder();
-  const open = () => new SqliteStore(driver.open(join(folder.path, "runs.db")), { ...options, closeDatabase: true });
+  const path = join(folder.path, "runs.db");
+  const open = () => wrap(new SqliteStore(driver.open(path), { ...options, closeDatabase: true }), path);
   const both = (): OpenedStores => {
     const first = open();
     const second = open();
@@ -62,7 +75,7 @@ export function openTwice(driver: SqliteDriver, options: SqliteStoreOptions = {}
     return {
       first,
       second,
-      damage: (key, position) => damage(driver, join(folder.path, "runs.db"), key, position),
+      damage: (key, position) => damage(driver, path, key, position),
       reopen() {
         close();
         return both();

@@ -22,6 +22,7 @@ const reads: ReadonlySet<string> = new Set([
   "census",
   "workers",
   "session",
+  "sessionLength",
   "counters",
   "watch",
 ]);

@@ -105,6 +105,7 @@ describe.skipIf(missing !== undefined)(`the schema of a PostgresStore${missing ?
     [{ schema: "a $migration$" }, "schema: expected a name of 1 to 63 bytes, without $"],
     [{ schema: "pg_mine" }, "schema: expected a name of 1 to 63 bytes, without $, that does not begin with pg_"],
     [{ migrate: 1 }, "migrate: expected true or false, received 1"],
+    [{ readOnly: 1 }, "readOnly: expected true or false, received 1"],
     [{ hints: "no" }, "hints: expected true or false, received no"],
     [{ timeoutMs: 0 }, "timeoutMs: expected a positive number below half the lease (5000), received 0"],
     [{ timeoutMs: 5_000 }, "timeoutMs: expected a positive number below half the lease (5000), received 5000"],
