@@ -1,7 +1,8 @@
+import { CadenzaError } from "../core/errors.ts";
 import type { Entry } from "../core/log.ts";
 import type { AgentVersion, RunPosition, Store } from "../core/ports.ts";
 import type { Run } from "../protocol/run.ts";
-import { badArgument } from "../runtime/check.ts";
+import { badArgument, checkObject } from "../runtime/check.ts";
 import type { ForkOptions } from "../runtime/forks.ts";
 import type { Inside } from "../runtime/inside.ts";
 import { insideKey } from "../runtime/inside.ts";
@@ -22,6 +23,11 @@ export interface OperatedRuntime {
   scope(options: { readonly tenant: string }): Pick<Scope, "fork" | "cancel" | "delete">;
 }
 
+/** A store without a runtime, as one that was opened with `readOnly`. */
+export interface OperatedStore {
+  readonly store: Store;
+}
+
 /** How many runs `changes` compares in one call at most. */
 const MAX_COMPARED = 10_000;
 
@@ -33,19 +39,16 @@ const MAX_COMPARED = 10_000;
  * Lists come in pages, the newest runs first. Every call reads indexes and a bounded number of runs.
  */
 export class Admin {
-  readonly #runtime: OperatedRuntime;
-  readonly #inside: Inside;
+  /** Undefined: there is only a store. */
+  readonly #runtime: OperatedRuntime | undefined;
+  readonly #store: Store;
   readonly #several: SeveralRuns;
 
   /** For `createAdmin`. */
-  constructor(runtime: OperatedRuntime) {
-    this.#runtime = runtime;
-    this.#inside = runtime[insideKey];
+  constructor(operated: OperatedRuntime | OperatedStore) {
+    this.#runtime = insideKey in operated ? operated : undefined;
+    this.#store = insideKey in operated ? operated[insideKey].store : operated.store;
     this.#several = new SeveralRuns(this.#store);
-  }
-
-  get #store(): Store {
-    return this.#inside.store;
   }
 
   /**
@@ -85,7 +88,10 @@ export class Admin {
     return { items, next: last === undefined ? null : cursorOf([last.tenant, last.run_id]) };
   }
 
-  /** The agents and versions with runs that wait for a worker or an event, but whose code this process does not know. */
+  /**
+   * The agents and versions with runs that wait for a worker or an event, but whose code this process does not know. None
+   * without a runtime: a store does not tell which processes have which code.
+   */
   async unregistered(): Promise<readonly records.AdminUnregistered[]> {
     const missing = (await this.backlog()).filter((agent) => this.#codeOf(agent) === "unregistered");
     return missing.map((agent) => ({
@@ -116,7 +122,7 @@ export class Admin {
       const total = Object.values(live).reduce((sum, one) => sum + one, 0);
       counted.set(name, { agent_name, version, code: this.#codeOf({ agent_name, version }), live, total });
     };
-    for (const agent of this.#inside.registry.versions) add(agent);
+    for (const agent of this.#runtime?.[insideKey].registry.versions ?? []) add(agent);
     for (const { status, runs, ...agent } of await this.#store.census()) add(agent, status, runs);
     return [...counted.values()];
   }
@@ -174,26 +180,35 @@ export class Admin {
     return moved.map(({ key, epoch, position }) => ({ tenant: key.tenant, run_id: key.run_id, epoch, position }));
   }
 
-  /** As `fork` of the run's tenant. */
+  /** As `fork` of the run's tenant. Without a runtime it rejects with `invalid_argument`, as `cancel` and `delete` do. */
   async fork(run: RunRef, options: ForkOptions = {}): Promise<Run> {
     const { tenant, run_id } = readRef(run);
-    return this.#runtime.scope({ tenant }).fork(run_id, options);
+    return this.#scope(tenant).fork(run_id, options);
   }
 
   /** As `cancel` of the run's tenant. */
   async cancel(run: RunRef, options: CancelOptions = {}): Promise<Run> {
     const { tenant, run_id } = readRef(run);
-    return this.#runtime.scope({ tenant }).cancel(run_id, options);
+    return this.#scope(tenant).cancel(run_id, options);
   }
 
   /** As `delete` of the run's tenant. */
   async delete(run: RunRef): Promise<void> {
     const { tenant, run_id } = readRef(run);
-    return this.#runtime.scope({ tenant }).delete(run_id);
+    return this.#scope(tenant).delete(run_id);
+  }
+
+  #scope(tenant: string): ReturnType<OperatedRuntime["scope"]> {
+    if (this.#runtime !== undefined) return this.#runtime.scope({ tenant });
+    throw new CadenzaError(
+      "invalid_argument",
+      "This Admin was made of a store, which it only reads. To fork, cancel and delete runs, make one of a runtime on that store: createAdmin(runtime).",
+    );
   }
 
   #codeOf({ agent_name, version }: AgentVersion): records.AdminVersion["code"] {
-    const { registry } = this.#inside;
+    if (this.#runtime === undefined) return "unknown";
+    const { registry } = this.#runtime[insideKey];
     const agent = registry.known(agent_name, version ?? undefined);
     if (agent === undefined) return "unregistered";
     return registry.executes(agent) ? "executed" : "declared";
@@ -204,7 +219,8 @@ export class Admin {
 export type ShownRun = Pick<records.AdminRun, "tenant" | "run_id" | "epoch" | "position">;
 
 /**
- * Makes the operator's side of a runtime.
+ * Makes the operator's side of a runtime, or of a store alone: then it only reads, and knows no code. Throws
+ * `invalid_argument` for anything else.
  *
  * @example
  * ```ts
@@ -221,8 +237,11 @@ export type ShownRun = Pick<records.AdminRun, "tenant" | "run_id" | "epoch" | "p
  * await runtime.close();
  * ```
  */
-export function createAdmin(runtime: OperatedRuntime): Admin {
-  return new Admin(runtime);
+export function createAdmin(operated: OperatedRuntime | OperatedStore): Admin {
+  checkObject("operated", operated);
+  const isKnown = insideKey in operated || typeof operated.store?.find === "function";
+  if (!isKnown) throw badArgument("operated", "a runtime, or an object with a `store`", operated);
+  return new Admin(operated);
 }
 
 function named({ agent_name, version }: AgentVersion): string {

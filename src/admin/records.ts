@@ -94,8 +94,8 @@ export interface AdminBlocked extends AdminRun {
 export interface AdminVersion {
   readonly agent_name: string;
   readonly version: string | null;
-  /** Whether this process executes it, only declares it, or does not know it. */
-  readonly code: "executed" | "declared" | "unregistered";
+  /** Whether this process executes it, only declares it, or has not registered it. Without a runtime it is unknown. */
+  readonly code: "executed" | "declared" | "unregistered" | "unknown";
   readonly live: Readonly<Record<"created" | "in-progress" | "awaiting" | "cancelling", number>>;
   /** The sum of `live`. At 0 no run needs the code any more. */
   readonly total: number;

@@ -39,3 +39,38 @@ test.each<[string, (admin: ReturnType<typeof createAdmin>) => Promise<unknown>, 
   await expect(refused).rejects.toThrow(message);
   await runtime.close();
 });
+
+describe("without a runtime", () => {
+  test("an admin reads a store, knows no code, and changes nothing", () =>
+    withFile(async (file) => {
+      const runtime = new Runtime({ store: new SqliteStore(openDatabase(file), { closeDatabase: true }) });
+      runtime.register("refund", { durable: true, version: "1" }, async (_input, { ask }) => {
+        await ask("Refund 40 €?");
+      });
+      const { run_id } = await runtime.createRun({ agent_name: "refund", input: "" });
+      const store = new SqliteStore(openDatabase(file), { readOnly: true, closeDatabase: true });
+      const [withRuntime, admin] = [createAdmin(runtime), createAdmin({ store })];
+
+      expect(await admin.runs()).toEqual(await withRuntime.runs());
+      expect(await admin.questions()).toEqual(await withRuntime.questions());
+      expect(await admin.timeline(run_id)).toEqual(await withRuntime.timeline(run_id));
+      expect(await admin.versions()).toMatchObject([{ agent_name: "refund", version: "1", code: "unknown", total: 1 }]);
+      expect(await admin.backlog()).toMatchObject([{ agent_name: "refund", waiting: 1 }]);
+      expect(await admin.unregistered()).toEqual([]);
+      for (const change of [admin.fork(run_id), admin.cancel(run_id), admin.delete(run_id)])
+        await expect(change).rejects.toMatchObject({
+          code: "invalid_argument",
+          message: expect.stringContaining("only reads"),
+        });
+      expect((await runtime.getRun(run_id)).status).toBe("awaiting");
+      store.close();
+      await runtime.close();
+    }));
+
+  test.each<[string, unknown]>([
+    ["nothing", undefined],
+    ["a store that is not in an object", new MemoryStore()],
+  ])("%s is refused", (_what, operated) => {
+    expect(() => createAdmin(operated as { store: Store })).toThrow("operated: expected");
+  });
+});
