@@ -42,6 +42,11 @@ export function isWait(intent: IntentEntry): boolean {
   return intent.until !== undefined;
 }
 
+/** The keys of the sleeps and receives that have begun. */
+export function waitKeys(entries: readonly Entry[]): ReadonlySet<string> {
+  return new Set(entries.flatMap((entry) => (entry.type === "intent" && isWait(entry) ? [entry.key] : [])));
+}
+
 /** Whether a key is that of a sub-run. */
 export function isSubRun(key: string): boolean {
   return key.startsWith("run:");

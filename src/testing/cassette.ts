@@ -1,39 +1,16 @@
 import { copyJson } from "../core/json.ts";
-import type { Entry, StepEntry } from "../core/log.ts";
-import type { RunKey, Store, StoredRun } from "../core/ports.ts";
-import { runRecord } from "../core/record.ts";
-import type { JsonValue } from "../protocol/json.ts";
-import type { Message } from "../protocol/message.ts";
+import type { StepEntry } from "../core/log.ts";
+import type { Store } from "../core/ports.ts";
+import type { Cassette } from "../durable/cassette.ts";
+import { plainCassette, recordRun } from "../durable/cassette.ts";
 import type { Run } from "../protocol/run.ts";
-import { foldLog } from "../runtime/fold-log.ts";
 import { readInput } from "../runtime/input.ts";
 import { failureOfStep } from "../runtime/steps.ts";
-import { waitKeys } from "./comparison.ts";
 import { Drive, stageOf } from "./drive.ts";
 import { DriveError } from "./drive-error.ts";
 import type { Operation } from "./operation.ts";
 
-/** A run as plain JSON: keep it in a file, and `replay` it against later versions of the agent. */
-export interface Cassette {
-  /** The version of this format. */
-  readonly cassette: 1;
-  readonly run_id: string;
-  /** The run's log. */
-  readonly entries: readonly Entry[];
-  /** The results of its steps and sub-runs. */
-  readonly results: readonly StepEntry[];
-  /** The keys of its steps and sub-runs that have begun and have no result. */
-  readonly unfinished?: readonly string[];
-  /** Whether `results` holds all of them. A run that is not durable leaves no steps in a store. */
-  readonly complete: boolean;
-  /** The history of its session when it began. */
-  readonly history: readonly Message[];
-  /** The session's state when it began, if it is known. */
-  readonly state: JsonValue;
-}
-
-const CHUNK = 1_000;
-const PAGE = 100;
+export type { Cassette } from "../durable/cassette.ts";
 
 /** Records the run of a drive so far. */
 export function record(t: Drive): Promise<Cassette>;
@@ -50,7 +27,10 @@ export async function record(
 ): Promise<Cassette> {
   if (source instanceof Drive) return recordDrive(source);
   if (run === undefined) throw new DriveError("record(store, run): expected a run or its id as the second argument.");
-  return recordStored(source, { tenant, run_id: typeof run === "string" ? run : run.run_id });
+  const run_id = typeof run === "string" ? run : run.run_id;
+  const cassette = await recordRun(source, { tenant, run_id });
+  if (cassette === undefined) throw new DriveError(`There is no run ${run_id} in this store.`);
+  return cassette;
 }
 
 async function recordDrive(t: Drive): Promise<Cassette> {
@@ -59,7 +39,7 @@ async function recordDrive(t: Drive): Promise<Cassette> {
   const operations = t.operations.filter(
     (operation) => operation.run_id === run_id && (operation.kind === "step" || operation.kind === "run"),
   );
-  return plain({
+  return plainCassette({
     cassette: 1,
     run_id,
     entries: t.log,
@@ -81,50 +61,4 @@ function resultOf({ key, state, result, error }: Operation): StepEntry {
     error: isDone ? null : failureOfStep(error),
     usage: null,
   };
-}
-
-async function recordStored(store: Store, key: RunKey): Promise<Cassette> {
-  const stored = await store.find(key);
-  if (stored === undefined) throw new DriveError(`There is no run ${key.run_id} in this store.`);
-  const entries: Entry[] = [];
-  while (entries.length < stored.position) {
-    const chunk = await store.read(key, entries.length, CHUNK);
-    if (chunk === undefined || chunk.length === 0) break;
-    entries.push(...chunk);
-  }
-  const waits = waitKeys(entries);
-  const recorded = entries.filter((entry) => entry.type === "step").filter(({ key }) => !waits.has(key));
-  const ended = new Set(recorded.map(({ key }) => key));
-  const begun = entries.filter((entry) => entry.type === "intent").map(({ key }) => key);
-  const unfinished = begun.filter((key) => !waits.has(key) && !ended.has(key));
-  const { session_id, history_length = 0, durable = false } = stored.created;
-  const session = history_length > 0 ? await store.session({ tenant: key.tenant, session_id }) : undefined;
-  const state = recorded.find((entry) => entry.key === "session.getState#1")?.result ?? null;
-  const results = durable ? recorded : await subRunsOf(store, stored);
-  const history = session?.history.slice(0, history_length) ?? [];
-  return plain({ cassette: 1, run_id: key.run_id, entries, results, unfinished, complete: durable, history, state });
-}
-
-/** The sub-runs of a run that is not durable are found by their parent. They were created after it. */
-async function subRunsOf(store: Store, parent: StoredRun): Promise<StepEntry[]> {
-  const { tenant, run_id } = parent.key;
-  const found: StepEntry[] = [];
-  for (let offset = 0; ; offset += PAGE) {
-    const page = await store.list({ tenant, limit: PAGE, offset });
-    for (const { key, created, head, position } of page) {
-      if (created?.parent?.run_id !== run_id || head.finished_at === null) continue;
-      const state = await foldLog(store, key, position);
-      if (state === undefined) continue;
-      // The library makes run records, and they are JSON.
-      const result = runRecord(state) as unknown as JsonValue;
-      found.push({ type: "step", at: head.finished_at, key: created.parent.key, result, error: null, usage: null });
-    }
-    const last = page.findLast(({ created }) => created !== null)?.created;
-    if (page.length < PAGE || (last != null && last.at < parent.created.at)) return found;
-  }
-}
-
-/** A copy that shares nothing with the original, as `JSON.parse` would return it. */
-function plain(cassette: Cassette): Cassette {
-  return copyJson(cassette) as unknown as Cassette;
 }

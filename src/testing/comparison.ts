@@ -2,7 +2,7 @@ import type { PartSource } from "../core/emission-source.ts";
 import { isCopy, stepOf } from "../core/emission-source.ts";
 import { sameJson } from "../core/json.ts";
 import type { Entry } from "../core/log.ts";
-import { isWait } from "../core/operation-keys.ts";
+import { waitKeys } from "../core/operation-keys.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import { questionText, quote } from "./drive-event.ts";
 import { diffLines } from "./text-diff.ts";
@@ -62,11 +62,6 @@ export function comparable(entries: readonly Entry[]): Comparable[] {
           return true;
       }
     });
-}
-
-/** The keys of the sleeps and receives that have begun. */
-export function waitKeys(entries: readonly Entry[]): ReadonlySet<string> {
-  return new Set(entries.flatMap((entry) => (entry.type === "intent" && isWait(entry) ? [entry.key] : [])));
 }
 
 /** The parts that a step emitted in its last attempt. */

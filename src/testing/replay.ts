@@ -1,10 +1,10 @@
 import { messageOf } from "../core/failure.ts";
 import type { CreatedEntry, Entry, StepEntry, TakenEntry } from "../core/log.ts";
 import { isWait } from "../core/operation-keys.ts";
+import type { Cassette } from "../durable/cassette.ts";
 import type { Run } from "../protocol/run.ts";
 import type { Agent, AgentFunction } from "../runtime/agent.ts";
 import { checkObject } from "../runtime/check.ts";
-import type { Cassette } from "./cassette.ts";
 import type { Difference } from "./comparison.ts";
 import { comparable, describeDifference, describeEntry, emittedBy, essence, sameEntry } from "./comparison.ts";
 import { DriveError } from "./drive-error.ts";
