@@ -1,4 +1,5 @@
 import type { Logger } from "../core/ports.ts";
+import type { MaybePromise } from "../core/promises.ts";
 import type { AgentRuntime } from "../runtime/agent-runtime.ts";
 import type { Scope } from "../runtime/scope.ts";
 import { WireError } from "./errors.ts";
@@ -11,13 +12,34 @@ export interface Caller {
   readonly sees: ((agentName: string) => boolean) | undefined;
 }
 
-/** Asks the host whether a client is authorized. An error in the host's function refuses the request. */
-export async function authorizeCaller(
+/** The client of a request. Without `authorize` every client may do everything. */
+export function callerOf(
+  runtime: AgentRuntime,
+  authorize: Authorize | undefined,
+  asked: () => AuthorizeRequest,
+  logger: Logger,
+): MaybePromise<Caller> {
+  if (authorize === undefined) return { scope: runtime, sees: undefined };
+  return authorizedCaller(runtime, authorize, asked(), logger);
+}
+
+async function authorizedCaller(
   runtime: AgentRuntime,
   authorize: Authorize,
   request: AuthorizeRequest,
   logger: Logger,
 ): Promise<Caller> {
+  const { tenant = "", principal = null, agents } = await askHost<Grant>(authorize, request, logger);
+  if (typeof tenant !== "string") throw new TypeError("authorize returned a tenant that is not a string.");
+  return { scope: runtime.scope({ tenant, principal }), sees: seeing(agents) };
+}
+
+/** Asks the host whether a client is authorized. An error in the host's function refuses the request. */
+export async function askHost<Given extends object>(
+  authorize: (request: AuthorizeRequest) => unknown,
+  request: AuthorizeRequest,
+  logger: Logger,
+): Promise<Given> {
   let answer: unknown;
   try {
     answer = await authorize(request);
@@ -27,9 +49,7 @@ export async function authorizeCaller(
   }
   if (typeof answer !== "object" || answer === null) throw denied({ status: 403 });
   if ("status" in answer) throw denied(answer as Denial);
-  const { tenant = "", principal = null, agents } = answer as Grant;
-  if (typeof tenant !== "string") throw new TypeError("authorize returned a tenant that is not a string.");
-  return { scope: runtime.scope({ tenant, principal }), sees: seeing(agents) };
+  return answer as Given;
 }
 
 function seeing(agents: Grant["agents"]): Caller["sees"] {

@@ -10,7 +10,7 @@ import type { BodyLimits, WireBody, WireRequest, WireStream } from "./wire.ts";
 export type Handler = (request: Request) => Promise<Response>;
 
 /** Answers web requests for a service. */
-export function handlerOf<Settings extends FaceSettings>(service: Service<Settings>): Handler {
+export function handlerOf<Settings extends FaceSettings, Who>(service: Service<Settings, Who>): Handler {
   return async (request) => {
     const { status, headers, body } = await answerRequest(service, new FetchWireRequest(request, service.clock));
     if (request.method === "HEAD" || body === "") {
@@ -24,7 +24,7 @@ export function handlerOf<Settings extends FaceSettings>(service: Service<Settin
 /** A stream of text as the bytes of a web stream. A reader that takes nothing for too long is disconnected. */
 function bytesOf(
   stream: WireStream,
-  { clock, settings }: Pick<Service, "clock" | "settings">,
+  { clock, settings }: Pick<Service<FaceSettings, unknown>, "clock" | "settings">,
   signal: AbortSignal,
 ): ReadableStream<Uint8Array> {
   const { stallMs } = settings;

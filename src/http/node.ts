@@ -10,14 +10,14 @@ import type { WireResponse, WireStream } from "./wire.ts";
 export type NodeListener = (request: NodeRequest, response: NodeResponse) => void;
 
 /** Answers requests of `node:http` for a service. */
-export function listenerOf<Settings extends FaceSettings>(service: Service<Settings>): NodeListener {
+export function listenerOf<Settings extends FaceSettings, Who>(service: Service<Settings, Who>): NodeListener {
   return (request, response) => {
     void serve(service, request, response);
   };
 }
 
-async function serve<Settings extends FaceSettings>(
-  service: Service<Settings>,
+async function serve<Settings extends FaceSettings, Who>(
+  service: Service<Settings, Who>,
   request: NodeRequest,
   response: NodeResponse,
 ): Promise<void> {
@@ -57,7 +57,7 @@ function sendText(response: NodeResponse, { status, headers }: WireResponse, tex
 
 /** Writes a stream as fast as the client takes it. */
 async function sendStream(
-  { clock, settings }: Pick<Service, "clock" | "settings">,
+  { clock, settings }: Pick<Service<FaceSettings, unknown>, "clock" | "settings">,
   response: NodeResponse,
   { status, headers }: WireResponse,
   stream: WireStream,

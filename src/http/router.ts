@@ -1,4 +1,3 @@
-import { authorizeCaller } from "./caller.ts";
 import { WireError } from "./errors.ts";
 import type { AuthorizeRequest, FaceSettings } from "./options.ts";
 import { checkHost, checkOrigin, corsHeaders, preflightHeaders } from "./safety.ts";
@@ -6,13 +5,13 @@ import type { Call, Route, Service } from "./service.ts";
 import type { WireRequest, WireResponse } from "./wire.ts";
 
 /** The route of a request, and the parts of its path that match the names in braces. */
-interface Match<Settings extends FaceSettings> extends Pick<Call, "parameter" | "second"> {
-  readonly found: Route<Settings>;
+interface Match<Settings extends FaceSettings, Who> extends Pick<Call, "parameter" | "second"> {
+  readonly found: Route<Settings, Who>;
 }
 
 /** Answers a request. Never rejects: an error gets an answer too. */
-export function answerRequest<Settings extends FaceSettings>(
-  service: Service<Settings>,
+export function answerRequest<Settings extends FaceSettings, Who>(
+  service: Service<Settings, Who>,
   request: WireRequest,
 ): Promise<WireResponse> {
   const cors = corsHeaders(request, service.settings);
@@ -25,8 +24,8 @@ export function answerRequest<Settings extends FaceSettings>(
   });
 }
 
-async function settle<Settings extends FaceSettings>(
-  service: Service<Settings>,
+async function settle<Settings extends FaceSettings, Who>(
+  service: Service<Settings, Who>,
   request: WireRequest,
 ): Promise<WireResponse> {
   const { settings, face } = service;
@@ -38,18 +37,15 @@ async function settle<Settings extends FaceSettings>(
     const { segments, query } = splitUrl(request.url, settings.basePath);
     const match = findRoute(face.routes, request.method, segments);
     const { found, parameter, second } = match;
-    const caller =
-      settings.authorize === undefined
-        ? { scope: service.runtime, sees: undefined }
-        : await authorizeCaller(service.runtime, settings.authorize, asked(match, request), service.logger);
+    const caller = await service.admit(request, () => asked(match, request));
     return await found.handle({ service, request, caller, parameter, second, query });
   } catch (error) {
     return face.refuse(error, service.logger);
   }
 }
 
-function asked<Settings extends FaceSettings>(
-  { found, parameter, second }: Match<Settings>,
+function asked<Settings extends FaceSettings, Who>(
+  { found, parameter, second }: Match<Settings, Who>,
   request: WireRequest,
 ): AuthorizeRequest {
   const { action, names } = found;
@@ -78,11 +74,11 @@ function splitUrl(url: string, basePath: string): { readonly segments: readonly 
 }
 
 /** The route of a request. Refuses an unknown path, and a method that the path does not have. */
-function findRoute<Settings extends FaceSettings>(
-  all: readonly Route<Settings>[],
+function findRoute<Settings extends FaceSettings, Who>(
+  all: readonly Route<Settings, Who>[],
   method: string,
   segments: readonly string[],
-): Match<Settings> {
+): Match<Settings, Who> {
   const wanted = method === "HEAD" ? "GET" : method;
   const others: string[] = [];
   for (const found of all) {
@@ -121,12 +117,12 @@ function noSuchPath(): WireError {
 }
 
 /** Makes a route. A name in braces matches any part of a path. */
-export function route<Settings extends FaceSettings>(
-  method: Route<Settings>["method"],
+export function route<Settings extends FaceSettings, Who>(
+  method: Route<Settings, Who>["method"],
   path: string,
-  action: Route<Settings>["action"],
-  handle: Route<Settings>["handle"],
-): Route<Settings> {
+  action: Route<Settings, Who>["action"],
+  handle: Route<Settings, Who>["handle"],
+): Route<Settings, Who> {
   const segments = path.split("/");
   return { method, segments, names: segments.filter(isName), action, handle };
 }

@@ -3,22 +3,23 @@ import type { MaybePromise } from "../core/promises.ts";
 import type { AgentRuntime } from "../runtime/agent-runtime.ts";
 import { checkContentType } from "./body.ts";
 import type { Caller } from "./caller.ts";
+import { callerOf } from "./caller.ts";
 import { Disconnects } from "./disconnects.ts";
 import { unfitAt } from "./errors.ts";
-import type { Action, FaceSettings } from "./options.ts";
+import type { Action, AuthorizeRequest, FaceSettings } from "./options.ts";
 import { Readers } from "./readers.ts";
 import type { WireBody, WireRequest, WireResponse } from "./wire.ts";
 
 /** A protocol over HTTP: its endpoints, and its answers to requests that are refused. */
-export interface Face<Settings extends FaceSettings = FaceSettings> {
+export interface Face<Settings extends FaceSettings = FaceSettings, Who = Caller> {
   /** The most frequent ones first. */
-  readonly routes: readonly Route<Settings>[];
+  readonly routes: readonly Route<Settings, Who>[];
   /** The response to an error. An error that is no refusal is logged. */
   refuse(error: unknown, logger: Logger): WireResponse;
 }
 
 /** An endpoint. */
-export interface Route<Settings extends FaceSettings = FaceSettings> {
+export interface Route<Settings extends FaceSettings = FaceSettings, Who = Caller> {
   readonly method: "GET" | "POST" | "DELETE";
   /** The parts of the path between slashes. A name in braces matches any part. */
   readonly segments: readonly string[];
@@ -26,28 +27,47 @@ export interface Route<Settings extends FaceSettings = FaceSettings> {
   readonly names: readonly string[];
   readonly action: Action;
   // A method, so that a route of any face is a route.
-  handle(call: Call<Settings>): Promise<WireResponse>;
+  handle(call: Call<Settings, Who>): Promise<WireResponse>;
 }
 
+/** Says who sends a request, or throws to refuse it. Its second argument makes the question for `authorize`. */
+export type Admit<Who> = (request: WireRequest, asked: () => AuthorizeRequest) => MaybePromise<Who>;
+
 /** What all requests of one handler share. */
-export class Service<Settings extends FaceSettings = FaceSettings> {
-  readonly runtime: AgentRuntime;
-  readonly face: Face<Settings>;
+export class Service<Settings extends FaceSettings = FaceSettings, Who = Caller> {
+  readonly face: Face<Settings, Who>;
   readonly settings: Settings;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly readers: Readers;
   readonly disconnects: Disconnects;
+  readonly admit: Admit<Who>;
 
-  constructor(runtime: AgentRuntime, face: Face<Settings>, settings: Settings) {
-    this.runtime = runtime;
+  constructor(
+    { clock, logger }: { readonly clock: Clock; readonly logger: Logger },
+    face: Face<Settings, Who>,
+    settings: Settings,
+    admit: (logger: Logger) => Admit<Who>,
+  ) {
     this.face = face;
     this.settings = settings;
-    this.clock = runtime.clock;
-    this.logger = contained(runtime.logger);
+    this.clock = clock;
+    this.logger = contained(logger);
+    this.admit = admit(this.logger);
     this.readers = new Readers(settings.limits);
     this.disconnects = new Disconnects(settings.cancelAfterMs, this.clock, this.logger);
   }
+}
+
+/** The service of a protocol whose clients see the runs of a runtime. */
+export function runtimeService<Settings extends FaceSettings>(
+  runtime: AgentRuntime,
+  face: Face<Settings>,
+  settings: Settings,
+): Service<Settings> {
+  return new Service(runtime, face, settings, (logger) => (_request, asked) => {
+    return callerOf(runtime, settings.authorize, asked, logger);
+  });
 }
 
 /** A logger whose own errors fail no request. */
@@ -65,10 +85,10 @@ function contained(logger: Logger): Logger {
 }
 
 /** One request while it is answered. */
-export interface Call<Settings extends FaceSettings = FaceSettings> {
-  readonly service: Service<Settings>;
+export interface Call<Settings extends FaceSettings = FaceSettings, Who = Caller> {
+  readonly service: Service<Settings, Who>;
   readonly request: WireRequest;
-  readonly caller: Caller;
+  readonly caller: Who;
   /** The part of the path that matches the first name in braces; empty if the route has none. */
   readonly parameter: string;
   /** The part of the path that matches the second name in braces; empty if the route has none. */
@@ -78,7 +98,7 @@ export interface Call<Settings extends FaceSettings = FaceSettings> {
 }
 
 /** The body of a request, within the limits. */
-export function takeBody({ service, request }: Call): MaybePromise<WireBody> {
+export function takeBody({ service, request }: Call<FaceSettings, unknown>): MaybePromise<WireBody> {
   checkContentType(request.header("content-type"));
   return request.body(service.settings.limits);
 }

@@ -4,8 +4,8 @@ import { handlerOf } from "../../http/fetch.ts";
 import type { NodeListener } from "../../http/node.ts";
 import { listenerOf } from "../../http/node.ts";
 import { route } from "../../http/router.ts";
-import type { Face, Route } from "../../http/service.ts";
-import { Service, serverUrl } from "../../http/service.ts";
+import type { Face, Route, Service } from "../../http/service.ts";
+import { runtimeService, serverUrl } from "../../http/service.ts";
 import { json, jsonText } from "../../http/wire.ts";
 import type { AgentRuntime } from "../../runtime/agent-runtime.ts";
 import { getAgent, listAgents } from "./agents.ts";
@@ -56,7 +56,7 @@ export function createNodeListener(runtime: AgentRuntime, options: HttpOptions =
 
 function serviceOf(runtime: AgentRuntime, options: HttpOptions): Service<HttpSettings> {
   const settings = readHttpOptions(options);
-  return new Service(runtime, settings.extensions ? extendedAcp : acp, settings);
+  return runtimeService(runtime, settings.extensions ? extendedAcp : acp, settings);
 }
 
 /** Every endpoint of ACP, the most frequent ones first. */

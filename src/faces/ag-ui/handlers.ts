@@ -5,7 +5,7 @@ import type { NodeListener } from "../../http/node.ts";
 import { listenerOf } from "../../http/node.ts";
 import { route } from "../../http/router.ts";
 import type { Face } from "../../http/service.ts";
-import { Service } from "../../http/service.ts";
+import { runtimeService } from "../../http/service.ts";
 import type { AgentRuntime } from "../../runtime/agent-runtime.ts";
 import type { AgUiOptions } from "./options.ts";
 import { readAgUiOptions } from "./options.ts";
@@ -31,7 +31,7 @@ import { followThread, postRun, stopThread } from "./threads.ts";
  * ```
  */
 export function createHandler(runtime: AgentRuntime, options: AgUiOptions = {}): Handler {
-  return handlerOf(new Service(runtime, agUi, readAgUiOptions(options)));
+  return handlerOf(runtimeService(runtime, agUi, readAgUiOptions(options)));
 }
 
 /**
@@ -48,7 +48,7 @@ export function createHandler(runtime: AgentRuntime, options: AgUiOptions = {}):
  * ```
  */
 export function createNodeListener(runtime: AgentRuntime, options: AgUiOptions = {}): NodeListener {
-  return listenerOf(new Service(runtime, agUi, readAgUiOptions(options)));
+  return listenerOf(runtimeService(runtime, agUi, readAgUiOptions(options)));
 }
 
 const agUi: Face = {

@@ -6,7 +6,7 @@ import type { NodeListener } from "../../../http/node.ts";
 import { listenerOf } from "../../../http/node.ts";
 import { route } from "../../../http/router.ts";
 import type { Face } from "../../../http/service.ts";
-import { Service } from "../../../http/service.ts";
+import { runtimeService } from "../../../http/service.ts";
 import type { WireResponse } from "../../../http/wire.ts";
 import type { AgentRuntime } from "../../../runtime/agent-runtime.ts";
 import { followChat, getMessages, postChat, stopChat } from "./chats.ts";
@@ -33,7 +33,7 @@ import { readChatOptions } from "./options.ts";
  * ```
  */
 export function createHandler(runtime: AgentRuntime, options: ChatOptions = {}): Handler {
-  return handlerOf(new Service(runtime, chat, readChatOptions(options)));
+  return handlerOf(runtimeService(runtime, chat, readChatOptions(options)));
 }
 
 /**
@@ -50,7 +50,7 @@ export function createHandler(runtime: AgentRuntime, options: ChatOptions = {}):
  * ```
  */
 export function createNodeListener(runtime: AgentRuntime, options: ChatOptions = {}): NodeListener {
-  return listenerOf(new Service(runtime, chat, readChatOptions(options)));
+  return listenerOf(runtimeService(runtime, chat, readChatOptions(options)));
 }
 
 const chat: Face<ChatSettings> = {
