@@ -1,6 +1,6 @@
 import type { AwaitedEntry, Entry, Labels, StepFailure } from "../core/log.ts";
 import { questionId } from "../core/operation-keys.ts";
-import type { FoundRun, Store, StoredRun } from "../core/ports.ts";
+import type { FoundRun, RunKey, Store, StoredRun } from "../core/ports.ts";
 import type { LogTail, SurveyQuery } from "../core/survey.ts";
 import { isoTime } from "../core/time.ts";
 import type { RunStatus } from "../protocol/run.ts";
@@ -9,7 +9,8 @@ import { badArgument, checkKeys, checkObject, checkText, read, readTime } from "
 import { readLog } from "../runtime/fold-log.ts";
 import { readLabels } from "../runtime/labels.ts";
 import { cursorOf, readLimit, readPlace } from "./cursors.ts";
-import type { PageQuery } from "./one-run.ts";
+import type { PageQuery, RunRef } from "./one-run.ts";
+import { readRef } from "./one-run.ts";
 import type { AdminFailure, AdminPage, AdminQuestion, AdminRun } from "./records.ts";
 import { runRecord } from "./records.ts";
 import { schemaIn } from "./timeline-fold.ts";
@@ -33,6 +34,16 @@ export interface AdminRunQuery extends PageQuery {
   readonly createdAfter?: Date | number | string | undefined;
   /** Only runs that were created before this time. */
   readonly createdBefore?: Date | number | string | undefined;
+  /**
+   * Only these runs, at most 500, in this order and on one page: those of them that exist and meet the other conditions.
+   * For runs that have changed since they were shown. Not together with `cursor` and `id`. Default: all.
+   */
+  readonly among?: readonly RunRef[] | undefined;
+}
+
+/** Which runs a caller wants, as it was read. */
+interface Wanted extends SurveyQuery {
+  readonly among?: readonly RunKey[] | undefined;
 }
 
 const known: readonly (keyof AdminRunQuery)[] = [
@@ -45,10 +56,13 @@ const known: readonly (keyof AdminRunQuery)[] = [
   "roots",
   "createdAfter",
   "createdBefore",
+  "among",
   "cursor",
   "limit",
 ];
 const MIN_ID = 4;
+/** How many runs `among` may name. */
+const MAX_AMONG = 500;
 /** How often the store is asked for one page, where few runs are found. */
 const MAX_SURVEYS = 4;
 /** How many of its last entries are read of each run. Where they do not tell enough, the whole log is read. */
@@ -93,7 +107,11 @@ export class SeveralRuns {
   }
 
   /** Asks again while a page is not full, but not without end. */
-  async #page(query: SurveyQuery): Promise<{ readonly runs: readonly FoundRun[]; readonly next: string | null }> {
+  async #page({
+    among,
+    ...query
+  }: Wanted): Promise<{ readonly runs: readonly FoundRun[]; readonly next: string | null }> {
+    if (among !== undefined) return { runs: await this.#among(among, query), next: null };
     const runs: FoundRun[] = [];
     let after = query.after;
     for (let asked = 0; asked < MAX_SURVEYS; asked++) {
@@ -104,6 +122,15 @@ export class SeveralRuns {
       if (runs.length === query.limit) break;
     }
     return { runs, next: after === undefined ? null : cursorOf(after) };
+  }
+
+  /** An id with all its characters selects one run of a tenant by the index of ids. */
+  async #among(keys: readonly RunKey[], query: SurveyQuery): Promise<readonly FoundRun[]> {
+    const wanted = keys.filter(({ tenant }) => query.tenant === undefined || query.tenant === tenant);
+    const pages = wanted.map(({ tenant, run_id }) =>
+      this.#store.survey({ ...query, tenant, idPrefix: run_id, limit: 1 }),
+    );
+    return (await Promise.all(pages)).flatMap(({ runs }) => runs);
   }
 
   #tailsOf(runs: readonly FoundRun[]) {
@@ -192,16 +219,21 @@ function questionOf({ key, created }: StoredRun, root_run_id: string, asked: Awa
 }
 
 /** Reads which runs to list. Throws `invalid_argument`. */
-function readQuery(query: AdminRunQuery): SurveyQuery {
+function readQuery(query: AdminRunQuery): Wanted {
   checkObject("query", query);
   checkKeys("query", query, known);
-  const { tenant, agent_name, version, status, labels, id, roots, createdAfter, createdBefore, cursor, limit } = query;
+  const { tenant, agent_name, version, status, labels, id, roots, createdAfter, createdBefore, among } = query;
+  const { cursor, limit } = query;
   if (tenant !== undefined && typeof tenant !== "string") throw badArgument("query.tenant", "a string", tenant);
   if (agent_name !== undefined) checkText("query.agent_name", agent_name);
   if (version !== undefined && version !== null) checkText("query.version", version);
   if (roots !== undefined && typeof roots !== "boolean") throw badArgument("query.roots", "true or false", roots);
   if (id !== undefined && (typeof id !== "string" || id.length < MIN_ID))
     throw badArgument("query.id", `a text of at least ${MIN_ID} characters`, id);
+  if (among !== undefined && (!Array.isArray(among) || among.length > MAX_AMONG))
+    throw badArgument("query.among", `a list of at most ${MAX_AMONG} runs`, among);
+  if (among !== undefined && (cursor !== undefined || id !== undefined))
+    throw badArgument("query.among", "no cursor and no id beside it", among);
   const statuses = status === undefined || typeof status === "string" ? status && [status] : status;
   return {
     ...{ tenant, agent_name, version, roots, idPrefix: id?.toLowerCase() },
@@ -209,6 +241,7 @@ function readQuery(query: AdminRunQuery): SurveyQuery {
     labels: readLabels("query.labels", labels),
     createdAfter: createdAfter === undefined ? undefined : readTime("query.createdAfter", createdAfter),
     createdBefore: createdBefore === undefined ? undefined : readTime("query.createdBefore", createdBefore),
+    among: among?.map((run) => readRef(run)),
     after: readPlace(cursor),
     limit: readLimit(limit),
   };

@@ -10,7 +10,9 @@ export function surveyRuns(tenants: Iterable<Tenant>, query: SurveyQuery): Surve
   const found: MemoryRun[] = [];
   for (const tenant of tenants) {
     if (query.tenant !== undefined && tenant.name !== query.tenant) continue;
-    for (const run of tenant.newestFirst(undefined)) {
+    // A whole id selects one run.
+    const named = query.idPrefix === undefined ? undefined : tenant.runs.get(query.idPrefix);
+    for (const run of named === undefined ? tenant.newestFirst(undefined) : [named]) {
       const last = found[limit];
       if (last !== undefined && run.order < last.order) break;
       if (run.order >= after || !isWanted(run, query)) continue;

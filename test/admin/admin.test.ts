@@ -31,6 +31,8 @@ test.each<[string, (admin: ReturnType<typeof createAdmin>) => Promise<unknown>, 
   ["an empty page", (admin) => admin.questions({ limit: 0 }), "from 1 to 500"],
   ["the beginning of an id that is too short", (admin) => admin.runs({ id: "ab" }), "at least 4 characters"],
   ["an unknown status", (admin) => admin.runs({ status: "waiting" as "awaiting" }), "status"],
+  ["a cursor beside runs", (admin) => admin.runs({ among: [], cursor: "MQ==" }), "no cursor"],
+  ["too many runs", (admin) => admin.runs({ among: new Array(501).fill("x") }), "at most 500"],
   ["an id that is none", (admin) => admin.log("x"), "expected a UUID"],
 ])("%s is refused", async (_what, call, message) => {
   const runtime = new Runtime();

@@ -159,6 +159,11 @@ export function operatorCases(withStore: (act: (open: Open) => Promise<void>) =>
       expect(await admin.changes(items)).toEqual([]);
       await runtime.resume({ run_id: one.run_id, await_resume: { ok: true } });
       expect(await admin.changes(items)).toMatchObject([{ tenant: "", run_id: one.run_id }]);
+      const again = await admin.runs({ among: items, status: "awaiting" });
+      expect(again.items.map(({ run_id }) => run_id)).toEqual([other.run_id]);
+      expect((await admin.runs({ among: items, tenant: "" })).items).toMatchObject([{ status: "completed" }]);
+      const asked = await admin.questions({ among: [one, { tenant: "acme", run_id: one.run_id }, items[0] ?? one] });
+      expect(asked).toMatchObject({ items: [{ tenant: "acme", run_id: other.run_id }], next: null });
       expect((await admin.tree({ tenant: "acme", run_id: other.run_id })).children).toEqual([]);
       await runtime.close();
     }));
