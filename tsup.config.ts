@@ -1,4 +1,5 @@
 import { defineConfig } from "tsup";
+import { buildPage } from "./scripts/build-page.ts";
 import { entryNames } from "./scripts/entries.ts";
 
 export default defineConfig({
@@ -18,4 +19,14 @@ export default defineConfig({
   // Otherwise `node:sqlite` becomes `sqlite`, which does not exist.
   removeNodeProtocol: false,
   clean: true,
+  esbuildPlugins: [
+    {
+      name: "the inspector's page",
+      setup: ({ onLoad }) => {
+        onLoad({ filter: /page-source\.ts$/ }, async () => ({
+          contents: `export const pageHtml = async () => ${JSON.stringify(await buildPage())};`,
+        }));
+      },
+    },
+  ],
 });

@@ -27,7 +27,18 @@ const FIXTURES = join(ROOT, "test/package");
 const ALLOWED_FILES =
   /^(package\.json|README\.md|LICENSE|(CHANGELOG|CONTRIBUTING|SECURITY)\.md|docs\/[\w-]+\.(md|svg)|examples\/(?!.*node_modules).+\.(md|ts|jsx|json|go)|dist\/(?:client\/)?[\w-]+\.(js|cjs|d\.ts|d\.cts))$/;
 /** Entries that run where there is no Node, too. */
-const NODE_FREE = new Set(["index", "http", "store", "ai-sdk", "ag-ui", "client", "client/react", "otel", "admin"]);
+const NODE_FREE = new Set([
+  "index",
+  "http",
+  "store",
+  "ai-sdk",
+  "ag-ui",
+  "client",
+  "client/react",
+  "otel",
+  "admin",
+  "inspector",
+]);
 
 const workspace = mkdtempSync(join(tmpdir(), "cadenza-package-"));
 /** The project of a user. */

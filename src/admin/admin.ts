@@ -1,4 +1,5 @@
 import { CadenzaError } from "../core/errors.ts";
+import { LOCAL } from "../core/head.ts";
 import type { Entry } from "../core/log.ts";
 import type { AgentVersion, RunPosition, Store } from "../core/ports.ts";
 import type { Run } from "../protocol/run.ts";
@@ -127,12 +128,15 @@ export class Admin {
     return [...counted.values()];
   }
 
-  /** The processes that execute runs, or have left some: who holds which lease, until when, with how many live runs. */
+  /**
+   * The processes that execute runs, or have left some: who holds which lease, until when, with how many live runs. Runs
+   * that end with this process have the worker `local`, which needs no lease.
+   */
   async workers(): Promise<readonly records.AdminWorker[]> {
     const found = await this.#store.workers();
     return found.map(({ owner, is_alive, until, runs }) => ({
       worker: owner,
-      is_alive,
+      is_alive: is_alive || owner === LOCAL,
       until: timeOrNull(until),
       runs,
     }));

@@ -6,7 +6,7 @@ import { isFinal } from "./state.ts";
 /* The head of a run that only one process can write to. */
 
 /** The owner of such runs. */
-const LOCAL = "local";
+export const LOCAL = "local";
 
 /** The head after these entries. `before` itself: the head does not change. */
 export function localHead(

@@ -29,20 +29,16 @@ async function authorizedCaller(
   request: AuthorizeRequest,
   logger: Logger,
 ): Promise<Caller> {
-  const { tenant = "", principal = null, agents } = await askHost<Grant>(authorize, request, logger);
+  const { tenant = "", principal = null, agents } = await askHost<Grant>(() => authorize(request), logger);
   if (typeof tenant !== "string") throw new TypeError("authorize returned a tenant that is not a string.");
   return { scope: runtime.scope({ tenant, principal }), sees: seeing(agents) };
 }
 
 /** Asks the host whether a client is authorized. An error in the host's function refuses the request. */
-export async function askHost<Given extends object>(
-  authorize: (request: AuthorizeRequest) => unknown,
-  request: AuthorizeRequest,
-  logger: Logger,
-): Promise<Given> {
+export async function askHost<Given extends object>(ask: () => unknown, logger: Logger): Promise<Given> {
   let answer: unknown;
   try {
-    answer = await authorize(request);
+    answer = await ask();
   } catch (error) {
     logger.warn("authorize failed; the request was refused.", { error });
     throw denied({ status: 403 });

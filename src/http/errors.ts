@@ -36,6 +36,8 @@ const rows: Readonly<Record<CadenzaErrorCode, Row>> = {
   run_finished: wrongState,
   answer_conflict: conflict,
   idempotency_conflict: conflict,
+  run_not_ended: conflict,
+  not_forkable: conflict,
   limit_reached: busy,
   runtime_closed: busy,
   run_blocked: busy,
@@ -45,8 +47,6 @@ const rows: Readonly<Record<CadenzaErrorCode, Row>> = {
   events_lost: unavailable,
   // Errors of a run are in its record, and errors of the host are thrown to the host: neither refuses a request.
   agent_exists: broken,
-  run_not_ended: broken,
-  not_forkable: broken,
   invalid_yield: broken,
   invalid_output: broken,
   run_failed: broken,

@@ -17,7 +17,9 @@ export type Action =
   | "getResource"
   | "details"
   | "send"
-  | "chat";
+  | "chat"
+  | "inspect"
+  | "operate";
 
 /** A request to be authorized, before its body is read. */
 export interface AuthorizeRequest {
@@ -144,6 +146,11 @@ export interface FaceSettings {
   readonly allowedOrigins: ReadonlySet<string>;
   readonly allowedHosts: ReadonlySet<string> | undefined;
   readonly cors: boolean;
+  /**
+   * Whether browsers may follow links from pages of other origins to it. Such a request shows something to its user, and
+   * changes nothing. Left out: no.
+   */
+  readonly takesLinks?: boolean | undefined;
   /** How long after its client has disconnected a run is cancelled, in milliseconds. `Infinity`: never. */
   readonly cancelAfterMs: number;
   readonly heartbeatMs: number;

@@ -19,11 +19,17 @@ export function checkOrigin(request: WireRequest, settings: FaceSettings): void 
   const origin = request.header("origin");
   if (site === undefined && origin === undefined) return;
   if (site === "same-origin" || site === "none") return;
+  if (settings.takesLinks && origin === undefined && isFollowedLink(request)) return;
   if (origin !== undefined) {
     if (settings.allowedOrigins.has(origin)) return;
     if (site === undefined && isSameOrigin(origin, request, settings)) return;
   }
   throw new WireError(403, "cross_site", "Requests from pages of other origins are refused.");
+}
+
+function isFollowedLink(request: WireRequest): boolean {
+  const [mode, dest] = [request.header("sec-fetch-mode"), request.header("sec-fetch-dest")];
+  return request.method === "GET" && mode === "navigate" && dest === "document";
 }
 
 /** The CORS headers of a response; undefined where there are none. */

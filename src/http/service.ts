@@ -144,7 +144,7 @@ export function serverUrl(call: Call): string {
 }
 
 /** The path below which the service is mounted. */
-function mountPath({ service, request }: Call): string {
+export function mountPath({ service, request }: Call<FaceSettings, unknown>): string {
   const { basePath } = service.settings;
   const mount = request.mount();
   // A host that strips the base path may report it.

@@ -5,6 +5,8 @@ import type { Registry } from "./registry.ts";
 export interface Inside {
   readonly store: Store;
   readonly registry: Registry;
+  /** Whether the runtime is being closed, or is closed. */
+  readonly isClosed: boolean;
 }
 
 /** The key of a runtime's inside: a symbol, so that no application takes it for a member. */

@@ -72,6 +72,25 @@ function nextTurn(resolve: () => void): void {
   else startImmediate(resolve);
 }
 
+/** A random text of 32 bytes, as base64url: a secret for a URL. */
+export function randomSecret(): string {
+  return urlSafe(base64(crypto.getRandomValues(new Uint8Array(32))));
+}
+
+/** The SHA-256 digest of a text, as base64. */
+export async function digestOf(text: string): Promise<string> {
+  return base64(new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text))));
+}
+
+/** The characters of base64 that URLs and cookies take. */
+export function urlSafe(text: string): string {
+  return text.replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+}
+
+function base64(bytes: Uint8Array): string {
+  return btoa(String.fromCharCode(...bytes));
+}
+
 const pool = new Uint8Array(4096);
 let used = pool.length;
 

@@ -1,0 +1,196 @@
+import { AgentError, MemoryStore, AgentRuntime as Runtime } from "cadenza";
+import type { AdminQuestion, AdminRun, TimelineItem } from "cadenza/admin";
+import { createAdmin } from "cadenza/admin";
+import { durable } from "cadenza/durable";
+import { createInspectorHandler } from "cadenza/inspector";
+import { expect, test } from "vitest";
+import { z } from "zod";
+import type { ListEvent, RunEvent, SessionEvent, StuckEvent } from "../../src/faces/inspector/api.ts";
+import { FakeClock } from "../harness/clock.ts";
+import { persistent } from "../harness/store-proxy.ts";
+import { Visitor } from "./visitor.ts";
+
+function open(store?: ReturnType<typeof durable>, clock = new FakeClock()) {
+  const all = store ?? durable(persistent(new MemoryStore({ clock })));
+  const runtime = new Runtime({ store: all, clock });
+  runtime.register("refund", { durable: true, version: "1" }, async (_input, { ask, step, emit }) => {
+    const { ok } = await ask("Refund 40 €?", { schema: z.object({ ok: z.boolean() }) });
+    emit("Looking…");
+    if (!ok) await step("refuse", () => Promise.reject(new AgentError("refused", "The bank refused.")));
+    return "Refunded.";
+  });
+  runtime.register("talks", async (_input, { receive, emit }) => {
+    for (let word = await receive("word"); word !== "end"; word = await receive("word")) emit(`${word} `);
+  });
+  const handler = createInspectorHandler(runtime, { authorize: () => ({ allTenants: true }) });
+  const create = (agent_name: string, tenant = "") =>
+    runtime.scope({ tenant }).createRun({ agent_name, input: "", mode: "async" });
+  return { runtime, clock, create, visitor: new Visitor(handler) };
+}
+
+test("a list shows runs that are added, change, end and are deleted", async () => {
+  const { runtime, clock, create, visitor } = open();
+  const first = await create("refund");
+  await clock.settle();
+  const feed = await visitor.follow<ListEvent<AdminRun>>("runs?status=created,in-progress,awaiting,failed");
+  expect(await feed.next(clock)).toMatchObject({
+    type: "page",
+    items: [{ run_id: first.run_id, status: "awaiting" }],
+    more: false,
+  });
+  expect(await feed.isSilent(clock, 600)).toBe(true);
+  const second = await create("refund", "acme");
+  expect(await feed.next(clock)).toMatchObject({ type: "change", added: [{ run_id: second.run_id }], gone: [] });
+  await runtime.resume({ run_id: first.run_id, await_resume: { ok: false } });
+  expect(await feed.next(clock)).toMatchObject({ changed: [{ run_id: first.run_id, status: "failed" }], added: [] });
+  await runtime.scope({ tenant: "acme" }).resume({ run_id: second.run_id, await_resume: { ok: true } });
+  expect(await feed.next(clock)).toMatchObject({ changed: [], gone: [`acme/${second.run_id}`] });
+  await runtime.delete(first.run_id);
+  expect(await feed.next(clock)).toMatchObject({ gone: [`/${first.run_id}`] });
+  await feed.leave();
+  await runtime.close();
+});
+
+test("a list shows an old run that begins to match, at its place", async () => {
+  const { runtime, clock, create, visitor } = open();
+  const old = await create("refund");
+  const young = await create("refund");
+  await clock.settle();
+  await runtime.resume({ run_id: young.run_id, await_resume: { ok: false } });
+  const feed = await visitor.follow<ListEvent<AdminRun>>("runs?status=failed");
+  expect(await feed.next(clock)).toMatchObject({ items: [{ run_id: young.run_id }] });
+  await runtime.resume({ run_id: old.run_id, await_resume: { ok: false } });
+  const page = await feed.until(clock, ({ type }) => type === "page");
+  expect(page).toMatchObject({ items: [{ run_id: young.run_id }, { run_id: old.run_id }] });
+  await feed.leave();
+  await runtime.close();
+});
+
+test("the inbox shows questions of all tenants, and drops those that are answered", async () => {
+  const { runtime, clock, create, visitor } = open();
+  const feed = await visitor.follow<ListEvent<AdminQuestion>>("questions");
+  expect(await feed.next(clock)).toEqual({ type: "page", items: [], more: false, workers: [] });
+  const run = await create("refund", "acme");
+  const asked = { tenant: "acme", run_id: run.run_id, await_id: "ask#1" };
+  expect(await feed.next(clock)).toMatchObject({ added: [{ ...asked, schema: { type: "object" } }] });
+  const refused = await visitor.post("answer", { ...asked, answer: { ok: "yes" } });
+  expect([refused.status, await refused.json()]).toMatchObject([
+    422,
+    { data: { reason: "answer_rejected", issues: [{ path: ["ok"] }] } },
+  ]);
+  expect(await feed.isSilent(clock, 600)).toBe(true);
+  await visitor.act("answer", { ...asked, answer: { ok: true } });
+  expect(await feed.next(clock)).toMatchObject({ gone: [`acme/${run.run_id}/ask#1`] });
+  await feed.leave();
+  await runtime.close();
+});
+
+test("failures are shown with their cause; a fork of one completes", async () => {
+  const { runtime, clock, create, visitor } = open();
+  const { run_id } = await create("refund");
+  const feed = await visitor.follow<ListEvent<AdminRun>>("failures");
+  expect(await feed.next(clock)).toMatchObject({ items: [] });
+  await clock.settle();
+  await visitor.act("answer", { run_id, await_id: "ask#1", answer: { ok: false } });
+  expect(await feed.next(clock)).toMatchObject({ added: [{ run_id, cause: { message: "The bank refused." } }] });
+  const fork = await visitor.act<AdminRun>("fork", { run_id, before: "ask#1" });
+  await clock.settle();
+  await visitor.act("answer", { run_id: fork.run_id, await_id: "ask#1", answer: { ok: true } });
+  await clock.settle();
+  expect((await runtime.getRun(fork.run_id)).status).toBe("completed");
+  await feed.leave();
+  await runtime.close();
+});
+
+test("a run's page gets new items only, the runs below it, and its end", async () => {
+  const { runtime, clock, create, visitor } = open();
+  runtime.register("parent", { durable: true }, async (_input, { run }) => {
+    await run("refund", "");
+    return "Done.";
+  });
+  const { run_id } = await create("parent");
+  await clock.settle();
+  const feed = await visitor.follow<RunEvent>(`run?run_id=${run_id}`);
+  const first = await feed.next(clock);
+  expect(first).toMatchObject({ type: "run", lost: false, whole: true, tree: { children: [{ status: "awaiting" }] } });
+  const items = first?.type === "run" ? first.items.map(({ type }) => type) : [];
+  expect(items).toEqual(["created", "started", "sub_run", "question"]);
+  await visitor.act("answer", { run_id, await_id: "run:refund#1/ask#1", answer: { ok: true } });
+  const later = await feed.next(clock);
+  if (later?.type !== "run") throw new Error("The run is gone.");
+  expect(later.run.status).toBe("completed");
+  expect(later.items.map(({ type }) => type)).not.toContain("created");
+  expect(later.items.at(-1)).toMatchObject({ type: "ended", outcome: "completed" });
+  await visitor.act("delete", { run_id });
+  expect(await feed.until(clock, ({ type }) => type === "gone")).toEqual({ type: "gone" });
+  expect(await feed.next(clock)).toBeUndefined();
+  await runtime.close();
+});
+
+test("a long timeline comes in pieces", async () => {
+  const { runtime, clock, create, visitor } = open();
+  const { run_id } = await create("talks");
+  await clock.settle();
+  for (let word = 0; word < 700; word++) await runtime.send({ to: run_id, name: "word", data: "la" });
+  await clock.settle();
+  const feed = await visitor.follow<RunEvent>(`run?run_id=${run_id}`);
+  const items = new Map<number, TimelineItem>();
+  let events = 0;
+  for (let whole = false; !whole; events++) {
+    const event = await feed.next(clock);
+    if (event?.type !== "run") throw new Error("The run is gone.");
+    for (const item of event.items) items.set(item.position, item);
+    whole = event.whole;
+  }
+  expect(events).toBeGreaterThan(2);
+  const told: TimelineItem[] = [];
+  for (let since: string | undefined | null; since !== null; ) {
+    const page = await createAdmin(runtime).timeline(run_id, { cursor: since, limit: 500 });
+    told.push(...page.items);
+    since = page.next;
+  }
+  expect([...items.values()]).toEqual(JSON.parse(JSON.stringify(told)));
+  await feed.leave();
+  await runtime.close({ drainMs: 0 });
+});
+
+test("a chat shows the runs of its session, the oldest first", async () => {
+  const { runtime, clock, visitor } = open();
+  const { run_id, session_id } = await visitor.act<AdminRun & { readonly session_id: string }>("create", {
+    agent_name: "talks",
+    input: "Sing.",
+    session_id: "11111111-1111-4111-8111-111111111111",
+  });
+  const feed = await visitor.follow<SessionEvent>(`session?session_id=${session_id}`);
+  expect(await feed.next(clock)).toMatchObject({ runs: [{ run: { run_id } }] });
+  await clock.settle();
+  await visitor.act("send", { run_id, name: "word", data: "la" });
+  const second = await visitor.act<AdminRun>("create", { agent_name: "talks", input: "", session_id });
+  const last = await feed.until(clock, ({ runs }) => runs.at(-1)?.run.run_id === second.run_id);
+  expect(last.runs.map(({ run }) => run.run_id)).toEqual([run_id, second.run_id]);
+  expect(last.runs[0]?.items.find(({ type }) => type === "output")).toMatchObject({ text: "la " });
+  await feed.leave();
+  await runtime.close({ drainMs: 0 });
+});
+
+test("a run whose process has died is lost, and then runs elsewhere", async () => {
+  const clock = new FakeClock();
+  const data = persistent(new MemoryStore({ clock }));
+  const dead = open(durable(data, { leaseMs: 10_000 }), clock);
+  dead.runtime.register("slow", { durable: true }, (_input, { signal }) => {
+    return new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+  });
+  const { run_id } = await dead.create("slow");
+  await clock.settle();
+  const watcher = open(durable(data), clock);
+  const [feed, stuck] = [
+    await watcher.visitor.follow<RunEvent>(`run?run_id=${run_id}`),
+    await watcher.visitor.follow<StuckEvent>("stuck"),
+  ];
+  expect(await feed.next(clock)).toMatchObject({ lost: false });
+  expect(await stuck.next(clock)).toMatchObject({ lost: [] });
+  await feed.leave();
+  await stuck.leave();
+  await watcher.runtime.close({ drainMs: 0 });
+  await dead.runtime.close({ drainMs: 0 });
+});
