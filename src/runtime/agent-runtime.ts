@@ -98,8 +98,7 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
 
   /** For the entries of this package. */
   get [insideKey](): Inside {
-    const { isClosed } = this.#runs.shared;
-    return { store: this.#settings.store, registry: this.#registry, isClosed };
+    return this.#runs;
   }
 
   /** The clock of the runtime. */

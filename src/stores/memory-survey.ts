@@ -11,8 +11,8 @@ export function surveyRuns(tenants: Iterable<Tenant>, query: SurveyQuery): Surve
   for (const tenant of tenants) {
     if (query.tenant !== undefined && tenant.name !== query.tenant) continue;
     // A whole id selects one run.
-    const named = query.idPrefix === undefined ? undefined : tenant.runs.get(query.idPrefix);
-    for (const run of named === undefined ? tenant.newestFirst(undefined) : [named]) {
+    const named = tenant.runs.get(query.idPrefix ?? "");
+    for (const run of named ? [named] : tenant.newestFirst(undefined)) {
       const last = found[limit];
       if (last !== undefined && run.order < last.order) break;
       if (run.order >= after || !isWanted(run, query)) continue;
