@@ -48,7 +48,7 @@ export class Admin {
   /** For `createAdmin`. */
   constructor(operated: OperatedRuntime | OperatedStore) {
     this.#runtime = insideKey in operated ? operated : undefined;
-    this.#store = insideKey in operated ? operated[insideKey].shared.store : operated.store;
+    this.#store = insideKey in operated ? operated[insideKey].store : operated.store;
     this.#several = new SeveralRuns(this.#store);
   }
 

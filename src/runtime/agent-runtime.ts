@@ -98,7 +98,8 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
 
   /** For the entries of this package. */
   get [insideKey](): Inside {
-    return this.#runs;
+    const { store, isClosed } = this.#runs.shared;
+    return { store, registry: this.#registry, isClosed };
   }
 
   /** The clock of the runtime. */

@@ -3,12 +3,10 @@ import type { Registry } from "./registry.ts";
 
 /** What the operator's side needs of a runtime beside its public members. */
 export interface Inside {
+  readonly store: Store;
   readonly registry: Registry;
-  readonly shared: {
-    readonly store: Store;
-    /** Whether the runtime is being closed, or is closed. */
-    readonly isClosed: boolean;
-  };
+  /** Whether the runtime is being closed, or is closed. */
+  readonly isClosed: boolean;
 }
 
 /** The key of a runtime's inside: a symbol, so that no application takes it for a member. */

@@ -25,9 +25,9 @@ export function inspect(target: InspectorTarget): Inspected {
     const { store } = target;
     return { admin, store, clock: systemClock, logger: silentLogger, runtime: undefined, isClosed: () => false };
   }
-  const { store } = target[insideKey].shared;
+  const { store } = target[insideKey];
   const { clock, logger } = target;
-  return { admin, store, clock, logger, runtime: target, isClosed: () => target[insideKey].shared.isClosed };
+  return { admin, store, clock, logger, runtime: target, isClosed: () => target[insideKey].isClosed };
 }
 
 /** Whether the lease of a run's worker has ended, so that the run waits to be taken over. */
