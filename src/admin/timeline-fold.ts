@@ -178,10 +178,7 @@ export class TimelineFold {
   #attempt(key: string, attempt: number, failure: StepFailure | null): void {
     const item = this.#stepOf(key);
     const before = item.attempts.at(-1);
-    if (before !== undefined) {
-      before.error = failure;
-      if (failure !== null) before.ended_at = this.#at;
-    }
+    if (before !== undefined) before.error = failure;
     item.last_position = this.position;
     item.attempts.push({ attempt, started_at: this.#at, ended_at: null, error: null });
     item.waits_for =

@@ -26,7 +26,7 @@ export interface Lasting extends Placed {
 export interface StepAttempt {
   readonly attempt: number;
   readonly started_at: string;
-  /** Null: it is at work, its process has died, or a pause follows it. */
+  /** Null: it is at work, its process has died, or another attempt followed it: when it failed is not recorded. */
   ended_at: string | null;
   /** Why it failed; null if it did not, or was interrupted. */
   error: StepFailure | null;

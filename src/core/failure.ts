@@ -1,5 +1,5 @@
 import type { ErrorCode, ProtocolError } from "../protocol/error.ts";
-import type { JsonObject } from "../protocol/json.ts";
+import type { JsonObject, JsonValue } from "../protocol/json.ts";
 import { isJsonObject } from "../protocol/json.ts";
 import type { CadenzaErrorCode, CadenzaErrorDetails } from "./errors.ts";
 import { AgentError, CadenzaError } from "./errors.ts";
@@ -19,37 +19,44 @@ export function failureOf(error: unknown, exposeErrors: boolean): ProtocolError 
   return { code: "server_error", message, data: { reason: "agent_failed" } };
 }
 
-/**
- * What is recorded of the error that ended a run, for its operators. Undefined for the errors that clients see as they
- * are: an `AgentError`, and the library's own.
- */
-export function causeOf(error: unknown): StepFailure | undefined {
-  if (AgentError.is(error) || CadenzaError.is(error)) return undefined;
-  const failure = { name: "Error", message: messageOf(error).slice(0, MAX_CAUSE), code: null, data: undefined };
+/** An error as the log holds it. */
+export function failureOfStep(error: unknown): StepFailure {
+  const message = messageOf(error);
+  if (AgentError.is(error)) return { name: "AgentError", message, code: error.code, data: jsonOf(error.data) };
+  if (CadenzaError.is(error)) return { name: "CadenzaError", message, code: error.code, data: detailsOf(error) };
+  const failure = { name: "Error", message: message.slice(0, MAX_MESSAGE), code: null, data: undefined };
   try {
     if (!(error instanceof Error)) return failure;
     const stacks: string[] = [];
-    for (let at: unknown = error; at instanceof Error && stacks.length < MAX_CAUSES; at = at.cause)
+    for (let at: unknown = error; at instanceof Error && stacks.length < MAX_STACKS; at = at.cause)
       stacks.push(String(at.stack));
-    return { ...failure, name: String(error.name), stack: stacks.join("\nCaused by: ").slice(0, MAX_CAUSE) };
+    return { ...failure, name: String(error.name), stack: stacks.join("\nCaused by: ").slice(0, MAX_STACK) };
   } catch {
     // The error has an accessor that throws.
     return failure;
   }
 }
 
-/** How many characters are recorded of a message, and of all stacks. */
-const MAX_CAUSE = 4_000;
-const MAX_CAUSES = 4;
+/** How many characters are recorded of the message of any error. */
+const MAX_MESSAGE = 10_000;
+/** How many errors, each the cause of the one before, are recorded with their stacks, and how many characters in all. */
+const MAX_STACKS = 4;
+const MAX_STACK = 4_000;
+
+/** What is recorded of the error that ended a run. Undefined: its client sees all of it. */
+export function causeOf(error: unknown): StepFailure | undefined {
+  return AgentError.is(error) || CadenzaError.is(error) ? undefined : failureOfStep(error);
+}
 
 /** An error like the one that a step threw. */
-export function errorOfStep({ name, message, code, data }: StepFailure): Error {
+export function errorOfStep({ name, message, code, data, stack }: StepFailure): Error {
   // The log holds the code of a CadenzaError as a string.
   if (name === "CadenzaError")
     return new CadenzaError(code as CadenzaErrorCode, message, data as CadenzaErrorDetails | undefined);
   if (code !== null) return new AgentError(code, message, data);
   const error = new Error(message);
   error.name = name;
+  if (stack !== undefined) error.stack = stack;
   return error;
 }
 
@@ -68,13 +75,23 @@ function agentFailure({ code, message, data }: AgentError): ProtocolError {
   return { code: "server_error", message, data: { ...details, reason: code } };
 }
 
-/** The data of an error as an object. Data that is not JSON is left out, so that the error itself is not lost. */
+/** The data of an error as an object. */
 function dataOf(data: unknown): JsonObject | undefined {
+  const copy = jsonOf(data);
+  return copy === undefined || isJsonObject(copy) ? copy : { value: copy };
+}
+
+/** The data of an error. Data that is not JSON is left out, so that the error itself is not lost. */
+function jsonOf(data: unknown): JsonValue | undefined {
   try {
-    const copy = copyJson(data);
-    if (copy === undefined) return undefined;
-    return isJsonObject(copy) ? copy : { value: copy };
+    return copyJson(data);
   } catch {
     return undefined;
   }
+}
+
+/** The fields of a `CadenzaError` beside its message and its cause. */
+function detailsOf({ agent_name, run_id, session_id, await_id, issues, limit }: CadenzaError): JsonValue | undefined {
+  const details = copyJson({ agent_name, run_id, session_id, await_id, issues, limit });
+  return isJsonObject(details) && Object.keys(details).length > 0 ? details : undefined;
 }

@@ -209,7 +209,7 @@ export interface StepFailure {
   readonly message: string;
   readonly code: string | null;
   readonly data: JsonValue | undefined;
-  /** Where it was thrown, with the errors behind it; only of an error that ended a run. */
+  /** Where it was thrown, with the errors behind it. For operators and agents alone. */
   readonly stack?: string;
 }
 

@@ -9,7 +9,7 @@ import type { Run } from "../protocol/run.ts";
 import type { Agent } from "./agent.ts";
 import type { AgentRun } from "./agent-run.ts";
 import type { Execution, ExecutionHost, Failed } from "./execution.ts";
-import { operationBehind } from "./failed-operation.ts";
+import { isOfOperation, operationBehind } from "./failed-operation.ts";
 import { LiveOperations } from "./live-operations.ts";
 import type { NewSubRun } from "./new-run.ts";
 import { answerOffers } from "./offered-answers.ts";
@@ -154,7 +154,7 @@ export class AgentHost implements ExecutionHost {
     this.logger.warn("A run failed.", { ...aboutRun(this.log), error });
     const failure = failureOf(error, this.settings.exposeErrors);
     const key = this.durable ? operationBehind(error) : undefined;
-    const cause = causeOf(error);
+    const cause = key !== undefined && isOfOperation(error) ? undefined : causeOf(error);
     return { failure, ...(key !== undefined && { key }), ...(cause !== undefined && { cause }) };
   }
 

@@ -24,6 +24,11 @@ export function operationBehind(error: unknown): string | undefined {
   return undefined;
 }
 
+/** Whether an error is that of an operation itself, so that the log has it there. */
+export function isOfOperation(error: unknown): boolean {
+  return isObject(error) && operations.has(error);
+}
+
 function isObject(value: unknown): value is object {
   return typeof value === "object" && value !== null;
 }

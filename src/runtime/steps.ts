@@ -1,15 +1,12 @@
 import type { PartSource } from "../core/emission-source.ts";
 import type { CadenzaErrorCode } from "../core/errors.ts";
-import { AgentError, CadenzaError } from "../core/errors.ts";
-import { errorOfStep } from "../core/failure.ts";
-import { copyJson } from "../core/json.ts";
+import { errorOfStep, failureOfStep } from "../core/failure.ts";
 import type { Growing, IntentEntry, StepEntry, StepFailure } from "../core/log.ts";
 import { nameIn } from "../core/operation-keys.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
 import { createdEntry, isStopped } from "../core/state.ts";
 import type { JsonValue } from "../protocol/json.ts";
-import { isJsonObject } from "../protocol/json.ts";
 import type { AgentRun } from "./agent-run.ts";
 import type { StepOptions, StepRetry, StepScope } from "./agent-steps.ts";
 import { Bodies, isNested } from "./bodies.ts";
@@ -275,32 +272,7 @@ export function resultOfStep({ key, result, error }: StepEntry): JsonValue | und
   throw errorOfStep(error);
 }
 
-/** The error of a step as the log holds it. */
-export function failureOfStep(error: unknown): StepFailure {
-  if (AgentError.is(error))
-    return { name: "AgentError", message: error.message, code: error.code, data: dataOfError(error.data) };
-  if (CadenzaError.is(error))
-    return { name: "CadenzaError", message: error.message, code: error.code, data: detailsOf(error) };
-  if (error instanceof Error) return { name: error.name, message: error.message, code: null, data: undefined };
-  return { name: "Error", message: String(error), code: null, data: undefined };
-}
-
 function interrupted(key: string): StepFailure {
   const message = `Step ${key} was interrupted by the end of its process. Its option "once" forbids another attempt.`;
   return { name: "CadenzaError", message, code: "step_interrupted" satisfies CadenzaErrorCode, data: undefined };
-}
-
-/** The fields of a `CadenzaError` beside its message and its cause. */
-function detailsOf({ agent_name, run_id, session_id, await_id, issues, limit }: CadenzaError): JsonValue | undefined {
-  const details = copyJson({ agent_name, run_id, session_id, await_id, issues, limit });
-  return isJsonObject(details) && Object.keys(details).length > 0 ? details : undefined;
-}
-
-/** The data of an error as JSON. Data that is not JSON is left out, so that the error itself is not lost. */
-function dataOfError(data: unknown): JsonValue | undefined {
-  try {
-    return copyJson(data);
-  } catch {
-    return undefined;
-  }
 }

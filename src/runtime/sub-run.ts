@@ -1,6 +1,7 @@
 import { commandOf } from "../core/decide.ts";
 import type { CadenzaErrorCode } from "../core/errors.ts";
 import { CadenzaError } from "../core/errors.ts";
+import { failureOfStep } from "../core/failure.ts";
 import type { StepEntry } from "../core/log.ts";
 import { newsForParent } from "../core/passed-on.ts";
 import type { MaybePromise } from "../core/promises.ts";
@@ -17,7 +18,7 @@ import { onceCommitted } from "./once-committed.ts";
 import { parentOf } from "./seed.ts";
 import { ShownOutput } from "./shown-output.ts";
 import { checkSpending, tokensLeft, usageOf } from "./spending-tree.ts";
-import { failureOfStep, resultOfStep } from "./steps.ts";
+import { resultOfStep } from "./steps.ts";
 import type { EndedRun, RunElsewhere } from "./sub-run-not-here.ts";
 
 /** The refusals of a sub-run that the parent's log keeps. */

@@ -1,3 +1,4 @@
+import { failureOfStep } from "../core/failure.ts";
 import { copyJson } from "../core/json.ts";
 import type { StepEntry } from "../core/log.ts";
 import type { Store } from "../core/ports.ts";
@@ -5,7 +6,6 @@ import type { Cassette } from "../durable/cassette.ts";
 import { plainCassette, recordRun } from "../durable/cassette.ts";
 import type { Run } from "../protocol/run.ts";
 import { readInput } from "../runtime/input.ts";
-import { failureOfStep } from "../runtime/steps.ts";
 import { Drive, stageOf } from "./drive.ts";
 import { DriveError } from "./drive-error.ts";
 import type { Operation } from "./operation.ts";

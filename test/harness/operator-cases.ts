@@ -55,7 +55,7 @@ export function operatorCases(withStore: (act: (open: Open) => Promise<void>) =>
         new TypeError("The account is 12345.", { cause: new Error("The row is gone.") }),
         "only a text \0",
         Object.defineProperty(new Error("hostile"), "stack", { get: () => expect.unreachable() }),
-        Object.assign(new Error("x".repeat(10_000)), { stack: "y".repeat(10_000) }),
+        Object.assign(new Error("x".repeat(20_000)), { stack: "y".repeat(10_000) }),
         new AgentError("refused", "The bank refused."),
       ];
       const { runtime } = await operated(open, clock);
@@ -77,7 +77,7 @@ export function operatorCases(withStore: (act: (open: Open) => Promise<void>) =>
       expect(causes.slice(1)).toEqual([
         { name: "Error", message: "only a text \0", code: null },
         { name: "Error", message: "hostile", code: null },
-        { name: "Error", message: "x".repeat(4_000), code: null, stack: "y".repeat(4_000) },
+        { name: "Error", message: "x".repeat(10_000), code: null, stack: "y".repeat(4_000) },
         null,
       ]);
       await runtime.close();
@@ -191,5 +191,81 @@ export function operatorCases(withStore: (act: (open: Open) => Promise<void>) =>
         { numRuns: 5 },
       );
       await runtime.close();
+    }));
+
+  test("finds questions and causes in long logs, and lists a question of a sub-run once", () =>
+    withStore(async (open) => {
+      const clock = new FakeClock();
+      const { runtime, admin } = await operated(open, clock);
+      runtime.register("talker", { durable: true }, async function* (_input, context) {
+        const bad = context.step("bad", () => Promise.reject(new Error("early")));
+        const failed = await bad.catch((error: unknown) => error);
+        for (let n = 0; n < 150; n++) yield { n };
+        await context.ask("First?");
+        await context.ask("Second?");
+        throw failed;
+      });
+      const { run_id } = await runtime.createRun({ agent_name: "talker", input: "" });
+      expect((await admin.questions()).items.map(({ await_id }) => await_id)).toEqual(["ask#1"]);
+      expect((await admin.questions()).items.map(({ await_id }) => await_id)).toEqual(["ask#1"]);
+      await runtime.resume({ run_id, await_resume: { ok: true } });
+      expect((await admin.questions()).items.map(({ await_id }) => await_id)).toEqual(["ask#2"]);
+      await runtime.resume({ run_id, await_resume: { ok: true } });
+      expect((await admin.failures()).items).toMatchObject([{ key: "bad#1", cause: { message: "early" } }]);
+      runtime.register("boss", { durable: true }, async (_input, context) => void (await context.run("refund", "")));
+      const boss = await runtime.createRun({ agent_name: "boss", input: "" });
+      expect((await admin.questions()).items).toMatchObject([{ agent_name: "refund", root_run_id: boss.run_id }]);
+      await runtime.close();
+    }));
+
+  test("reads timelines, logs, steps, trees and blocked runs page by page", () =>
+    withStore(async (open) => {
+      const clock = new FakeClock();
+      const first = await operated(open, clock);
+      first.runtime.register("worker", { durable: true }, () => "done");
+      first.runtime.register("boss", { durable: true }, async (_input, context) => {
+        for (let n = 0; n < 105; n++) await context.run("worker", `${n}`);
+        await context.step("last", () => 1);
+      });
+      const boss = await first.runtime.createRun({ agent_name: "boss", input: "" });
+      const { children } = await first.admin.tree(boss.run_id);
+      const { items } = await first.admin.timeline(boss.run_id, { limit: 500 });
+      const subRuns = items.flatMap((item) => (item.type === "sub_run" ? [item.run_id] : []));
+      expect(subRuns).toHaveLength(105);
+      expect(children.map(({ run_id }) => run_id)).toEqual(subRuns);
+      const one = await first.admin.timeline(boss.run_id, { limit: 100 });
+      const other = await first.admin.timeline(boss.run_id, { limit: 100, cursor: one.next ?? undefined });
+      expect([...one.items, ...other.items]).toEqual(items);
+      expect(other.next).toBe(null);
+      const log = await first.admin.log(boss.run_id, { limit: 100, cursor: undefined });
+      const rest = await first.admin.log(boss.run_id, { limit: 500, cursor: log.next ?? undefined });
+      expect([...log.items, ...rest.items].map(({ position }) => position)).toEqual([
+        ...new Array(one.position).keys(),
+      ]);
+      expect((await first.admin.steps(boss.run_id)).items.map(({ key }) => key)).toEqual(["last#1"]);
+      expect((await first.admin.versions()).map(({ agent_name, total }) => [agent_name, total])).toContainEqual([
+        "worker",
+        0,
+      ]);
+
+      for (let n = 0; n < 3; n++) await start(first.runtime, "acme");
+      await first.runtime.close();
+      const second = new Runtime({ store: await open(clock), clock });
+      second.register("refund", { durable: true, version: "1" }, () => "another agent");
+      const admin = createAdmin(second);
+      for (let turn = 0; (await admin.blocked()).items.length < 3; turn++) {
+        if (turn > 200) throw new Error("The runs were not blocked.");
+        await clock.advance(500);
+      }
+      const page = await admin.blocked({ limit: 2 });
+      const last = await admin.blocked({ limit: 2, cursor: page.next ?? undefined });
+      expect([...page.items, ...last.items].map(({ run_id }) => run_id)).toEqual(
+        (await admin.blocked()).items.map(({ run_id }) => run_id),
+      );
+      expect(page.items).toHaveLength(2);
+      expect(page.items[0]?.needs).toMatch(
+        /^Code of agent "refund", version "1" that matches the log at entry \d+: it holds .*, the code did /,
+      );
+      await second.close();
     }));
 }
