@@ -5,6 +5,9 @@ import { missingServer, newPool, newSchema } from "../harness/postgres-stores.ts
 import { deferred } from "../harness/promises.ts";
 import { hookedStore } from "../harness/store-proxy.ts";
 
+/** A busy machine takes its time. */
+const WAIT = { timeout: 30_000 };
+
 const missing = missingServer(18);
 const MANY = 60;
 const MAX = 40;
@@ -52,17 +55,20 @@ test.skipIf(missing !== undefined)(
         return runtime;
       }),
     );
-    await vi.waitFor(() => expect(begun.reduce((sum, each) => sum + each)).toBe(MANY), { timeout: 20_000 });
+    await vi.waitFor(() => expect(begun.reduce((sum, each) => sum + each)).toBe(MANY), WAIT);
     // Each comes in time for a page at least.
     expect(Math.min(...begun)).toBeGreaterThanOrEqual(8);
     expect(Math.max(...begun)).toBeLessThanOrEqual(0.6 * MANY);
     const runs = await Promise.all(
       workers.map((worker) => worker.createRun({ agent_name: "task", input: "own", mode: "async" })),
     );
-    await vi.waitFor(() => expect(own.sort()).toEqual(["0", "1", "2"]));
+    await vi.waitFor(() => expect(own.sort()).toEqual(["0", "1", "2"]), WAIT);
     gate.resolve();
     await Promise.all(
-      runs.map(({ run_id }) => vi.waitFor(async () => expect((await web.getRun(run_id)).status).toBe("completed"))),
+      runs.map(
+        ({ run_id }) => vi.waitFor(async () => expect((await web.getRun(run_id)).status).toBe("completed")),
+        WAIT,
+      ),
     );
     expect([...touched]).toEqual([]);
     await Promise.all([...workers, web].map((runtime) => runtime.close()));

@@ -7,6 +7,9 @@ import { append, create, parts, runKey, take, waiting, write } from "../../src/t
 import { HookedPool } from "../harness/hooked-pool.ts";
 import { missingServer, newPool, newSchema } from "../harness/postgres-stores.ts";
 
+/** A busy machine takes its time. */
+const WAIT = { timeout: 30_000 };
+
 const missing = missingServer(18);
 
 describe.skipIf(missing !== undefined)(`hints${missing ? `: ${missing}` : ""}`, () => {
@@ -42,7 +45,7 @@ describe.skipIf(missing !== undefined)(`hints${missing ? `: ${missing}` : ""}`, 
     await create(reader, 9);
     const sent = notifies();
     await Promise.all([1, 2, 3].map((n) => create(writer, n)));
-    await vi.waitFor(() => expect(moved()).toEqual([1, 2, 3].map((n) => runKey(n))));
+    await vi.waitFor(() => expect(moved()).toEqual([1, 2, 3].map((n) => runKey(n))), WAIT);
 
     expect(notifies()).toBe(sent + 1);
     expect(hints.every(({ due }) => due === false)).toBe(true);
@@ -52,11 +55,11 @@ describe.skipIf(missing !== undefined)(`hints${missing ? `: ${missing}` : ""}`, 
     reader.watch?.((hint) => void hints.push(hint));
     await untilListening();
     await create(writer, 1, { head: waiting(5) });
-    await vi.waitFor(() => expect(hints.some(({ due }) => due === true)).toBe(true));
+    await vi.waitFor(() => expect(hints.some(({ due }) => due === true)).toBe(true), WAIT);
     await take(writer);
-    await vi.waitFor(() => expect(moved()).toHaveLength(2));
+    await vi.waitFor(() => expect(moved()).toHaveLength(2), WAIT);
     await append(writer, runKey(1), 1, write(parts("a"), { head: waiting(5, { epoch: 2 }) }), 2);
-    await vi.waitFor(() => expect(moved()).toHaveLength(3));
+    await vi.waitFor(() => expect(moved()).toHaveLength(3), WAIT);
   });
 
   test("more runs than one notification holds are told in several", async () => {
@@ -65,7 +68,7 @@ describe.skipIf(missing !== undefined)(`hints${missing ? `: ${missing}` : ""}`, 
     const sent = notifies();
     const numbers = Array.from({ length: 250 }, (_, n) => n);
     await Promise.all(numbers.map((n) => create(writer, n, { tenant: "ä".repeat(50) })));
-    await vi.waitFor(() => expect(moved()).toHaveLength(250));
+    await vi.waitFor(() => expect(moved()).toHaveLength(250), WAIT);
     expect(notifies() - sent).toBeLessThan(10);
   });
 
@@ -75,16 +78,16 @@ describe.skipIf(missing !== undefined)(`hints${missing ? `: ${missing}` : ""}`, 
     await untilListening();
     expect(await listeners()).toHaveLength(1);
     await pool.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query ~ '^LISTEN'");
-    await vi.waitFor(() => expect(hints).toContainEqual({ due: true }), { timeout: 10_000 });
+    await vi.waitFor(() => expect(hints).toContainEqual({ due: true }), WAIT);
     await untilListening();
     await create(writer, 1);
-    await vi.waitFor(() => expect(moved()).toEqual([runKey(1)]));
+    await vi.waitFor(() => expect(moved()).toEqual([runKey(1)]), WAIT);
     stop?.();
     stopOther?.();
     await create(writer, 2);
     await reader.close();
     expect(moved()).toEqual([runKey(1)]);
-    await vi.waitFor(async () => expect(await listeners()).toHaveLength(0));
+    await vi.waitFor(async () => expect(await listeners()).toHaveLength(0), WAIT);
   });
 
   test("where notifications do not arrive, as behind a transaction pooler, the store has no hints and says so", async () => {
@@ -114,6 +117,6 @@ describe.skipIf(missing !== undefined)(`hints${missing ? `: ${missing}` : ""}`, 
   }
 
   async function untilListening(): Promise<void> {
-    await vi.waitFor(async () => expect(await listeners()).toHaveLength(1), { timeout: 10_000 });
+    await vi.waitFor(async () => expect(await listeners()).toHaveLength(1), WAIT);
   }
 });
