@@ -1,7 +1,6 @@
 import type { Logger } from "../../core/ports.ts";
 import { askHost } from "../../http/caller.ts";
 import { WireError } from "../../http/errors.ts";
-import { checkKeys } from "../../http/options.ts";
 import type { Admit } from "../../http/service.ts";
 import type { WireRequest } from "../../http/wire.ts";
 import type { JsonValue } from "../../protocol/json.ts";
@@ -32,9 +31,12 @@ export function byHost(authorize: AuthorizeInspector, logger: Logger): Admit<Vis
   };
 }
 
+const rights = ["tenant", "allTenants", "readOnly", "principal"];
+
 /** A grant with a misspelt right must not give more than it says, and so is an error. */
 function accessOf(grant: InspectorGrant): Access {
-  checkKeys("authorize", grant, ["tenant", "allTenants", "readOnly", "principal"]);
+  const unknown = Object.keys(grant).find((key) => !rights.includes(key));
+  if (unknown !== undefined) throw new TypeError(`authorize returned ${unknown}: known are ${rights.join(", ")}.`);
   const { tenant, allTenants = false, readOnly = false, principal = null } = grant;
   if (tenant !== undefined && typeof tenant !== "string")
     throw new TypeError("authorize returned a tenant that is not a string.");

@@ -12,7 +12,27 @@ import type { TimelineItem } from "../../admin/timeline.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import type { RuntimeStats } from "../../runtime/agent-runtime.ts";
 
-/* What the inspector's page and its server say to each other. */
+/*
+ * What the inspector's page and its server say to each other. Paths are below the mount. `tenant` may always be left
+ * out: a user of one tenant has that one, any other user the empty one; in lists, all.
+ *
+ * GET "" gives the page, api/start `Start`, api/log?run_id=&cursor=&limit= a page of the raw log, and
+ * api/cassette?run_id= a cassette for `replay` of cadenza/testing.
+ *
+ * Feeds are server-sent events without names, below api/feed/: runs, questions and failures give `ListEvent`s, with the
+ * parameters tenant, agent, version (empty: none), status (by commas), label=name:value (repeated), id (its beginning),
+ * roots, after and before (times), and limit; stuck `StuckEvent`s, figures `FiguresEvent`s, run?run_id= `RunEvent`s, and
+ * session?session_id= `SessionEvent`s.
+ *
+ * POST takes JSON, with `tenant` and `run_id` unless said otherwise, and gives {} unless said otherwise:
+ *   api/create { tenant?, agent_name, input, session_id? } gives { tenant, run_id, session_id }. The input is a value for
+ *     the agent's schema; without one a text, a message or a list of messages
+ *   api/answer { await_id, answer }: a text, or a value for the schema
+ *   api/decline { await_id, reason? }, api/cancel { }, api/delete { }, api/send { name, data }
+ *   api/fork { before?, version?, keys? } gives { tenant, run_id }. `before` is the key of an operation, as items have it
+ *
+ * A refusal has { code, message, data: { reason, issues? } }.
+ */
 
 /** What the page needs to begin with. */
 export interface Start {
