@@ -5,14 +5,14 @@ import { durable } from "cadenza/durable";
 import { createInspectorHandler } from "cadenza/inspector";
 import { expect, test } from "vitest";
 import { z } from "zod";
-import type { ListEvent, RunEvent, SessionEvent, StuckEvent } from "../../src/faces/inspector/api.ts";
+import type { ListEvent, RunEvent, SessionEvent } from "../../src/faces/inspector/api.ts";
 import { FakeClock } from "../harness/clock.ts";
 import { persistent } from "../harness/store-proxy.ts";
 import { Visitor } from "./visitor.ts";
 
-function open(store?: ReturnType<typeof durable>, clock = new FakeClock()) {
-  const all = store ?? durable(persistent(new MemoryStore({ clock })));
-  const runtime = new Runtime({ store: all, clock });
+function open() {
+  const clock = new FakeClock();
+  const runtime = new Runtime({ store: durable(persistent(new MemoryStore({ clock }))), clock });
   runtime.register("refund", { durable: true, version: "1" }, async (_input, { ask, step, emit }) => {
     const { ok } = await ask("Refund 40 €?", { schema: z.object({ ok: z.boolean() }) });
     emit("Looking…");
@@ -171,26 +171,4 @@ test("a chat shows the runs of its session, the oldest first", async () => {
   expect(last.runs[0]?.items.find(({ type }) => type === "output")).toMatchObject({ text: "la " });
   await feed.leave();
   await runtime.close({ drainMs: 0 });
-});
-
-test("a run whose process has died is lost, and then runs elsewhere", async () => {
-  const clock = new FakeClock();
-  const data = persistent(new MemoryStore({ clock }));
-  const dead = open(durable(data, { leaseMs: 10_000 }), clock);
-  dead.runtime.register("slow", { durable: true }, (_input, { signal }) => {
-    return new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
-  });
-  const { run_id } = await dead.create("slow");
-  await clock.settle();
-  const watcher = open(durable(data), clock);
-  const [feed, stuck] = [
-    await watcher.visitor.follow<RunEvent>(`run?run_id=${run_id}`),
-    await watcher.visitor.follow<StuckEvent>("stuck"),
-  ];
-  expect(await feed.next(clock)).toMatchObject({ lost: false });
-  expect(await stuck.next(clock)).toMatchObject({ lost: [] });
-  await feed.leave();
-  await stuck.leave();
-  await watcher.runtime.close({ drainMs: 0 });
-  await dead.runtime.close({ drainMs: 0 });
 });

@@ -1,0 +1,153 @@
+import { MemoryStore, AgentRuntime as Runtime } from "cadenza";
+import { durable } from "cadenza/durable";
+import type { InspectorGrant } from "cadenza/inspector";
+import { createInspectorHandler } from "cadenza/inspector";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { FakeClock } from "../harness/clock.ts";
+import { persistent } from "../harness/store-proxy.ts";
+import { Visitor } from "./visitor.ts";
+
+const UNKNOWN = "11111111-1111-4111-8111-111111111111";
+const SECRET = "the secret of acme";
+
+/** A runtime with runs of two tenants, whose every text of `acme` has the secret. */
+async function world() {
+  const clock = new FakeClock();
+  const runtime = new Runtime({ store: durable(persistent(new MemoryStore({ clock }))), clock });
+  runtime.register("asks", { durable: true }, async (input, { ask, step, labels }) => {
+    const [text = ""] = input.flatMap(({ parts }) => parts.map(({ content }) => content ?? ""));
+    await ask(`${text}?`);
+    return step("fail", () => Promise.reject(new Error(`${text} ${labels["of"]}`)));
+  });
+  const create = (tenant: string, input: string) =>
+    runtime
+      .scope({ tenant })
+      .createRun({ agent_name: "asks", input, mode: "async" }, { labels: { of: input }, metadata: input });
+  const waiting = await create("acme", SECRET);
+  const failed = await create("acme", SECRET);
+  const own = await create("blue", "own");
+  await clock.settle();
+  await runtime.scope({ tenant: "acme" }).resume({ run_id: failed.run_id, await_resume: { ok: true } });
+  await clock.settle();
+  const handlerFor = (grant: InspectorGrant) =>
+    new Visitor(createInspectorHandler(runtime, { authorize: () => grant }));
+  return { clock, runtime, waiting, failed, own, handlerFor };
+}
+
+describe("a user of one tenant", () => {
+  let made: Awaited<ReturnType<typeof world>>;
+  let blue: Visitor;
+  beforeAll(async () => {
+    made = await world();
+    blue = made.handlerFor({ tenant: "blue" });
+  });
+  afterAll(() => made.runtime.close({ drainMs: 0 }));
+
+  const lists = ["runs", "questions", "failures"];
+  const ofRun = ["api/feed/run", "api/log", "api/cassette"];
+
+  /** The first bytes of an answer. */
+  async function bytes(response: Response): Promise<string> {
+    if (!(response.headers.get("content-type") ?? "").includes("event-stream")) return response.text();
+    const reader = response.body?.getReader();
+    const { value } = (await reader?.read()) ?? {};
+    await reader?.cancel();
+    return new TextDecoder().decode(value);
+  }
+
+  test("sees no byte of another, whatever the view asks for", async () => {
+    const { waiting, failed, own } = made;
+    const ids = [waiting.run_id, failed.run_id];
+    const wishes = ["", "tenant=acme", "tenant=", "tenant=*", "status=awaiting,failed", "limit=2000", "label=of:own"];
+    wishes.push(`label=of:${encodeURIComponent(SECRET)}`, `id=${waiting.run_id}`, "roots=true", "agent=asks");
+    wishes.push(
+      `tenant=acme&run_id=${waiting.run_id}`,
+      `run_id=${failed.run_id}`,
+      `tenant=blue&run_id=${waiting.run_id}`,
+    );
+    wishes.push(`tenant=blue&tenant=acme`, `session_id=${waiting.run_id}`, `tenant=acme&session_id=${waiting.run_id}`);
+    const paths = [...lists.map((name) => `api/feed/${name}`), ...ofRun, "api/feed/stuck", "api/feed/figures"];
+    let shown = 0;
+    for (const path of [...paths, "api/feed/session", "api/start"]) {
+      for (const wish of wishes) {
+        const text = await bytes(await blue.get(`${path}?${wish}`));
+        for (const hidden of [SECRET, ...ids.filter((id) => !wish.includes(id)), '"acme"'])
+          expect([path, wish, text.includes(hidden) && !wish.includes("tenant=acme")]).toEqual([path, wish, false]);
+        expect([path, wish, text.includes(SECRET)]).toEqual([path, wish, false]);
+        if (text.includes(own.run_id)) shown += 1;
+      }
+    }
+    expect(shown).toBeGreaterThan(5);
+  });
+
+  test("gets the same for the run of another as for none", async () => {
+    const { waiting } = made;
+    for (const path of ofRun) {
+      for (const tenant of ["", "tenant=acme&", "tenant=blue&"]) {
+        const foreign = await blue.get(`${path}?${tenant}run_id=${waiting.run_id}`);
+        const missing = await blue.get(`${path}?${tenant}run_id=${UNKNOWN}`);
+        expect([path, foreign.status, missing.status]).toEqual([path, 404, 404]);
+        const text = (await foreign.text()).replaceAll(waiting.run_id, UNKNOWN);
+        expect(text).toBe(await missing.text());
+      }
+    }
+  });
+
+  test("cannot act on the run of another", async () => {
+    const { waiting, runtime } = made;
+    const bodies: Readonly<Record<string, object>> = {
+      answer: { await_id: "ask#1", answer: "x" },
+      decline: { await_id: "ask#1" },
+      ...{ cancel: {}, fork: {}, delete: {} },
+      send: { name: "x", data: 1 },
+    };
+    for (const [name, body] of Object.entries(bodies)) {
+      for (const tenant of [{}, { tenant: "acme" }, { tenant: "blue" }]) {
+        const foreign = await blue.post(name, { ...tenant, run_id: waiting.run_id, ...body });
+        const missing = await blue.post(name, { ...tenant, run_id: UNKNOWN, ...body });
+        expect([name, tenant, foreign.status, missing.status]).toEqual([name, tenant, 404, 404]);
+        expect((await foreign.text()).replaceAll(waiting.run_id, UNKNOWN)).toBe(await missing.text());
+      }
+    }
+    const created = await blue.post("create", { tenant: "acme", agent_name: "asks", input: "" });
+    expect(created.status).toBe(403);
+    const acme = runtime.scope({ tenant: "acme" });
+    expect((await acme.getRun(waiting.run_id)).status).toBe("awaiting");
+    expect(await acme.listRuns()).toHaveLength(2);
+  });
+
+  test("sees no figures, processes or unregistered code, which are counted over all", async () => {
+    expect((await blue.get("api/feed/figures")).status).toBe(403);
+    expect(await (await blue.follow("runs")).next(made.clock)).toMatchObject({ workers: [] });
+    expect(await (await blue.follow("stuck")).next(made.clock)).toMatchObject({ unregistered: null });
+    expect(await (await blue.get("api/start")).json()).toMatchObject({ tenant: "blue" });
+  });
+});
+
+test("a user who may only look changes nothing", async () => {
+  const { clock, runtime, waiting, handlerFor } = await world();
+  const visitor = handlerFor({ allTenants: true, readOnly: true });
+  for (const name of ["create", "answer", "decline", "cancel", "fork", "delete", "send"]) {
+    const refused = await visitor.post(name, { tenant: "acme", run_id: waiting.run_id });
+    expect([name, refused.status]).toEqual([name, 403]);
+  }
+  const log = `api/log?tenant=acme&run_id=${waiting.run_id}`;
+  expect(await (await visitor.get(log)).text()).toContain(SECRET);
+  await clock.settle();
+  await runtime.close({ drainMs: 0 });
+});
+
+test("agents see the principal of the user, and so does the log", async () => {
+  const { clock, runtime, handlerFor } = await world();
+  runtime.register("whoami", (_input, { principal }) => JSON.stringify(principal));
+  const ada = handlerFor({ allTenants: true, principal: { name: "Ada" } });
+  const { run_id } = await ada.act<{ readonly run_id: string }>("create", {
+    tenant: "acme",
+    agent_name: "whoami",
+    input: "",
+  });
+  await clock.settle();
+  const { output } = await runtime.scope({ tenant: "acme" }).getRun(run_id);
+  expect(output[0]?.parts[0]?.content).toBe('{"name":"Ada"}');
+  await runtime.close({ drainMs: 0 });
+});
