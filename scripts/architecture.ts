@@ -51,6 +51,13 @@ const RULES: readonly Rule[] = [
     imports: ["faces/chat/", "http/", "core/error", "protocol/"],
     types: ["core/", "runtime/"],
   },
+  // It runs in a browser, and has the types of what the server tells it.
+  {
+    place: "faces/inspector/page/",
+    imports: ["faces/inspector/api"],
+    types: ["admin/", "core/log", "protocol/"],
+    packages: ["preact", "preact/hooks", "@preact/signals"],
+  },
   // From source it builds the page, which the package has inside.
   { place: "faces/inspector/page-source", imports: [], outside: ["../scripts/build-page.ts"] },
   {
@@ -103,8 +110,12 @@ const RULES: readonly Rule[] = [
   { place: "nats.ts", imports: ["durable/nats-waker"] },
 ];
 
-/** The files that may use the machine's time, timers and random numbers: that of the runtime, and that of its client. */
-const SYSTEM = ["runtime/system.ts", "client/machine.ts"];
+/**
+ * The files that may use the machine's time, timers and random numbers: that of the runtime, that of its client, and the
+ * page that runs in a browser.
+ */
+const SYSTEM = ["runtime/system.ts", "client/machine.ts", "faces/inspector/page/"];
+const isSystem = (path: string): boolean => SYSTEM.some((place) => path.startsWith(place));
 
 /** The one file that replaces `Math.random`, for agents under test. */
 const CHANCE = "testing/chance.ts";
@@ -272,7 +283,7 @@ function resolve(from: string, specifier: string): string | undefined {
 function globalsOf(path: string, source: ts.SourceFile): string[] {
   const reasons: string[] = [];
   const forbidden = (name: string): boolean =>
-    FORBIDDEN_EVERYWHERE.has(name) || (CLOCK_AND_CHANCE.has(name) && !SYSTEM.includes(path));
+    FORBIDDEN_EVERYWHERE.has(name) || (CLOCK_AND_CHANCE.has(name) && !isSystem(path));
   const visit = (node: ts.Node): void => {
     if (ts.isInterfaceDeclaration(node)) return;
     if (ts.isTypeNode(node) && !ts.isExpressionWithTypeArguments(node)) return;
@@ -285,11 +296,7 @@ function globalsOf(path: string, source: ts.SourceFile): string[] {
         if (member === undefined || forbidden(member)) reasons.push(`uses globalThis.${member ?? "(anything)"}`);
       } else if (forbidden(node.text) && !(node.text === "Date" && isPureDate(node))) {
         reasons.push(`uses ${node.text}`);
-      } else if (
-        IMPURE_MEMBERS.has(impure) &&
-        !SYSTEM.includes(path) &&
-        !(path === CHANCE && impure === "Math.random")
-      ) {
+      } else if (IMPURE_MEMBERS.has(impure) && !isSystem(path) && !(path === CHANCE && impure === "Math.random")) {
         reasons.push(`uses ${impure}`);
       }
     }

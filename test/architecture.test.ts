@@ -262,7 +262,7 @@ const HOUSE = {
 function readSources(): Map<string, string> {
   return new Map(
     readdirSync(SOURCE, { recursive: true, withFileTypes: true })
-      .filter((file) => file.isFile())
+      .filter((file) => file.isFile() && /\.tsx?$/.test(file.name))
       .map((file) => join(file.parentPath, file.name))
       .map((path) => [relative(SOURCE, path).split(sep).join("/"), readFileSync(path, "utf8")]),
   );

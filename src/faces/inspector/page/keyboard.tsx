@@ -1,0 +1,94 @@
+import { signal, useSignalEffect } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+import { goTo } from "./place.ts";
+
+const places: Readonly<Record<string, string>> = {
+  r: "#/runs",
+  q: "#/questions",
+  s: "#/stuck",
+  n: "#/new",
+  f: "#/figures",
+};
+const keys: readonly (readonly [string, string])[] = [
+  ["j, k", "the next, the former line"],
+  ["Enter", "open it"],
+  ["g r", "runs"],
+  ["g q", "questions"],
+  ["g s", "stuck runs"],
+  ["g n", "a new run"],
+  ["g f", "figures"],
+  ["/", "search"],
+  ["?", "these keys"],
+  ["Esc", "close, or leave a field"],
+];
+
+const isHelpOpen = signal(false);
+
+/** Listens to keys, wherever the user is but in a field. */
+export function Keyboard() {
+  useEffect(() => {
+    let isGoing = false;
+    const onKey = (event: KeyboardEvent): void => {
+      const { key, target } = event;
+      if (key === "Escape") {
+        if (isHelpOpen.value) isHelpOpen.value = false;
+        else if (target instanceof HTMLElement) target.blur();
+        return;
+      }
+      if (event.ctrlKey || event.metaKey || event.altKey || isField(target)) return;
+      const to = isGoing ? places[key] : undefined;
+      isGoing = key === "g";
+      if (to !== undefined) goTo(to);
+      else if (key === "j" || key === "k") move(key === "j" ? 1 : -1);
+      else if (key === "/") document.querySelector<HTMLElement>("input[type=search]")?.focus();
+      else if (key === "?") isHelpOpen.value = true;
+      else return;
+      event.preventDefault();
+    };
+    addEventListener("keydown", onKey);
+    return () => removeEventListener("keydown", onKey);
+  }, []);
+  return <Help />;
+}
+
+function isField(target: EventTarget | null): boolean {
+  return target instanceof HTMLElement && target.matches("input, textarea, select");
+}
+
+/** Goes to the next line of the view. */
+function move(by: 1 | -1): void {
+  const lines = [...document.querySelectorAll<HTMLElement>("main [data-row]")];
+  const at = lines.findIndex((line) => line.contains(document.activeElement));
+  const next = lines[at === -1 ? (by === 1 ? 0 : lines.length - 1) : Math.min(lines.length - 1, Math.max(0, at + by))];
+  next?.focus();
+  next?.scrollIntoView({ block: "nearest" });
+}
+
+function Help() {
+  const dialog = useRef<HTMLDialogElement>(null);
+  useSignalEffect(() => {
+    if (isHelpOpen.value) dialog.current?.showModal();
+    else dialog.current?.close();
+  });
+  const close = (): void => {
+    isHelpOpen.value = false;
+  };
+  return (
+    <dialog ref={dialog} onClose={close} aria-labelledby="keys">
+      <h2 id="keys">Keys</h2>
+      <dl class="keys">
+        {keys.map(([key, what]) => (
+          <div key={key}>
+            <dt>
+              <kbd>{key}</kbd>
+            </dt>
+            <dd>{what}</dd>
+          </div>
+        ))}
+      </dl>
+      <button type="button" onClick={close}>
+        Close
+      </button>
+    </dialog>
+  );
+}

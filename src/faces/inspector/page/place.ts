@@ -1,0 +1,50 @@
+import { computed, signal } from "@preact/signals";
+
+/** Where the user is: the part of the address after `#`. */
+export interface Place {
+  readonly path: readonly string[];
+  readonly query: URLSearchParams;
+}
+
+function read(): Place {
+  const [path = "", query = ""] = location.hash.replace(/^#\/?/, "").split("?");
+  return { path: path.split("/").map(decoded), query: new URLSearchParams(query) };
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+export const place = signal(read());
+addEventListener("hashchange", () => {
+  place.value = read();
+});
+
+/** Which view is shown: another query shows the same one. */
+export const view = computed(() => hrefTo(place.value.path));
+
+type Query = Readonly<Record<string, string>>;
+
+/** The address of a place within the page. Empty values are left out of its query. */
+export function hrefTo(path: readonly string[], query: Query = {}): string {
+  const kept = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== ""));
+  return `#/${path.map(encodeURIComponent).join("/")}${kept.size === 0 ? "" : `?${kept}`}`;
+}
+
+export function hrefToRun({ tenant, run_id }: { readonly tenant: string; readonly run_id: string }): string {
+  return hrefTo(["run", tenant, run_id]);
+}
+
+export function goTo(href: string): void {
+  location.hash = href;
+}
+
+/** The same place with another query, in place of the one before. */
+export function setQuery(query: Query): void {
+  history.replaceState(null, "", hrefTo(place.value.path, query));
+  place.value = read();
+}
