@@ -94,6 +94,13 @@ const RULES: readonly Rule[] = [
     imports: ["faces/acp/", "http/", "durable/", "runtime/", "stores/", "core/", "protocol/"],
     node: true,
   },
+  // An application of the library, which it uses by its public names. It loads the file that its user names.
+  {
+    place: "cli/",
+    imports: [],
+    packages: ["(computed)", "cadenza", "cadenza/inspector", "cadenza/postgres", "cadenza/sqlite", "cadenza/store"],
+    node: true,
+  },
   { place: "index.ts", imports: ["runtime/", "stores/memory", "core/", "protocol/"] },
   { place: "durable.ts", imports: ["durable/"], types: ["runtime/remote-runs"] },
   { place: "ai-sdk.ts", imports: ["faces/ai-sdk/"] },

@@ -18,7 +18,9 @@ function prepare() {
   // A fresh clone has no build tools yet.
   if (isPacked && !existsSync(TSUP)) run(process.execPath, [process.env["npm_execpath"], "ci"]);
   // Without development dependencies there is no build: the library is used from a package.
-  if (existsSync(TSUP)) run(process.execPath, [TSUP]);
+  if (!existsSync(TSUP)) return;
+  run(process.execPath, [TSUP]);
+  run(process.execPath, [`${ROOT}scripts/build-cli.mjs`]);
 }
 
 /** Runs a program. Its output goes to stderr: stdout belongs to the npm that called this script. */

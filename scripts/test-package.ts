@@ -53,6 +53,7 @@ try {
   run(process.execPath, ["use.cjs"]);
   run(process.execPath, ["leaky.mjs"]);
   run(process.execPath, ["leaky.cjs"]);
+  checkCommand();
   checkTypes();
   // Both tools check the installed package, and pack nothing.
   run(process.execPath, [tool("publint/src/cli.js"), installed, "--strict", "--pack", "false"]);
@@ -118,6 +119,13 @@ function checkEntries(): void {
   `;
   writeFileSync(join(folder, "entries.mjs"), script);
   run(process.execPath, ["entries.mjs"]);
+}
+
+/** The command line is there under its name. */
+function checkCommand(): void {
+  const { version } = JSON.parse(readFileSync(join(installed, "package.json"), "utf8")) as { version: string };
+  const said = run(join(folder, "node_modules/.bin/cadenza"), ["--version"]);
+  if (said !== `${version}\n`) throw new Error(`cadenza --version says ${said}`);
 }
 
 /** Follows the built files from each entry that must run without Node. */

@@ -1,0 +1,80 @@
+import { mkdirSync } from "node:fs";
+import { dirname, resolve } from "node:path";
+import thisProcess, { stderr, stdout } from "node:process";
+import { pathToFileURL } from "node:url";
+import { inspect } from "node:util";
+import type { Agent, Logger } from "cadenza";
+import { AgentRuntime } from "cadenza";
+import { createInspectorNodeListener } from "cadenza/inspector";
+import { CommandError } from "./errors.ts";
+import { addressOf, listen, stopped } from "./server.ts";
+import { openSqlite } from "./stores.ts";
+
+/** What `dev` passes to each process that it starts. */
+export interface AgentsOptions {
+  readonly port: number;
+  readonly token: string;
+  /** The file of the store. */
+  readonly store: string;
+}
+
+/** How long active runs may go on when the code has changed, in milliseconds. Durable ones go on in the next process. */
+const DRAIN_MS = 1_000;
+
+/** Runs the agents of a file, with an inspector, until the process is told to stop. */
+export async function serveAgents(file: string, options: string): Promise<void> {
+  const { port, token, store } = JSON.parse(options) as AgentsOptions;
+  const code = (await import(pathToFileURL(resolve(file)).href)) as Code;
+  mkdirSync(dirname(store), { recursive: true });
+  const runtime = new AgentRuntime({ store: openSqlite(store, false), logger });
+  try {
+    await register(runtime, code, file);
+    const server = await listen(createInspectorNodeListener(runtime, { token }), port);
+    stdout.write(`${file}: ${addressOf(port, token)}\n`);
+    await stopped();
+    await server.close();
+  } finally {
+    await runtime.close({ drainMs: DRAIN_MS });
+  }
+  // Timers and connections of the agents' own code would hold the process.
+  thisProcess.exit();
+}
+
+/** Registers what the file exports: agents, and as its default also a function that registers some itself. */
+async function register(runtime: AgentRuntime, code: Code, file: string): Promise<void> {
+  // A CommonJS module is the default of its import.
+  const inner: Code = isCode(code.default) ? code.default : {};
+  const agents = new Set([...Object.values(code), ...Object.values(inner)].filter(isAgent));
+  for (const agent of agents) runtime.register(agent);
+  const registers = inner.default ?? code.default;
+  if (typeof registers === "function") await registers(runtime);
+  else if (agents.size === 0)
+    throw new CommandError(
+      `${file} exports no agent. Export what defineAgent returns, or as its default a function that gets the runtime.`,
+    );
+}
+
+/** What a module exports. */
+interface Code {
+  readonly default?: unknown;
+}
+
+function isCode(value: unknown): value is Code {
+  return typeof value === "object" && value !== null;
+}
+
+function isAgent(value: unknown): value is Agent {
+  return isCode(value) && "name" in value && "options" in value && "fn" in value && typeof value.fn === "function";
+}
+
+/** Prints what needs attention. */
+const logger: Logger = {
+  debug: () => undefined,
+  info: () => undefined,
+  warn: print,
+  error: print,
+};
+
+function print(message: string, fields?: object): void {
+  stderr.write(`${message}${fields === undefined ? "" : ` ${inspect(fields)}`}\n`);
+}

@@ -1,0 +1,61 @@
+import { spawn } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { existsSync } from "node:fs";
+import thisProcess, { argv, env, execArgv, execPath, features } from "node:process";
+import { pathToFileURL } from "node:url";
+import type { AgentsOptions } from "./agents.ts";
+import { CommandError } from "./errors.ts";
+import { fileOf } from "./project.ts";
+import { listen, stopped } from "./server.ts";
+
+/** The options of `dev`. */
+interface DevOptions {
+  readonly port: number | undefined;
+  readonly store: string;
+}
+
+/**
+ * `cadenza dev`: has `node --watch` run the agents, which starts a process again when a file that it has imported
+ * changes. The port and the token stay, so that an open page goes on with the new process.
+ */
+export async function dev(file: string, { port, store }: DevOptions): Promise<void> {
+  if (!existsSync(file)) throw new CommandError(`There is no file ${file}.`);
+  const options: AgentsOptions = {
+    port: port ?? (await freePort()),
+    token: randomBytes(32).toString("base64url"),
+    store,
+  };
+  const child = spawn(execPath, [...execArgv, "--watch", ...loaderOf(file), argv[1] ?? "", "dev", file], {
+    stdio: "inherit",
+    // Arguments are seen by every user of the machine, the environment is not.
+    env: { ...env, CADENZA_DEV: JSON.stringify(options) },
+  });
+  const ended = new Promise<number | null>((resolve, reject) => {
+    child.once("error", reject);
+    child.once("exit", resolve);
+  });
+  stopped().then(
+    () => child.kill("SIGTERM"),
+    () => undefined,
+  );
+  const code = await ended;
+  if (!child.killed) thisProcess.exitCode = code ?? 1;
+}
+
+async function freePort(): Promise<number> {
+  const { port, close } = await listen(() => undefined, 0);
+  await close();
+  return port;
+}
+
+/** What Node needs to load the file. */
+function loaderOf(file: string): readonly string[] {
+  if (!/\.[cm]?tsx?$/.test(file)) return [];
+  const stripsTypes = "typescript" in features && features.typescript !== false;
+  if (stripsTypes && !file.endsWith("x")) return [];
+  const tsx = fileOf("tsx");
+  if (tsx !== undefined) return ["--import", pathToFileURL(tsx).href];
+  throw new CommandError(
+    `This version of Node cannot load ${file} by itself. Install tsx: npm install --save-dev tsx.`,
+  );
+}

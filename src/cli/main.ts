@@ -1,0 +1,93 @@
+#!/usr/bin/env node
+import { createRequire } from "node:module";
+import thisProcess, { argv, env, stderr, stdout } from "node:process";
+import { parseArgs } from "node:util";
+import { CadenzaError } from "cadenza";
+import { serveAgents } from "./agents.ts";
+import { dev } from "./dev.ts";
+import { CommandError, UsageError } from "./errors.ts";
+import { inspect } from "./inspect.ts";
+
+const USAGE = `Usage:
+  cadenza inspect <file | postgres url> [--port N] [--schema S] [--open]
+      Shows the runs of a store on a page, and writes nothing to it.
+  cadenza dev <agents.ts> [--port N] [--store file]
+      Runs the agents that a file exports, opens the inspector for them, and starts again when the code changes.
+  cadenza --help | --version
+
+  --port N      the port on 127.0.0.1. Default: a free one
+  --schema S    the schema of the store in PostgreSQL. Default: cadenza
+  --open        also opens the page in the browser
+  --store file  where the runs are kept. Default: .cadenza/dev.db
+`;
+const DEV_STORE = ".cadenza/dev.db";
+/** The options of each command. */
+const COMMANDS = { inspect: ["port", "schema", "open"], dev: ["port", "store"] } as const;
+
+main().catch((error: unknown) => {
+  thisProcess.exitCode = error instanceof UsageError ? 2 : 1;
+  stderr.write(`${textOf(error)}\n${error instanceof UsageError ? `\n${USAGE}` : ""}`);
+});
+
+async function main(): Promise<void> {
+  const { values, positionals } = read(argv.slice(2));
+  const { help, version, ...options } = values;
+  if (help) stdout.write(USAGE);
+  else if (version) stdout.write(`${versionOf()}\n`);
+  else await run(positionals, options);
+}
+
+async function run(
+  [command, subject, ...others]: readonly string[],
+  options: Omit<ReturnType<typeof read>["values"], "help" | "version">,
+): Promise<void> {
+  if (command === undefined) throw new UsageError("A command is missing.");
+  if (command !== "inspect" && command !== "dev") throw new UsageError(`There is no command ${command}.`);
+  const known: readonly string[] = COMMANDS[command];
+  const strange = Object.keys(options).find((name) => !known.includes(name));
+  if (strange !== undefined) throw new UsageError(`${command} has no option --${strange}.`);
+  if (subject === undefined || others.length > 0)
+    throw new UsageError(`${command}: expected one ${command === "dev" ? "file" : "file or URL"}.`);
+  const { port, schema, open = false, store = DEV_STORE } = options;
+  if (command === "inspect") await inspect(subject, { port: portOf(port) ?? 0, schema, open });
+  // The process that `dev` has started, and starts again.
+  else if (env["CADENZA_DEV"] !== undefined) await serveAgents(subject, env["CADENZA_DEV"]);
+  else await dev(subject, { port: portOf(port), store });
+}
+
+function read(args: readonly string[]) {
+  try {
+    return parseArgs({
+      args: [...args],
+      allowPositionals: true,
+      options: {
+        port: { type: "string" },
+        schema: { type: "string" },
+        store: { type: "string" },
+        open: { type: "boolean" },
+        help: { type: "boolean", short: "h" },
+        version: { type: "boolean", short: "v" },
+      },
+    });
+  } catch (error) {
+    throw new UsageError(error instanceof Error ? error.message : String(error));
+  }
+}
+
+function portOf(text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  const port = Number(text);
+  if (/^\d+$/.test(text) && port <= 65_535) return port;
+  throw new UsageError(`--port: expected a number from 0 to 65535, received ${text}.`);
+}
+
+function versionOf(): string {
+  const { version } = createRequire(import.meta.url)("cadenza/package.json") as { readonly version: string };
+  return version;
+}
+
+/** What went wrong in words, or the whole error if it is a surprise. */
+function textOf(error: unknown): string {
+  if (error instanceof CommandError || error instanceof CadenzaError) return `cadenza: ${error.message}`;
+  return error instanceof Error ? String(error.stack) : String(error);
+}

@@ -1,0 +1,61 @@
+import { spawn } from "node:child_process";
+import type { RequestListener } from "node:http";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import thisProcess, { platform } from "node:process";
+import { CommandError } from "./errors.ts";
+
+const HOST = "127.0.0.1";
+const OPENERS: Readonly<Partial<Record<string, readonly [string, ...string[]]>>> = {
+  darwin: ["open"],
+  win32: ["cmd", "/c", "start", ""],
+};
+
+/** A server on this machine. */
+export interface LocalServer {
+  readonly port: number;
+  /** Ends all connections. */
+  close(): Promise<void>;
+}
+
+/** Listens on a port of this machine; 0: on a free one. */
+export function listen(listener: RequestListener, port: number): Promise<LocalServer> {
+  const server = createServer(listener);
+  const close = (): Promise<void> =>
+    new Promise((resolve) => {
+      server.close(() => resolve());
+      server.closeAllConnections();
+    });
+  return new Promise((resolve, reject) => {
+    server.once("error", (error: NodeJS.ErrnoException) =>
+      reject(
+        error.code === "EADDRINUSE" ? new CommandError(`Port ${port} is in use: name another one with --port.`) : error,
+      ),
+    );
+    server.listen(port, HOST, () => resolve({ port: (server.address() as AddressInfo).port, close }));
+  });
+}
+
+/** The address of the page. */
+export function addressOf(port: number, token: string): string {
+  return `http://${HOST}:${port}/?token=${token}`;
+}
+
+/** Opens a page in the browser of this machine. Where there is none, nothing happens: the address is printed anyway. */
+export function openPage(url: string): void {
+  const [command, ...args] = OPENERS[platform] ?? ["xdg-open"];
+  spawn(command, [...args, url], { stdio: "ignore", detached: true })
+    .on("error", () => undefined)
+    .unref();
+}
+
+/**
+ * Resolves when the process is told to stop. Later signals change nothing: a terminal sends Ctrl-C to all processes of
+ * `dev`, which also tell each other.
+ */
+export function stopped(): Promise<void> {
+  return new Promise((resolve) => {
+    thisProcess.on("SIGINT", resolve);
+    thisProcess.on("SIGTERM", resolve);
+  });
+}

@@ -1,0 +1,73 @@
+import { existsSync } from "node:fs";
+import { resolve } from "node:path";
+import { getBuiltinModule } from "node:process";
+import { pathToFileURL } from "node:url";
+import type { PostgresPool } from "cadenza/postgres";
+import { openPostgresStore } from "cadenza/postgres";
+import type { SqliteDatabase } from "cadenza/sqlite";
+import { openSqliteStore, SqliteStore } from "cadenza/sqlite";
+import type { Store } from "cadenza/store";
+import { CommandError } from "./errors.ts";
+import { load } from "./project.ts";
+
+/** A store that was opened to read. */
+export interface OpenedStore {
+  readonly store: Store;
+  /** What it is, without secrets. */
+  readonly name: string;
+  close(): Promise<void>;
+}
+
+/** Opens what `inspect` shows. The store writes nothing. */
+export async function openToRead(address: string, schema: string | undefined): Promise<OpenedStore> {
+  if (/^postgres(ql)?:\/\//.test(address)) return openPostgres(address, schema);
+  if (!existsSync(address)) throw new CommandError(`There is no file ${address}.`);
+  const store = openSqlite(address, true);
+  return { store, name: address, close: async () => store.close() };
+}
+
+/** Opens a file with the SQLite of Node, or else with that of the project. */
+export function openSqlite(file: string, readOnly: boolean): SqliteStore {
+  const db = getBuiltinModule("node:sqlite") === undefined ? openWithProject(file, readOnly) : undefined;
+  // Where there is no driver, this says what to install.
+  if (db === undefined) return openSqliteStore(file, { readOnly });
+  return new SqliteStore(db, { readOnly, closeDatabase: true });
+}
+
+function openWithProject(file: string, readOnly: boolean): SqliteDatabase | undefined {
+  const Libsql = load("libsql") as Driver | undefined;
+  if (Libsql !== undefined) return new Libsql(readOnly ? `${pathToFileURL(resolve(file)).href}?mode=ro` : file);
+  const BetterSqlite = load("better-sqlite3") as Driver | undefined;
+  return BetterSqlite && new BetterSqlite(file, { readonly: readOnly });
+}
+
+async function openPostgres(url: string, schema: string | undefined): Promise<OpenedStore> {
+  const pg = load("pg") as Postgres | undefined;
+  if (pg === undefined)
+    throw new CommandError("A PostgreSQL store is read with `pg`. Install it here: npm install pg.");
+  const pool = new pg.Pool({ connectionString: url, max: 4 });
+  try {
+    const store = await openPostgresStore({ pool, schema, readOnly: true });
+    const close = async () => {
+      await store.close();
+      await pool.end();
+    };
+    return { store, name: nameOf(url), close };
+  } catch (error) {
+    await pool.end();
+    throw error;
+  }
+}
+
+/** The server and the database, without the user, the password and the options. */
+function nameOf(url: string): string {
+  return url.replace(/\?.*/, "").replace(/^[^:]*:\/\/(?:.*@)?/, "");
+}
+
+/** What `libsql` and `better-sqlite3` export. */
+type Driver = new (path: string, options?: { readonly readonly: boolean }) => SqliteDatabase;
+
+/** What the command uses of `pg`. */
+interface Postgres {
+  readonly Pool: new (options: object) => PostgresPool & { end(): Promise<void> };
+}

@@ -1,0 +1,150 @@
+import { chmodSync, readFileSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { describe, expect, inject, onTestFinished, test, vi } from "vitest";
+import { Browser, Command, Writer } from "../harness/inspected/processes.ts";
+import { write } from "../harness/project.ts";
+import { temporaryFolder } from "../harness/sqlite-files.ts";
+
+const cwd = inject("projectFolder");
+
+function start(...args: readonly string[]): Command {
+  const command = new Command(args, { cwd });
+  onTestFinished(() => void command.stop("SIGKILL"));
+  return command;
+}
+
+function newFile(): string {
+  const folder = temporaryFolder();
+  onTestFinished(() => folder.remove());
+  return join(folder.path, "runs.db");
+}
+
+describe("cadenza", () => {
+  test.each<[args: readonly string[], code: number, said: string]>([
+    [["--help"], 0, "Usage:\n  cadenza inspect <file | postgres url>"],
+    [["--version"], 0, "0.1.0\n"],
+    [["look", "runs.db"], 2, "cadenza: There is no command look.\n\nUsage:"],
+    [["inspect"], 2, "cadenza: inspect: expected one file or URL.\n\nUsage:"],
+    [["dev", "a.ts", "--port", "x"], 2, "cadenza: --port: expected a number from 0 to 65535, received x.\n\nUsage:"],
+    [["inspect", "runs.db", "--write"], 2, "cadenza: Unknown option '--write'"],
+    [["inspect", "runs.db", "--store", "a"], 2, "cadenza: inspect has no option --store.\n\nUsage:"],
+    [["inspect", "missing.db"], 1, "cadenza: There is no file missing.db.\n"],
+    [["inspect", "package.json"], 1, "cadenza: The database cannot be read: file is not a database.\n"],
+    [["dev", "missing.ts"], 1, "cadenza: There is no file missing.ts.\n"],
+  ])("%j ends with %i", async (args, code, said) => {
+    const command = start(...args);
+    expect(await command.ended()).toBe(code);
+    expect(command.output.slice(0, said.length)).toBe(said);
+  });
+});
+
+describe("cadenza inspect", () => {
+  test("shows a file that a live process writes, and what is left of it after a kill, without writing", async () => {
+    const file = newFile();
+    const writer = new Writer(cwd, file);
+    const first = await writer.order("create");
+    const command = start("inspect", file);
+    const browser = await Browser.open(await command.address());
+    const events = browser.feed("api/feed/runs");
+    expect(await events.next()).toMatchObject({ value: { type: "page", items: [{ run_id: first.run_id }] } });
+    const second = await writer.order("create");
+    expect(await events.next()).toMatchObject({ value: { type: "change", added: [{ run_id: second.run_id }] } });
+    const refused = await browser.post("api/cancel", { tenant: "", run_id: first.run_id });
+    expect(refused.status).toBeGreaterThanOrEqual(400);
+
+    await writer.stop("SIGKILL");
+    expect(await command.stop()).toBe(0);
+    const before = [readFileSync(file), readFileSync(`${file}-wal`)];
+    const again = start("inspect", file);
+    const later = await Browser.open(await again.address());
+    expect(await later.first("api/feed/questions", /"page"/)).toMatch(new RegExp(`${second.run_id}.*${first.run_id}`));
+    expect(await again.stop("SIGTERM")).toBe(0);
+    expect([readFileSync(file), readFileSync(`${file}-wal`)]).toEqual(before);
+  });
+});
+
+test.runIf(process.platform === "linux")("cadenza inspect --open opens the address that it prints", async () => {
+  const file = newFile();
+  const writer = new Writer(cwd, file);
+  await writer.order("create");
+  const opened = `${file}.opened`;
+  write(dirname(file), "xdg-open", `#!/bin/sh\necho "$1" > ${opened}\n`);
+  chmodSync(join(dirname(file), "xdg-open"), 0o755);
+  const env = { PATH: `${dirname(file)}:${process.env["PATH"]}` };
+  const command = new Command(["inspect", file, "--open"], { cwd, env });
+  onTestFinished(() => void command.stop("SIGKILL"));
+  const address = await command.address();
+
+  await vi.waitFor(() => expect(readFileSync(opened, "utf8")).toBe(`${address}\n`), { timeout: 30_000 });
+  await writer.stop("SIGKILL");
+});
+
+describe("cadenza dev", () => {
+  const agents = "dev/agents.ts";
+  const setWord = (word: string): void =>
+    writeFileSync(join(cwd, "dev/word.ts"), `export const word: string = ${word};\n`);
+
+  test("runs agents, replaces their code when a file changes, and leaves no process", async () => {
+    write(cwd, "dev/word.ts", "");
+    setWord('"one"');
+    write(
+      cwd,
+      agents,
+      `import { defineAgent } from "cadenza";
+       import { word } from "./word.ts";
+       export const says = defineAgent("says", { durable: true, description: word }, async (_input, { ask }) => {
+         await ask("Go on?");
+         return word;
+       });`,
+    );
+    const command = start("dev", agents, "--store", newFile());
+    const address = await command.address();
+    const browser = await Browser.open(address);
+    expect(await (await browser.get("api/start")).json()).toMatchObject({
+      agents: [{ agent_name: "says", description: "one" }],
+    });
+    const created = await browser.post("api/create", { tenant: "", agent_name: "says", input: "hello" });
+    const { run_id } = (await created.json()) as { run_id: string };
+    const asked = await browser.first("api/feed/questions", /ask#1/);
+    expect(asked).toContain(run_id);
+
+    setWord("");
+    await command.printed(/Failed running/);
+    await expect(browser.get("api/start")).rejects.toThrow();
+    setWord('"two"');
+    expect(await command.address(2)).toEqual(address);
+    expect(await (await browser.get("api/start")).json()).toMatchObject({ agents: [{ description: "two" }] });
+    const answered = await browser.post("api/answer", { tenant: "", run_id, await_id: "ask#1", answer: "yes" });
+    expect([answered.status, await answered.text()]).toEqual([200, "{}"]);
+    expect(await browser.first(`api/feed/run?tenant=&run_id=${run_id}`, /"completed"/)).toContain("two");
+
+    const processes = descendantsOf(command.pid);
+    expect(processes.length).toBeGreaterThanOrEqual(2);
+    expect(await command.stop("SIGINT")).toBe(0);
+    expect(processes.filter(isAlive)).toEqual([]);
+  });
+
+  test("takes what a default function registers, and says when a file exports no agent", async () => {
+    write(cwd, "dev/registers.js", 'export default (runtime) => runtime.register("hi", () => "hi");\n');
+    const command = start("dev", "dev/registers.js", "--store", newFile());
+    const browser = await Browser.open(await command.address());
+    expect(await (await browser.get("api/start")).json()).toMatchObject({ agents: [{ agent_name: "hi" }] });
+    writeFileSync(join(cwd, "dev/registers.js"), "export const nothing = 1;\n");
+    await command.printed(/cadenza: dev\/registers\.js exports no agent\. Export what defineAgent returns/);
+    expect(await command.stop("SIGTERM")).toBe(0);
+  });
+});
+
+/** The processes that a process has started, and those that these have started. */
+function descendantsOf(pid: number): readonly number[] {
+  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").split(" ").filter(Boolean).map(Number);
+  return children.flatMap((child) => [child, ...descendantsOf(child)]);
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+}
