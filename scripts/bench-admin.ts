@@ -12,14 +12,10 @@ import { SqliteStore } from "cadenza/sqlite";
 import type { Store } from "cadenza/store";
 import Database from "libsql";
 import pg from "pg";
-import { NOW } from "../src/testing/store-check.ts";
-import { append, create, ended, head, over, part, waiting, write } from "../src/testing/store-samples.ts";
 import { startServer } from "../test/harness/postgres-server.ts";
+import { fill, LIVE, STORED } from "./many-runs.ts";
 
-const STORED = 100_000;
-const LIVE = 1_000;
 const CALLS = 200;
-const AT_ONCE = 500;
 
 const folder = mkdtempSync(join(tmpdir(), "cadenza-bench-admin-"));
 try {
@@ -85,38 +81,4 @@ async function measure(
     console.log(`${what.padEnd(28)} p50 ${at(0.5)}   p99 ${at(0.99)}`);
   }
   await runtime.close();
-}
-
-/** Ended runs of several tenants, of which some failed; and live ones: half of them wait for an answer. */
-async function fill(store: Store): Promise<void> {
-  const add = async (n: number): Promise<void> => {
-    const tenant = `tenant ${n % 10}`;
-    const origin = {
-      at: NOW + n,
-      labels: { order: String(n) },
-      agent_name: n % 50_000 === 7 ? "rare" : "echo",
-      version: `v${n % 5}`,
-    };
-    const isLive = n % (STORED / LIVE) === 0;
-    const waits = isLive && n % (2 * (STORED / LIVE)) === 0;
-    const key = await create(store, n, { tenant, created: origin, head: head({ owner: `owner ${n % 4}` }) });
-    const output = [part("Looking for trains…"), part("Found three.")];
-    if (waits) {
-      const question = { type: "awaited", at: NOW + n, await_id: "ask#1", parts: [], emitted: 2 } as const;
-      await append(store, key, 1, write([...output, question], { head: waiting() }));
-    } else if (isLive) await append(store, key, 1, write(output, { head: head({ owner: `owner ${n % 4}` }) }));
-    else {
-      const outcome = n % 20 === 1 ? "failed" : "completed";
-      await append(
-        store,
-        key,
-        1,
-        write([...output, ended(NOW + n, outcome)], { head: over(NOW + n, { status: outcome }) }),
-      );
-    }
-  };
-  for (let from = 0; from < STORED; from += AT_ONCE) {
-    await Promise.all(Array.from({ length: AT_ONCE }, (_, index) => add(from + index)));
-  }
-  for (const owner of [0, 1, 2, 3]) await store.renew(`owner ${owner}`, 1_000_000);
 }

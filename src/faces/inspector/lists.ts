@@ -1,5 +1,5 @@
 import type { Admin } from "../../admin/admin.ts";
-import type { AdminRun } from "../../admin/records.ts";
+import type { AdminChange, AdminRun } from "../../admin/records.ts";
 import type { AdminRunQuery } from "../../admin/several-runs.ts";
 import type { Clock } from "../../core/ports.ts";
 import type { ListEvent } from "./api.ts";
@@ -20,8 +20,13 @@ export interface List<Item extends OfRun> {
   idOf(item: Item): string;
 }
 
-/** How many runs are read at a time. More would hold up the event loop. */
+/*
+ * How many runs are read at a time, as a page, one by one, or to compare them. After each the event loop has a turn: a
+ * store in this process answers at once, and so would hold it up.
+ */
 const PAGE = 50;
+const SINGLE = 10;
+const COMPARED = 200;
 /** How many pages are read for a list at most, where few of the runs match. */
 const MAX_PAGES = 100;
 /** How many of the newest runs each look reads. */
@@ -98,13 +103,17 @@ class ListReader<Item extends OfRun> {
 
   /** The runs as they are now: without those that no longer match, and with new ones. */
   async look(known: readonly AdminRun[]): Promise<readonly AdminRun[]> {
-    const moved = await this.#admin.changes(known);
+    const moved: AdminChange[] = [];
+    for (let from = 0; from < known.length; from += COMPARED) {
+      moved.push(...(await this.#admin.changes(known.slice(from, from + COMPARED))));
+      await this.#clock.turn();
+    }
     const fresh = new Map<string, AdminRun | null>(moved.map((run) => [runItemId(run), null]));
     const there = moved.filter(({ position }) => position > 0);
-    for (let from = 0; from < there.length; from += PAGE) {
-      if (from > 0) await this.#clock.turn();
-      const among = there.slice(from, from + PAGE);
+    for (let from = 0; from < there.length; from += SINGLE) {
+      const among = there.slice(from, from + SINGLE);
       for (const run of (await this.#admin.runs({ ...this.#list.query, among })).items) fresh.set(runItemId(run), run);
+      await this.#clock.turn();
     }
     const kept = known.flatMap((run) => {
       const now = fresh.get(runItemId(run));
@@ -147,9 +156,9 @@ class ListReader<Item extends OfRun> {
 
   async itemsOf(runs: readonly AdminRun[]): Promise<ReadonlyMap<string, readonly Item[]>> {
     const found = new Map<string, Item[]>(runs.map((run) => [runItemId(run), []]));
-    for (let from = 0; from < runs.length; from += PAGE) {
+    for (let from = 0; from < runs.length; from += SINGLE) {
       if (from > 0) await this.#clock.turn();
-      for (const item of await this.#list.read(runs.slice(from, from + PAGE))) found.get(runItemId(item))?.push(item);
+      for (const item of await this.#list.read(runs.slice(from, from + SINGLE))) found.get(runItemId(item))?.push(item);
     }
     return found;
   }

@@ -1,0 +1,91 @@
+/**
+ * By how much three open views of the inspector delay the process that serves them: 100,000 stored runs, 1,000 of them
+ * live, ten more that emit 50 parts a second, on SQLite: `npm run bench:inspector`. The readers are a process of their
+ * own. Turns with and without them alternate, and the p99 of the delay of the event loop is compared.
+ */
+import { spawn } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { monitorEventLoopDelay } from "node:perf_hooks";
+import { setTimeout as wait } from "node:timers/promises";
+import { AgentRuntime } from "cadenza";
+import { createInspectorNodeListener } from "cadenza/inspector";
+import { SqliteStore } from "cadenza/sqlite";
+import Database from "libsql";
+import { fill, LIVE, STORED } from "./many-runs.ts";
+
+const PAIRS = 3;
+const TURN_MS = 10_000;
+/** The delay that is allowed to be added, in milliseconds. */
+const MAX_ADDED_MS = 5;
+const TALKERS = 10;
+const PAUSE_MS = 20;
+
+/** Reads the views that its arguments name, and writes how many bytes it has read when it is stopped. */
+const reader = `
+  let bytes = 0;
+  for (const url of process.argv.slice(1)) fetch(url).then(async ({ body }) => {
+    for await (const chunk of body) bytes += chunk.length;
+  }).catch(() => {});
+  process.on("SIGTERM", () => process.stdout.write(String(bytes), () => process.exit(0)));
+`;
+
+const folder = mkdtempSync(join(tmpdir(), "cadenza-bench-inspector-"));
+const store = new SqliteStore(new Database(join(folder, "runs.db")), { synchronous: "NORMAL", closeDatabase: true });
+await fill(store);
+const runtime = new AgentRuntime({ store });
+let isOver = false;
+runtime.register("talks", async function* () {
+  while (!isOver) {
+    yield "la ";
+    await wait(PAUSE_MS);
+  }
+});
+const talkers = await Promise.all(
+  Array.from({ length: TALKERS }, () => runtime.createRun({ agent_name: "talks", input: "", mode: "async" })),
+);
+const server = createServer(createInspectorNodeListener(runtime, { authorize: () => ({ allTenants: true }) }));
+await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+const feeds = `http://127.0.0.1:${(server.address() as AddressInfo).port}/api/feed`;
+const views = [
+  `${feeds}/runs?status=created,in-progress,awaiting,cancelling&limit=${LIVE}`,
+  `${feeds}/run?run_id=${talkers[0]?.run_id}`,
+  `${feeds}/questions?limit=500`,
+];
+console.log(
+  `SQLite: ${STORED} runs, ${LIVE} of them live, ${TALKERS} that emit 50 parts a second; p99 in milliseconds`,
+);
+await wait(2_000);
+const added: number[] = [];
+for (let pair = 0; pair < PAIRS; pair++) {
+  const alone = await turn();
+  const child = spawn(process.execPath, ["-e", reader, ...views], { stdio: ["ignore", "pipe", "inherit"] });
+  const watched = await turn();
+  child.kill();
+  let bytes = "";
+  for await (const chunk of child.stdout) bytes += chunk;
+  added.push(watched - alone);
+  const [one, other, more] = [alone, watched, watched - alone].map((ms) => ms.toFixed(2).padStart(7));
+  console.log(`none ${one}   three views ${other}   added ${more}   read ${Math.round(Number(bytes) / 1024)} KiB`);
+}
+isOver = true;
+server.closeAllConnections();
+server.close();
+await runtime.close({ drainMs: 2_000 });
+rmSync(folder, { recursive: true, force: true });
+added.sort((one, other) => one - other);
+const median = added[Math.floor(added.length / 2)] ?? Number.NaN;
+console.log(`The views add ${median.toFixed(2)} ms to the p99 (median of ${PAIRS} pairs, at most ${MAX_ADDED_MS}).`);
+if (!(median <= MAX_ADDED_MS)) process.exitCode = 1;
+
+/** The p99 of the delay of the event loop in one turn. */
+async function turn(): Promise<number> {
+  const delay = monitorEventLoopDelay({ resolution: 5 });
+  delay.enable();
+  await wait(TURN_MS);
+  delay.disable();
+  return delay.percentile(99) / 1e6;
+}
