@@ -17,8 +17,10 @@ import { SqliteStore } from "cadenza/sqlite";
 import Database from "libsql";
 import { fill, LIVE, STORED } from "./many-runs.ts";
 
-const PAIRS = 3;
+const PAIRS = 6;
 const TURN_MS = 10_000;
+/** How long the readers have for the first contents of their views. In a minute these would not count. */
+const OPENING_MS = 3_000;
 /** The delay that is allowed to be added, in milliseconds. */
 const MAX_ADDED_MS = 5;
 const TALKERS = 10;
@@ -63,6 +65,7 @@ const added: number[] = [];
 for (let pair = 0; pair < PAIRS; pair++) {
   const alone = await turn();
   const child = spawn(process.execPath, ["-e", reader, ...views], { stdio: ["ignore", "pipe", "inherit"] });
+  await wait(OPENING_MS);
   const watched = await turn();
   child.kill();
   let bytes = "";
