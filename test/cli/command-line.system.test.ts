@@ -49,6 +49,7 @@ describe("cadenza inspect", () => {
     expect(await events.next()).toMatchObject({ value: { type: "page", items: [{ run_id: first.run_id }] } });
     const second = await writer.order("create");
     expect(await events.next()).toMatchObject({ value: { type: "change", added: [{ run_id: second.run_id }] } });
+    expect(second.busy).toBe(0);
     const refused = await browser.post("api/cancel", { tenant: "", run_id: first.run_id });
     expect(refused.status).toBeGreaterThanOrEqual(400);
 
