@@ -26,7 +26,7 @@ export function RunsView() {
     roots: value("roots"),
   };
   const set = (changed: Readonly<Record<string, string>>): void =>
-    setQuery({ ...filters, limit: value("limit"), ...changed });
+    setQuery({ ...Object.fromEntries(place.peek().query), ...changed });
   // The server takes the beginning of an id from four characters on.
   const id = filters.id.length < 4 ? "" : filters.id;
   const address = addressOf("feed/runs", { ...filters, id, limit: String(limit) });

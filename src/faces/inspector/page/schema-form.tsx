@@ -1,7 +1,8 @@
+import { useSignal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import type { Schema } from "./schema.ts";
-import { fieldOf, firstValue, resolved } from "./schema.ts";
+import { fieldOf, firstValue, listIn, memberOf, resolved, withMember } from "./schema.ts";
 import type { Issue } from "./server.ts";
 import { Refused } from "./server.ts";
 import { Notice } from "./words.tsx";
@@ -16,8 +17,8 @@ interface FieldProps {
   readonly value: unknown;
   readonly isRequired: boolean;
   readonly issues: readonly Issue[];
-  /** With undefined the field has no value. */
-  readonly onChange: (value: unknown) => void;
+  /** Gives the value that follows on another one. With undefined the field has no value. */
+  readonly onChange: (change: (before: unknown) => unknown) => void;
 }
 
 /**
@@ -38,7 +39,9 @@ export function SchemaForm({
   readonly children?: ComponentChildren;
 }) {
   const root = schema ?? { type: "string", maxLength: 10_000 };
-  const [value, setValue] = useState<unknown>(() => firstValue(root, root));
+  // A state would be that of the last rendering, which a fast user may be ahead of.
+  const [first] = useState(() => firstValue(root, root));
+  const value = useSignal(first);
   const [error, setError] = useState<Refused | null>(null);
   const [isBusy, setBusy] = useState(false);
   const form = useRef<HTMLFormElement>(null);
@@ -51,7 +54,7 @@ export function SchemaForm({
     setBusy(true);
     setError(null);
     try {
-      await onSubmit(schema === null ? (value ?? "") : value);
+      await onSubmit(schema === null ? (value.value ?? "") : value.value);
     } catch (refused) {
       setError(refused instanceof Refused ? refused : new Refused(String(refused), []));
     }
@@ -61,8 +64,10 @@ export function SchemaForm({
   return (
     <form class="schema-form" ref={form} onSubmit={send} noValidate>
       <FieldFor
-        {...{ schema: root, root, label, path: [], value, issues, isRequired: true }}
-        onChange={(next) => setValue(next)}
+        {...{ schema: root, root, label, path: [], value: value.value, issues, isRequired: true }}
+        onChange={(change) => {
+          value.value = change(value.value);
+        }}
       />
       {error !== null && <Notice>{error.message}</Notice>}
       <p class="buttons">
@@ -90,17 +95,13 @@ function FieldFor(props: FieldProps): JSX.Element {
       return (
         <Group {...inner}>
           {field.properties.map(([name, property, isRequired]) => {
-            const object = isObject(props.value) ? props.value : {};
             return (
               <FieldFor
                 key={name}
                 {...{ schema: property, root: props.root, label: name, isRequired, issues: props.issues }}
                 path={[...props.path, name]}
-                value={Object.hasOwn(object, name) ? object[name] : undefined}
-                onChange={(value) => {
-                  const { [name]: _, ...others } = object;
-                  props.onChange(value === undefined ? others : { ...others, [name]: value });
-                }}
+                value={memberOf(props.value, name)}
+                onChange={(change) => props.onChange((before) => withMember(before, name, change))}
               />
             );
           })}
@@ -117,7 +118,7 @@ function FieldFor(props: FieldProps): JSX.Element {
             <select
               {...aria}
               value={String(field.values.findIndex((one) => same(one, props.value)))}
-              onChange={({ currentTarget }) => props.onChange(field.values[Number(currentTarget.value)])}
+              onChange={({ currentTarget }) => props.onChange(() => field.values[Number(currentTarget.value)])}
             >
               <option value="-1" />
               {field.values.map((one, index) => (
@@ -219,9 +220,9 @@ function Input(props: FieldProps & { readonly is: "text" | "long text" | "number
   const { schema, value, onChange, is, isRequired } = props;
   const isNumber = is === "number" || is === "integer";
   const read = ({ currentTarget: { value: text } }: { currentTarget: { value: string } }): void => {
-    if (text === "") onChange(isNumber || !isRequired ? undefined : "");
+    if (text === "") onChange(() => (isNumber || !isRequired ? undefined : ""));
     // What is no number goes as it is, so that the server says what it expects.
-    else onChange(isNumber && Number.isFinite(Number(text)) ? Number(text) : text);
+    else onChange(() => (isNumber && Number.isFinite(Number(text)) ? Number(text) : text));
   };
   const text = typeof value === "string" || typeof value === "number" ? String(value) : "";
   const type = isNumber ? "number" : (inputTypes[schema.format ?? ""] ?? "text");
@@ -265,7 +266,7 @@ function YesOrNo({ label, path, issues, schema, value, isRequired, onChange }: F
             name={name}
             aria-invalid={isWrong}
             checked={value === one}
-            onChange={() => onChange(one)}
+            onChange={() => onChange(() => one)}
           />
           {one ? " yes " : " no "}
         </label>
@@ -276,21 +277,22 @@ function YesOrNo({ label, path, issues, schema, value, isRequired, onChange }: F
 }
 
 function List(props: FieldProps & { readonly items: Schema }) {
-  const values: readonly unknown[] = Array.isArray(props.value) ? props.value : [];
   const { root, path, issues, label } = props;
+  const change = (how: (values: readonly unknown[]) => readonly unknown[]): void =>
+    props.onChange((before) => how(listIn(before)));
   return (
     <fieldset>
       <legend>{label}</legend>
       <Description schema={props.schema} />
-      {values.map((value, index) => (
+      {listIn(props.value).map((value, index) => (
         // biome-ignore lint/suspicious/noArrayIndexKey: an item has no other name than its place.
         <div key={index} class="item">
           <FieldFor
             {...{ schema: props.items, root, label: `${label} ${index + 1}`, isRequired: true, issues, value }}
             path={[...path, index]}
-            onChange={(next) => props.onChange(values.with(index, next ?? null))}
+            onChange={(next) => change((values) => values.with(index, next(values[index]) ?? null))}
           />
-          <button type="button" class="link" onClick={() => props.onChange(values.toSpliced(index, 1))}>
+          <button type="button" class="link" onClick={() => change((values) => values.toSpliced(index, 1))}>
             Remove {label} {index + 1}
           </button>
         </div>
@@ -299,7 +301,7 @@ function List(props: FieldProps & { readonly items: Schema }) {
       <button
         type="button"
         class="link"
-        onClick={() => props.onChange([...values, firstValue(props.items, root) ?? null])}
+        onClick={() => change((values) => [...values, firstValue(props.items, root) ?? null])}
       >
         Add {label}
       </button>
@@ -327,7 +329,7 @@ function Variants(props: FieldProps & { readonly variants: readonly Schema[] }) 
         onChange={({ currentTarget }) => {
           const next = Number(currentTarget.value);
           setChosen(next);
-          props.onChange(firstValue(variants[next] ?? {}, root));
+          props.onChange(() => firstValue(variants[next] ?? {}, root));
         }}
       >
         {variants.map((one, index) => (
@@ -365,11 +367,12 @@ function JsonField(props: FieldProps) {
   const read = (next: string): void => {
     setText(next);
     try {
-      props.onChange(next.trim() === "" ? undefined : JSON.parse(next));
+      const value: unknown = next.trim() === "" ? undefined : JSON.parse(next);
+      props.onChange(() => value);
       setBroken(false);
     } catch {
       setBroken(true);
-      props.onChange(undefined);
+      props.onChange(() => undefined);
     }
   };
   const issues = isBroken ? [...props.issues, { path: props.path, message: "This is not JSON." }] : props.issues;
@@ -386,10 +389,6 @@ function JsonField(props: FieldProps) {
       )}
     </Labelled>
   );
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 function same(one: unknown, other: unknown): boolean {

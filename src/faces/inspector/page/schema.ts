@@ -37,7 +37,7 @@ export function resolved(schema: Schema, root: Schema): Schema {
       .replace(/^#\/?/, "")
       .split("/")
       .filter((part) => part !== "")
-      .reduce<unknown>((value, part) => member(value, decodePointer(part)), root);
+      .reduce<unknown>((value, part) => memberOf(value, decodePointer(part)), root);
     if (!isSchema(found)) return {};
     at = { ...found, ...beside };
   }
@@ -46,10 +46,6 @@ export function resolved(schema: Schema, root: Schema): Schema {
 
 function decodePointer(part: string): string {
   return decodeURIComponent(part).replaceAll("~1", "/").replaceAll("~0", "~");
-}
-
-function member(value: unknown, key: string): unknown {
-  return isSchema(value) && Object.hasOwn(value, key) ? (value as Record<string, unknown>)[key] : undefined;
 }
 
 function isSchema(value: unknown): value is Schema {
@@ -104,4 +100,28 @@ export function firstValue(schema: Schema, root: Schema, depth = 0): unknown {
       return value === undefined ? [] : [[name, value]];
     }),
   );
+}
+
+/** The member of a value; undefined if it has none of that name. */
+export function memberOf(value: unknown, name: string): unknown {
+  return isObject(value) && Object.hasOwn(value, name) ? value[name] : undefined;
+}
+
+/** An object with another member. One without a value is left out. */
+export function withMember(
+  before: unknown,
+  name: string,
+  change: (before: unknown) => unknown,
+): Record<string, unknown> {
+  const members = Object.entries(isObject(before) ? before : {}).filter(([key]) => key !== name);
+  const next = change(memberOf(before, name));
+  return Object.fromEntries(next === undefined ? members : [...members, [name, next]]);
+}
+
+export function listIn(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : [];
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

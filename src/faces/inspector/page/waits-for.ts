@@ -16,7 +16,7 @@ export function waitsFor(run: AdminRun, lost: boolean, items: readonly TimelineI
   for (const item of items) {
     if (!("ended_at" in item) || item.ended_at !== null) continue;
     if (item.type === "question") reasons.push(`an answer: ${clipped(textOf(item.parts))}`);
-    else if (item.type === "step" && item.waits_for !== null) reasons.push(`${item.waits_for} of step ${item.name}.`);
+    else if (item.type === "step" && item.waits_for !== null) reasons.push(`step ${item.name}: ${item.waits_for}`);
     else if (item.type === "sleep") reasons.push(`a time: ${item.until}`);
     else if (item.type === "receive")
       reasons.push(`a message ${item.name}${item.until === null ? "" : `, until ${item.until}`}`);
