@@ -31,8 +31,12 @@ const COMPARED = 200;
 const MAX_PAGES = 100;
 /** How many of the newest runs each look reads. */
 const NEWEST = 20;
-/** After how long a whole list is read again, since a run that it does not have may begin to match. */
+/**
+ * After how long a whole list is read again, since a run that it does not have may begin to match: in milliseconds, and
+ * as a multiple of the time that it took.
+ */
 const RELOAD_MS = 5_000;
+const RELOAD_SHARE = 20;
 
 /** The runs of a list, the newest first, and what is shown of each. */
 interface Shown<Item> {
@@ -40,11 +44,13 @@ interface Shown<Item> {
   readonly items: ReadonlyMap<string, readonly Item[]>;
 }
 
+const none = { type: "change", changed: [], added: [], gone: [] } as const;
+
 /** A list, kept up to date. */
 export function listFeed<Item extends OfRun>(admin: Admin, clock: Clock, list: List<Item>): Feed {
   return async function* (pause) {
     const reader = new ListReader(admin, clock, list);
-    let { runs, more } = await reader.load();
+    let { runs, more, tookMs } = await reader.load();
     let shown: Shown<Item> = { runs, items: await reader.itemsOf(runs) };
     let workers = list.showsWorkers ? await admin.workers() : [];
     let loadedAt = clock.now();
@@ -52,21 +58,22 @@ export function listFeed<Item extends OfRun>(admin: Admin, clock: Clock, list: L
     while (await pause()) {
       const before = shown;
       const fresh = await reader.look(shown.runs);
-      const isDue = clock.now() - loadedAt >= RELOAD_MS;
+      const isDue = clock.now() - loadedAt >= Math.max(RELOAD_MS, RELOAD_SHARE * tookMs);
       const mayMiss = list.query.status !== undefined || (more && fresh.length < list.limit);
       runs = fresh;
       if (isDue && mayMiss) {
-        ({ runs, more } = await reader.load());
+        ({ runs, more, tookMs } = await reader.load());
         loadedAt = clock.now();
       }
-      shown = await reader.update(before, runs);
+      const isSame = runs === before.runs;
+      shown = isSame ? before : await reader.update(before, runs);
       const now = list.showsWorkers ? await admin.workers() : [];
       const moved = JSON.stringify(now) === JSON.stringify(workers) ? {} : { workers: now };
       workers = now;
-      if (isOutOfOrder(before.runs, shown.runs))
+      if (!isSame && isOutOfOrder(before.runs, shown.runs))
         yield { type: "page", items: flat(shown), more, workers } satisfies ListEvent<Item>;
       else {
-        const change = changeOf(before, shown, list);
+        const change = isSame ? none : changeOf(before, shown, list);
         const isSilent = change.added.length + change.changed.length + change.gone.length === 0;
         if (!isSilent || "workers" in moved) yield { ...change, ...moved } satisfies ListEvent<Item>;
       }
@@ -87,21 +94,24 @@ class ListReader<Item extends OfRun> {
   }
 
   /** All runs of the list, up to its limit. */
-  async load(): Promise<{ readonly runs: readonly AdminRun[]; readonly more: boolean }> {
+  async load(): Promise<{ readonly runs: readonly AdminRun[]; readonly more: boolean; readonly tookMs: number }> {
     const { query, limit } = this.#list;
+    const beganAt = this.#clock.now();
+    let more = true;
     const runs: AdminRun[] = [];
     let cursor: string | undefined;
     for (let page = 0; page < MAX_PAGES && runs.length < limit; page++) {
       const { items, next } = await this.#admin.runs({ ...query, cursor, limit: Math.min(PAGE, limit - runs.length) });
       runs.push(...items);
-      if (next === null) return { runs, more: false };
+      more = next !== null;
+      if (next === null) break;
       cursor = next;
       await this.#clock.turn();
     }
-    return { runs, more: true };
+    return { runs, more, tookMs: this.#clock.now() - beganAt };
   }
 
-  /** The runs as they are now: without those that no longer match, and with new ones. */
+  /** The runs as they are now: without those that no longer match, and with new ones. The same list: as they were. */
   async look(known: readonly AdminRun[]): Promise<readonly AdminRun[]> {
     const moved: AdminChange[] = [];
     for (let from = 0; from < known.length; from += COMPARED) {
@@ -119,20 +129,25 @@ class ListReader<Item extends OfRun> {
       const now = fresh.get(runItemId(run));
       return now === undefined ? [run] : now === null ? [] : [now];
     });
-    return [...(await this.#newest(kept)), ...kept].slice(0, this.#list.limit);
+    const newest = await this.#newest(kept);
+    return moved.length + newest.length === 0 ? known : [...newest, ...kept].slice(0, this.#list.limit);
   }
 
-  /** The runs before the first known one. */
+  /**
+   * The runs before the first known one. A page that is not full has looked at many runs that do not match, and is the
+   * last: to look on would mean to look at all runs each time.
+   */
   async #newest(known: readonly AdminRun[]): Promise<readonly AdminRun[]> {
     const { query, limit } = this.#list;
     const ids = new Set(known.map(runItemId));
     const found: AdminRun[] = [];
     let cursor: string | undefined;
     for (let page = 0; page < MAX_PAGES && found.length < limit; page++) {
-      const { items, next } = await this.#admin.runs({ ...query, cursor, limit: page === 0 ? NEWEST : PAGE });
+      const size = page === 0 ? NEWEST : PAGE;
+      const { items, next } = await this.#admin.runs({ ...query, cursor, limit: size });
       const end = items.findIndex((run) => ids.has(runItemId(run)));
       found.push(...(end === -1 ? items : items.slice(0, end)));
-      if (end !== -1 || next === null) break;
+      if (end !== -1 || next === null || items.length < size) break;
       cursor = next;
       await this.#clock.turn();
     }
@@ -142,13 +157,12 @@ class ListReader<Item extends OfRun> {
   /** What is shown of these runs. Only those are read that are new or have changed. */
   async update(before: Shown<Item>, runs: readonly AdminRun[]): Promise<Shown<Item>> {
     const known = new Map(before.runs.map((run) => [runItemId(run), run]));
-    const stale = runs.filter((run) => !isSame(run, known.get(runItemId(run))));
+    const stale = runs.filter((run) => !isAsBefore(run, known.get(runItemId(run))));
     const read = await this.itemsOf(stale);
-    const none: readonly Item[] = [];
     const items = new Map(
       runs.map((run) => {
         const id = runItemId(run);
-        return [id, read.get(id) ?? before.items.get(id) ?? none];
+        return [id, read.get(id) ?? before.items.get(id) ?? []];
       }),
     );
     return { runs, items };
@@ -164,7 +178,7 @@ class ListReader<Item extends OfRun> {
   }
 }
 
-function isSame(run: AdminRun, before: AdminRun | undefined): boolean {
+function isAsBefore(run: AdminRun, before: AdminRun | undefined): boolean {
   return run.position === before?.position && run.epoch === before.epoch;
 }
 
