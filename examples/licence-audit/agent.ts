@@ -24,6 +24,7 @@ export const licenceAudit = defineAgent(
   {
     description: "Audits the licences of the packages in a package-lock.json.",
     version: "1",
+    durable: true,
     inputContentTypes: ["text/plain"],
     outputContentTypes: ["text/plain", "application/json"],
     metadata: { license: "MIT", programming_language: "TypeScript", natural_languages: ["en"] },
@@ -85,5 +86,5 @@ function question(undecided: string, licence: string, names: readonly string[]):
   const count = names.length === 1 ? "1 package" : `${names.length} packages`;
   if (licence === UNKNOWN) return `Allow packages whose licence the lock file does not name? (${count}: ${shown})`;
   const within = undecided === licence ? "" : ` as part of ${licence}`;
-  return `Allow ${undecided}${within}? (${count}: ${shown})`;
+  return `Allow ${undecided}${within}? It is not on the list of allowed licences. (${count}: ${shown})`;
 }

@@ -7,7 +7,8 @@ It asks about each licence that is not on the list in allow-list.ts.
 
   --yes           allow whatever it asks about
   --no            refuse whatever it asks about
-  --store file    keep the run in this file: after Ctrl-C, or a crash, the same command goes on with it`;
+  --store file    keep the run in this file: after Ctrl-C, or a crash, the same command goes on with it.
+                  Without it the last runs are kept in .cadenza/demo.db`;
 
 /** The options of the command line. */
 export interface Arguments {
@@ -16,7 +17,7 @@ export interface Arguments {
   readonly help: boolean;
   /** The answer to every question; undefined: the user is asked. */
   readonly answer: boolean | undefined;
-  /** The file of the store; undefined: the run is kept in memory. */
+  /** The file of a run that is to be continued; undefined: a new run is begun. */
   readonly store: string | undefined;
 }
 

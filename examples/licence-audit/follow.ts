@@ -13,7 +13,7 @@ export interface Followed {
 export interface Viewer {
   readonly answers: Answers;
   readonly print: (text: string) => void;
-  /** Cancels the run. A run in a file is not cancelled: the program only stops following it. */
+  /** Cancels the run. With {@link auditOn} the program only stops following it. */
   readonly signal: AbortSignal;
 }
 
@@ -24,7 +24,7 @@ export async function audit(runtime: AgentRuntime, file: string, viewer: Viewer)
   return follow(runtime, run_id, 0, viewer, cancel);
 }
 
-/** As {@link audit}, for runs in a file: continues the last run if it has not ended. */
+/** As {@link audit}, but continues the last run if it has not ended. */
 export async function auditOn(runtime: AgentRuntime, file: string, viewer: Viewer): Promise<Followed> {
   const [latest] = await runtime.listRuns({ agent_name: licenceAudit.name, limit: 1 });
   const isOpen = latest !== undefined && latest.finished_at === null;

@@ -1,5 +1,6 @@
 /** `npm run demo -- [path of a package-lock.json] [--yes | --no] [--store file]` */
-import { resolve } from "node:path";
+import { mkdirSync } from "node:fs";
+import { dirname, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { RunStatus } from "cadenza";
 import { AgentRuntime } from "cadenza";
@@ -12,6 +13,9 @@ import { renderReport, renderStatistics, reportIn } from "./report.ts";
 import { fixedAnswers, TypedAnswers } from "./terminal.ts";
 
 const OWN_LOCKFILE = fileURLToPath(new URL("../../package-lock.json", import.meta.url));
+/** Where runs are kept, for `npm run demo:inspect`. */
+const OWN_STORE = fileURLToPath(new URL("../../.cadenza/demo.db", import.meta.url));
+const KEPT_RUNS = 20;
 
 const DRAIN_MS = 10_000;
 
@@ -28,9 +32,8 @@ async function main(args: readonly string[]): Promise<number> {
     return 0;
   }
   const file = path === undefined ? OWN_LOCKFILE : fromUser(path);
-  const runtime = store === undefined ? new AgentRuntime({ exposeErrors: true }) : await openRuntime(fromUser(store));
-  const { name, options, fn } = licenceAudit;
-  runtime.register(name, { ...options, durable: store !== undefined }, fn);
+  const runtime = await openRuntime(store === undefined ? OWN_STORE : fromUser(store));
+  runtime.register(licenceAudit);
   const interrupt = new AbortController();
   const onInterrupt = (): void => interrupt.abort();
   process.once("SIGINT", onInterrupt);
@@ -49,6 +52,7 @@ async function main(args: readonly string[]): Promise<number> {
     const report = reportIn(run);
     if (report !== undefined) print(`\n${renderReport(report)}\n`);
     print(`\n${renderStatistics(await runtime.getAgent(licenceAudit.name))}\n`);
+    if (store === undefined) print(`\nTo see what run ${run.run_id} did: npm run demo:inspect\n`);
     return 0;
   } finally {
     answers.close();
@@ -59,8 +63,9 @@ async function main(args: readonly string[]): Promise<number> {
 
 /** A runtime whose runs outlive the process. A new process takes over a run after a second, instead of ten. */
 async function openRuntime(path: string): Promise<AgentRuntime> {
+  mkdirSync(dirname(path), { recursive: true });
   const store = durable(await openStore(path), { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100 });
-  return new AgentRuntime({ exposeErrors: true, store });
+  return new AgentRuntime({ exposeErrors: true, store, retention: { maxRuns: KEPT_RUNS } });
 }
 
 /** npm runs scripts in the project's folder. INIT_CWD is the user's folder. */

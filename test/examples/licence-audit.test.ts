@@ -109,8 +109,8 @@ describe("the agent", () => {
     });
     const { run, asked } = await auditWith(file, { "MPL-2.0": true });
     expect(asked).toEqual([
-      "Allow MPL-2.0 as part of (MPL-2.0 OR GPL-3.0-only)? (1 package: e)",
-      "Allow GPL-3.0-only? (1 package: f)",
+      "Allow MPL-2.0 as part of (MPL-2.0 OR GPL-3.0-only)? It is not on the list of allowed licences. (1 package: e)",
+      "Allow GPL-3.0-only? It is not on the list of allowed licences. (1 package: f)",
     ]);
     expect(verdicts(run)).toEqual({
       MIT: "allowed",
@@ -225,12 +225,12 @@ describe("the demo", { timeout: PROCESS_TIMEOUT_MS }, () => {
     expect(stdout).toMatch(/created → in-progress .*→ awaiting .*→ completed/);
     expect(stdout).toMatch(/MIT +█+ +\d+ +allowed\n/);
     expect(stdout).toContain("Verdict: every licence is allowed.");
-    expect(stdout).toMatch(/success_rate +100\n/);
+    expect(stdout).toMatch(/To see what run \S+ did: npm run demo:inspect\n/);
     expect(countsIn(stdout)).toBe(ownPackages);
   });
 
   it.concurrent("--no refuses what is not on the list, which is a result and no failure", async () => {
-    const { code, stdout } = await runMain(DEMO, ["--no"]);
+    const { code, stdout } = await runMain(DEMO, ["--no", "--store", join(folder, "no.db")]);
     expect(code).toBe(0);
     expect(stdout).toMatch(/Verdict: refused are MPL-2\.0/);
     expect(stdout).toMatch(/success_rate +100\n/);
@@ -238,7 +238,7 @@ describe("the demo", { timeout: PROCESS_TIMEOUT_MS }, () => {
 
   it.concurrent("takes answers from a pipe, one line for each question, for another lock file", async () => {
     const file = writeLockfile("piped.json", { a: "MPL-2.0", b: "X11", c: "Zlib" });
-    const { code, stdout } = await runMain(DEMO, [file], "perhaps\nyes\nn\n");
+    const { code, stdout } = await runMain(DEMO, [file, "--store", join(folder, "piped.db")], "perhaps\nyes\nn\n");
     expect(code).toBe(0);
     expect(stdout).toMatch(/Allow MPL-2\.0\? .* perhaps\nThe answer to \S+ of run \S+ is invalid: allow: /);
     expect(stdout).toMatch(/MPL-2\.0 +█+ +1 +allowed by answer/);
@@ -250,7 +250,7 @@ describe("the demo", { timeout: PROCESS_TIMEOUT_MS }, () => {
     ["a file that is not there", () => ["nowhere.json"], /^not_found: There is no file .*nowhere\.json\.$/],
     ["JSON that is broken", () => [write("broken.json", '{ "packages": ')], /broken\.json is not JSON: /],
   ])("says what is wrong with %s", async (_, args, message) => {
-    const { code, stderr } = await runMain(DEMO, args());
+    const { code, stderr } = await runMain(DEMO, [...args(), "--store", join(folder, "wrong.db")]);
     expect(code).toBe(1);
     expect(stderr.trim()).toMatch(message);
     expect(stderr).not.toMatch(/^ +at /m);

@@ -131,9 +131,13 @@ describe("the licence audit", () => {
     "asks about each licence that is not allowed, and reports",
     withoutTimers(async () => {
       const t = drive(licenceAudit, input, { steps, strict: true });
-      expect(await t.until("await")).toMatchObject({ question: "Allow GPL-3.0-only? (1 package: p2)" });
+      expect(await t.until("await")).toMatchObject({
+        question: expect.stringMatching(/^Allow GPL-3\.0-only\? .*\(1 package: p2\)$/),
+      });
       await t.answer({ allow: false });
-      expect(await t.until("await")).toMatchObject({ question: "Allow WTFPL? (1 package: p3)" });
+      expect(await t.until("await")).toMatchObject({
+        question: expect.stringMatching(/^Allow WTFPL\? .*\(1 package: p3\)$/),
+      });
       await t.answer({ allow: true });
       const { part } = await t.until("part");
       expect(JSON.parse(part.content ?? "")).toMatchObject({ packages: 4, findings: { "with licence text": 4 } });
