@@ -33,7 +33,7 @@ export interface AdminTimeline extends AdminPage<TimelineItem> {
   readonly run: AdminRun;
   /** How many entries of the log it tells. */
   readonly position: number;
-  /** What the run itself has reported; null for nothing. */
+  /** What the run and its ended sub-runs have reported; null for nothing. */
   readonly usage: Usage | null;
 }
 

@@ -1,6 +1,7 @@
 import type { AwaitedEntry, EmittedEntry, Entry, IntentEntry, StepEntry, StepFailure } from "../core/log.ts";
 import { isReceive, isWait, nameIn } from "../core/operation-keys.ts";
 import { isoTime } from "../core/time.ts";
+import { addUsage } from "../core/usage.ts";
 import type { Usage } from "../protocol/extensions.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import { isJsonObject } from "../protocol/json.ts";
@@ -28,6 +29,7 @@ export class TimelineFold {
   readonly items: TimelineItem[] = [];
   /** How many entries it has. */
   position = 0;
+  /** What the run and its sub-runs have reported so far. */
   usage: Usage | null = null;
   /** The items of operations, by key; of a key that is used again, the last one. */
   readonly #operations = new Map<string, Open>();
@@ -37,6 +39,9 @@ export class TimelineFold {
 
   add(entry: Entry): void {
     this.#at = isoTime(entry.at);
+    // What the entries before the fork report was used by its origin.
+    if (entry.type === "forked") this.usage = null;
+    else if ("usage" in entry) this.usage = addUsage(this.usage, entry.usage ?? null);
     this.#tell(entry);
     this.position += 1;
   }
@@ -198,7 +203,6 @@ export class TimelineFold {
 
   #end({ key, result, error, usage }: StepEntry): void {
     if (key.startsWith("session.")) return;
-    this.usage = usage ?? this.usage;
     const item = this.#operations.get(key) ?? this.#stepOf(key);
     if (item.type === "sleep") item.how = "elapsed";
     else if (item.type === "sub_run") {

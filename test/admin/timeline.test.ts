@@ -18,6 +18,7 @@ const clerk = defineAgent("clerk", { durable: true }, async (_input, { ask, usag
 
 /** Everything that a log can tell, in one run. */
 const everything = defineAgent("everything", { durable: true, version: "7" }, async function* (_input, context) {
+  context.usage.add({ input_tokens: 10 });
   yield "Let us ";
   yield "see.";
   yield { stage: "begun" };
@@ -32,6 +33,7 @@ const everything = defineAgent("everything", { durable: true, version: "7" }, as
   const asked = await context.run("clerk", "");
   await context.ask("In time?", { timeoutMs: 3_000, default: { ok: false } });
   await context.ask("Allowed?", { kind: "approval" }).catch(() => undefined);
+  context.usage.add({ output_tokens: 100 });
   await context.step("pay", () => Promise.reject(new TypeError(`No account for ${asked.status}.`)));
 });
 
@@ -104,7 +106,8 @@ test("a timeline tells all that a run did, in the order in which it began", asyn
     expect(item.ended_at === null || item.ended_at >= item.at).toBe(true);
   }
   expect(position).toBe(items.at(-1)?.position === undefined ? 0 : Number(items.at(-1)?.position) + 1);
-  expect(usage).toMatchObject({ total_tokens: 7 });
+  expect(usage).toMatchObject({ input_tokens: 13, output_tokens: 104, total_tokens: 117 });
+  expect((await runtime.details(run_id)).usage).toEqual(usage);
   await runtime.close();
 });
 
