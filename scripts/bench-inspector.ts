@@ -4,18 +4,10 @@
  * own. Turns with and without them alternate, and the p99 of the delay of the event loop is compared.
  */
 import { spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { setTimeout as wait } from "node:timers/promises";
-import { AgentRuntime } from "cadenza";
-import { createInspectorNodeListener } from "cadenza/inspector";
-import { SqliteStore } from "cadenza/sqlite";
-import Database from "libsql";
-import { fill, LIVE, STORED } from "./many-runs.ts";
+import { serveBusyInspector } from "./busy-inspector.ts";
+import { LIVE } from "./many-runs.ts";
 
 const PAIRS = 6;
 const TURN_MS = 10_000;
@@ -23,8 +15,6 @@ const TURN_MS = 10_000;
 const OPENING_MS = 3_000;
 /** The delay that is allowed to be added, in milliseconds. */
 const MAX_ADDED_MS = 5;
-const TALKERS = 10;
-const PAUSE_MS = 20;
 
 /** Reads the views that its arguments name, and writes how many bytes it has read when it is stopped. */
 const reader = `
@@ -35,31 +25,14 @@ const reader = `
   process.on("SIGTERM", () => process.stdout.write(String(bytes), () => process.exit(0)));
 `;
 
-const folder = mkdtempSync(join(tmpdir(), "cadenza-bench-inspector-"));
-const store = new SqliteStore(new Database(join(folder, "runs.db")), { synchronous: "NORMAL", closeDatabase: true });
-await fill(store);
-const runtime = new AgentRuntime({ store });
-let isOver = false;
-runtime.register("talks", async function* () {
-  while (!isOver) {
-    yield "la ";
-    await wait(PAUSE_MS);
-  }
-});
-const talkers = await Promise.all(
-  Array.from({ length: TALKERS }, () => runtime.createRun({ agent_name: "talks", input: "", mode: "async" })),
-);
-const server = createServer(createInspectorNodeListener(runtime, { authorize: () => ({ allTenants: true }) }));
-await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-const feeds = `http://127.0.0.1:${(server.address() as AddressInfo).port}/api/feed`;
+const { origin, run_id, close } = await serveBusyInspector({ authorize: () => ({ allTenants: true }) });
+const feeds = `${origin}/api/feed`;
 const views = [
   `${feeds}/runs?status=created,in-progress,awaiting,cancelling&limit=${LIVE}`,
-  `${feeds}/run?run_id=${talkers[0]?.run_id}`,
+  `${feeds}/run?run_id=${run_id}`,
   `${feeds}/questions?limit=500`,
 ];
-console.log(
-  `SQLite: ${STORED} runs, ${LIVE} of them live, ${TALKERS} that emit 50 parts a second; p99 in milliseconds`,
-);
+console.log("p99 in milliseconds");
 await wait(2_000);
 const added: number[] = [];
 for (let pair = 0; pair < PAIRS; pair++) {
@@ -74,11 +47,7 @@ for (let pair = 0; pair < PAIRS; pair++) {
   const [one, other, more] = [alone, watched, watched - alone].map((ms) => ms.toFixed(2).padStart(7));
   console.log(`none ${one}   three views ${other}   added ${more}   read ${Math.round(Number(bytes) / 1024)} KiB`);
 }
-isOver = true;
-server.closeAllConnections();
-server.close();
-await runtime.close({ drainMs: 2_000 });
-rmSync(folder, { recursive: true, force: true });
+await close();
 added.sort((one, other) => one - other);
 const median = added[Math.floor(added.length / 2)] ?? Number.NaN;
 console.log(`The views add ${median.toFixed(2)} ms to the p99 (median of ${PAIRS} pairs, at most ${MAX_ADDED_MS}).`);
