@@ -311,8 +311,6 @@ export class LiveRun implements LogRun, AgentRun {
   /** The agent has done again what the log holds. It is stopped if the run was. */
   goOn(): void {
     const { status, overdue } = this.log.state;
-    // A cancel that is not committed yet may be lost: it stops the agent when it is.
-    if (status === "cancelling" && this.#isCancelPending) return;
     if (status === "cancelling") this.#stop();
     else if (overdue !== null) this.#execution?.abort(overdueError(this.log.key.run_id, overdue));
     else {
@@ -345,6 +343,8 @@ export class LiveRun implements LogRun, AgentRun {
   }
 
   #stop(): void {
+    // A cancel that is not committed yet may be lost: it stops the agent when it is.
+    if (this.#isCancelPending) return;
     // An agent that is run again is stopped where it was, not on the way there. While the run is queued it is not run again.
     const { isCatchingUp, mismatch } = this.ownership;
     if (isCatchingUp && mismatch === undefined && this.#slot?.isQueued !== true) return;

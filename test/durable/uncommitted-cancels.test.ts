@@ -39,3 +39,41 @@ it("A cancel that another process overtakes with an answer stops no agent", asyn
   expect(inFirst).toEqual(["finally", "aborted"]);
   expect(inSecond.filter((what) => what !== "aborted")).toEqual([]);
 });
+
+it("A cancel that is decided again, since another process has written, stops no agent before it is committed", async () => {
+  const replicas = inMemory();
+  const seen: string[] = [];
+  const attempts = [deferred(), deferred()];
+  let tried = 0;
+  let isHeld = false;
+  const first = replicas.start({}, async (call, method) => {
+    if (method === "append" && isHeld) await attempts[tried++]?.promise;
+    return call();
+  });
+  first.runtime.register("agent", { durable: true }, async (_input, { receive }) => {
+    try {
+      for (;;) await receive("note");
+    } finally {
+      seen.push("finally");
+    }
+  });
+  const { run_id } = await first.runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
+  await replicas.clock.settle();
+  isHeld = true;
+  const cancelling = first.runtime.cancel(run_id);
+  await replicas.clock.settle();
+  const second = replicas.start();
+  second.runtime.register("agent", { durable: true }, async (_input, { receive }) => {
+    for (;;) await receive("note");
+  });
+  await second.runtime.send({ to: run_id, name: "note", data: 1 });
+  await replicas.clock.settle();
+  attempts[0]?.resolve();
+  await replicas.clock.advance(500);
+  expect([tried, seen]).toEqual([2, []]);
+  attempts[1]?.resolve();
+  await cancelling;
+  await replicas.clock.advance(1_000);
+  expect(seen).toEqual(["finally"]);
+  expect((await first.runtime.getRun(run_id)).status).toBe("cancelled");
+});
