@@ -93,7 +93,7 @@ for (const order of ["A-1001", "A-1006"]) {
 }
 
 const page = await browser.newPage();
-await page.setViewport({ width: 1080, height: 720 });
+await page.setViewport({ width: 960, height: 640 });
 await page.goto(`${origin}/?token=${TOKEN}#/runs`);
 mkdirSync(FOLDER, { recursive: true });
 
