@@ -41,7 +41,9 @@ describe.skipIf(browser === undefined)("a newcomer", () => {
       await page.click(link);
     };
     await follow(`a[href="#/run//${run_id}"]`);
-    await page.waitForFunction(`document.querySelector("main").innerText.includes("✓ completed")`, { timeout: 30_000 });
+    // A long timeline comes in pieces.
+    const shows = (text = ""): string => `document.querySelector("main").innerText.includes(${JSON.stringify(text)})`;
+    await page.waitForFunction(`${shows("Timeline")} && ${shows(asked.at(-1))}`, { timeout: 30_000 });
     // `innerText` has only what can be seen.
     const shown = (await page.evaluate(`document.querySelector("main").innerText.replace(/\\s+/g, " ")`)) as string;
     for (const question of asked) expect(shown).toContain(question);
