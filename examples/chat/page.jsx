@@ -21,7 +21,7 @@ function Page({ chat }) {
           <li key={message.id} data-role={message.role}>
             {message.parts.map((part, index) => (
               // biome-ignore lint/suspicious/noArrayIndexKey: parts are only added.
-              <Part key={index} part={part} answer={addToolOutput} />
+              <Part key={index} part={part} answer={addToolOutput} isBusy={isBusy} />
             ))}
           </li>
         ))}
@@ -41,7 +41,8 @@ function Page({ chat }) {
   );
 }
 
-function Part({ part, answer }) {
+/** While a chat gets a response, as after a reload, it takes no answer. */
+function Part({ part, answer, isBusy }) {
   if (part.type === "text") return <span>{part.text}</span>;
   if (part.type !== "dynamic-tool" || part.toolName !== "ask") return null;
   const { toolCallId, input, state, output } = part;
@@ -51,10 +52,10 @@ function Part({ part, answer }) {
       <legend>{input.question}</legend>
       {state === "input-available" ? (
         <>
-          <button type="button" id="yes" onClick={() => say(true)}>
+          <button type="button" id="yes" disabled={isBusy} onClick={() => say(true)}>
             Yes
           </button>
-          <button type="button" id="no" onClick={() => say(false)}>
+          <button type="button" id="no" disabled={isBusy} onClick={() => say(false)}>
             No
           </button>
         </>

@@ -17,8 +17,8 @@ export async function openBrowser(): Promise<Browser | undefined> {
   return launch({ executablePath, args: [...chromium.args, "--no-sandbox"], headless: "shell" });
 }
 
-/** Clicks an element as soon as it is there: within the page, since text that streams in above it moves it. */
+/** Clicks a button or an input as soon as it is there and takes it: within the page, since text that streams in above it moves it. */
 export async function click(page: Page, selector: string, timeout: number): Promise<void> {
   const element = `document.querySelector(${JSON.stringify(selector)})`;
-  await page.waitForFunction(`${element} !== null && (${element}.click(), true)`, { timeout });
+  await page.waitForFunction(`${element}?.disabled === false && (${element}.click(), true)`, { timeout });
 }
