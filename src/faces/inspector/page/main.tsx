@@ -33,8 +33,9 @@ function App() {
   const shown = useRef<string | undefined>(undefined);
   useSignalEffect(() => {
     if (shown.current !== view.value) {
-      // The first view needs no focus: the user has just come.
-      if (shown.current !== undefined) focusMain();
+      // The first view needs no focus: the user has just come. This runs after a frame: a fast user may be in a field by now.
+      const isThere = document.querySelector("main")?.contains(document.activeElement) === true;
+      if (shown.current !== undefined && !isThere) focusMain();
       scrollTo(0, 0);
     }
     shown.current = view.value;
