@@ -1,6 +1,6 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Run } from "cadenza";
 import { AgentRuntime } from "cadenza";
@@ -247,10 +247,12 @@ describe("the demo", { timeout: PROCESS_TIMEOUT_MS }, () => {
   });
 
   it.concurrent.each([
-    ["a file that is not there", () => ["nowhere.json"], /^not_found: There is no file .*nowhere\.json\.$/],
-    ["JSON that is broken", () => [write("broken.json", '{ "packages": ')], /broken\.json is not JSON: /],
-  ])("says what is wrong with %s", async (_, args, message) => {
-    const { code, stderr } = await runMain(DEMO, [...args(), "--store", join(folder, "wrong.db")]);
+    ["a file that is not there", () => "nowhere.json", /^not_found: There is no file .*nowhere\.json\.$/],
+    ["JSON that is broken", () => write("broken.json", '{ "packages": '), /broken\.json is not JSON: /],
+  ])("says what is wrong with %s", async (_, path, message) => {
+    const file = path();
+    // A store of its own: the demo goes on with a run that has not ended.
+    const { code, stderr } = await runMain(DEMO, [file, "--store", join(folder, `${basename(file)}.db`)]);
     expect(code).toBe(1);
     expect(stderr.trim()).toMatch(message);
     expect(stderr).not.toMatch(/^ +at /m);
