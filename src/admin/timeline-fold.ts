@@ -104,17 +104,7 @@ export class TimelineFold {
       case "taken": {
         const { key, position, issues = null } = entry;
         const how = position === null ? "expired" : issues === null ? "message" : "rejected";
-        const item =
-          this.#operations.get(key) ??
-          this.#open({
-            ...this.#lasting(key),
-            type: "receive",
-            name: nameIn(key),
-            until: null,
-            how: null,
-            message: null,
-            issues: null,
-          });
+        const item = this.#operations.get(key) ?? this.#receive(key, null);
         if (item.type === "receive") Object.assign(this.#close(item), { how, message: position, issues });
         return;
       }
@@ -167,17 +157,14 @@ export class TimelineFold {
         usage: null,
       });
     } else if (isWait(entry) && isReceive(key)) {
-      this.#open({
-        ...this.#lasting(key),
-        type: "receive",
-        name,
-        until: deadline,
-        how: null,
-        message: null,
-        issues: null,
-      });
+      this.#receive(key, deadline);
     } else if (isWait(entry)) this.#open({ ...this.#lasting(key), type: "sleep", until: deadline, how: null });
     else this.#attempt(key, attempt, failure ?? null);
+  }
+
+  #receive(key: string, until: string | null): ReceiveItem {
+    const rest = { how: null, message: null, issues: null };
+    return this.#open({ ...this.#lasting(key), type: "receive", name: nameIn(key), until, ...rest });
   }
 
   #attempt(key: string, attempt: number, failure: StepFailure | null): void {

@@ -1,12 +1,11 @@
 import { spawn } from "node:child_process";
-import { randomBytes } from "node:crypto";
 import { existsSync } from "node:fs";
 import thisProcess, { argv, env, execArgv, execPath, features } from "node:process";
 import { pathToFileURL } from "node:url";
 import type { AgentsOptions } from "./agents.ts";
 import { CommandError } from "./errors.ts";
 import { fileOf } from "./project.ts";
-import { listen, stopped } from "./server.ts";
+import { listen, newToken, stopped } from "./server.ts";
 
 /** The options of `dev`. */
 interface DevOptions {
@@ -22,7 +21,7 @@ export async function dev(file: string, { port, store }: DevOptions): Promise<vo
   if (!existsSync(file)) throw new CommandError(`There is no file ${file}.`);
   const options: AgentsOptions = {
     port: port ?? (await freePort()),
-    token: randomBytes(32).toString("base64url"),
+    token: newToken(),
     store,
   };
   const child = spawn(execPath, [...execArgv, "--watch", ...loaderOf(file), argv[1] ?? "", "dev", file], {

@@ -1,7 +1,6 @@
-import { randomBytes } from "node:crypto";
 import { stdout } from "node:process";
 import { createInspectorNodeListener } from "cadenza/inspector";
-import { addressOf, listen, openPage, stopped } from "./server.ts";
+import { addressOf, listen, newToken, openPage, stopped } from "./server.ts";
 import { openToRead } from "./stores.ts";
 
 /** The options of `inspect`. */
@@ -15,7 +14,7 @@ interface InspectOptions {
 export async function inspect(address: string, { port, schema, open }: InspectOptions): Promise<void> {
   const { store, name, close } = await openToRead(address, schema);
   try {
-    const token = randomBytes(32).toString("base64url");
+    const token = newToken();
     const server = await listen(createInspectorNodeListener({ store }, { token }), port);
     const url = addressOf(server.port, token);
     stdout.write(`${name}, read-only: ${url}\n`);

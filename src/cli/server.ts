@@ -1,4 +1,5 @@
 import { spawn } from "node:child_process";
+import { randomBytes } from "node:crypto";
 import type { RequestListener } from "node:http";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -34,6 +35,11 @@ export function listen(listener: RequestListener, port: number): Promise<LocalSe
     );
     server.listen(port, HOST, () => resolve({ port: (server.address() as AddressInfo).port, close }));
   });
+}
+
+/** What the page is opened with. */
+export function newToken(): string {
+  return randomBytes(32).toString("base64url");
 }
 
 /** The address of the page. */

@@ -1,5 +1,4 @@
 import type { AdminBlocked, AdminRun } from "../../admin/records.ts";
-import { runRecord } from "../../admin/records.ts";
 import { isoTime } from "../../core/time.ts";
 import type { FiguresEvent, StuckEvent } from "./api.ts";
 import type { Feed } from "./feed.ts";
@@ -48,11 +47,9 @@ async function lostRuns({ admin, store }: Inspected, tenant: string | undefined)
   const found: AdminRun[] = [];
   for (const { worker, is_alive, runs } of await admin.workers()) {
     if (is_alive || runs === 0) continue;
-    for (const key of await store.owned(worker, MOST)) {
-      if (found.length >= MOST || (tenant !== undefined && key.tenant !== tenant)) continue;
-      const run = await store.find(key);
-      if (run !== undefined && run.head.owner === worker) found.push(runRecord(run));
-    }
+    const keys = (await store.owned(worker, MOST)).filter((key) => tenant === undefined || key.tenant === tenant);
+    const { items } = await admin.runs({ among: keys.slice(0, MOST - found.length) });
+    found.push(...items.filter((run) => run.worker === worker));
   }
   return found;
 }

@@ -1,7 +1,7 @@
 import { useRef, useState } from "preact/hooks";
 import type { AdminRun } from "../../../admin/records.ts";
 import { goTo } from "./place.ts";
-import { act, addressOf, ask, start } from "./server.ts";
+import { act, addressOf, ask, messageOf, start } from "./server.ts";
 import { Notice } from "./words.tsx";
 
 /** What can be done with a run. */
@@ -17,7 +17,7 @@ export function RunActions({ run }: { readonly run: AdminRun }) {
     try {
       setSaid({ kind: "info", text: await what() });
     } catch (error) {
-      setSaid({ kind: "error", text: error instanceof Error ? error.message : String(error) });
+      setSaid({ kind: "error", text: messageOf(error) });
     }
   };
   const copy = (): Promise<void> =>

@@ -55,6 +55,20 @@ function totals({ versions, backlog, stats }: FiguresEvent): Readonly<Record<str
   };
 }
 
+function Heads({ names }: { readonly names: readonly string[] }) {
+  return (
+    <thead>
+      <tr>
+        {names.map((name) => (
+          <th key={name} scope="col">
+            {name}
+          </th>
+        ))}
+      </tr>
+    </thead>
+  );
+}
+
 /** A line of the last values, from 0 to the highest of them. */
 function Spark({ values }: { readonly values: readonly number[] }) {
   const highest = Math.max(1, ...values);
@@ -74,17 +88,9 @@ function Tables({ figures: { versions, backlog, workers, stats } }: { readonly f
       <h2>Agents</h2>
       <div class="wide">
         <table>
-          <thead>
-            <tr>
-              {["Agent", "Version", "Code", "Live", "In progress", "Awaiting", "Due", "Waiting", "Due since"].map(
-                (name) => (
-                  <th key={name} scope="col">
-                    {name}
-                  </th>
-                ),
-              )}
-            </tr>
-          </thead>
+          <Heads
+            names={["Agent", "Version", "Code", "Live", "In progress", "Awaiting", "Due", "Waiting", "Due since"]}
+          />
           <tbody>
             {versions.map(({ agent_name, version, code, total, live }) => {
               const queue = backlog.find((one) => one.agent_name === agent_name && one.version === version);
@@ -112,15 +118,7 @@ function Tables({ figures: { versions, backlog, workers, stats } }: { readonly f
       <h2>Workers</h2>
       <div class="wide">
         <table>
-          <thead>
-            <tr>
-              {["Worker", "State", "Runs", "Lease until"].map((name) => (
-                <th key={name} scope="col">
-                  {name}
-                </th>
-              ))}
-            </tr>
-          </thead>
+          <Heads names={["Worker", "State", "Runs", "Lease until"]} />
           <tbody>
             {workers.map(({ worker, is_alive, runs, until }) => (
               <tr key={worker}>

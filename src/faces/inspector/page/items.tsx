@@ -6,6 +6,7 @@ import type { StepFailure } from "../../../core/log.ts";
 import { Json, LongText } from "./json-view.tsx";
 import { hrefToRun } from "./place.ts";
 import { AnswerForm } from "./question.tsx";
+import { messageOf } from "./server.ts";
 import { Age, duration, Notice, now, Status, shortId, textOf } from "./words.tsx";
 
 interface ItemProps<One extends TimelineItem = TimelineItem> {
@@ -59,8 +60,7 @@ export function Item({ item, run, began, onFork }: ItemProps) {
 function ForkButton({ onFork, before }: { readonly onFork: ItemProps["onFork"]; readonly before?: string }) {
   const [refused, setRefused] = useState<string | null>(null);
   if (onFork === undefined) return null;
-  const fork = (): void =>
-    void onFork(before).catch((error: unknown) => setRefused(error instanceof Error ? error.message : String(error)));
+  const fork = (): void => void onFork(before).catch((error: unknown) => setRefused(messageOf(error)));
   return (
     <>
       <button type="button" class="link fork" onClick={fork}>

@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import type { AdminPage, AdminRun } from "../../../admin/records.ts";
 import { Json } from "./json-view.tsx";
-import { addressOf, ask } from "./server.ts";
+import { addressOf, ask, messageOf } from "./server.ts";
 import { Notice } from "./words.tsx";
 
 interface Entry {
@@ -23,7 +23,7 @@ export function RawLog({ run: { tenant, run_id, position } }: { readonly run: Ad
       setPages((before) => [...before, page]);
       setRefused(null);
     } catch (error) {
-      setRefused((error as Error).message);
+      setRefused(messageOf(error));
     }
   };
   return (

@@ -10,7 +10,7 @@ import { place, view } from "./place.ts";
 import { QuestionsView } from "./questions.tsx";
 import { RunView } from "./run.tsx";
 import { RunsView } from "./runs.tsx";
-import { loadStart, start } from "./server.ts";
+import { loadStart, messageOf, start } from "./server.ts";
 import { StuckView } from "./stuck.tsx";
 import { Notice } from "./words.tsx";
 
@@ -28,7 +28,7 @@ if (location.search !== "") history.replaceState(null, "", location.pathname + l
 function App() {
   const [refused, setRefused] = useState<string | null>(null);
   useEffect(() => {
-    loadStart().catch((error: unknown) => setRefused((error as Error).message));
+    loadStart().catch((error: unknown) => setRefused(messageOf(error)));
   }, []);
   const shown = useRef<string | undefined>(undefined);
   useSignalEffect(() => {

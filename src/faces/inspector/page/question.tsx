@@ -2,7 +2,7 @@ import { useState } from "preact/hooks";
 import type { AdminQuestion } from "../../../admin/records.ts";
 import type { Schema } from "./schema.ts";
 import { SchemaForm } from "./schema-form.tsx";
-import { act, start } from "./server.ts";
+import { act, messageOf, start } from "./server.ts";
 import { Notice } from "./words.tsx";
 
 /** The form with which an open question is answered. */
@@ -22,7 +22,7 @@ export function AnswerForm({
       await act("decline", its);
       setSent(true);
     } catch (error) {
-      setRefused((error as Error).message);
+      setRefused(messageOf(error));
     }
   };
   return (

@@ -4,27 +4,17 @@ import { useList } from "./feed.ts";
 import { hrefToRun } from "./place.ts";
 import { AnswerForm } from "./question.tsx";
 import { addressOf } from "./server.ts";
-import { Age, count, Notice, shortId, textOf } from "./words.tsx";
+import { Age, Counted, shortId, textOf } from "./words.tsx";
 
 /** The inbox: the open questions of all tenants, or of one, each with its form. */
 export function QuestionsView() {
-  const { items, more, refused } = useList<AdminQuestion>(
-    addressOf("feed/questions", { limit: "100" }),
-    questionItemId,
-  );
+  const list = useList<AdminQuestion>(addressOf("feed/questions", { limit: "100" }), questionItemId);
   return (
     <>
       <h1>Questions</h1>
-      {refused !== null && <Notice>{refused}</Notice>}
-      <p class="count" role="status">
-        {items === null
-          ? "Loading …"
-          : items.length === 0
-            ? "No run waits for an answer."
-            : `${more ? "The newest " : ""}${count(items.length, "open question")}`}
-      </p>
+      <Counted list={list} one="open question" none="No run waits for an answer." />
       <ul class="cards">
-        {items?.map((question) => (
+        {list.items?.map((question) => (
           <li key={questionItemId(question)} class="card">
             <Question question={question} />
           </li>

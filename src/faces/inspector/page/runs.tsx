@@ -5,7 +5,7 @@ import { runItemId } from "../api.ts";
 import { useList } from "./feed.ts";
 import { hrefToRun, place, setQuery } from "./place.ts";
 import { addressOf, start } from "./server.ts";
-import { Age, count, Notice, Status, shortId, shownStatus } from "./words.tsx";
+import { Age, Counted, Status, shortId, shownStatus } from "./words.tsx";
 
 const statuses = ["created", "in-progress", "awaiting", "cancelling", "completed", "failed", "cancelled"] as const;
 /** How many runs are shown at first. More are shown on request, up to what a feed follows. */
@@ -30,19 +30,13 @@ export function RunsView() {
   // The server takes the beginning of an id from four characters on.
   const id = filters.id.length < 4 ? "" : filters.id;
   const address = addressOf("feed/runs", { ...filters, id, limit: String(limit) });
-  const { items, more, refused, workers } = useList<AdminRun>(address, runItemId);
+  const list = useList<AdminRun>(address, runItemId);
+  const { items, more, workers } = list;
   return (
     <>
       <h1>Runs</h1>
       <Filters filters={filters} set={set} />
-      {refused !== null && <Notice>{refused}</Notice>}
-      <p class="count" role="status">
-        {items === null
-          ? "Loading …"
-          : items.length === 0
-            ? "No runs."
-            : `${more ? "The newest " : ""}${count(items.length, "run")}`}
-      </p>
+      <Counted list={list} one="run" none="No runs." />
       {items !== null && (
         <Window items={items} idOf={runItemId} row={(run) => <Row run={run} workers={workers} />} label="Runs" />
       )}

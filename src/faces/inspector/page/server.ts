@@ -46,6 +46,11 @@ export async function refusalIn(response: Response): Promise<Refused> {
   return new Refused(said?.message ?? `The server answered with ${response.status}.`, said?.data?.issues ?? []);
 }
 
+/** What to show of an error. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
 /** What the page begins with; null until it is there. */
 export const start = signal<Start | null>(null);
 

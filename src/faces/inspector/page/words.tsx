@@ -2,6 +2,7 @@ import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import type { AdminRun } from "../../../admin/records.ts";
 import type { MessagePart } from "../../../protocol/message.ts";
+import type { Listed } from "./feed.ts";
 
 /** The time, as it goes on: for what is shown as an age. */
 export const now = signal(Date.now());
@@ -70,6 +71,33 @@ function two(large: number, unit: string, small: number, smaller: string): strin
 
 export function count(number: number, one: string, several = `${one}s`): string {
   return `${number.toLocaleString()} ${number === 1 ? one : several}`;
+}
+
+/** How many items a list shows, also for those who hear the page. */
+export function Counted({
+  list,
+  one,
+  none,
+}: {
+  readonly list: Listed<unknown>;
+  readonly one: string;
+  readonly none: string;
+}) {
+  const { items, more } = list;
+  const text =
+    items === null
+      ? "Loading …"
+      : items.length === 0
+        ? none
+        : `${more ? "The newest " : ""}${count(items.length, one)}`;
+  return (
+    <>
+      {list.refused !== null && <Notice>{list.refused}</Notice>}
+      <p class="count" role="status">
+        {text}
+      </p>
+    </>
+  );
 }
 
 /** The text of message parts. What is no text is named. */
