@@ -3,7 +3,7 @@ import type { Emission } from "../core/decide.ts";
 import type { Logger } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import type { Generator } from "./generator.ts";
-import { generatorOf, generatorOfItems, nextOf, throwInto, unwind } from "./generator.ts";
+import { generatorOf, generatorOfItems, leave, nextOf, throwInto, unwind } from "./generator.ts";
 import type { RunLog } from "./run-log.ts";
 import type { AwaitYield } from "./yields.ts";
 import { meaningOf } from "./yields.ts";
@@ -109,7 +109,7 @@ export class AgentLoop {
   /** Drops the generators. */
   drop(): void {
     const outermost = this.#outer?.[0] ?? this.#generator;
-    outermost?.drop?.();
+    outermost?.[leave]?.();
     this.#outer = undefined;
     this.#generator = undefined;
   }

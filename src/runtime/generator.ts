@@ -1,13 +1,19 @@
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore, isPromise } from "../core/promises.ts";
 
+/** The method of the runtime's own generators that leaves the agent where it is. */
+export const leave: unique symbol = Symbol("cadenza.leave");
+
 /**
  * The form in which the runtime drives all agents: an iterator, synchronous or asynchronous. {@link nextOf} is never
  * called while another call is pending. {@link unwind} may be called then, and takes effect after the pending call.
  */
 export type Generator = (Iterator<unknown, unknown, unknown> | AsyncIterator<unknown, unknown, unknown>) & {
-  /** The agent is left where it is. */
-  drop?(): void;
+  /**
+   * Leaves the agent where it is. A symbol, since most generators are an agent's own: they may have methods of any name,
+   * and those of the language inherit more of them with each version of Node.
+   */
+  [leave]?(): void;
 };
 
 const done: IteratorResult<unknown> = { done: true, value: undefined };

@@ -3,7 +3,7 @@ import { ignore } from "../core/promises.ts";
 import { createdEntry } from "../core/state.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Generator } from "./generator.ts";
-import { generatorOf, nextOf, throwInto, unwind } from "./generator.ts";
+import { generatorOf, leave, nextOf, throwInto, unwind } from "./generator.ts";
 import type { RunInfo, RunPassage } from "./interceptors.ts";
 import { createInfo } from "./interceptors.ts";
 import type { RunLog } from "./run-log.ts";
@@ -61,7 +61,7 @@ export class InterceptedAgent implements AsyncIterator<unknown, unknown, unknown
   }
 
   /** The run has left this process. The agent's code is not called any more. */
-  drop(): void {
+  [leave](): void {
     this.#leave();
   }
 
