@@ -55,7 +55,7 @@ const RULES: readonly Rule[] = [
   {
     place: "faces/inspector/page/",
     imports: ["faces/inspector/api"],
-    types: ["admin/", "core/log", "protocol/"],
+    types: ["admin/", "core/failure", "core/log", "protocol/"],
     packages: ["preact", "preact/hooks", "@preact/signals"],
   },
   // From source it builds the page, which the package has inside.

@@ -1,4 +1,5 @@
-import type { ForkOrigin, Labels, QuestionKind, StepFailure } from "../core/log.ts";
+import type { StepFailure } from "../core/failure.ts";
+import type { ForkOrigin, Labels, QuestionKind } from "../core/log.ts";
 import type { Backlog, FoundRun, Mismatch, RunPosition } from "../core/ports.ts";
 import { isoTime } from "../core/time.ts";
 import type { ProtocolError } from "../protocol/error.ts";

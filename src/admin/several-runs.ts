@@ -1,4 +1,5 @@
-import type { AwaitedEntry, Entry, Labels, StepFailure } from "../core/log.ts";
+import type { StepFailure } from "../core/failure.ts";
+import type { AwaitedEntry, Entry, Labels } from "../core/log.ts";
 import { questionId } from "../core/operation-keys.ts";
 import type { FoundRun, RunKey, Store, StoredRun } from "../core/ports.ts";
 import type { LogTail, SurveyQuery } from "../core/survey.ts";

@@ -1,4 +1,5 @@
-import type { AwaitedEntry, EmittedEntry, Entry, IntentEntry, StepEntry, StepFailure } from "../core/log.ts";
+import type { StepFailure } from "../core/failure.ts";
+import type { AttemptFailedEntry, AwaitedEntry, EmittedEntry, Entry, IntentEntry, StepEntry } from "../core/log.ts";
 import { isReceive, isWait, nameIn } from "../core/operation-keys.ts";
 import { isoTime } from "../core/time.ts";
 import { addUsage } from "../core/usage.ts";
@@ -66,6 +67,9 @@ export class TimelineFold {
         return;
       case "intent":
         this.#begin(entry);
+        return;
+      case "attempt-failed":
+        this.#fail(entry);
         return;
       case "step":
         this.#end(entry);
@@ -141,7 +145,7 @@ export class TimelineFold {
   }
 
   #begin(entry: IntentEntry): void {
-    const { key, attempt, run_id, failure, until } = entry;
+    const { key, attempt, run_id, until } = entry;
     // What the runtime records for the session of the run is no step of the agent.
     if (key.startsWith("session.")) return;
     const name = nameIn(key);
@@ -159,7 +163,7 @@ export class TimelineFold {
     } else if (isWait(entry) && isReceive(key)) {
       this.#receive(key, deadline);
     } else if (isWait(entry)) this.#open({ ...this.#lasting(key), type: "sleep", until: deadline, how: null });
-    else this.#attempt(key, attempt, failure ?? null);
+    else this.#attempt(key, attempt);
   }
 
   #receive(key: string, until: string | null): ReceiveItem {
@@ -167,16 +171,25 @@ export class TimelineFold {
     return this.#open({ ...this.#lasting(key), type: "receive", name: nameIn(key), until, ...rest });
   }
 
-  #attempt(key: string, attempt: number, failure: StepFailure | null): void {
+  #attempt(key: string, attempt: number): void {
     const item = this.#stepOf(key);
     const before = item.attempts.at(-1);
-    if (before !== undefined) before.error = failure;
+    const why = before?.error == null ? "an interruption" : `the error ${JSON.stringify(before.error.message)}`;
     item.last_position = this.position;
     item.attempts.push({ attempt, started_at: this.#at, ended_at: null, error: null });
     item.waits_for =
-      attempt === 1
-        ? "the result of its first attempt"
-        : `the result of attempt ${attempt}, after ${failure === null ? "an interruption" : `the error ${JSON.stringify(failure.message)}`}`;
+      attempt === 1 ? "the result of its first attempt" : `the result of attempt ${attempt}, after ${why}`;
+    item.retry_at = null;
+  }
+
+  #fail({ key, attempt, failure, until }: AttemptFailedEntry): void {
+    const item = this.#stepOf(key);
+    const last = item.attempts.at(-1);
+    if (last !== undefined) Object.assign(last, { ended_at: this.#at, error: failure });
+    item.last_position = this.position;
+    item.retry_at = until === undefined ? null : isoTime(until);
+    const begins = until === undefined ? "" : `, which begins at ${item.retry_at},`;
+    item.waits_for = `attempt ${attempt + 1}${begins} after the error ${JSON.stringify(failure.message)}`;
   }
 
   #stepOf(key: string): StepItem {
@@ -184,7 +197,14 @@ export class TimelineFold {
     if (known?.type === "step" && known.ended_at === null) return known;
     const name = nameIn(key);
     const of = this.#toolSteps.has(name) ? "tool" : "agent";
-    const rest = { status: "running", attempts: [], error: null, usage: null, waits_for: null } as const;
+    const rest = {
+      status: "running",
+      attempts: [],
+      error: null,
+      usage: null,
+      waits_for: null,
+      retry_at: null,
+    } as const;
     return this.#open({ ...this.#lasting(key), type: "step", name, of, ...rest, attempts: [] });
   }
 
@@ -203,7 +223,13 @@ export class TimelineFold {
         item.of = "model";
         for (const name of toolStepsIn(result)) this.#toolSteps.add(name);
       }
-      Object.assign(item, { status: error === null ? "completed" : "failed", error, usage, waits_for: null });
+      Object.assign(item, {
+        status: error === null ? "completed" : "failed",
+        error,
+        usage,
+        waits_for: null,
+        retry_at: null,
+      });
       if (result !== undefined) item.result = result;
     }
     this.#close(item);

@@ -1,5 +1,6 @@
 import type { Issue } from "../core/errors.ts";
-import type { EndedEntry, QuestionRef, StepFailure } from "../core/log.ts";
+import type { StepFailure } from "../core/failure.ts";
+import type { EndedEntry, QuestionRef } from "../core/log.ts";
 import type { ProtocolError } from "../protocol/error.ts";
 import type { Usage } from "../protocol/extensions.ts";
 import type { JsonValue } from "../protocol/json.ts";
@@ -47,6 +48,8 @@ export interface StepItem extends Lasting {
   usage: Usage | null;
   /** What it waits for; null once it has ended. */
   waits_for: string | null;
+  /** When its next attempt begins, while it pauses after one that has failed; null otherwise. */
+  retry_at: string | null;
 }
 
 /** A timer. */

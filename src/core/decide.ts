@@ -1,97 +1,29 @@
 import type { ProtocolError } from "../protocol/error.ts";
-import type { Usage } from "../protocol/extensions.ts";
-import type { JsonObject } from "../protocol/json.ts";
-import type { Message, MessagePart } from "../protocol/message.ts";
-import type { CopySource, EmissionSource, PartSource } from "./emission-source.ts";
+import type { Message } from "../protocol/message.ts";
+import type { AskCommand, Command, EmissionFrom, EndCommand, ReplyCommand } from "./commands.ts";
+import { withSource } from "./commands.ts";
+import type { EmissionSource, PartSource } from "./emission-source.ts";
 import { isCopy, stepOf } from "./emission-source.ts";
 import type { CadenzaErrorCode } from "./errors.ts";
 import { sameJson } from "./json.ts";
 import type {
   AwaitedEntry,
-  CreatedEntry,
   EmittedEntry,
   EmittedMessage,
   EmittedPart,
   EndedEntry,
   Entry,
-  ForkedEntry,
   Growing,
-  IntentEntry,
-  OfferedEntry,
   Outcome,
   ReceivedEntry,
-  RefusedEntry,
   Reply,
-  SettledEntry,
-  StepEntry,
-  TakenEntry,
   TornEntry,
 } from "./log.ts";
-import { isWait } from "./operation-keys.ts";
 import { overdueFailure } from "./overdue.ts";
 import { agentRole } from "./role.ts";
 import type { Question, Replied, RunState } from "./state.ts";
 import { createdEntry, hasSeen, hasSettled, isOpen, isWaiting, openQuestion, replyKey, replyTo } from "./state.ts";
 import { verdict } from "./transitions.ts";
-
-/** What is asked of a run, and when. */
-export type Command =
-  | { readonly type: "create"; readonly entry: CreatedEntry }
-  | { readonly type: "fork"; readonly entry: ForkedEntry }
-  | { readonly type: "start"; readonly at: number }
-  | { readonly type: "emit"; readonly at: number; readonly item: EmissionFrom<EmissionSource> }
-  /** A sub-run that is shown tries a step again. */
-  | { readonly type: "tear"; readonly entry: TornEntry }
-  | { readonly type: "intend"; readonly entry: IntentEntry }
-  | { readonly type: "record"; readonly entry: StepEntry }
-  | AskCommand
-  | ReplyCommand
-  /** A sub-run's question is settled. */
-  | { readonly type: "settle"; readonly entry: SettledEntry }
-  | { readonly type: "offer"; readonly entry: OfferedEntry }
-  | { readonly type: "refuse"; readonly entry: RefusedEntry }
-  | { readonly type: "receive"; readonly entry: ReceivedEntry }
-  | { readonly type: "take"; readonly entry: TakenEntry }
-  | { readonly type: "withdraw"; readonly at: number; readonly await_id: string }
-  | { readonly type: "expire"; readonly at: number; readonly await_id: string; readonly defaulted: boolean }
-  | { readonly type: "overrun"; readonly at: number }
-  /** The run and the runs below it have used more than its budget. `usage`: what was reported and is in no entry. */
-  | { readonly type: "exceed"; readonly at: number; readonly usage: Usage | null }
-  | { readonly type: "cancel"; readonly at: number }
-  | EndCommand;
-
-export interface AskCommand extends Omit<AwaitedEntry, "type" | "closes"> {
-  readonly type: "ask";
-}
-
-export interface ReplyCommand extends Reply {
-  readonly type: "reply";
-  readonly at: number;
-  /** Which question it is for; null for the first open one. */
-  readonly await_id: string | null;
-  readonly reply: Replied;
-}
-
-export interface EndCommand extends Pick<EndedEntry, "key" | "cause"> {
-  readonly type: "end";
-  readonly at: number;
-  /** Why the run failed; null for success. Ignored for a run that is cancelling or past a deadline: it ends as such. */
-  readonly failure: ProtocolError | null;
-  readonly usage: Usage | null;
-}
-
-/** What an agent emits: itself, or in a step body. */
-export type Emission = EmissionFrom<PartSource>;
-
-/** A copy of what a sub-run has emitted. */
-export type Copy = EmissionFrom<CopySource> & { readonly source: CopySource };
-
-type EmissionFrom<Source> =
-  /** `opens`: of a copy that opens a message in the sub-run. */
-  | { readonly kind: "part"; readonly part: MessagePart; readonly opens?: true; readonly source?: Source }
-  | { readonly kind: "message"; readonly message: Message; readonly source?: Source }
-  | { readonly kind: "generic"; readonly generic: JsonObject; readonly source?: Source }
-  | { readonly kind: "close"; readonly source?: Source };
 
 /** The entries that carry out the command, or why it is refused. No entries: the command changes nothing. */
 export type Decision = readonly Entry[] | Refusal;
@@ -106,11 +38,6 @@ export interface Refusal {
 /** Whether a decision is a refusal. */
 export function isRefusal(decision: Decision): decision is Refusal {
   return !Array.isArray(decision);
-}
-
-/** Whether the agent begins to wait with this command. */
-export function beginsToWait(command: Command): boolean {
-  return command.type === "ask" || (command.type === "intend" && isWait(command.entry));
 }
 
 const nothing: readonly Entry[] = [];
@@ -133,6 +60,7 @@ export function decide(state: RunState, command: Command): Decision {
       return hasTorn(state, command.entry) ? [command.entry] : nothing;
     case "fork":
     case "intend":
+    case "retry":
     case "record":
       return [command.entry];
     case "ask":
@@ -165,81 +93,6 @@ export function decide(state: RunState, command: Command): Decision {
       return [{ type: "cancel-requested", at: command.at }];
     case "end":
       return decideEnd(state, command);
-  }
-}
-
-/**
- * The command that an entry carries out. After a conflict of positions the pending entries are decided again from their
- * commands. Every entry has a command, also those that `decide` adds.
- */
-export function commandOf(entry: Entry): Command {
-  const { at } = entry;
-  switch (entry.type) {
-    case "created":
-      return { type: "create", entry };
-    case "forked":
-      return { type: "fork", entry };
-    case "started":
-      return { type: "start", at };
-    case "emitted":
-      return { type: "emit", at, item: emissionOf(entry) };
-    case "torn":
-      return { type: "tear", entry };
-    case "intent":
-      return { type: "intend", entry };
-    case "step":
-      return { type: "record", entry };
-    case "awaited": {
-      // `decide` sets `closes` again.
-      const { closes: _, ...asked } = entry;
-      return { ...asked, type: "ask" };
-    }
-    case "resumed": {
-      const { answer, ...reply } = entry;
-      return { ...reply, type: "reply", reply: { answer } };
-    }
-    case "declined": {
-      const { decline, ...reply } = entry;
-      return { ...reply, type: "reply", reply: { decline } };
-    }
-    case "withdrawn":
-      return { type: "withdraw", at, await_id: entry.await_id };
-    case "settled":
-      return { type: "settle", entry };
-    case "offered":
-      return { type: "offer", entry };
-    case "refused":
-      return { type: "refuse", entry };
-    case "received":
-      return { type: "receive", entry };
-    case "taken":
-      return { type: "take", entry };
-    case "timed-out":
-      if (entry.await_id === null) return { type: "overrun", at };
-      return { type: "expire", at, await_id: entry.await_id, defaulted: entry.defaulted };
-    case "exceeded":
-      return { type: "exceed", at, usage: entry.usage ?? null };
-    case "cancel-requested":
-      return { type: "cancel", at };
-    case "ended":
-      return { ...entry, type: "end", failure: entry.error ?? null, usage: entry.usage ?? null };
-  }
-}
-
-function emissionOf(entry: EmittedEntry): EmissionFrom<EmissionSource> {
-  switch (entry.kind) {
-    case "part":
-      // `decide` says again where the agent itself opens a message.
-      return withSource(
-        { kind: "part", part: entry.part, ...(isCopy(entry.source) && entry.opens && { opens: true }) },
-        entry.source,
-      );
-    case "message":
-      return withSource({ kind: "message", message: entry.message }, entry.source);
-    case "generic":
-      return withSource({ kind: "generic", generic: entry.generic }, entry.source);
-    case "close":
-      return withSource({ kind: "close" }, entry.source);
   }
 }
 
@@ -293,14 +146,6 @@ function isTorn({ source, drafts }: RunState, by: EmissionSource | undefined): b
 function hasTorn({ drafts }: RunState, { source }: TornEntry): boolean {
   const step = stepOf(source);
   return step !== undefined && (drafts?.get(step.key)?.attempt ?? step.attempt) < step.attempt;
-}
-
-function withSource<T extends EmittedEntry | EmissionFrom<EmissionSource>>(
-  emitted: Growing<T>,
-  source: EmissionSource | undefined,
-): T {
-  if (source !== undefined) emitted.source = source;
-  return emitted;
 }
 
 /** Whether what is emitted joins the open message. What a sub-run emits does, unless it opens a message there. */

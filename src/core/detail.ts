@@ -2,7 +2,16 @@ import type { DetailEvent, Usage } from "../protocol/extensions.ts";
 import type { Run } from "../protocol/run.ts";
 import type { Issue } from "./errors.ts";
 import { errorOfStep, failureOf } from "./failure.ts";
-import type { DeclinedEntry, Entry, IntentEntry, ResumedEntry, SettledEntry, StepEntry, TakenEntry } from "./log.ts";
+import type {
+  AttemptFailedEntry,
+  DeclinedEntry,
+  Entry,
+  IntentEntry,
+  ResumedEntry,
+  SettledEntry,
+  StepEntry,
+  TakenEntry,
+} from "./log.ts";
 import { isReceive, isWait, nameIn } from "./operation-keys.ts";
 import { questionRecord } from "./record.ts";
 import type { RunState } from "./state.ts";
@@ -50,6 +59,9 @@ export class DetailFold {
       case "intent":
         this.#begin(entry);
         return;
+      case "attempt-failed":
+        this.#fail(entry);
+        return;
       case "step":
         this.#end(entry);
         this.#tellUsage(state, entry.usage);
@@ -95,20 +107,22 @@ export class DetailFold {
   }
 
   #begin(entry: IntentEntry): void {
-    const { key, attempt, run_id, failure } = entry;
+    const { key, attempt, run_id } = entry;
     // What the runtime records for the session of the run is no step of the agent.
     if (key.startsWith("session.")) return;
     const name = nameIn(key);
     this.#begun.set(key, { is: "intent", entry });
-    if (failure !== undefined) {
-      const error = failureOf(errorOfStep(failure), this.#exposeErrors);
-      this.#add({ type: "step.attempt_failed", key, name, attempt: attempt - 1, error });
-    }
     if (run_id !== null) this.#add({ type: "sub_run.started", key, agent_name: name, run_id });
     else if (!isWait(entry)) this.#add({ type: "step.started", key, name, attempt });
     else if (isReceive(key)) this.#add({ type: "receive.started", key, name, until: timeOf(entry) });
     // A sleep always has an end.
     else this.#add({ type: "sleep.started", key, until: timeOf(entry) ?? isoTime(entry.at) });
+  }
+
+  #fail({ key, attempt, failure, until }: AttemptFailedEntry): void {
+    const error = failureOf(errorOfStep(failure), this.#exposeErrors);
+    const about = { key, name: nameIn(key), attempt, error };
+    this.#add({ type: "step.attempt_failed", ...about, until: until === undefined ? null : isoTime(until) });
   }
 
   #end({ key, result, error }: StepEntry): void {

@@ -61,6 +61,8 @@ function apply(state: RunState, entry: Entry): number {
         state.waits.set(entry.key, entry);
       }
       return 0;
+    case "attempt-failed":
+      return 0;
     case "step":
       state.usage = addUsage(state.usage, entry.usage);
       state.drafts?.delete(entry.key);

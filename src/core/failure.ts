@@ -4,9 +4,18 @@ import { isJsonObject } from "../protocol/json.ts";
 import type { CadenzaErrorCode, CadenzaErrorDetails } from "./errors.ts";
 import { AgentError, CadenzaError } from "./errors.ts";
 import { copyJson } from "./json.ts";
-import type { StepFailure } from "./log.ts";
 
 const wireCodes: readonly string[] = ["server_error", "invalid_input", "not_found"] satisfies ErrorCode[];
+
+/** An error that a step threw, as it is recorded. */
+export interface StepFailure {
+  readonly name: string;
+  readonly message: string;
+  readonly code: string | null;
+  readonly data: JsonValue | undefined;
+  /** Where it was thrown, with the errors behind it. For operators and agents alone. */
+  readonly stack?: string;
+}
 
 /**
  * The error that the client sees when a run fails. An `AgentError` is meant for clients, and the library's own errors

@@ -1,5 +1,6 @@
 import { isJsonObject } from "../protocol/json.ts";
-import { commandOf, decide, isRefusal } from "./decide.ts";
+import { commandOf } from "./commands.ts";
+import { decide, isRefusal } from "./decide.ts";
 import { isCopy } from "./emission-source.ts";
 import { evolve } from "./evolve.ts";
 import type { CreatedEntry, Entry, TakenEntry } from "./log.ts";

@@ -5,6 +5,7 @@ import type { Message, MessagePart } from "../protocol/message.ts";
 import type { AwaitResume } from "../protocol/run.ts";
 import type { CopySource, EmissionSource } from "./emission-source.ts";
 import type { CadenzaErrorCode, Issue } from "./errors.ts";
+import type { StepFailure } from "./failure.ts";
 
 /**
  * The vocabulary of a run's log. A run is an append-only list of these entries, and everything that can be
@@ -17,6 +18,7 @@ export type Entry =
   | EmittedEntry
   | TornEntry
   | IntentEntry
+  | AttemptFailedEntry
   | StepEntry
   | AwaitedEntry
   | ResumedEntry
@@ -188,8 +190,17 @@ export interface IntentEntry {
    * Null: it waits for ever. Left out for the others.
    */
   readonly until?: number | null;
-  /** Why the attempt before at a step has failed; left out if it was interrupted, and for a first attempt. */
-  readonly failure?: StepFailure;
+}
+
+/** An attempt at a step has failed, and there will be another one. An attempt that ends with its process has none. */
+export interface AttemptFailedEntry {
+  readonly type: "attempt-failed";
+  readonly at: number;
+  readonly key: string;
+  readonly attempt: number;
+  readonly failure: StepFailure;
+  /** When the next attempt begins, in milliseconds since the epoch, if there is a pause before it. */
+  readonly until?: number;
 }
 
 /** A recorded operation ended, with a result or an error: a step, a sub-run or a sleep. */
@@ -201,16 +212,6 @@ export interface StepEntry {
   readonly error: StepFailure | null;
   /** What was reported with `usage.add` since the last entry that carried usage. */
   readonly usage: Usage | null;
-}
-
-/** An error that a step threw, as it is recorded. */
-export interface StepFailure {
-  readonly name: string;
-  readonly message: string;
-  readonly code: string | null;
-  readonly data: JsonValue | undefined;
-  /** Where it was thrown, with the errors behind it. For operators and agents alone. */
-  readonly stack?: string;
 }
 
 /** The run asks a question. It is open until an entry with its `await_id` settles it, or the run ends. */

@@ -24,6 +24,7 @@ const table = {
   emit:       [no,             yes,            yes,      yes,              no,             no,             no],
   tear:       [no,             yes,            yes,      yes,              no,             no,             no],
   intend:     [no,             yes,            yes,      no,               no,             no,             no],
+  retry:      [no,             yes,            yes,      no,               no,             no,             no],
   record:     [no,             yes,            yes,      yes,              no,             no,             no],
   ask:        [no,             yes,            yes,      no,               no,             no,             no],
   reply:      ["not_awaiting", "not_awaiting", yes,      "run_cancelling", "not_awaiting", "not_awaiting", "not_awaiting"],

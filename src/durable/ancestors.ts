@@ -1,5 +1,5 @@
-import type { Command } from "../core/decide.ts";
-import { commandOf } from "../core/decide.ts";
+import type { Command } from "../core/commands.ts";
+import { commandOf } from "../core/commands.ts";
 import { CadenzaError } from "../core/errors.ts";
 import type { Entry, ParentRun } from "../core/log.ts";
 import { questionId } from "../core/operation-keys.ts";

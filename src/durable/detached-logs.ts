@@ -1,4 +1,4 @@
-import type { Command } from "../core/decide.ts";
+import type { Command } from "../core/commands.ts";
 import { decide, isRefusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
 import { evolve, foldEntries } from "../core/evolve.ts";

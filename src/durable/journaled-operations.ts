@@ -1,4 +1,4 @@
-import type { Emission } from "../core/decide.ts";
+import type { Emission } from "../core/commands.ts";
 import type { CadenzaError } from "../core/errors.ts";
 import type { IntentEntry, ReceivedEntry } from "../core/log.ts";
 import type { Mismatch } from "../core/ports.ts";

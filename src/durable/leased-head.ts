@@ -205,5 +205,5 @@ function isResult(entry: Entry): boolean {
  */
 function isProgress(entry: Entry): boolean {
   if (entry.type === "emitted") return !isCopy(entry.source) && (entry.kind !== "part" || entry.source === undefined);
-  return entry.type !== "intent" && entry.type !== "torn";
+  return entry.type !== "intent" && entry.type !== "attempt-failed" && entry.type !== "torn";
 }

@@ -332,12 +332,12 @@ export function leased({ ownership }: LiveRun): LeasedOwnership | undefined {
   return ownership instanceof LeasedOwnership ? ownership : undefined;
 }
 
-/** Whether the parent of a run has something to do after this entry: the run asks, goes on, or has ended. */
 /** Whether an attempt at a step begins. */
 function isStep(entry: Entry): boolean {
   return entry.type === "intent" && entry.run_id === null && !isWait(entry);
 }
 
+/** Whether the parent of a run has something to do after this entry: the run asks, goes on, or has ended. */
 function isNewsForParent(entry: Entry): boolean {
   return questionId(entry) !== undefined || entry.type === "ended";
 }

@@ -1,4 +1,4 @@
-import type { Emission } from "../core/decide.ts";
+import type { Emission } from "../core/commands.ts";
 import { messageOf } from "../core/failure.ts";
 import { sameJson } from "../core/json.ts";
 import type { EmittedEntry } from "../core/log.ts";

@@ -145,8 +145,13 @@ const detailEventObject = deferred(
     z.discriminatedUnion("type", [
       /** An attempt at a step begins. */
       z.object({ type: z.literal("step.started"), ...step }),
-      /** An attempt at a step has failed, and the next one begins. It is told when that one begins. */
-      z.object({ type: z.literal("step.attempt_failed"), ...step, error: errorSchema }),
+      /** An attempt at a step has failed, and another one begins: at once, or at the time `until`. */
+      z.object({
+        type: z.literal("step.attempt_failed"),
+        ...step,
+        error: errorSchema,
+        until: timestampSchema.nullable(),
+      }),
       /** A step has its result, from this attempt. */
       z.object({ type: z.literal("step.completed"), ...step }),
       /** A step has failed with this attempt, and is not tried again. */

@@ -1,5 +1,5 @@
 import { aboutRun } from "../core/about-run.ts";
-import type { Emission } from "../core/decide.ts";
+import type { Emission } from "../core/commands.ts";
 import type { Logger } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import type { Generator } from "./generator.ts";

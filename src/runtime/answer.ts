@@ -1,4 +1,4 @@
-import type { ReplyCommand } from "../core/decide.ts";
+import type { ReplyCommand } from "../core/commands.ts";
 import type { Growing } from "../core/log.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import type { Replied } from "../core/state.ts";

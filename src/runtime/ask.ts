@@ -1,4 +1,4 @@
-import type { AskCommand, Command } from "../core/decide.ts";
+import type { AskCommand, Command } from "../core/commands.ts";
 import { isRefusal } from "../core/decide.ts";
 import type { CadenzaErrorDetails } from "../core/errors.ts";
 import { CadenzaError } from "../core/errors.ts";

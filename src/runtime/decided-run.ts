@@ -1,5 +1,7 @@
-import type { Command, Decision } from "../core/decide.ts";
-import { commandOf, decide, isRefusal } from "../core/decide.ts";
+import type { Command } from "../core/commands.ts";
+import { commandOf } from "../core/commands.ts";
+import type { Decision } from "../core/decide.ts";
+import { decide, isRefusal } from "../core/decide.ts";
 import { evolve } from "../core/evolve.ts";
 import type { Entry } from "../core/log.ts";
 import type { RunKey, SessionChange } from "../core/ports.ts";

@@ -1,5 +1,5 @@
 import { aboutRun } from "../core/about-run.ts";
-import type { Command, Emission, EndCommand } from "../core/decide.ts";
+import type { Command, Emission, EndCommand } from "../core/commands.ts";
 import { isRefusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
 import type { Entry } from "../core/log.ts";

@@ -1,4 +1,4 @@
-import type { Emission } from "../core/decide.ts";
+import type { Emission } from "../core/commands.ts";
 import type { Entry, IntentEntry, ReceivedEntry, ResultEntry } from "../core/log.ts";
 import { resultKey } from "../core/operation-keys.ts";
 import type { Clock } from "../core/ports.ts";

@@ -1,4 +1,4 @@
-import type { ReplyCommand } from "../core/decide.ts";
+import type { ReplyCommand } from "../core/commands.ts";
 import { decide, isRefusal } from "../core/decide.ts";
 import type { OfferedEntry } from "../core/log.ts";
 import type { MaybePromise } from "../core/promises.ts";

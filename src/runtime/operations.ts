@@ -1,4 +1,4 @@
-import type { Emission } from "../core/decide.ts";
+import type { Emission } from "../core/commands.ts";
 import type { CadenzaError } from "../core/errors.ts";
 import type { Entry, IntentEntry, ReceivedEntry, ResultEntry } from "../core/log.ts";
 import type { Usage } from "../protocol/extensions.ts";

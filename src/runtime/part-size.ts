@@ -1,4 +1,4 @@
-import type { Emission } from "../core/decide.ts";
+import type { Emission } from "../core/commands.ts";
 import { CadenzaError } from "../core/errors.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { MessagePart } from "../protocol/message.ts";

@@ -1,4 +1,4 @@
-import type { Command } from "../core/decide.ts";
+import type { Command } from "../core/commands.ts";
 import { CadenzaError } from "../core/errors.ts";
 import { copyJson } from "../core/json.ts";
 import type { Growing, ReceivedEntry, ResultEntry, TakenEntry } from "../core/log.ts";

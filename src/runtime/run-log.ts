@@ -1,7 +1,9 @@
 import { aboutRun } from "../core/about-run.ts";
+import type { Command } from "../core/commands.ts";
+import { beginsToWait } from "../core/commands.ts";
 import { copyState } from "../core/copy-state.ts";
-import type { Command, Decision } from "../core/decide.ts";
-import { beginsToWait, isRefusal } from "../core/decide.ts";
+import type { Decision } from "../core/decide.ts";
+import { isRefusal } from "../core/decide.ts";
 import type { CadenzaError } from "../core/errors.ts";
 import type { Entry } from "../core/log.ts";
 import type { RunHead, RunKey, SessionChange } from "../core/ports.ts";

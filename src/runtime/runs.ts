@@ -1,4 +1,4 @@
-import { commandOf } from "../core/decide.ts";
+import { commandOf } from "../core/commands.ts";
 import type { NewLog } from "../core/fork.ts";
 import type { CreatedEntry, ParentRun } from "../core/log.ts";
 import type { Ids, Mismatch, RunKey, SessionChange, SessionKey } from "../core/ports.ts";

@@ -1,5 +1,5 @@
 import { aboutRun } from "../core/about-run.ts";
-import type { Command } from "../core/decide.ts";
+import type { Command } from "../core/commands.ts";
 import type { CopySource, PartSource } from "../core/emission-source.ts";
 import { isCopy, stepOf } from "../core/emission-source.ts";
 import { CadenzaError } from "../core/errors.ts";

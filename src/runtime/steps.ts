@@ -1,7 +1,8 @@
 import type { PartSource } from "../core/emission-source.ts";
 import type { CadenzaErrorCode } from "../core/errors.ts";
+import type { StepFailure } from "../core/failure.ts";
 import { errorOfStep, failureOfStep } from "../core/failure.ts";
-import type { Growing, IntentEntry, StepEntry, StepFailure } from "../core/log.ts";
+import type { AttemptFailedEntry, Growing, IntentEntry, StepEntry } from "../core/log.ts";
 import { nameIn } from "../core/operation-keys.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
@@ -77,15 +78,15 @@ export class Steps {
       // A plain agent goes on by itself after its run has ended. While it is only being stopped, its `finally` blocks
       // may run steps.
       if (this.#run.execution?.over !== false) throw this.#signal.signal.reason;
-      let failure: unknown;
+      let waitMs: number;
       try {
         return await this.#call({ key, attempt }, body, options);
       } catch (error) {
         const failed = failureAfter(error, attempt >= attempts || this.#isStopped, retry);
         if (failed !== undefined) throw failed.error;
-        failure = error;
+        waitMs = this.#pauseAfter({ key, attempt }, error, retry);
       }
-      await this.#pause({ key, attempt }, failure, retry);
+      await this.#pause(waitMs);
     }
   }
 
@@ -135,19 +136,16 @@ export class Steps {
     const { retry } = options;
     const { clock, settings } = shared;
     const attempts = retry?.attempts ?? 1;
-    let failure: StepFailure | undefined;
     for (let tried = 1; ; tried++) {
       if (shared.isHandingOn && this.#run.ownership.mayLeave) await this.#hold();
       const attempt = before + tried;
-      const entry: Growing<IntentEntry> = { type: "intent", at: clock.now(), key, attempt, run_id: null };
-      if (failure !== undefined) entry.failure = failure;
-      log.decide({ type: "intend", entry });
+      log.decide({ type: "intend", entry: { type: "intent", at: clock.now(), key, attempt, run_id: null } });
       await log.commit();
       // Each body checks the ownership itself, with nothing between the check and the body.
       for (let wait = this.#run.ownership.verify(); wait !== undefined; wait = this.#run.ownership.verify()) await wait;
       // Another process may have cancelled the run before the attempt was written. Then the log does not have it.
       if (this.#isStopped || isStopped(log.state)) return undefined;
-      let thrown: unknown;
+      let waitMs: number;
       try {
         const result = await this.#call({ key, attempt }, body, options);
         return outcomeOf(key, result, settings.maxStepBytes);
@@ -156,10 +154,18 @@ export class Steps {
         if (!isLast && this.#isStopped && !isNested(error)) return undefined;
         const failed = failureAfter(error, isLast, retry);
         if (failed !== undefined) return { error: failureOfStep(failed.error) };
-        failure = failureOfStep(error);
-        thrown = error;
+        waitMs = this.#pauseAfter({ key, attempt }, error, retry);
+        const at = clock.now();
+        const entry: Growing<AttemptFailedEntry> = {
+          type: "attempt-failed",
+          ...{ at, key, attempt, failure: failureOfStep(error) },
+        };
+        if (waitMs > 0) entry.until = at + waitMs;
+        log.decide({ type: "retry", entry });
+        // Without a pause, it is written with the next attempt.
+        if (waitMs > 0) log.flush();
       }
-      await this.#pause({ key, attempt }, thrown, retry).catch(ignore);
+      await this.#pause(waitMs).catch(ignore);
       if (this.#isStopped) return undefined;
     }
   }
@@ -220,11 +226,15 @@ export class Steps {
     };
   }
 
-  /** Waits after an attempt, before the next one. Rejects when the run is stopped. */
-  #pause({ key, attempt }: PartSource, error: unknown, retry: StepRetry | undefined): Promise<void> {
-    const { shared, log } = this.#run;
+  /** How long to wait after an attempt that has failed, in milliseconds. */
+  #pauseAfter({ key, attempt }: PartSource, error: unknown, retry: StepRetry | undefined): number {
+    return pauseAfter(attempt, error, retry, `${this.#run.log.key.run_id} ${key} ${attempt}`);
+  }
+
+  /** Waits before the next attempt. Rejects when the run is stopped. */
+  #pause(waitMs: number): Promise<void> {
+    const { shared } = this.#run;
     const { clock } = shared;
-    const waitMs = pauseAfter(attempt, error, retry, `${log.key.run_id} ${key} ${attempt}`);
     if (waitMs === 0) return Promise.resolve();
     const { signal } = this.#signal;
     return new Promise((resolve, reject) => {

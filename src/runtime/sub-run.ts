@@ -1,4 +1,4 @@
-import { commandOf } from "../core/decide.ts";
+import { commandOf } from "../core/commands.ts";
 import type { CadenzaErrorCode } from "../core/errors.ts";
 import { CadenzaError } from "../core/errors.ts";
 import { failureOfStep } from "../core/failure.ts";

@@ -1,4 +1,4 @@
-import type { Command } from "../core/decide.ts";
+import type { Command } from "../core/commands.ts";
 import { isRefusal } from "../core/decide.ts";
 import type { CadenzaError } from "../core/errors.ts";
 import type { Entry, ResultEntry } from "../core/log.ts";

@@ -1,4 +1,4 @@
-import type { Emission } from "../core/decide.ts";
+import type { Emission } from "../core/commands.ts";
 import { AgentError, CadenzaError } from "../core/errors.ts";
 import { copyJson } from "../core/json.ts";
 import { isJsonObject } from "../protocol/json.ts";

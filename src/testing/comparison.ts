@@ -39,6 +39,7 @@ export function comparable(entries: readonly Entry[]): Comparable[] {
         case "started":
         case "forked":
         case "intent":
+        case "attempt-failed":
         case "received":
         case "offered":
         case "refused":

@@ -83,15 +83,16 @@ test("a timeline tells all that a run did, in the order in which it began", asyn
       status: "completed",
       result: "there",
       attempts: [
-        { attempt: 1, ended_at: null, error: { name: "Error", message: "not yet", stack } },
+        { attempt: 1, ended_at: expect.any(String), error: { name: "Error", message: "not yet", stack } },
         { attempt: 2, error: null },
       ],
       error: null,
       waits_for: null,
+      retry_at: null,
     },
     { type: "sleep", key: "sleep#1", how: "elapsed" },
-    { type: "receive", name: "price", how: "message", message: 11, until: null },
-    { type: "message", position: 11, name: "price", data: 40 },
+    { type: "receive", name: "price", how: "message", message: 12, until: null },
+    { type: "message", position: 12, name: "price", data: 40 },
     { type: "receive", name: "never", how: "expired", message: null },
     { type: "output", text: "The price is 40." },
     { type: "sub_run", agent_name: "clerk", status: "completed", usage: { total_tokens: 7 } },
@@ -210,4 +211,32 @@ test("the error of a step is recorded once, and an agent that catches it sees wh
   });
   const stack = expect.stringMatching(/^Error: No way\.[\s\S]*Caused by: RangeError: Too far\./);
   expect(wrapped.at(-1)).toMatchObject({ key: "fail#1", cause: { message: "No way.", stack } });
+});
+
+test("a step that pauses after an attempt says why, and when the next one begins", async () => {
+  const clock = new FakeClock();
+  const runtime = new AgentRuntime({ store: durable(persistent(new MemoryStore({ clock }))), clock });
+  let tries = 0;
+  runtime.register("patient", { durable: true }, (_input, { step }) =>
+    step("load", () => (++tries === 1 ? Promise.reject(new Error("busy")) : "there"), {
+      retry: { attempts: 2, backoffMs: 60_000 },
+    }),
+  );
+  const admin = createAdmin(runtime);
+  const { run_id } = await runtime.createRun({ agent_name: "patient", input: "", mode: "async" });
+  const step = async () => (await admin.timeline(run_id)).items.find(({ type }) => type === "step");
+  await clock.advance(1_000);
+  const paused = await step();
+  const retry_at = paused?.type === "step" ? paused.retry_at : null;
+  expect(Date.parse(retry_at ?? "")).toBeGreaterThan(clock.now());
+  expect(paused).toMatchObject({
+    status: "running",
+    waits_for: `attempt 2, which begins at ${retry_at}, after the error "busy"`,
+    attempts: [{ attempt: 1, ended_at: expect.any(String), error: { message: "busy" } }],
+  });
+  await clock.advance(60_000);
+  expect(await step()).toMatchObject({
+    ...{ status: "completed", retry_at: null, waits_for: null },
+    attempts: [{ attempt: 1 }, { attempt: 2, error: null }],
+  });
 });

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
-import type { Command, Emission } from "../../src/core/decide.ts";
-import { commandOf, decide } from "../../src/core/decide.ts";
+import type { Command, Emission } from "../../src/core/commands.ts";
+import { commandOf } from "../../src/core/commands.ts";
+import { decide } from "../../src/core/decide.ts";
 import type { PartSource } from "../../src/core/emission-source.ts";
 import { evolve } from "../../src/core/evolve.ts";
 import type { Entry, IntentEntry, OfferedEntry, RefusedEntry } from "../../src/core/log.ts";

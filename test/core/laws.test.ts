@@ -1,8 +1,9 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import type { Command, Copy, Emission, ReplyCommand } from "../../src/core/commands.ts";
+import { commandOf } from "../../src/core/commands.ts";
 import { copyState } from "../../src/core/copy-state.ts";
-import type { Command, Copy, Emission, ReplyCommand } from "../../src/core/decide.ts";
-import { commandOf, decide, isRefusal } from "../../src/core/decide.ts";
+import { decide, isRefusal } from "../../src/core/decide.ts";
 import { DetailFold } from "../../src/core/detail.ts";
 import type { PartSource } from "../../src/core/emission-source.ts";
 import { stepOf } from "../../src/core/emission-source.ts";

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { commandOf } from "../../src/core/decide.ts";
+import { commandOf } from "../../src/core/commands.ts";
 import { evolve, foldEntries } from "../../src/core/evolve.ts";
 import type { Entry } from "../../src/core/log.ts";
 import { newsForParent } from "../../src/core/passed-on.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { Command } from "../../src/core/decide.ts";
+import type { Command } from "../../src/core/commands.ts";
 import { decide } from "../../src/core/decide.ts";
 import type { Entry } from "../../src/core/log.ts";
 import type { Replied } from "../../src/core/state.ts";

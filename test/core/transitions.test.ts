@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
-import type { Command } from "../../src/core/decide.ts";
+import type { Command } from "../../src/core/commands.ts";
 import { decide, isRefusal } from "../../src/core/decide.ts";
 import { evolve } from "../../src/core/evolve.ts";
 import type { CommandType } from "../../src/core/transitions.ts";
 import type { RunStatus } from "../../src/protocol/run.ts";
-import { created, fold, logs, offered, part, question, received, settled, T0 } from "../harness/logs.ts";
+import { attemptFailed, created, fold, logs, offered, part, question, received, settled, T0 } from "../harness/logs.ts";
 
 const AT = T0 + 100;
 
@@ -18,6 +18,7 @@ const commands: Readonly<Record<CommandType | "create", Command>> = {
   emit: { type: "emit", at: AT, item: { kind: "part", part: part("text") } },
   tear: { type: "tear", entry: { type: "torn", at: AT, source: again } },
   intend: { type: "intend", entry: { type: "intent", at: AT, key: "step#1", attempt: 1, run_id: null } },
+  retry: { type: "retry", entry: attemptFailed("step#1", AT) },
   record: { type: "record", entry: { type: "step", at: AT, key: "step#1", result: 1, error: null, usage: null } },
   ask: { type: "ask", at: AT, ...question("ask#2"), emitted: 0 },
   reply: { type: "reply", at: AT, await_id: null, reply: { answer: { yes: true } }, idempotency_key: null },
@@ -48,6 +49,7 @@ const expected: Readonly<Record<keyof typeof commands, readonly string[]>> = {
   // No run of the table shows a sub-run.
   tear: ["-", "-", "-", "-", "-", "-", "-"],
   intend: ["-", "intent > in-progress", "intent > awaiting", "-", "-", "-", "-"],
+  retry: ["-", "attempt-failed > in-progress", "attempt-failed > awaiting", "-", "-", "-", "-"],
   record: ["-", "step > in-progress", "step > awaiting", "step > cancelling", "-", "-", "-"],
   ask: ["-", "awaited > awaiting", "awaited > awaiting", "-", "-", "-", "-"],
   reply: [
@@ -98,7 +100,7 @@ const rows = Object.entries(expected).flatMap(([name, cells]) =>
 
 describe("the table of all commands in all statuses", () => {
   it("has a row for each pair", () => {
-    expect(rows).toHaveLength(20 * 7);
+    expect(rows).toHaveLength(21 * 7);
   });
 
   it.each(rows)("%s when %s gives %s", (name, status, outcome) => {

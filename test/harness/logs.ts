@@ -1,7 +1,8 @@
-import type { Command } from "../../src/core/decide.ts";
+import type { Command } from "../../src/core/commands.ts";
 import { decide, isRefusal } from "../../src/core/decide.ts";
 import { evolve, foldEntries } from "../../src/core/evolve.ts";
 import type {
+  AttemptFailedEntry,
   AwaitedEntry,
   CreatedEntry,
   Entry,
@@ -63,6 +64,11 @@ export function settled(await_id: string, reply: Replied | null = null, at = T0 
 
 export function offered(offer_id: string, await_id: string, at = T0 + 30): OfferedEntry {
   return { type: "offered", at, offer_id, await_id, answer: { said: await_id }, idempotency_key: null };
+}
+
+export function attemptFailed(key: string, at = T0 + 30): AttemptFailedEntry {
+  const failure = { name: "Error", message: "It broke.", code: null, data: undefined };
+  return { type: "attempt-failed", at, key, attempt: 1, failure, until: at + 10 };
 }
 
 export function received(name: string, data: number, idempotency_key: string, at = T0 + 30): ReceivedEntry {

@@ -87,9 +87,9 @@ describe.each([
     const error = (n: number) => `{"code":"server_error","message":"No ${n}.","data":{"reason":"no"}}`;
     expect(list.slice(3, 9)).toEqual([
       "step.started flaky#1 flaky 1",
-      `step.attempt_failed flaky#1 flaky 1 ${error(1)}`,
+      `step.attempt_failed flaky#1 flaky 1 ${error(1)} null`,
       "step.started flaky#1 flaky 2",
-      `step.attempt_failed flaky#1 flaky 2 ${error(2)}`,
+      `step.attempt_failed flaky#1 flaky 2 ${error(2)} null`,
       "step.started flaky#1 flaky 3",
       "step.completed flaky#1 flaky 3",
     ]);

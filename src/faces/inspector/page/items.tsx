@@ -2,7 +2,8 @@ import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import type { AdminRun } from "../../../admin/records.ts";
 import type { QuestionItem, StepItem, TimelineItem } from "../../../admin/timeline.ts";
-import type { StepFailure } from "../../../core/log.ts";
+import type { StepFailure } from "../../../core/failure.ts";
+
 import { Json, LongText } from "./json-view.tsx";
 import { hrefToRun } from "./place.ts";
 import { AnswerForm } from "./question.tsx";
@@ -183,13 +184,19 @@ function Body({ item, run }: Pick<ItemProps, "item" | "run">): preact.JSX.Elemen
 }
 
 function Step({ item }: { readonly item: StepItem }) {
-  const { name, key, status, attempts, error, result, usage, waits_for, of } = item;
+  const { name, key, attempts, error, result, usage, waits_for, retry_at, of } = item;
   return (
     <>
       <b>{name}</b> <Key of={key} /> {item.ended_at === null ? <Running since={item.at} /> : took(item)}
       {attempts.length > 1 && ` · ${attempts.length} attempts`}
       <Tokens of={usage} />
-      {status === "running" && waits_for !== null && <p class="faint">Waits for {waits_for}.</p>}
+      {retry_at !== null ? (
+        <p class="faint">
+          Waits for attempt {attempts.length + 1}, which begins <Age of={retry_at} />.
+        </p>
+      ) : (
+        waits_for !== null && <p class="faint">Waits for {waits_for}.</p>
+      )}
       {attempts.slice(0, error === null ? undefined : -1).map(
         ({ attempt, error: failed }) =>
           failed !== null && (
