@@ -143,12 +143,6 @@ const FORBIDDEN_EVERYWHERE = new Set(["process", "console", "global", "require",
 const IMPURE_MEMBERS = new Set(["Math.random", "AbortSignal.timeout"]);
 const PURE_DATE_MEMBERS = new Set(["parse", "UTC"]);
 
-/** The most lines of a file, and the most methods and accessors of a class. */
-const MAX_LINES = 400;
-const MAX_METHODS = 40;
-/** The files that are too long, or have too large a class. The list only becomes shorter. */
-const TOO_LARGE = new Set<string>([]);
-
 /** Words that the plain room does not need, since it knows nothing of what they name. */
 const DURABLE_WORDS = /^(leases?|leased|epochs?|replay(s|ed|ing)?)$/;
 /** The file of the ports says what an owner is. */
@@ -186,7 +180,6 @@ export function checkArchitecture(files: ReadonlyMap<string, string>): string[] 
     }
     edges.set(path, targets);
     violations.push(...globalsOf(path, source).map((reason) => `${path}: ${reason}`));
-    if (!TOO_LARGE.has(path)) violations.push(...sizesOf(source).map((reason) => `${path}: ${reason}`));
     violations.push(...wordsOf(path, text).map((word) => `${path}: the plain room knows no ${word}`));
     if (!path.includes("/") && !source.statements.every(isReExport)) {
       violations.push(`${path}: an entry contains re-exports only`);
@@ -206,27 +199,6 @@ function wordsOf(path: string, text: string): string[] {
       (OWNER_WORDS.test(word) && path !== OWNER_FILE) ||
       (HISTORY_WORD.test(word) && !HISTORY_FILES.has(path)),
   );
-}
-
-/** What is too large about a file. */
-function sizesOf(source: ts.SourceFile): string[] {
-  const lines = source.text.trimEnd().split("\n").length;
-  const found = lines > MAX_LINES ? [`has ${lines} lines, and ${MAX_LINES} are allowed`] : [];
-  const visit = (node: ts.Node): void => {
-    if (ts.isClassLike(node)) {
-      const methods = node.members.filter((member) => ts.isAccessor(member) || hasBody(member)).length;
-      const name = node.name?.text ?? "a class";
-      if (methods > MAX_METHODS) found.push(`${name} has ${methods} methods, and ${MAX_METHODS} are allowed`);
-    }
-    ts.forEachChild(node, visit);
-  };
-  visit(source);
-  return found;
-}
-
-/** Whether it is a method that does something: one of its overloads does. */
-function hasBody(member: ts.ClassElement): boolean {
-  return ts.isMethodDeclaration(member) && member.body !== undefined;
 }
 
 /** Every import of a file: static, type-only, dynamic, `import("x").T`, `import x = require()` and `export … from`. */
