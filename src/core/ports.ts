@@ -383,6 +383,6 @@ export interface Store extends Surveys<FoundRun, RunKey> {
    * polled less often. What the callback throws is lost.
    */
   watch?(callback: (hint: StoreHint) => void): () => void;
-  /** Closes the store. No other method may be called after it. */
+  /** Closes the store. No other method may be called after it. A second call does nothing. */
   close(): MaybePromise<void>;
 }

@@ -210,7 +210,10 @@ export class PostgresStore implements DurableStore {
     return (await this.#call("delete_session_v1($1::text, $2::text)", [toText(tenant), toText(session_id)])) === true;
   }
 
-  /** Commits pending writes, and lets go of the pool. The application closes the pool after that. */
+  /**
+   * Commits pending writes, and lets go of the pool. The application closes the pool after that. A second call does
+   * nothing.
+   */
   async close(): Promise<void> {
     await this.#writer.close();
     this.#hints?.close();

@@ -133,8 +133,13 @@ export class Connection {
     }
   }
 
+  /** Closes the handle, unless it is closed already: some drivers refuse that, and others do nothing. */
   close(): void {
-    this.#db.close();
+    try {
+      this.#db.close();
+    } catch (error) {
+      if (!/not open|is closed/i.test(String(error))) throw error;
+    }
   }
 
   #read(sql: string, work: (statement: SqliteStatement) => unknown): unknown {

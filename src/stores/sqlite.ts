@@ -200,7 +200,7 @@ export class SqliteStore implements DurableStore {
     return this.#write((connection) => deleteSession(connection, key));
   }
 
-  /** Commits pending writes, and closes the handle if `closeDatabase` is set. */
+  /** Commits pending writes, and closes the handle if `closeDatabase` is set. A second call does nothing. */
   close(): void {
     this.#writer?.close();
     if (this.#closeDatabase) this.#connection.close();

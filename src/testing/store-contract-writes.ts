@@ -217,6 +217,12 @@ export const writeChecks: readonly StoreCheck[] = [
     expectSame(await first.read(key, 0, 10), [created(1), ...parts("a", "b")], "the log");
     expectSame((await first.find(key))?.position, 3, "its length");
   }),
+
+  check("close: a second call does nothing", async ({ first }) => {
+    await create(first, 1);
+    await first.close();
+    await first.close();
+  }),
 ];
 
 function refusedAppend(what: string, expectations: readonly { epoch: number; position: number }[]): StoreCheck[] {

@@ -97,12 +97,12 @@ describe(`among ${RUNS} runs`, () => {
   });
 });
 
-describe("the runs and entries that are read", () => {
+describe("runs and entries are read", () => {
   const found = ["cadenza_runs_by_key (run_id=? AND tenant=?)", "entries (rowid=?)"];
   const owners = ["cadenza_runs_by_owner (owner=?)", "cadenza_runs_by_owner (owner>?)"];
   const listed = ["entries (rowid=?)", "runs (rowid=?)"];
 
-  test.each<[what: string, ask: () => unknown, read: readonly string[]]>([
+  test.each<[what: string, ask: () => unknown, allowed: readonly string[]]>([
     ["find", () => store.find(runKey(1)), found],
     [
       "findByIdempotencyKey",
@@ -237,10 +237,13 @@ describe("the runs and entries that are read", () => {
         ...listed,
       ],
     ],
-  ])("by %s", async (_what, ask, read) => {
+    // Versions of SQLite choose among these, and may do without one. None may scan, or search by another index.
+  ])("by nothing but these, for %s", async (_what, ask, allowed) => {
     const steps = (await plansOf(async () => ask())).flatMap((plan) => plan.steps);
+    const read = [...new Set(steps.flatMap(readingOf))];
 
-    expect([...new Set(steps.flatMap(readingOf))].toSorted()).toEqual(read);
+    expect(read).not.toEqual([]);
+    expect(read.filter((reading) => !allowed.includes(reading))).toEqual([]);
   });
 });
 

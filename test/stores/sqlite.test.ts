@@ -34,6 +34,18 @@ beforeEach(() => {
 
 afterEach(() => folder.remove());
 
+describe.each(drivers)("a handle of $name", ({ open }) => {
+  test("that is closed already may be closed with the store", () => {
+    const db = open(path);
+    const store = new SqliteStore(db, { closeDatabase: true });
+    db.close();
+    store.close();
+    store.close();
+
+    expect(() => db.prepare("SELECT 1").get()).toThrow();
+  });
+});
+
 describe("the handle", () => {
   test.each<[options: SqliteStoreOptions, synchronous: number]>([
     [{}, 2],

@@ -264,6 +264,17 @@ export const writesFaults: readonly BrokenStore[] = [
       }
     },
   ),
+  broken(
+    "a store that is closed cannot be closed",
+    "close: a second call does nothing",
+    class extends MemoryStore {
+      #isClosed = false;
+      override close(): void {
+        if (this.#isClosed) throw new Error("the store is not open");
+        this.#isClosed = true;
+      }
+    },
+  ),
 ];
 
 function createdOf(store: MemoryStore, key: RunKey): Entry {
