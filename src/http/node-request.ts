@@ -62,7 +62,8 @@ export class NodeWireRequest implements WireRequest {
     const { raw } = this;
     checkContentLength(this.header("content-length"), limits.maxBodyBytes);
     // Some middleware sets an empty object although it has not read the body.
-    if ("body" in raw && raw.body !== undefined && raw.readableDidRead !== false) return { value: raw.body };
+    const body = setByMiddleware(raw, "body");
+    if (body !== undefined && raw.readableDidRead !== false) return { value: body };
     if (raw.readableEnded === true)
       throw new WireError(400, "malformed_body", "The body was read before the service received the request.");
     return new Promise((resolve, reject) => this.#read(limits, resolve, reject));
@@ -75,7 +76,7 @@ export class NodeWireRequest implements WireRequest {
     };
     if (response.destroyed) callback();
     else response.on("close", onClose);
-    return () => response.removeListener("close", onClose);
+    return () => void response.removeListener("close", onClose);
   }
 
   origin(): string {
@@ -93,8 +94,10 @@ export class NodeWireRequest implements WireRequest {
    */
   mount(): string {
     const { raw } = this;
-    if ("baseUrl" in raw && typeof raw.baseUrl === "string") return raw.baseUrl;
-    const whole = "originalUrl" in raw && typeof raw.originalUrl === "string" ? pathOf(raw.originalUrl) : "";
+    const baseUrl = setByMiddleware(raw, "baseUrl");
+    if (typeof baseUrl === "string") return baseUrl;
+    const originalUrl = setByMiddleware(raw, "originalUrl");
+    const whole = typeof originalUrl === "string" ? pathOf(originalUrl) : "";
     return whole.endsWith(this.url) ? whole.slice(0, -this.url.length) : "";
   }
 
@@ -151,4 +154,9 @@ function pathOf(url: string): string {
   if (url.startsWith("/")) return url;
   const slash = url.indexOf("/", url.indexOf("://") + 3);
   return url.includes("://") ? (slash === -1 ? "/" : url.slice(slash)) : `/${url}`;
+}
+
+/** A property that middleware has set on a request. Node may give all requests one of that name, which means another thing. */
+function setByMiddleware(raw: NodeRequest, name: "body" | "baseUrl" | "originalUrl"): unknown {
+  return Object.hasOwn(raw, name) ? Reflect.get(raw, name) : undefined;
 }

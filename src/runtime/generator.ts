@@ -55,7 +55,7 @@ export function isGenerator(value: unknown): value is Generator {
 function settle(step: MaybePromise<IteratorResult<unknown>>): MaybePromise<IteratorResult<unknown>> {
   if (isPromise(step) || !isPromise(step.value)) return step;
   const { done: isDone } = step;
-  return step.value.then((value) => ({ done: isDone ?? false, value }));
+  return Promise.resolve(step.value).then((value) => ({ done: isDone ?? false, value }));
 }
 
 /**
@@ -77,6 +77,6 @@ class ValueGenerator implements Iterator<unknown, unknown, unknown> {
 
   return(): IteratorResult<unknown> {
     const result = this.#result;
-    return { done: true, value: isPromise(result) ? result.then(ignore, ignore) : undefined };
+    return { done: true, value: isPromise(result) ? Promise.resolve(result).then(ignore, ignore) : undefined };
   }
 }

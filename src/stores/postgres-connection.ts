@@ -2,7 +2,7 @@ import { CadenzaError } from "../core/errors.ts";
 import { ignore } from "../core/promises.ts";
 import { systemChance, systemClock } from "../runtime/system.ts";
 import { DeadlineError, outcomeOf, storeFailed } from "./postgres-errors.ts";
-import type { PostgresPool, PostgresResult } from "./postgres-options.ts";
+import type { PostgresClient, PostgresPool, PostgresResult } from "./postgres-options.ts";
 import type { StoredRow } from "./stored-rows.ts";
 
 /** What the store passes for a `$1`. */
@@ -74,9 +74,8 @@ export class Connection {
   }
 
   async #once(call: Call, sql: string, values: PostgresValue[]): Promise<PostgresResult> {
-    const { connect } = this.#pool;
-    if (connect === undefined) return this.#pool.query(sql, values);
-    const client = await connect.call(this.#pool);
+    if (this.#pool.connect === undefined) return this.#pool.query(sql, values);
+    const client = await lend(this.#pool);
     client.on("error", ignore);
     const giveBack = (destroy: boolean): void => {
       call.abandon = ignore;
@@ -114,4 +113,19 @@ interface Call {
 
 function pause(ms: number): Promise<void> {
   return new Promise((resolve) => void systemClock.setTimeout(resolve, ms));
+}
+
+/** A connection of the pool. Throws `invalid_argument` where the pool has another `connect`, as a single client has. */
+export async function lend(pool: PostgresPool): Promise<PostgresClient> {
+  const lent: unknown = await pool.connect?.();
+  if (isClient(lent)) return lent;
+  throw new CadenzaError(
+    "invalid_argument",
+    "pool: expected a pool whose `connect()` lends connections, as `new Pool()` of `pg`, received an object with another " +
+      "`connect()`. For a single connection pass `{ query: (text, values) => client.query(text, values) }`.",
+  );
+}
+
+function isClient(lent: unknown): lent is PostgresClient {
+  return typeof lent === "object" && lent !== null && "query" in lent && "release" in lent;
 }

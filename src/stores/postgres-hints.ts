@@ -2,7 +2,8 @@ import type { Logger, RunKey, StoreHint } from "../core/ports.ts";
 import { ignore } from "../core/promises.ts";
 import { systemClock, systemIds } from "../runtime/system.ts";
 import type { Connection } from "./postgres-connection.ts";
-import type { PostgresClient, PostgresPool } from "./postgres-options.ts";
+import { lend } from "./postgres-connection.ts";
+import type { PostgresPool } from "./postgres-options.ts";
 
 /*
  * Hints. A transaction that notifies takes a lock of the whole database while it commits, so no write does. What has
@@ -180,7 +181,7 @@ export class Hints {
 
   /** Listens on a connection of its own, until the returned function is called or the connection is lost. */
   async #listen(heard: (told: Told) => void, lost: () => void): Promise<() => void> {
-    const client = (await this.#pool.connect?.()) as PostgresClient;
+    const client = await lend(this.#pool);
     let cancelPulse: (() => void) | undefined;
     let isOver = false;
     const stop = (): void => {

@@ -1,9 +1,11 @@
+import { randomUUID } from "node:crypto";
 import { PGlite } from "@electric-sql/pglite";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openPostgresStore } from "../../src/stores/postgres.ts";
 import type { PostgresPool } from "../../src/stores/postgres-options.ts";
 import type { OpenStores } from "../../src/testing/store-check.ts";
 import { storeContract } from "../../src/testing/store-contract.ts";
+import { ForeignMethods } from "../harness/foreign-methods.ts";
 import { newSchema, openTwice } from "../harness/postgres-stores.ts";
 
 /** How long the start may take on a busy machine. */
@@ -27,6 +29,23 @@ describe("PostgresStore on PGlite keeps the store contract", () => {
     const store = await openPostgresStore({ pool: poolOf(db), schema: newSchema(), logger });
     expect(store.watch).toBeUndefined();
     expect(warned).toEqual(["Hints of other processes do not arrive here. The store is polled instead."]);
+  });
+
+  test("a pool is called by no method but those of its interface", async () => {
+    const foreign = new ForeignMethods();
+    const pool = foreign.add("the pool", poolOf(db), ["connect", "on", "off", "listenerCount"]);
+    const store = await openPostgresStore({ pool, schema: newSchema() });
+    expect(await store.find({ tenant: "", run_id: randomUUID() })).toBeUndefined();
+    await store.close();
+    await store.close();
+    expect(foreign.called).toEqual([]);
+  });
+
+  test("a single connection, whose `connect` lends none, is refused by name", async () => {
+    const client: PostgresPool = { ...poolOf(db), connect: () => Promise.resolve(undefined as never) };
+    const opening = openPostgresStore({ pool: client, schema: newSchema() });
+    await expect(opening).rejects.toMatchObject({ code: "invalid_argument" });
+    await expect(opening).rejects.toThrow("pool: expected a pool whose `connect()` lends connections");
   });
 });
 

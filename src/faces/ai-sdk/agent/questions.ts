@@ -54,7 +54,7 @@ export async function askForApproval(
 
 /** Asks for the result of a tool that has no function. */
 export async function askForResult(context: SdkContext, call: ToolQuestion, outputSchema: unknown): Promise<unknown> {
-  const schema = await standardSchema(outputSchema);
+  const { schema } = await readSchema(outputSchema);
   const text = `The result of the tool "${call.name}" for ${textOfInput(call.input)}?`;
   return context.ask(partOf(text, call), { schema, name: call.name, kind: "input" });
 }
@@ -87,17 +87,21 @@ export function schemaOf<Value>(
   };
 }
 
-/** A schema of the AI SDK as a Standard Schema: one already, its own form, or a function that gives one of these. */
-async function standardSchema(schema: unknown): Promise<StandardSchema<unknown, unknown>> {
-  if (schema === undefined) return schemaOf({}, (value) => ({ value }));
-  if (isSchemaLike(schema) && "~standard" in schema) return schema as StandardSchema<unknown, unknown>;
-  if (typeof schema === "function") return standardSchema(schema());
+/**
+ * A schema of the AI SDK as a Standard Schema: one already, its own form, or a function that gives one of these. It is
+ * wrapped: a promise of the schema itself would ask it for a method `then`.
+ */
+async function readSchema(schema: unknown): Promise<{ readonly schema: StandardSchema<unknown, unknown> }> {
+  if (schema === undefined) return { schema: schemaOf({}, (value) => ({ value })) };
+  if (isSchemaLike(schema) && "~standard" in schema) return { schema: schema as StandardSchema<unknown, unknown> };
+  if (typeof schema === "function") return readSchema(schema());
   const { jsonSchema, validate } = schema as SdkSchema;
-  return schemaOf((await jsonSchema) ?? {}, (async (value: unknown) => {
+  const read = schemaOf((await jsonSchema) ?? {}, (async (value: unknown) => {
     const outcome = await validate?.(value);
     if (outcome === undefined || outcome.success) return { value: outcome === undefined ? value : outcome.value };
     return { issues: [{ message: outcome.error?.message ?? "expected another value" }] };
   }) as never);
+  return { schema: read };
 }
 
 /** What `jsonSchema()` of the AI SDK gives. */
