@@ -4,7 +4,7 @@ import * as z from "zod";
 import type { Entry } from "../../src/core/log.ts";
 import { BY_DEFAULT, NO_ANSWER, NO_MAIL, numberIn } from "./answers.ts";
 import type { Block, Emission, NamedProgram, Statement, Wait } from "./program.ts";
-import { inputOf, parseInput } from "./program.ts";
+import { contains, inputOf, parseInput } from "./program.ts";
 import { hashOf } from "./random.ts";
 
 /** What the steps of a program act on, and what observes the agent. */
@@ -39,9 +39,38 @@ export interface Work {
   readonly signal: AbortSignal;
 }
 
-/** An agent that performs the program in its input. */
+/** An agent that performs the program in its input, in one of the four forms of agent function. */
 export function agentOf(player: Player): AgentFunction {
-  return (input, context) => perform(parseInput(textOf(input)), context, player);
+  return (input, context) => {
+    const named = parseInput(textOf(input));
+    return forms[formOf(named)](perform(named, context, player), context) as ReturnType<AgentFunction>;
+  };
+}
+
+type Form = "an async generator" | "a plain generator" | "an async function" | "a plain function";
+
+const forms: Readonly<Record<Form, (performance: AsyncGenerator<unknown, void>, context: AgentContext) => unknown>> = {
+  "an async generator": (performance) => performance,
+  // What it yields is drained by the runtime, which hands answers to it.
+  "a plain generator": (performance) =>
+    (function* () {
+      yield performance;
+    })(),
+  "an async function": async (performance, context) => {
+    for await (const value of performance) await context.emit(value as never);
+  },
+  "a plain function": (performance, context) => {
+    const goOn = ({ done, value }: IteratorResult<unknown>): unknown =>
+      done === true ? undefined : context.emit(value as never).then(() => performance.next().then(goOn));
+    return performance.next().then(goOn);
+  },
+};
+
+/** The form of a program's agent, which is the same in each process. A function cannot ask by `yield`. */
+function formOf({ name, program }: NamedProgram): Form {
+  const names = Object.keys(forms) as readonly Form[];
+  const mayBe = contains(program.body, ({ does }) => does === "await") ? names.slice(0, 2) : names;
+  return mayBe[hashOf(name) % mayBe.length] ?? "an async generator";
 }
 
 /** Runs a program. Its values depend on keys alone, and its branches on its values. */
