@@ -123,20 +123,18 @@ export class EventText implements WireStream {
 
   #expect(pending: Promise<IteratorResult<DetailedEvent, undefined>>): void {
     this.#state = "waiting";
-    const settle = (state: "open" | "failed"): void => {
-      if (this.#state === "waiting") this.#state = state;
-      this.#wake?.();
-    };
-    pending.then(
-      (result) => {
-        settle("open");
+    pending
+      .then((result) => {
+        if (this.#state === "waiting") this.#state = "open";
         this.#add(result);
-      },
-      (error: unknown) => {
+        this.#wake?.();
+      })
+      // Also what the format throws for an event that it cannot write.
+      .catch((error: unknown) => {
         this.#error = error;
-        settle("failed");
-      },
-    );
+        if (this.#state !== "closed") this.#state = "failed";
+        this.#wake?.();
+      });
   }
 
   #add(result: IteratorResult<DetailedEvent, undefined>): void {
@@ -157,10 +155,12 @@ export class EventText implements WireStream {
       this.#later.push([before, value, after]);
       return;
     }
+    // A value that cannot be written leaves no text before it.
+    const json = isLong(value) ? undefined : JSON.stringify(value);
     this.#text += before;
     this.#tail = after;
-    if (isLong(value)) this.#rest = jsonPieces(value);
-    else this.#endValue(JSON.stringify(value));
+    if (json === undefined) this.#rest = jsonPieces(value);
+    else this.#endValue(json);
   }
 
   #goOn(pieces: Generator<string, undefined>): void {

@@ -91,7 +91,7 @@ export class AgentHost implements ExecutionHost {
   }
 
   get session(): RunSession {
-    return new RunSession(this.log, this.#run.shared.store, this.clock);
+    return new RunSession(this, this.#run.shared.store);
   }
 
   get steps(): Steps {

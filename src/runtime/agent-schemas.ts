@@ -10,8 +10,8 @@ import { badArgument, checkObject } from "./check.ts";
 import type { RunInput } from "./input.ts";
 import { isJsonPart, valuesOf } from "./input.ts";
 import { recordedValue } from "./recorded.ts";
-import type { SchemaInput, SchemaOutput, StandardSchema, Validated } from "./standard-schema.ts";
-import { isStandardSchema, jsonSchemaOf, validateFirst } from "./standard-schema.ts";
+import type { SchemaHost, SchemaInput, SchemaOutput, StandardSchema, Validated } from "./standard-schema.ts";
+import { isStandardSchema, jsonSchemaOf, validateAccepted, validateFirst } from "./standard-schema.ts";
 
 /** What an agent declares: the schemas of its input, its output, its questions and its messages. */
 export interface AgentSchemas {
@@ -74,34 +74,49 @@ export function inputFor({ options }: CallableAgent, value: unknown): RunInput {
 }
 
 /** Throws `invalid_input` if a run cannot have this input. */
-export function checkInput({ name, options }: CallableAgent, input: readonly Message[]): MaybePromise<void> {
+export function checkInput(
+  { name, options }: CallableAgent,
+  input: readonly Message[],
+  host: SchemaHost,
+): MaybePromise<void> {
   if (options.input === undefined) return;
-  const read = validateFirst(options.input, valuesOf(input));
+  const read = validateFirst(options.input, valuesOf(input), aboutAgent(host, name));
   if (isPromise(read)) return read.then((later) => void accepted(name, later));
   accepted(name, read);
 }
 
 /** What the agent gets for the input of its run. */
-export function readInputValue(name: string, schema: StandardSchema, input: readonly Message[]): MaybePromise<unknown> {
-  const read = validateFirst(schema, valuesOf(input));
+export function readInputValue(
+  name: string,
+  schema: StandardSchema,
+  input: readonly Message[],
+  host: SchemaHost,
+): MaybePromise<unknown> {
+  const read = validateAccepted(schema, valuesOf(input), host);
   return isPromise(read) ? read.then((later) => accepted(name, later)) : accepted(name, read);
 }
 
 /** The part for what an agent has returned. Throws `invalid_output`. */
-export async function outputPart(name: string, schema: StandardSchema, returned: unknown): Promise<MessagePart> {
+export async function outputPart(
+  name: string,
+  schema: StandardSchema,
+  returned: unknown,
+  host: SchemaHost,
+): Promise<MessagePart> {
   const value = jsonOutput(name, returned);
-  const read = await validateFirst(schema, [value]);
+  const read = await validateAccepted(schema, [value], host);
   if ("issues" in read) throw invalidOutput(name, "has returned a value that does not match its schema", read);
   return { name: OUTPUT, ...jsonPart(value ?? null) };
 }
 
 /** What a call of the agent gives for a run that has completed. Throws `invalid_output`. */
-export async function readOutput(agent: CallableAgent, run: Run): Promise<unknown> {
+export async function readOutput(agent: CallableAgent, run: Run, host: SchemaHost): Promise<unknown> {
   const { name, options } = agent;
   if (options.output === undefined) return run.output;
   const part = run.output.flatMap(({ parts }) => parts.filter(isOutput)).at(-1);
   if (part === undefined) throw invalidOutput(name, "has completed without an output", {}, run.run_id);
-  const read = await validateFirst(options.output, [JSON.parse(part.content ?? "")]);
+  const about = { run_id: run.run_id, agent_name: name };
+  const read = await validateAccepted(options.output, [JSON.parse(part.content ?? "")], { ...host, about });
   if ("issues" in read) throw invalidOutput(name, "has an output that does not match its schema", read, run.run_id);
   return read.value;
 }
@@ -122,10 +137,11 @@ export async function checkMessage(
   { name: agent_name, options }: CallableAgent,
   name: string,
   data: JsonValue,
+  host: SchemaHost,
 ): Promise<void> {
   const { schema } = withDeclared(options.messages, name, noSchema);
   if (schema === undefined) return;
-  const read = await validateFirst(schema, [data]);
+  const read = await validateFirst(schema, [data], aboutAgent(host, agent_name));
   if ("value" in read) return;
   const message = `The message ${JSON.stringify(name)} does not match the schema of agent ${JSON.stringify(agent_name)}.`;
   throw new CadenzaError("message_rejected", message, { agent_name, issues: read.issues });
@@ -145,11 +161,15 @@ export function describeSchemas({ input, output, questions, messages }: AgentSch
 
 /** A schema that cannot be converted accepts anything as far as its reader knows. */
 function describe(schema: StandardSchema): JsonObject {
-  return jsonSchemaOf(schema) ?? {};
+  return JSON.parse(jsonSchemaOf(schema) ?? "{}") as JsonObject;
 }
 
 function describeByName(schemas: SchemasByName): JsonObject {
   return Object.fromEntries(Object.entries(schemas).map(([name, schema]) => [name, describe(schema)]));
+}
+
+function aboutAgent({ clock, logger }: SchemaHost, agent_name: string): SchemaHost {
+  return { clock, logger, about: { agent_name } };
 }
 
 function jsonOutput(name: string, returned: unknown): JsonValue | undefined {

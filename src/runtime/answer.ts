@@ -8,8 +8,7 @@ import { jsonPart } from "../protocol/message.ts";
 import type { AwaitResume } from "../protocol/run.ts";
 import { isMessageResume } from "../protocol/run.ts";
 import { textPart, userMessage, valuesOf } from "./input.ts";
-import type { StandardSchema, Validated } from "./standard-schema.ts";
-import { validateFirst } from "./standard-schema.ts";
+import type { SchemaHost, StandardSchema, Validate, Validated } from "./standard-schema.ts";
 
 /** A reply to a question as a caller gives it. */
 export interface Answer {
@@ -36,10 +35,14 @@ export function replyCommand(
 }
 
 /** Validates an answer by a schema. Without a schema any answer is valid. */
-export function readAnswer(answer: AwaitResume, schema: StandardSchema | undefined): MaybePromise<Validated> {
-  if (schema !== undefined)
-    return validateFirst(schema, isMessageResume(answer) ? valuesOf([answer.message]) : [answer]);
-  return { value: isMessageResume(answer) ? answer.message : answer };
+export function readAnswer(
+  answer: AwaitResume,
+  schema: StandardSchema | undefined,
+  host: SchemaHost,
+  validate: Validate,
+): MaybePromise<Validated> {
+  if (schema === undefined) return { value: isMessageResume(answer) ? answer.message : answer };
+  return validate(schema, isMessageResume(answer) ? valuesOf([answer.message]) : [answer], host);
 }
 
 /** A JSON value as an answer. Only an object is one by itself; a text is a message of text. */

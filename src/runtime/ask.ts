@@ -7,7 +7,6 @@ import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
 import { openQuestion, settledQuestion } from "../core/state.ts";
 import { LAST_TIME } from "../core/time.ts";
-import type { JsonObject } from "../protocol/json.ts";
 import type { MessagePart } from "../protocol/message.ts";
 import type { AwaitResume } from "../protocol/run.ts";
 import { SCHEMA_TYPE } from "../protocol/run.ts";
@@ -16,7 +15,8 @@ import { readAnswer } from "./answer.ts";
 import { badArgument, checkText } from "./check.ts";
 import type { Execution } from "./execution.ts";
 import { readItem, textPart } from "./input.ts";
-import type { StandardSchema, Validated } from "./standard-schema.ts";
+import type { StandardSchema, Validate, Validated } from "./standard-schema.ts";
+import { validateAccepted, validateFirst } from "./standard-schema.ts";
 import { checkWaitOptions, Wait } from "./wait.ts";
 
 const known = ["schema", "timeoutMs", "default", "name", "kind", "signal", "details"];
@@ -128,7 +128,7 @@ export abstract class Ask extends Wait {
 
   /** Validates an answer from the log. */
   async #settled(answer: AwaitResume, entry: ResultEntry): Promise<unknown> {
-    const outcome = await this.validate(answer);
+    const outcome = await this.validate(answer, validateAccepted);
     if ("value" in outcome) return this.valueFor(outcome.value, entry);
     this.execution.onUnfitAnswer(this.key);
     return new Promise(ignore);
@@ -144,7 +144,7 @@ export abstract class Ask extends Wait {
   }
 
   /** Turns an answer into the value for the agent, or into issues. */
-  abstract validate(answer: AwaitResume): MaybePromise<Validated>;
+  abstract validate(answer: AwaitResume, validate?: Validate): MaybePromise<Validated>;
 }
 
 /** The question of an await request that the agent has yielded. */
@@ -178,8 +178,8 @@ export class AskedQuestion extends Ask {
     this.#details = details;
   }
 
-  validate(answer: AwaitResume): MaybePromise<Validated> {
-    return readAnswer(answer, this.#schema);
+  validate(answer: AwaitResume, validate: Validate = validateFirst): MaybePromise<Validated> {
+    return readAnswer(answer, this.#schema, this.execution, validate);
   }
 
   protected override valueFor(value: unknown, entry: ResultEntry): unknown {
@@ -214,11 +214,10 @@ export function questionParts(question: Question): readonly MessagePart[] {
 /** Adds the schema of the answer as a part of the question, because clients drop unknown fields of the request. */
 export function withSchema(
   parts: readonly MessagePart[],
-  schema: JsonObject | undefined,
+  content: string | undefined,
   key: string,
 ): readonly MessagePart[] {
-  if (schema === undefined) return parts;
-  const content = JSON.stringify(schema);
+  if (content === undefined) return parts;
   return [...parts, { content_type: SCHEMA_TYPE, content, content_encoding: "plain", await_id: key }];
 }
 

@@ -10,6 +10,7 @@ import { outcomeOf } from "./call-outcome.ts";
 import { checkFunction, checkObject } from "./check.ts";
 import type { DetailedEvent } from "./events.ts";
 import type { CreateRunOptions, CreateRunRequest, EventsOptions, ResumeRequest, RunDetails } from "./requests.ts";
+import type { SchemaHost } from "./standard-schema.ts";
 import { unlessAborted } from "./unless-aborted.ts";
 
 /** The options of `call`: those of `createRun`, and who answers. */
@@ -56,6 +57,7 @@ export async function callAgent(
   agent: CallableAgent,
   input: unknown,
   { onQuestion, ...options }: CallOptions,
+  schemaHost: SchemaHost,
 ): Promise<unknown> {
   checkObject("agent", agent);
   if (onQuestion !== undefined) checkFunction("options.onQuestion", onQuestion);
@@ -68,7 +70,7 @@ export async function callAgent(
   } finally {
     void events.return?.();
   }
-  return outcomeOf(agent, await host.getRun(run_id));
+  return outcomeOf(agent, await host.getRun(run_id), schemaHost);
 }
 
 /** Answers the questions of a run until it has ended. Rejects if a question cannot be answered. */

@@ -146,7 +146,8 @@ export class RunContext implements AgentContext {
   }
 
   get call(): AgentContext["call"] {
-    return (agent, input, options) => observed(() => callInside(this.run, agent, input, options) as Promise<never>);
+    return (agent, input, options) =>
+      observed(() => callInside(this.run, agent, input, options, this) as Promise<never>);
   }
 
   get session(): AgentSession {

@@ -9,7 +9,7 @@ import { outputPart, readInputValue } from "./agent-schemas.ts";
 import { checkFunction } from "./check.ts";
 import type { Generator as Driven } from "./generator.ts";
 import { isGenerator } from "./generator.ts";
-import type { SchemaInput, SchemaOutput, StandardSchema } from "./standard-schema.ts";
+import type { SchemaHost, SchemaInput, SchemaOutput, StandardSchema } from "./standard-schema.ts";
 import type { TypedContext } from "./typed-context.ts";
 
 /** The options of a typed agent: those of every agent, and its schemas. */
@@ -146,24 +146,33 @@ function untypedFunction<Schemas extends AgentSchemas, Durable extends boolean>(
   // The types of both sides follow from the schemas, by which the values are validated.
   const call = fn as (input: unknown, context: unknown) => unknown;
   return ((input: readonly Message[], context: AgentContext) => {
-    const value = inputSchema === undefined ? input : readInputValue(name, inputSchema, input);
+    const value = inputSchema === undefined ? input : readInputValue(name, inputSchema, input, hostOf(name, context));
     const result = isPromise(value) ? value.then((later) => call(later, context)) : call(value, context);
     if (outputSchema === undefined) return result;
     return isPromise(result)
-      ? result.then((later) => withOutput(name, outputSchema, later))
-      : withOutput(name, outputSchema, result);
+      ? result.then((later) => withOutput(name, outputSchema, later, context))
+      : withOutput(name, outputSchema, result, context);
   }) as AgentFunction;
 }
 
 /** The result of the function, with its output as a part. */
-function withOutput(name: string, schema: StandardSchema, result: unknown): unknown {
-  return isGenerator(result) ? generateOutput(name, schema, result) : outputPart(name, schema, result);
+function withOutput(name: string, schema: StandardSchema, result: unknown, context: AgentContext): unknown {
+  return isGenerator(result)
+    ? generateOutput(name, schema, result, context)
+    : outputPart(name, schema, result, hostOf(name, context));
 }
 
 async function* generateOutput(
   name: string,
   schema: StandardSchema,
   generator: Driven,
+  context: AgentContext,
 ): AsyncGenerator<unknown, unknown, unknown> {
-  return outputPart(name, schema, yield* generator as AsyncGenerator<unknown, unknown, unknown>);
+  const returned = yield* generator as AsyncGenerator<unknown, unknown, unknown>;
+  return outputPart(name, schema, returned, hostOf(name, context));
+}
+
+/** What the schemas of the agent itself are called with. The time of the run limits theirs. */
+function hostOf(agent_name: string, { run_id, logger }: AgentContext): SchemaHost {
+  return { logger, about: { run_id, agent_name } };
 }

@@ -1,3 +1,4 @@
+import type { AboutRun } from "../core/about-run.ts";
 import { aboutRun } from "../core/about-run.ts";
 import type { Command, Emission, EndCommand } from "../core/commands.ts";
 import { isRefusal } from "../core/decide.ts";
@@ -136,6 +137,11 @@ export class Execution implements LoopHost {
 
   get clock(): Clock {
     return this.#host.clock;
+  }
+
+  /** The fields of log lines about the run. */
+  get about(): AboutRun {
+    return aboutRun(this.log);
   }
 
   get logger(): Logger {

@@ -86,7 +86,7 @@ export class Forks {
     if (log === undefined) throw notFound(key.run_id);
     const origin: ForkOrigin = { run_id: key.run_id, position: cutOf(key, log, given.before) };
     const input = given.input === undefined ? stored.created.input : readInput(given.input);
-    await checkInput(agent, input);
+    await checkInput(agent, input, this.#runs.shared);
     const runId = this.#runs.ids.uuid();
     const created = createdEntryOf(stored, agent, { ...stored.created, input, origin }, runId, given.keys);
     const repeated = await this.#repeated(key.tenant, created, given);

@@ -60,7 +60,7 @@ export class MessageRouter {
     const live = this.#runs.find(key);
     const created = live === undefined ? (await store.find(key))?.created : undefined;
     const agent = live?.agent ?? (created && registry.known(created.agent_name, created.version));
-    if (agent !== undefined) await checkMessage(agent, name, data);
+    if (agent !== undefined) await checkMessage(agent, name, data, shared);
   }
 
   async #deliver(key: RunKey, message: Omit<ReceivedEntry, "type" | "at">, isKeyed: boolean): Promise<void> {

@@ -3,7 +3,6 @@ import { CadenzaError } from "../core/errors.ts";
 import { copyJson } from "../core/json.ts";
 import type { Growing, ReceivedEntry, ResultEntry, TakenEntry } from "../core/log.ts";
 import type { MaybePromise } from "../core/promises.ts";
-import { ignore, isPromise } from "../core/promises.ts";
 import type { InboxMessage } from "../core/state.ts";
 import { LAST_TIME } from "../core/time.ts";
 import type { MessageDetails } from "./agent-waits.ts";
@@ -13,7 +12,7 @@ import { issuesText } from "./refusals.ts";
 import type { Settlers } from "./sleep.ts";
 import { IntendedWait } from "./sleep.ts";
 import type { StandardSchema, Validated } from "./standard-schema.ts";
-import { validateFirst } from "./standard-schema.ts";
+import { validateAccepted } from "./standard-schema.ts";
 import { checkWaitOptions } from "./wait.ts";
 
 /** How a message is received. */
@@ -91,21 +90,11 @@ export class Receive extends IntendedWait {
     return this.#read(message, issues === undefined ? this.#validate(message) : { issues });
   }
 
-  /** A copy of the message, because the agent may change it. What the schema throws, the agent gets. */
+  /** A copy of the message, because the agent may change it. */
   #validate({ data }: ReceivedEntry): MaybePromise<Validated> {
     const { schema } = this.#options;
     const value = copyJson(data);
-    if (schema === undefined) return { value };
-    try {
-      const reading = validateFirst(schema, [value]);
-      // The run may leave this process before the agent gets the message.
-      if (isPromise(reading)) reading.catch(ignore);
-      return reading;
-    } catch (error) {
-      const thrown = Promise.reject(error);
-      thrown.catch(ignore);
-      return thrown;
-    }
+    return schema === undefined ? { value } : validateAccepted(schema, [value], this.execution);
   }
 
   async #read(message: ReceivedEntry, reading: MaybePromise<Validated>): Promise<unknown> {

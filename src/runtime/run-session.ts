@@ -1,4 +1,5 @@
-import type { Clock, SessionChange, Store, StoredSession } from "../core/ports.ts";
+import { aboutRun } from "../core/about-run.ts";
+import type { SessionChange, Store, StoredSession } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
 import { transcript } from "../core/record.ts";
@@ -6,20 +7,29 @@ import type { RunState } from "../core/state.ts";
 import { createdEntry } from "../core/state.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Message } from "../protocol/message.ts";
+import type { ExecutionHost } from "./execution.ts";
+import { FIRST_PAUSE_MS, nextPauseMs } from "./retry-pause.ts";
 import type { RunLog } from "./run-log.ts";
+import { unlessAborted } from "./unless-aborted.ts";
 
 const noMessages: readonly Message[] = [];
 
-/** The session of a run as its agent sees it. */
+/** The run whose session it is. */
+type SessionHost = Pick<ExecutionHost, "log" | "clock" | "logger" | "signal">;
+
+/**
+ * The session of a run as its agent sees it. A store that fails to read it is asked again, as one that fails to write
+ * is, because the failure would count as what the agent did.
+ */
 export class RunSession {
+  readonly #host: SessionHost;
   readonly #log: RunLog;
   readonly #store: Store;
-  readonly #clock: Clock;
 
-  constructor(log: RunLog, store: Store, clock: Clock) {
-    this.#log = log;
+  constructor(host: SessionHost, store: Store) {
+    this.#host = host;
+    this.#log = host.log;
     this.#store = store;
-    this.#clock = clock;
   }
 
   /** The messages that the session held when the run was created. */
@@ -40,7 +50,7 @@ export class RunSession {
 
   setState(state: JsonValue): MaybePromise<void> {
     const { session_id } = createdEntry(this.#log.state);
-    this.#log.changeSession({ session_id, create: true, state: { value: state }, at: this.#clock.now() });
+    this.#log.changeSession({ session_id, create: true, state: { value: state }, at: this.#host.clock.now() });
     return this.#log.commit();
   }
 
@@ -50,6 +60,37 @@ export class RunSession {
   }
 
   #read(): MaybePromise<StoredSession | undefined> {
+    try {
+      const session = this.#readOnce();
+      return isPromise(session) ? session.catch((error: unknown) => this.#readAgain(error)) : session;
+    } catch (error) {
+      return this.#readAgain(error);
+    }
+  }
+
+  /** Rejects when the run is stopped, and not before. */
+  async #readAgain(first: unknown): Promise<StoredSession | undefined> {
+    const { clock, logger, signal } = this.#host;
+    let error = first;
+    for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = nextPauseMs(pauseMs)) {
+      logger.warn("The session of a run could not be read. Reading it is tried again.", {
+        ...aboutRun(this.#log),
+        error,
+      });
+      let clear: (() => void) | undefined;
+      const pause = new Promise<void>((resolve) => {
+        clear = clock.setTimeout(resolve, pauseMs);
+      });
+      await unlessAborted(pause, signal).finally(() => clear?.());
+      try {
+        return await this.#readOnce();
+      } catch (again) {
+        error = again;
+      }
+    }
+  }
+
+  #readOnce(): MaybePromise<StoredSession | undefined> {
     const { key, state } = this.#log;
     return this.#store.session({ tenant: key.tenant, session_id: createdEntry(state).session_id });
   }

@@ -118,7 +118,7 @@ export class Runs implements LiveRuns {
    */
   create(request: NewRun): MaybePromise<{ readonly run: LiveRun } | { readonly elsewhere: RunKey }> {
     const agent = this.registry.get(request.agent_name);
-    const checked = checkInput(agent, request.input);
+    const checked = checkInput(agent, request.input, this.shared);
     return checked === undefined ? this.#create(agent, request) : checked.then(() => this.#create(agent, request));
   }
 

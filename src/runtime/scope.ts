@@ -113,7 +113,7 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
     input: AgentInput<Called>,
     options: CallOptions = {},
   ): Promise<AgentOutput<Called>> {
-    return (await callAgent(this, agent, input, options)) as AgentOutput<Called>;
+    return (await callAgent(this, agent, input, options, this.#runs.shared)) as AgentOutput<Called>;
   }
 
   /**

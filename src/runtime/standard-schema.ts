@@ -1,7 +1,7 @@
 import type { Issue } from "../core/errors.ts";
+import type { Clock, Logger } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
-import type { JsonObject } from "../protocol/json.ts";
 
 /**
  * A schema of any validation library that implements Standard Schema, version 1 (zod, valibot, arktype, …). `Input` is
@@ -35,36 +35,129 @@ export type SchemaInput<Schema> = Schema extends StandardSchema<infer Input, unk
 /** What a schema gives. */
 export type SchemaOutput<Schema> = Schema extends StandardSchema<unknown, infer Output> ? Output : never;
 
-/** A valid value, or the issues of an invalid one. */
-export type Validated = { readonly value: unknown } | { readonly issues: readonly Issue[] };
+/** A valid value, or the issues of an invalid one. `failed`: the schema itself has failed, and has judged nothing. */
+export type Validated =
+  | { readonly value: unknown }
+  | { readonly issues: readonly Issue[]; readonly failed?: "threw" | "late" | undefined };
 
-/** The output of the first valid candidate. If none is valid, the issues of the first one. */
+/** Where a schema is called: how long it may take, and where its own failures go. */
+export interface SchemaHost {
+  readonly logger: Logger;
+  /** Of the logged line. */
+  readonly about?: object | undefined;
+  /** Undefined: the caller limits the time. */
+  readonly clock?: Clock | undefined;
+}
+
+/** One of the two functions below. */
+export type Validate = typeof validateFirst;
+
+/** How long a schema may take for one value, in milliseconds. It is less than the time that answers are waited for. */
+const VALIDATION_MS = 5_000;
+/** How often a schema is asked about a value that the run has accepted. */
+const ATTEMPTS = 3;
+
+/**
+ * The output of the first valid candidate. If none is valid, the issues of the first one. It neither throws nor rejects:
+ * a schema that does, or that does not settle in time, makes the value invalid, and the logger gets the error.
+ */
 export function validateFirst(
   schema: StandardSchema,
   candidates: readonly unknown[],
-  from = 0,
-  issuesBefore?: readonly Issue[],
+  host: SchemaHost,
 ): MaybePromise<Validated> {
-  let issues = issuesBefore;
-  for (let index = from; index < candidates.length; index++) {
-    const result = schema["~standard"].validate(candidates[index]);
-    if (isPromise(result)) {
-      return result.then((later) =>
-        later.issues === undefined
-          ? { value: later.value }
-          : validateFirst(schema, candidates, index + 1, issues ?? later.issues.map(readIssue)),
-      );
-    }
-    if (result.issues === undefined) return { value: result.value };
-    issues ??= result.issues.map(readIssue);
-  }
-  return { issues: issues ?? [] };
+  return validateFrom(schema, candidates, host, 0, undefined);
 }
 
-/** The schema as JSON Schema (draft 2020-12), or undefined if its library cannot convert it. */
-export function jsonSchemaOf(schema: StandardSchema): JsonObject | undefined {
+/**
+ * As {@link validateFirst}, for a value that the run has accepted. A schema that fails is called again, because the
+ * failure would count as what the agent did.
+ */
+export function validateAccepted(
+  schema: StandardSchema,
+  candidates: readonly unknown[],
+  host: SchemaHost,
+  attempt = 1,
+): MaybePromise<Validated> {
+  const again = (outcome: Validated): MaybePromise<Validated> =>
+    "issues" in outcome && outcome.failed === "threw" && attempt < ATTEMPTS
+      ? validateAccepted(schema, candidates, host, attempt + 1)
+      : outcome;
+  const outcome = validateFirst(schema, candidates, host);
+  return isPromise(outcome) ? outcome.then(again) : again(outcome);
+}
+
+function validateFrom(
+  schema: StandardSchema,
+  candidates: readonly unknown[],
+  host: SchemaHost,
+  from: number,
+  first: Validated | undefined,
+): MaybePromise<Validated> {
+  let invalid = first;
+  for (let index = from; index < candidates.length; index++) {
+    const outcome = validateOne(schema, candidates[index], host);
+    if (isPromise(outcome))
+      return outcome.then((later) =>
+        isDecided(later) ? later : validateFrom(schema, candidates, host, index + 1, worse(invalid, later)),
+      );
+    if (isDecided(outcome)) return outcome;
+    invalid = worse(invalid, outcome);
+  }
+  return invalid ?? { issues: [] };
+}
+
+/** Whether no other candidate is looked at. A schema that does not settle would take the same time again. */
+function isDecided(outcome: Validated): boolean {
+  return "value" in outcome || outcome.failed === "late";
+}
+
+/** The first of two outcomes that are not valid. A failure of the schema says more than its verdict on another value. */
+function worse(one: Validated | undefined, other: Validated): Validated {
+  return one === undefined || ("failed" in other && !("failed" in one)) ? other : one;
+}
+
+function validateOne(schema: StandardSchema, value: unknown, host: SchemaHost): MaybePromise<Validated> {
   try {
-    return schema["~standard"].jsonSchema?.input({ target: "draft-2020-12" }) as JsonObject | undefined;
+    const result = schema["~standard"].validate(value);
+    if (!isPromise(result)) return readResult(result);
+    // Other libraries bring promises of their own, whose `then` may throw or return nothing.
+    const settled = Promise.resolve(result).then(readResult);
+    return inTime(settled, host.clock).then(
+      (outcome) => outcome ?? failure(new Error(`It has not settled within ${VALIDATION_MS} ms.`), "late", host),
+      (error: unknown) => failure(error, "threw", host),
+    );
+  } catch (error) {
+    return failure(error, "threw", host);
+  }
+}
+
+/** The error of a schema may tell secrets of the host, and so is not for the client. */
+function failure(error: unknown, failed: "threw" | "late", { logger, about }: SchemaHost): Validated {
+  logger.warn("A schema failed to validate a value.", { ...about, error });
+  return { issues: [{ path: [], message: "The value cannot be validated, because its schema failed." }], failed };
+}
+
+/** Resolves with undefined when the time is over. */
+function inTime<T>(settled: Promise<T>, clock: Clock | undefined): Promise<T | undefined> {
+  if (clock === undefined) return settled;
+  let stop: (() => void) | undefined;
+  const late = new Promise<undefined>((resolve) => {
+    stop = clock.setTimeout(() => resolve(undefined), VALIDATION_MS);
+  });
+  return Promise.race([settled, late]).finally(() => stop?.());
+}
+
+function readResult(result: StandardResult<unknown>): Validated {
+  const { issues } = result;
+  if (issues === undefined) return { value: (result as { readonly value: unknown }).value };
+  return { issues: issues.map(readIssue) };
+}
+
+/** The JSON Schema (draft 2020-12) of a schema, as text. Undefined: its library cannot convert it. */
+export function jsonSchemaOf(schema: StandardSchema): string | undefined {
+  try {
+    return JSON.stringify(schema["~standard"].jsonSchema?.input({ target: "draft-2020-12" }));
   } catch {
     // Some schemas have no JSON Schema (a transformation, a bigint). The question is asked without one.
     return undefined;
@@ -79,7 +172,7 @@ export function isStandardSchema(value: unknown): value is StandardSchema {
 
 function readIssue({ message, path = [] }: StandardIssue): Issue {
   return {
-    message,
+    message: String(message),
     path: path
       .map((step) => (typeof step === "object" ? step.key : step))
       .map((key) => (typeof key === "number" ? key : String(key))),

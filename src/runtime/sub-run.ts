@@ -104,7 +104,7 @@ export class SubRun {
       return undefined;
     };
     const { agent_name, input } = this.#request;
-    const checked = checkInput(this.#parent.runs.registry.get(agent_name), input);
+    const checked = checkInput(this.#parent.runs.registry.get(agent_name), input, this.#parent.shared);
     return checked === undefined ? create() : checked.then(async () => (await create()) ?? true);
   }
 

@@ -178,7 +178,7 @@ export class StagedContext implements AgentContext {
       watched((interest) => {
         const run: AgentContext["run"] = (name, given, how) =>
           this.#run(interest, name, given, how, agent.options.output);
-        return callInside(run, agent, input, options) as Promise<never>;
+        return callInside(run, agent, input, options, this) as Promise<never>;
       });
   }
 

@@ -2,8 +2,9 @@ import { EventSchemas } from "@ag-ui/core/schemas";
 import { AgentRuntime } from "cadenza";
 import * as agUi from "cadenza/ag-ui";
 import { createHandler } from "cadenza/ai-sdk";
-import { expect, test } from "vitest";
+import { describe, expect, it, test } from "vitest";
 import { amount, LONG_MS, seededRandom } from "../harness/fuzz.ts";
+import { nextTurn } from "../harness/promises.ts";
 import type { Random } from "../harness/random.ts";
 
 const options = { basePath: "/chat", limits: { maxBodyBytes: 20_000 } };
@@ -243,4 +244,53 @@ test("a thread, a run and an interrupt of another tenant do not exist", async ()
   );
   expect((await send("DELETE", "asks?threadId=c1", undefined, "theirs")).status).toBe(204);
   expect((await runtime.scope({ tenant: "ours" }).getRun(run_id)).status).toBe("awaiting");
+});
+
+const half = `${"long text ".repeat(3)}\ud800y`;
+const emissions: readonly (readonly [what: string, value: object])[] = [
+  ["a file", { name: "note.txt", content: half }],
+  ["a picture", { content_type: "image/svg+xml", content: half }],
+  ["JSON that is none", { content_type: "application/json", content: "{" }],
+  ["a data part", { name: "data", content_type: "application/json", content: JSON.stringify({ half }) }],
+  ["a text", { content: half }],
+];
+
+describe.each([
+  ["the chat", { createHandler }],
+  ["AG-UI", agUi],
+] as const)("what an agent emits ends no process over %s", (_name, face) => {
+  const body = (agent: string) => ({
+    ...{ id: agent, trigger: "submit-message", messageId: "m1" },
+    ...{ threadId: agent, runId: "run 1", state: {}, tools: [], context: [], forwardedProps: {} },
+    messages: [{ id: "m1", role: "user", parts: [{ type: "text", text: "hi" }], content: "hi" }],
+  });
+
+  it.each(emissions)("%s with half of an emoji, or broken", async (_what, value) => {
+    const { runtime, send } = open(face as { readonly createHandler: typeof createHandler });
+    runtime.register("shows", async function* () {
+      await nextTurn();
+      yield value;
+      await nextTurn();
+      yield value;
+    });
+    const response = await send("POST", "shows", body("shows"));
+    expect(response.status).toBe(200);
+    expect(await response.text()).toMatch(/finish/i);
+    expect((await send("GET", "shows/shows/messages")).status).toBeLessThan(500);
+    await runtime.close();
+  });
+
+  it("a question with a schema that is no JSON", async () => {
+    const { runtime, send } = open(face as { readonly createHandler: typeof createHandler });
+    runtime.register("shows", async (_input, { ask }) => {
+      await nextTurn();
+      const schema = { content_type: "application/schema+json", content: "{", content_encoding: "plain" } as const;
+      return ask({ role: "agent", parts: [{ content: "Well?" }, schema] });
+    });
+    const response = await send("POST", "shows", body("shows"));
+    expect(response.status).toBe(200);
+    expect(await response.text()).toContain("Well?");
+    expect((await send("GET", "shows/shows/messages")).status).toBeLessThan(500);
+    await runtime.close({ drainMs: 0 });
+  });
 });

@@ -4,7 +4,7 @@ import { isJsonObject } from "../../protocol/json.ts";
 import type { Message } from "../../protocol/message.ts";
 import { SCHEMA_TYPE } from "../../protocol/run.ts";
 import type { ResumeRequest } from "../../runtime/requests.ts";
-import { shownText, textPart } from "./parts.ts";
+import { jsonOf, shownText, textPart } from "./parts.ts";
 
 /** What a page replies to a question. */
 export type Reply = Pick<ResumeRequest, "await_resume" | "decline">;
@@ -33,10 +33,11 @@ export function wordsOf({ parts }: Pick<Message, "parts">): string {
   return parts.flatMap((part) => shownText(part) ?? []).join("");
 }
 
-/** The JSON Schema of the answer to a question. Undefined: it may be anything. */
+/** The JSON Schema of the answer to a question. Undefined: it may be anything, or the agent has passed on no schema. */
 export function schemaOf({ message }: OpenQuestionDetails): JsonObject | undefined {
   const schema = message.parts.find(({ content_type }) => content_type === SCHEMA_TYPE)?.content;
-  return schema === undefined ? undefined : (JSON.parse(schema) as JsonObject);
+  const value = schema === undefined ? undefined : jsonOf(schema);
+  return isJsonObject(value) ? value : undefined;
 }
 
 /** A reply in words, or an object as the answer. Undefined: it is neither. */

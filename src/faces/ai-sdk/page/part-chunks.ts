@@ -24,7 +24,12 @@ function contentChunk(part: MessagePart): UiChunk | undefined {
   if (content_encoding === "base64")
     return { type: "file", url: `data:${content_type};base64,${content}`, mediaType: content_type };
   if (isJsonPart(part)) return { type: `data-${name}`, data: jsonOf(content) };
-  return { type: "file", url: `data:${content_type},${encodeURIComponent(content)}`, mediaType: content_type };
+  return { type: "file", url: `data:${content_type},${percentEncoded(content)}`, mediaType: content_type };
+}
+
+/** A text as a part of a URL. A half of a surrogate pair has no UTF-8, and is replaced. */
+function percentEncoded(text: string): string {
+  return encodeURIComponent(text.replace(/\p{Surrogate}/gu, "\ufffd"));
 }
 
 type Trajectory = Extract<NonNullable<MessagePart["metadata"]>, { readonly kind: "trajectory" }>;
