@@ -10,10 +10,12 @@ import type { RunSlot } from "../runtime/run-slot.ts";
 export interface HeadFacts {
   /** Whether the run only waits, and no work of it is in progress here. */
   readonly isIdle: boolean;
+  /** Whether a step is at work here, whatever the run waits for beside it. */
+  readonly isInStep: boolean;
   /** Whether it waits for sub-runs, which wake it from any process. */
   readonly hasSubRuns: boolean;
   /** Undefined: the run needs none. */
-  readonly slot: Pick<RunSlot, "isQueued" | "isKept"> | undefined;
+  readonly slot: Pick<RunSlot, "isQueued" | "hasQueuedBodies" | "isKept"> | undefined;
   /** Whether the run may leave this process to wait for a slot: it is durable, and no step or sub-run is at work here. */
   readonly mayLeave: boolean;
   /** When it has something to do again if nothing happens, in milliseconds since 1970. Null: never. */
@@ -144,14 +146,18 @@ export class LeasedHead {
 
   /** Whether the agent cannot go on without a slot, and the run has none. */
   #asksForSlot(state: RunState, blocked: Mismatch | null): boolean {
-    if (this.#facts.slot?.isQueued !== true || this.#isReleased || blocked !== null) return false;
-    return !isWaiting(state) && !isStopped(state);
+    const { slot } = this.#facts;
+    if (slot?.isQueued !== true || this.#isReleased || blocked !== null) return false;
+    return (slot.hasQueuedBodies || !isWaiting(state)) && !isStopped(state);
   }
 
-  /** A run that waits gives its slot back, unless it keeps it. One that is left to another process goes on with it. */
+  /**
+   * A run that waits gives its slot back, unless it keeps it or a step is at work. One that is left to another process
+   * goes on with it.
+   */
   #keepsSlot(state: RunState, blocked: Mismatch | null, before: RunHead | undefined): boolean {
     if (before?.holds_slot !== true || isFinal(state.status) || blocked !== null) return false;
-    return this.#facts.slot?.isKept === true || !this.#waits(state);
+    return this.#facts.slot?.isKept === true || this.#facts.isInStep || !this.#waits(state);
   }
 
   onWritten(head: RunHead, before: RunHead | undefined): void {

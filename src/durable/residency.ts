@@ -110,8 +110,7 @@ export class Residency {
     if (log.head?.takeovers === 0) return;
     await execution?.settled();
     const isCurrent = this.#run.execution === execution && execution?.over === false && !log.lost;
-    if (isCurrent && execution.operations.open.length > 0 && this.#run.steps?.isBusy !== true)
-      this.#handover().forgetTakeovers();
+    if (isCurrent && execution.operations.open.length > 0 && !this.#run.isInStep) this.#handover().forgetTakeovers();
   }
 
   /**
@@ -164,6 +163,10 @@ export class Residency {
     return this.#run.durable && this.#waits && !this.#rule.keeps;
   }
 
+  get isInStep(): boolean {
+    return this.#run.isInStep;
+  }
+
   get slot(): RunSlot | undefined {
     return this.#run.slot;
   }
@@ -200,7 +203,7 @@ export class Residency {
   get #rule(): ResidencyRule {
     return ruleFor(
       activityOf({
-        isInStep: this.#run.steps?.isBusy === true,
+        isInStep: this.#run.isInStep,
         subRuns: this.#subRuns?.values() ?? [],
         checks: this.#checks,
         isReplaying: this.#ready !== undefined,

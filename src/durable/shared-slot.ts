@@ -40,9 +40,10 @@ export class SharedSlot extends RunSlot {
 
   /** A run that is stopped needs no slot to be replayed up to there. A result that waits for the slot is not handed over. */
   override onCommit(): void {
+    if (!this.isQueued) return;
     const { state } = this.#log;
-    const needsNone = isWaiting(state) || (this.#isReplayDue && isStopped(state));
-    if (this.isQueued && (this.isHeld || needsNone)) this.goOn();
+    if (this.isHeld) this.goOn();
+    else if (isWaiting(state) || (this.#isReplayDue && isStopped(state))) this.goOnWithout();
   }
 
   protected override giveBack(): void {

@@ -18,6 +18,12 @@ export interface AgentRun {
   readonly family: RunFamily<AgentRun>;
   /** Calls back when the run has its slot, now or later. */
   withSlot(callback: () => void): void;
+  /** Takes the run's slot for a step body. Undefined: it has the slot, or needs none. */
+  takeSlotForBody(): undefined | Promise<void>;
+  /** A step has begun, perhaps beside something that the run waits for. */
+  onStepBegun(): void;
+  /** A step has ended: the run may only wait from now on. */
+  onStepEnded(): void;
   runAgent(execution: Execution, request: NewSubRun): Promise<Run>;
   /** What the agent threw, for callers who are told more than the client. */
   cause: unknown;

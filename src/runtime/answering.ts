@@ -11,7 +11,8 @@ import { questionOf } from "./ask.ts";
 import { committedAbove } from "./committed-above.ts";
 import type { Execution } from "./execution.ts";
 import type { LiveRun } from "./live-run.ts";
-import { declined, isTaken } from "./offered-answers.ts";
+import { declined } from "./offered-answers.ts";
+import { onceInLog } from "./once-committed.ts";
 import { closedError, isLost, lostError, rejectedError, replyRefusedError } from "./refusals.ts";
 import type { RunLog } from "./run-log.ts";
 import type { Validated } from "./standard-schema.ts";
@@ -94,17 +95,12 @@ function take(run: LiveRun, execution: Execution, answer: BoundAnswer, reading: 
   const [entry] = decision;
   if (entry === undefined) return answeredBefore(run, command);
   const record = recordFor(run, answer);
-  const goOn = (): void => {
-    // If another process has written first, the answer was decided again, and perhaps refused.
-    if (isTaken(log, command)) execution.withSlot(() => execution.deliver(entry, reading.value));
-  };
   const acknowledged = log.acknowledge();
-  if (acknowledged === undefined) {
-    goOn();
-    return after(committedAbove(run), record);
-  }
   // If the store fails, the caller gets an error. The agent still goes on when a retry succeeds.
-  void log.commit()?.then(goOn);
+  onceInLog(log, entry, (committed) => {
+    if (committed !== undefined) execution.withSlot(() => execution.deliver(committed, reading.value));
+  });
+  if (acknowledged === undefined) return after(committedAbove(run), record);
   return acknowledged.then(() => {
     confirm(log, command);
     return after(committedAbove(run), record);

@@ -2,7 +2,7 @@ import type { AskCommand, Command } from "../core/commands.ts";
 import { isRefusal } from "../core/decide.ts";
 import type { CadenzaErrorDetails } from "../core/errors.ts";
 import { CadenzaError } from "../core/errors.ts";
-import type { Entry, Growing, QuestionKind, ResultEntry } from "../core/log.ts";
+import type { Growing, QuestionKind, ResultEntry } from "../core/log.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
 import { openQuestion, settledQuestion } from "../core/state.ts";
@@ -15,6 +15,7 @@ import { readAnswer } from "./answer.ts";
 import { badArgument, checkText } from "./check.ts";
 import type { Execution } from "./execution.ts";
 import { readItem, textPart } from "./input.ts";
+import type { Committed } from "./operations.ts";
 import type { StandardSchema, Validate, Validated } from "./standard-schema.ts";
 import { validateAccepted, validateFirst } from "./standard-schema.ts";
 import { checkWaitOptions, Wait } from "./wait.ts";
@@ -91,7 +92,7 @@ export abstract class Ask extends Wait {
     return { type: "expire", at, await_id: this.key, defaulted: this.#default !== undefined };
   }
 
-  protected override onEnded(entry: Entry): void {
+  protected override onEnded(entry: Committed): void {
     if (entry.type === "timed-out" && !entry.defaulted) this.execution.onExpired();
     else super.onEnded(entry);
   }

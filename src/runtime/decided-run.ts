@@ -24,6 +24,8 @@ export class DecidedRun {
   /** The decided entries that are not handed to the store yet. */
   #entries: Entry[] | undefined;
   #session: SessionChange | undefined;
+  /** What has become of entries that were decided again. Undefined until there are such entries. */
+  #decidedAgain: WeakMap<Entry, Entry | "dropped"> | undefined;
 
   constructor(key: RunKey) {
     this.state = initialState(key.run_id);
@@ -79,7 +81,20 @@ export class DecidedRun {
     const decided = this.#entries ?? noEntries;
     this.state = state;
     this.#entries = undefined;
-    for (const entry of decided) this.decide(commandOf(entry));
+    this.#decidedAgain ??= new WeakMap();
+    for (const entry of decided) {
+      const decision = this.decide(commandOf(entry));
+      const again = (isRefusal(decision) ? undefined : decision[0]) ?? "dropped";
+      // Some commands carry their entry, which is then the same one.
+      if (again !== entry) this.#decidedAgain.set(entry, again);
+    }
+  }
+
+  /** The entry that the log has, or is going to have, in place of one that was decided. Undefined: it was dropped. */
+  standingOf(entry: Entry): Entry | undefined {
+    const again = this.#decidedAgain?.get(entry);
+    if (again === undefined) return entry;
+    return again === "dropped" ? undefined : this.standingOf(again);
   }
 
   /** Drops the entries that are not written. */

@@ -3,7 +3,6 @@ import { aboutRun } from "../core/about-run.ts";
 import type { Command, Emission, EndCommand } from "../core/commands.ts";
 import { isRefusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
-import type { Entry } from "../core/log.ts";
 import { overdueError } from "../core/overdue.ts";
 import type { Clock, Logger } from "../core/ports.ts";
 import { ignore } from "../core/promises.ts";
@@ -17,7 +16,8 @@ import type { LoopHost } from "./agent-loop.ts";
 import { AgentLoop } from "./agent-loop.ts";
 import { noteOperation } from "./failed-operation.ts";
 import { InterceptedAgent, runInfo } from "./intercepted-agent.ts";
-import type { Operation, Operations } from "./operations.ts";
+import { onceInLog } from "./once-committed.ts";
+import type { Committed, Operation, Operations } from "./operations.ts";
 import type { Ownership } from "./ownership.ts";
 import { checkLogLength, checkSize } from "./part-size.ts";
 import type { RunLog } from "./run-log.ts";
@@ -158,7 +158,7 @@ export class Execution implements LoopHost {
   }
 
   /** Hands a result to the operation that waits for it. */
-  deliver(entry: Entry, live?: unknown): void {
+  deliver(entry: Committed, live?: unknown): void {
     this.#armTimeout();
     this.operations.deliver(entry, live);
   }
@@ -330,7 +330,7 @@ export class Execution implements LoopHost {
     this.#clearTimer?.();
     const { clock, activeUntil } = this;
     if (activeUntil === null) return;
-    const overrun = (): void => void this.stopBy({ type: "overrun", at: clock.now() });
+    const overrun = (): void => this.#overrun(clock.now());
     this.#clearTimer = clock.setTimeout(overrun, Math.max(0, activeUntil - clock.now()));
   }
 
@@ -342,7 +342,21 @@ export class Execution implements LoopHost {
     return started.at + waiting_ms + settings.timeoutMs;
   }
 
-  /** Decides a command that makes the run fail. Returns whether the agent is stopped for it. */
+  /** The active time is over. The agent is stopped when the log says so, as for the deadline of a question. */
+  #overrun(at: number): void {
+    const { log } = this.#host;
+    const decision = log.decide({ type: "overrun", at });
+    const entry = isRefusal(decision) ? undefined : decision[0];
+    if (entry === undefined) return;
+    onceInLog(log, entry, (committed) => {
+      if (committed !== undefined) this.onExpired();
+    });
+  }
+
+  /**
+   * Decides a command that makes the run fail. Returns whether the agent is stopped for it, which is at once: until the
+   * commit it would use more.
+   */
   stopBy(command: Command): boolean {
     const { log } = this.#host;
     const decision = log.decide(command);

@@ -1,10 +1,10 @@
 import type { Emission } from "../core/commands.ts";
-import type { Entry, IntentEntry, ReceivedEntry, ResultEntry } from "../core/log.ts";
+import type { IntentEntry, ReceivedEntry, ResultEntry } from "../core/log.ts";
 import { resultKey } from "../core/operation-keys.ts";
 import type { Clock } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
-import type { Operation, Operations } from "./operations.ts";
+import type { Committed, Operation, Operations } from "./operations.ts";
 import type { RunLog } from "./run-log.ts";
 
 /** What operations need from the run of their agent. */
@@ -110,7 +110,7 @@ export class LiveOperations implements Operations {
     return undefined;
   }
 
-  deliver(entry: Entry, live?: unknown): void {
+  deliver(entry: Committed, live?: unknown): void {
     const key = resultKey(entry);
     if (key !== undefined && this.#closed === undefined) this.take({ key, entry: entry as ResultEntry, live });
   }

@@ -145,8 +145,21 @@ export class LiveRun implements LogRun, AgentRun {
     else this.#slot.occupy(callback);
   }
 
-  /** Whether the run only waits: for answers, time or messages, or for sub-runs that do. */
+  /** Whether the body of a step is at work in this process, or is about to begin, whatever the run waits for beside it. */
+  get isInStep(): boolean {
+    return this.steps?.isBusy === true;
+  }
+
+  /**
+   * Whether the run only waits: for answers, time or messages, or for sub-runs that do. A run with a step at work is not
+   * waiting, whatever else it waits for: it is counted, keeps its slot, and `close` waits for it.
+   */
   get isWaiting(): boolean {
+    return !this.isInStep && this.waits;
+  }
+
+  /** Whether the run waits for something, whatever is at work beside it: the run that has started it waits with it. */
+  get waits(): boolean {
     return isWaiting(this.log.state) || this.ownership.isIdle;
   }
 
@@ -380,10 +393,28 @@ export class LiveRun implements LogRun, AgentRun {
     else this.#slot.take(callback);
   }
 
+  takeSlotForBody(): undefined | Promise<void> {
+    return isStopped(this.log.state) ? undefined : this.#slot?.takeForBody();
+  }
+
+  onStepBegun(): void {
+    if (isWaiting(this.log.state)) this.settleHold();
+  }
+
+  onStepEnded(): void {
+    this.ownership.settle();
+    if (this.isWaiting && !this.log.lost) {
+      this.settleHold();
+      this.#slot?.onCommit(true);
+    }
+    this.shared.onProgress?.();
+  }
+
   /** The process stays open while the run is at work. One that waits for an answer or for other code holds nothing. */
   settleHold(): void {
     const { head, lost } = this.log;
-    const isActive = head?.status === "in-progress" && !this.isWaiting;
+    const isActive =
+      (head?.status === "in-progress" && !this.isWaiting) || (head?.status === "awaiting" && this.isInStep);
     if ((isActive || head?.status === "cancelling") && !lost && this.ownership.mismatch === undefined)
       this.#letGo ??= this.shared.hold();
     else {

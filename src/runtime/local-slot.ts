@@ -45,7 +45,7 @@ export class LocalSlot extends RunSlot {
   override onCommit(waits: boolean): void {
     if (!waits || this.isKept) return;
     this.giveBack();
-    this.goOn();
+    this.goOnWithout();
   }
 
   protected override giveBack(): void {

@@ -1,13 +1,11 @@
-import type { ReplyCommand } from "../core/commands.ts";
-import { decide, isRefusal } from "../core/decide.ts";
+import { isRefusal } from "../core/decide.ts";
 import type { OfferedEntry } from "../core/log.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
 import { replyCommand } from "./answer.ts";
 import { questionOf } from "./ask.ts";
 import type { Execution } from "./execution.ts";
-import { onceCommitted } from "./once-committed.ts";
-import type { RunLog } from "./run-log.ts";
+import { onceInLog } from "./once-committed.ts";
 import type { SharedByRuns } from "./shared-by-runs.ts";
 import type { Validated } from "./standard-schema.ts";
 
@@ -44,13 +42,7 @@ function decideOffer(execution: Execution, shared: SharedByRuns, offer: OfferedE
   const decision = log.decide(command);
   const entry = isRefusal(decision) ? undefined : decision[0];
   if (entry === undefined) return;
-  onceCommitted(log, () => {
-    if (isTaken(log, command)) execution.withSlot(() => execution.deliver(entry, reading.value));
+  onceInLog(log, entry, (committed) => {
+    if (committed !== undefined) execution.withSlot(() => execution.deliver(committed, reading.value));
   });
-}
-
-/** Whether the log holds the reply. After a conflict it may have been decided again, and refused. */
-export function isTaken(log: RunLog, command: ReplyCommand): boolean {
-  const decision = decide(log.state, command);
-  return !isRefusal(decision) && decision.length === 0;
 }

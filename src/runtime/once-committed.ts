@@ -1,3 +1,5 @@
+import type { Entry } from "../core/log.ts";
+import type { Committed } from "./operations.ts";
 import type { RunLog } from "./run-log.ts";
 
 /** Calls back when all that has been decided is committed: at once, if it is. Does not call back for a lost run. */
@@ -6,6 +8,20 @@ export function onceCommitted(log: RunLog, callback: () => void): void {
   // Awaiting a commit that is done would let a later entry be handed over before this one.
   if (committed === undefined) callback();
   else void committed.then(callback);
+}
+
+/**
+ * Calls back when a decided entry is committed, with the entry as the log holds it: after a conflict it was decided
+ * again. With undefined: the log does not have it, because another process had written something first that excludes it.
+ * Does not call back for a lost run.
+ */
+export function onceInLog(log: RunLog, entry: Entry, callback: (committed: Committed | undefined) => void): void {
+  onceCommitted(log, () => callback(log.standingOf(entry) as Committed | undefined));
+}
+
+/** The result of an operation that the log of a plain run does not hold. */
+export function notLogged(entry: Entry): Committed {
+  return entry as Committed;
 }
 
 /**

@@ -3,6 +3,11 @@ import type { CadenzaError } from "../core/errors.ts";
 import type { Entry, IntentEntry, ReceivedEntry, ResultEntry } from "../core/log.ts";
 import type { Usage } from "../protocol/extensions.ts";
 
+declare const inLog: unique symbol;
+
+/** An entry that the committed log of its run holds. An agent gets its results from such entries only. */
+export type Committed = Entry & { readonly [inLog]: true };
+
 /**
  * An operation of an agent: a question, a step or a sub-run. It has a key, work that begins it, and an entry with its
  * result.
@@ -49,8 +54,8 @@ export interface Operations {
   perform(operation: Operation): void;
   /** The last attempt at an operation without a result that the log holds. */
   intent(key: string): IntentEntry | undefined;
-  /** Takes the entry that holds an operation's result. */
-  deliver(entry: Entry, live?: unknown): void;
+  /** Takes the entry that holds an operation's result, as it is committed. */
+  deliver(entry: Committed, live?: unknown): void;
   /** Fails one operation. */
   reject(key: string, error: unknown): void;
   /** The answer in the log fails the validation of the question as the code asks it now. */

@@ -159,6 +159,11 @@ export class RunLog {
     return this.#committed >= this.state.position && this.#decided.session === undefined;
   }
 
+  /** What has become of an entry that was decided here: see {@link DecidedRun.standingOf}. */
+  standingOf(entry: Entry): Entry | undefined {
+    return this.#decided.standingOf(entry);
+  }
+
   /** Nothing can be written just now. Those who wait for what has been decided, and can be told, are. */
   refuse(error: CadenzaError): void {
     this.#waiters?.refuse(error);

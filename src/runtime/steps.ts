@@ -6,11 +6,12 @@ import type { AttemptFailedEntry, Growing, IntentEntry, StepEntry } from "../cor
 import { nameIn } from "../core/operation-keys.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
-import { createdEntry, isStopped } from "../core/state.ts";
+import { createdEntry, isStopped, isWaiting } from "../core/state.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { AgentRun } from "./agent-run.ts";
 import type { StepOptions, StepRetry, StepScope } from "./agent-steps.ts";
 import { Bodies, isNested } from "./bodies.ts";
+import { onceInLog } from "./once-committed.ts";
 import { checkResultSize } from "./part-size.ts";
 import { recordedResult } from "./recorded.ts";
 import type { RunSignal } from "./run-signal.ts";
@@ -26,6 +27,7 @@ type Body = (step: StepScope) => MaybePromise<unknown>;
 export class Steps {
   readonly #run: AgentRun;
   readonly #signal: RunSignal;
+  /** The steps that have begun and have no result. */
   readonly #atWork = new Set<string>();
   /** The time limits of the attempts at work. */
   readonly #limits = new Set<TimeLimit>();
@@ -51,7 +53,7 @@ export class Steps {
     this.#bodies.moves();
   }
 
-  /** Whether a step has begun and has no result yet. */
+  /** Whether a step has begun here and has no result yet: its body is at work, pauses, or waits for the run's slot. */
   get isBusy(): boolean {
     return this.#atWork.size > 0;
   }
@@ -68,9 +70,21 @@ export class Steps {
 
   /** Runs a body and returns its result. Nothing is logged. The body begins only while this process may execute the run. */
   async run(key: string, body: Body, options: StepOptions): Promise<unknown> {
+    this.#atWork.add(key);
+    this.#run.onStepBegun();
+    try {
+      return await this.#runAttempts(key, body, options);
+    } finally {
+      this.#onOver(key);
+    }
+  }
+
+  async #runAttempts(key: string, body: Body, options: StepOptions): Promise<unknown> {
     const { retry } = options;
     const attempts = retry?.attempts ?? 1;
     for (let attempt = 1; ; attempt++) {
+      const slot = this.#run.takeSlotForBody();
+      if (slot !== undefined) await slot;
       for (let wait = this.#run.ownership.verify(); wait !== undefined; wait = this.#run.ownership.verify()) {
         await wait;
         if (this.#isStopped) throw this.#signal.signal.reason;
@@ -94,6 +108,7 @@ export class Steps {
   begin(key: string, body: Body, options: StepOptions, before: IntentEntry | undefined): void {
     if (this.#atWork.has(key)) return;
     this.#atWork.add(key);
+    this.#run.onStepBegun();
     void this.#record(key, body, options, before?.attempt ?? 0);
   }
 
@@ -105,7 +120,7 @@ export class Steps {
     const { log, shared, execution } = this.#run;
     // After the run is released, the body's output is not logged, and so its result is not logged either.
     if (outcome === undefined || execution?.over === true) {
-      this.#atWork.delete(key);
+      this.#onOver(key);
       return;
     }
     const { result, error = null } = outcome;
@@ -118,13 +133,22 @@ export class Steps {
       usage: execution?.takeUsage() ?? null,
     };
     log.decide({ type: "record", entry });
-    const committed = log.commit();
-    // Awaiting a commit that is done would let a later answer be handed over before this result.
-    if (committed !== undefined) await committed;
-    this.#run.execution?.operations.deliver(entry);
+    onceInLog(log, entry, (committed) => {
+      if (committed !== undefined) this.#run.execution?.operations.deliver(committed);
+      this.#onOver(key);
+    });
+  }
+
+  /** Beside something that the run waits for, the agent first has a turn to use the result: it may go on with more work. */
+  #onOver(key: string): void {
+    const { log, execution } = this.#run;
+    if (execution !== undefined && isWaiting(log.state)) void execution.settled().then(() => this.#end(key));
+    else this.#end(key);
+  }
+
+  #end(key: string): void {
     this.#atWork.delete(key);
-    this.#run.ownership.settle();
-    shared.onProgress?.();
+    this.#run.onStepEnded();
   }
 
   /**
@@ -138,6 +162,8 @@ export class Steps {
     const attempts = retry?.attempts ?? 1;
     for (let tried = 1; ; tried++) {
       if (shared.isHandingOn && this.#run.ownership.mayLeave) await this.#hold();
+      const slot = this.#run.takeSlotForBody();
+      if (slot !== undefined) await slot;
       const attempt = before + tried;
       log.decide({ type: "intend", entry: { type: "intent", at: clock.now(), key, attempt, run_id: null } });
       await log.commit();
@@ -233,20 +259,15 @@ export class Steps {
 
   /** Waits before the next attempt. Rejects when the run is stopped. */
   #pause(waitMs: number): Promise<void> {
-    const { shared } = this.#run;
-    const { clock } = shared;
+    const { clock } = this.#run.shared;
     if (waitMs === 0) return Promise.resolve();
     const { signal } = this.#signal;
     return new Promise((resolve, reject) => {
-      // A run that also waits for an answer does not keep the process open, so the pause does.
-      const letGo = shared.hold();
       const clear = clock.setTimeout(() => {
-        letGo();
         signal.removeEventListener("abort", stop);
         resolve();
       }, waitMs);
       const stop = (): void => {
-        letGo();
         clear();
         reject(signal.reason);
       };

@@ -14,7 +14,7 @@ import { checkInput } from "./agent-schemas.ts";
 import type { Execution } from "./execution.ts";
 import type { LiveRun, SubRunFound } from "./live-run.ts";
 import type { NewRun } from "./new-run.ts";
-import { onceCommitted } from "./once-committed.ts";
+import { notLogged, onceCommitted, onceInLog } from "./once-committed.ts";
 import { parentOf } from "./seed.ts";
 import { ShownOutput } from "./shown-output.ts";
 import { checkSpending, tokensLeft, usageOf } from "./spending-tree.ts";
@@ -243,7 +243,7 @@ export class SubRun {
       this.#goOnAfter(copying, child);
       return;
     }
-    this.#parent.ownership.setSubRun(this.#key, lost || !child.isWaiting ? "at work" : "idle");
+    this.#parent.ownership.setSubRun(this.#key, lost || !child.waits ? "at work" : "idle");
     if (head !== undefined && isFinal(head.status)) {
       this.#unfollow(child);
       void Promise.resolve(child.log.record()).then((run) => this.#finish({ run, state }));
@@ -300,7 +300,7 @@ export class SubRun {
     const result = durable ? (run as unknown as StepEntry["result"]) : undefined;
     const entry: StepEntry = { type: "step", at: shared.clock.now(), key: this.#key, result, error: null, usage };
     if (durable) this.#record(entry, run);
-    else this.#execution.withSlot(() => this.#execution.operations.deliver(entry, run));
+    else this.#execution.withSlot(() => this.#execution.operations.deliver(notLogged(entry), run));
   }
 
   /**
@@ -322,10 +322,10 @@ export class SubRun {
   #record(entry: StepEntry, live: unknown): void {
     const { log } = this.#parent;
     log.decide({ type: "record", entry });
-    onceCommitted(log, () => {
+    onceInLog(log, entry, (committed) => {
       const { execution, ownership } = this.#parent;
       // While it only waited for sub-runs that waited, the parent had no slot.
-      execution?.withSlot(() => execution.operations.deliver(entry, live));
+      if (committed !== undefined) execution?.withSlot(() => execution.operations.deliver(committed, live));
       ownership.setSubRun(this.#key, undefined);
     });
   }

@@ -49,11 +49,8 @@ export class TimeLimit {
   /** Calls a function. Rejects when the time is over. What the function gives after that is dropped. */
   apply<T>(work: () => Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
-      // A run that also waits for an answer does not keep the process open, so the time limit does.
-      const letGo = this.#shared.hold();
       this.#clear = () => {
         for (const clear of this.#timers.values()) clear();
-        letGo();
       };
       const exceed = (exceeded: keyof AttemptLimits): void => {
         this.end();

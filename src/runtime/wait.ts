@@ -1,11 +1,11 @@
 import type { Command } from "../core/commands.ts";
 import { isRefusal } from "../core/decide.ts";
 import type { CadenzaError } from "../core/errors.ts";
-import type { Entry, ResultEntry } from "../core/log.ts";
+import type { ResultEntry } from "../core/log.ts";
 import { badArgument, checkAmount, checkKeys, checkObject, checkSignal } from "./check.ts";
 import type { Execution } from "./execution.ts";
-import { onceCommitted } from "./once-committed.ts";
-import type { Operation } from "./operations.ts";
+import { onceInLog } from "./once-committed.ts";
+import type { Committed, Operation } from "./operations.ts";
 import { isStandardSchema } from "./standard-schema.ts";
 
 /**
@@ -62,7 +62,7 @@ export abstract class Wait implements Operation {
   /** What is decided at the deadline. */
   protected abstract expiry(at: number): Command;
   /** The entry that ends it is committed. */
-  protected onEnded(entry: Entry): void {
+  protected onEnded(entry: Committed): void {
     this.execution.withSlot(() => this.execution.deliver(entry));
   }
 
@@ -70,7 +70,7 @@ export abstract class Wait implements Operation {
   abstract resolve(value: unknown): void;
   abstract reject(error: unknown): void;
 
-  /** Decides the end of the wait, commits it, and hands it over. */
+  /** Decides the end of the wait, commits it, and hands over what the log holds then. An end that the log does not have is dropped. */
   protected finish(command: Command): void {
     if (this.#isEnded) return;
     const { log } = this.execution;
@@ -78,7 +78,9 @@ export abstract class Wait implements Operation {
     const entry = isRefusal(decision) ? undefined : decision[0];
     if (entry === undefined) return;
     this.#isEnded = true;
-    onceCommitted(log, () => this.onEnded(entry));
+    onceInLog(log, entry, (committed) => {
+      if (committed !== undefined) this.onEnded(committed);
+    });
   }
 
   /** The error of a wait that was withdrawn. */
