@@ -13,6 +13,9 @@ import type { WatchedLog } from "./store.ts";
 import type { Call, Reader, World } from "./world.ts";
 import { GRACE_MS } from "./world.ts";
 
+/** How long a schema may take, in milliseconds: docs/limits.md. */
+const VALIDATION_MS = 5_000;
+
 /** Checks the rules of a world in which no event is pending: each call that can settle has settled. */
 export function checkAtRest(world: World): void {
   for (const log of world.store.logs.values()) checkNoRunIsForgotten(world, log);
@@ -167,6 +170,11 @@ function checkRefusal(world: World, call: Call, log: WatchedLog | undefined, cod
     world.violate(`the answer ${answer.n} to ${log?.run_id} was refused with ${code} when it was repeated`);
 }
 
+/** Whether the schema of a question has kept this answer for longer than the runtime waits for it. */
+function isOutwaited({ clock, slowSince }: World, n: number): boolean {
+  return clock.now() - (slowSince.get(n) ?? Number.POSITIVE_INFINITY) >= VALIDATION_MS;
+}
+
 function isRefusalFounded(
   world: World,
   { does, answer, idempotencyKey }: Call,
@@ -186,7 +194,7 @@ function isRefusalFounded(
     case "not_awaiting":
       return answer !== undefined;
     case "answer_rejected":
-      return answer !== undefined && answer.n % 7 === 0;
+      return answer !== undefined && (answer.n % 7 === 0 || isOutwaited(world, answer.n));
     case "answer_conflict":
       // Without an id the answer is for the question that was shown when it came.
       return answers.some(({ n, await_id }) => await_id === (answer?.await_id ?? await_id) && n !== answer?.n);

@@ -161,6 +161,8 @@ const schema: StandardSchema<{ readonly n: number }> = {
 /** The same, answered after a delay. */
 function slowSchema(world: World): StandardSchema<{ readonly n: number }> {
   const validate = async (value: unknown) => {
+    const { n } = value as { n: number };
+    if (!world.slowSince.has(n)) world.slowSince.set(n, world.clock.now());
     await world.clock.turn();
     return judge(value);
   };

@@ -71,6 +71,8 @@ export interface Reader {
 
 /** A runtime with a store, a clock, agents and callers that the model controls, and all that they saw. */
 export class World {
+  /** Since when a schema that answers late has had an answer. */
+  readonly slowSince = new Map<number, number>();
   readonly setting: Setting;
   readonly clock = new ModelClock();
   readonly store = new WatchedStore();
