@@ -1,4 +1,5 @@
 import { mkdirSync } from "node:fs";
+import nodeModule from "node:module";
 import { dirname, resolve } from "node:path";
 import thisProcess, { stderr, stdout } from "node:process";
 import { pathToFileURL } from "node:url";
@@ -24,7 +25,7 @@ const DRAIN_MS = 1_000;
 /** Runs the agents of a file, with an inspector, until the process is told to stop. */
 export async function serveAgents(file: string, options: string): Promise<void> {
   const { port, token, store } = JSON.parse(options) as AgentsOptions;
-  const code = (await import(pathToFileURL(resolve(file)).href)) as Code;
+  const code = await load(file);
   mkdirSync(dirname(store), { recursive: true });
   const runtime = new AgentRuntime({ store: openSqlite(store, false), logger });
   try {
@@ -40,6 +41,33 @@ export async function serveAgents(file: string, options: string): Promise<void> 
   thisProcess.exit();
 }
 
+/**
+ * Imports the file. Where that fails, `node --watch` learns every file that the import has reached, before the process
+ * ends: Node 22 forgets the one that has a syntax error, and would not start again when it is mended.
+ */
+async function load(file: string): Promise<Code> {
+  const reached = new Set<string>();
+  const { registerHooks } = nodeModule as typeof nodeModule & Hooked;
+  const hooks = registerHooks?.({
+    resolve: (specifier, context, nextResolve) => {
+      const found = nextResolve(specifier, context);
+      reached.add(found.url);
+      return found;
+    },
+  });
+  try {
+    return (await import(pathToFileURL(resolve(file)).href)) as Code;
+  } catch (error) {
+    const files = [...reached].filter((url) => url.startsWith("file:"));
+    await new Promise((sent) =>
+      thisProcess.send === undefined ? sent(null) : thisProcess.send({ "watch:import": files }, sent),
+    );
+    throw error;
+  } finally {
+    hooks?.deregister();
+  }
+}
+
 /** Registers what the file exports: agents, and as its default also a function that registers some itself. */
 async function register(runtime: AgentRuntime, code: Code, file: string): Promise<void> {
   // A CommonJS module is the default of its import.
@@ -53,6 +81,14 @@ async function register(runtime: AgentRuntime, code: Code, file: string): Promis
       `${file} exports no agent. Export what defineAgent returns, or as its default a function that gets the runtime.`,
     );
 }
+
+/** `node:module` of Node 22.15 and newer. */
+interface Hooked {
+  readonly registerHooks?: (hooks: { readonly resolve: ResolveHook }) => { readonly deregister: () => void };
+}
+
+type Resolve = (specifier: string, context: unknown) => { readonly url: string };
+type ResolveHook = (...args: [...Parameters<Resolve>, nextResolve: Resolve]) => { readonly url: string };
 
 /** What a module exports. */
 interface Code {
