@@ -31,7 +31,7 @@ const RULES: readonly Rule[] = [
   { place: "stores/", imports: ["core/", "protocol/", "runtime/system"] },
   { place: "runtime/", imports: ["core/", "protocol/", "stores/memory"], packages: ["eventemitter3", "nanoid"] },
   { place: "durable/", imports: ["runtime/", "core/", "protocol/"] },
-  { place: "http/", imports: ["core/error", "protocol/"], types: ["core/", "runtime/"] },
+  { place: "http/", imports: ["core/error", "core/run-map", "protocol/"], types: ["core/", "runtime/"] },
   {
     place: "faces/acp/",
     imports: ["http/", "core/error", "protocol/"],
@@ -64,7 +64,7 @@ const RULES: readonly Rule[] = [
     place: "faces/inspector/",
     imports: [
       ...["http/", "admin/", "durable/cassette", "core/error", "core/time", "protocol/"],
-      ...["runtime/agent-schemas", "runtime/answer", "runtime/inside", "runtime/system"],
+      ...["runtime/agent-schemas", "runtime/answer", "runtime/inside", "runtime/store-failures", "runtime/system"],
     ],
     types: ["core/", "runtime/"],
   },
@@ -78,13 +78,16 @@ const RULES: readonly Rule[] = [
   { place: "client/", imports: [], types: ["protocol/", "runtime/agent-schemas", "runtime/standard-schema"] },
   {
     place: "admin/",
-    imports: ["core/", "protocol/", "runtime/check", "runtime/fold-log", "runtime/inside", "runtime/labels"],
+    imports: [
+      ...["core/", "protocol/", "runtime/check", "runtime/fold-log", "runtime/inside", "runtime/labels"],
+      "runtime/store-failures",
+    ],
     types: ["runtime/"],
   },
   {
     place: "otel/",
-    imports: ["core/statistics"],
-    types: ["protocol/", "runtime/"],
+    imports: ["core/run-map", "core/statistics"],
+    types: ["core/", "protocol/", "runtime/"],
     packages: ["@opentelemetry/api"],
   },
   // The contract of stores belongs to the entry of the stores, and so needs nothing else of the testing kit.
@@ -156,6 +159,11 @@ const HISTORY_FILES = new Set(
   ),
 );
 
+/** Where runs of all tenants meet. A collection that is keyed by the id of a run alone would mix these up. */
+const KEYED_BY_RUN = ["runtime/", "durable/", "http/", "otel/"];
+const RUN_ID = /^run_?id$/i;
+const KEYED_METHODS = new Set(["get", "set", "has", "delete", "add"]);
+
 interface Import {
   readonly specifier: string;
   readonly typeOnly: boolean;
@@ -180,6 +188,7 @@ export function checkArchitecture(files: ReadonlyMap<string, string>): string[] 
     }
     edges.set(path, targets);
     violations.push(...globalsOf(path, source).map((reason) => `${path}: ${reason}`));
+    violations.push(...runIdKeysOf(path, source).map((reason) => `${path}: ${reason}`));
     violations.push(...wordsOf(path, text).map((word) => `${path}: the plain room knows no ${word}`));
     if (!path.includes("/") && !source.statements.every(isReExport)) {
       violations.push(`${path}: an entry contains re-exports only`);
@@ -199,6 +208,47 @@ function wordsOf(path: string, text: string): string[] {
       (OWNER_WORDS.test(word) && path !== OWNER_FILE) ||
       (HISTORY_WORD.test(word) && !HISTORY_FILES.has(path)),
   );
+}
+
+/** Collections whose keys are ids of runs. The key of a run is its tenant and its id: `RunMap` takes both. */
+function runIdKeysOf(path: string, source: ts.SourceFile): string[] {
+  if (!KEYED_BY_RUN.some((place) => path.startsWith(place))) return [];
+  const reasons: string[] = [];
+  const visit = (node: ts.Node): void => {
+    if (isKeyedByRunId(node)) {
+      const text = node.getText(source).replace(/\s+/g, " ").slice(0, 80);
+      reasons.push(`a run is found by its tenant and its id: use RunMap in place of ${text}`);
+    }
+    ts.forEachChild(node, visit);
+  };
+  visit(source);
+  return reasons;
+}
+
+function isKeyedByRunId(node: ts.Node): boolean {
+  if (ts.isElementAccessExpression(node)) return namesRunId(node.argumentExpression);
+  if (ts.isCallExpression(node) && ts.isPropertyAccessExpression(node.expression))
+    return KEYED_METHODS.has(node.expression.name.text) && namesRunId(node.arguments[0]);
+  const isCollection =
+    ts.isNewExpression(node) && ts.isIdentifier(node.expression) && /^(Weak)?(Map|Set)$/.test(node.expression.text);
+  return isCollection && holdsRunIdAsKey(node.arguments?.[0]);
+}
+
+/** Whether the elements of a new collection are ids of runs, or pairs that begin with one. */
+function holdsRunIdAsKey(node: ts.Node | undefined): boolean {
+  if (node === undefined) return false;
+  if (ts.isArrayLiteralExpression(node)) return namesRunId(node.elements[0]) || node.elements.some(holdsRunIdAsKey);
+  if (ts.isArrowFunction(node)) return namesRunId(node.body) || holdsRunIdAsKey(node.body);
+  if (ts.isCallExpression(node)) return node.arguments.some(holdsRunIdAsKey);
+  return ts.isParenthesizedExpression(node) && holdsRunIdAsKey(node.expression);
+}
+
+/** `run_id`, `runId`, `key.run_id` and the like, and a text that begins with one. */
+function namesRunId(node: ts.Node | undefined): boolean {
+  if (node === undefined) return false;
+  if (ts.isIdentifier(node)) return RUN_ID.test(node.text);
+  if (ts.isTemplateExpression(node)) return node.templateSpans.some(({ expression }) => namesRunId(expression));
+  return ts.isPropertyAccessExpression(node) && RUN_ID.test(node.name.text);
 }
 
 /** Every import of a file: static, type-only, dynamic, `import("x").T`, `import x = require()` and `export … from`. */

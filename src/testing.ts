@@ -12,7 +12,7 @@ export type {
   MessageDriveEvent,
   PartDriveEvent,
 } from "./testing/drive-event.ts";
-export type { AgentStandIn, DriveOptions, SessionOptions } from "./testing/drive-options.ts";
+export type { AgentStandIn, DriveOptions, DriveSession } from "./testing/drive-options.ts";
 export type { Duration, Instant } from "./testing/duration.ts";
 export { type CrashOptions, everyCrash } from "./testing/every-crash.ts";
 export { everyInterruption, type InterruptionOptions } from "./testing/every-interruption.ts";

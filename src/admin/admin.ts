@@ -9,11 +9,12 @@ import type { Inside } from "../runtime/inside.ts";
 import { insideKey } from "../runtime/inside.ts";
 import type { CancelOptions } from "../runtime/requests.ts";
 import type { Scope } from "../runtime/scope.ts";
+import { guarded } from "../runtime/store-failures.ts";
 import { cursorOf, readLimit, readPair } from "./cursors.ts";
 import type { AdminTimeline, PageQuery, RunRef, TimelineQuery } from "./one-run.ts";
 import { logOf, readRef, timelineOf, treeOf } from "./one-run.ts";
 import type * as records from "./records.ts";
-import { runRecord, timeOrNull } from "./records.ts";
+import { adminRun, timeOrNull } from "./records.ts";
 import type { AdminRunQuery } from "./several-runs.ts";
 import { SeveralRuns } from "./several-runs.ts";
 import type { StepItem } from "./timeline.ts";
@@ -48,7 +49,7 @@ export class Admin {
   /** For `createAdmin`. */
   constructor(operated: OperatedRuntime | OperatedStore) {
     this.#runtime = insideKey in operated ? operated : undefined;
-    this.#store = insideKey in operated ? operated[insideKey].store : operated.store;
+    this.#store = insideKey in operated ? operated[insideKey].store : guarded(operated.store);
     this.#several = new SeveralRuns(this.#store);
   }
 
@@ -82,9 +83,11 @@ export class Admin {
     const last = found.length < most ? undefined : found.at(-1)?.key;
     const items = found.map((run) => {
       const { agent_name = "", version = null } = run.created ?? {};
-      const { position = 0, expected = "", asked = "" } = run.head.blocked ?? {};
-      const needs = `Code of ${named({ agent_name, version })} that matches the log at entry ${position}: it holds ${expected}, the code did ${asked}. Register it, or cancel the run.`;
-      return { ...runRecord(run), needs };
+      const { position = 0, expected = "", asked = "", newer = false } = run.head.blocked ?? {};
+      const needs = newer
+        ? `A process with a newer version of cadenza, which can read the log: entry ${position} is ${expected}. Update the processes that execute ${named({ agent_name, version })}.`
+        : `Code of ${named({ agent_name, version })} that matches the log at entry ${position}: it holds ${expected}, the code did ${asked}. Register it, or cancel the run.`;
+      return { ...adminRun(run), needs };
     });
     return { items, next: last === undefined ? null : cursorOf([last.tenant, last.run_id]) };
   }

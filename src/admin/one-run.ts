@@ -7,7 +7,7 @@ import { badArgument, checkCount, checkKeys, checkObject, read } from "../runtim
 import { readLog } from "../runtime/fold-log.ts";
 import { cursorOf, readLimit, readPlace } from "./cursors.ts";
 import type { AdminPage, AdminRun, AdminTree } from "./records.ts";
-import { runRecord } from "./records.ts";
+import { adminRun } from "./records.ts";
 import type { TimelineItem } from "./timeline.ts";
 import { TimelineFold } from "./timeline-fold.ts";
 
@@ -87,18 +87,18 @@ export async function timelineOf<Item extends TimelineItem = TimelineItem>(
   const next = wanted[most]?.position;
   return {
     ...{ items, next: next === undefined ? null : cursorOf(next) },
-    ...{ run: runRecord(run), position: fold.position, usage: fold.usage },
+    ...{ run: adminRun(run), position: fold.position, usage: fold.usage },
   };
 }
 
 export async function treeOf(store: Store, key: RunKey): Promise<AdminTree> {
-  const root: Growing = { ...runRecord(await found(store, key)), children: [] };
+  const root: Growing = { ...adminRun(await found(store, key)), children: [] };
   const open = [root];
   let count = 1;
   for (let node = open.shift(); node !== undefined && count < MAX_TREE; node = open.shift()) {
     const below = await childrenOf(store, node, MAX_TREE - count);
     count += below.length;
-    node.children = below.map((run): Growing => ({ ...runRecord(run), children: [] }));
+    node.children = below.map((run): Growing => ({ ...adminRun(run), children: [] }));
     open.push(...node.children);
   }
   return root;

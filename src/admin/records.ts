@@ -134,7 +134,7 @@ export interface AdminChange extends Omit<RunPosition, "key"> {
   readonly run_id: string;
 }
 
-export function runRecord({ key, created, head, position }: FoundRun): AdminRun {
+export function adminRun({ key, created, head, position }: FoundRun): AdminRun {
   const { status, epoch, owner, takeovers, due_at, finished_at, blocked } = head;
   return {
     ...{ tenant: key.tenant, run_id: key.run_id, status, position, epoch, worker: owner, takeovers },

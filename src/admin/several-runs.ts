@@ -1,3 +1,4 @@
+import { CadenzaError } from "../core/errors.ts";
 import type { StepFailure } from "../core/failure.ts";
 import type { AwaitedEntry, Entry, Labels } from "../core/log.ts";
 import { questionId } from "../core/operation-keys.ts";
@@ -13,7 +14,7 @@ import { cursorOf, readLimit, readPlace } from "./cursors.ts";
 import type { PageQuery, RunRef } from "./one-run.ts";
 import { readRef } from "./one-run.ts";
 import type { AdminFailure, AdminPage, AdminQuestion, AdminRun } from "./records.ts";
-import { runRecord } from "./records.ts";
+import { adminRun } from "./records.ts";
 import { schemaIn } from "./timeline-fold.ts";
 
 /** Which runs to list. All conditions must hold. */
@@ -83,7 +84,7 @@ export class SeveralRuns {
 
   async runs(query: AdminRunQuery): Promise<AdminPage<AdminRun>> {
     const { runs, next } = await this.#page(readQuery(query));
-    return { items: runs.map(runRecord), next };
+    return { items: runs.map(adminRun), next };
   }
 
   async questions(query: AdminRunQuery): Promise<AdminPage<AdminQuestion>> {
@@ -151,7 +152,7 @@ export class SeveralRuns {
     const name = JSON.stringify([key.tenant, key.run_id]);
     const kept = this.#kept.get(name);
     if (kept !== undefined && kept.position === length) return kept.open;
-    const open = openIn((await readLog(this.#store, key, Math.max(length, position))) ?? []);
+    const open = openIn(await this.#logOf(key, Math.max(length, position)));
     this.#kept.delete(name);
     this.#kept.set(name, { position: length, open });
     for (const oldest of this.#kept.keys()) {
@@ -175,7 +176,7 @@ export class SeveralRuns {
     const last = tail?.entries.at(-1);
     const { error = null, key = null, cause } = last?.type === "ended" ? last : {};
     const known = cause ?? (key === null ? null : await this.#causeOf(run, key, tail));
-    return { ...runRecord(run), error, key, cause: known };
+    return { ...adminRun(run), error, key, cause: known };
   }
 
   async #causeOf(
@@ -185,7 +186,17 @@ export class SeveralRuns {
   ): Promise<StepFailure | null> {
     const near = failureIn(tail?.entries ?? [], key);
     if (near !== null || tail?.from === 0) return near;
-    return failureIn((await readLog(this.#store, run, position)) ?? [], key);
+    return failureIn(await this.#logOf(run, position), key);
+  }
+
+  /** A log that cannot be read hides no other run of the page. It counts as empty. */
+  async #logOf(key: RunKey, length: number): Promise<readonly Entry[]> {
+    try {
+      return (await readLog(this.#store, key, length)) ?? [];
+    } catch (error) {
+      if (CadenzaError.is(error) && error.run_id !== undefined) return [];
+      throw error;
+    }
   }
 }
 

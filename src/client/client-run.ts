@@ -10,7 +10,7 @@ import type { ServerEvent } from "./server-events.ts";
 import type { AnswerTo, OutputOf, QuestionOf } from "./types.ts";
 
 /** A question by its name, or by its id where several with the name are open. */
-export type QuestionRef<Name extends string> = Name | { readonly await_id: string };
+export type QuestionChoice<Name extends string> = Name | { readonly await_id: string };
 
 /** The options of a call that waits. */
 export interface WaitingOptions {
@@ -108,7 +108,7 @@ export class ClientRun<Called extends CallableAgent = CallableAgent> {
    * `answer_conflict` if it has another answer already.
    */
   async answer<Name extends QuestionOf<Called>>(
-    question: QuestionRef<Name>,
+    question: QuestionChoice<Name>,
     value: AnswerTo<Called, Name>,
     options: WaitingOptions = {},
   ): Promise<void> {
@@ -117,7 +117,7 @@ export class ClientRun<Called extends CallableAgent = CallableAgent> {
 
   /** Declines to answer. The agent gets `answer_declined`. The server needs `extensions: true`. */
   async decline<Name extends QuestionOf<Called>>(
-    question: QuestionRef<Name>,
+    question: QuestionChoice<Name>,
     { reason, ...options }: WaitingOptions & { readonly reason?: string | undefined } = {},
   ): Promise<void> {
     await this.#reply(question, { decline: reason === undefined ? {} : { reason } }, options);
@@ -178,7 +178,7 @@ export class ClientRun<Called extends CallableAgent = CallableAgent> {
   }
 
   async #reply(
-    question: QuestionRef<string>,
+    question: QuestionChoice<string>,
     reply: { readonly await_resume: AwaitResume } | { readonly decline: object },
     { signal }: WaitingOptions,
   ): Promise<void> {

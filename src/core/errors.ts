@@ -43,6 +43,7 @@ export type CadenzaErrorCode =
   | "interrupted"
   | "crash_loop"
   | "run_blocked"
+  | "newer_format"
   | "lost_ownership"
   | "store_failed";
 

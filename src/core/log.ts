@@ -41,6 +41,8 @@ export type Growing<T> = { -readonly [Key in keyof T]: T[Key] };
 export interface CreatedEntry {
   readonly type: "created";
   readonly at: number;
+  /** The format of the version of the library that has created the run. Left out: 1. */
+  readonly format?: number;
   readonly agent_name: string;
   /** The agent's version, if it was registered with one. */
   readonly version?: string;

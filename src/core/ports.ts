@@ -91,6 +91,8 @@ export interface Mismatch {
   readonly expected: string;
   /** What the code did instead. */
   readonly asked: string;
+  /** A newer version of the library has written the entry, and the one that has read it does not know it. */
+  readonly newer?: true;
 }
 
 /** A limit on executing runs, over all processes: of the runs with one key, at most `max` hold the slot at a time. */

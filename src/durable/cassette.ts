@@ -6,6 +6,7 @@ import { runRecord } from "../core/record.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Message } from "../protocol/message.ts";
 import { foldLog } from "../runtime/fold-log.ts";
+import { guarded } from "../runtime/store-failures.ts";
 
 /** A run as plain JSON: keep it in a file, and `replay` it against later versions of the agent. */
 export interface Cassette {
@@ -30,7 +31,8 @@ const CHUNK = 1_000;
 const PAGE = 100;
 
 /** Records a run from its store; undefined if the store does not have it. */
-export async function recordRun(store: Store, key: RunKey): Promise<Cassette | undefined> {
+export async function recordRun(from: Store, key: RunKey): Promise<Cassette | undefined> {
+  const store = guarded(from);
   const stored = await store.find(key);
   if (stored === undefined) return undefined;
   const entries: Entry[] = [];

@@ -1,24 +1,33 @@
 import { aboutStored } from "../core/about-run.ts";
 import { CadenzaError } from "../core/errors.ts";
 import { messageOf } from "../core/failure.ts";
-import type { FoundRun } from "../core/ports.ts";
-import type { DamagedRun } from "../runtime/remote-runs.ts";
+import { newerPart } from "../core/format.ts";
+import type { FoundRun, Mismatch, RunHead, RunKey } from "../core/ports.ts";
+import { RunMap } from "../core/run-map.ts";
+import type { DamageReport } from "../runtime/remote-runs.ts";
 import type { Worker } from "./worker.ts";
 
 const FIRST_RETRY_MS = 1_000;
 const LAST_RETRY_MS = 3_600_000;
+/** The first pause of a run that a newer version of the library has written. A process of that version may take it. */
+const FIRST_NEWER_MS = 60_000;
 
-/** The runs that this process took and could not load. Each is released, and is due again after a pause that grows. */
+/**
+ * The runs that this process took and could not load. Each is released, and is due again after a pause that grows. A run
+ * that a newer version of the library has written to is blocked meanwhile, so that nothing else makes it due.
+ */
 export class DamagedRuns {
   readonly #worker: Worker;
-  readonly #runs = new Map<string, DamagedRun>();
+  /** How often this process has met each run that a newer version has written to. */
+  readonly #newer = new RunMap<number>();
+  readonly #runs = new RunMap<DamageReport>();
 
   constructor(worker: Worker) {
     this.#worker = worker;
   }
 
   /** The runs that have not been loaded since. */
-  get report(): readonly DamagedRun[] {
+  get report(): readonly DamageReport[] {
     return [...this.#runs.values()];
   }
 
@@ -33,24 +42,57 @@ export class DamagedRuns {
   }
 
   /** The run was loaded. */
-  forget(runId: string): void {
-    if (this.#runs.size > 0) this.#runs.delete(runId);
+  forget(key: RunKey): void {
+    if (this.#runs.size > 0) this.#runs.delete(key);
+    if (this.#newer.size > 0) this.#newer.delete(key);
   }
 
-  async #release({ key, created, head, position }: FoundRun, cause: unknown): Promise<void> {
-    const { store, clock, logger } = this.#worker;
-    const attempts = (this.#runs.get(key.run_id)?.attempts ?? 0) + 1;
+  async #release(found: FoundRun, cause: unknown): Promise<void> {
+    const newer = newerPart(cause);
+    const retryMs = newer === undefined ? this.#report(found, cause) : this.#leaveAlone(found, newer);
+    const { key, head, position } = found;
+    const due_at = this.#worker.clock.now() + retryMs;
+    let released: RunHead = { ...head, owner: null, epoch: head.epoch + 1, due_at };
+    // A blocked run holds no slot.
+    if (newer !== undefined) released = { ...released, blocked: newer, holds_slot: false };
+    const write = { entries: [], head: released };
+    const { store } = this.#worker;
+    let conflict = await store.append(key, { epoch: head.epoch, position }, write);
+    // The next owner checks everything that the run waits for.
+    while (conflict?.conflict === "woken")
+      conflict = await store.append(key, { epoch: head.epoch, position, wakes: conflict.wakes }, write);
+    // Otherwise another process has written to the run. If this one still owns it, it is loaded again.
+    if (conflict !== undefined) return;
+    this.#worker.onReleased(key, released);
+    if (head.holds_slot && !released.holds_slot) this.#worker.onSlotFree();
+  }
+
+  /** Reports a run that cannot be read, and answers when it is tried again. */
+  #report({ key, created }: FoundRun, cause: unknown): number {
+    const { logger } = this.#worker;
+    const attempts = (this.#runs.get(key)?.attempts ?? 0) + 1;
     const message = `Run ${key.run_id} could not be loaded: ${reasonOf(cause)}. Loading it is tried again later.`;
-    this.#runs.set(key.run_id, { ...key, attempts, message });
+    this.#runs.set(key, { ...key, attempts, message });
     const about = aboutStored({ key, created });
     logger.error("A run could not be loaded. Loading it is tried again later.", { ...about, attempts, error: cause });
-    const due_at = clock.now() + Math.min(FIRST_RETRY_MS * 2 ** Math.min(attempts - 1, 20), LAST_RETRY_MS);
-    const released = { ...head, owner: null, epoch: head.epoch + 1, due_at };
-    const write = { entries: [], head: released };
-    const conflict = await store.append(key, { epoch: head.epoch, position }, write);
-    // Otherwise another process has written to the run or woken it. If this one still owns it, it is loaded again.
-    if (conflict === undefined) this.#worker.onReleased(key, released);
+    return pauseOf(FIRST_RETRY_MS, attempts);
   }
+
+  /** Reports a run that a newer version has written to, once, and answers when this process looks at it again. */
+  #leaveAlone({ key, created }: FoundRun, { position, expected }: Mismatch): number {
+    const attempts = (this.#newer.get(key) ?? 0) + 1;
+    this.#newer.set(key, attempts);
+    if (attempts === 1)
+      this.#worker.logger.warn(
+        "A run was written by a newer version of cadenza. It is left to processes that can read it. Update this one.",
+        { ...aboutStored({ key, created }), position, expected },
+      );
+    return pauseOf(FIRST_NEWER_MS, attempts);
+  }
+}
+
+function pauseOf(firstMs: number, attempts: number): number {
+  return Math.min(firstMs * 2 ** Math.min(attempts - 1, 20), LAST_RETRY_MS);
 }
 
 /** The failure of the store, rather than the error that names the call. */

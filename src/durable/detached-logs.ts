@@ -8,9 +8,10 @@ import type { RunState } from "../core/state.ts";
 import { initialState, isFinal } from "../core/state.ts";
 import { verdict } from "../core/transitions.ts";
 import type { RunStatus } from "../protocol/run.ts";
-import { fullError, isShared, slotOf } from "../runtime/admission.ts";
+import { fullError, isCountedByStore, slotOf } from "../runtime/admission.ts";
 import { foldLog, foldOn, present, readLog } from "../runtime/fold-log.ts";
 import { refuseLate } from "../runtime/late-message.ts";
+import { keyUsedError } from "../runtime/local-ownership.ts";
 import { checkLogLength } from "../runtime/part-size.ts";
 import { notFound, refusalError } from "../runtime/refusals.ts";
 import type { AddedRun } from "../runtime/remote-runs.ts";
@@ -31,7 +32,7 @@ export class DetachedLogs {
     const [created] = log;
     const { status } = foldEntries(key.run_id, log);
     const due_at = created.start_at ?? null;
-    const slot = isShared(concurrency)
+    const slot = isCountedByStore(concurrency)
       ? slotOf(created.agent_name, concurrency, key.tenant, created.session_id)
       : undefined;
     const holds_slot = slot !== undefined && concurrency?.whenFull === "reject" && due_at === null;
@@ -47,7 +48,8 @@ export class DetachedLogs {
       throw new CadenzaError("store_failed", message, { run_id: key.run_id, cause });
     }
     // A run that exists was written by an earlier attempt, whose answer was lost.
-    if (conflict?.conflict === "key_used") throw keyUsedError(conflict.run_id);
+    const used = conflict && keyUsedError(conflict);
+    if (used !== undefined) throw used;
     if (conflict?.conflict === "full") throw fullError(created.agent_name);
   }
 
@@ -138,12 +140,6 @@ const unowned: RunHead = {
   finished_at: null,
   takeovers: 0,
 };
-
-function keyUsedError(runId: string): CadenzaError {
-  return new CadenzaError("idempotency_conflict", `The idempotency key has made run ${runId} already.`, {
-    run_id: runId,
-  });
-}
 
 /** A cancelled run needs its agent. For what is shown of a sub-run it does not. */
 function postOf(entries: readonly Entry[]): RunPost {

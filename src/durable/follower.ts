@@ -1,4 +1,5 @@
 import type { Clock, Logger, RunKey, RunPosition, Store } from "../core/ports.ts";
+import { RunMap } from "../core/run-map.ts";
 
 /** A reader of a run that other processes may write to. */
 export interface Followed {
@@ -25,9 +26,9 @@ export class Follower {
   readonly #store: Store;
   readonly #clock: Clock;
   readonly #logger: Logger;
-  readonly #followed = new Map<string, Set<Followed>>();
+  readonly #followed = new RunMap<Set<Followed>>();
   /** The followed runs of which the store has told since it was last asked. */
-  readonly #hinted = new Set<string>();
+  readonly #hinted = new RunMap<true>();
   #clearTimer: (() => void) | undefined;
   #unwatch: (() => void) | undefined;
   #isAsking = false;
@@ -40,19 +41,19 @@ export class Follower {
 
   /** Calls a reader whenever its run has moved. The returned function ends that. */
   follow(one: Followed): () => void {
-    const name = nameOf(one.known);
-    const readers = this.#followed.get(name);
-    if (readers === undefined) this.#followed.set(name, new Set([one]));
+    const { key } = one.known;
+    const readers = this.#followed.get(key);
+    if (readers === undefined) this.#followed.set(key, new Set([one]));
     else readers.add(one);
     this.#unwatch ??= this.#store.watch?.(({ moved }) => this.#onHint(moved));
     this.#askLater();
-    return () => this.#unfollow(name, one);
+    return () => this.#unfollow(key, one);
   }
 
-  #unfollow(name: string, one: Followed): void {
-    const readers = this.#followed.get(name);
+  #unfollow(key: RunKey, one: Followed): void {
+    const readers = this.#followed.get(key);
     readers?.delete(one);
-    if (readers?.size === 0) this.#followed.delete(name);
+    if (readers?.size === 0) this.#followed.delete(key);
     if (this.#followed.size > 0) return;
     this.#clearTimer?.();
     this.#clearTimer = undefined;
@@ -62,19 +63,18 @@ export class Follower {
 
   /** A run was loaded in this process, where its readers learn of events at once. */
   onLoaded(key: RunKey): void {
-    for (const one of [...(this.#followed.get(nameOf({ key })) ?? [])]) one.onMoved(one.known);
+    for (const one of [...(this.#followed.get(key) ?? [])]) one.onMoved(one.known);
   }
 
   #onHint(moved: readonly RunKey[] | undefined): void {
     for (const key of moved ?? []) {
-      const name = nameOf({ key });
-      if (this.#followed.has(name)) this.#hinted.add(name);
+      if (this.#followed.has(key)) this.#hinted.set(key, true);
     }
     if (this.#hinted.size > 0 && !this.#isAsking) void this.#askForHinted();
   }
 
   async #askForHinted(): Promise<void> {
-    const hinted = [...this.#hinted].flatMap((name) => this.#followed.get(name) ?? []);
+    const hinted = [...this.#hinted.entries()].flatMap(([key]) => this.#followed.get(key) ?? []);
     this.#hinted.clear();
     await this.#ask(hinted);
   }
@@ -105,7 +105,7 @@ export class Follower {
   }
 
   #tell(position: RunPosition): void {
-    for (const one of [...(this.#followed.get(nameOf(position)) ?? [])]) {
+    for (const one of [...(this.#followed.get(position.key) ?? [])]) {
       if (isMoved(one.known, position)) one.onMoved(position);
     }
   }
@@ -120,8 +120,4 @@ function isMoved(from: RunPosition, to: RunPosition): boolean {
 function furthestBehind(readers: ReadonlySet<Followed>): RunPosition {
   const known = [...readers].map((reader) => reader.known);
   return known.reduce((least, one) => (one.position < least.position ? one : least));
-}
-
-function nameOf({ key: { tenant, run_id } }: Pick<RunPosition, "key">): string {
-  return `${run_id}/${tenant}`;
 }

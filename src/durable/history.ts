@@ -1,4 +1,5 @@
 import type { AwaitedEntry, EmittedEntry, Entry, IntentEntry, ReceivedEntry, ResultEntry } from "../core/log.ts";
+import type { RunKey } from "../core/ports.ts";
 import { subtractUsage } from "../core/usage.ts";
 import type { Usage } from "../protocol/extensions.ts";
 
@@ -155,12 +156,12 @@ interface RecordedUsage {
   readonly usage: Usage;
 }
 
-/** The ids of the sub-runs without a result in the log. */
-export function subRunsBegun(entries: readonly Entry[]): readonly string[] {
+/** The sub-runs of a run that have no result in its log. */
+export function subRunsBegun({ tenant }: RunKey, entries: readonly Entry[]): readonly RunKey[] {
   const begun = new Map<string, string>();
   for (const entry of entries) {
     if (entry.type === "intent" && entry.run_id !== null) begun.set(entry.key, entry.run_id);
     else if (entry.type === "step") begun.delete(entry.key);
   }
-  return [...begun.values()];
+  return Array.from(begun.values(), (run_id) => ({ tenant, run_id }));
 }

@@ -1,4 +1,6 @@
-import { ignore } from "../core/promises.ts";
+import { CadenzaError } from "../core/errors.ts";
+import type { MaybePromise } from "../core/promises.ts";
+import { ignore, isPromise } from "../core/promises.ts";
 import type { LiveRun } from "../runtime/live-run.ts";
 import type { Worker } from "./worker.ts";
 
@@ -92,7 +94,7 @@ export class Lease {
     const before = this.#renewedAt;
     const now = clock.now();
     try {
-      await store.renew(owner, settings.leaseMs);
+      await this.#inTime(store.renew(owner, settings.leaseMs));
     } catch (error) {
       this.#hasFailed = true;
       throw error;
@@ -102,6 +104,20 @@ export class Lease {
     const isLate = before !== Number.NEGATIVE_INFINITY && this.#isOver(before, clock.now());
     if (isLate) for (const run of runs) this.#doubted.add(run);
     this.#renewedAt = now;
+  }
+
+  /** Fails for a store that does not answer, so that the next heartbeat asks it again. */
+  async #inTime(answer: MaybePromise<void>): Promise<void> {
+    if (!isPromise(answer)) return;
+    const { clock, settings } = this.#worker;
+    const waitMs = OUTAGE * settings.leaseMs;
+    let clear: () => void = ignore;
+    const late = new Promise<never>((_resolve, reject) => {
+      const error = new CadenzaError("store_failed", `The store did not answer within ${waitMs} ms.`);
+      // After a freeze of the process an answer may be there too.
+      clear = clock.setTimeout(() => void clock.turn().then(() => reject(error)), waitMs);
+    });
+    await Promise.race([answer, late]).finally(() => clear());
   }
 
   /**

@@ -6,7 +6,7 @@ import type { MaybePromise } from "../core/promises.ts";
 import { ignore, isPromise } from "../core/promises.ts";
 import type { RunState } from "../core/state.ts";
 import { createdEntry, isFinal } from "../core/state.ts";
-import { isShared } from "../runtime/admission.ts";
+import { isCountedByStore } from "../runtime/admission.ts";
 import type { ConcurrencyOptions } from "../runtime/agent.ts";
 import type { LiveRun } from "../runtime/live-run.ts";
 import type { Operations } from "../runtime/operations.ts";
@@ -215,7 +215,7 @@ export class LeasedOwnership implements Ownership, Followed {
   // The execution.
 
   slotOf(concurrency: ConcurrencyOptions): RunSlot | undefined {
-    const isCounted = this.store.persistent && isShared(concurrency);
+    const isCounted = this.store.persistent && isCountedByStore(concurrency);
     return isCounted ? new SharedSlot(this.log, this.#head, concurrency.per === "session") : undefined;
   }
 
@@ -268,6 +268,7 @@ export class LeasedOwnership implements Ownership, Followed {
       return;
     }
     if (this.run.durable) this.residency.onCommit(head.status);
+    else if (head.status === "awaiting") this.#owner.worker.onPlainQuestion(this.log);
     if (!this.residency.isSuspect || head.takeovers > 0) return;
     this.residency.isSuspect = false;
     this.#owner.onSuspectCleared(this.run);

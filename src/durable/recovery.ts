@@ -1,4 +1,5 @@
 import type { Clock, FoundRun, RunHead, RunKey, StoredRun } from "../core/ports.ts";
+import { isSameRun } from "../core/run-map.ts";
 import type { Agent } from "../runtime/agent.ts";
 import type { LiveRun } from "../runtime/live-run.ts";
 import type { Lease } from "./lease.ts";
@@ -249,7 +250,7 @@ export class Recovery {
   }
 
   #isKnown(key: RunKey): boolean {
-    return this.#loader.isKnown(key) || [...this.#beginning.keys()].some((found) => found.key.run_id === key.run_id);
+    return this.#loader.isKnown(key) || [...this.#beginning.keys()].some((found) => isSameRun(found.key, key));
   }
 
   /** A run that cannot be read is tried again after the time of a lease. Other runs are not affected. */

@@ -1,4 +1,4 @@
-import type { CadenzaError } from "../core/errors.ts";
+import { CadenzaError } from "../core/errors.ts";
 import type { Entry } from "../core/log.ts";
 import type { RunKey, RunPosition, StoredRun } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
@@ -24,6 +24,8 @@ export class RemoteLog implements LogSource, Followed {
   /** Whether the run has moved since the store was last asked for it. */
   #isMoved = false;
   #isAsking = false;
+  /** Why the run cannot be read any more. */
+  #damage: CadenzaError | undefined;
   /** The runtime is closed. Ends the wait of all readers. */
   readonly #end = (): void => {
     this.#rest();
@@ -61,6 +63,7 @@ export class RemoteLog implements LogSource, Followed {
   }
 
   read(from: number): MaybePromise<readonly Entry[] | undefined> {
+    if (this.#damage !== undefined) throw this.#damage;
     // The store may hold more entries by now. They are read after the next poll.
     return this.#worker.store.read(this.key, from, Math.min(READ_CHUNK, this.committed - from));
   }
@@ -89,10 +92,23 @@ export class RemoteLog implements LogSource, Followed {
     try {
       while (this.#isMoved) {
         this.#isMoved = false;
-        this.#update(await this.#worker.store.find(this.key));
+        this.#update(await this.#find());
       }
     } finally {
       this.#isAsking = false;
+    }
+  }
+
+  async #find(): Promise<StoredRun | undefined> {
+    try {
+      const run = await this.#worker.store.find(this.key);
+      this.#damage = undefined;
+      return run;
+    } catch (error) {
+      // The store works, and cannot read this run. Its readers would wait for ever.
+      if (!CadenzaError.is(error) || error.run_id === undefined) throw error;
+      this.#damage = error;
+      return undefined;
     }
   }
 

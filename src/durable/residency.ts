@@ -76,7 +76,7 @@ export class Residency {
     const run = this.#run;
     run.execution?.fence();
     this.#subRuns = undefined;
-    const begun = subRunsBegun(entries);
+    const begun = subRunsBegun(run.log.key, entries);
     if (begun.length > 0) run.family.begunBefore(begun);
     const history = this.prepare(entries);
     if (history.startedAt === undefined && history.isStopped) run.endWithoutAgent();

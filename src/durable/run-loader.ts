@@ -1,12 +1,14 @@
 import { aboutRun } from "../core/about-run.ts";
 import { CadenzaError } from "../core/errors.ts";
 import { foldEntries } from "../core/evolve.ts";
+import { newerPart } from "../core/format.ts";
 import type { CreatedEntry, Entry } from "../core/log.ts";
 import type { AgentVersion, FoundRun, RunHead, RunKey, StoredRun } from "../core/ports.ts";
 import { ignore } from "../core/promises.ts";
+import { isSameRun, RunMap } from "../core/run-map.ts";
 import type { RunState } from "../core/state.ts";
 import { isFinal } from "../core/state.ts";
-import { isShared, slotKeyOf } from "../runtime/admission.ts";
+import { isCountedByStore, slotKeyOf } from "../runtime/admission.ts";
 import type { Agent } from "../runtime/agent.ts";
 import { LiveRun } from "../runtime/live-run.ts";
 import { isLost } from "../runtime/refusals.ts";
@@ -33,7 +35,7 @@ export class RunLoader {
   readonly #worker: Worker;
   readonly #lease: Lease;
   readonly #logs: DetachedLogs;
-  readonly #loading = new Map<string, Promise<LiveRun | undefined>>();
+  readonly #loading = new RunMap<Promise<LiveRun | undefined>>();
   /** The agents whose blocked runs are being tried, by name. */
   readonly #trying = new Map<string, Promise<void>>();
 
@@ -46,7 +48,7 @@ export class RunLoader {
 
   /** Whether a run is loaded here, or is being loaded. */
   isKnown(key: RunKey): boolean {
-    return this.#worker.runs.find(key) !== undefined || this.#loading.has(key.run_id);
+    return this.#worker.runs.find(key) !== undefined || this.#loading.has(key);
   }
 
   /**
@@ -55,12 +57,13 @@ export class RunLoader {
    */
   async load(key: RunKey): Promise<LiveRun | undefined> {
     if (this.#worker.isClosed) return this.#worker.runs.find(key);
-    let loading = this.#loading.get(key.run_id);
+    let loading = this.#loading.get(key);
     if (loading === undefined) {
-      loading = this.#load(key).finally(() => this.#loading.delete(key.run_id));
-      this.#loading.set(key.run_id, loading);
+      loading = this.#load(key).finally(() => this.#loading.delete(key));
+      this.#loading.set(key, loading);
     }
-    return loading;
+    const run = await loading;
+    return run !== undefined && isSameRun(run.log.key, key) ? run : undefined;
   }
 
   /** Begins work on a run that this process owns since a moment ago. */
@@ -68,7 +71,7 @@ export class RunLoader {
     if (found.created === null) throw found.error;
     const { key, created, head } = found;
     // A load that is under way may have read the run before this process became its owner.
-    await this.#loading.get(key.run_id)?.catch(ignore);
+    await this.#loading.get(key)?.catch(ignore);
     const live = this.#worker.runs.find(key);
     if (live !== undefined) {
       await leased(live)?.onTaken(head, found.position);
@@ -108,9 +111,9 @@ export class RunLoader {
     const { key } = run.log;
     run.setBlocked(undefined);
     const loading = this.#loadAgain(run, key).finally(() => {
-      if (this.#loading.get(key.run_id) === loading) this.#loading.delete(key.run_id);
+      if (this.#loading.get(key) === loading) this.#loading.delete(key);
     });
-    this.#loading.set(key.run_id, loading);
+    this.#loading.set(key, loading);
     loading.catch((error: unknown) =>
       this.#worker.logger.error("A run could not be loaded with the code that was registered.", {
         ...aboutRun(run.log),
@@ -149,6 +152,7 @@ export class RunLoader {
     if (live !== undefined) return live;
     const stored = await this.#worker.store.find(key);
     if (stored === undefined || isFinal(stored.head.status)) return undefined;
+    if (stored.head.blocked?.newer === true) return this.#tryAgain(stored);
     if (stored.head.blocked !== null) {
       await this.tried(stored.created.agent_name);
       return this.#worker.runs.find(key);
@@ -161,7 +165,13 @@ export class RunLoader {
     // A waiting run is loaded without a claim. It belongs to the first process that writes to it.
     const isFree = head.owner === this.#worker.name || isIdle(head, this.#worker.clock.now());
     const claimed = isFree ? head : await this.claim(stored);
-    return claimed && this.#revive(stored, agent, claimed);
+    try {
+      return claimed && (await this.#revive(stored, agent, claimed));
+    } catch (error) {
+      if (!isFree && claimed !== undefined && newerPart(error) !== undefined)
+        this.damaged.put({ ...stored, head: claimed }, error);
+      throw error;
+    }
   }
 
   /**
@@ -193,7 +203,7 @@ export class RunLoader {
   /** Whether a run needs a slot of the store to go on. One that waits, or is being cancelled, needs none so far. */
   #needsSlot({ agent_name, version, parent }: CreatedEntry, { status }: RunHead): boolean {
     if (parent !== undefined || (status !== "created" && status !== "in-progress")) return false;
-    return isShared(this.#worker.runs.registry.find(agent_name, version)?.options.concurrency);
+    return isCountedByStore(this.#worker.runs.registry.find(agent_name, version)?.options.concurrency);
   }
 
   async #revive({ key, position, created }: StoredRun, agent: Agent, head: RunHead): Promise<LiveRun | undefined> {
@@ -209,7 +219,7 @@ export class RunLoader {
     if (entries === undefined || this.#worker.isClosed || live !== undefined) return live;
     const state = foldEntries(key.run_id, entries);
     const run = this.#admit(key, agent, state, head);
-    this.damaged.forget(key.run_id);
+    this.damaged.forget(key);
     if (failure !== undefined) run.fail(failure);
     else {
       this.#execute(run, entries, head);
@@ -235,8 +245,8 @@ export class RunLoader {
   }
 
   /** Cancels the sub-runs of a run before its end is written, because no process would cancel them later. */
-  async #cancelSubRuns({ tenant }: RunKey, entries: readonly Entry[]): Promise<void> {
-    for (const run_id of subRunsBegun(entries)) await this.cancelAnywhere({ tenant, run_id });
+  async #cancelSubRuns(key: RunKey, entries: readonly Entry[]): Promise<void> {
+    for (const subRun of subRunsBegun(key, entries)) await this.cancelAnywhere(subRun);
   }
 
   #execute(run: LiveRun, entries: readonly Entry[], { takeovers }: RunHead): void {
@@ -248,7 +258,7 @@ export class RunLoader {
     }
     const slotKey = slotKeyOf(run);
     if (run.log.state.status !== "created") {
-      run.occupy(slotKey, subRunsBegun(entries).length > 0, () => owned.residency.replay(entries));
+      run.occupy(slotKey, subRunsBegun(run.log.key, entries).length > 0, () => owned.residency.replay(entries));
       if (run.slot?.isQueued === true) owned.residency.prepare(entries);
       return;
     }
@@ -293,14 +303,27 @@ export class RunLoader {
     }
   }
 
+  /** Whether this version of the library can read a run that a newer one has written to. Claims nothing. */
+  async #isReadable({ key, head }: StoredRun): Promise<boolean> {
+    try {
+      await this.#worker.store.read(key, head.blocked?.position ?? 0, 1);
+      return true;
+    } catch (error) {
+      if (newerPart(error) !== undefined) return false;
+      throw error;
+    }
+  }
+
   async #tryAgain(stored: StoredRun): Promise<LiveRun | undefined> {
     const agent = this.#worker.runs.registry.find(stored.created.agent_name, stored.created.version);
-    const claimed = agent && (await this.claim(stored));
-    if (agent === undefined || claimed === undefined) return undefined;
+    if (agent === undefined || (stored.head.blocked?.newer === true && !(await this.#isReadable(stored))))
+      return undefined;
+    const claimed = await this.claim(stored);
+    if (claimed === undefined) return undefined;
     try {
       return await this.#revive(stored, agent, claimed);
     } catch (error) {
-      this.damaged.put(stored, error);
+      this.damaged.put({ ...stored, head: claimed }, error);
       return undefined;
     }
   }

@@ -1,4 +1,5 @@
 import type { RunKey } from "../core/ports.ts";
+import { RunMap } from "../core/run-map.ts";
 import type { Worker } from "./worker.ts";
 
 /**
@@ -8,7 +9,7 @@ import type { Worker } from "./worker.ts";
 export class UnloadedRuns {
   readonly #worker: Worker;
   /** The runs of this process in the store that it has not loaded, with the times when they were last given out. */
-  #given = new Map<string, number>();
+  #given = new RunMap<number>();
 
   constructor(worker: Worker) {
     this.#worker = worker;
@@ -22,15 +23,17 @@ export class UnloadedRuns {
     const { store, name: owner, runs, clock, settings } = this.#worker;
     const now = clock.now();
     // Runs that leave while the store answers are not missing.
-    const loaded = new Set(Array.from(runs, ({ log }) => log.key.run_id));
+    const loaded = new RunMap<true>();
+    for (const { log } of runs) loaded.set(log.key, true);
     const owned = await store.owned(owner, Number.POSITIVE_INFINITY);
-    const missing = owned.filter((key) => !loaded.has(key.run_id) && !isKnown(key));
+    const missing = owned.filter((key) => !loaded.has(key) && !isKnown(key));
     const before = this.#given;
     // After the clock was set back, the time counts from now.
-    const last = ({ run_id }: RunKey): number => Math.min(before.get(run_id) ?? Number.NEGATIVE_INFINITY, now);
+    const last = (key: RunKey): number => Math.min(before.get(key) ?? Number.NEGATIVE_INFINITY, now);
     const due = missing.filter((key) => now - last(key) >= settings.leaseMs);
-    this.#given = new Map(missing.map((key) => [key.run_id, last(key)]));
-    for (const { run_id } of due) this.#given.set(run_id, now);
+    this.#given = new RunMap();
+    for (const key of missing) this.#given.set(key, last(key));
+    for (const key of due) this.#given.set(key, now);
     return due;
   }
 }

@@ -1,4 +1,5 @@
 import type { RunHead, RunKey, StoredRun } from "../core/ports.ts";
+import { RunMap } from "../core/run-map.ts";
 import { isFinal } from "../core/state.ts";
 import { FIRST_PAUSE_MS, nextPauseMs } from "../runtime/retry-pause.ts";
 import type { Waker } from "./waker.ts";
@@ -14,6 +15,9 @@ const AFTER_FAILURE_MS = 5_000;
  */
 const SCAN_AFTER_DEATH_MS = 2_000;
 
+/** Of how many runs without code here it is remembered since when they are brought. */
+const MAX_STRANGE = 1_000;
+
 const working = Symbol("working");
 
 /** Wakes runs by the waker of this process, and works on those that the waker brings. */
@@ -25,9 +29,11 @@ export class Wakeups {
   /** How many more runs may be taken. */
   readonly #room: () => number;
   readonly #lookForWork: (delayMs: number) => void;
-  /** The runs that the waker has brought and this process works on, by id, with what ends the look. */
-  readonly #looks = new Map<string, (again: number | undefined) => void>();
+  /** The runs that the waker has brought and this process works on, with what ends the look. */
+  readonly #looks = new RunMap<(again: number | undefined) => void>();
   readonly #waking = new Set<Promise<void>>();
+  /** Since when the waker brings runs whose agent is not registered here, by tenant and id. */
+  readonly #strange = new Map<string, number>();
   #isStopped = false;
 
   constructor(
@@ -121,8 +127,8 @@ export class Wakeups {
 
   async #look(key: RunKey): Promise<number | undefined> {
     // Another wake-up has brought the run here already. This one is not needed.
-    if (this.#looks.has(key.run_id)) return undefined;
-    const looking = new Promise<number | undefined>((resolve) => this.#looks.set(key.run_id, resolve));
+    if (this.#looks.has(key)) return undefined;
+    const looking = new Promise<number | undefined>((resolve) => this.#looks.set(key, resolve));
     try {
       const again = await this.#begin(key);
       if (again !== working) this.#settle(key, again);
@@ -145,7 +151,7 @@ export class Wakeups {
     const { owner, due_at } = head;
     if (owner === null && due_at === null) return undefined;
     if (owner === null && due_at !== null && due_at > clock.now()) return due_at;
-    if (runs.registry.find(created.agent_name, created.version) === undefined) return this.#laterAndLater(due_at);
+    if (runs.registry.find(created.agent_name, created.version) === undefined) return this.#laterAndLater(key, due_at);
     if (owner !== name) {
       const hasBegun = this.#room() > 0 && (await this.#claimAndBegin(stored));
       if (!hasBegun) return this.#in(SOON_MS);
@@ -155,20 +161,28 @@ export class Wakeups {
   }
 
   /** Ends the look at a run. False: there is none. */
-  #settle({ run_id }: RunKey, again: number | undefined): boolean {
-    const settle = this.#looks.get(run_id);
-    this.#looks.delete(run_id);
+  #settle(key: RunKey, again: number | undefined): boolean {
+    const settle = this.#looks.get(key);
+    this.#looks.delete(key);
     settle?.(again);
     return settle !== undefined;
   }
 
   /**
    * When to look again at a run whose agent is not registered here. Perhaps no worker has it: the longer the run has been
-   * due, the later. A worker that registers the agent scans the store.
+   * due, the later. A claimed run does not say since when, so the first look counts. A worker that registers the agent
+   * scans the store.
    */
-  #laterAndLater(dueAt: number | null): number {
+  #laterAndLater({ tenant, run_id }: RunKey, dueAt: number | null): number {
     const { clock, settings } = this.#worker;
-    const overdueMs = dueAt === null ? 0 : clock.now() - dueAt;
+    const name = JSON.stringify([tenant, run_id]);
+    const since = dueAt ?? this.#strange.get(name) ?? clock.now();
+    if (dueAt === null) this.#strange.set(name, since);
+    for (const first of this.#strange.keys()) {
+      if (this.#strange.size <= MAX_STRANGE) break;
+      this.#strange.delete(first);
+    }
+    const overdueMs = clock.now() - since;
     return this.#in(Math.min(Math.max(SOON_MS, overdueMs), settings.scanMs));
   }
 

@@ -1,5 +1,7 @@
+import { aboutRun } from "../core/about-run.ts";
 import type { Clock, Logger, RunHead, RunKey, Store } from "../core/ports.ts";
 import type { LiveRuns } from "../runtime/live-run.ts";
+import type { RunLog } from "../runtime/run-log.ts";
 import { Follower } from "./follower.ts";
 import type { DurabilitySettings } from "./options.ts";
 
@@ -31,6 +33,7 @@ export class Worker {
   /** How many values replayed agents emitted that their history does not hold. */
   differences = 0;
   #name: string | undefined;
+  #hasWarned = false;
 
   constructor(
     runs: LiveRuns,
@@ -65,6 +68,16 @@ export class Worker {
   /** How long a replayed agent may take for the next operation in its history, in milliseconds. */
   get stallMs(): number {
     return this.settings.alwaysReplay ? TEST_STALL_MS : STALL_MS;
+  }
+
+  /** A plain run waits for an answer in a store that outlives it. The logger is told once. */
+  onPlainQuestion(log: RunLog): void {
+    if (this.#hasWarned) return;
+    this.#hasWarned = true;
+    this.logger.warn(
+      "An agent that is not durable waits for an answer. Its runs end with this process, although the store keeps them: they fail as interrupted. Make it durable, with { durable: true }.",
+      aboutRun(log),
+    );
   }
 
   /** Whether the runtime has been closed: no run begins, is loaded or is answered any more. */

@@ -1,4 +1,6 @@
+import { newerPart } from "../core/format.ts";
 import { copyJson, sameJson } from "../core/json.ts";
+import type { Entry } from "../core/log.ts";
 import type { Store, StoreConflict } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { keyUsedError } from "../runtime/local-ownership.ts";
@@ -50,11 +52,21 @@ async function recognise(
   for (const one of own.toReversed()) {
     const { entries, head } = one.write;
     const isSameOwner = stored?.head.owner === head.owner && stored.head.epoch === head.epoch;
-    const held = await store.read(one.key, one.expected?.position ?? 0, entries.length);
+    const held = await readBack(store, one);
     if (isSameOwner && sameJson(copyJson(held), copyJson(entries))) return { is: "recognised", own: one };
   }
   failed.length = 0;
   return plainMeaningOf(conflict, attempt);
+}
+
+/** What the store holds where an attempt wrote. Undefined also for entries that only a newer version can have written. */
+async function readBack(store: Store, { key, expected, write }: Attempt): Promise<readonly Entry[] | undefined> {
+  try {
+    return await store.read(key, expected?.position ?? 0, write.entries.length);
+  } catch (error) {
+    if (newerPart(error) !== undefined) return undefined;
+    throw error;
+  }
 }
 
 function plainMeaningOf(conflict: StoreConflict, { key, expected }: Attempt): Meaning {

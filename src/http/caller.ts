@@ -8,6 +8,8 @@ import type { Authorize, AuthorizeRequest, Denial, Grant } from "./options.ts";
 /** The client of a request, and what exists for it. */
 export interface Caller {
   readonly scope: Scope;
+  /** The tenant of the scope. */
+  readonly tenant: string;
   /** Whether an agent exists for the client; undefined: all do. */
   readonly sees: ((agentName: string) => boolean) | undefined;
 }
@@ -19,7 +21,7 @@ export function callerOf(
   asked: () => AuthorizeRequest,
   logger: Logger,
 ): MaybePromise<Caller> {
-  if (authorize === undefined) return { scope: runtime, sees: undefined };
+  if (authorize === undefined) return { scope: runtime, tenant: "", sees: undefined };
   return authorizedCaller(runtime, authorize, asked(), logger);
 }
 
@@ -31,7 +33,7 @@ async function authorizedCaller(
 ): Promise<Caller> {
   const { tenant = "", principal = null, agents } = await askHost<Grant>(() => authorize(request), logger);
   if (typeof tenant !== "string") throw new TypeError("authorize returned a tenant that is not a string.");
-  return { scope: runtime.scope({ tenant, principal }), sees: seeing(agents) };
+  return { scope: runtime.scope({ tenant, principal }), tenant, sees: seeing(agents) };
 }
 
 /** Asks the host whether a client is authorized. An error in the host's function refuses the request. */

@@ -1,5 +1,7 @@
-import type { Clock, Logger } from "../core/ports.ts";
+import type { Clock, Logger, RunKey } from "../core/ports.ts";
+import { RunMap } from "../core/run-map.ts";
 import type { Scope } from "../runtime/scope.ts";
+import type { Caller } from "./caller.ts";
 
 /** Called when a client is done with a run, or has left it. `done`: it knows that the run rests. */
 export type Leave = (done: boolean) => void;
@@ -22,7 +24,7 @@ export class Disconnects {
   readonly #clock: Clock;
   readonly #logger: Logger;
   /** The runs that a client has started or resumed, and was not told to rest. */
-  readonly #runs = new Map<string, Presence>();
+  readonly #runs = new RunMap<Presence>();
 
   /** `cancelAfterMs`: 0 for at once, `Infinity` for never. */
   constructor(cancelAfterMs: number, clock: Clock, logger: Logger) {
@@ -32,23 +34,25 @@ export class Disconnects {
   }
 
   /** A client has started or resumed a run, and waits for it. */
-  enter(scope: Scope, runId: string): Leave {
+  enter({ scope, tenant }: Caller, run_id: string): Leave {
     if (this.#cancelAfterMs === Number.POSITIVE_INFINITY) return notCounted;
-    let presence = this.#runs.get(runId);
+    const key = { tenant, run_id };
+    let presence = this.#runs.get(key);
     if (presence === undefined) {
       presence = { clients: 0, stop: notCounted };
-      this.#runs.set(runId, presence);
+      this.#runs.set(key, presence);
     }
-    return this.#count(scope, runId, presence);
+    return this.#count(scope, key, presence);
   }
 
   /** A client follows a run. It keeps the run that another client has left, and may leave it in turn. */
-  follow(scope: Scope, runId: string): Leave {
-    const presence = this.#cancelAfterMs === 0 ? undefined : this.#runs.get(runId);
-    return presence === undefined ? notCounted : this.#count(scope, runId, presence);
+  follow({ scope, tenant }: Caller, run_id: string): Leave {
+    const key = { tenant, run_id };
+    const presence = this.#cancelAfterMs === 0 ? undefined : this.#runs.get(key);
+    return presence === undefined ? notCounted : this.#count(scope, key, presence);
   }
 
-  #count(scope: Scope, runId: string, presence: Presence): Leave {
+  #count(scope: Scope, key: RunKey, presence: Presence): Leave {
     presence.clients += 1;
     presence.stop();
     let hasLeft = false;
@@ -56,17 +60,17 @@ export class Disconnects {
       if (hasLeft) return;
       hasLeft = true;
       presence.clients -= 1;
-      if (this.#runs.get(runId) !== presence) return;
-      if (done) this.#runs.delete(runId);
-      else if (presence.clients === 0) this.#cancelLater(scope, runId, presence);
+      if (this.#runs.get(key) !== presence) return;
+      if (done) this.#runs.delete(key);
+      else if (presence.clients === 0) this.#cancelLater(scope, key, presence);
     };
   }
 
-  #cancelLater(scope: Scope, runId: string, presence: Presence): void {
+  #cancelLater(scope: Scope, key: RunKey, presence: Presence): void {
     const cancel = (): void => {
-      this.#runs.delete(runId);
-      this.#cancel(scope, runId).catch(() =>
-        this.#logger.debug("A run had ended before its client's disconnect could cancel it.", { run_id: runId }),
+      this.#runs.delete(key);
+      this.#cancel(scope, key.run_id).catch(() =>
+        this.#logger.debug("A run had ended before its client's disconnect could cancel it.", { run_id: key.run_id }),
       );
     };
     if (this.#cancelAfterMs === 0) cancel();

@@ -41,6 +41,7 @@ const rows: Readonly<Record<CadenzaErrorCode, Row>> = {
   limit_reached: busy,
   runtime_closed: busy,
   run_blocked: busy,
+  newer_format: unavailable,
   answer_pending: busy,
   lost_ownership: busy,
   store_failed: unavailable,

@@ -9,6 +9,8 @@ import {
   SpanStatusCode,
   trace,
 } from "@opentelemetry/api";
+import type { RunKey } from "../core/ports.ts";
+import { isSameRun, RunMap } from "../core/run-map.ts";
 import type { Message, MessagePart } from "../protocol/message.ts";
 import type { AskInfo, CreateInfo, Interceptor, RunInfo, StepInfo } from "../runtime/interceptors.ts";
 import { AttributeName } from "./attribute-names.ts";
@@ -22,7 +24,7 @@ export interface TraceOptions {
 }
 
 const TRACER = "cadenza";
-/** Marks the async contexts of a call of an agent function, by the id of its run. */
+/** Marks the async contexts of a call of an agent function, by the key of its run. */
 const RUN = createContextKey("cadenza run");
 
 /**
@@ -52,7 +54,7 @@ class RunTracer {
   readonly #tracer: Tracer;
   readonly #content: boolean;
   /** The contexts of the calls of agent functions that are at work here, by run. */
-  readonly #calls = new Map<string, Context>();
+  readonly #calls = new RunMap<Context>();
 
   constructor(tracer: Tracer, content: boolean) {
     this.#tracer = tracer;
@@ -61,7 +63,10 @@ class RunTracer {
 
   /** The span of a new run is over at once, so that no crash takes it. All other spans of the run are below it. */
   readonly create = (info: CreateInfo): { readonly traceparent: string } | undefined => {
-    const above = info.parent_run_id === null ? context.active() : this.#contextOf(info.parent_run_id);
+    const above =
+      info.parent_run_id === null
+        ? context.active()
+        : this.#contextOf({ tenant: info.tenant, run_id: info.parent_run_id });
     const options = { kind: SpanKind.PRODUCER, attributes: attributesOf(info) };
     const span = this.#tracer.startSpan(`create_run ${info.agent_name}`, options, above);
     span.end();
@@ -75,8 +80,8 @@ class RunTracer {
     const links: Link[] = first === undefined || info.isFirst ? [] : [{ context: first }];
     const options = { kind: SpanKind.INTERNAL, attributes: this.#attributesOfCall(info), links };
     const span = this.#tracer.startSpan(`invoke_agent ${info.agent_name}`, options, above);
-    const inside = trace.setSpan(above, span).setValue(RUN, info.run_id);
-    this.#calls.set(info.run_id, inside);
+    const inside = trace.setSpan(above, span).setValue(RUN, keyOf(info));
+    this.#calls.set(info, inside);
     try {
       const passage = await context.with(inside, next);
       span.setAttribute(AttributeName.passage, passage);
@@ -84,13 +89,13 @@ class RunTracer {
       fail(span, error, info.signal);
       throw error;
     } finally {
-      if (this.#calls.get(info.run_id) === inside) this.#calls.delete(info.run_id);
+      if (this.#calls.get(info) === inside) this.#calls.delete(info);
       span.end();
     }
   };
 
   readonly step: NonNullable<Interceptor["step"]> = async (info, next) => {
-    const above = this.#contextOf(info.run_id);
+    const above = this.#contextOf(info);
     const span = this.#tracer.startSpan(`step ${firstWord(info.name)}`, { attributes: attributesOfStep(info) }, above);
     try {
       const result = await context.with(trace.setSpan(above, span), next);
@@ -107,7 +112,7 @@ class RunTracer {
   readonly ask: NonNullable<Interceptor["ask"]> = async (info, next) => {
     const attributes = this.#attributesOfQuestion(info);
     const name = info.name === null ? "ask" : `ask ${info.name}`;
-    const span = this.#tracer.startSpan(name, { attributes }, this.#contextOf(info.run_id));
+    const span = this.#tracer.startSpan(name, { attributes }, this.#contextOf(info));
     try {
       span.setAttribute(AttributeName.passage, await next());
     } finally {
@@ -116,9 +121,10 @@ class RunTracer {
   };
 
   /** The active context, if the code of the run has set it; else that of the call of its agent function. */
-  #contextOf(runId: string): Context {
+  #contextOf(key: RunKey): Context {
     const active = context.active();
-    return active.getValue(RUN) === runId ? active : (this.#calls.get(runId) ?? active);
+    const run = active.getValue(RUN) as RunKey | undefined;
+    return run !== undefined && isSameRun(run, key) ? active : (this.#calls.get(key) ?? active);
   }
 
   #attributesOfCall(info: RunInfo): Attributes {
@@ -140,6 +146,11 @@ class RunTracer {
       ...(this.#content && { [AttributeName.question]: parts.map(({ content = "" }) => content).join("") }),
     };
   }
+}
+
+/** The key alone: a context may live longer than what is told of the run. */
+function keyOf({ tenant, run_id }: RunKey): RunKey {
+  return { tenant, run_id };
 }
 
 function attributesOf({ tenant, run_id, agent_name, version, session_id, parent_run_id }: CreateInfo): Attributes {

@@ -45,7 +45,7 @@ export function fullError(agentName: string): CadenzaError {
 }
 
 /** Whether the slots of an agent are counted over all processes, where the store can. */
-export function isShared(concurrency: ConcurrencyOptions | undefined): concurrency is ConcurrencyOptions {
+export function isCountedByStore(concurrency: ConcurrencyOptions | undefined): concurrency is ConcurrencyOptions {
   return concurrency !== undefined && concurrency.per !== "process" && concurrency.max !== Number.POSITIVE_INFINITY;
 }
 

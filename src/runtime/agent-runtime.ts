@@ -16,8 +16,9 @@ import type { Inside } from "./inside.ts";
 import { insideKey } from "./inside.ts";
 import type { LiveRun } from "./live-run.ts";
 import type { RuntimeOptions, Settings } from "./options.ts";
-import { isShared, readOptions } from "./options.ts";
+import { isOpenToOthers, readOptions } from "./options.ts";
 import { recordedValue } from "./recorded.ts";
+import type { Demotion } from "./registry.ts";
 import { Registry } from "./registry.ts";
 import type { RemoteReport } from "./remote-runs.ts";
 import type { RunsReport } from "./run-figures.ts";
@@ -113,8 +114,9 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
   }
 
   /**
-   * Registers an agent; new runs of its name use it. Throws `agent_exists` if this name and version is registered,
-   * unless `replace` is true. Throws `invalid_argument` for an invalid name or option.
+   * Registers an agent; new runs of its name use it, unless `current` says otherwise. Throws `agent_exists` if this name
+   * and version is registered, unless `replace` is true. Throws `invalid_argument` for an invalid name or option, and for
+   * a second version of a name that says `current: true`.
    *
    * @example
    * ```ts
@@ -131,7 +133,7 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
    */
   register<const Name extends string>(
     agent: Agent<Name>,
-    options: { readonly replace?: boolean },
+    options: { readonly replace?: boolean; readonly current?: boolean },
   ): AgentRuntime<Names | Name>;
   register<const Name extends string>(...agents: readonly Agent<Name>[]): AgentRuntime<Names | Name>;
   register<const Name extends string>(name: Name, fn: AgentFunction): AgentRuntime<Names | Name>;
@@ -159,14 +161,22 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
   declare<const Name extends string>(
     ...agents: readonly (Agent<Name> | AgentDeclaration<Name>)[]
   ): AgentRuntime<Names | Name> {
-    if (!isShared(this.#settings.store, this.#settings.engine)) throw unsharedError();
-    this.#registry.declare(agents.map(readDeclared));
+    if (!isOpenToOthers(this.#settings.store, this.#settings.engine)) throw unsharedError();
+    this.#warnOf(this.#registry.declare(agents.map(readDeclared)));
     return this as AgentRuntime<Names | Name>;
   }
 
   #add(agents: readonly Agent[]): void {
-    this.#registry.add(agents);
+    this.#warnOf(this.#registry.add(agents));
     for (const agent of agents) if (this.#registry.executes(agent)) this.#runs.remote.onRegistered(agent);
+  }
+
+  #warnOf(demotions: readonly Demotion[]): void {
+    for (const demotion of demotions)
+      this.#settings.logger.warn(
+        "New runs of an agent use an older version from now on, since it was registered last. Say which version is current, with { current: true } or { current: false }.",
+        demotion,
+      );
   }
 
   /**
@@ -317,7 +327,7 @@ function readAgents(given: readonly unknown[]): readonly Agent[] {
   if (given.length === 2 && !isAgent(second)) {
     const options = second ?? {};
     checkObject("options", options);
-    checkKeys("options", options, ["replace"]);
+    checkKeys("options", options, ["replace", "current"]);
     return [readAgent(first, options)];
   }
   return given.map((agent) => readAgent(agent, {}));

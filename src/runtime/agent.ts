@@ -99,6 +99,12 @@ export interface RegisterOptions extends AgentOptions {
    * function. Default: false.
    */
   readonly replace?: boolean | undefined;
+  /**
+   * Whether new runs of the name use this version, whatever the order of registration. At most one version of a name
+   * says true. False: they never use it, as where only open runs need the code. Default: they use the version that was
+   * registered last, unless another one says true.
+   */
+  readonly current?: boolean | undefined;
 }
 
 /** An agent as a value; `register` takes it. Made by {@link defineAgent}. */
@@ -113,6 +119,8 @@ export interface Agent<Name extends string = string, Schemas extends AgentSchema
 export interface AgentDeclaration<Name extends string = string> extends AgentOptions, AgentSchemas {
   /** 1 to 63 letters, digits, `-` or `_`. */
   readonly name: Name;
+  /** See {@link RegisterOptions}. */
+  readonly current?: boolean | undefined;
 }
 
 const optionNames: readonly (keyof RegisterOptions)[] = [
@@ -126,6 +134,7 @@ const optionNames: readonly (keyof RegisterOptions)[] = [
   "budget",
   "concurrency",
   "replace",
+  "current",
 ];
 const schemaNames: readonly (keyof AgentSchemas)[] = ["input", "output", "questions", "messages"];
 

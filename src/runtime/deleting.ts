@@ -1,5 +1,6 @@
 import { CadenzaError } from "../core/errors.ts";
 import type { FoundRun, RunKey, SessionKey, Store } from "../core/ports.ts";
+import { RunMap } from "../core/run-map.ts";
 import type { RunQuery } from "../core/run-query.ts";
 import { notFound } from "./refusals.ts";
 
@@ -39,14 +40,14 @@ export async function deleteSession(store: Store, key: SessionKey): Promise<void
  */
 async function treesOf(store: Store, roots: readonly FoundRun[]): Promise<readonly RunKey[]> {
   for (const root of roots) await checkParent(store, root);
-  const found = new Map<string, RunKey>();
+  const found = new RunMap<RunKey>();
   let level = roots;
   while (level.length > 0) {
     const below: FoundRun[] = [];
     for (const { key, head } of level) {
       if (head.finished_at === null)
         throw notEnded(key.run_id, "has not ended, and cannot be deleted. Cancel it first, or delete it later.");
-      found.set(key.run_id, key);
+      found.set(key, key);
       below.push(...(await listAll(store, { tenant: key.tenant, parent: key.run_id })));
     }
     level = below;

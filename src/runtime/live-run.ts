@@ -335,10 +335,9 @@ export class LiveRun implements LogRun, AgentRun {
   /** Cancels the sub-runs. The end of the run is written after that. */
   onEnd(): void {
     if (this.#family === undefined) return;
-    const { tenant } = this.log.key;
     this.#family.end(
-      [...this.#family.children].map(({ log }) => log.key.run_id),
-      (run_id) => this.runs.cancelSubRun({ tenant, run_id }, this.log),
+      [...this.#family.children].map(({ log }) => log.key),
+      (key) => this.runs.cancelSubRun(key, this.log),
       () => this.log.flush(),
     );
   }

@@ -1,4 +1,5 @@
 import { CadenzaError } from "../core/errors.ts";
+import { LOG_FORMAT } from "../core/format.ts";
 import { sameJson } from "../core/json.ts";
 import type { CreatedEntry, Growing, Labels, ParentRun } from "../core/log.ts";
 import type { RunKey, SessionChange, StoredRun, StoredSession } from "../core/ports.ts";
@@ -44,28 +45,41 @@ export interface NewSubRun {
   readonly totalTokens: number | undefined;
 }
 
-/** What a new run is made of. `historyLength` is the number of messages in its session. */
-export type NewRunParts = readonly [
-  agent: Agent,
-  request: NewRun,
-  runId: string,
-  historyLength: number,
-  session: SessionChange | undefined,
-  parent?: ParentRun,
-];
+/** The session of a new run, when the run joins it. */
+export interface SessionEntry {
+  /** How many messages the session holds. */
+  readonly length: number;
+  /** Creates the session if it does not exist. */
+  readonly change: SessionChange;
+}
+
+/** What a new run is made of. */
+export interface NewRunParts {
+  readonly agent: Agent;
+  readonly request: NewRun;
+  readonly runId: string;
+  /** The session that it joins. Left out: it has one of its own. */
+  readonly session?: SessionEntry | undefined;
+  /** Of a sub-run: what has started it. */
+  readonly parent?: ParentRun;
+}
 
 /** The first entry of a new run. */
-export function createdEntryOf(
-  [agent, request, runId, historyLength, , parent]: NewRunParts,
-  at: number,
-): CreatedEntry {
+export function createdEntryOf({ agent, request, runId, session, parent }: NewRunParts, at: number): CreatedEntry {
   const { input, session_id, timeoutMs, startAt, principal, metadata, labels } = request;
   const { version, durable, budget } = agent.options;
   const sessionId = session_id ?? runId;
-  const entry: Growing<CreatedEntry> = { type: "created", at, agent_name: agent.name, session_id: sessionId, input };
+  const entry: Growing<CreatedEntry> = {
+    type: "created",
+    at,
+    format: LOG_FORMAT,
+    agent_name: agent.name,
+    session_id: sessionId,
+    input,
+  };
   if (version !== undefined) entry.version = version;
   if (durable === true) entry.durable = true;
-  if (historyLength > 0) entry.history_length = historyLength;
+  if (session !== undefined && session.length > 0) entry.history_length = session.length;
   if (timeoutMs !== undefined) entry.timeout_ms = timeoutMs;
   const totalTokens = Math.min(
     request.totalTokens ?? budget?.totalTokens ?? UNLIMITED,

@@ -5,7 +5,7 @@ import type { Interceptor, Interceptors } from "./interceptors.ts";
 import { readInterceptors } from "./interceptors.ts";
 import type { Engine } from "./remote-runs.ts";
 import { engineOf } from "./remote-runs.ts";
-import { namingFailures } from "./store-failures.ts";
+import { guarded } from "./store-failures.ts";
 import { silentLogger, systemClock, systemIds } from "./system.ts";
 
 /** The options of a runtime. All are optional. Durations are in milliseconds. `Infinity` switches a limit off. */
@@ -183,9 +183,9 @@ export function readOptions(options: RuntimeOptions): Settings {
   const store = port("store", options.store, () => new MemoryStore({ clock }));
   const engine = engineOf(store);
   return {
-    store: namingFailures(store),
+    store: guarded(store),
     engine,
-    work: readWork(options.work, isShared(store, engine)),
+    work: readWork(options.work, isOpenToOthers(store, engine)),
     clock,
     ids: port("ids", options.ids, () => systemIds),
     logger: port("logger", options.logger, () => silentLogger),
@@ -206,7 +206,7 @@ export function readOptions(options: RuntimeOptions): Settings {
 }
 
 /** Whether several processes can work on the runs of a store. */
-export function isShared(store: Store, engine: Engine | undefined): boolean {
+export function isOpenToOthers(store: Store, engine: Engine | undefined): boolean {
   return store.persistent && engine !== undefined;
 }
 

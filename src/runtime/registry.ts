@@ -11,6 +11,7 @@ export class Registry {
   readonly #works: boolean;
   readonly #elsewhere = new Set<Agent>();
   readonly #versions = new Map<string, Map<string | undefined, Agent>>();
+  /** The agent for new runs of each name. */
   readonly #current = new Map<string, Agent>();
   #declaresMessages = false;
 
@@ -19,39 +20,59 @@ export class Registry {
   }
 
   /**
-   * Adds agents that this process executes, or none of them. New runs of a name use the version that was added last.
+   * Adds agents that this process executes, or none of them. New runs of a name use the version that says `current`, or
+   * else the one that was added last. Answers where an older version has thereby replaced a newer one.
    */
-  add(agents: readonly Agent[]): void {
+  add(agents: readonly Agent[]): readonly Demotion[] {
     this.#check(agents);
-    for (const agent of agents) this.#put(agent, this.#works);
+    return agents.flatMap((agent) => this.#put(agent, this.#works));
   }
 
-  /** Adds agents that other processes execute, or none of them. */
-  declare(agents: readonly Agent[]): void {
+  /** As {@link add}, for agents that other processes execute. */
+  declare(agents: readonly Agent[]): readonly Demotion[] {
     this.#check(agents);
-    for (const agent of agents) this.#put(agent, false);
+    return agents.flatMap((agent) => this.#put(agent, false));
   }
 
   #check(agents: readonly Agent[]): void {
     const seen = new Set<string>();
-    for (const { name, options } of agents) {
-      const { version, replace = false } = options as RegisterOptions;
+    const marked = new Map([...this.#current].filter(([, agent]) => isMarked(agent)));
+    for (const agent of agents) {
+      const { name, options } = agent;
+      const { version, replace = false, current } = options as RegisterOptions;
       if (typeof replace !== "boolean") throw badArgument("options.replace", "true or false", replace);
+      if (current !== undefined && typeof current !== "boolean")
+        throw badArgument("options.current", "true or false", current);
+      const other = marked.get(name);
+      if (current === true) {
+        if (!replace && other !== undefined) throw badArgument("options.current", oneCurrent(other), version);
+        marked.set(name, agent);
+      }
       const which = JSON.stringify([name, version]);
       if (!replace && (seen.has(which) || this.known(name, version) !== undefined)) throw alreadyThere(name, version);
       seen.add(which);
     }
   }
 
-  #put(agent: Agent, isExecuted: boolean): void {
-    const versions = this.#versions.get(agent.name) ?? new Map<string | undefined, Agent>();
-    const before = versions.get(agent.options.version);
-    if (before !== undefined) this.#elsewhere.delete(before);
+  #put(agent: Agent, isExecuted: boolean): readonly Demotion[] {
+    const { name, options } = agent;
+    const versions = this.#versions.get(name) ?? new Map<string | undefined, Agent>();
+    const replaced = versions.get(options.version);
+    if (replaced !== undefined) this.#elsewhere.delete(replaced);
     if (!isExecuted) this.#elsewhere.add(agent);
-    versions.set(agent.options.version, agent);
-    this.#versions.set(agent.name, versions);
-    this.#current.set(agent.name, agent);
-    this.#declaresMessages ||= agent.options.messages !== undefined;
+    // The versions are in the order in which they were registered last.
+    versions.delete(options.version);
+    versions.set(options.version, agent);
+    this.#versions.set(name, versions);
+    this.#declaresMessages ||= options.messages !== undefined;
+    const before = this.#current.get(name);
+    const after = currentOf([...versions.values()], agent);
+    if (after === undefined) this.#current.delete(name);
+    else this.#current.set(name, after);
+    if (before === undefined || after !== agent || isMarked(agent)) return [];
+    const { version } = before.options;
+    const isDemoted = version !== options.version && (replaced !== undefined || isOlder(options.version, version));
+    return isDemoted ? [{ agent_name: name, version: options.version ?? null, before: version ?? null }] : [];
   }
 
   /** Whether an agent declares the messages that it receives. */
@@ -62,9 +83,11 @@ export class Registry {
   /** The agent for new runs of this name. Throws `agent_not_found`. */
   get(name: string): Agent {
     const agent = this.#current.get(name);
-    if (agent === undefined)
-      throw new CadenzaError("agent_not_found", `There is no agent ${JSON.stringify(name)}.`, { agent_name: name });
-    return agent;
+    if (agent !== undefined) return agent;
+    const message = this.#versions.has(name)
+      ? `Agent ${JSON.stringify(name)} has no current version: all are registered with { current: false }.`
+      : `There is no agent ${JSON.stringify(name)}.`;
+    throw new CadenzaError("agent_not_found", message, { agent_name: name });
   }
 
   /** The agent that a run was created for. Undefined: this process does not execute it. */
@@ -96,6 +119,45 @@ export class Registry {
   all(): readonly Agent[] {
     return [...this.#current.values()];
   }
+}
+
+/** New runs of an agent use an older version from now on, and no option has asked for it. */
+export interface Demotion {
+  readonly agent_name: string;
+  /** The version that new runs use now. */
+  readonly version: string | null;
+  /** The one that they used before. */
+  readonly before: string | null;
+}
+
+/** The version for new runs: the one that says so, or else the one that was registered last. Undefined: none may be. */
+function currentOf(versions: readonly Agent[], added: Agent): Agent | undefined {
+  if (isMarked(added)) return added;
+  const may = versions.filter(({ options }) => (options as RegisterOptions).current !== false);
+  return may.findLast(isMarked) ?? may.at(-1);
+}
+
+function isMarked({ options }: Agent): boolean {
+  return (options as RegisterOptions).current === true;
+}
+
+function oneCurrent({ name, options: { version } }: Agent): string {
+  return `one current version of agent ${JSON.stringify(name)}, which is ${version === undefined ? "the one without a version" : JSON.stringify(version)}, or { replace: true } beside it`;
+}
+
+/** Numbers with dots, dashes or the like between them: `2`, `v1.10.0`, `2026-01-31`. */
+const numbered = /^v?\d+(?:[-._:T]\d+)*Z?$/i;
+
+/** Whether a version is older than another one, as far as their names tell. No version is older than any. */
+function isOlder(version: string | undefined, than: string | undefined): boolean {
+  if (version === undefined || than === undefined) return version !== than && version === undefined;
+  if (!numbered.test(version) || !numbered.test(than)) return false;
+  const [one = [], other = []] = [version, than].map((name) => (name.match(/\d+/g) ?? []).map(Number));
+  for (let index = 0; index < Math.max(one.length, other.length); index++) {
+    const difference = (one[index] ?? 0) - (other[index] ?? 0);
+    if (difference !== 0) return difference < 0;
+  }
+  return false;
 }
 
 /** The manifest of an agent (ACP 1.0). */

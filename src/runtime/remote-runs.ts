@@ -20,10 +20,12 @@ export interface BlockedRun {
   readonly expected: string;
   /** What the code did instead. */
   readonly asked: string;
+  /** A newer version of the library has written the entry, and the one that has read it does not know it. */
+  readonly newer?: true;
 }
 
 /** A run whose log could not be read. Loading it is tried again after a pause. Other runs are not affected. */
-export interface DamagedRun {
+export interface DamageReport {
   readonly run_id: string;
   readonly tenant: string;
   /** How often this process has tried to load it. */
@@ -41,7 +43,7 @@ export interface RemoteReport {
    */
   readonly unregistered: number;
   /** The runs that this process took and could not load. Loading each is tried again after a pause. */
-  readonly damaged: readonly DamagedRun[];
+  readonly damaged: readonly DamageReport[];
   /** How many values durable agents emitted again that differ from the log. The log counts. */
   readonly differences: number;
   /**

@@ -1,7 +1,9 @@
 import type { CadenzaError } from "../core/errors.ts";
+import type { RunKey } from "../core/ports.ts";
+import { RunMap } from "../core/run-map.ts";
 import type { Spending } from "./spending.ts";
 
-const noRuns: readonly string[] = [];
+const noRuns: readonly RunKey[] = [];
 
 /** The relatives of a run: its parent, and its sub-runs. */
 export class RunFamily<Relative> {
@@ -16,34 +18,34 @@ export class RunFamily<Relative> {
   /** The sub-runs that this process executes. */
   readonly children = new Set<Relative>();
   /** The sub-runs that other processes may execute, each with the function that checks it. */
-  readonly #sought = new Map<string, () => Promise<unknown>>();
-  /** The ids of the sub-runs that an earlier execution of the agent has begun, and that any process may execute. */
+  readonly #sought = new RunMap<{ readonly key: RunKey; readonly check: () => Promise<unknown> }>();
+  /** The sub-runs that an earlier execution of the agent has begun, and that any process may execute. */
   #before = noRuns;
   /** The sub-runs whose cancel the store does not have yet. */
-  readonly #cancels = new Map<string, Promise<void>>();
+  readonly #cancels = new RunMap<Promise<void>>();
 
   /**
    * Sets the sub-runs without a result in the log. They end with this run, even if the agent does not reach them
    * again.
    */
-  begunBefore(ids: readonly string[]): void {
-    this.#before = ids;
+  begunBefore(keys: readonly RunKey[]): void {
+    this.#before = keys;
   }
 
   /**
    * Adds a sub-run that another process may execute. It ends with this run. `check` is called when this run is woken.
    */
-  seek(runId: string, check: () => Promise<unknown>): void {
-    this.#sought.set(runId, check);
+  seek(key: RunKey, check: () => Promise<unknown>): void {
+    this.#sought.set(key, { key, check });
   }
 
-  seekNoMore(runId: string, check: () => Promise<unknown>): void {
-    if (this.#sought.get(runId) === check) this.#sought.delete(runId);
+  seekNoMore(key: RunKey, check: () => Promise<unknown>): void {
+    if (this.#sought.get(key)?.check === check) this.#sought.delete(key);
   }
 
   /** Checks each sub-run that another process may execute. */
   look(): Promise<unknown>[] {
-    return [...this.#sought.values()].map((check) => check());
+    return [...this.#sought.values()].map(({ check }) => check());
   }
 
   /**
@@ -58,14 +60,17 @@ export class RunFamily<Relative> {
    * Cancels all sub-runs. `cancel` returns a promise if the cancel has to be committed. `onCancelled` is called when it
    * is.
    */
-  end(live: readonly string[], cancel: (runId: string) => undefined | Promise<void>, onCancelled: () => void): void {
-    for (const runId of new Set([...live, ...this.#before, ...this.#sought.keys()])) {
-      if (this.#cancels.has(runId)) continue;
-      const cancelling = cancel(runId);
+  end(live: readonly RunKey[], cancel: (key: RunKey) => undefined | Promise<void>, onCancelled: () => void): void {
+    const all = new RunMap<RunKey>();
+    const sought = Array.from(this.#sought.values(), ({ key }) => key);
+    for (const key of [...live, ...this.#before, ...sought]) all.set(key, key);
+    for (const key of all.values()) {
+      if (this.#cancels.has(key)) continue;
+      const cancelling = cancel(key);
       if (cancelling === undefined) continue;
-      this.#cancels.set(runId, cancelling);
+      this.#cancels.set(key, cancelling);
       void cancelling.then(() => {
-        this.#cancels.delete(runId);
+        this.#cancels.delete(key);
         onCancelled();
       });
     }

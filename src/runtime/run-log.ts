@@ -4,7 +4,8 @@ import { beginsToWait } from "../core/commands.ts";
 import { copyState } from "../core/copy-state.ts";
 import type { Decision } from "../core/decide.ts";
 import { isRefusal } from "../core/decide.ts";
-import type { CadenzaError } from "../core/errors.ts";
+import { CadenzaError } from "../core/errors.ts";
+import { newerPart } from "../core/format.ts";
 import type { Entry } from "../core/log.ts";
 import type { RunHead, RunKey, SessionChange } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
@@ -337,10 +338,29 @@ export class RunLog {
     this.#decided.putBack(batch);
     // A run to which other processes write often does not read its whole log each time.
     this.#stored ??= initialState(this.key.run_id);
-    const reload = foldOn(store, this.key, this.#stored, Number.POSITIVE_INFINITY);
-    const onFailed = (error: unknown): void => this.#onFailed(this.#writer.failed(error), noBatch);
-    if (isPromise(reload)) this.#writing = reload.then((state) => this.#rebase(state), onFailed);
+    let reload: MaybePromise<RunState | undefined>;
+    try {
+      reload = foldOn(store, this.key, this.#stored, Number.POSITIVE_INFINITY);
+    } catch (error) {
+      this.#onUnread(error);
+      return;
+    }
+    if (isPromise(reload))
+      this.#writing = reload.then(
+        (state) => this.#rebase(state),
+        (error: unknown) => this.#onUnread(error),
+      );
     else this.#rebase(reload);
+  }
+
+  /** What another process has written could not be read. A run that only a newer version can read is left to it. */
+  #onUnread(error: unknown): void {
+    if (newerPart(error) === undefined || !CadenzaError.is(error)) {
+      this.#onFailed(this.#writer.failed(error), noBatch);
+      return;
+    }
+    this.#writing = undefined;
+    this.#giveUp(error);
   }
 
   #rebase(state: RunState | undefined): void {

@@ -6,6 +6,7 @@ import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
 import type { RunSummary } from "../core/record.ts";
 import { questionRecord, runRecord, runSummary, transcript } from "../core/record.ts";
+import { RunMap } from "../core/run-map.ts";
 import type { RunState } from "../core/state.ts";
 import { createdEntry, openQuestions } from "../core/state.ts";
 import { isoTime } from "../core/time.ts";
@@ -102,11 +103,11 @@ export class RunReader {
   async #childrenOf({ tenant, run_id }: RunKey): Promise<readonly string[]> {
     await this.#runs.settled(tenant);
     // The pages shift when a sub-run is created meanwhile, and may have a run twice.
-    const found = new Set<string>();
+    const found = new RunMap<string>();
     for (let offset = 0; ; offset += PAGE) {
       const page = await this.#settings.store.list({ tenant, parent: run_id, limit: PAGE, offset });
-      for (const { key } of page) found.add(key.run_id);
-      if (page.length < PAGE) return [...found].reverse();
+      for (const { key } of page) found.set(key, key.run_id);
+      if (page.length < PAGE) return [...found.values()].reverse();
     }
   }
 

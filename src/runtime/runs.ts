@@ -4,9 +4,10 @@ import type { CreatedEntry, ParentRun } from "../core/log.ts";
 import type { Ids, Mismatch, RunKey, SessionChange, SessionKey } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
+import { RunMap } from "../core/run-map.ts";
 import { createdEntry } from "../core/state.ts";
 import type { Run } from "../protocol/run.ts";
-import { Admission, isShared, slotKeyOf } from "./admission.ts";
+import { Admission, isCountedByStore, slotKeyOf } from "./admission.ts";
 import type { Agent } from "./agent.ts";
 import { checkInput } from "./agent-schemas.ts";
 import type { Announcer } from "./announcer.ts";
@@ -15,7 +16,7 @@ import { Draining } from "./draining.ts";
 import type { Execution } from "./execution.ts";
 import type { LiveRuns, SubRunFound } from "./live-run.ts";
 import { LiveRun } from "./live-run.ts";
-import type { NewRun, NewRunParts, NewSubRun } from "./new-run.ts";
+import type { NewRun, NewRunParts, NewSubRun, SessionEntry } from "./new-run.ts";
 import { createdEntryOf, repeat, subRunRequest } from "./new-run.ts";
 import { NoRemoteRuns } from "./no-remote-runs.ts";
 import { onceTaken } from "./once-committed.ts";
@@ -28,7 +29,6 @@ import type { Registry } from "./registry.ts";
 import type { RemoteRuns } from "./remote-runs.ts";
 import type { RunsReport } from "./run-figures.ts";
 import type { RunLog } from "./run-log.ts";
-import type { SessionEntry } from "./session-entry.ts";
 import { SessionEntries } from "./session-entry.ts";
 import type { ExecutionSettings } from "./shared-by-runs.ts";
 import { SharedByRuns } from "./shared-by-runs.ts";
@@ -41,7 +41,7 @@ export class Runs implements LiveRuns {
   readonly registry: Registry;
   readonly #options: Settings;
   readonly #announcer: Announcer;
-  readonly #live = new Map<string, LiveRun>();
+  readonly #live = new RunMap<LiveRun>();
   /** Those that were in the store before they were loaded here. */
   readonly #taken = new Set<LiveRun>();
   readonly #sessions: SessionEntries;
@@ -71,9 +71,8 @@ export class Runs implements LiveRuns {
   }
 
   /** The run, if this process executes it. */
-  find({ tenant, run_id }: RunKey): LiveRun | undefined {
-    const run = this.#live.get(run_id);
-    return run?.log.key.tenant === tenant ? run : undefined;
+  find(key: RunKey): LiveRun | undefined {
+    return this.#live.get(key);
   }
 
   [Symbol.iterator](): Iterator<LiveRun> {
@@ -126,15 +125,15 @@ export class Runs implements LiveRuns {
     this.#admit(agent);
     const { session_id, idempotencyKey, session } = request;
     const isPlain = session_id === undefined && idempotencyKey === undefined && session === undefined;
-    if (isPlain && this.begins(agent)) return { run: this.#accept(agent, request, this.ids.uuid(), 0, undefined) };
+    if (isPlain && this.begins(agent)) return { run: this.#accept({ agent, request, runId: this.ids.uuid() }) };
     return this.#createWithCare(agent, request);
   }
 
   acceptSubRun(request: NewRun, runId: string, parent: ParentRun): MaybePromise<LiveRun | undefined> {
     const agent = this.registry.get(request.agent_name);
-    if (!this.registry.executes(agent)) return this.#handOver(agent, request, runId, 0, undefined, parent);
+    if (!this.registry.executes(agent)) return this.#handOver({ agent, request, runId, parent });
     this.#admission.checkLiveRuns(this.#live.size - this.#taken.size);
-    return this.#accept(agent, request, runId, 0, undefined, parent);
+    return this.#accept({ agent, request, runId, parent });
   }
 
   /** Accepts a fork, which begins with these entries; the caller lets it begin. */
@@ -161,7 +160,7 @@ export class Runs implements LiveRuns {
 
   /** Takes a run in that was in the store. It keeps no new run out. */
   add(run: LiveRun): void {
-    this.#live.set(run.log.key.run_id, run);
+    this.#live.set(run.log.key, run);
     this.#taken.add(run);
     this.#announcer.onCreated(run);
   }
@@ -193,10 +192,10 @@ export class Runs implements LiveRuns {
   }
 
   onGone(run: LiveRun): void {
-    const { run_id } = run.log.key;
+    const { key } = run.log;
     // A run that has left memory may be loaded again by the time that it learns of it.
-    if (this.#live.get(run_id) !== run) return;
-    this.#live.delete(run_id);
+    if (this.#live.get(key) !== run) return;
+    this.#live.delete(key);
     this.#taken.delete(run);
     this.#pruning.onEnded();
     this.shared.onProgress?.();
@@ -241,21 +240,23 @@ export class Runs implements LiveRuns {
    * are taken from it, by this process or another one, in the order in which they were accepted.
    */
   begins(agent: Agent): boolean {
-    return this.registry.executes(agent) && !(this.remote.sharesSlots && isShared(agent.options.concurrency));
+    return this.registry.executes(agent) && !(this.remote.sharesSlots && isCountedByStore(agent.options.concurrency));
   }
 
-  #accept(...parts: NewRunParts): LiveRun {
-    const [agent, request, runId, , session] = parts;
+  #accept(parts: NewRunParts): LiveRun {
+    const { agent, request, runId, session } = parts;
     const key = { tenant: request.tenant, run_id: runId };
-    return this.#begin(agent, key, [this.#created(key, parts)], request.idempotencyKey, session);
+    return this.#begin(agent, key, [this.#created(key, parts)], request.idempotencyKey, session?.change);
   }
 
   /** Accepts a run that does not begin here. */
-  async #handOver(...parts: NewRunParts): Promise<undefined> {
-    const [agent, { tenant, idempotencyKey }, runId, , session, parent] = parts;
+  async #handOver(parts: NewRunParts): Promise<undefined> {
+    const { agent, request, runId, session, parent } = parts;
+    const { tenant, idempotencyKey } = request;
     const key = { tenant, run_id: runId };
     const concurrency = parent === undefined ? agent.options.concurrency : undefined;
-    await this.remote.create({ key, log: [this.#created(key, parts)], session, idempotencyKey, concurrency });
+    const log: NewLog = [this.#created(key, parts)];
+    await this.remote.create({ key, log, session: session?.change, idempotencyKey, concurrency });
   }
 
   #created(key: RunKey, parts: NewRunParts): CreatedEntry {
@@ -274,7 +275,7 @@ export class Runs implements LiveRuns {
     this.remote.start();
     if (entry.parent === undefined) this.#admission.checkSlots(agent, key.tenant, entry.session_id);
     const run = new LiveRun(this, key, agent);
-    this.#live.set(key.run_id, run);
+    this.#live.set(key, run);
     run.log.create({ type: "create", entry }, idempotencyKey ?? null, session);
     for (const other of others) run.log.decide(commandOf(other));
     run.reserve(slotKeyOf(run));
@@ -299,13 +300,13 @@ export class Runs implements LiveRuns {
           ? undefined
           : await this.#sessions.join(tenant, request.session_id);
     this.#admit(agent);
-    const parts: NewRunParts = [agent, request, runId, session?.length ?? 0, session?.change];
+    const parts: NewRunParts = { agent, request, runId, session };
     try {
       if (!this.begins(agent)) {
-        await this.#handOver(...parts);
+        await this.#handOver(parts);
         return { elsewhere: { tenant, run_id: runId } };
       }
-      const run = this.#accept(...parts);
+      const run = this.#accept(parts);
       if (idempotencyKey !== undefined) await onceTaken(run.log, () => run.begin());
       return { run };
     } catch (error) {

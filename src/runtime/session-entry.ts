@@ -5,14 +5,7 @@ import type { RunState } from "../core/state.ts";
 import { isFinal } from "../core/state.ts";
 import { foldLog } from "./fold-log.ts";
 import type { LiveRun } from "./live-run.ts";
-
-/** The session of a new run, when the run joins it. */
-export interface SessionEntry {
-  /** How many messages the session holds. */
-  readonly length: number;
-  /** Creates the session if it does not exist. */
-  readonly change: SessionChange;
-}
+import type { SessionEntry } from "./new-run.ts";
 
 /** Lets new runs join sessions. */
 export class SessionEntries {

@@ -25,7 +25,7 @@ export function checkSpending(run: AgentRun): void {
   while (each?.family.spending !== undefined) {
     if (each.family.spending.isExceeded(ownUsage(each))) highest = each;
     const above: AgentRun | undefined = each.family.parent;
-    above?.family.spending?.note(each.log.key.run_id, usageOf(each));
+    above?.family.spending?.note(each.log.key, usageOf(each));
     each = above;
   }
   if (highest !== undefined) exceed(highest);

@@ -1,4 +1,6 @@
 import type { Budget } from "../core/log.ts";
+import type { RunKey } from "../core/ports.ts";
+import { RunMap } from "../core/run-map.ts";
 import { addUsage, left } from "../core/usage.ts";
 import type { Usage } from "../protocol/extensions.ts";
 
@@ -9,7 +11,7 @@ import type { Usage } from "../protocol/extensions.ts";
 export class Spending {
   readonly #budget: Budget;
   /** What the sub-runs without a result have used. */
-  readonly #below = new Map<string, Usage>();
+  readonly #below = new RunMap<Usage>();
   #tokensBelow = 0;
 
   constructor(budget: Budget) {
@@ -24,10 +26,10 @@ export class Spending {
   }
 
   /** Notes what a sub-run has used so far. */
-  note(runId: string, usage: Usage | null): void {
-    this.#tokensBelow += (usage?.total_tokens ?? 0) - (this.#below.get(runId)?.total_tokens ?? 0);
-    if (usage === null) this.#below.delete(runId);
-    else this.#below.set(runId, usage);
+  note(key: RunKey, usage: Usage | null): void {
+    this.#tokensBelow += (usage?.total_tokens ?? 0) - (this.#below.get(key)?.total_tokens ?? 0);
+    if (usage === null) this.#below.delete(key);
+    else this.#below.set(key, usage);
   }
 
   /** How many tokens of the budget are left. `own`: what the run itself has used. */

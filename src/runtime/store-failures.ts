@@ -1,14 +1,18 @@
 import { CadenzaError } from "../core/errors.ts";
 import { messageOf } from "../core/failure.ts";
-import type { Store } from "../core/ports.ts";
+import { checkFormat } from "../core/format.ts";
+import type { Entry } from "../core/log.ts";
+import type { RunKey, Store } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
+import type { LogTail } from "../core/survey.ts";
 
 /**
- * Wraps a store, so that its failures have the code `store_failed`, with the thrown value as the cause. Failures of
- * `create` and `append` are not wrapped, because the writer of a run adds the run's id.
+ * The door through which everything comes from a store. Its failures get the code `store_failed`, with the thrown value
+ * as the cause. Failures of `create` and `append` are not wrapped, because the writer of a run adds the run's id. Entries
+ * that this version of the library would misread are refused with `newer_format`: no fold ever meets one.
  */
-export function namingFailures(store: Store): Store {
+export function guarded(store: Store): Store {
   return {
     persistent: store.persistent,
     create: (key, write, idempotencyKey) => store.create(key, write, idempotencyKey),
@@ -19,7 +23,7 @@ export function namingFailures(store: Store): Store {
     renew: (...parameters) => named(() => store.renew(...parameters)),
     release: (name) => named(() => store.release(name)),
     find: (key) => named(() => store.find(key)),
-    read: (...parameters) => named(() => store.read(...parameters)),
+    read: (key, from, limit) => named(() => then(store.read(key, from, limit), (entries) => known(key, from, entries))),
     findByIdempotencyKey: (...parameters) => named(() => store.findByIdempotencyKey(...parameters)),
     list: (query) => named(() => store.list(query)),
     moved: (known) => named(() => store.moved(known)),
@@ -27,7 +31,7 @@ export function namingFailures(store: Store): Store {
     blocked: (query) => named(() => store.blocked(query)),
     backlog: () => named(() => store.backlog()),
     survey: (query) => named(() => store.survey(query)),
-    tails: (...parameters) => named(() => store.tails(...parameters)),
+    tails: (runs, count) => named(() => then(store.tails(runs, count), (tails) => tails.map(knownTail(runs)))),
     census: () => named(() => store.census()),
     workers: () => named(() => store.workers()),
     session: (key) => named(() => store.session(key)),
@@ -55,4 +59,27 @@ function named<T>(call: () => MaybePromise<T>): MaybePromise<T> {
 function rethrow(error: unknown): never {
   if (CadenzaError.is(error)) throw error;
   throw new CadenzaError("store_failed", `The store failed: ${messageOf(error)}`, { cause: error });
+}
+
+function then<T, R>(value: MaybePromise<T>, go: (value: T) => R): MaybePromise<R> {
+  return isPromise(value) ? value.then(go) : go(value);
+}
+
+function known(key: RunKey, from: number, entries: readonly Entry[] | undefined): readonly Entry[] | undefined {
+  if (entries !== undefined) checkFormat(key, from, entries);
+  return entries;
+}
+
+/** Leaves out a tail that this version cannot read, as a store leaves out a damaged one. */
+function knownTail(runs: readonly RunKey[]): (tail: LogTail | undefined, index: number) => LogTail | undefined {
+  return (tail, index) => {
+    const key = runs[index];
+    if (tail === undefined || key === undefined) return undefined;
+    try {
+      checkFormat(key, tail.from, tail.entries);
+      return tail;
+    } catch {
+      return undefined;
+    }
+  };
 }

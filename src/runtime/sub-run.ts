@@ -2,8 +2,10 @@ import { commandOf } from "../core/commands.ts";
 import type { CadenzaErrorCode } from "../core/errors.ts";
 import { CadenzaError } from "../core/errors.ts";
 import { failureOfStep } from "../core/failure.ts";
+import { newerPart } from "../core/format.ts";
 import type { StepEntry } from "../core/log.ts";
 import { newsForParent } from "../core/passed-on.ts";
+import type { RunKey } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
 import type { RunState } from "../core/state.ts";
@@ -70,8 +72,7 @@ export class SubRun {
     this.#parent.ownership.setSubRun(this.#key, intent === undefined ? "at work" : "sought");
     const runId = intent?.run_id ?? this.#parent.runs.ids.uuid();
     if (this.#show) {
-      const key = { ...this.#parent.log.key, run_id: runId };
-      this.#shown = new ShownOutput(key, this.#parent, this.#execution, () => this.#pause());
+      this.#shown = new ShownOutput(this.#keyOf(runId), this.#parent, this.#execution, () => this.#pause());
     }
     // In a persistent store a plain parent logs its sub-runs too, so that they can be cancelled if its process dies.
     if (intent === undefined && (this.#parent.durable || this.#parent.shared.store.persistent)) {
@@ -119,6 +120,11 @@ export class SubRun {
     return false;
   }
 
+  /** A sub-run is of the tenant of its parent. */
+  #keyOf(run_id: string): RunKey {
+    return { tenant: this.#parent.log.key.tenant, run_id };
+  }
+
   #about(run_id: string, error: unknown): object {
     const { tenant, run_id: parent_run_id } = this.#parent.log.key;
     return { tenant, run_id, agent_name: this.#request.agent_name, parent_run_id, error };
@@ -149,12 +155,13 @@ export class SubRun {
   /** Finds a sub-run that was begun before. While another process executes it, it is polled. */
   async #attach(runId: string): Promise<void> {
     this.#search = Promise.resolve(false);
+    const key = this.#keyOf(runId);
     const search = (): Promise<boolean> => this.#searchFor(runId);
-    this.#parent.family.seek(runId, search);
+    this.#parent.family.seek(key, search);
     try {
       while (!(await search())) await this.#pause();
     } finally {
-      this.#parent.family.seekNoMore(runId, search);
+      this.#parent.family.seekNoMore(key, search);
       this.#search = undefined;
       this.#readTo = undefined;
     }
@@ -168,19 +175,23 @@ export class SubRun {
   }
 
   async #find(runId: string): Promise<boolean> {
-    const { log, shared } = this.#parent;
+    const { shared } = this.#parent;
     let found: SubRunFound;
     try {
-      found = await this.#parent.runs.findSubRun({ tenant: log.key.tenant, run_id: runId });
+      found = await this.#parent.runs.findSubRun(this.#keyOf(runId));
       if (found !== undefined && "read" in found) {
         await this.#readAlong(runId, found);
         return this.#execution.over;
       }
     } catch (error) {
-      shared.logger.warn(
-        "A sub-run could not be read for its parent. Reading it is tried again.",
-        this.#about(runId, error),
-      );
+      // Of a sub-run that a newer version has written to, the callers that wait for the parent are told, once.
+      const isNewer = newerPart(error) !== undefined && CadenzaError.is(error);
+      if (!isNewer || this.#parent.blocked?.code !== error.code)
+        shared.logger.warn(
+          "A sub-run could not be read for its parent. Reading it is tried again.",
+          this.#about(runId, error),
+        );
+      if (isNewer && !this.#execution.over) this.#parent.setBlocked(error);
       return this.#execution.over;
     }
     if (this.#execution.over) return true;
@@ -205,7 +216,7 @@ export class SubRun {
     if (this.#execution.over) return;
     if (state !== undefined) {
       this.#relay(state, state.position);
-      this.#spend(runId, state.usage);
+      this.#spend(this.#keyOf(runId), state.usage);
     }
     this.#readTo = elsewhere.position;
     this.#parent.ownership.setSubRun(this.#key, "idle");
@@ -215,15 +226,15 @@ export class SubRun {
     this.#parent.family.children.add(child);
     child.follow(this.#parent, () => this.#onProgress(child));
     const { key, state } = child.log;
-    this.#spend(key.run_id, child.family.spending === undefined ? state.usage : usageOf(child));
+    this.#spend(key, child.family.spending === undefined ? state.usage : usageOf(child));
     this.#onProgress(child);
   }
 
   /** The sub-run has used so much so far, which may exceed the budget of its parent. */
-  #spend(runId: string, usage: Usage | null): void {
+  #spend(key: RunKey, usage: Usage | null): void {
     const { spending } = this.#parent.family;
     if (spending === undefined) return;
-    spending.note(runId, usage);
+    spending.note(key, usage);
     checkSpending(this.#parent);
   }
 
@@ -292,7 +303,7 @@ export class SubRun {
       this.#refuse(this.#shown.failure);
       return;
     }
-    this.#parent.family.spending?.note(state.run_id, null);
+    this.#parent.family.spending?.note(this.#keyOf(state.run_id), null);
     const isNew = state.usage !== null && !this.#execution.operations.holdsUsage(state.usage);
     if (state.usage !== null && isNew) this.#execution.addUsage(state.usage);
     const usage = durable ? this.#execution.takeUsage() : null;

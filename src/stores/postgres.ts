@@ -33,7 +33,7 @@ import { checkIsolation, prepareSchema, quoteName } from "./postgres-schema.ts";
 import { SurveyReads } from "./postgres-survey.ts";
 import { Writer } from "./postgres-writer.ts";
 import * as writes from "./postgres-writes.ts";
-import { isReadOnly, noEngine } from "./read-only.ts";
+import { noEngine, readOnlyError } from "./read-only.ts";
 import { fromText, toJson, toText } from "./stored-rows.ts";
 
 /** How many runs or sessions are deleted in one statement. */
@@ -245,7 +245,7 @@ export class PostgresStore implements DurableStore {
   }
 
   #checkWritable(): void {
-    if (this.#isReadOnly) throw isReadOnly();
+    if (this.#isReadOnly) throw readOnlyError();
   }
 }
 

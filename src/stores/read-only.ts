@@ -2,8 +2,8 @@ import { CadenzaError } from "../core/errors.ts";
 
 /* Stores that were opened with `readOnly`. */
 
-/** Why a read-only store refuses a write. */
-export function isReadOnly(): CadenzaError {
+/** The error with which a read-only store refuses a write. */
+export function readOnlyError(): CadenzaError {
   return new CadenzaError(
     "store_failed",
     "The store was opened with `readOnly`: nothing is written to it. Open it without, to write.",

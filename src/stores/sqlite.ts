@@ -26,7 +26,7 @@ import { durableEngine } from "../durable/durable.ts";
 import type { DurableStore, Engine } from "../runtime/remote-runs.ts";
 import { engineKey } from "../runtime/remote-runs.ts";
 import { systemClock } from "../runtime/system.ts";
-import { isReadOnly, noEngine } from "./read-only.ts";
+import { noEngine, readOnlyError } from "./read-only.ts";
 import type { SqliteDatabase, SqliteStoreOptions } from "./sqlite-database.ts";
 import { Connection } from "./sqlite-database.ts";
 import { readEntries } from "./sqlite-entries.ts";
@@ -207,7 +207,7 @@ export class SqliteStore implements DurableStore {
   }
 
   #write<T>(work: (connection: Connection) => T): Promise<T> {
-    if (this.#writer === undefined) return Promise.reject(isReadOnly());
+    if (this.#writer === undefined) return Promise.reject(readOnlyError());
     return this.#writer.write(() => work(this.#connection));
   }
 }

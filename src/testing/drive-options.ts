@@ -28,7 +28,7 @@ export interface DriveOptions {
   /** Whether a step without a stand-in is an error. Default: false, and the step runs. */
   readonly strict?: boolean | undefined;
   /** The session of the run. Default: one of its own, without history and state. */
-  readonly session?: SessionOptions | undefined;
+  readonly session?: DriveSession | undefined;
   /** What the agent sees as `context.principal`. Default: null. */
   readonly principal?: JsonValue | undefined;
   /** What the agent sees as `context.metadata`. Default: null. */
@@ -58,7 +58,7 @@ export interface DriveOptions {
 }
 
 /** The session of a run as the agent finds it. */
-export interface SessionOptions {
+export interface DriveSession {
   /** A UUID. Default: one that is the same in every test. */
   readonly id?: string | undefined;
   /** The earlier messages, oldest first, in the forms that the input of a run may have. */
@@ -75,7 +75,7 @@ export interface DriveSettings {
   readonly steps: StandIns<StepStandIn>;
   readonly agents: StandIns<AgentStandIn>;
   readonly strict: boolean;
-  readonly session: SessionOptions | undefined;
+  readonly session: DriveSession | undefined;
   readonly principal: JsonValue;
   readonly metadata: JsonValue | undefined;
   readonly labels: Labels | undefined;

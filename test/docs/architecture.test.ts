@@ -1,4 +1,4 @@
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import ts from "typescript";
 import { describe, expect, it } from "vitest";
 import { ROOT, readPage, readSources } from "./pages.ts";
@@ -24,6 +24,26 @@ describe("docs/architecture.md", () => {
 
   it.each(places)("%s has the function %s", (file, name) => {
     expect(functionsOf(sources.get(`src/${file}`) ?? "")).toContain(name);
+  });
+
+  it.each(["docs/architecture.md", "CONTRIBUTING.md"])("%s shows each folder of the sources", (path) => {
+    const [, layout = ""] = readFileSync(ROOT + path, "utf8").split("```\nsrc/\n");
+    const folders = [...sources.keys()].flatMap((file) => /^src\/(\w+)\//.exec(file)?.[1] ?? []);
+    const shown = [...(layout.split("```")[0]?.matchAll(/^[├└]─ ([\w]+)\//gm) ?? [])].map(([, name]) => name);
+    expect(new Set(shown)).toEqual(new Set(folders));
+  });
+
+  it("has the activities of the residency table", () => {
+    const row = /^\| residency \| .*$/m.exec(page.text)?.[0] ?? "";
+    const [, table = ""] = sources.get("src/durable/residency-rules.ts")?.split("const table = {") ?? [];
+    const names = [...((table.split("}\n")[0] ?? "").split("as const")[0]?.matchAll(/^ {2}(\w+):/gm) ?? [])];
+    expect(names.length).toBeGreaterThan(0);
+    expect([...row.matchAll(/`(\w+)`/g)].map(([, name]) => name)).toEqual(names.map(([, name]) => name));
+  });
+
+  it("no member has two comments", () => {
+    const twice = [...sources].filter(([, text]) => /\/\*\*(?:(?!\*\/)[\s\S])*\*\/\s*\/\*\*/.test(text));
+    expect(twice.map(([path]) => path)).toEqual([]);
   });
 
   it("would notice a function that is not there", () => {

@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { AgentRuntime } from "cadenza";
 import { describe, expect, it } from "vitest";
 import { readDurability } from "../../src/durable/options.ts";
+import { readInspectorOptions } from "../../src/faces/inspector/options.ts";
 import { readOptions } from "../../src/runtime/options.ts";
 import { lastingStore } from "../harness/store-proxy.ts";
 import { ROOT, readPage, rowsOf } from "./pages.ts";
@@ -19,7 +20,9 @@ describe("docs/errors.md", () => {
 });
 
 describe("docs/limits.md", () => {
-  const rows = rowsOf(readPage("docs/limits.md")).map(([[name = ""], ...cells]) => [name, ...cells] as const);
+  const [ofRuntimes = "", ofInspectors = ""] = readPage("docs/limits.md").text.split("## The inspector");
+  const tableOf = (text: string) => rowsOf({ path: "docs/limits.md", text });
+  const rows = tableOf(ofRuntimes).map(([[name = ""], ...cells]) => [name, ...cells] as const);
   const inMemory = flat({ ...readOptions({}), ...readDurability({}) }, "engine");
   const store = lastingStore();
   const persistent = flat(readOptions({ store }));
@@ -35,6 +38,15 @@ describe("docs/limits.md", () => {
       if (name.startsWith("retention.")) expect(amount(other)).toBe(persistent.get(name));
     },
   );
+
+  it("gives the limits of an inspector", () => {
+    const known = flat(readInspectorOptions({}, true));
+    const shown = tableOf(ofInspectors).flatMap(([names, amounts = ""]) =>
+      names.map((name, index) => [name, amount(amounts.split("; ")[index])] as const),
+    );
+    expect(shown.map(([name]) => name)).toEqual(expect.arrayContaining(["refreshMs", "heartbeatMs", "stallMs"]));
+    expect(shown).toEqual(shown.map(([name]) => [name, known.get(name)]));
+  });
 });
 
 describe("docs/stores.md", () => {

@@ -68,6 +68,13 @@ class Fleet {
     return worker;
   }
 
+  /** A worker without the code of any of the runs. */
+  stranger(): Member {
+    const worker = this.#start(true);
+    worker.runtime.register("other", { durable: true }, () => "done");
+    return worker;
+  }
+
   #start(work: boolean, durability: DurabilityOptions = {}, hook?: Hook): Member {
     const waker = this.queue.connect();
     const options = { durability: { leaseMs: 1_000, heartbeatMs: 300, evictAfterMs: 200, waker, ...durability } };
@@ -224,7 +231,8 @@ it("a worker that freezes gives the wake-ups of its former runs back", async () 
   await clock.advance(200);
   onThaw();
   await clock.advance(8_000);
-  expect(frozen.said.length).toBe(0);
+  // Its timers go on, so that it notices that the store does not answer.
+  expect(frozen.said.filter(({ message }) => message !== "The store failed to renew the lease.")).toEqual([]);
   expect([await fleet.statuses(), fleet.queue.size]).toEqual([{ completed: 1 }, 0]);
 });
 
@@ -349,3 +357,22 @@ it("what is no waker is refused", async () => {
   );
   expect(await Promise.all(codes)).toEqual(given.map(() => "invalid_argument"));
 });
+
+it.each(opened)(
+  "a run of a dead worker whose agent no living worker has is brought more and more rarely ($on)",
+  async ({ open }) => {
+    const fleet = new Fleet(open());
+    const { clock } = fleet.replicas;
+    const only = fleet.worker();
+    await clock.advance(100);
+    await fleet.create(1);
+    await clock.advance(500);
+    expect(fleet.finished.size).toBe(1);
+    only.die();
+    const other = fleet.stranger();
+    await clock.advance(10 * 60_000);
+    expect(other.waker.given).toBeGreaterThan(0);
+    // It doubles from half a second on, until it is that of a scan.
+    expect(other.waker.given).toBeLessThan(40);
+  },
+);

@@ -126,7 +126,7 @@ function unlessLeft({ request }: AcpCall, rest: Promise<Run>): Promise<WireRespo
 async function waitOrCancel({ service, request, caller }: AcpCall, events: EventStream): Promise<Run> {
   const first = await events.next();
   const id = first.done !== true && "run" in first.value ? first.value.run.run_id : "";
-  const leave = service.disconnects.enter(caller.scope, id);
+  const leave = service.disconnects.enter(caller, id);
   const stopListening = request.onLeave(() => {
     void events.return();
     leave(false);

@@ -20,8 +20,8 @@ export async function streamRun(call: AcpCall, start: () => EventStream): Promis
     events = start();
     const first = await events.poll();
     const runId = first.done !== true && "run" in first.value ? first.value.run.run_id : call.parameter;
-    reader.join(runId);
-    const leave = call.service.disconnects.enter(call.caller.scope, runId);
+    reader.join({ tenant: call.caller.tenant, run_id: runId });
+    const leave = call.service.disconnects.enter(call.caller, runId);
     const options = { ...textOptions(call.service, reader, runId, leave), first };
     const headers = { ...streamHeaders, "run-id": runId };
     return { status: 200, headers, body: new EventText(events, eventStreamFormat, options) };
@@ -46,7 +46,7 @@ export async function followRun(call: AcpCall): Promise<WireResponse> {
   const { run_id, finished_at } = await caller.scope.getRun(parameter);
   const reader = call.service.readers.enter();
   try {
-    reader.join(run_id);
+    reader.join({ tenant: caller.tenant, run_id });
     const events = visibleEvents(
       caller,
       caller.scope.events(run_id, { after, until: isStream ? until : "now", detail }) as EventStream,
@@ -61,7 +61,7 @@ export async function followRun(call: AcpCall): Promise<WireResponse> {
       reader.leave();
       return { status: 204, headers: { ...noContentHeaders, ...headers }, body: "" };
     }
-    const leave = call.service.disconnects.follow(caller.scope, run_id);
+    const leave = call.service.disconnects.follow(caller, run_id);
     const body = new EventText(events, eventStreamFormat, {
       ...textOptions(call.service, reader, run_id, leave),
       first,

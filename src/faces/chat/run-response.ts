@@ -32,8 +32,8 @@ export async function respond(
     }
     const { run_id, after, format, headers, isMine } = begun;
     const { disconnects } = service;
-    const leave: Leave = isMine ? disconnects.enter(caller.scope, run_id) : disconnects.follow(caller.scope, run_id);
-    reader.join(run_id);
+    const leave: Leave = isMine ? disconnects.enter(caller, run_id) : disconnects.follow(caller, run_id);
+    reader.join({ tenant: caller.tenant, run_id });
     const options = { after, until: "rest", detail: true } as const;
     const events = visibleEvents(caller, caller.scope.events(run_id, options) as EventStream);
     return {

@@ -224,7 +224,7 @@ async function follow(inspected: Inspected, { call, search }: Asked, feed: Feed)
   });
   try {
     const run_id = search.get("run_id");
-    if (run_id !== null) reader.join(run_id);
+    if (run_id !== null) reader.join({ tenant: search.get("tenant") ?? "", run_id });
     await text.begin();
   } catch (error) {
     text.return();

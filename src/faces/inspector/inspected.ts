@@ -5,6 +5,7 @@ import { CadenzaError } from "../../core/errors.ts";
 import type { Clock, Logger, RunKey, Store } from "../../core/ports.ts";
 import type { AgentRuntime } from "../../runtime/agent-runtime.ts";
 import { insideKey } from "../../runtime/inside.ts";
+import { guarded } from "../../runtime/store-failures.ts";
 import { silentLogger, systemClock } from "../../runtime/system.ts";
 import type { InspectorTarget } from "./options.ts";
 
@@ -22,7 +23,7 @@ export interface Inspected {
 export function inspect(target: InspectorTarget): Inspected {
   const admin = createAdmin(target);
   if (!(insideKey in target)) {
-    const { store } = target;
+    const store = guarded(target.store);
     return { admin, store, clock: systemClock, logger: silentLogger, runtime: undefined, isClosed: () => false };
   }
   const { store } = target[insideKey];

@@ -1,7 +1,9 @@
 import type { AdminRun, AdminTree } from "../../admin/records.ts";
-import { runRecord } from "../../admin/records.ts";
+import { adminRun } from "../../admin/records.ts";
 import type { TimelineItem } from "../../admin/timeline.ts";
 import { TimelineFold } from "../../admin/timeline-fold.ts";
+import { CadenzaError } from "../../core/errors.ts";
+import type { Entry } from "../../core/log.ts";
 import type { FoundRun, RunKey } from "../../core/ports.ts";
 import type { RunEvent, SessionEvent } from "./api.ts";
 import type { Feed } from "./feed.ts";
@@ -20,6 +22,8 @@ class Reading {
   readonly #inspected: Pick<Inspected, "store">;
   readonly #key: RunKey;
   readonly fold = new TimelineFold();
+  /** The log is damaged, or a newer version of the library has written it. What was read before is shown. */
+  isUnreadable = false;
 
   constructor(inspected: Pick<Inspected, "store">, key: RunKey) {
     this.#inspected = inspected;
@@ -29,9 +33,20 @@ class Reading {
   /** Reads the next entries, and gives the items that have begun or changed. Undefined: the run was deleted. */
   async next(): Promise<readonly TimelineItem[] | undefined> {
     const from = this.fold.position;
-    const entries = await this.#inspected.store.read(this.#key, from, CHUNK);
+    const entries = await this.#read(from);
     for (const entry of entries ?? []) this.fold.add(entry);
     return entries && this.fold.items.filter((item) => item.last_position >= from);
+  }
+
+  async #read(from: number): Promise<readonly Entry[] | undefined> {
+    this.isUnreadable = false;
+    try {
+      return await this.#inspected.store.read(this.#key, from, CHUNK);
+    } catch (error) {
+      if (!CadenzaError.is(error) || error.run_id === undefined) throw error;
+      this.isUnreadable = true;
+      return [];
+    }
   }
 }
 
@@ -58,7 +73,7 @@ export function runFeed(inspected: Inspected, key: RunKey): Feed {
         if (items === undefined) break;
         if (items.some(({ type }) => type === "sub_run")) below.expire();
         const { position, usage } = reading.fold;
-        whole = position >= run.position;
+        whole = position >= run.position || reading.isUnreadable;
         const event = { type: "run", run, lost, items, position, usage, whole } as const;
         yield (tree === undefined ? event : { ...event, tree }) satisfies RunEvent;
         tree = undefined;
@@ -70,7 +85,7 @@ export function runFeed(inspected: Inspected, key: RunKey): Feed {
 
 async function recordOf({ store }: Inspected, key: RunKey): Promise<AdminRun | undefined> {
   const run = await store.find(key);
-  return run && runRecord(run);
+  return run && adminRun(run);
 }
 
 /** The runs below a run. They are read when one of them has changed, or another one has begun. */
@@ -125,13 +140,14 @@ export function sessionFeed(inspected: Inspected, tenant: string, session_id: st
 
     /** A run with all its items; undefined: it is as it was. */
     async function turnOf(found: FoundRun): Promise<SessionEvent["runs"][number] | undefined> {
-      const run = runRecord(found);
+      const run = adminRun(found);
       const before = known.get(run.run_id);
       if (before?.run.position === run.position && before.run.epoch === run.epoch) return undefined;
       const reading = before?.reading ?? new Reading(inspected, found.key);
       known.set(run.run_id, { reading, run });
       if (found.created === null) return { run, items: [] };
-      while (reading.fold.position < run.position && (await reading.next()) !== undefined) await clock.turn();
+      while (reading.fold.position < run.position && !reading.isUnreadable && (await reading.next()) !== undefined)
+        await clock.turn();
       return { run, items: reading.fold.items };
     }
   };

@@ -7,9 +7,11 @@ export function waitsFor(run: AdminRun, lost: boolean, items: readonly TimelineI
   if (run.finished_at !== null) return [];
   const reasons: string[] = [];
   if (run.blocked !== null) {
-    const { position, expected, asked } = run.blocked;
+    const { position, expected, asked, newer = false } = run.blocked;
     reasons.push(
-      `other code: the log holds ${expected} at entry ${position}, and the code did ${asked}. Register matching code, or cancel the run.`,
+      newer
+        ? `a newer version of cadenza: entry ${position} of the log is ${expected}. Update the processes that execute its agent.`
+        : `other code: the log holds ${expected} at entry ${position}, and the code did ${asked}. Register matching code, or cancel the run.`,
     );
   }
   if (lost) reasons.push("another process: the one that executed it is gone.");
