@@ -175,9 +175,11 @@ export class Residency {
     return this.#run.durable && !this.#rule.claims;
   }
 
-  /** No slot is free. A run that cannot leave to wait for one asks for it again after the time of a scan. */
+  /**
+   * No slot is free. The run asks for it again after the time of a scan, unless it has left by then to wait for one. It may
+   * be kept here: the write with which it leaves is decided again when a sub-run wakes it.
+   */
   askForSlotLater(askAgain: () => void): void {
-    if (this.mayLeave) return;
     const { clock, settings } = this.#worker;
     clock.setTimeout(() => {
       askAgain();

@@ -48,6 +48,10 @@ it.each([
   },
 );
 
+it("a run that a sub-run wakes while it leaves for a slot asks for the slot again", async () => {
+  expect(await trial(941_969_660, "agent", true)).toMatchObject({ tooMany: false, open: [], violations: [] });
+});
+
 /** Random runs in several processes, of which some are killed. */
 async function trial(seed: number, per: "agent" | "session", durable: boolean) {
   const random = new Random(`${seed}`);
