@@ -32,6 +32,11 @@ export class Ancestors {
     return telling === undefined ? this.#committedAbove(run) : telling.then(() => this.#committedAbove(run));
   }
 
+  /** Resolves when a settled question of a sub-run is settled in the runs above it, as far as the store takes it. */
+  settle(key: RunKey, parent: ParentRun, question: Question): Promise<void> {
+    return this.#tellAll(key, parent, [question]).catch((error: unknown) => this.#report(key, error));
+  }
+
   /** A parent that is loaded here has been told, and may not have committed it. */
   #committedAbove({ log: { key, state } }: LiveRun): undefined | Promise<void> {
     const { parent } = createdEntry(state);
@@ -66,8 +71,8 @@ export class Ancestors {
       const live = this.#worker.runs.find(key);
       if (live !== undefined) {
         for (const command of commands) live.log.decide(command);
-        await live.log.acknowledge();
-        return;
+        await committedUpwards(live);
+        if (!live.log.lost) return;
       }
       above = createdEntry(await this.#logs.change(key, commands)).parent;
     }

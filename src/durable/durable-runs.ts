@@ -1,10 +1,10 @@
 import { aboutRun } from "../core/about-run.ts";
 import { CadenzaError } from "../core/errors.ts";
-import type { ReceivedEntry } from "../core/log.ts";
+import type { ParentRun, ReceivedEntry } from "../core/log.ts";
 import type { RunKey, StoredRun } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { runRecord } from "../core/record.ts";
-import type { RunState } from "../core/state.ts";
+import type { Question, RunState } from "../core/state.ts";
 import { isFinal } from "../core/state.ts";
 import type { Agent } from "../runtime/agent.ts";
 import type { Answer } from "../runtime/answer.ts";
@@ -173,6 +173,10 @@ export class DurableRuns implements RemoteRuns, Owner {
 
   offer(key: RunKey, answer: Answer): Promise<RunState> {
     return this.#offers.give(key, answer);
+  }
+
+  settleAbove(key: RunKey, parent: ParentRun, question: Question): Promise<void> {
+    return this.ancestors.settle(key, parent, question);
   }
 
   trying({ head, created }: StoredRun): undefined | Promise<void> {

@@ -5,8 +5,8 @@ import type { Clock, RunKey, Store } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
 import { goingOn } from "../core/record.ts";
-import type { RunState } from "../core/state.ts";
-import { openQuestion, replyKey, replyTo, settledQuestion } from "../core/state.ts";
+import type { Question, RunState } from "../core/state.ts";
+import { createdEntry, openQuestion, replyKey, replyTo, settledQuestion } from "../core/state.ts";
 import type { Run } from "../protocol/run.ts";
 import type { Answer } from "./answer.ts";
 import { replyCommand } from "./answer.ts";
@@ -106,12 +106,21 @@ export class AnswerRouter {
     const shown = askedAt(state, answer);
     const await_id = answer.await_id ?? idOf(state);
     const record = answerRun(run, answer);
-    // Meanwhile other questions may have been settled.
-    const answered = (later: Run | undefined): Answered => {
+    const answered = (later: Run | undefined): MaybePromise<Answered> => {
+      // Meanwhile other questions may have been settled.
       const question = await_id === null ? undefined : settledQuestion(run.log.state, await_id);
-      return { run, key, record: later, after: question?.event ?? shown };
+      const result: Answered = { run, key, record: later, after: question?.event ?? shown };
+      const settling = this.#settleAbove(key, run.log.state, { ...answer, await_id });
+      return settling === undefined ? result : settling.then(() => result);
     };
     return isPromise(record) ? record.then(answered) : answered(record);
+  }
+
+  /** The caller of an answer finds the question settled in the runs above, whichever process has settled it below. */
+  #settleAbove(key: RunKey, state: RunState, answer: Answer): undefined | Promise<void> {
+    const { parent } = createdEntry(state);
+    const question = parent && exchangeOf(state, answer);
+    return question && this.#runs.remote.settleAbove(key, parent, question);
   }
 
   async #answerRun(key: RunKey, answer: Answer): Promise<Answered> {
@@ -124,9 +133,13 @@ export class AnswerRouter {
     const decision = decide(state, replyCommand(answer, this.#clock.now()));
     if (isRefusal(decision)) throw replyRefusedError(decision, state, answer.await_id);
     const shown = askedAt(state, answer);
-    if (decision.length === 0) return { run: this.#runs.find(key), key, record: undefined, after: shown };
+    if (decision.length === 0) {
+      await this.#settleAbove(key, state, answer);
+      return { run: this.#runs.find(key), key, record: undefined, after: shown };
+    }
     const await_id = answer.await_id ?? idOf(state);
     const later = await this.#runs.remote.offer(key, { ...answer, await_id });
+    await this.#settleAbove(key, later, { ...answer, await_id });
     const after = (await_id === null ? undefined : settledQuestion(later, await_id)?.event) ?? shown;
     const isAsync = answer.mode === "async" && await_id !== null;
     const record = isAsync ? await this.#recordAfter(key, await_id) : undefined;
@@ -165,16 +178,22 @@ function belowOf(state: RunState, { await_id, idempotency_key }: Answer): Below 
  * The number of the event after which those of the answer begin: of the one that shows the first open question or, for
  * a repeated answer, of the one that showed it then.
  */
-function askedAt(state: RunState, { await_id, idempotency_key }: Answer): number {
-  const exchanges = state.exchanges ?? [];
-  const byKey = exchanges.find((one) => idempotency_key !== null && replyKey(one) === idempotency_key);
-  if (byKey !== undefined) return byKey.event;
-  const isOpen = await_id === null || openQuestion(state, await_id) !== undefined;
-  if (isOpen && state.question !== null) return state.question.event;
-  const before = exchanges.findLast((one) =>
+function askedAt(state: RunState, answer: Answer): number {
+  const before = exchangeOf(state, answer);
+  const isRepeat =
+    before !== undefined && answer.idempotency_key !== null && replyKey(before) === answer.idempotency_key;
+  const isOpen = answer.await_id === null || openQuestion(state, answer.await_id) !== undefined;
+  if (!isRepeat && isOpen && state.question !== null) return state.question.event;
+  return before?.event ?? state.events;
+}
+
+/** The settled question that an answer was for, if it has been given: by its key, by its question, or the last one. */
+function exchangeOf({ exchanges }: RunState, { await_id, idempotency_key }: Answer): Question | undefined {
+  const byKey = exchanges?.find((one) => idempotency_key !== null && replyKey(one) === idempotency_key);
+  if (byKey !== undefined) return byKey;
+  return exchanges?.findLast((one) =>
     await_id === null ? replyTo(one) !== undefined : one.asked.await_id === await_id,
   );
-  return before?.event ?? state.events;
 }
 
 /** The answer, given again because the run has left this process. It is bound to the same question as before. */

@@ -67,6 +67,10 @@ export class NoRemoteRuns implements RemoteRuns {
     throw closedError();
   }
 
+  settleAbove(): undefined {
+    return undefined;
+  }
+
   trying(): undefined {
     return undefined;
   }

@@ -1,7 +1,7 @@
 import type { NewLog } from "../core/fork.ts";
-import type { ReceivedEntry } from "../core/log.ts";
+import type { ParentRun, ReceivedEntry } from "../core/log.ts";
 import type { RunKey, SessionChange, Store, StoredRun } from "../core/ports.ts";
-import type { RunState } from "../core/state.ts";
+import type { Question, RunState } from "../core/state.ts";
 import type { Agent, ConcurrencyOptions } from "./agent.ts";
 import type { Answer } from "./answer.ts";
 import type { LogSource } from "./events.ts";
@@ -99,6 +99,11 @@ export interface RemoteRuns {
    * answer was taken. Rejects as the other process refuses it, and with `answer_pending` if there is no verdict in time.
    */
   offer(key: RunKey, answer: Answer): Promise<RunState>;
+  /**
+   * Settles a question of a sub-run in the runs above it, whichever process has settled it below. Resolves when the store
+   * has that, or has failed to take it. Undefined: only this process writes to the runs above.
+   */
+  settleAbove(key: RunKey, parent: ParentRun, question: Question): undefined | Promise<void>;
   /** Resolves when code that was just registered has been tried on a blocked run. Undefined: it has been. */
   trying(stored: StoredRun): undefined | Promise<void>;
   /** The log of a run that is not loaded here. */
