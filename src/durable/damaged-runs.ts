@@ -2,7 +2,7 @@ import { aboutStored } from "../core/about-run.ts";
 import { CadenzaError } from "../core/errors.ts";
 import { messageOf } from "../core/failure.ts";
 import { newerPart } from "../core/format.ts";
-import type { FoundRun, Mismatch, RunHead, RunKey } from "../core/ports.ts";
+import type { FoundRun, Mismatch, RunHead, RunKey, RunPosition } from "../core/ports.ts";
 import { RunMap } from "../core/run-map.ts";
 import type { DamageReport } from "../runtime/remote-runs.ts";
 import type { Worker } from "./worker.ts";
@@ -11,6 +11,15 @@ const FIRST_RETRY_MS = 1_000;
 const LAST_RETRY_MS = 3_600_000;
 /** The first pause of a run that a newer version of the library has written. A process of that version may take it. */
 const FIRST_NEWER_MS = 60_000;
+/** The number of runs in one request to the store. */
+const MAX_RUNS = 1_000;
+
+/** A run that could not be loaded. */
+interface Damaged {
+  readonly report: DamageReport;
+  /** How it was when this process owned it. */
+  readonly owned: RunPosition;
+}
 
 /**
  * The runs that this process took and could not load. Each is released, and is due again after a pause that grows. A run
@@ -20,15 +29,25 @@ export class DamagedRuns {
   readonly #worker: Worker;
   /** How often this process has met each run that a newer version has written to. */
   readonly #newer = new RunMap<number>();
-  readonly #runs = new RunMap<DamageReport>();
+  readonly #runs = new RunMap<Damaged>();
 
   constructor(worker: Worker) {
     this.#worker = worker;
   }
 
-  /** The runs that have not been loaded since. */
-  get report(): readonly DamageReport[] {
-    return [...this.#runs.values()];
+  /** The runs that have not been loaded since, here or elsewhere: the store is asked. */
+  async report(): Promise<readonly DamageReport[]> {
+    const all = Array.from(this.#runs.values(), ({ owned }) => owned);
+    for (let from = 0; from < all.length; from += MAX_RUNS) {
+      const known = all.slice(from, from + MAX_RUNS);
+      for (const { key, epoch } of await this.#worker.store.moved(known)) {
+        const owned = this.#runs.get(key)?.owned;
+        if (owned === undefined || !known.includes(owned)) continue;
+        // The release by this process is one epoch. With any other the run has had another owner, or has ended.
+        if (epoch !== owned.epoch && epoch !== owned.epoch + 1) this.#runs.delete(key);
+      }
+    }
+    return Array.from(this.#runs.values(), ({ report }) => report);
   }
 
   /** Reports a run that this process owns and could not load, and releases it. */
@@ -68,11 +87,14 @@ export class DamagedRuns {
   }
 
   /** Reports a run that cannot be read, and answers when it is tried again. */
-  #report({ key, created }: FoundRun, cause: unknown): number {
+  #report({ key, created, head, position }: FoundRun, cause: unknown): number {
     const { logger } = this.#worker;
-    const attempts = (this.#runs.get(key)?.attempts ?? 0) + 1;
+    const attempts = (this.#runs.get(key)?.report.attempts ?? 0) + 1;
     const message = `Run ${key.run_id} could not be loaded: ${reasonOf(cause)}. Loading it is tried again later.`;
-    this.#runs.set(key, { ...key, attempts, message });
+    this.#runs.set(key, {
+      report: { ...key, attempts, message },
+      owned: { key, epoch: head.epoch, position },
+    });
     const about = aboutStored({ key, created });
     logger.error("A run could not be loaded. Loading it is tried again later.", { ...about, attempts, error: cause });
     return pauseOf(FIRST_RETRY_MS, attempts);

@@ -191,9 +191,10 @@ export class DurableRuns implements RemoteRuns, Owner {
     this.#recovery.onRegistered(agent);
   }
 
-  report(): Promise<RemoteReport> {
+  async report(): Promise<RemoteReport> {
     const { differences, store, runs } = this.worker;
-    const here = { damaged: this.#loader.damaged.report, differences, heartbeatAgeMs: this.lease.ageMs };
+    const damaged = await this.#loader.damaged.report();
+    const here = { damaged, differences, heartbeatAgeMs: this.lease.ageMs };
     return reportOf(store, runs.registry, here);
   }
 

@@ -126,6 +126,33 @@ it("a run that the store fails to read, again and again, keeps no other from bei
   );
 });
 
+it("a run that one process failed to read is not named as damaged once another process has completed it", async () => {
+  const replicas = inMemory();
+  const first = replicas.start();
+  register(first, 60_000);
+  const bad = await create(first, "");
+  await replicas.clock.advance(100);
+  first.kill();
+  let failures = 0;
+  const second = replicas.start({}, (call, method) => {
+    if (method !== "read") return call();
+    failures += 1;
+    throw new Error("unreadable");
+  });
+  register(second, 10);
+  const named = async () => (await second.runtime.stats()).damaged.map(({ run_id }) => run_id);
+  while (failures === 0) await replicas.clock.advance(100);
+  expect(await named()).toEqual([bad]);
+  // A message is no sign that a process can read the run.
+  await replicas.start({ work: false }).runtime.send({ to: bad, name: "news", data: 1 });
+  expect(await named()).toEqual([bad]);
+  const third = replicas.start();
+  register(third, 10);
+  await replicas.clock.advance(10_000);
+  expect((await third.runtime.getRun(bad)).status).toBe("completed");
+  expect(await named()).toEqual([]);
+});
+
 it("a run that is damaged while another process reads it keeps no other reader there from its events", async () => {
   const replicas = onFile();
   const { clock } = replicas;
