@@ -1,6 +1,8 @@
+import { evolve } from "../core/evolve.ts";
 import type { StepFailure } from "../core/failure.ts";
 import type { AttemptFailedEntry, AwaitedEntry, EmittedEntry, Entry, IntentEntry, StepEntry } from "../core/log.ts";
 import { isReceive, isWait, nameIn } from "../core/operation-keys.ts";
+import { initialState } from "../core/state.ts";
 import { isoTime } from "../core/time.ts";
 import { addUsage } from "../core/usage.ts";
 import type { Usage } from "../protocol/extensions.ts";
@@ -37,13 +39,16 @@ export class TimelineFold {
   /** The names of the steps that call the tools which models have asked for. */
   readonly #toolSteps = new Set<string>();
   #at = "";
+  /** The state up to the last entry, which says whether the entry counts. */
+  readonly #state = initialState("");
 
   add(entry: Entry): void {
     this.#at = isoTime(entry.at);
     // What the entries before the fork report was used by its origin.
     if (entry.type === "forked") this.usage = null;
     else if ("usage" in entry) this.usage = addUsage(this.usage, entry.usage ?? null);
-    this.#tell(entry);
+    evolve(this.#state, entry);
+    if (this.#state.last_counts) this.#tell(entry);
     this.position += 1;
   }
 
@@ -237,8 +242,6 @@ export class TimelineFold {
 
   #ask(entry: AwaitedEntry): void {
     const { await_id, name = null, kind = "input", parts, deadline, of = null } = entry;
-    // The question of a sub-run may be posted twice.
-    if (this.#operations.get(await_id)?.ended_at === null) return;
     this.#open({
       ...{ ...this.#lasting(await_id), type: "question", name, kind, parts, schema: schemaIn(parts), of },
       ...{

@@ -15,7 +15,6 @@ import type {
 import { isReceive, isWait, nameIn } from "./operation-keys.ts";
 import { questionRecord } from "./record.ts";
 import type { RunState } from "./state.ts";
-import { openQuestion } from "./state.ts";
 import { isoTime } from "./time.ts";
 
 /** A detail before it has its number and its time. */
@@ -50,7 +49,7 @@ export class DetailFold {
   detailsOf(state: RunState, entry: Entry): readonly DetailEvent[] {
     this.#told = [];
     this.#at = entry.at;
-    this.#tell(state, entry);
+    if (state.last_counts) this.#tell(state, entry);
     return this.#told;
   }
 
@@ -67,8 +66,6 @@ export class DetailFold {
         this.#tellUsage(state, entry.usage);
         return;
       case "awaited":
-        // The question of a sub-run may be posted twice.
-        if (openQuestion(state, entry.await_id)?.asked !== entry) return;
         this.#begun.set(entry.await_id, { is: "question" });
         this.#add({ type: "question.asked", question: questionRecord(state, entry) });
         this.#tellUsage(state, entry.usage);
@@ -86,8 +83,6 @@ export class DetailFold {
         if (!entry.defaulted) this.#withdrawAll();
         return;
       case "received":
-        // A message may be posted twice.
-        if (state.mail?.inbox.at(-1)?.entry !== entry) return;
         this.#add({ type: "message.received", name: entry.name, data: entry.data, by: entry.by ?? null });
         this.#messages.set(state.position - 1, this.#position);
         return;

@@ -1,20 +1,12 @@
+import { counts } from "./counting.ts";
 import type { CopySource, EmissionSource, PartSource } from "./emission-source.ts";
 import { isCopy, stepOf } from "./emission-source.ts";
-import type { EmittedEntry, EndedEntry, Entry, OfferedEntry, ReceivedEntry, RefusedEntry } from "./log.ts";
+import type { EmittedEntry, EndedEntry, Entry, ReceivedEntry, RefusedEntry } from "./log.ts";
 import { isWait } from "./operation-keys.ts";
 import type { Overdue } from "./overdue.ts";
 import { agentRole } from "./role.ts";
 import type { Mail, OutputMessage, Question, RunState } from "./state.ts";
-import {
-  createdEntry,
-  hasSeen,
-  initialState,
-  isStopped,
-  isWaiting,
-  MessageKeys,
-  openQuestion,
-  openQuestions,
-} from "./state.ts";
+import { createdEntry, hasSeen, initialState, isWaiting, MessageKeys, openQuestion, openQuestions } from "./state.ts";
 import { isoTime } from "./time.ts";
 import { addUsage } from "./usage.ts";
 
@@ -26,8 +18,9 @@ const MAX_REFUSALS = 100;
  * entry does not grow with the log.
  */
 export function evolve(state: RunState, entry: Entry): RunState {
+  state.last_counts = counts(state, entry);
   state.position += 1;
-  state.last_events = apply(state, entry);
+  state.last_events = state.last_counts ? apply(state, entry) : 0;
   state.events += state.last_events;
   return state;
 }
@@ -89,7 +82,7 @@ function apply(state: RunState, entry: Entry): number {
       stop(state, entry);
       return 0;
     case "offered":
-      offer(state, entry);
+      mailOf(state).offers.set(entry.await_id, entry);
       return 0;
     case "refused":
       refuse(state, entry);
@@ -130,9 +123,7 @@ function addMessage(state: RunState, message: OutputMessage): void {
   else state.output.push(message);
 }
 
-/** The question of a sub-run changes nothing if it is a repeated post, or if the run is about to end. */
 function ask(state: RunState, entry: Entry & { readonly type: "awaited" }): number {
-  if (entry.of !== undefined && (isStopped(state) || hasSeen(state, entry.await_id))) return 0;
   let events = 0;
   if (entry.closes) {
     close(state, entry.at);
@@ -214,13 +205,6 @@ function mailOf(state: RunState): Mail {
   return state.mail;
 }
 
-/** One offer for each question. A second one waits for the verdict on the first, and is made again. */
-function offer(state: RunState, entry: OfferedEntry): void {
-  const { offers, refusals } = mailOf(state);
-  if (openQuestion(state, entry.await_id) === undefined || offers.has(entry.await_id)) return;
-  if (!refusals.has(entry.offer_id)) offers.set(entry.await_id, entry);
-}
-
 function refuse(state: RunState, entry: RefusedEntry): void {
   const { offers, refusals } = mailOf(state);
   for (const [awaitId, { offer_id }] of offers) if (offer_id === entry.offer_id) offers.delete(awaitId);
@@ -231,12 +215,9 @@ function refuse(state: RunState, entry: RefusedEntry): void {
   }
 }
 
-/** A message that was sent twice with the same idempotency key arrives once. */
 function receive(state: RunState, entry: ReceivedEntry): void {
   const { inbox, keys } = mailOf(state);
-  const key = entry.idempotency_key;
-  if (keys.get(key) !== undefined) return;
-  keys.set(key, entry);
+  keys.set(entry.idempotency_key, entry);
   inbox.push({ entry, position: state.position - 1 });
 }
 

@@ -33,6 +33,8 @@ export interface RunState {
   events: number;
   /** How many of them are those of the last entry. */
   last_events: number;
+  /** Whether the last entry counts. See `counts`. */
+  last_counts: boolean;
   /** Every message so far; the last one may still grow. */
   output: OutputMessage[];
   /** What opened the message that is open: a step body or a sub-run; null for the agent itself. */
@@ -146,6 +148,7 @@ export function initialState(runId: string): RunState {
     position: 0,
     events: 0,
     last_events: 0,
+    last_counts: true,
     output: noOutput,
     source: null,
     copied: null,

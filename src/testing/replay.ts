@@ -1,6 +1,8 @@
+import { evolve } from "../core/evolve.ts";
 import { messageOf } from "../core/failure.ts";
 import type { CreatedEntry, Entry, StepEntry, TakenEntry } from "../core/log.ts";
 import { isWait } from "../core/operation-keys.ts";
+import { initialState } from "../core/state.ts";
 import type { Cassette } from "../durable/cassette.ts";
 import type { Run } from "../protocol/run.ts";
 import type { Agent, AgentFunction } from "../runtime/agent.ts";
@@ -95,8 +97,10 @@ class Replay {
   /** Goes through the log: what came from outside is brought about, and what the agent did is compared. */
   async run(): Promise<Run> {
     await this.#stage.begin();
+    const state = initialState(this.#cassette.run_id);
     for (const [index, entry] of this.#cassette.entries.entries()) {
       const number = index + 1;
+      if (!evolve(state, entry).last_counts) continue;
       await this.#keepTime(entry);
       await this.#bringAbout(entry, number);
       if (!this.#compared.has(entry)) continue;

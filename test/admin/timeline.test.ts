@@ -185,13 +185,6 @@ test("calls of models and of the tools that they ask for are told apart from oth
   ]);
 });
 
-test("a question that was posted twice is told once", async () => {
-  const { entries } = await itemsOf(async (_input, { ask }) => void (await ask("Twice?")));
-  const fold = new TimelineFold();
-  for (const entry of entries) for (const _ of entry.type === "awaited" ? [1, 2] : [1]) fold.add(entry);
-  expect(fold.items.filter(({ type }) => type === "question")).toHaveLength(1);
-});
-
 test("the error of a step is recorded once, and an agent that catches it sees where it was thrown", async () => {
   let caught: unknown;
   const { entries } = await itemsOf(async (_input, { step }) => {
