@@ -13,6 +13,11 @@ export interface Clock {
   /** The time in milliseconds since the epoch. */
   now(): number;
   /**
+   * Milliseconds since any fixed point, by a clock that is never set. It measures how long something took. Left out:
+   * `now` measures it, and what the library measures is wrong by as much as `now` is set.
+   */
+  monotonic?(): number;
+  /**
    * Calls back once after `delayMs` milliseconds, of any length. The returned function cancels it. Does not hold the
    * process open.
    */

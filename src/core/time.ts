@@ -1,3 +1,5 @@
+import type { Clock } from "./ports.ts";
+
 /**
  * The time as the protocol writes it: ISO 8601 in UTC, ending in `Z`. Every run needs several, and `toISOString` takes
  * eight times as long. The texts of a few seconds are therefore cached, and only the milliseconds are formatted.
@@ -25,3 +27,24 @@ const seconds: number[] = new Array<number>(SLOTS).fill(Number.NaN);
 const texts: string[] = new Array<string>(SLOTS).fill("");
 let lastMs = 0;
 let lastIso = "1970-01-01T00:00:00.000Z";
+
+/** A moment by both clocks of a process: each may stand still for a while, and the first may be set. */
+export interface Moment {
+  readonly wall: number;
+  readonly monotonic: number;
+}
+
+/** Now. */
+export function momentOf(clock: Clock): Moment {
+  const wall = clock.now();
+  return { wall, monotonic: clock.monotonic?.() ?? wall };
+}
+
+/**
+ * How long ago a moment was, in milliseconds, by the clock that says more: a clock that stood still says too little.
+ * Negative: unknown, since the only clock was set back.
+ */
+export function msSince(clock: Clock, { wall, monotonic }: Moment): number {
+  const now = momentOf(clock);
+  return Math.max(now.wall - wall, now.monotonic - monotonic);
+}

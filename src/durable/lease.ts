@@ -1,6 +1,8 @@
 import { CadenzaError } from "../core/errors.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore, isPromise } from "../core/promises.ts";
+import type { Moment } from "../core/time.ts";
+import { momentOf, msSince } from "../core/time.ts";
 import type { LiveRun } from "../runtime/live-run.ts";
 import type { Worker } from "./worker.ts";
 
@@ -15,17 +17,19 @@ const OUTAGE = 0.5;
 /**
  * The right of this process to execute runs. Heartbeats renew it on a timer of their own, so that no other work delays
  * them. The store measures the lease with its own clock. The process measures it from before the request, and so never
- * longer than the store.
+ * longer than the store. Its wall clock may stand still while it is frozen, and its monotonic clock while the machine
+ * sleeps: it takes the larger age.
  */
 export class Lease {
   readonly #worker: Worker;
   /** The runs that other processes may have taken over while the lease had expired. */
   readonly #doubted = new WeakSet<LiveRun>();
-  #renewedAt = Number.NEGATIVE_INFINITY;
+  /** When the last renewal was requested. Undefined: it was not yet. */
+  #renewed: Moment | undefined;
   /** Whether the store has failed since the last renewal. */
   #hasFailed = false;
-  /** When the first renewal after an outage was requested. */
-  #outageEndedAt = Number.NEGATIVE_INFINITY;
+  /** When the first renewal after an outage was answered. */
+  #outageEnded: Moment | undefined;
   #clearTimer: (() => void) | undefined;
   #beating: Promise<void> = Promise.resolve();
   #renewing: Promise<void> | undefined;
@@ -79,31 +83,33 @@ export class Lease {
 
   /** How long nothing is taken over yet, in milliseconds: other processes renew their leases after an outage. */
   get waitMs(): number {
-    const waited = this.#worker.clock.now() - this.#outageEndedAt;
-    // After the clock was set back, the wait is over.
+    if (this.#outageEnded === undefined) return 0;
+    const waited = msSince(this.#worker.clock, this.#outageEnded);
+    // After the only clock was set back, the wait is over.
     return waited < 0 ? 0 : Math.max(0, OUTAGE * this.#worker.settings.leaseMs - waited);
   }
 
   /** How long ago it was renewed, in milliseconds. Null: it was not. */
   get ageMs(): number | null {
-    return this.#renewedAt === Number.NEGATIVE_INFINITY ? null : this.#worker.clock.now() - this.#renewedAt;
+    return this.#renewed === undefined ? null : msSince(this.#worker.clock, this.#renewed);
   }
 
   async #renew(): Promise<void> {
     const { store, name: owner, runs, clock, settings } = this.#worker;
-    const before = this.#renewedAt;
-    const now = clock.now();
+    const before = this.#renewed;
+    const requested = momentOf(clock);
     try {
       await this.#inTime(store.renew(owner, settings.leaseMs));
     } catch (error) {
       this.#hasFailed = true;
       throw error;
     }
-    if (this.#hasFailed && clock.now() - before > OUTAGE * settings.leaseMs) this.#outageEndedAt = clock.now();
+    const lastedMs = before === undefined ? Number.POSITIVE_INFINITY : msSince(clock, before);
+    if (this.#hasFailed && lastedMs > OUTAGE * settings.leaseMs) this.#outageEnded = momentOf(clock);
     this.#hasFailed = false;
-    const isLate = before !== Number.NEGATIVE_INFINITY && this.#isOver(before, clock.now());
+    const isLate = before !== undefined && !isWithin(lastedMs, settings.leaseMs);
     if (isLate) for (const run of runs) this.#doubted.add(run);
-    this.#renewedAt = now;
+    this.#renewed = requested;
   }
 
   /** Fails for a store that does not answer, so that the next heartbeat asks it again. */
@@ -131,14 +137,8 @@ export class Lease {
 
   /** Whether the lease holds, less the safety margin. */
   get isHeld(): boolean {
-    const { leaseMs } = this.#worker.settings;
-    const now = this.#worker.clock.now();
-    // After the clock was set back, the age of the renewal is unknown.
-    return now >= this.#renewedAt && now < this.#renewedAt + leaseMs * (1 - MARGIN);
-  }
-
-  #isOver(renewedAt: number, now: number): boolean {
-    return now < renewedAt || now >= renewedAt + this.#worker.settings.leaseMs;
+    const { clock, settings } = this.#worker;
+    return this.#renewed !== undefined && isWithin(msSince(clock, this.#renewed), settings.leaseMs * (1 - MARGIN));
   }
 
   #beatLater(delayMs: number): void {
@@ -150,14 +150,14 @@ export class Lease {
   async #beat(): Promise<void> {
     const { clock } = this.#worker;
     const { leaseMs, heartbeatMs } = this.#worker.settings;
-    const since = clock.now();
+    const since = momentOf(clock);
     let wait = heartbeatMs;
     try {
       await this.renew();
     } catch (error) {
       // A shorter interval allows several tries before the lease expires. A store may fail late.
       const retryMs = Math.min(heartbeatMs, leaseMs / 8);
-      wait = Math.min(retryMs, Math.max(0, retryMs - (clock.now() - since)));
+      wait = Math.min(retryMs, Math.max(0, retryMs - msSince(clock, since)));
       this.#worker.logger.error("The store failed to renew the lease.", { error });
     }
     if (!this.#isOn) return;
@@ -186,4 +186,9 @@ export class Lease {
     }
     if (run.log.lost) await new Promise(ignore);
   }
+}
+
+/** Whether an age is known, and is less than a time. */
+function isWithin(ageMs: number, ms: number): boolean {
+  return ageMs >= 0 && ageMs < ms;
 }

@@ -18,6 +18,7 @@ const MAX_DELAY_MS = 2 ** 31 - 1;
 /** The machine's time. */
 export const systemClock: Clock = {
   now: () => Date.now(),
+  monotonic: () => performance.now(),
   setTimeout: startTimer,
   turn: () => new Promise<void>(nextTurn),
   hold: holdProcess,

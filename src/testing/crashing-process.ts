@@ -128,6 +128,7 @@ export class CrashingProcess {
     const { clock } = this.#machine;
     return {
       now: () => clock.now(),
+      monotonic: () => clock.monotonic?.() ?? clock.now(),
       setTimeout: (callback, delayMs) => {
         if (this.isDead) return ignore;
         const clear = clock.setTimeout(() => {

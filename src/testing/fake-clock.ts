@@ -86,6 +86,10 @@ class StoppedClock implements LeapingClock {
     return this.#now;
   }
 
+  monotonic(): number {
+    return this.now();
+  }
+
   setTimeout(callback: () => void, delayMs: number): () => void {
     this.#uses += 1;
     const timer: Timer = { at: this.#now + Math.max(delayMs, 0), callback };

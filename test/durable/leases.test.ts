@@ -3,6 +3,7 @@ import { durable } from "cadenza/durable";
 import { expect, it } from "vitest";
 import { FakeClock } from "../harness/clock.ts";
 import { lastingStore } from "../harness/store-proxy.ts";
+import { inMemory } from "../harness/world/replicas.ts";
 import { World } from "../harness/world/world.ts";
 
 const LEASE_MS = 1_000;
@@ -45,3 +46,42 @@ it("a plain agent whose step begins before its run is written completes, also wh
   expect(await runtime.createRun({ agent_name: "agent", input: "" })).toMatchObject({ status: "completed" });
   await runtime.close();
 });
+
+it.each([
+  { stands: "wall", now: 0, monotonic: 1 },
+  { stands: "monotonic", now: 1, monotonic: 0 },
+])(
+  "a process that was frozen with its $stands clock standing still begins no step that another one has finished",
+  async (runs) => {
+    const replicas = inMemory();
+    const { clock } = replicas;
+    const since = { now: clock.now(), monotonic: clock.monotonic() };
+    const standing = {
+      now: () => since.now + runs.now * (clock.now() - since.now),
+      monotonic: () => since.monotonic + runs.monotonic * (clock.monotonic() - since.monotonic),
+      setTimeout: (callback: () => void, delayMs: number) => clock.setTimeout(callback, delayMs),
+      turn: () => clock.turn(),
+    };
+    const begun: string[] = [];
+    let isFrozen = false;
+    const first = replicas.start({ clock: standing }, async (call, method, parameters) => {
+      if (isFrozen) return new Promise(() => {});
+      const answer = await call();
+      const isIntent = method === "append" && JSON.stringify(parameters).includes('"intent"');
+      if (!isIntent || begun.length > 0) return answer;
+      isFrozen = true;
+      // Another process takes the run over, and finishes the step.
+      register(replicas.start(), "second");
+      await clock.advance(3 * LEASE_MS);
+      isFrozen = false;
+      return answer;
+    });
+    const register = ({ runtime }: typeof first, name: string): void => {
+      runtime.register("agent", { durable: true }, (_input, { step }) => step("pay", () => void begun.push(name)));
+    };
+    register(first, "first");
+    await first.runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
+    await clock.advance(5 * LEASE_MS);
+    expect(begun).toEqual(["second"]);
+  },
+);

@@ -9,6 +9,7 @@ const TURNS = 25;
 export class FakeClock implements Clock {
   readonly #turns: number;
   #now = T0;
+  #aheadMs = 0;
   #timers: Timer[] = [];
   #serial = 0;
   #holds = 0;
@@ -19,7 +20,16 @@ export class FakeClock implements Clock {
   }
 
   now(): number {
+    return this.#now + this.#aheadMs;
+  }
+
+  monotonic(): number {
     return this.#now;
+  }
+
+  /** Sets the clock forwards, or backwards. No time passes. */
+  set(byMs: number): void {
+    this.#aheadMs += byMs;
   }
 
   setTimeout(callback: () => void, delayMs: number): () => void {

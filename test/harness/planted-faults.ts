@@ -71,14 +71,13 @@ export function withTimers(clock: Clock, loses: (delayMs: number) => boolean): C
 export function unawareClock(clock: Clock): Clock {
   let last = clock.now();
   let shown = last;
-  return withMembers(clock, {
-    now: () => {
-      const now = clock.now();
-      shown += Math.min(now - last, MAX_ADVANCE_MS);
-      last = now;
-      return shown;
-    },
-  });
+  const now = (): number => {
+    const time = clock.now();
+    shown += Math.min(time - last, MAX_ADVANCE_MS);
+    last = time;
+    return shown;
+  };
+  return withMembers(clock, { now, monotonic: now });
 }
 
 /** A store that reads the results of steps in the reverse order. */

@@ -23,11 +23,7 @@ export async function body<T>(
   if (log?.some((entry) => entry.type === "step" && entry.key === key)) say("has a result, and runs again");
   if (!log?.some((entry) => entry.type === "intent" && entry.key === key && entry.attempt === attempt))
     say("runs without an intent in the log");
-  // A process whose clock stands still between the commit of the intent and the body cannot know that its lease has expired.
-  const intent = log?.at(-1);
-  const isUnaware =
-    process.clockStands && intent?.type === "intent" && intent.key === key && intent.attempt === attempt;
-  if (stored?.head.owner !== process.name && !isUnaware) say(`runs, and the run belongs to ${stored?.head.owner}`);
+  if (stored?.head.owner !== process.name) say(`runs, and the run belongs to ${stored?.head.owner}`);
   if (stored !== undefined && isFinal(stored.head.status)) say("runs, and the run has ended");
   process.bodies += 1;
   if (ms > 0) await process.wait(ms);

@@ -217,7 +217,7 @@ export class Process {
   state: "alive" | "frozen" | "dead" = "alive";
   /** When it is thawed, or its clock is started. */
   wakesAt = Number.POSITIVE_INFINITY;
-  /** Whether its clock is stopped while it goes on. */
+  /** Whether its wall clock is stopped, and its timers do not fire, while it goes on. Its monotonic clock is never stopped. */
   clockStands = false;
   /** Its calls of the store, in order. */
   readonly storeCalls: Method[] = [];
@@ -280,6 +280,7 @@ export class Process {
   #clock(): Clock {
     return {
       now: () => (this.clockStands ? this.#stoppedAt : this.world.time),
+      monotonic: () => this.world.now,
       setTimeout: (callback, delayMs) => this.#setTimeout(callback, delayMs),
       turn: () => new Promise((resolve) => this.#enqueue(this.turns, resolve)),
       // A simulated process that is killed releases no hold, and the process of the tests must exit all the same.
