@@ -31,10 +31,14 @@ const RULES: readonly Rule[] = [
   { place: "stores/", imports: ["core/", "protocol/", "runtime/system"] },
   { place: "runtime/", imports: ["core/", "protocol/", "stores/memory"], packages: ["eventemitter3", "nanoid"] },
   { place: "durable/", imports: ["runtime/", "core/", "protocol/"] },
-  { place: "http/", imports: ["core/error", "core/run-map", "protocol/"], types: ["core/", "runtime/"] },
+  {
+    place: "http/",
+    imports: ["core/background", "core/error", "core/run-map", "protocol/"],
+    types: ["core/", "runtime/"],
+  },
   {
     place: "faces/acp/",
-    imports: ["http/", "core/error", "protocol/"],
+    imports: ["http/", "core/background", "core/error", "protocol/"],
     types: ["core/", "runtime/"],
     packages: ["zod"],
   },
@@ -63,7 +67,7 @@ const RULES: readonly Rule[] = [
   {
     place: "faces/inspector/",
     imports: [
-      ...["http/", "admin/", "durable/cassette", "core/error", "core/time", "protocol/"],
+      ...["http/", "admin/", "durable/cassette", "core/background", "core/error", "core/time", "protocol/"],
       ...["runtime/agent-schemas", "runtime/answer", "runtime/inside", "runtime/store-failures", "runtime/system"],
     ],
     types: ["core/", "runtime/"],
@@ -164,6 +168,19 @@ const KEYED_BY_RUN = ["runtime/", "durable/", "http/", "otel/"];
 const RUN_ID = /^run_?id$/i;
 const KEYED_METHODS = new Set(["get", "set", "has", "delete", "add"]);
 
+/**
+ * The file through which callbacks of the event loop go: what they throw ends the process elsewhere. Programs, what runs
+ * in a browser, and the kit that tests call are free.
+ */
+const BACKGROUND = "core/background.ts";
+const FREE_TO_FAIL = ["client/", "cli/", "testing/", "faces/inspector/page/"];
+const SUBSCRIBES = new Set(["on", "once", "addListener", "addEventListener", "prependListener"]);
+/** The functions of a promise, and the one that does nothing. */
+const NEVER_FAIL = new Set(["resolve", "reject", "ignore"]);
+const CONTINUES = new Set(["then", "catch", "finally"]);
+/** Objects of the library, which guard their listeners themselves. */
+const GUARDED_SOURCES = /^(runtime|this\.#emitter)$/;
+
 interface Import {
   readonly specifier: string;
   readonly typeOnly: boolean;
@@ -189,6 +206,7 @@ export function checkArchitecture(files: ReadonlyMap<string, string>): string[] 
     edges.set(path, targets);
     violations.push(...globalsOf(path, source).map((reason) => `${path}: ${reason}`));
     violations.push(...runIdKeysOf(path, source).map((reason) => `${path}: ${reason}`));
+    violations.push(...looseEndsOf(path, source).map((reason) => `${path}: ${reason}`));
     violations.push(...wordsOf(path, text).map((word) => `${path}: the plain room knows no ${word}`));
     if (!path.includes("/") && !source.statements.every(isReExport)) {
       violations.push(`${path}: an entry contains re-exports only`);
@@ -216,13 +234,71 @@ function runIdKeysOf(path: string, source: ts.SourceFile): string[] {
   const reasons: string[] = [];
   const visit = (node: ts.Node): void => {
     if (isKeyedByRunId(node)) {
-      const text = node.getText(source).replace(/\s+/g, " ").slice(0, 80);
-      reasons.push(`a run is found by its tenant and its id: use RunMap in place of ${text}`);
+      reasons.push(`a run is found by its tenant and its id: use RunMap in place of ${textOf(node, source)}`);
     }
     ts.forEachChild(node, visit);
   };
   visit(source);
   return reasons;
+}
+
+/**
+ * Callbacks of the event loop that may fail without anything that catches it. The lint finds the promises that a statement
+ * drops; it lets those pass that follow `void`, or have a callback for their failure, which may fail too.
+ */
+function looseEndsOf(path: string, source: ts.SourceFile): string[] {
+  if (path === BACKGROUND || path.startsWith("faces/inspector/page/")) return [];
+  const isFree = FREE_TO_FAIL.some((place) => path.startsWith(place));
+  const reasons: string[] = [];
+  const visit = (node: ts.Node): void => {
+    if (ts.isVoidExpression(node)) reasons.push(`drops ${textOf(node, source)}: use inBackground`);
+    if (!isFree && isDropped(node)) reasons.push(`drops ${textOf(node, source)}: use inBackground`);
+    if (!isFree && isKept(node)) reasons.push(`keeps ${textOf(node, source)}: use endOf`);
+    if (!isFree && isSubscription(node)) reasons.push(`calls ${textOf(node, source)}: use listen or onceAborted`);
+    if (!isFree && isNewController(node) && isSignalForUsers(path)) reasons.push("makes a signal: use newController");
+    ts.forEachChild(node, visit);
+  };
+  visit(source);
+  return reasons;
+}
+
+/** A statement that calls `then`, `catch` or `finally` with anything that may fail. */
+function isDropped(node: ts.Node): boolean {
+  if (!ts.isExpressionStatement(node) || !continues(node.expression)) return false;
+  const given = (node.expression as ts.CallExpression).arguments;
+  return !given.every((one) => ts.isIdentifier(one) && NEVER_FAIL.has(one.text));
+}
+
+/** A field that keeps what `then` gives: whether its failure is observed depends on whether another caller waits. */
+function isKept(node: ts.Node): boolean {
+  if (!ts.isBinaryExpression(node) || !ts.isPropertyAccessExpression(node.left)) return false;
+  return node.left.expression.kind === ts.SyntaxKind.ThisKeyword && continues(node.right, new Set(["then"]));
+}
+
+function continues(node: ts.Expression, names = CONTINUES): boolean {
+  return ts.isCallExpression(node) && ts.isPropertyAccessExpression(node.expression)
+    ? names.has(node.expression.name.text)
+    : false;
+}
+
+function isSubscription(node: ts.Node): boolean {
+  if (!ts.isCallExpression(node) || !ts.isPropertyAccessExpression(node.expression)) return false;
+  const { name, expression } = node.expression;
+  const [, callback] = node.arguments;
+  const isIgnored = callback !== undefined && ts.isIdentifier(callback) && callback.text === "ignore";
+  return SUBSCRIBES.has(name.text) && !isIgnored && !GUARDED_SOURCES.test(expression.getText());
+}
+
+function isNewController(node: ts.Node): boolean {
+  return ts.isNewExpression(node) && ts.isIdentifier(node.expression) && node.expression.text === "AbortController";
+}
+
+function isSignalForUsers(path: string): boolean {
+  return ["runtime/", "durable/", "http/", "faces/"].some((place) => path.startsWith(place));
+}
+
+function textOf(node: ts.Node, source: ts.SourceFile): string {
+  return node.getText(source).replace(/\s+/g, " ").slice(0, 80);
 }
 
 function isKeyedByRunId(node: ts.Node): boolean {

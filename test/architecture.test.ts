@@ -98,6 +98,25 @@ describe("a small set of sources that keeps every rule", () => {
     ["durable/a.ts", `export const a = (runs: R[]) => new Map(runs.map((r) => [r.run_id, r]));`, "use RunMap"],
     ["http/a.ts", `export const a = (m: Record<string, 1>, run_id: string) => m[run_id];`, "use RunMap"],
 
+    // callbacks of the event loop
+    ["runtime/a.ts", `export const a = (p: Promise<1>): void => void p;`, "drops void p: use inBackground"],
+    ["runtime/a.ts", `export const a = (p: Promise<1>): void => {\n  void p.then(start);\n};`, "use inBackground"],
+    [
+      "durable/a.ts",
+      `export const a = (p: Promise<1>): void => {\n  p.then(start, report);\n};`,
+      "drops p.then(start, rep",
+    ],
+    ["http/a.ts", `export const a = (p: Promise<1>): void => {\n  p.catch(report);\n};`, "drops p.catch(report)"],
+    ["stores/a.ts", `export const a = (p: Promise<1>): void => {\n  p.finally(end);\n};`, "drops p.finally(end)"],
+    ["testing/a.ts", `export const a = (p: Promise<1>): void => void p;`, "drops void p"],
+    ["runtime/a.ts", `class A { #w; a(p) { this.#w = p.then(b); } }`, "keeps this.#w = p.then(b): use endOf"],
+    ["runtime/a.ts", `class A { #w; a(p) { this.#w ??= p?.then(b); } }`, "keeps this.#w ??= p?.then(b): use endOf"],
+    ["runtime/a.ts", `signal.addEventListener("abort", stop);`, "use listen or onceAborted"],
+    ["http/a.ts", `response.on("close", stop);`, `calls response.on("close", stop): use listen or onceAborted`],
+    ["stores/a.ts", `client.once("end", lost);`, "use listen or onceAborted"],
+    ["runtime/a.ts", `export const { signal } = new AbortController();`, "use newController"],
+    ["faces/acp/a.ts", `export const { signal } = new AbortController();`, "use newController"],
+
     // the clock, random numbers, the process
     ["core/a.ts", `export const now = Date.now();`, "uses Date"],
     ["core/a.ts", `export const now = new Date();`, "uses Date"],

@@ -156,10 +156,10 @@ class ChatTransport implements CadenzaChatTransport {
   async reconnectToStream({ abortSignal }: FollowOptions): Promise<Chunks | null> {
     const followed = ++this.#followed;
     // A page that follows again aborts what it followed before, which is no stop.
-    const stop = (): void =>
-      void this.#connection.machine.sleep(0).then(() => {
-        if (this.#followed === followed) this.#stop();
-      });
+    const stop = (): void => {
+      const { sleep } = this.#connection.machine;
+      sleep(0).then(() => (this.#followed === followed ? this.#stop() : undefined), nothing);
+    };
     const path = this.#pathOf(this.#loaded);
     const response = await this.#connection.send({ method: "GET", path, signal: abortSignal });
     if (response.status === 204) return null;
@@ -173,9 +173,7 @@ class ChatTransport implements CadenzaChatTransport {
   }
 
   #stop(): void {
-    this.#connection.send({ method: "DELETE", path: this.#pathOf(null) }).catch(() => {
-      // The page has stopped, and shows no error.
-    });
+    this.#connection.send({ method: "DELETE", path: this.#pathOf(null) }).catch(nothing);
   }
 
   /** The chunks of a response to its end. Where it breaks off, it is followed behind the last chunk. */
@@ -241,4 +239,8 @@ class ChatTransport implements CadenzaChatTransport {
 /** Whether a chunk adds something each time that it comes. Calls and their results replace what they were. */
 function isOnce({ type }: { readonly type: string }): boolean {
   return !type.startsWith("tool-") && !type.endsWith("-step") && type !== "start";
+}
+
+function nothing(): void {
+  // The page has stopped, and shows no error.
 }

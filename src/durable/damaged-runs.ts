@@ -1,4 +1,5 @@
 import { aboutStored } from "../core/about-run.ts";
+import { inBackground } from "../core/background.ts";
 import { CadenzaError } from "../core/errors.ts";
 import { messageOf } from "../core/failure.ts";
 import { newerPart } from "../core/format.ts";
@@ -52,12 +53,12 @@ export class DamagedRuns {
 
   /** Reports a run that this process owns and could not load, and releases it. */
   put(found: FoundRun, cause: unknown): void {
-    this.#release(found, cause).catch((error: unknown) => {
-      this.#worker.logger.error("A run could not be released after it could not be loaded.", {
-        ...aboutStored(found),
-        error,
-      });
-    });
+    inBackground(
+      this.#worker.logger,
+      this.#release(found, cause),
+      "A run could not be released after it could not be loaded.",
+      aboutStored(found),
+    );
   }
 
   /** The run was loaded. */

@@ -1,4 +1,5 @@
 import { aboutRun } from "../core/about-run.ts";
+import { inBackground } from "../core/background.ts";
 import { CadenzaError } from "../core/errors.ts";
 import type { ParentRun, ReceivedEntry } from "../core/log.ts";
 import type { RunKey, StoredRun } from "../core/ports.ts";
@@ -70,9 +71,7 @@ export class DurableRuns implements RemoteRuns, Owner {
   }
 
   reload(key: RunKey): void {
-    this.#loader
-      .load(key)
-      .catch((error: unknown) => this.worker.logger.error("A run could not be loaded again.", { ...key, error }));
+    inBackground(this.worker.logger, this.#loader.load(key), "A run could not be loaded again.", key);
   }
 
   onSuspectCleared(run: LiveRun): void {
@@ -92,13 +91,10 @@ export class DurableRuns implements RemoteRuns, Owner {
     if (this.worker.isClosed || !this.worker.store.persistent) return;
     const { key } = child.log;
     const ending = parent.durable ? this.#loader.cancelOrphan(key, parent.log.key) : this.#loader.cancelAnywhere(key);
-    ending.catch((error: unknown) =>
-      this.worker.logger.error("A sub-run could not be cancelled with its parent.", {
-        ...aboutRun(child.log),
-        parent_run_id: parent.log.key.run_id,
-        error,
-      }),
-    );
+    inBackground(this.worker.logger, ending, "A sub-run could not be cancelled with its parent.", {
+      ...aboutRun(child.log),
+      parent_run_id: parent.log.key.run_id,
+    });
   }
 
   // The runs that are not loaded here.

@@ -1,3 +1,4 @@
+import { inBackground } from "../core/background.ts";
 import type { Clock, Logger, RunKey, RunPosition, Store } from "../core/ports.ts";
 import { RunMap } from "../core/run-map.ts";
 
@@ -70,7 +71,7 @@ export class Follower {
     for (const key of moved ?? []) {
       if (this.#followed.has(key)) this.#hinted.set(key, true);
     }
-    if (this.#hinted.size > 0 && !this.#isAsking) void this.#askForHinted();
+    if (this.#hinted.size > 0 && !this.#isAsking) inBackground(this.#logger, this.#askForHinted());
   }
 
   async #askForHinted(): Promise<void> {
@@ -84,7 +85,7 @@ export class Follower {
     const wait = this.#unwatch === undefined ? POLL_MS : HINTED_POLL_MS;
     this.#clearTimer = this.#clock.setTimeout(() => {
       this.#clearTimer = undefined;
-      if (!this.#isAsking) void this.#ask([...this.#followed.values()]);
+      if (!this.#isAsking) inBackground(this.#logger, this.#ask([...this.#followed.values()]));
     }, wait);
   }
 
@@ -100,7 +101,7 @@ export class Follower {
       this.#logger.warn("The store failed to read the positions of followed runs. They are read again.", { error });
     }
     this.#isAsking = false;
-    if (this.#hinted.size > 0) void this.#askForHinted();
+    if (this.#hinted.size > 0) inBackground(this.#logger, this.#askForHinted());
     else this.#askLater();
   }
 

@@ -1,3 +1,4 @@
+import { inBackground } from "../core/background.ts";
 import type { Emission } from "../core/commands.ts";
 import type { CadenzaError } from "../core/errors.ts";
 import type { IntentEntry, ReceivedEntry } from "../core/log.ts";
@@ -139,11 +140,12 @@ export class JournaledOperations extends LiveOperations {
       goOn = undefined;
     });
     if (goOn !== undefined) {
-      void this.#order.holdUntil(
+      const held = this.#order.holdUntil(
         new Promise((resolve) => {
           goOn = resolve;
         }),
       );
+      inBackground(this.host.logger, held);
     }
     callback();
   }

@@ -1,3 +1,4 @@
+import { endOf, inBackground } from "../core/background.ts";
 import { CadenzaError } from "../core/errors.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore, isPromise } from "../core/promises.ts";
@@ -49,7 +50,7 @@ export class Lease {
    */
   start(): void {
     this.#isOn = true;
-    void this.renew().catch(ignore);
+    inBackground(this.#worker.logger, this.renew().catch(ignore));
     this.#beatLater(this.#worker.settings.heartbeatMs);
   }
 
@@ -115,13 +116,20 @@ export class Lease {
   /** Fails for a store that does not answer, so that the next heartbeat asks it again. */
   async #inTime(answer: MaybePromise<void>): Promise<void> {
     if (!isPromise(answer)) return;
-    const { clock, settings } = this.#worker;
+    const { clock, logger, settings } = this.#worker;
     const waitMs = OUTAGE * settings.leaseMs;
     let clear: () => void = ignore;
     const late = new Promise<never>((_resolve, reject) => {
       const error = new CadenzaError("store_failed", `The store did not answer within ${waitMs} ms.`);
       // After a freeze of the process an answer may be there too.
-      clear = clock.setTimeout(() => void clock.turn().then(() => reject(error)), waitMs);
+      clear = clock.setTimeout(
+        () =>
+          inBackground(
+            logger,
+            clock.turn().then(() => reject(error)),
+          ),
+        waitMs,
+      );
     });
     await Promise.race([answer, late]).finally(() => clear());
   }
@@ -143,7 +151,7 @@ export class Lease {
 
   #beatLater(delayMs: number): void {
     this.#clearTimer = this.#worker.clock.setTimeout(() => {
-      this.#beating = this.#beat();
+      this.#beating = endOf(this.#worker.logger, this.#beat());
     }, delayMs);
   }
 

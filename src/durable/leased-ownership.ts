@@ -1,4 +1,5 @@
 import { aboutRun } from "../core/about-run.ts";
+import { inBackground } from "../core/background.ts";
 import type { Entry } from "../core/log.ts";
 import { isWait, questionId } from "../core/operation-keys.ts";
 import type { Expected, Mismatch, RunHead, RunKey, RunPosition, Store, StoreConflict } from "../core/ports.ts";
@@ -149,7 +150,7 @@ export class LeasedOwnership implements Ownership, Followed {
 
   /** The store has more of the run than this process has read, or the run has another owner. */
   onMoved(): void {
-    void this.catchUp().catch(ignore);
+    inBackground(this.#owner.worker.logger, this.catchUp().catch(ignore));
   }
 
   /** A run without an owner may be written by another process. For readers here the store is polled. */

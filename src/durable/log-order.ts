@@ -1,5 +1,6 @@
+import { inBackground } from "../core/background.ts";
 import { resultKey } from "../core/operation-keys.ts";
-import type { Clock } from "../core/ports.ts";
+import type { Clock, Logger } from "../core/ports.ts";
 import type { Delivery, LiveOperations } from "../runtime/live-operations.ts";
 import type { JournalHost } from "./journal-host.ts";
 import type { Missing, ReplayCheck } from "./replay-check.ts";
@@ -23,6 +24,7 @@ export class LogOrder {
   time: number | undefined;
   readonly #operations: LiveOperations;
   readonly #clock: Clock;
+  readonly #logger: Logger;
   /** The results to hand over. Those of the history come first. */
   #queue: Delivery[] | undefined;
   #next = 0;
@@ -37,6 +39,7 @@ export class LogOrder {
   constructor(operations: LiveOperations, host: JournalHost, check: ReplayCheck | undefined, onCaughtUp: () => void) {
     this.#operations = operations;
     this.#clock = host.clock;
+    this.#logger = host.logger;
     if (check === undefined) return;
     this.#queue = check.history.results.map((entry) => ({ key: resultKey(entry) ?? "", entry, live: undefined }));
     if (this.#queue.length === 0) this.#queue = undefined;
@@ -65,7 +68,7 @@ export class LogOrder {
   }
 
   advance(): void {
-    if (!this.#delivering) void this.#deliverAll();
+    if (!this.#delivering) inBackground(this.#logger, this.#deliverAll());
   }
 
   /** Whether the operation begins now. During a replay new operations wait. */

@@ -1,7 +1,8 @@
+import { inBackground } from "../core/background.ts";
 import type { RunKey } from "../core/ports.ts";
 import { ignore } from "../core/promises.ts";
 import { checkKeys, checkObject } from "../runtime/check.ts";
-import { systemClock } from "../runtime/system.ts";
+import { machineClock, silentLogger } from "../runtime/system.ts";
 import type { Waker } from "./waker.ts";
 
 /** What a waker needs of a JetStream client, as `jetstream(connection)` of `@nats-io/jetstream` makes it. */
@@ -64,7 +65,7 @@ export function natsWaker(options: NatsWakerOptions): Waker {
   checkObject("options.jetstream", options.jetstream);
   const { jetstream, stream = "cadenza" } = options;
   const subject = `${stream}.wake`;
-  const clock = systemClock;
+  const clock = machineClock(silentLogger);
   let making: Promise<void> | undefined;
   let isOn = false;
   let pulling: Promise<void> = Promise.resolve();
@@ -105,7 +106,7 @@ export function natsWaker(options: NatsWakerOptions): Waker {
         if (max_messages > 0) {
           messages = await consumer.fetch({ max_messages, expires: REQUEST_MS });
           // A message that cannot be read or acknowledged is given to a worker again.
-          for await (const message of messages) void work(message, look).catch(ignore);
+          for await (const message of messages) inBackground(silentLogger, work(message, look));
           continue;
         }
       } catch {

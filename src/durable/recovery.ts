@@ -1,3 +1,4 @@
+import { endOf, inBackground } from "../core/background.ts";
 import type { Clock, FoundRun, RunHead, RunKey, StoredRun } from "../core/ports.ts";
 import { isSameRun } from "../core/run-map.ts";
 import type { Agent } from "../runtime/agent.ts";
@@ -79,7 +80,7 @@ export class Recovery {
       if (due === true && this.#wakeups === undefined) this.lookForWork();
       if (moved !== undefined) this.#onMoved(moved);
     });
-    void this.#wakeups?.start();
+    if (this.#wakeups !== undefined) inBackground(this.#worker.logger, this.#wakeups.start());
     this.#scanSoon(0);
   }
 
@@ -130,10 +131,12 @@ export class Recovery {
   lookInThisTurn(): void {
     if (this.#isLookDue) return;
     this.#isLookDue = true;
-    void this.#worker.clock.turn().then(() => {
+    const { clock, logger } = this.#worker;
+    const looked = clock.turn().then(() => {
       this.#isLookDue = false;
       if (this.#isOn) this.#scanNow();
     });
+    inBackground(logger, looked);
   }
 
   /** A run that is not loaded here may need work. */
@@ -172,7 +175,7 @@ export class Recovery {
 
   #scanNow(): void {
     this.#clearTimer?.();
-    this.#scanning = this.#scanAndGoOn(this.#scanning);
+    this.#scanning = endOf(this.#worker.logger, this.#scanAndGoOn(this.#scanning));
   }
 
   async #scanAndGoOn(before: Promise<void> | undefined): Promise<void> {
@@ -205,7 +208,7 @@ export class Recovery {
         limit: this.#roomForSuspects,
       };
       const taken = await store.take({ owner, agents, limit, suspects, cancelledForMs: settings.leaseMs });
-      for (const found of taken) void this.#workOn(found);
+      for (const found of taken) inBackground(this.#worker.logger, this.#workOn(found));
       if (taken.length < limit) return;
       const othersCome = store.watch !== undefined && taken.some(({ head }) => head.takeovers > 0);
       await (othersCome ? pause(clock, OTHERS_COME_MS) : clock.turn());
@@ -270,7 +273,7 @@ export class Recovery {
       const run = this.#worker.runs.find(key);
       if (run !== undefined) this.#hinted.add(run);
     }
-    if (this.#hinted.size > 0 && !this.#isComparing) void this.#compareHinted();
+    if (this.#hinted.size > 0 && !this.#isComparing) inBackground(this.#worker.logger, this.#compareHinted());
   }
 
   async #compareHinted(): Promise<void> {
@@ -314,5 +317,7 @@ export class Recovery {
 }
 
 function pause(clock: Clock, ms: number): Promise<void> {
-  return new Promise((resolve) => void clock.setTimeout(resolve, ms));
+  return new Promise((resolve) => {
+    clock.setTimeout(resolve, ms);
+  });
 }

@@ -1,3 +1,4 @@
+import { inBackground } from "../core/background.ts";
 import { CadenzaError } from "../core/errors.ts";
 import type { Entry } from "../core/log.ts";
 import type { RunKey, RunPosition, StoredRun } from "../core/ports.ts";
@@ -83,7 +84,7 @@ export class RemoteLog implements LogSource, Followed {
   onMoved(): void {
     this.#isMoved = true;
     // After a failure of the store, the next poll tries again.
-    if (!this.#isAsking) void this.#reload().catch(ignore);
+    if (!this.#isAsking) inBackground(this.#worker.logger, this.#reload().catch(ignore));
   }
 
   /** Asks one request at a time: the answer to an earlier one might arrive later. */

@@ -1,3 +1,4 @@
+import { endOf, inBackground } from "../core/background.ts";
 import type { Entry } from "../core/log.ts";
 import type { Mismatch } from "../core/ports.ts";
 import { ignore } from "../core/promises.ts";
@@ -101,7 +102,7 @@ export class Residency {
     if (this.#isReplayDue) return;
     this.tellReady();
     this.#ready = undefined;
-    void this.#forgetTakeovers();
+    inBackground(this.#worker.logger, this.#forgetTakeovers());
   }
 
   /** A run that has caught up, and then only waits for answers and sub-runs, has not crashed its owners. */
@@ -152,10 +153,11 @@ export class Residency {
   /** Something that the run waits for has happened elsewhere. The run keeps its owner until the check resolves. */
   lookInto(check: Promise<unknown>): void {
     this.#checks += 1;
-    void check.then(() => {
+    const looked = endOf(this.#worker.logger, check).then(() => {
       this.#checks -= 1;
       this.settleOwner();
     });
+    inBackground(this.#worker.logger, looked);
   }
 
   /** Whether the run only waits, and no work of it is or may be in progress here. Then it needs no owner. */
@@ -233,7 +235,7 @@ export class Residency {
     if (head === undefined || !this.#waits || this.mismatch !== undefined) return;
     const { claims, evicts } = this.#rule;
     if (head.owner === null && claims) log.settleHead();
-    else if (head.owner !== null && evicts) void this.#giveUpOwner();
+    else if (head.owner !== null && evicts) inBackground(this.#worker.logger, this.#giveUpOwner());
   }
 
   async #giveUpOwner(): Promise<void> {
@@ -299,7 +301,8 @@ export class Residency {
     this.#expectCatchUp();
     // The writer reports a failing store. The agent goes on without the replay.
     const replaying = this.#replayWhenCommitted(execution).catch(() => this.#goOnWithoutReplay());
-    void this.#operations?.holdUntil(replaying);
+    const held = this.#operations?.holdUntil(replaying);
+    if (held !== undefined) inBackground(this.#worker.logger, held);
   }
 
   async #replayWhenCommitted(execution: Execution): Promise<void> {

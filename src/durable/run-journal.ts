@@ -1,5 +1,5 @@
 import { aboutRun } from "../core/about-run.ts";
-import type { Clock, Mismatch } from "../core/ports.ts";
+import type { Clock, Logger, Mismatch } from "../core/ports.ts";
 import { createdEntry } from "../core/state.ts";
 import type { LiveRun } from "../runtime/live-run.ts";
 import type { RunLog } from "../runtime/run-log.ts";
@@ -32,6 +32,10 @@ export class RunJournal implements JournalHost {
 
   get clock(): Clock {
     return this.#worker.clock;
+  }
+
+  get logger(): Logger {
+    return this.#worker.logger;
   }
 
   get settings(): { readonly maxBacklog: number } {

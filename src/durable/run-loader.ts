@@ -1,4 +1,5 @@
 import { aboutRun } from "../core/about-run.ts";
+import { inBackground } from "../core/background.ts";
 import { CadenzaError } from "../core/errors.ts";
 import { foldEntries } from "../core/evolve.ts";
 import { newerPart } from "../core/format.ts";
@@ -114,11 +115,11 @@ export class RunLoader {
       if (this.#loading.get(key) === loading) this.#loading.delete(key);
     });
     this.#loading.set(key, loading);
-    loading.catch((error: unknown) =>
-      this.#worker.logger.error("A run could not be loaded with the code that was registered.", {
-        ...aboutRun(run.log),
-        error,
-      }),
+    inBackground(
+      this.#worker.logger,
+      loading,
+      "A run could not be loaded with the code that was registered.",
+      aboutRun(run.log),
     );
   }
 
@@ -224,7 +225,7 @@ export class RunLoader {
     else {
       this.#execute(run, entries, head);
       // An orphan is cancelled rather than failed, so that its `finally` blocks run.
-      if (isOrphan) void run.cancel().catch(ignore);
+      if (isOrphan) inBackground(this.#worker.logger, run.cancel().catch(ignore));
     }
     return run;
   }

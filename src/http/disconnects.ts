@@ -1,3 +1,4 @@
+import { inBackground } from "../core/background.ts";
 import type { Clock, Logger, RunKey } from "../core/ports.ts";
 import { RunMap } from "../core/run-map.ts";
 import type { Scope } from "../runtime/scope.ts";
@@ -69,9 +70,10 @@ export class Disconnects {
   #cancelLater(scope: Scope, key: RunKey, presence: Presence): void {
     const cancel = (): void => {
       this.#runs.delete(key);
-      this.#cancel(scope, key.run_id).catch(() =>
+      const cancelling = this.#cancel(scope, key.run_id).catch(() =>
         this.#logger.debug("A run had ended before its client's disconnect could cancel it.", { run_id: key.run_id }),
       );
+      inBackground(this.#logger, cancelling);
     };
     if (this.#cancelAfterMs === 0) cancel();
     else presence.stop = this.#clock.setTimeout(cancel, this.#cancelAfterMs);

@@ -24,6 +24,7 @@ export function textOptions(
 ): EventTextOptions {
   return {
     clock,
+    logger,
     heartbeatMs: settings.heartbeatMs,
     onClose: (done) => {
       reader.leave();

@@ -1,4 +1,5 @@
-import type { Clock } from "../core/ports.ts";
+import { inBackground } from "../core/background.ts";
+import type { Clock, Logger } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { isRestEvent } from "../protocol/event.ts";
 import type { DetailedEvent } from "../runtime/events.ts";
@@ -30,6 +31,7 @@ export const STREAM_HEARTBEAT = ":\n";
 /** What a stream of text needs besides its events. */
 export interface EventTextOptions {
   readonly clock: Clock;
+  readonly logger: Logger;
   readonly heartbeatMs: number;
   /** An event that was read from the source already. */
   readonly first?: IteratorResult<DetailedEvent, undefined> | undefined;
@@ -123,7 +125,7 @@ export class EventText implements WireStream {
 
   #expect(pending: Promise<IteratorResult<DetailedEvent, undefined>>): void {
     this.#state = "waiting";
-    pending
+    const taken = pending
       .then((result) => {
         if (this.#state === "waiting") this.#state = "open";
         this.#add(result);
@@ -135,6 +137,7 @@ export class EventText implements WireStream {
         if (this.#state !== "closed") this.#state = "failed";
         this.#wake?.();
       });
+    inBackground(this.#options.logger, taken);
   }
 
   #add(result: IteratorResult<DetailedEvent, undefined>): void {

@@ -1,10 +1,11 @@
-import type { Clock } from "../core/ports.ts";
+import { inBackground, onceAborted } from "../core/background.ts";
+import type { Clock, Logger } from "../core/ports.ts";
 import { BodyText, checkContentLength, clientLeft, tooSlow } from "./body.ts";
 import { WireError } from "./errors.ts";
 import type { FaceSettings } from "./options.ts";
 import { answerRequest } from "./router.ts";
 import type { Service } from "./service.ts";
-import type { BodyLimits, WireBody, WireRequest, WireStream } from "./wire.ts";
+import type { BodyLimits, WireBody, WireHost, WireRequest, WireStream } from "./wire.ts";
 
 /** Answers a web request. It never rejects. */
 export type Handler = (request: Request) => Promise<Response>;
@@ -12,7 +13,7 @@ export type Handler = (request: Request) => Promise<Response>;
 /** Answers web requests for a service. */
 export function handlerOf<Settings extends FaceSettings, Who>(service: Service<Settings, Who>): Handler {
   return async (request) => {
-    const { status, headers, body } = await answerRequest(service, new FetchWireRequest(request, service.clock));
+    const { status, headers, body } = await answerRequest(service, new FetchWireRequest(request, service));
     if (request.method === "HEAD" || body === "") {
       if (typeof body !== "string") body.return();
       return new Response(null, { status, headers });
@@ -24,7 +25,7 @@ export function handlerOf<Settings extends FaceSettings, Who>(service: Service<S
 /** A stream of text as the bytes of a web stream. A reader that takes nothing for too long is disconnected. */
 function bytesOf(
   stream: WireStream,
-  { clock, settings }: Pick<Service<FaceSettings, unknown>, "clock" | "settings">,
+  { clock, logger, settings }: Pick<Service<FaceSettings, unknown>, "clock" | "logger" | "settings">,
   signal: AbortSignal,
 ): ReadableStream<Uint8Array> {
   const { stallMs } = settings;
@@ -32,10 +33,10 @@ function bytesOf(
   let stop: (() => void) | undefined;
   const leave = (): void => {
     stop?.();
-    signal.removeEventListener("abort", leave);
+    stopListening();
     stream.return();
   };
-  signal.addEventListener("abort", leave, { once: true });
+  const stopListening = onceAborted(logger, signal, leave);
   if (signal.aborted) leave();
   return new ReadableStream({
     async pull(controller) {
@@ -64,13 +65,15 @@ class FetchWireRequest implements WireRequest {
   readonly raw: Request;
   readonly #url: URL;
   readonly #clock: Clock;
+  readonly #logger: Logger;
 
-  constructor(request: Request, clock: Clock) {
+  constructor(request: Request, { clock, logger }: WireHost) {
     this.raw = request;
     this.method = request.method;
     this.#url = new URL(request.url);
     this.url = `${this.#url.pathname}${this.#url.search}`;
     this.#clock = clock;
+    this.#logger = logger;
   }
 
   header(name: string): string | undefined {
@@ -95,7 +98,7 @@ class FetchWireRequest implements WireRequest {
         ? undefined
         : this.#clock.setTimeout(() => {
             isLate = true;
-            reader.cancel().catch(ignore);
+            inBackground(this.#logger, reader.cancel().catch(ignore));
           }, bodyTimeoutMs);
     try {
       const text = new BodyText(maxBodyBytes);
@@ -103,7 +106,7 @@ class FetchWireRequest implements WireRequest {
       if (isLate) throw tooSlow();
       return { text: text.end() };
     } catch (error) {
-      reader.cancel().catch(ignore);
+      inBackground(this.#logger, reader.cancel().catch(ignore));
       throw error instanceof WireError ? error : clientLeft();
     } finally {
       stop?.();
@@ -113,8 +116,7 @@ class FetchWireRequest implements WireRequest {
   onLeave(callback: () => void): () => void {
     const { signal } = this.raw;
     if (signal.aborted) callback();
-    else signal.addEventListener("abort", callback, { once: true });
-    return () => signal.removeEventListener("abort", callback);
+    return onceAborted(this.#logger, signal, callback);
   }
 
   origin(): string {

@@ -1,8 +1,9 @@
-import type { Clock } from "../core/ports.ts";
+import { listen } from "../core/background.ts";
+import type { Clock, Logger } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { BodyText, checkContentLength, clientLeft, tooSlow } from "./body.ts";
 import { WireError } from "./errors.ts";
-import type { BodyLimits, WireBody, WireRequest } from "./wire.ts";
+import type { BodyLimits, WireBody, WireHost, WireRequest } from "./wire.ts";
 
 /** What the listener uses of a request of `node:http`, and of what middleware adds to it. */
 export interface NodeRequest {
@@ -40,13 +41,15 @@ export class NodeWireRequest implements WireRequest {
   readonly raw: NodeRequest;
   readonly #response: NodeResponse;
   readonly #clock: Clock;
+  readonly #logger: Logger;
 
-  constructor(request: NodeRequest, response: NodeResponse, clock: Clock) {
+  constructor(request: NodeRequest, response: NodeResponse, { clock, logger }: WireHost) {
     this.raw = request;
     this.method = request.method ?? "GET";
     this.url = pathOf(request.url ?? "/");
     this.#response = response;
     this.#clock = clock;
+    this.#logger = logger;
   }
 
   header(name: string): string | undefined {
@@ -74,9 +77,9 @@ export class NodeWireRequest implements WireRequest {
     const onClose = (): void => {
       if (!response.writableFinished) callback();
     };
-    if (response.destroyed) callback();
-    else response.on("close", onClose);
-    return () => void response.removeListener("close", onClose);
+    if (!response.destroyed) return listen(this.#logger, response, "close", onClose);
+    callback();
+    return ignore;
   }
 
   origin(): string {
@@ -124,7 +127,7 @@ export class NodeWireRequest implements WireRequest {
       bodyTimeoutMs === Number.POSITIVE_INFINITY
         ? undefined
         : this.#clock.setTimeout(() => refuse(tooSlow()), bodyTimeoutMs);
-    this.raw.on("data", (chunk) => {
+    listen(this.#logger, this.raw, "data", (chunk: Uint8Array) => {
       if (!isOpen) return;
       try {
         text.add(chunk);
@@ -132,7 +135,7 @@ export class NodeWireRequest implements WireRequest {
         refuse(error);
       }
     });
-    this.raw.on("end", () =>
+    listen(this.#logger, this.raw, "end", () =>
       finish(() => {
         try {
           resolve({ text: text.end() });
@@ -144,8 +147,8 @@ export class NodeWireRequest implements WireRequest {
     const leave = (): void => {
       if (isOpen) refuse(clientLeft());
     };
-    this.raw.on("close", leave);
-    this.raw.on("error", leave);
+    listen(this.#logger, this.raw, "close", leave);
+    listen(this.#logger, this.raw, "error", leave);
   }
 }
 
@@ -159,4 +162,8 @@ function pathOf(url: string): string {
 /** A property that middleware has set on a request. Node may give all requests one of that name, which means another thing. */
 function setByMiddleware(raw: NodeRequest, name: "body" | "baseUrl" | "originalUrl"): unknown {
   return Object.hasOwn(raw, name) ? Reflect.get(raw, name) : undefined;
+}
+
+function ignore(): void {
+  // Nothing is listened to.
 }

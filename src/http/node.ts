@@ -1,4 +1,5 @@
-import type { Clock } from "../core/ports.ts";
+import { inBackground, listen } from "../core/background.ts";
+import type { Clock, Logger } from "../core/ports.ts";
 import type { NodeRequest, NodeResponse } from "./node-request.ts";
 import { NodeWireRequest } from "./node-request.ts";
 import type { FaceSettings } from "./options.ts";
@@ -12,7 +13,7 @@ export type NodeListener = (request: NodeRequest, response: NodeResponse) => voi
 /** Answers requests of `node:http` for a service. */
 export function listenerOf<Settings extends FaceSettings, Who>(service: Service<Settings, Who>): NodeListener {
   return (request, response) => {
-    void serve(service, request, response);
+    inBackground(service.logger, serve(service, request, response));
   };
 }
 
@@ -22,8 +23,8 @@ async function serve<Settings extends FaceSettings, Who>(
   response: NodeResponse,
 ): Promise<void> {
   // The error of a broken socket is handled by the `close` that follows it.
-  response.on("error", ignore);
-  const answer = fitting(request, await answerRequest(service, new NodeWireRequest(request, response, service.clock)));
+  listen(service.logger, response, "error", ignore);
+  const answer = fitting(request, await answerRequest(service, new NodeWireRequest(request, response, service)));
   const { status, headers, body } = answer;
   try {
     if (typeof body === "string") sendText(response, answer, body);
@@ -57,41 +58,40 @@ function sendText(response: NodeResponse, { status, headers }: WireResponse, tex
 
 /** Writes a stream as fast as the client takes it. */
 async function sendStream(
-  { clock, settings }: Pick<Service<FaceSettings, unknown>, "clock" | "settings">,
+  { clock, logger, settings }: Pick<Service<FaceSettings, unknown>, "clock" | "logger" | "settings">,
   response: NodeResponse,
   { status, headers }: WireResponse,
   stream: WireStream,
 ): Promise<void> {
-  const onClose = (): void => stream.return();
-  response.on("close", onClose);
+  const stopListening = listen(logger, response, "close", () => stream.return());
   response.writeHead(status, headers);
   response.flushHeaders?.();
   for (let piece = await stream.next(); piece.done !== true; piece = await stream.next()) {
     if (response.destroyed) return;
     if (response.write(piece.value)) continue;
-    if (await drained(response, clock, settings.stallMs)) continue;
+    if (await drained(response, clock, logger, settings.stallMs)) continue;
     response.destroy();
     return;
   }
-  response.removeListener("close", onClose);
+  stopListening();
   response.end("");
 }
 
 /** Waits until the client has taken what was written. False: it disconnected, or took nothing for too long. */
-function drained(response: NodeResponse, clock: Clock, stallMs: number): Promise<boolean> {
+function drained(response: NodeResponse, clock: Clock, logger: Logger, stallMs: number): Promise<boolean> {
   if (response.destroyed) return Promise.resolve(false);
   return new Promise((resolve) => {
     const settle = (isDrained: boolean): void => {
       stop?.();
-      response.removeListener("drain", onDrain);
-      response.removeListener("close", onClose);
+      for (const stopListening of listeners) stopListening();
       resolve(isDrained);
     };
-    const onDrain = (): void => settle(true);
     const onClose = (): void => settle(false);
     const stop = stallMs === Number.POSITIVE_INFINITY ? undefined : clock.setTimeout(onClose, stallMs);
-    response.on("drain", onDrain);
-    response.on("close", onClose);
+    const listeners = [
+      listen(logger, response, "drain", () => settle(true)),
+      listen(logger, response, "close", onClose),
+    ];
   });
 }
 

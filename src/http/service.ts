@@ -1,3 +1,4 @@
+import { containedLogger } from "../core/background.ts";
 import type { Clock, Logger } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import type { AgentRuntime } from "../runtime/agent-runtime.ts";
@@ -52,7 +53,7 @@ export class Service<Settings extends FaceSettings = FaceSettings, Who = Caller>
     this.face = face;
     this.settings = settings;
     this.clock = clock;
-    this.logger = contained(logger);
+    this.logger = containedLogger(logger);
     this.admit = admit(this.logger);
     this.readers = new Readers(settings.limits);
     this.disconnects = new Disconnects(settings.cancelAfterMs, this.clock, this.logger);
@@ -68,20 +69,6 @@ export function runtimeService<Settings extends FaceSettings>(
   return new Service(runtime, face, settings, (logger) => (_request, asked) => {
     return callerOf(runtime, settings.authorize, asked, logger);
   });
-}
-
-/** A logger whose own errors fail no request. */
-function contained(logger: Logger): Logger {
-  const say =
-    (level: keyof Logger) =>
-    (message: string, fields?: object): void => {
-      try {
-        logger[level](message, fields);
-      } catch {
-        // The logger itself has failed.
-      }
-    };
-  return { debug: say("debug"), info: say("info"), warn: say("warn"), error: say("error") };
 }
 
 /** One request while it is answered. */

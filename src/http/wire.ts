@@ -1,3 +1,4 @@
+import type { Clock, Logger } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { isLong, JsonText } from "./json-text.ts";
 
@@ -59,4 +60,10 @@ export function jsonText(status: number, body: string | WireStream, headers?: Re
 /** A response with a value of plain data as JSON. */
 export function json(status: number, value: unknown, headers?: Record<string, string>): WireResponse {
   return jsonText(status, isLong(value) ? new JsonText(value) : JSON.stringify(value), headers);
+}
+
+/** What a request needs of the service that answers it. */
+export interface WireHost {
+  readonly clock: Clock;
+  readonly logger: Logger;
 }

@@ -1,4 +1,5 @@
 import { aboutRun } from "../core/about-run.ts";
+import { inBackground } from "../core/background.ts";
 import type { CadenzaError } from "../core/errors.ts";
 import { causeOf, failureOf } from "../core/failure.ts";
 import type { Clock, Logger } from "../core/ports.ts";
@@ -77,7 +78,7 @@ export class AgentHost implements ExecutionHost {
   }
 
   get #runSignal(): RunSignal {
-    this.#signal ??= new RunSignal();
+    this.#signal ??= new RunSignal(this.logger);
     return this.#signal;
   }
 
@@ -125,12 +126,13 @@ export class AgentHost implements ExecutionHost {
   onMail(): void {
     if (this.#isMailDue || this.log.state.mail === null) return;
     this.#isMailDue = true;
-    void this.clock.turn().then(() => {
+    const looked = this.clock.turn().then(() => {
       this.#isMailDue = false;
       if (this.log.lost || this.ownership.isCatchingUp || this.execution?.isStopped !== false) return;
       takeMail(this.execution.operations);
       answerOffers(this.execution, this.#run.shared);
     });
+    inBackground(this.logger, looked);
   }
 
   onMove(): void {

@@ -1,4 +1,5 @@
 import { aboutRun } from "../core/about-run.ts";
+import { inBackground } from "../core/background.ts";
 import type { Emission } from "../core/commands.ts";
 import type { Logger } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
@@ -86,7 +87,7 @@ export class AgentLoop {
     if (step === undefined) return;
     this.#onStep ??= (given) => this.#goOnWith(given);
     this.#onThrown ??= (error) => this.#host.onThrown(error);
-    Promise.resolve(step).then(this.#onStep, this.#onThrown);
+    inBackground(this.#host.logger, Promise.resolve(step).then(this.#onStep, this.#onThrown));
   }
 
   /** Runs the `finally` blocks, those of the innermost generator first. What they emit is kept. */
@@ -119,9 +120,12 @@ export class AgentLoop {
       const taken = this.#take(step);
       if (taken === undefined) this.goOn(undefined);
       else if (taken !== "stops")
-        taken.then(
-          () => this.goOn(undefined),
-          (error: unknown) => this.#host.onThrown(error),
+        inBackground(
+          this.#host.logger,
+          taken.then(
+            () => this.goOn(undefined),
+            (error: unknown) => this.#host.onThrown(error),
+          ),
         );
     } catch (error) {
       this.#host.onThrown(error);
@@ -142,7 +146,7 @@ export class AgentLoop {
     const hasValue = !isLast || step.value !== undefined;
     if (this.#host.isStopped) {
       // Unwinding needs the generators that wait for this one.
-      if (hasValue) void this.#emitLast(step.value);
+      if (hasValue) inBackground(this.#host.logger, this.#emitLast(step.value));
       return "stops";
     }
     if (isLast) this.#generator = this.#outer?.pop();

@@ -1,4 +1,5 @@
 import { aboutRun } from "../core/about-run.ts";
+import { inBackground } from "../core/background.ts";
 import { CadenzaError } from "../core/errors.ts";
 import type { Clock, Logger } from "../core/ports.ts";
 import { ignore } from "../core/promises.ts";
@@ -256,7 +257,7 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
       };
       const inTime = drainMs + STORE_CLOSE_MS;
       const cancel = inTime === Number.POSITIVE_INFINITY ? ignore : clock.setTimeout(giveUp, inTime);
-      this.#close(drainMs).then(resolve, reject).finally(cancel);
+      inBackground(logger, this.#close(drainMs).then(resolve, reject).finally(cancel));
     });
   }
 

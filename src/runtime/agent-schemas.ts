@@ -81,7 +81,10 @@ export function checkInput(
 ): MaybePromise<void> {
   if (options.input === undefined) return;
   const read = validateFirst(options.input, valuesOf(input), aboutAgent(host, name));
-  if (isPromise(read)) return read.then((later) => void accepted(name, later));
+  if (isPromise(read))
+    return read.then((later) => {
+      accepted(name, later);
+    });
   accepted(name, read);
 }
 

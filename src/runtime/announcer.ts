@@ -1,8 +1,9 @@
 import { EventEmitter } from "eventemitter3";
 import { aboutRun } from "../core/about-run.ts";
+import { inBackground } from "../core/background.ts";
 import type { Logger, Mismatch } from "../core/ports.ts";
 import type { StreamedEvent } from "../core/project.ts";
-import { ignore, isPromise } from "../core/promises.ts";
+import { ignore } from "../core/promises.ts";
 import { createdEntry } from "../core/state.ts";
 import type { Counters } from "../core/statistics.ts";
 import { countRun } from "../core/statistics.ts";
@@ -108,8 +109,11 @@ export class Announcer {
       { source: run.log, after, until: "end" },
       { find: () => undefined, waitsForCode: true, hold: () => ignore },
     );
-    this.#announce(run, stream).catch((error: unknown) =>
-      this.#logger.error("The events of a run could not be read for listeners.", { ...aboutRun(run.log), error }),
+    inBackground(
+      this.#logger,
+      this.#announce(run, stream),
+      "The events of a run could not be read for listeners.",
+      aboutRun(run.log),
     );
   }
 
@@ -127,20 +131,13 @@ export class Announcer {
     let guarded = this.#guarded.get(listener);
     if (guarded === undefined) {
       guarded = (event, origin) => {
-        try {
-          const result: unknown = listener(event as never, origin);
-          if (isPromise(result)) result.then(undefined, (error: unknown) => this.#report(event, origin, error));
-        } catch (error) {
-          this.#report(event, origin, error);
-        }
+        const { tenant, run_id, agent_name } = origin;
+        const about = { tenant, run_id, agent_name, event: event.type };
+        inBackground(this.#logger, () => listener(event as never, origin), "A listener of events threw.", about);
       };
       this.#guarded.set(listener, guarded);
     }
     return guarded;
-  }
-
-  #report(event: { readonly type: string }, { tenant, run_id, agent_name }: EventOrigin, error: unknown): void {
-    this.#logger.error("A listener of events threw.", { tenant, run_id, agent_name, event: event.type, error });
   }
 }
 

@@ -1,5 +1,6 @@
+import { inBackground } from "../core/background.ts";
 import { CadenzaError } from "../core/errors.ts";
-import type { Clock } from "../core/ports.ts";
+import type { Clock, Logger } from "../core/ports.ts";
 
 /**
  * Detects operations that begin inside the body of a step. During the synchronous part of a body, every operation does.
@@ -9,14 +10,16 @@ import type { Clock } from "../core/ports.ts";
  */
 export class Bodies {
   readonly #clock: Clock;
+  readonly #logger: Logger;
   #isCalling = false;
   #atWork = 0;
   /** The agent has received something in this turn of the event loop, or in the last one. */
   #isMoving = false;
   #moves = 0;
 
-  constructor(clock: Clock) {
+  constructor(clock: Clock, logger: Logger) {
     this.#clock = clock;
+    this.#logger = logger;
   }
 
   /**
@@ -52,7 +55,7 @@ export class Bodies {
     this.#moves += 1;
     if (this.#isMoving) return;
     this.#isMoving = true;
-    void this.#stopMoving();
+    inBackground(this.#logger, this.#stopMoving());
   }
 
   async #stopMoving(): Promise<void> {

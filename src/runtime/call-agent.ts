@@ -1,3 +1,4 @@
+import { inBackground } from "../core/background.ts";
 import { CadenzaError } from "../core/errors.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import type { OpenQuestionDetails } from "../protocol/extensions.ts";
@@ -68,7 +69,7 @@ export async function callAgent(
   try {
     await unlessAborted(answering(host, run_id, events, onQuestion), options.signal);
   } finally {
-    void events.return?.();
+    if (events.return !== undefined) inBackground(schemaHost.logger, events.return());
   }
   return outcomeOf(agent, await host.getRun(run_id), schemaHost);
 }

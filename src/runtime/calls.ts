@@ -1,3 +1,4 @@
+import { inBackground } from "../core/background.ts";
 import type { RunKey } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
@@ -64,13 +65,13 @@ export class Calls {
   /** Accepts a run and says so, before its agent begins. */
   async #acknowledge(run: LiveRun, begin: () => void): Promise<Run> {
     const record = runRecord(run.log.state);
-    const { clock } = this.#runs.shared;
+    const { clock, logger } = this.#runs.shared;
     try {
       const committed = run.log.acknowledge();
       if (committed !== undefined) await committed;
     } finally {
       // The answer leaves before the agent begins, which may take the processor for a while.
-      void clock.turn().then(begin);
+      inBackground(logger, clock.turn().then(begin));
     }
     return record;
   }

@@ -1,3 +1,4 @@
+import { inBackground } from "../core/background.ts";
 import type { DetailFold } from "../core/detail.ts";
 import type { CadenzaError } from "../core/errors.ts";
 import { evolve } from "../core/evolve.ts";
@@ -11,6 +12,7 @@ import type { RunState } from "../core/state.ts";
 import { initialState, isAtRest, isFinal } from "../core/state.ts";
 import { isRestEvent } from "../protocol/event.ts";
 import type { DetailEvent } from "../protocol/extensions.ts";
+import { silentLogger } from "./system.ts";
 
 /** A log as a reader sees it: the committed entries, and a call when there are more. */
 export interface LogSource {
@@ -134,7 +136,7 @@ export class EventStream implements AsyncIterableIterator<DetailedEvent, undefin
     const clear = (): void => {
       if (this.#pending === result) this.#pending = undefined;
     };
-    result.then(clear, clear);
+    inBackground(silentLogger, result.then(clear, clear));
     return result;
   }
 

@@ -1,5 +1,6 @@
 import type { AboutRun } from "../core/about-run.ts";
 import { aboutRun } from "../core/about-run.ts";
+import { inBackground } from "../core/background.ts";
 import type { Command, Emission, EndCommand } from "../core/commands.ts";
 import { isRefusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
@@ -121,7 +122,7 @@ export class Execution implements LoopHost {
     const promise = new Promise((resolve, reject) => {
       this.operations.perform({ key, start, settle, resolve, reject });
     });
-    if (this.#host.durable) noteOperation(key, promise);
+    if (this.#host.durable) noteOperation(key, promise, this.logger);
     else promise.catch(ignore);
     return promise;
   }
@@ -278,7 +279,10 @@ export class Execution implements LoopHost {
   #beginUnwinding(): void {
     this.#clearTimer?.();
     this.#clearTimer = this.#host.clock.setTimeout(() => this.#end(null, true), this.#host.settings.cancelGraceMs);
-    void this.#loop.unwind().then(() => this.#end(null, false));
+    inBackground(
+      this.logger,
+      this.#loop.unwind().then(() => this.#end(null, false)),
+    );
   }
 
   onAwait(request: AwaitYield): void {

@@ -1,15 +1,17 @@
+import { inBackground } from "../core/background.ts";
 import { isSubRun } from "../core/operation-keys.ts";
+import type { Logger } from "../core/ports.ts";
 import { ignore } from "../core/promises.ts";
 
 /** The operations that have rejected with an error, or have resolved with the record of a run, by that object. */
 const operations = new WeakMap<object, string>();
 
 /** Notes what an operation gives to its agent, before the agent has it. The promise is observed. */
-export function noteOperation(key: string, given: Promise<unknown>): void {
+export function noteOperation(key: string, given: Promise<unknown>, logger: Logger): void {
   const note = (one: unknown): void => {
     if (isObject(one)) operations.set(one, key);
   };
-  void given.then(isSubRun(key) ? note : ignore, note);
+  inBackground(logger, given.then(isSubRun(key) ? note : ignore, note));
 }
 
 /** The operation that an error came from: itself, its cause, or the run that it tells of. Undefined: from none. */

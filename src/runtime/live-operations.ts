@@ -1,7 +1,8 @@
+import { inBackground } from "../core/background.ts";
 import type { Emission } from "../core/commands.ts";
 import type { IntentEntry, ReceivedEntry, ResultEntry } from "../core/log.ts";
 import { resultKey } from "../core/operation-keys.ts";
-import type { Clock } from "../core/ports.ts";
+import type { Clock, Logger } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
 import type { Committed, Operation, Operations } from "./operations.ts";
@@ -11,6 +12,7 @@ import type { RunLog } from "./run-log.ts";
 export interface OperationsHost {
   readonly log: RunLog;
   readonly clock: Clock;
+  readonly logger: Logger;
   readonly settings: { readonly maxBacklog: number };
   /** Now and then another turn of the event loop is due. Undefined: it is not. */
   pace(at: number): undefined | Promise<void>;
@@ -117,7 +119,8 @@ export class LiveOperations implements Operations {
 
   /** Takes a result. */
   protected take(delivery: Delivery): void {
-    void this.handOver(delivery);
+    const handed = this.handOver(delivery);
+    if (handed !== undefined) inBackground(this.host.logger, handed);
   }
 
   /** Gives an operation its result. A promise: the agent receives the result when it resolves. */

@@ -197,7 +197,7 @@ export class LiveRun implements LogRun, AgentRun {
     const follow = isNew ? () => this.#onCancelCommitted() : ignore;
     if (acknowledged === undefined) follow();
     else {
-      void this.log.commit()?.then(follow);
+      onceCommitted(this.log, follow);
       await acknowledged;
       // Another process may have written first: then the cancel was decided again, and perhaps refused.
       check(decide(this.log.state, command));
@@ -339,6 +339,7 @@ export class LiveRun implements LogRun, AgentRun {
       [...this.#family.children].map(({ log }) => log.key),
       (key) => this.runs.cancelSubRun(key, this.log),
       () => this.log.flush(),
+      this.shared.logger,
     );
   }
 

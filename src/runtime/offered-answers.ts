@@ -1,3 +1,4 @@
+import { inBackground } from "../core/background.ts";
 import { isRefusal } from "../core/decide.ts";
 import type { OfferedEntry } from "../core/log.ts";
 import type { MaybePromise } from "../core/promises.ts";
@@ -21,7 +22,11 @@ export function answerOffers(execution: Execution, shared: SharedByRuns): void {
     const question = questionOf(execution, offer.await_id);
     if (question === undefined || !question.examines(offer.offer_id)) continue;
     const reading: MaybePromise<Validated> = offer.answer === undefined ? declined : question.validate(offer.answer);
-    if (isPromise(reading)) void reading.then((later) => decideOffer(execution, shared, offer, later));
+    if (isPromise(reading))
+      inBackground(
+        shared.logger,
+        reading.then((later) => decideOffer(execution, shared, offer, later)),
+      );
     else decideOffer(execution, shared, offer, reading);
   }
 }

@@ -1,3 +1,4 @@
+import { inBackground } from "../core/background.ts";
 import type { Entry } from "../core/log.ts";
 import type { Committed } from "./operations.ts";
 import type { RunLog } from "./run-log.ts";
@@ -7,7 +8,7 @@ export function onceCommitted(log: RunLog, callback: () => void): void {
   const committed = log.commit();
   // Awaiting a commit that is done would let a later entry be handed over before this one.
   if (committed === undefined) callback();
-  else void committed.then(callback);
+  else inBackground(log.logger, committed.then(callback));
 }
 
 /**

@@ -1,3 +1,4 @@
+import { containedLogger } from "../core/background.ts";
 import type { Clock, Ids, Logger, Store } from "../core/ports.ts";
 import { MemoryStore } from "../stores/memory.ts";
 import { badArgument, checkAmount, checkKeys, checkObject } from "./check.ts";
@@ -6,7 +7,7 @@ import { readInterceptors } from "./interceptors.ts";
 import type { Engine } from "./remote-runs.ts";
 import { engineOf } from "./remote-runs.ts";
 import { guarded } from "./store-failures.ts";
-import { silentLogger, systemClock, systemIds } from "./system.ts";
+import { guardedClock, machineClock, silentLogger, systemIds } from "./system.ts";
 
 /** The options of a runtime. All are optional. Durations are in milliseconds. `Infinity` switches a limit off. */
 export interface RuntimeOptions {
@@ -179,16 +180,18 @@ export function readOptions(options: RuntimeOptions): Settings {
   checkKeys("options", options, names);
   const { exposeErrors = false } = options;
   if (typeof exposeErrors !== "boolean") throw badArgument("options.exposeErrors", "true or false", exposeErrors);
-  const clock = port("clock", options.clock, () => systemClock);
-  const store = port("store", options.store, () => new MemoryStore({ clock }));
+  // What the host gives may fail. From here on nothing meets its logger or its clock as they are.
+  const logger = options.logger === undefined ? silentLogger : containedLogger(port("logger", options.logger));
+  const clock = options.clock === undefined ? machineClock(logger) : guardedClock(port("clock", options.clock), logger);
+  const store = options.store === undefined ? new MemoryStore({ clock }) : port("store", options.store);
   const engine = engineOf(store);
   return {
     store: guarded(store),
     engine,
     work: readWork(options.work, isOpenToOthers(store, engine)),
     clock,
-    ids: port("ids", options.ids, () => systemIds),
-    logger: port("logger", options.logger, () => silentLogger),
+    ids: options.ids === undefined ? systemIds : port("ids", options.ids),
+    logger,
     exposeErrors,
     interceptors: readInterceptors(options.interceptors),
     ...amounts("options", defaults, {
@@ -238,12 +241,7 @@ function amounts<Key extends string>(
   return read;
 }
 
-function port<Port extends object>(
-  name: keyof typeof portMethods,
-  given: Port | undefined,
-  standard: () => Port,
-): Port {
-  if (given === undefined) return standard();
+function port<Port extends object>(name: keyof typeof portMethods, given: Port): Port {
   checkObject(`options.${name}`, given);
   for (const method of portMethods[name]) {
     if (typeof (given as Record<string, unknown>)[method] !== "function")

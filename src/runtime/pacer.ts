@@ -22,10 +22,11 @@ export class Pacer {
     if (this.#turn !== undefined) return this.#turn;
     if (this.#entries++ === 0) this.#since = at;
     if (this.#entries < MAX_ENTRIES && at - this.#since < MAX_MS) return undefined;
-    this.#turn = this.#clock.turn().then(() => {
+    const turn = this.#clock.turn().then(() => {
       this.#entries = 0;
       this.#turn = undefined;
     });
-    return this.#turn;
+    this.#turn = turn;
+    return turn;
   }
 }

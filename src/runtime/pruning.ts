@@ -1,3 +1,4 @@
+import { inBackground } from "../core/background.ts";
 import type { Clock, Logger, Store } from "../core/ports.ts";
 import { isPromise } from "../core/promises.ts";
 import type { Settings } from "./options.ts";
@@ -54,7 +55,11 @@ export class Pruning {
         endedBefore: now - maxAgeMs,
         sessionsBefore: now - maxIdleSessionMs,
       });
-      if (isPromise(pruned)) pruned.then(undefined, (error: unknown) => this.#pruneFailed(error));
+      if (isPromise(pruned))
+        inBackground(
+          this.#logger,
+          pruned.catch((error: unknown) => this.#pruneFailed(error)),
+        );
     } catch (error) {
       this.#pruneFailed(error);
     }

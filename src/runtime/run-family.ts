@@ -1,5 +1,6 @@
+import { inBackground } from "../core/background.ts";
 import type { CadenzaError } from "../core/errors.ts";
-import type { RunKey } from "../core/ports.ts";
+import type { Logger, RunKey } from "../core/ports.ts";
 import { RunMap } from "../core/run-map.ts";
 import type { Spending } from "./spending.ts";
 
@@ -60,7 +61,12 @@ export class RunFamily<Relative> {
    * Cancels all sub-runs. `cancel` returns a promise if the cancel has to be committed. `onCancelled` is called when it
    * is.
    */
-  end(live: readonly RunKey[], cancel: (key: RunKey) => undefined | Promise<void>, onCancelled: () => void): void {
+  end(
+    live: readonly RunKey[],
+    cancel: (key: RunKey) => undefined | Promise<void>,
+    onCancelled: () => void,
+    logger: Logger,
+  ): void {
     const all = new RunMap<RunKey>();
     const sought = Array.from(this.#sought.values(), ({ key }) => key);
     for (const key of [...live, ...this.#before, ...sought]) all.set(key, key);
@@ -69,10 +75,11 @@ export class RunFamily<Relative> {
       const cancelling = cancel(key);
       if (cancelling === undefined) continue;
       this.#cancels.set(key, cancelling);
-      void cancelling.then(() => {
+      const cancelled = cancelling.then(() => {
         this.#cancels.delete(key);
         onCancelled();
       });
+      inBackground(logger, cancelled);
     }
     this.#before = noRuns;
   }

@@ -1,4 +1,5 @@
 import { aboutRun } from "../core/about-run.ts";
+import { endOf, inBackground } from "../core/background.ts";
 import type { Command } from "../core/commands.ts";
 import { beginsToWait } from "../core/commands.ts";
 import { copyState } from "../core/copy-state.ts";
@@ -7,7 +8,7 @@ import { isRefusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
 import { newerPart } from "../core/format.ts";
 import type { Entry } from "../core/log.ts";
-import type { RunHead, RunKey, SessionChange } from "../core/ports.ts";
+import type { Logger, RunHead, RunKey, SessionChange } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { ignore, isPromise } from "../core/promises.ts";
 import { runRecord } from "../core/record.ts";
@@ -68,6 +69,10 @@ export class RunLog {
   /** What has been decided. */
   get state(): RunState {
     return this.#decided.state;
+  }
+
+  get logger(): Logger {
+    return this.#run.shared.logger;
   }
 
   /** How many entries the store has. */
@@ -198,10 +203,11 @@ export class RunLog {
   /** A durable run that waits may be left to any process. What its agent does beside that has a turn to begin. */
   #comeToRest(): void {
     this.#isComingToRest = true;
-    void this.#run.shared.clock.turn().then(() => {
+    const rested = this.#run.shared.clock.turn().then(() => {
       this.#isComingToRest = false;
       this.flush();
     });
+    inBackground(this.logger, rested);
   }
 
   /** The committed entries from a position on, some or all of them; undefined if the store has deleted the run. */
@@ -257,6 +263,11 @@ export class RunLog {
     this.tellReaders();
   }
 
+  /** Those who wait for a write wait for its end: its outcome is told otherwise. */
+  #done(write: Promise<void>): Promise<void> {
+    return endOf(this.logger, write);
+  }
+
   #write(): void {
     const batch = this.#decided.take();
     const { entries, session } = batch;
@@ -275,7 +286,7 @@ export class RunLog {
     };
     const outcome = this.#writer.write(attempt);
     if (!isPromise(outcome)) this.#onOutcome(outcome, attempt);
-    else this.#writing = outcome.then((later) => this.#onOutcome(later, attempt));
+    else this.#writing = this.#done(outcome.then((later) => this.#onOutcome(later, attempt)));
   }
 
   #onOutcome(outcome: Outcome | undefined, attempt: Attempt): void {
@@ -301,7 +312,7 @@ export class RunLog {
         return;
       case "failed":
         if (this.#head !== undefined) this.#onFailed(outcome.failure, attempt.batch);
-        else this.#writing = this.#confirmCreate(outcome.failure, attempt);
+        else this.#writing = this.#done(this.#confirmCreate(outcome.failure, attempt));
     }
   }
 
@@ -346,9 +357,11 @@ export class RunLog {
       return;
     }
     if (isPromise(reload))
-      this.#writing = reload.then(
-        (state) => this.#rebase(state),
-        (error: unknown) => this.#onUnread(error),
+      this.#writing = this.#done(
+        reload.then(
+          (state) => this.#rebase(state),
+          (error: unknown) => this.#onUnread(error),
+        ),
       );
     else this.#rebase(reload);
   }
@@ -387,11 +400,12 @@ export class RunLog {
     this.#putBack(batch);
     this.refuse(failure);
     const { cause: error } = failure;
-    this.#run.shared.logger.error("The store failed to write a run. It is tried again.", { ...aboutRun(this), error });
-    this.#writing = this.#writer.pause().then(() => {
+    this.logger.error("The store failed to write a run. It is tried again.", { ...aboutRun(this), error });
+    const again = this.#writer.pause().then(() => {
       this.#writing = undefined;
       this.flush();
     });
+    this.#writing = this.#done(again);
   }
 
   /** What was not written is written with what comes next. */

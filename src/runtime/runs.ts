@@ -1,3 +1,4 @@
+import { inBackground } from "../core/background.ts";
 import { commandOf } from "../core/commands.ts";
 import type { NewLog } from "../core/fork.ts";
 import type { CreatedEntry, ParentRun } from "../core/log.ts";
@@ -218,7 +219,7 @@ export class Runs implements LiveRuns {
   /** The sub-run then cancels its own sub-runs. */
   cancelSubRun(key: RunKey, parent: RunLog): undefined | Promise<void> {
     const live = this.find(key);
-    if (live !== undefined) this.#cancelling.do(() => void live.cancel().catch(ignore));
+    if (live !== undefined) this.#cancelling.do(() => inBackground(this.shared.logger, live.cancel().catch(ignore)));
     return this.remote.cancelSubRun(key, parent);
   }
 

@@ -1,3 +1,4 @@
+import { inBackground } from "../core/background.ts";
 import type { CreatedEntry } from "../core/log.ts";
 import type { Clock, Logger, RunKey, Store } from "../core/ports.ts";
 import type { Interceptors } from "./interceptors.ts";
@@ -69,10 +70,12 @@ export class SharedByRuns {
   /** The log has entries that no caller waits for. They are committed at the end of the turn. */
   commitSoon(log: { flush(): void }): void {
     if (this.#dirty.push(log) > 1) return;
-    void this.clock.turn().then(() => {
+    const flushed = this.clock.turn().then(() => {
       const dirty = this.#dirty;
       this.#dirty = [];
-      for (const each of dirty) each.flush();
+      // One that fails does not keep the others from being written.
+      for (const each of dirty) inBackground(this.logger, () => each.flush());
     });
+    inBackground(this.logger, flushed);
   }
 }

@@ -50,10 +50,12 @@ export class ShownOutput {
    * pending, another call gets the same promise, whatever its length.
    */
   copy(length: number): undefined | Promise<void> {
-    this.#copying ??= this.#goOn(length)?.then(() => {
+    if (this.#copying !== undefined) return this.#copying;
+    const copying = this.#goOn(length)?.then(() => {
       this.#copying = undefined;
     });
-    return this.#copying;
+    this.#copying = copying;
+    return copying;
   }
 
   #goOn(length: number): undefined | Promise<void> {

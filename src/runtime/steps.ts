@@ -1,3 +1,4 @@
+import { inBackground, onceAborted } from "../core/background.ts";
 import type { PartSource } from "../core/emission-source.ts";
 import type { CadenzaErrorCode } from "../core/errors.ts";
 import type { StepFailure } from "../core/failure.ts";
@@ -38,7 +39,7 @@ export class Steps {
   constructor(run: AgentRun, signal: RunSignal) {
     this.#run = run;
     this.#signal = signal;
-    this.#bodies = new Bodies(run.shared.clock);
+    this.#bodies = new Bodies(run.shared.clock, run.shared.logger);
   }
 
   /**
@@ -109,7 +110,7 @@ export class Steps {
     if (this.#atWork.has(key)) return;
     this.#atWork.add(key);
     this.#run.onStepBegun();
-    void this.#record(key, body, options, before?.attempt ?? 0);
+    inBackground(this.#run.shared.logger, this.#record(key, body, options, before?.attempt ?? 0));
   }
 
   async #record(key: string, body: Body, options: StepOptions, before: number): Promise<void> {
@@ -141,8 +142,12 @@ export class Steps {
 
   /** Beside something that the run waits for, the agent first has a turn to use the result: it may go on with more work. */
   #onOver(key: string): void {
-    const { log, execution } = this.#run;
-    if (execution !== undefined && isWaiting(log.state)) void execution.settled().then(() => this.#end(key));
+    const { log, execution, shared } = this.#run;
+    if (execution !== undefined && isWaiting(log.state))
+      inBackground(
+        shared.logger,
+        execution.settled().then(() => this.#end(key)),
+      );
     else this.#end(key);
   }
 
@@ -259,20 +264,19 @@ export class Steps {
 
   /** Waits before the next attempt. Rejects when the run is stopped. */
   #pause(waitMs: number): Promise<void> {
-    const { clock } = this.#run.shared;
+    const { clock, logger } = this.#run.shared;
     if (waitMs === 0) return Promise.resolve();
     const { signal } = this.#signal;
+    if (signal.aborted) return Promise.reject(signal.reason);
     return new Promise((resolve, reject) => {
       const clear = clock.setTimeout(() => {
-        signal.removeEventListener("abort", stop);
+        unfollow();
         resolve();
       }, waitMs);
-      const stop = (): void => {
+      const unfollow = onceAborted(logger, signal, () => {
         clear();
         reject(signal.reason);
-      };
-      if (signal.aborted) stop();
-      else signal.addEventListener("abort", stop, { once: true });
+      });
     });
   }
 }

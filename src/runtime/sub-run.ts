@@ -1,3 +1,4 @@
+import { inBackground } from "../core/background.ts";
 import { commandOf } from "../core/commands.ts";
 import type { CadenzaErrorCode } from "../core/errors.ts";
 import { CadenzaError } from "../core/errors.ts";
@@ -60,7 +61,7 @@ export class SubRun {
   perform(): Promise<Run> {
     const result = this.#execution.perform({
       key: this.#key,
-      start: () => void this.#start().catch((error: unknown) => this.#refuse(error)),
+      start: () => this.#do(this.#start()),
       settle: (entry, live) => live ?? resultOfStep(entry as StepEntry),
     });
     // The log's value was made from the record of a run.
@@ -257,21 +258,46 @@ export class SubRun {
     this.#parent.ownership.setSubRun(this.#key, lost || !child.waits ? "at work" : "idle");
     if (head !== undefined && isFinal(head.status)) {
       this.#unfollow(child);
-      void Promise.resolve(child.log.record()).then((run) => this.#finish({ run, state }));
+      this.#do(this.#finishWith(child, state));
     } else if (lost) {
       this.#unfollow(child);
       this.#parent.ownership.setSubRun(this.#key, "sought");
-      this.#seekAgain(child.log).catch((error: unknown) => this.#refuse(error));
+      this.#do(this.#seekAgain(child.log));
     } else this.#relay(state, committed);
   }
 
   #goOnAfter(copying: Promise<void>, child: LiveRun): void {
     if (this.#isCopying) return;
     this.#isCopying = true;
-    void copying.then(() => {
+    const copied = copying.then(() => {
       this.#isCopying = false;
       if (!this.#execution.over) this.#onProgress(child);
     });
+    this.#do(copied);
+  }
+
+  /** Work that no caller waits for. If it fails, so does the operation. */
+  #do(work: Promise<void>): void {
+    inBackground(
+      this.#parent.shared.logger,
+      work.catch((error: unknown) => this.#refuse(error)),
+    );
+  }
+
+  /** The sub-run has ended. If the store fails to give its record, it is searched again after a pause. */
+  async #finishWith(child: LiveRun, state: RunState): Promise<void> {
+    let run: Run;
+    try {
+      run = await child.log.record();
+    } catch (error) {
+      this.#parent.shared.logger.warn("A sub-run could not be read for its parent. Reading it is tried again.", {
+        ...this.#about(child.log.key.run_id, error),
+      });
+      await this.#pause();
+      await this.#attach(child.log.key.run_id);
+      return;
+    }
+    this.#finish({ run, state });
   }
 
   #unfollow(child: LiveRun): void {

@@ -1,6 +1,7 @@
 import { nanoid } from "nanoid";
+import { inBackground } from "../core/background.ts";
 import type { Clock, Ids, Logger } from "../core/ports.ts";
-import { ignore } from "../core/promises.ts";
+import { ignore, isPromise } from "../core/promises.ts";
 import { writeUuid } from "./uuid.ts";
 
 /*
@@ -16,13 +17,91 @@ const startImmediate = typeof setImmediate === "function" ? setImmediate : undef
 const MAX_DELAY_MS = 2 ** 31 - 1;
 
 /** The machine's time. */
-export const systemClock: Clock = {
-  now: () => Date.now(),
-  monotonic: () => performance.now(),
-  setTimeout: startTimer,
-  turn: () => new Promise<void>(nextTurn),
-  hold: holdProcess,
-};
+export const systemClock: Pick<Clock, "now"> = { now: () => Date.now() };
+
+/** The machine's time and timers. What a callback throws goes to the logger. */
+export function machineClock(logger: Logger): Clock {
+  return {
+    now: systemClock.now,
+    monotonic: () => performance.now(),
+    setTimeout: (callback, delayMs) => startTimer(logger, callback, delayMs),
+    turn: () => new Promise<void>(nextTurn),
+    hold: holdProcess,
+  };
+}
+
+/**
+ * A clock of the host. What a callback throws goes to the logger. Where the clock itself fails, the machine's does its
+ * work, so that no run fails or stands still for it.
+ */
+export function guardedClock(clock: Clock, logger: Logger): Clock {
+  const machine = machineClock(logger);
+  const failed = (method: keyof Clock, error: unknown): void =>
+    logger.error("The clock failed. The machine's clock is used instead.", { method, error });
+  const attempt = <T>(method: keyof Clock, ask: () => T, instead: () => T): T => {
+    try {
+      return ask();
+    } catch (error) {
+      failed(method, error);
+      return instead();
+    }
+  };
+  const turnOfMachine = (error: unknown): Promise<void> => {
+    failed("turn", error);
+    return machine.turn();
+  };
+  const guarded: Clock = {
+    now: () => attempt("now", () => finite(clock.now()), machine.now),
+    setTimeout(callback, delayMs) {
+      // A clock may set the timer and fail all the same.
+      let isDue = true;
+      const once = (): void => {
+        if (!isDue) return;
+        isDue = false;
+        inBackground(logger, callback);
+      };
+      const clear = attempt(
+        "setTimeout",
+        () => cancelling(clock.setTimeout(once, delayMs)),
+        () => machine.setTimeout(once, delayMs),
+      );
+      return () => {
+        isDue = false;
+        inBackground(logger, clear);
+      };
+    },
+    turn() {
+      const turn = attempt("turn", () => clock.turn(), machine.turn);
+      return isPromise(turn) ? turn.then(undefined, turnOfMachine) : turnOfMachine(turn);
+    },
+  };
+  const monotonic = clock.monotonic && {
+    monotonic: () => attempt("monotonic", () => finite(clock.monotonic?.() ?? clock.now()), guarded.now),
+  };
+  if (clock.hold === undefined) return { ...guarded, ...monotonic };
+  return {
+    ...guarded,
+    ...monotonic,
+    hold() {
+      const release = attempt(
+        "hold",
+        () => clock.hold?.() ?? ignore,
+        () => ignore,
+      );
+      return () => inBackground(logger, release);
+    },
+  };
+}
+
+function cancelling(clear: () => void): () => void {
+  if (typeof clear === "function") return clear;
+  throw new TypeError("setTimeout() gave no function that cancels the timer");
+}
+
+function finite(time: number): number {
+  if (Number.isFinite(time)) return time;
+  throw new TypeError(`now() gave ${String(time)}, which is no time`);
+}
 
 /** The number of holds on the process, and the timer that keeps it open while there are any. */
 let holds = 0;
@@ -37,11 +116,14 @@ export const systemChance = (): number => Math.random();
 /** A logger that drops all messages. */
 export const silentLogger: Logger = { debug: ignore, info: ignore, warn: ignore, error: ignore };
 
-function startTimer(callback: () => void, delayMs: number): () => void {
+function startTimer(logger: Logger, callback: () => void, delayMs: number): () => void {
   let timer: ReturnType<typeof startTimeout>;
   const arm = (remainingMs: number): void => {
     const delay = Math.min(Math.max(remainingMs, 0), MAX_DELAY_MS);
-    timer = startTimeout(() => (remainingMs > delay ? arm(remainingMs - delay) : callback()), delay);
+    timer = startTimeout(() => {
+      if (remainingMs > delay) arm(remainingMs - delay);
+      else inBackground(logger, callback);
+    }, delay);
     // In browsers timers are numbers, and there is no process to keep open.
     if (typeof timer === "object") timer.unref();
   };

@@ -1,3 +1,4 @@
+import { newController, onceAborted } from "../core/background.ts";
 import type { CadenzaError } from "../core/errors.ts";
 import type { RunSignal } from "./run-signal.ts";
 import type { SharedByRuns } from "./shared-by-runs.ts";
@@ -61,16 +62,8 @@ export class TimeLimit {
       };
       this.#watch("timeoutMs", exceed);
       this.#watch("stallMs", exceed);
-      work().then(
-        (value) => {
-          this.end();
-          resolve(value);
-        },
-        (error: unknown) => {
-          this.end();
-          reject(error);
-        },
-      );
+      const worked = work().finally(() => this.end());
+      worked.then(resolve, reject);
     });
   }
 
@@ -100,15 +93,13 @@ export class TimeLimit {
   }
 
   #newController(): AbortController {
-    const controller = new AbortController();
+    const { logger } = this.#shared;
+    const controller = newController(logger);
     const { signal } = this.#runSignal;
     const stop = (): void => controller.abort(signal.reason);
     if (this.#error !== undefined) controller.abort(this.#error);
     else if (signal.aborted) stop();
-    else if (this.#clear !== undefined) {
-      signal.addEventListener("abort", stop, { once: true });
-      this.#unfollow = () => signal.removeEventListener("abort", stop);
-    }
+    else if (this.#clear !== undefined) this.#unfollow = onceAborted(logger, signal, stop);
     return controller;
   }
 }

@@ -1,5 +1,7 @@
+import { inBackground, onceAborted } from "../core/background.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
+import { silentLogger } from "./system.ts";
 
 /** Waits until a signal says to stop waiting, and then rejects with its reason. */
 export async function unlessAborted<T>(promise: MaybePromise<T>, signal: AbortSignal | undefined): Promise<T> {
@@ -7,17 +9,7 @@ export async function unlessAborted<T>(promise: MaybePromise<T>, signal: AbortSi
   return new Promise((resolve, reject) => {
     const stop = (): void => reject(signal.reason);
     if (signal.aborted) stop();
-    signal.addEventListener("abort", stop, { once: true });
-    const done = (): void => signal.removeEventListener("abort", stop);
-    promise.then(
-      (value) => {
-        done();
-        resolve(value);
-      },
-      (error: unknown) => {
-        done();
-        reject(error);
-      },
-    );
+    const unfollow = onceAborted(silentLogger, signal, stop);
+    inBackground(silentLogger, promise.finally(unfollow).then(resolve, reject));
   });
 }

@@ -1,3 +1,4 @@
+import { onceAborted } from "../core/background.ts";
 import type { Command } from "../core/commands.ts";
 import { isRefusal } from "../core/decide.ts";
 import type { CadenzaError } from "../core/errors.ts";
@@ -17,7 +18,7 @@ export abstract class Wait implements Operation {
   protected readonly execution: Execution;
   readonly #signal: AbortSignal | undefined;
   #clearDeadline: (() => void) | undefined;
-  #onAbort: (() => void) | undefined;
+  #unfollow: (() => void) | undefined;
   #isEnded = false;
 
   constructor(execution: Execution, key: string, signal: AbortSignal | undefined) {
@@ -32,15 +33,15 @@ export abstract class Wait implements Operation {
     this.watchDeadline();
     const signal = this.#signal;
     if (signal === undefined) return;
-    this.#onAbort = () => this.finish({ type: "withdraw", at: this.execution.clock.now(), await_id: this.key });
-    if (signal.aborted) this.#onAbort();
-    else signal.addEventListener("abort", this.#onAbort, { once: true });
+    const withdraw = (): void => this.finish({ type: "withdraw", at: this.execution.clock.now(), await_id: this.key });
+    if (signal.aborted) withdraw();
+    else this.#unfollow = onceAborted(this.execution.logger, signal, withdraw);
   }
 
   release(): void {
     this.#clearDeadline?.();
     this.#clearDeadline = undefined;
-    if (this.#onAbort !== undefined) this.#signal?.removeEventListener("abort", this.#onAbort);
+    this.#unfollow?.();
   }
 
   /** The store has given the run to this process, perhaps because the deadline has passed by the store's clock. */

@@ -1,4 +1,5 @@
 import { aboutRun } from "../core/about-run.ts";
+import { inBackground } from "../core/background.ts";
 import { ignore } from "../core/promises.ts";
 import type { RunState } from "../core/state.ts";
 import { createdEntry, isStopped, settledQuestion } from "../core/state.ts";
@@ -95,10 +96,10 @@ function observe(
     ask.onReleased = () => resolve(passageOf(log.state, ask.key));
   });
   const info: AskInfo = { ...log.key, agent_name, await_id: ask.key, name: name ?? null, kind, parts };
-  const wrapped = (async () => wrap(info, () => settled))();
-  wrapped.catch((error: unknown) =>
+  const wrapped = (async () => wrap(info, () => settled))().catch((error: unknown) =>
     logger.warn("An interceptor of questions failed.", { ...aboutRun(log), await_id: ask.key, error }),
   );
+  inBackground(logger, wrapped);
 }
 
 function wait(execution: Execution, make: (settlers: Settlers) => Wait): Promise<unknown> {

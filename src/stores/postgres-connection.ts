@@ -1,6 +1,7 @@
+import { inBackground } from "../core/background.ts";
 import { CadenzaError } from "../core/errors.ts";
 import { ignore } from "../core/promises.ts";
-import { systemChance, systemClock } from "../runtime/system.ts";
+import { machineClock, silentLogger, systemChance } from "../runtime/system.ts";
 import { DeadlineError, outcomeOf, storeFailed } from "./postgres-errors.ts";
 import type { PostgresClient, PostgresPool, PostgresResult } from "./postgres-options.ts";
 import type { StoredRow } from "./stored-rows.ts";
@@ -12,6 +13,9 @@ export type PostgresValue = string | number | null;
 const ATTEMPTS = 8;
 /** The longest pause after the first attempt, in milliseconds. It doubles each time. */
 const FIRST_PAUSE_MS = 2;
+
+/** A statement that fails rejects the call that has sent it: nothing is left to report. */
+const clock = machineClock(silentLogger);
 
 /** Sends statements to the server, each with a deadline. Statements are unnamed: named ones fail behind poolers. */
 export class Connection {
@@ -47,11 +51,11 @@ export class Connection {
   /** The outcome of work, or an error when the deadline of a call comes first. `late`: called then. */
   inTime<T>(work: Promise<T>, late: () => void = ignore): Promise<T> {
     return new Promise((resolve, reject) => {
-      const cancel = systemClock.setTimeout(() => {
-        late();
+      const cancel = clock.setTimeout(() => {
         reject(this.#deadlineError);
+        late();
       }, this.#timeoutMs);
-      work.then(resolve, reject).finally(cancel).catch(ignore);
+      inBackground(silentLogger, work.then(resolve, reject).finally(cancel));
     });
   }
 
@@ -112,7 +116,9 @@ interface Call {
 }
 
 function pause(ms: number): Promise<void> {
-  return new Promise((resolve) => void systemClock.setTimeout(resolve, ms));
+  return new Promise((resolve) => {
+    clock.setTimeout(resolve, ms);
+  });
 }
 
 /** A connection of the pool. Throws `invalid_argument` where the pool has another `connect`, as a single client has. */

@@ -1,6 +1,7 @@
-import type { Logger, RunKey, StoreHint } from "../core/ports.ts";
+import { containedLogger, inBackground, listen } from "../core/background.ts";
+import type { Clock, Logger, RunKey, StoreHint } from "../core/ports.ts";
 import { ignore } from "../core/promises.ts";
-import { systemClock, systemIds } from "../runtime/system.ts";
+import { machineClock, silentLogger, systemIds } from "../runtime/system.ts";
 import type { Connection } from "./postgres-connection.ts";
 import { lend } from "./postgres-connection.ts";
 import type { PostgresPool } from "./postgres-options.ts";
@@ -35,7 +36,8 @@ export class Hints {
   readonly #connection: Connection;
   readonly #pool: PostgresPool;
   readonly #channel: string;
-  readonly #logger: Logger | undefined;
+  readonly #logger: Logger;
+  readonly #clock: Clock;
   readonly #name = systemIds.token();
   readonly #callbacks = new Set<{ readonly call: Callback }>();
   #moved = new Map<string, RunKey>();
@@ -52,7 +54,8 @@ export class Hints {
     this.#connection = connection;
     this.#pool = pool;
     this.#channel = channel;
-    this.#logger = logger;
+    this.#logger = logger === undefined ? silentLogger : containedLogger(logger);
+    this.#clock = machineClock(this.#logger);
   }
 
   /** Whether a notification of this process reaches it. Behind a transaction pooler it does not. */
@@ -62,11 +65,16 @@ export class Hints {
     const answer = new Promise<boolean>((resolve) => {
       heard = resolve;
     });
-    const cancel = systemClock.setTimeout(() => heard(false), TEST_MS);
+    const cancel = this.#clock.setTimeout(() => heard(false), TEST_MS);
     // A pooler may bring what another process tells, on a connection that it has lent to both.
     const listening = this.#listen(({ from }) => from === this.#name && heard(true), ignore);
     const stop = await this.#connection
-      .inTime(listening, () => void listening.then((late) => late(), ignore))
+      .inTime(listening, () =>
+        inBackground(
+          this.#logger,
+          listening.then((late) => late(), ignore),
+        ),
+      )
       .catch(() => undefined);
     try {
       if (stop === undefined) return false;
@@ -82,7 +90,7 @@ export class Hints {
   note(key: RunKey | undefined, isDue: boolean): void {
     if (key !== undefined) this.#moved.set(JSON.stringify([key.tenant, key.run_id]), key);
     this.#isDue ||= isDue;
-    this.#cancelTelling ??= systemClock.setTimeout(() => this.#tell(), GATHER_MS);
+    this.#cancelTelling ??= this.#clock.setTimeout(() => this.#tell(), GATHER_MS);
   }
 
   /**
@@ -93,7 +101,9 @@ export class Hints {
     const entry = { call };
     this.#callbacks.add(entry);
     if (!this.#isOn) this.#start();
-    return () => void this.#callbacks.delete(entry);
+    return () => {
+      this.#callbacks.delete(entry);
+    };
   }
 
   close(): void {
@@ -118,9 +128,9 @@ export class Hints {
       // A key that is too long for any payload is found by polling.
       const some = moved.splice(0, tooMany === -1 ? moved.length : Math.max(tooMany, 1));
       if (tooMany === 0) continue;
-      this.#notify({ from: this.#name, moved: some.map((key) => JSON.parse(key) as [string, string]), due }).catch(
-        ignore,
-      );
+      const told = { from: this.#name, moved: some.map((key) => JSON.parse(key) as [string, string]), due };
+      // A hint that does not arrive is replaced by the next poll.
+      inBackground(silentLogger, this.#notify(told));
       due = false;
     } while (moved.length > 0);
   }
@@ -132,7 +142,7 @@ export class Hints {
   #start(): void {
     this.#isOn = true;
     const round = ++this.#round;
-    this.#listen(
+    const listening = this.#listen(
       (told) => this.#heard(told),
       () => this.#lost(round),
     ).then(
@@ -142,6 +152,7 @@ export class Hints {
       },
       () => this.#lost(round),
     );
+    inBackground(this.#logger, listening);
   }
 
   #stop(): void {
@@ -154,9 +165,9 @@ export class Hints {
   #lost(round: number): void {
     if (round !== this.#round || this.#isClosed) return;
     this.#stop();
-    this.#logger?.warn("The connection that listens for hints was lost.", { channel: this.#channel });
+    this.#logger.warn("The connection that listens for hints was lost.", { channel: this.#channel });
     const again = this.#round;
-    this.#cancelReconnecting = systemClock.setTimeout(() => {
+    this.#cancelReconnecting = this.#clock.setTimeout(() => {
       if (again !== this.#round) return;
       this.#start();
       // What was told in between is not repeated.
@@ -188,9 +199,7 @@ export class Hints {
       if (isOver) return;
       isOver = true;
       cancelPulse?.();
-      client.off("notification", onNotification);
-      client.off("error", onLost);
-      client.off("end", onLost);
+      for (const stopListening of listeners) stopListening();
       // A listener stays one until its connection ends.
       client.on("error", ignore);
       client.release(true);
@@ -206,29 +215,32 @@ export class Hints {
       if (told !== undefined) heard(told);
     };
     const beat = (): void => {
-      const cancel = systemClock.setTimeout(onLost, PULSE_MS);
+      const cancel = this.#clock.setTimeout(onLost, PULSE_MS);
       cancelPulse = cancel;
-      client.query("SELECT 1", []).then(
+      const answered = client.query("SELECT 1", []).then(
         () => {
           cancel();
-          if (!isOver) cancelPulse = systemClock.setTimeout(beat, PULSE_MS);
+          if (!isOver) cancelPulse = this.#clock.setTimeout(beat, PULSE_MS);
         },
         () => {
           cancel();
           onLost();
         },
       );
+      inBackground(this.#logger, answered);
     };
-    client.on("error", onLost);
-    client.on("end", onLost);
-    client.on("notification", onNotification);
+    const listeners = [
+      listen(this.#logger, client, "error", onLost),
+      listen(this.#logger, client, "end", onLost),
+      listen(this.#logger, client, "notification", onNotification),
+    ];
     try {
       await this.#connection.inTime(client.query(`LISTEN "${this.#channel.replaceAll('"', '""')}"`, []));
     } catch (error) {
       stop();
       throw error;
     }
-    cancelPulse = systemClock.setTimeout(beat, PULSE_MS);
+    cancelPulse = this.#clock.setTimeout(beat, PULSE_MS);
     return stop;
   }
 }

@@ -1,5 +1,6 @@
+import { endOf } from "../core/background.ts";
 import { CadenzaError } from "../core/errors.ts";
-import { systemChance, systemClock } from "../runtime/system.ts";
+import { machineClock, silentLogger, systemChance } from "../runtime/system.ts";
 import type { Connection } from "./postgres-connection.ts";
 import { outcomeOf, storeFailed } from "./postgres-errors.ts";
 import type { PreparedWrite } from "./postgres-writes.ts";
@@ -48,7 +49,7 @@ export class Writer {
     const text = JSON.stringify(write.json);
     const answer = new Promise<Answer>((resolve, reject) => {
       this.#queue.push({ write, text, resolve, reject });
-      this.#sending ??= this.#sendAll();
+      this.#sending ??= endOf(silentLogger, this.#sendAll());
     });
     return this.#connection.inTime(answer);
   }
@@ -60,9 +61,12 @@ export class Writer {
   }
 
   async #sendAll(): Promise<void> {
-    await systemClock.turn();
-    while (this.#queue.length > 0) await this.#send(this.#nextBatch());
-    this.#sending = undefined;
+    try {
+      await machineClock(silentLogger).turn();
+      while (this.#queue.length > 0) await this.#send(this.#nextBatch());
+    } finally {
+      this.#sending = undefined;
+    }
   }
 
   #nextBatch(): readonly Job[] {

@@ -1,5 +1,7 @@
 import { setImmediate as inNextTurn } from "node:timers";
+import { inBackground } from "../core/background.ts";
 import { CadenzaError } from "../core/errors.ts";
+import { silentLogger } from "../runtime/system.ts";
 import type { Connection } from "./sqlite-database.ts";
 import { isBusy, stillBusy } from "./sqlite-database.ts";
 
@@ -55,11 +57,13 @@ export class GroupCommit {
   #schedule(): void {
     if (this.#scheduled) return;
     this.#scheduled = true;
-    inNextTurn(() => {
+    const commit = (): void => {
       this.#scheduled = false;
       this.#commitNext();
       if (this.#groups.length > 0) this.#schedule();
-    });
+    };
+    // What fails rejects its write.
+    inNextTurn(() => inBackground(silentLogger, commit));
   }
 
   #commitNext(): void {

@@ -154,10 +154,14 @@ export class Cast {
       },
       afterStep: (operation) => this.#hooks.afterStep?.(operation),
       onRun: (operation) => {
-        try {
-          void this.#hooks.onOperation?.(operation);
-        } catch (error) {
+        const failed = (error: unknown): void => {
           this.#failing.set(operation.name, error);
+        };
+        try {
+          const begun = this.#hooks.onOperation?.(operation);
+          begun?.catch(failed);
+        } catch (error) {
+          failed(error);
         }
       },
       onSignal: (signal) => this.listeners.add(signal),

@@ -243,7 +243,11 @@ class Trial {
     const run_id = this.#state?.run_id ?? "";
     const resuming = scope.resume({ ...replyOf(answer.value), run_id, await_id, mode: "async" });
     const current = this.#process;
-    const outcome = await this.#settled(resuming.then(() => void this.#answered.add(await_id)));
+    const outcome = await this.#settled(
+      resuming.then(() => {
+        this.#answered.add(await_id);
+      }),
+    );
     // A replayed agent may never ask the question. Once the stall time is over, the runtime reports it.
     if (outcome === undefined) return current.isDead || this.#waitForStall();
     const { error } = outcome;

@@ -94,7 +94,9 @@ export class CrashingProcess {
       this.#write(key, write, () => store.append(key, expected, write));
     const watch: Store["watch"] = (callback) => {
       this.#watchers.add(callback);
-      return () => void this.#watchers.delete(callback);
+      return () => {
+        this.#watchers.delete(callback);
+      };
     };
     const own: Partial<Store> = { persistent: true, create, append, watch };
     return new Proxy<Store>(store, {

@@ -179,11 +179,15 @@ export const workChecks: readonly StoreCheck[] = [
       if (first.watch === undefined) return;
       const hints: StoreHint[] = [];
       const late: StoreHint[] = [];
-      const stop = first.watch((hint) => void hints.push(hint));
+      const stop = first.watch((hint) => {
+        hints.push(hint);
+      });
       const stopFailing = first.watch(() => {
         throw new Error("a callback that fails");
       });
-      const stopLate = first.watch((hint) => void late.push(hint));
+      const stopLate = first.watch((hint) => {
+        late.push(hint);
+      });
       stopLate();
       const key = await create(second, 1);
       await append(second, key, 1, write(parts("a"), { head: waiting(NOW) }));

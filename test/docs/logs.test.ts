@@ -6,6 +6,9 @@ import { ROOT } from "./pages.ts";
 
 const LEVELS = ["debug", "info", "warn", "error"];
 
+/** What is said of work in the background that says nothing of its own. */
+const BACKGROUND = "Work in the background failed.";
+
 interface Line {
   readonly message: string;
   readonly levels: readonly string[];
@@ -15,7 +18,8 @@ interface Line {
 function linesOfSources(): Line[] {
   const source = join(ROOT, "src");
   return readdirSync(source, { recursive: true, encoding: "utf8" })
-    .filter((path) => path.endsWith(".ts"))
+    // That file hands on what others say, and the line below.
+    .filter((path) => path.endsWith(".ts") && path !== join("core", "background.ts"))
     .flatMap((path) => linesIn(readFileSync(join(source, path), "utf8")));
 }
 
@@ -27,6 +31,13 @@ function linesIn(text: string): Line[] {
       const [message] = node.arguments;
       if (levels !== undefined && message !== undefined)
         found.push({ message: ts.isStringLiteralLike(message) ? message.text : message.getText(), levels });
+      if (node.expression.getText() === "inBackground") {
+        const [, , said] = node.arguments;
+        found.push({
+          message: said === undefined ? BACKGROUND : ts.isStringLiteralLike(said) ? said.text : said.getText(),
+          levels: ["error"],
+        });
+      }
     }
     ts.forEachChild(node, visit);
   };
@@ -69,6 +80,8 @@ it.each([
   ["this.#logger.warn('Hm.', { error });", [{ message: "Hm.", levels: ["warn"] }]],
   ['logger?.error("Run " + id);', [{ message: '"Run " + id', levels: ["error"] }]],
   ['shared.logger[isBad ? "error" : "debug"]("Hm.");', [{ message: "Hm.", levels: ["debug", "error"] }]],
+  ["inBackground(logger, work, 'Hm.');", [{ message: "Hm.", levels: ["error"] }]],
+  ["inBackground(this.#logger, work());", [{ message: BACKGROUND, levels: ["error"] }]],
   ["console.warn('Hm.'); logger.other('Hm.');", []],
 ])("the lines of %s are found", (text, lines) => {
   expect(linesIn(text)).toEqual(lines);

@@ -4,7 +4,7 @@ import { durable } from "cadenza/durable";
 import type { RunHead, RunPost, RunWrite, Store } from "cadenza/store";
 import type { Entry } from "../../src/core/log.ts";
 import { isFinal } from "../../src/core/state.ts";
-import { systemClock } from "../../src/runtime/system.ts";
+import { machineClock, silentLogger } from "../../src/runtime/system.ts";
 import { withMembers } from "../harness/port-proxy.ts";
 import { lastingStore } from "../harness/store-proxy.ts";
 import { agents, helper, speaker, wait } from "./agents.ts";
@@ -37,6 +37,7 @@ export interface Continued extends Pick<GoldenLog, "run" | "events"> {
   readonly differences: number;
 }
 
+const clock = machineClock(silentLogger);
 const SESSION = "00000000-0000-4000-8000-00000000000a";
 /** How often a run is read, in milliseconds. */
 const LOOK_MS = 2;
@@ -47,8 +48,8 @@ const ELSEWHERE = "ann";
 /** Runs an agent and keeps the writes to its store. */
 export async function record(agent_name: string): Promise<GoldenLog> {
   const writes: Write[] = [];
-  const store = openStore(systemClock, writes);
-  const runtime = openRuntime(store, systemClock, agent_name);
+  const store = openStore(clock, writes);
+  const runtime = openRuntime(store, clock, agent_name);
   const inSession = agents[agent_name]?.inSession === true;
   const { run_id } = await runtime.createRun(
     { agent_name, input: "Hello", mode: "async", ...(inSession && { session_id: SESSION }) },
@@ -57,10 +58,10 @@ export async function record(agent_name: string): Promise<GoldenLog> {
       budget: agents[agent_name]?.budget,
     },
   );
-  await follow(runtime, elsewhere(store, systemClock), agent_name, run_id);
+  await follow(runtime, elsewhere(store, clock), agent_name, run_id);
   const kept = await forkOf(runtime, agent_name, run_id, writes);
   const history = (await store.session({ tenant: "", session_id: SESSION }))?.history ?? [];
-  if (kept !== run_id) await follow(runtime, elsewhere(store, systemClock), agent_name, kept);
+  if (kept !== run_id) await follow(runtime, elsewhere(store, clock), agent_name, kept);
   const golden = { agent_name, run_id: kept, history, writes, ...(await look(runtime, kept)) };
   await runtime.close();
   return golden;
@@ -93,8 +94,8 @@ export async function goOn(golden: GoldenLog, count: number): Promise<Continued>
 
 /** The machine's clock, set back to a time: a recorded deadline is as far away as it was. */
 function clockAt(time: number): Clock {
-  const behindMs = systemClock.now() - time;
-  return { ...systemClock, now: () => systemClock.now() - behindMs };
+  const behindMs = clock.now() - time;
+  return { ...clock, now: () => clock.now() - behindMs };
 }
 
 /** A persistent store. It keeps the writes to runs in `writes`. */

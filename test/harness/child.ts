@@ -100,5 +100,54 @@ async function deep(): Promise<void> {
   }
 }
 
-const scenarios: Readonly<Record<string, () => Promise<void>>> = { hostile, floating, deep };
+/** Callbacks of the host and of agents that throw, where no caller can catch it. */
+async function callbacks(): Promise<void> {
+  const fail = (): never => {
+    throw new Error("the host's callback failed");
+  };
+  const failLater = (): Promise<never> => Promise.reject(new Error("the host's callback failed later"));
+  const listen = (signal: AbortSignal): void => {
+    signal.addEventListener("abort", fail);
+    signal.addEventListener("abort", failLater);
+    signal.addEventListener("abort", { handleEvent: fail });
+    signal.onabort = fail;
+    const removed = fail.bind(undefined);
+    signal.addEventListener("abort", removed, { once: true });
+    signal.removeEventListener("abort", removed);
+  };
+  for (const log of [fail, failLater]) {
+    const logger = { debug: log, info: log, warn: log, error: log };
+    const runtime = new AgentRuntime({ cancelGraceMs: 20, logger });
+    for (const type of ["run.created", "run.completed", "run.failed", "run.cancelled"] as const) {
+      runtime.on(type, fail);
+      runtime.on(type, failLater);
+    }
+    runtime.register("waits", (_input, { signal }) => {
+      listen(signal);
+      return never();
+    });
+    runtime.register("steps", (_input, { step }) =>
+      step(
+        "slow",
+        ({ signal }) => {
+          listen(signal);
+          return never();
+        },
+        { timeoutMs: 10 },
+      ),
+    );
+    runtime.register("fails", fail);
+    const waits = await runtime.createRun({ agent_name: "waits", input: "x", mode: "async" });
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    await runtime.cancel(waits.run_id);
+    const steps = await runtime.createRun({ agent_name: "steps", input: "x" });
+    const fails = await runtime.createRun({ agent_name: "fails", input: "x" });
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    const { status } = await runtime.getRun(waits.run_id);
+    process.stdout.write(`${status}, ${steps.status}, ${fails.status}\n`);
+    await runtime.close({ drainMs: 0 });
+  }
+}
+
+const scenarios: Readonly<Record<string, () => Promise<void>>> = { hostile, floating, deep, callbacks };
 await scenarios[process.argv[2] ?? ""]?.();

@@ -3,7 +3,7 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import type { Clock } from "../../src/core/ports.ts";
 import { AgentRuntime } from "../../src/runtime/agent-runtime.ts";
-import { systemClock } from "../../src/runtime/system.ts";
+import { machineClock, silentLogger } from "../../src/runtime/system.ts";
 
 /** How many runs to watch. */
 export interface Counts {
@@ -171,13 +171,14 @@ function sessionId(number: number): string {
 /** The machine's clock, with a count of the timers that have neither fired nor been cleared. */
 function countTimers(): { readonly clock: Clock; readonly timers: () => number } {
   const open = new Set<object>();
+  const machine = machineClock(silentLogger);
   const clock: Clock = {
-    now: systemClock.now,
-    turn: systemClock.turn,
+    now: machine.now,
+    turn: machine.turn,
     setTimeout: (callback, delayMs) => {
       const timer = {};
       open.add(timer);
-      const clear = systemClock.setTimeout(() => {
+      const clear = machine.setTimeout(() => {
         open.delete(timer);
         callback();
       }, delayMs);

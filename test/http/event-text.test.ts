@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { eventStreamFormat } from "../../src/faces/acp/event-formats.ts";
 import { EventText } from "../../src/http/event-text.ts";
+import { silentLogger } from "../../src/runtime/system.ts";
 import { FakeClock } from "../harness/clock.ts";
 
 test.each([
@@ -11,6 +12,7 @@ test.each([
   const source = { poll, return: () => told.push("returned") };
   const text = new EventText(source, eventStreamFormat, {
     clock: new FakeClock(),
+    logger: silentLogger,
     heartbeatMs: Number.POSITIVE_INFINITY,
     onClose: (done) => told.push(done),
     onFailure: (error) => told.push(error),

@@ -352,6 +352,14 @@ describe("a process", () => {
   );
 
   unlessReplayed(OWN_PROCESS)(
+    "lives, whatever listeners of signals and of events throw, and whatever its logger throws",
+    async () => {
+      const ends = "cancelled, failed, failed";
+      expect(await runChild("callbacks")).toEqual({ code: 0, out: `${ends}\n${ends}` });
+    },
+  );
+
+  unlessReplayed(OWN_PROCESS)(
     "gets an unhandled rejection of the agent's own code, by the host's setting",
     async () => {
       const { code, out } = await runChild("floating");

@@ -1,7 +1,9 @@
+import { newController } from "../../core/background.ts";
 import type { Issue } from "../../core/errors.ts";
-import type { Clock } from "../../core/ports.ts";
+import type { Clock, Logger } from "../../core/ports.ts";
 import { BodyText, parseJson } from "../../http/body.ts";
 import { unfitAt } from "../../http/errors.ts";
+import type { WireHost } from "../../http/wire.ts";
 import type { HttpSettings } from "./options.ts";
 
 /**
@@ -11,12 +13,14 @@ import type { HttpSettings } from "./options.ts";
 export class ResourceFetcher {
   readonly #settings: HttpSettings["sessions"];
   readonly #clock: Clock;
+  readonly #logger: Logger;
   #controller: AbortController | undefined;
   #stop: (() => void) | undefined;
   #bytesLeft: number;
 
-  constructor(settings: HttpSettings["sessions"], clock: Clock) {
+  constructor(settings: HttpSettings["sessions"], { clock, logger }: WireHost) {
     this.#settings = settings;
+    this.#logger = logger;
     this.#clock = clock;
     this.#bytesLeft = settings.maxBytes;
   }
@@ -62,7 +66,7 @@ export class ResourceFetcher {
 
   #signal(): AbortSignal {
     if (this.#controller === undefined) {
-      const controller = new AbortController();
+      const controller = newController(this.#logger);
       this.#controller = controller;
       const { timeoutMs } = this.#settings;
       if (timeoutMs !== Number.POSITIVE_INFINITY)

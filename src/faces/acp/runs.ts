@@ -1,3 +1,4 @@
+import { inBackground } from "../../core/background.ts";
 import { CadenzaError } from "../../core/errors.ts";
 import { clientLeft, readJson } from "../../http/body.ts";
 import type { Caller } from "../../http/caller.ts";
@@ -112,13 +113,14 @@ function answer(
 /**
  * Answers with a run at rest, unless the client disconnects first. The run goes on, and only a callback is left in it.
  */
-function unlessLeft({ request }: AcpCall, rest: Promise<Run>): Promise<WireResponse> {
+function unlessLeft({ request, service }: AcpCall, rest: Promise<Run>): Promise<WireResponse> {
   return new Promise((resolve, reject) => {
     const stopListening = request.onLeave(() => reject(clientLeft()));
-    rest
+    const answered = rest
       .finally(stopListening)
       .then((run) => resolve(runResponse(200, run)))
       .catch(reject);
+    inBackground(service.logger, answered);
   });
 }
 
@@ -128,7 +130,7 @@ async function waitOrCancel({ service, request, caller }: AcpCall, events: Event
   const id = first.done !== true && "run" in first.value ? first.value.run.run_id : "";
   const leave = service.disconnects.enter(caller, id);
   const stopListening = request.onLeave(() => {
-    void events.return();
+    inBackground(service.logger, events.return());
     leave(false);
   });
   try {

@@ -54,7 +54,7 @@ export async function loadSession(call: AcpCall, { history, state }: PostedSessi
     throw unfitAt(["session", "history"], `expected at most ${limits.maxMessages} messages`);
   const own = `${baseUrl(call)}/resources/`;
   const known = new Map<string, Promise<Session | undefined>>();
-  const fetcher = new ResourceFetcher(sessions, service.clock);
+  const fetcher = new ResourceFetcher(sessions, service);
   const load = async (url: string, path: Issue["path"]): Promise<unknown> => {
     if (!url.startsWith(own)) return fetcher.fetch(url, path);
     const [id, which] = splitResourceId(url.slice(own.length));

@@ -1,3 +1,4 @@
+import { inBackground } from "../../core/background.ts";
 import { notCounted } from "../../http/disconnects.ts";
 import { unfitAt } from "../../http/errors.ts";
 import { lastEventId, streamHeaders, textOptions, visibleEvents } from "../../http/event-stream.ts";
@@ -26,7 +27,7 @@ export async function streamRun(call: AcpCall, start: () => EventStream): Promis
     const headers = { ...streamHeaders, "run-id": runId };
     return { status: 200, headers, body: new EventText(events, eventStreamFormat, options) };
   } catch (error) {
-    void events?.return();
+    if (events !== undefined) inBackground(call.service.logger, events.return());
     reader.leave();
     throw error;
   }

@@ -1,7 +1,9 @@
+import { inBackground } from "../../core/background.ts";
 import type { Clock } from "../../core/ports.ts";
 import { STREAM_HEARTBEAT } from "../../http/event-text.ts";
 import { jsonPieces, PIECE_LENGTH } from "../../http/json-text.ts";
 import type { WireStream } from "../../http/wire.ts";
+import { silentLogger } from "../../runtime/system.ts";
 
 /**
  * Waits until a feed looks again. False: its reader has left, or the runtime is being closed. It also waits while the
@@ -79,7 +81,7 @@ export class FeedText implements WireStream {
     this.#pieces = undefined;
     this.#wake?.();
     // A feed that looks something up ends at its next pause.
-    this.#events.return().catch(this.#options.onFailure);
+    inBackground(silentLogger, this.#events.return().catch(this.#options.onFailure));
     this.#options.onClose();
   }
 

@@ -6,7 +6,7 @@ import type { Clock, Logger, RunKey, Store } from "../../core/ports.ts";
 import type { AgentRuntime } from "../../runtime/agent-runtime.ts";
 import { insideKey } from "../../runtime/inside.ts";
 import { guarded } from "../../runtime/store-failures.ts";
-import { silentLogger, systemClock } from "../../runtime/system.ts";
+import { machineClock, silentLogger } from "../../runtime/system.ts";
 import type { InspectorTarget } from "./options.ts";
 
 /** What an inspector shows, and what it needs for it. */
@@ -24,7 +24,14 @@ export function inspect(target: InspectorTarget): Inspected {
   const admin = createAdmin(target);
   if (!(insideKey in target)) {
     const store = guarded(target.store);
-    return { admin, store, clock: systemClock, logger: silentLogger, runtime: undefined, isClosed: () => false };
+    return {
+      admin,
+      store,
+      clock: machineClock(silentLogger),
+      logger: silentLogger,
+      runtime: undefined,
+      isClosed: () => false,
+    };
   }
   const { store } = target[insideKey];
   const { clock, logger } = target;

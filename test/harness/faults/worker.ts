@@ -7,7 +7,7 @@ import type { Clock, Logger } from "cadenza";
 import { AgentRuntime, CadenzaError } from "cadenza";
 import { durable } from "cadenza/durable";
 import { SqliteStore } from "cadenza/sqlite";
-import { systemClock } from "../../../src/runtime/system.ts";
+import { machineClock, silentLogger } from "../../../src/runtime/system.ts";
 import { drivers } from "../sqlite-files.ts";
 import { hookedStore, isRead } from "../store-proxy.ts";
 import { unreliableStore } from "../unreliable-store.ts";
@@ -45,7 +45,7 @@ const store = unreliableStore(timed, {
 let lookedAt = 0;
 let begunSince = 0;
 /** The machine's clock. It notes when the runtime reads it. */
-const clock: Clock = new Proxy(systemClock, {
+const clock: Clock = new Proxy(machineClock(silentLogger), {
   get(target, member) {
     const value: unknown = Reflect.get(target, member, target);
     if (member === "setTimeout" || member === "turn" || member === "hold" || typeof value !== "function") return value;

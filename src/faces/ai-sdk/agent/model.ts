@@ -1,3 +1,5 @@
+import { inBackground, onceAborted } from "../../../core/background.ts";
+import type { Logger } from "../../../core/ports.ts";
 import { ignore } from "../../../core/promises.ts";
 import type { StepRetry, StepScope } from "../../../runtime/agent-steps.ts";
 import { RecordedChunks, streamOf, textIn } from "./chunks.ts";
@@ -87,7 +89,7 @@ export class ModelSteps {
   #streamed(model: SdkModel, call: ModelCall) {
     const isShown = this.#settings.show && call.responseFormat?.type !== "json";
     return (within: ModelCall, step: StepScope): Promise<readonly Chunk[]> =>
-      drained(model, within, step, isShown ? step.emit : undefined);
+      drained(model, within, step, isShown ? step.emit : undefined, this.#context.logger);
   }
 
   #differs(): void {
@@ -116,12 +118,13 @@ async function drained(
   call: ModelCall,
   step: StepScope,
   show: ((text: string) => Promise<void>) | undefined,
+  logger: Logger,
 ): Promise<readonly Chunk[]> {
   const signal = call.abortSignal as AbortSignal;
   const { stream } = await model.doStream(call);
   const reader = stream.getReader();
-  const stop = (): void => void reader.cancel(signal.reason).catch(ignore);
-  signal.addEventListener("abort", stop, { once: true });
+  const stop = (): void => inBackground(logger, reader.cancel(signal.reason).catch(ignore));
+  const stopListening = onceAborted(logger, signal, stop);
   const chunks = new RecordedChunks();
   let last: Chunk | undefined;
   try {
@@ -142,7 +145,7 @@ async function drained(
     stop();
     throw signal.aborted ? signal.reason : errorOfStream(error);
   } finally {
-    signal.removeEventListener("abort", stop);
+    stopListening();
   }
 }
 

@@ -1,0 +1,134 @@
+import type { Logger } from "./ports.ts";
+import { isPromise } from "./promises.ts";
+
+/*
+ * The one place where a callback of the event loop may fail. What a timer, a turn, a listener or a promise throws has no
+ * caller: Node ends the process for it, and with it the runs of all tenants. Here it goes to the logger, and has no other
+ * effect. `test/background.test.ts` finds what does not pass this place.
+ */
+
+const LEVELS = ["debug", "info", "warn", "error"] as const;
+const contained = new WeakSet<Logger>();
+
+/** A logger that neither throws nor rejects, whatever the given one does. */
+export function containedLogger(logger: Logger): Logger {
+  if (contained.has(logger)) return logger;
+  const take = (level: (typeof LEVELS)[number], message: string, fields?: object): void => {
+    try {
+      const taken: unknown = logger[level](message, fields);
+      if (isPromise(taken)) taken.then(undefined, dropped);
+    } catch {
+      // The logger itself has failed: there is no place left to report to.
+    }
+  };
+  const own: Logger = {
+    debug: (message, fields) => take("debug", message, fields),
+    info: (message, fields) => take("info", message, fields),
+    warn: (message, fields) => take("warn", message, fields),
+    error: (message, fields) => take("error", message, fields),
+  };
+  contained.add(own);
+  return own;
+}
+
+/**
+ * Does work that no caller waits for. What it throws, now or later, goes to the logger: with this message and these
+ * fields, and as `error`.
+ */
+export function inBackground(
+  logger: Logger,
+  work: (() => unknown) | PromiseLike<unknown>,
+  message = "Work in the background failed.",
+  about?: object,
+): void {
+  const report = (error: unknown): void => logger.error(message, { ...about, error });
+  try {
+    const outcome = typeof work === "function" ? work() : work;
+    if (isPromise(outcome)) outcome.then(undefined, report);
+  } catch (error) {
+    report(error);
+  }
+}
+
+/** The end of work, for callers that wait until it is over. It does not reject: what the work throws goes to the logger. */
+export async function endOf(logger: Logger, work: PromiseLike<unknown>): Promise<void> {
+  try {
+    await work;
+  } catch (error) {
+    logger.error("Work in the background failed.", { error });
+  }
+}
+
+function dropped(): void {
+  // There is no place left to report to.
+}
+
+/** What calls listeners: an event emitter, or what a host gives in its place. */
+export interface Emitter {
+  // Each kind of emitter has types and events of its own.
+  on(type: never, listener: never): unknown;
+  off?(type: never, listener: never): unknown;
+  removeListener?(type: never, listener: never): unknown;
+}
+
+/** Calls back with each event of a type, until the returned function is called. What the callback throws goes to the logger. */
+export function listen<Event>(
+  logger: Logger,
+  emitter: Emitter,
+  type: string,
+  callback: (event: Event) => unknown,
+): () => void {
+  const listener = (event: Event): void => inBackground(logger, () => callback(event));
+  const given = [type as never, listener as never] as const;
+  emitter.on(...given);
+  return () => {
+    if (emitter.removeListener === undefined) emitter.off?.(...given);
+    else emitter.removeListener(...given);
+  };
+}
+
+/** Calls back when a signal is aborted, until the returned function is called. What the callback throws goes to the logger. */
+export function onceAborted(logger: Logger, signal: AbortSignal, callback: () => unknown): () => void {
+  const listener = (): void => inBackground(logger, callback);
+  signal.addEventListener("abort", listener, { once: true });
+  return () => signal.removeEventListener("abort", listener);
+}
+
+type AddListener = AbortSignal["addEventListener"];
+type RemoveListener = AbortSignal["removeEventListener"];
+type AbortListener = Parameters<AddListener>[1];
+type AbortFunction = Extract<AbortListener, (...parameters: never) => unknown>;
+
+/**
+ * A controller for a signal that user code gets. What a listener of the signal throws goes to the logger: a signal that
+ * is aborted would throw it where no caller can catch it. A signal that user code makes from this one, as
+ * `AbortSignal.any` does, is that code's own.
+ */
+export function newController(logger: Logger): AbortController {
+  const controller = new AbortController();
+  const { signal } = controller;
+  const add: AddListener = signal.addEventListener.bind(signal);
+  const remove: RemoveListener = signal.removeEventListener.bind(signal);
+  const wrappers = new WeakMap<object, AbortFunction>();
+  const wrapped = (listener: AbortListener): AbortFunction => {
+    let wrapper = wrappers.get(listener);
+    if (wrapper === undefined) {
+      wrapper = (event) =>
+        inBackground(logger, () =>
+          typeof listener === "function" ? listener.call(signal, event) : listener.handleEvent(event),
+        );
+      wrappers.set(listener, wrapper);
+    }
+    return wrapper;
+  };
+  signal.addEventListener = (type: string, listener: AbortListener, options?: Parameters<AddListener>[2]) =>
+    add(type, isListener(listener) ? wrapped(listener) : listener, options);
+  signal.removeEventListener = (type: string, listener: AbortListener, options?: Parameters<RemoveListener>[2]) =>
+    remove(type, isListener(listener) ? wrapped(listener) : listener, options);
+  return controller;
+}
+
+/** Signals ignore or refuse what is no listener. */
+function isListener(listener: unknown): boolean {
+  return typeof listener === "function" || (typeof listener === "object" && listener !== null);
+}
