@@ -1,5 +1,6 @@
 import { CadenzaError } from "../core/errors.ts";
 import type { JsonValue } from "../protocol/json.ts";
+import { JSON_LIMITS } from "../protocol/json-text.ts";
 
 /** What a client wants to do. */
 export type Action =
@@ -163,8 +164,7 @@ const MIB = 1024 * 1024;
 const limitDefaults = {
   maxBodyBytes: 10 * MIB,
   bodyTimeoutMs: 30_000,
-  maxDepth: 64,
-  maxNodes: 100_000,
+  ...JSON_LIMITS,
   maxMessages: 1_000,
   maxParts: 10_000,
   maxMetadataLength: 65_536,

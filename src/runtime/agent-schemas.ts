@@ -8,7 +8,7 @@ import { jsonPart } from "../protocol/message.ts";
 import type { Run } from "../protocol/run.ts";
 import { badArgument, checkObject } from "./check.ts";
 import type { RunInput } from "./input.ts";
-import { isJsonPart, valuesOf } from "./input.ts";
+import { isJsonPart, validateMessages } from "./input.ts";
 import { recordedValue } from "./recorded.ts";
 import type { SchemaHost, SchemaInput, SchemaOutput, StandardSchema, Validated } from "./standard-schema.ts";
 import { isStandardSchema, jsonSchemaOf, validateAccepted, validateFirst } from "./standard-schema.ts";
@@ -80,7 +80,7 @@ export function checkInput(
   host: SchemaHost,
 ): MaybePromise<void> {
   if (options.input === undefined) return;
-  const read = validateFirst(options.input, valuesOf(input), aboutAgent(host, name));
+  const read = validateMessages(options.input, input, aboutAgent(host, name), validateFirst);
   if (isPromise(read))
     return read.then((later) => {
       accepted(name, later);
@@ -95,7 +95,7 @@ export function readInputValue(
   input: readonly Message[],
   host: SchemaHost,
 ): MaybePromise<unknown> {
-  const read = validateAccepted(schema, valuesOf(input), host);
+  const read = validateMessages(schema, input, host, validateAccepted);
   return isPromise(read) ? read.then((later) => accepted(name, later)) : accepted(name, read);
 }
 

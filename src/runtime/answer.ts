@@ -7,7 +7,7 @@ import { isJsonObject } from "../protocol/json.ts";
 import { jsonPart } from "../protocol/message.ts";
 import type { AwaitResume } from "../protocol/run.ts";
 import { isMessageResume } from "../protocol/run.ts";
-import { textPart, userMessage, valuesOf } from "./input.ts";
+import { textPart, userMessage, validateMessages } from "./input.ts";
 import type { SchemaHost, StandardSchema, Validate, Validated } from "./standard-schema.ts";
 
 /** A reply to a question as a caller gives it. */
@@ -42,7 +42,9 @@ export function readAnswer(
   validate: Validate,
 ): MaybePromise<Validated> {
   if (schema === undefined) return { value: isMessageResume(answer) ? answer.message : answer };
-  return validate(schema, isMessageResume(answer) ? valuesOf([answer.message]) : [answer], host);
+  return isMessageResume(answer)
+    ? validateMessages(schema, [answer.message], host, validate)
+    : validate(schema, [answer], host);
 }
 
 /** A JSON value as an answer. Only an object is one by itself; a text is a message of text. */

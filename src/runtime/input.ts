@@ -1,9 +1,13 @@
 import { messageOf } from "../core/failure.ts";
 import { copyJson } from "../core/json.ts";
+import type { MaybePromise } from "../core/promises.ts";
+import { isPromise } from "../core/promises.ts";
 import type { JsonValue } from "../protocol/json.ts";
+import { JSON_LIMITS, JsonRefusal, parseJson } from "../protocol/json-text.ts";
 import type { Message, MessageInput, MessagePart, MessagePartInput } from "../protocol/message.ts";
 import { messagePartSchema, messageSchema } from "../protocol/message.ts";
 import { badArgument, read } from "./check.ts";
+import type { SchemaHost, StandardSchema, Validate, Validated } from "./standard-schema.ts";
 
 /** The input of `createRun`: a text, a part, a message, or a list of these. */
 export type RunInput = InputItem | readonly InputItem[];
@@ -86,21 +90,33 @@ export function isJsonPart(part: MessagePart): boolean {
 }
 
 /**
- * The possible values of messages, the likeliest first: the first JSON part, the text as JSON, the raw text.
+ * Validates the value of messages. The candidates, the likeliest first: the first JSON part, the text as JSON, the raw text.
+ * Where none is valid and a limit on JSON has refused one, the issue says so.
  */
-export function valuesOf(messages: readonly Message[]): readonly unknown[] {
+export function validateMessages(
+  schema: StandardSchema,
+  messages: readonly Message[],
+  host: SchemaHost,
+  validate: Validate,
+): MaybePromise<Validated> {
   const parts = messages.flatMap((message) => message.parts);
   const json = parts.find(isJsonPart);
   const text = messages.map(messageText).join("");
-  return [...(json === undefined ? [] : parsed(json.content ?? "")), ...parsed(text), text];
-}
-
-function parsed(text: string): readonly unknown[] {
-  try {
-    return [JSON.parse(text)];
-  } catch {
-    return [];
+  const candidates: unknown[] = [];
+  let refusal: JsonRefusal | undefined;
+  for (const written of json?.content === undefined || json.content === text ? [text] : [json.content, text]) {
+    try {
+      candidates.push(parseJson(written, JSON_LIMITS));
+    } catch (error) {
+      if (error instanceof JsonRefusal) refusal ??= error;
+    }
   }
+  const explained = (outcome: Validated): Validated =>
+    refusal === undefined || "value" in outcome
+      ? outcome
+      : { issues: [{ path: [], message: `The JSON ${refusal.message}` }] };
+  const outcome = validate(schema, [...candidates, text], host);
+  return isPromise(outcome) ? outcome.then(explained) : explained(outcome);
 }
 
 /** Reads a part or a message as a message. */

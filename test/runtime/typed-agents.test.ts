@@ -50,6 +50,40 @@ describe("the input of a typed agent", () => {
     expect(await runtime.listRuns()).toEqual([]);
   });
 
+  it.each([
+    ["nested more than 64 levels deep", "[".repeat(65) + "]".repeat(65), "is nested more than 64 levels deep."],
+    ["more than 100,000 values", `[${"1,".repeat(100_000)}1]`, "holds more than 100000 values."],
+    ["a key __proto__", '{"text":"A","age":"7","__proto__":{"isAdmin":true}}', 'has a key "__proto__".'],
+    [
+      "a number that loses digits",
+      '{"text":9007199254740993}',
+      "has a number that would lose digits: send 9007199254740993 as a string.",
+    ],
+  ])("is refused as JSON with %s, in a JSON part and in a text, as an answer is", async (_, content, why) => {
+    const { runtime } = setUp();
+    const read: unknown[] = [];
+    const schema = z.looseObject({});
+    runtime.register(defineAgent("takes", { input: schema }).run((input) => void read.push(input)));
+    runtime.register("asks", async (_input, { ask }) => void read.push(await ask("Well?", { schema })));
+    const issues = [{ path: [], message: `The JSON ${why}` }];
+    for (const input of [content, { content_type: "application/json", content }])
+      expect(await refusal(runtime.createRun({ agent_name: "takes", input }))).toMatchObject({
+        code: "invalid_input",
+        issues,
+      });
+    const { run_id } = await runtime.createRun({ agent_name: "asks", input: "" });
+    const answer = runtime.resume({ run_id, await_resume: reply(content) });
+    expect(await refusal(answer)).toMatchObject({ code: "answer_rejected", issues });
+    expect(read).toEqual([]);
+  });
+
+  it("may be any text where its schema takes a text", async () => {
+    const { runtime } = setUp();
+    runtime.register(defineAgent("counts", { input: z.string() }).run((text) => `${text.length}`));
+    for (const input of ["[".repeat(65) + "]".repeat(65), "9007199254740993"])
+      expect(textOf(await runtime.createRun({ agent_name: "counts", input }))).toBe(`${input.length}`);
+  });
+
   it("may be validated asynchronously", async () => {
     const { runtime } = setUp();
     const even = v.pipeAsync(

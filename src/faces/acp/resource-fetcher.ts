@@ -1,9 +1,11 @@
 import { newController } from "../../core/background.ts";
 import type { Issue } from "../../core/errors.ts";
 import type { Clock, Logger } from "../../core/ports.ts";
-import { BodyText, parseJson } from "../../http/body.ts";
+import { BodyText } from "../../http/body.ts";
 import { unfitAt } from "../../http/errors.ts";
 import type { WireHost } from "../../http/wire.ts";
+import type { JsonLimits } from "../../protocol/json-text.ts";
+import { parseJson } from "../../protocol/json-text.ts";
 import type { HttpSettings } from "./options.ts";
 
 /**
@@ -12,14 +14,16 @@ import type { HttpSettings } from "./options.ts";
  */
 export class ResourceFetcher {
   readonly #settings: HttpSettings["sessions"];
+  readonly #limits: JsonLimits;
   readonly #clock: Clock;
   readonly #logger: Logger;
   #controller: AbortController | undefined;
   #stop: (() => void) | undefined;
   #bytesLeft: number;
 
-  constructor(settings: HttpSettings["sessions"], { clock, logger }: WireHost) {
+  constructor(settings: HttpSettings["sessions"], limits: JsonLimits, { clock, logger }: WireHost) {
     this.#settings = settings;
+    this.#limits = limits;
     this.#logger = logger;
     this.#clock = clock;
     this.#bytesLeft = settings.maxBytes;
@@ -32,7 +36,7 @@ export class ResourceFetcher {
       throw unfitAt(path, `the service does not fetch from ${origin}`);
     try {
       const text = await this.#read(url);
-      return parseJson(text);
+      return parseJson(text, this.#limits);
     } catch {
       // The client must not learn why it failed: the address may be one that only the service can reach.
       throw unfitAt(path, "the resource could not be read");

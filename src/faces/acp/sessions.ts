@@ -1,11 +1,13 @@
 import type { Issue } from "../../core/errors.ts";
-import { checkTree } from "../../http/body.ts";
+import { withinLimits } from "../../http/body.ts";
 import { unfitAt, WireError } from "../../http/errors.ts";
 import { baseUrl } from "../../http/service.ts";
 import { checkVisibleSession, findVisibleSession } from "../../http/visibility.ts";
 import type { WireResponse } from "../../http/wire.ts";
 import { json } from "../../http/wire.ts";
 import type { JsonValue } from "../../protocol/json.ts";
+import type { JsonLimits } from "../../protocol/json-text.ts";
+import { checkTree } from "../../protocol/json-text.ts";
 import type { Message } from "../../protocol/message.ts";
 import { messageSchema } from "../../protocol/message.ts";
 import type { PostedSession } from "../../protocol/session.ts";
@@ -54,7 +56,7 @@ export async function loadSession(call: AcpCall, { history, state }: PostedSessi
     throw unfitAt(["session", "history"], `expected at most ${limits.maxMessages} messages`);
   const own = `${baseUrl(call)}/resources/`;
   const known = new Map<string, Promise<Session | undefined>>();
-  const fetcher = new ResourceFetcher(sessions, service);
+  const fetcher = new ResourceFetcher(sessions, limits, service);
   const load = async (url: string, path: Issue["path"]): Promise<unknown> => {
     if (!url.startsWith(own)) return fetcher.fetch(url, path);
     const [id, which] = splitResourceId(url.slice(own.length));
@@ -75,15 +77,15 @@ export async function loadSession(call: AcpCall, { history, state }: PostedSessi
     }
     if (state === undefined) return { history: messages, state: null };
     const value = (await load(state, ["session", "state"])) as JsonValue;
-    checkTree(value, limits);
+    withinLimits("The state of the session", () => checkTree(value, limits));
     return { history: messages, state: value };
   } finally {
     fetcher.close();
   }
 }
 
-function readMessage(value: unknown, path: Issue["path"], limits: { maxDepth: number; maxNodes: number }): Message {
-  checkTree(value, limits);
+function readMessage(value: unknown, path: Issue["path"], limits: JsonLimits): Message {
+  withinLimits("A message of the session", () => checkTree(value, limits));
   return readWith(messageSchema, value, path);
 }
 

@@ -1,0 +1,157 @@
+/** Limits on the structure of a JSON text. */
+export interface JsonLimits {
+  /** Levels of nested objects and lists. */
+  readonly maxDepth: number;
+  /** Values in total. */
+  readonly maxNodes: number;
+}
+
+/** The limits on JSON in the text of a part, and the default ones on a body. */
+export const JSON_LIMITS: JsonLimits = { maxDepth: 64, maxNodes: 100_000 };
+
+/** Why a JSON value is refused, although it is well-formed. The message goes on after "The body", "The text" and the like. */
+export class JsonRefusal extends Error {
+  override readonly name = "JsonRefusal";
+  readonly reason: "too_deep" | "too_many_values" | "forbidden_key" | "unsafe_number";
+
+  constructor(reason: JsonRefusal["reason"], message: string) {
+    super(message);
+    this.reason = reason;
+  }
+}
+
+/** A shorter text is parsed before its structure is checked: that costs less than a look at each character. */
+const SHORT = 4_096;
+
+/**
+ * The value of a JSON text. Throws {@link JsonRefusal} for a text beyond the limits, for a key `__proto__`, and for a whole
+ * number that JavaScript would round. Throws `SyntaxError` for a text that is not JSON. A text beyond the limits is refused
+ * before it is parsed.
+ */
+export function parseJson(text: string, limits: JsonLimits): unknown {
+  if (text.length > SHORT) checkStructure(text, limits);
+  const value: unknown = JSON.parse(text);
+  checkDigits(text);
+  checkTree(value, limits);
+  return value;
+}
+
+/**
+ * Refuses a value that is nested too deeply or holds too many values, before any recursive code reads it. Also refuses
+ * the key `__proto__`, since copying it can change an object's prototype. Goes level by level, so that no depth
+ * overflows the stack.
+ */
+export function checkTree(root: unknown, { maxDepth, maxNodes }: JsonLimits): void {
+  let nodes = 1;
+  const queue: object[] = typeof root === "object" && root !== null ? [root] : [];
+  let at = 0;
+  for (let depth = 1; at < queue.length; depth++) {
+    if (depth > maxDepth) throw tooDeep(maxDepth);
+    for (const end = queue.length; at < end; at++) {
+      const value = queue[at] as object;
+      nodes += Array.isArray(value) ? lookAtList(value, queue) : lookAtObject(value, queue);
+      if (nodes > maxNodes) throw tooManyValues(maxNodes);
+    }
+  }
+}
+
+function lookAtList(list: readonly unknown[], queue: object[]): number {
+  for (const item of list) if (typeof item === "object" && item !== null) queue.push(item);
+  return list.length;
+}
+
+function lookAtObject(value: object, queue: object[]): number {
+  let count = 0;
+  for (const key in value) {
+    if (key === "__proto__") throw new JsonRefusal("forbidden_key", 'has a key "__proto__".');
+    const item: unknown = (value as Record<string, unknown>)[key];
+    if (typeof item === "object" && item !== null) queue.push(item);
+    count += 1;
+  }
+  return count;
+}
+
+const QUOTE = 0x22;
+const COMMA = 0x2c;
+const SPACE = 0x20;
+
+/**
+ * Refuses a text that is nested too deeply or holds too many values, by its brackets and commas. What is not JSON may pass:
+ * the parser refuses that. A list or object that is not empty holds one value more than it has commas.
+ */
+function checkStructure(text: string, { maxDepth, maxNodes }: JsonLimits): void {
+  let depth = 0;
+  let nodes = 1;
+  /** Whether a list or object has just begun. */
+  let isOpening = false;
+  for (let at = 0; at < text.length; at++) {
+    const code = text.charCodeAt(at);
+    if (code <= SPACE) continue;
+    // `]` and `}`.
+    if (code === 0x5d || code === 0x7d) {
+      depth -= 1;
+      isOpening = false;
+      continue;
+    }
+    if (isOpening || code === COMMA) nodes += 1;
+    // `[` and `{`.
+    isOpening = code === 0x5b || code === 0x7b;
+    if (isOpening) {
+      depth += 1;
+      if (depth > maxDepth) throw tooDeep(maxDepth);
+    }
+    if (nodes > maxNodes) throw tooManyValues(maxNodes);
+    if (code === QUOTE) at = endOfString(text, at) - 1;
+  }
+}
+
+/** Refuses a whole number that JavaScript would round. */
+function checkDigits(text: string): void {
+  if (!manyDigits.test(text)) return;
+  for (let at = 0; at < text.length; ) {
+    const code = text.charCodeAt(at);
+    if (code === QUOTE) at = endOfString(text, at);
+    else if (isNumber(code)) {
+      const from = at;
+      while (at < text.length && isNumber(text.charCodeAt(at))) at += 1;
+      if (at - from >= MANY) checkNumber(text.slice(from, at));
+    } else at += 1;
+  }
+}
+
+function checkNumber(number: string): void {
+  // With a fraction or an exponent it is no whole number.
+  if (/[.eE]/.test(number) || String(Number(number)) === number) return;
+  const shown = number.length > 40 ? `${number.slice(0, 40)}…` : number;
+  throw new JsonRefusal("unsafe_number", `has a number that would lose digits: send ${shown} as a string.`);
+}
+
+/** Whether a character may stand in a number: a digit, or one of `+-.eE`. */
+function isNumber(code: number): boolean {
+  return (
+    (code >= 0x30 && code <= 0x39) || code === 0x2d || code === 0x2e || code === 0x65 || code === 0x45 || code === 0x2b
+  );
+}
+
+/** JavaScript represents each whole number of fewer digits exactly. */
+const MANY = 16;
+const manyDigits = new RegExp(`\\d{${MANY}}`);
+
+/** The position after the string that begins at a quote. */
+function endOfString(text: string, quote: number): number {
+  for (let end = text.indexOf('"', quote + 1); end !== -1; end = text.indexOf('"', end + 1)) {
+    let escapes = 0;
+    while (text[end - 1 - escapes] === "\\") escapes += 1;
+    if (escapes % 2 === 0) return end + 1;
+  }
+  // The text is not JSON.
+  return text.length;
+}
+
+function tooDeep(maxDepth: number): JsonRefusal {
+  return new JsonRefusal("too_deep", `is nested more than ${maxDepth} levels deep.`);
+}
+
+function tooManyValues(maxNodes: number): JsonRefusal {
+  return new JsonRefusal("too_many_values", `holds more than ${maxNodes} values.`);
+}
