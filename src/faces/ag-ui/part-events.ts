@@ -1,6 +1,7 @@
 import type { JsonObject } from "../../protocol/json.ts";
 import type { MessagePart } from "../../protocol/message.ts";
-import { isJsonPart, jsonOf, shownText, toolCallId } from "../chat/parts.ts";
+import { toolCallId } from "../chat/call-ids.ts";
+import { isJsonPart, isWebAddress, jsonOf, linkOf, shownText } from "../chat/parts.ts";
 import type { PartEvent } from "./events.ts";
 
 /**
@@ -14,8 +15,9 @@ export function partEvents(part: MessagePart, id: string, calls: Set<string>): r
     events.push({ type: "ACTIVITY_SNAPSHOT", messageId: id, activityType: "artifact", content });
   const { metadata } = part;
   if (metadata?.kind === "citation") {
-    const { kind, ...citation } = metadata;
-    events.push({ type: "CUSTOM", name: kind, value: citation as JsonObject });
+    const { kind, url, ...citation } = metadata;
+    const isShown = typeof url === "string" && isWebAddress(url);
+    events.push({ type: "CUSTOM", name: kind, value: (isShown ? { ...citation, url } : citation) as JsonObject });
   }
   if (metadata?.kind === "trajectory") events.push(...trajectoryEvents(metadata, id, calls));
   return events;
@@ -23,8 +25,9 @@ export function partEvents(part: MessagePart, id: string, calls: Set<string>): r
 
 /** The content of a part that is not shown as text. Undefined: it has none. */
 function artifactOf(part: MessagePart): JsonObject | undefined {
-  const { name, content_type, content, content_encoding, content_url } = part;
+  const { name, content_type, content, content_encoding } = part;
   const kind = { ...(name !== undefined && { name }), content_type };
+  const content_url = linkOf(part);
   if (content_url !== undefined) return { ...kind, content_url };
   if (content === undefined || shownText(part) !== undefined) return undefined;
   return isJsonPart(part) ? { ...kind, data: jsonOf(content) } : { ...kind, content, content_encoding };

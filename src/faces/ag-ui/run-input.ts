@@ -3,9 +3,11 @@ import type { FaceSettings } from "../../http/options.ts";
 import type { JsonObject } from "../../protocol/json.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import type { Message, MessagePart } from "../../protocol/message.ts";
+import type { QuestionId } from "../chat/call-ids.ts";
+import { questionOfCall } from "../chat/call-ids.ts";
 import { checkParts, isWebAddress, messageIdIn, textPart, withId } from "../chat/parts.ts";
-import type { QuestionId, Reply } from "../chat/questions.ts";
-import { declined, questionOfCall, replyOf } from "../chat/questions.ts";
+import type { Reply } from "../chat/questions.ts";
+import { declined, replyOf } from "../chat/questions.ts";
 
 /** What a client posts (`RunAgentInput`). */
 export interface RunInput {

@@ -3,9 +3,10 @@ import type { JsonObject } from "../../protocol/json.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import type { MessagePart } from "../../protocol/message.ts";
 import type { DetailedEvent } from "../../runtime/events.ts";
+import { questionCallId } from "../chat/call-ids.ts";
 import type { Teller } from "../chat/item-format.ts";
 import { shownText } from "../chat/parts.ts";
-import { messageOf, questionCallId, schemaOf, wordsOf } from "../chat/questions.ts";
+import { messageOf, schemaOf, wordsOf } from "../chat/questions.ts";
 import type { AgUiEvent, AgUiMessage, Interrupt, Outcome, TokenUsage } from "./events.ts";
 import { partEvents } from "./part-events.ts";
 

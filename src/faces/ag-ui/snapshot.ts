@@ -1,6 +1,6 @@
 import type { JsonObject } from "../../protocol/json.ts";
 import type { Message, MessagePart } from "../../protocol/message.ts";
-import { idOf, shownText } from "../chat/parts.ts";
+import { idOf, linkOf, shownText } from "../chat/parts.ts";
 import type { AgUiEvent, AgUiMessage } from "./events.ts";
 import { partEvents } from "./part-events.ts";
 
@@ -85,8 +85,10 @@ function contentOf({ parts }: Message): string | readonly JsonObject[] {
   return texts.length === content.length ? texts.join("") : content;
 }
 
-function sourceOf({ content, content_type: mimeType, content_url }: MessagePart): JsonObject | undefined {
-  if (content_url !== undefined) return { type: "url", value: content_url, mimeType };
+function sourceOf(part: MessagePart): JsonObject | undefined {
+  const { content, content_type: mimeType } = part;
+  const value = linkOf(part);
+  if (value !== undefined) return { type: "url", value, mimeType };
   return content === undefined ? undefined : { type: "data", value: content, mimeType };
 }
 

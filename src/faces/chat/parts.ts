@@ -28,17 +28,19 @@ export function jsonOf(text: string): JsonValue {
   }
 }
 
-type Trajectory = Extract<NonNullable<MessagePart["metadata"]>, { readonly kind: "trajectory" }>;
-
-/** The use of a tool. `id` tells it from all others of the run where the agent gives it no id. */
-export function toolCallId(trajectory: Trajectory, id: string): string {
-  const known = trajectory["tool_call_id"];
-  return typeof known === "string" && known !== "" ? known : id;
-}
-
 /** Whether a part has an address that a message may have. */
 export function isWebAddress(url: string): boolean {
   return /^https?:\/\//i.test(url) && URL.canParse(url);
+}
+
+/**
+ * The address of a part that a page may show as a link. Undefined: it has none, or one of another scheme, which is a
+ * program or a file of the reader.
+ */
+export function linkOf({ content_url }: MessagePart): string | undefined {
+  return content_url !== undefined && (isWebAddress(content_url) || /^data:/i.test(content_url))
+    ? content_url
+    : undefined;
 }
 
 /** The key under which the first part of a message keeps the id that the page gave the message. */

@@ -9,25 +9,6 @@ import { jsonOf, shownText, textPart } from "./parts.ts";
 /** What a page replies to a question. */
 export type Reply = Pick<ResumeRequest, "await_resume" | "decline">;
 
-/** A question, among those of all runs. */
-export interface QuestionId {
-  readonly run_id: string;
-  readonly await_id: string;
-}
-
-/** The id under which pages know a question. */
-export function questionCallId(runId: string, awaitId: string): string {
-  return `${runId}/${awaitId}`;
-}
-
-const RUN_ID_LENGTH = 36;
-
-/** The question with this id. Undefined: it is the id of none. */
-export function questionOfCall(id: string): QuestionId | undefined {
-  if (id[RUN_ID_LENGTH] !== "/") return undefined;
-  return { run_id: id.slice(0, RUN_ID_LENGTH), await_id: id.slice(RUN_ID_LENGTH + 1) };
-}
-
 /** The words of a message. */
 export function wordsOf({ parts }: Pick<Message, "parts">): string {
   return parts.flatMap((part) => shownText(part) ?? []).join("");

@@ -1,3 +1,5 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import type { AgentContext, Message, MessagePart, StreamedEvent } from "cadenza";
 import { AgentRuntime, CadenzaError, defineAgent } from "cadenza";
 import type { AiSdkOptions } from "cadenza/ai-sdk";
@@ -392,6 +394,95 @@ describe.each(versions)("$name", ({ sdk: ai, models }) => {
     await runtime.resume({ run_id, await_id: "ask#1", await_resume: { approved: true } });
     const over = await runtime.resume({ run_id, await_id: "ask#2", await_resume: { approved: false } });
     expect([said(over.output), done]).toEqual([["Done. undefined"], ["Rome"]]);
+  });
+
+  it("fetches no file whose origin is not allowed, whatever a message says it is", async () => {
+    const asked: (string | undefined)[] = [];
+    const server = createServer(({ url }, response) => {
+      asked.push(url);
+      response.end("INTERNAL SECRET");
+    });
+    await new Promise((resolve) => server.listen(0, "127.0.0.1", () => resolve(undefined)));
+    const { port } = server.address() as AddressInfo;
+    const address = `http://localhost:${port}`;
+    const file = (content_type: string, more: object): Message => ({
+      role: "user",
+      parts: [{ content_type, content_encoding: "plain", ...more }],
+    });
+    const messages = [
+      file("text/plain", { content_url: `${address}/url` }),
+      file("image/png", { content_url: `http://a:b@localhost:${port}/credentials`, name: "a.png" }),
+      file("image/png", { content: `${address}/base64`, content_encoding: "base64" }),
+      file("image/svg+xml", { content: `${address}/plain` }),
+      file("image/png", { content_url: "data:image/png;base64,iVBORw0KGgo=" }),
+      file("image/png", { content_url: "file:///etc/passwd" }),
+    ];
+    try {
+      const { model, calls } = modelOf(() => answer("Fine."));
+      const given = (options?: { readonly fileOrigins: readonly string[] }) =>
+        begin(async (sdk) => {
+          await ai.generateText({ model: sdk.model(model), messages: sdk.messages(messages, options) as never });
+        });
+      expect(await (await given()).run()).toMatchObject({ status: "completed" });
+      expect(asked).toEqual([]);
+      const texts = calls[0]?.prompt.flatMap(({ content }) =>
+        (content as { type: string; text?: string }[]).flatMap(({ type, text }) => (type === "text" ? [text] : [])),
+      );
+      expect(texts).toEqual([
+        `text/plain: ${address}/url`,
+        `a.png: http://a:b@localhost:${port}/credentials`,
+        `${address}/base64`,
+        "image/png: file:///etc/passwd",
+      ]);
+      // The origin that is allowed is that of the address as it is written.
+      await (await given({ fileOrigins: [`http://127.0.0.1:${port}`] })).run();
+      expect(asked).toEqual([]);
+    } finally {
+      server.close();
+    }
+  });
+
+  it("passes on files of the origins that are allowed", () => {
+    const sdk = aiSdk({} as AgentContext);
+    const part = {
+      content_type: "image/png",
+      content_encoding: "plain",
+      content_url: "https://files.example/a.png",
+    } as const;
+    const options = { fileOrigins: ["https://FILES.example/"] };
+    expect(sdk.messages([{ role: "user", parts: [part] }], options)).toEqual([
+      { role: "user", content: [{ type: "file", mediaType: "image/png", data: new URL(part.content_url) }] },
+    ]);
+    for (const fileOrigins of ["https://a.example", ["a.example"], ["https://a.example/path"], [5], ["data:,x"]])
+      expect(() => sdk.messages([], { fileOrigins } as never)).toThrow("options.fileOrigins");
+    expect(() => sdk.messages([], { origins: [] } as never)).toThrow("options");
+  });
+
+  it("reads messages whose trajectories were written by hand", () => {
+    const sdk = aiSdk({} as AgentContext);
+    const use = { kind: "trajectory", tool_name: "t", tool_call_id: "c" };
+    const poisoned = [
+      { ...use, tool_input: { $url: "no url" } },
+      { ...use, tool_input: { $bytes: "?" } },
+      { ...use, tool_input_is_value: true },
+      { ...use, model_output: "a text" },
+      { ...use, model_output: { $date: 5 } },
+    ].map((metadata) => ({ content_type: "text/plain", content_encoding: "plain", metadata }));
+    const messages = poisoned.map((part) => ({ role: "agent", parts: [part] }) as unknown as Message);
+    expect(() => sdk.messages([...messages, { role: "user", parts: [] }])).not.toThrow();
+    // The result of a client's tool is what the user says, and what the user says next stays.
+    const result = {
+      content_type: "text/plain",
+      content: "5 °C",
+      content_encoding: "plain",
+      tool_call_id: "c",
+    } as const;
+    const words = { content_type: "text/plain", content: "Thanks.", content_encoding: "plain" } as const;
+    const said = [result, words].map((part) => ({ role: "user", parts: [part] }) as Message);
+    expect(sdk.messages(said)).toEqual([
+      { role: "user", content: [{ type: "text", text: "5 °C" }] },
+      { role: "user", content: [{ type: "text", text: "Thanks." }] },
+    ]);
   });
 
   it("works with ToolLoopAgent and with the messages of a session", async () => {

@@ -10,7 +10,7 @@ import { schemaOf } from "./questions.ts";
 import type { ApprovalMessage, SdkResult, SdkStreamedResult } from "./results.ts";
 import { answerApprovals, consumed } from "./results.ts";
 import type { SdkContext } from "./sdk-context.ts";
-import type { SdkMessage } from "./sdk-messages.ts";
+import type { MessagesOptions, SdkMessage } from "./sdk-messages.ts";
 import { sdkMessages } from "./sdk-messages.ts";
 import type { AgentTool, SdkTool, ToolsOptions } from "./tool-types.ts";
 import { ToolSteps } from "./tools.ts";
@@ -28,8 +28,11 @@ export interface AiSdk {
    * that name other tools.
    */
   tools<Tools extends object>(tools: Tools, options?: ToolsOptions<Tools>): Tools;
-  /** Messages of a run or a session as messages of the AI SDK, with the tool calls in them. */
-  messages(messages: readonly Message[]): SdkMessage[];
+  /**
+   * Messages of a run or a session as messages of the AI SDK, with the tool calls in them. A file becomes a text with its
+   * address, unless `fileOrigins` names the origin. Throws `invalid_argument` for an invalid option.
+   */
+  messages(messages: readonly Message[], options?: MessagesOptions): SdkMessage[];
   /**
    * Reads the result of `streamText` to its end. Rejects with the error of a model call that has failed, and when a call
    * was aborted or the run is stopped. The promises of the result, such as `result.text`, resolve in these cases too, with

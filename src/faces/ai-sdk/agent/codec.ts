@@ -59,7 +59,8 @@ function tagOf(value: object): string | undefined {
   return key !== undefined && more.length === 0 && TAGS.has(key) ? key : undefined;
 }
 
-function toBase64(bytes: Uint8Array): string {
+/** Bytes in base64. */
+export function toBase64(bytes: Uint8Array): string {
   let text = "";
   for (let at = 0; at < bytes.length; at += SLICE) text += String.fromCharCode(...bytes.subarray(at, at + SLICE));
   return btoa(text);

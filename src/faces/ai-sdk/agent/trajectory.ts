@@ -38,15 +38,25 @@ export function partOf({ id, name, input, output, forModel }: ToolUse): JsonObje
   };
 }
 
-/** The tool call that a part shows. Undefined for any other part. */
+/** The tool call that a part shows. Undefined for any other part, and for one that cannot be read. */
 export function toolUseIn({ metadata }: MessagePart): ToolUse | undefined {
   if (metadata?.kind !== "trajectory") return undefined;
   const { tool_name: name, tool_input, tool_output } = metadata;
   const { tool_call_id: id, tool_input_is_value, model_output } = metadata;
   if (typeof name !== "string" || typeof id !== "string") return undefined;
-  const input = decode(tool_input_is_value === true ? (tool_input as JsonObject)["value"] : tool_input);
-  const forModel = decode(model_output ?? { type: "json", value: tool_output ?? null }) as ToolModelOutput;
-  return { id, name, input, forModel };
+  try {
+    const isValue = tool_input_is_value === true && isJsonObject(tool_input);
+    const input = decode(isValue ? tool_input["value"] : tool_input);
+    const forModel = decode(model_output ?? { type: "json", value: tool_output ?? null });
+    return isModelOutput(forModel) ? { id, name, input, forModel } : undefined;
+  } catch {
+    // The part may come from a client, which has written it by hand.
+    return undefined;
+  }
+}
+
+function isModelOutput(value: unknown): value is ToolModelOutput {
+  return typeof value === "object" && value !== null && "type" in value && typeof value.type === "string";
 }
 
 function objectOf(value: JsonValue | undefined): JsonObject {

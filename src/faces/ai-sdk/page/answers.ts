@@ -1,8 +1,10 @@
 import { unfitAt, WireError } from "../../../http/errors.ts";
 import type { OpenQuestionDetails } from "../../../protocol/extensions.ts";
 import { isJsonObject } from "../../../protocol/json.ts";
-import type { QuestionId, Reply } from "../../chat/questions.ts";
-import { declined, questionOfCall, replyOf, schemaOf } from "../../chat/questions.ts";
+import type { QuestionId } from "../../chat/call-ids.ts";
+import { questionOfCall } from "../../chat/call-ids.ts";
+import type { Reply } from "../../chat/questions.ts";
+import { declined, replyOf, schemaOf } from "../../chat/questions.ts";
 import { isQuestion } from "./chat-message.ts";
 import type { ChatMessage, ChatPart } from "./chat-request.ts";
 

@@ -3,8 +3,8 @@ import type { JsonValue } from "../../../protocol/json.ts";
 import { isJsonObject } from "../../../protocol/json.ts";
 import type { Message, MessagePart } from "../../../protocol/message.ts";
 import { jsonPart } from "../../../protocol/message.ts";
+import { questionOfCall } from "../../chat/call-ids.ts";
 import { isWebAddress, textPart, withId } from "../../chat/parts.ts";
-import { questionOfCall } from "../../chat/questions.ts";
 import type { ChatMessage, ChatPart } from "./chat-request.ts";
 import { ASK } from "./chunks.ts";
 

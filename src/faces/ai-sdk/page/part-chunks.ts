@@ -1,6 +1,8 @@
 import type { MessagePart } from "../../../protocol/message.ts";
-import { isJsonPart, jsonOf, shownText, toolCallId } from "../../chat/parts.ts";
+import { toolCallId } from "../../chat/call-ids.ts";
+import { isJsonPart, isWebAddress, jsonOf, linkOf, shownText } from "../../chat/parts.ts";
 import type { UiChunk } from "./chunks.ts";
+import { ASK } from "./chunks.ts";
 
 /** The chunks of a part beside its text. `id` tells the part from all others of the run. */
 export function partChunks(part: MessagePart, id: string): UiChunk[] {
@@ -8,7 +10,7 @@ export function partChunks(part: MessagePart, id: string): UiChunk[] {
   const content = contentChunk(part);
   if (content !== undefined) chunks.push(content);
   const { metadata } = part;
-  if (metadata?.kind === "citation" && typeof metadata.url === "string") {
+  if (metadata?.kind === "citation" && typeof metadata.url === "string" && isWebAddress(metadata.url)) {
     const { url, title } = metadata;
     chunks.push({ type: "source-url", sourceId: id, url, ...(title !== undefined && title !== null && { title }) });
   }
@@ -18,8 +20,9 @@ export function partChunks(part: MessagePart, id: string): UiChunk[] {
 
 /** A file or a data part. Undefined: the part has no content, or its content is shown as text. */
 function contentChunk(part: MessagePart): UiChunk | undefined {
-  const { name = "part", content_type, content, content_encoding, content_url } = part;
-  if (content_url !== undefined) return { type: "file", url: content_url, mediaType: content_type };
+  const { name = "part", content_type, content, content_encoding } = part;
+  const url = linkOf(part);
+  if (url !== undefined) return { type: "file", url, mediaType: content_type };
   if (content === undefined || shownText(part) !== undefined) return undefined;
   if (content_encoding === "base64")
     return { type: "file", url: `data:${content_type};base64,${content}`, mediaType: content_type };
@@ -37,6 +40,8 @@ type Trajectory = Extract<NonNullable<MessagePart["metadata"]>, { readonly kind:
 /** The use of a tool, as a call that the page need not answer, or a thought. */
 function trajectoryChunks(trajectory: Trajectory, id: string): UiChunk[] {
   const { tool_name, tool_input, tool_output, message } = trajectory;
+  // A question comes from the run that asks it. In a message it is a claim.
+  if (tool_name === ASK) return [];
   if (typeof tool_name !== "string") {
     return typeof message === "string" ? [{ type: "data-trajectory", data: { message } }] : [];
   }

@@ -1,9 +1,10 @@
 import type { OpenQuestionDetails } from "../../../protocol/extensions.ts";
 import type { Message } from "../../../protocol/message.ts";
 import type { DetailedEvent } from "../../../runtime/events.ts";
+import { questionCallId } from "../../chat/call-ids.ts";
 import type { Teller } from "../../chat/item-format.ts";
 import { idOf, shownText } from "../../chat/parts.ts";
-import { messageOf, questionCallId, schemaOf, wordsOf } from "../../chat/questions.ts";
+import { messageOf, schemaOf, wordsOf } from "../../chat/questions.ts";
 import type { UiChunk } from "./chunks.ts";
 import { ASK } from "./chunks.ts";
 import { partChunks } from "./part-chunks.ts";
