@@ -17,10 +17,12 @@ interface Line {
 /** The lines that the sources give to the logger. A message that is no literal is given as its code. */
 function linesOfSources(): Line[] {
   const source = join(ROOT, "src");
-  return readdirSync(source, { recursive: true, encoding: "utf8" })
-    // That file hands on what others say, and the line below.
-    .filter((path) => path.endsWith(".ts") && path !== join("core", "background.ts"))
-    .flatMap((path) => linesIn(readFileSync(join(source, path), "utf8")));
+  return (
+    readdirSync(source, { recursive: true, encoding: "utf8" })
+      // That file hands on what others say, and the line below.
+      .filter((path) => path.endsWith(".ts") && path !== join("core", "background.ts"))
+      .flatMap((path) => linesIn(readFileSync(join(source, path), "utf8")))
+  );
 }
 
 function linesIn(text: string): Line[] {

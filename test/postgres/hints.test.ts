@@ -20,7 +20,7 @@ describe.skipIf(missing !== undefined)(`hints${missing ? `: ${missing}` : ""}`, 
   let hints: StoreHint[];
 
   beforeAll(() => {
-    pool = newPool(18);
+    pool = newPool(18, { application_name: "hints" });
   });
   afterAll(() => pool.end());
 
@@ -77,7 +77,9 @@ describe.skipIf(missing !== undefined)(`hints${missing ? `: ${missing}` : ""}`, 
     const stopOther = reader.watch?.(() => {});
     await untilListening();
     expect(await listeners()).toHaveLength(1);
-    await pool.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query ~ '^LISTEN'");
+    await pool.query(
+      "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query ~ '^LISTEN' AND application_name = 'hints'",
+    );
     await vi.waitFor(() => expect(hints).toContainEqual({ due: true }), WAIT);
     await untilListening();
     await create(writer, 1);
@@ -113,7 +115,9 @@ describe.skipIf(missing !== undefined)(`hints${missing ? `: ${missing}` : ""}`, 
   });
 
   async function listeners(): Promise<readonly unknown[]> {
-    return (await pool.query("SELECT pid FROM pg_stat_activity WHERE query ~ '^LISTEN'")).rows;
+    // Other tests use the server at the same time.
+    const listening = "SELECT pid FROM pg_stat_activity WHERE query ~ '^LISTEN' AND application_name = 'hints'";
+    return (await pool.query(listening)).rows;
   }
 
   async function untilListening(): Promise<void> {
