@@ -54,7 +54,7 @@ export type Validate = typeof validateFirst;
 
 /** How long a schema may take for one value, in milliseconds. It is less than the time that answers are waited for. */
 const VALIDATION_MS = 5_000;
-/** How often a schema is asked about a value that the run has accepted. */
+/** How often a schema that throws is asked about a value that the run has accepted. */
 const ATTEMPTS = 3;
 
 /**
@@ -66,7 +66,7 @@ export function validateFirst(
   candidates: readonly unknown[],
   host: SchemaHost,
 ): MaybePromise<Validated> {
-  return validateFrom(schema, candidates, host, 0, undefined);
+  return validateFrom(schema, candidates, host, 1, 0, undefined);
 }
 
 /**
@@ -77,29 +77,24 @@ export function validateAccepted(
   schema: StandardSchema,
   candidates: readonly unknown[],
   host: SchemaHost,
-  attempt = 1,
 ): MaybePromise<Validated> {
-  const again = (outcome: Validated): MaybePromise<Validated> =>
-    "issues" in outcome && outcome.failed === "threw" && attempt < ATTEMPTS
-      ? validateAccepted(schema, candidates, host, attempt + 1)
-      : outcome;
-  const outcome = validateFirst(schema, candidates, host);
-  return isPromise(outcome) ? outcome.then(again) : again(outcome);
+  return validateFrom(schema, candidates, host, ATTEMPTS, 0, undefined);
 }
 
 function validateFrom(
   schema: StandardSchema,
   candidates: readonly unknown[],
   host: SchemaHost,
+  attempts: number,
   from: number,
   first: Validated | undefined,
 ): MaybePromise<Validated> {
   let invalid = first;
   for (let index = from; index < candidates.length; index++) {
-    const outcome = validateOne(schema, candidates[index], host);
+    const outcome = validateOne(schema, candidates[index], host, attempts);
     if (isPromise(outcome))
       return outcome.then((later) =>
-        isDecided(later) ? later : validateFrom(schema, candidates, host, index + 1, worse(invalid, later)),
+        isDecided(later) ? later : validateFrom(schema, candidates, host, attempts, index + 1, worse(invalid, later)),
       );
     if (isDecided(outcome)) return outcome;
     invalid = worse(invalid, outcome);
@@ -117,7 +112,16 @@ function worse(one: Validated | undefined, other: Validated): Validated {
   return one === undefined || ("failed" in other && !("failed" in one)) ? other : one;
 }
 
-function validateOne(schema: StandardSchema, value: unknown, host: SchemaHost): MaybePromise<Validated> {
+function validateOne(
+  schema: StandardSchema,
+  value: unknown,
+  host: SchemaHost,
+  attempts: number,
+): MaybePromise<Validated> {
+  const failed = (error: unknown): MaybePromise<Validated> => {
+    const outcome = failure(error, "threw", host);
+    return attempts > 1 ? validateOne(schema, value, host, attempts - 1) : outcome;
+  };
   try {
     const result = schema["~standard"].validate(value);
     if (!isPromise(result)) return readResult(result);
@@ -125,10 +129,10 @@ function validateOne(schema: StandardSchema, value: unknown, host: SchemaHost): 
     const settled = Promise.resolve(result).then(readResult);
     return inTime(settled, host.clock).then(
       (outcome) => outcome ?? failure(new Error(`It has not settled within ${VALIDATION_MS} ms.`), "late", host),
-      (error: unknown) => failure(error, "threw", host),
+      failed,
     );
   } catch (error) {
-    return failure(error, "threw", host);
+    return failed(error);
   }
 }
 

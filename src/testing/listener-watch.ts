@@ -7,7 +7,7 @@ import { getEventListeners } from "node:events";
 export class ListenerWatch {
   /** For each signal the listeners at the time of its abort; undefined if it has not aborted. */
   readonly #atAbort = new Map<AbortSignal, ReadonlySet<unknown> | undefined>();
-  readonly #own = new WeakMap<AbortSignal, () => void>();
+  readonly #own = new WeakMap<AbortSignal, unknown>();
 
   add(signal: AbortSignal): void {
     if (this.#atAbort.has(signal)) return;
@@ -19,9 +19,10 @@ export class ListenerWatch {
       this.#atAbort.set(signal, new Set(getEventListeners(signal, "abort")));
     };
     this.#atAbort.set(signal, undefined);
-    this.#own.set(signal, note);
     // The first listener is called first, while all others are still registered.
     signal.addEventListener("abort", note, { once: true });
+    // The signal of a run registers a function of its own for each listener.
+    this.#own.set(signal, getEventListeners(signal, "abort").at(-1));
   }
 
   /** Whether an agent has taken a signal. */
