@@ -25,19 +25,31 @@ export function callerOf(
   return authorizedCaller(runtime, authorize, asked(), logger);
 }
 
+const rights: Rights = {
+  tenant: (value) => typeof value === "string",
+  principal: isPrincipal,
+  agents: (value) => typeof value === "function" || isListOfStrings(value),
+};
+
 async function authorizedCaller(
   runtime: AgentRuntime,
   authorize: Authorize,
   request: AuthorizeRequest,
   logger: Logger,
 ): Promise<Caller> {
-  const { tenant = "", principal = null, agents } = await askHost<Grant>(() => authorize(request), logger);
-  if (typeof tenant !== "string") throw new TypeError("authorize returned a tenant that is not a string.");
-  return { scope: runtime.scope({ tenant, principal }), tenant, sees: seeing(agents) };
+  const granted = await askHost<Grant>(() => authorize(request), rights, logger);
+  const { tenant = "", principal = null, agents } = granted;
+  return { scope: runtime.scope({ tenant, principal }), tenant, sees: seeing(agents, logger) };
 }
 
-/** Asks the host whether a client is authorized. An error in the host's function refuses the request. */
-export async function askHost<Given extends object>(ask: () => unknown, logger: Logger): Promise<Given> {
+/** The rights that a host may grant by name, and what each has to be. */
+export type Rights = Readonly<Record<string, (value: unknown) => boolean>>;
+
+/**
+ * Asks the host what a client may do. An error in the host's function refuses the request, and so does an answer that is
+ * not exactly rights: a right that is misspelt or undefined must not give more than it says.
+ */
+export async function askHost<Given extends object>(ask: () => unknown, known: Rights, logger: Logger): Promise<Given> {
   let answer: unknown;
   try {
     answer = await ask();
@@ -45,14 +57,68 @@ export async function askHost<Given extends object>(ask: () => unknown, logger: 
     logger.warn("authorize failed; the request was refused.", { error });
     throw denied({ status: 403 });
   }
-  if (typeof answer !== "object" || answer === null) throw denied({ status: 403 });
-  if ("status" in answer) throw denied(answer as Denial);
+  if (answer === false) throw denied({ status: 403 });
+  const wrong = wrongIn(answer, known);
+  if (wrong !== undefined) throw misgranted(wrong, logger);
+  if ("status" in (answer as Given)) throw denied(answer as Denial);
   return answer as Given;
 }
 
-function seeing(agents: Grant["agents"]): Caller["sees"] {
-  if (agents === undefined || typeof agents === "function") return agents;
-  return (name) => agents.includes(name);
+/** The error for an answer of the host that is not rights. The host is told what is wrong, the client is not. */
+export function misgranted(reason: string, logger: Logger): WireError {
+  logger.error("authorize returned what are no rights; the request was refused.", { reason });
+  return denied({ status: 403 });
+}
+
+const ofDenial: Rights = {
+  status: (value) => typeof value === "number",
+  message: (value) => value === undefined || typeof value === "string",
+  headers: (value) => value === undefined || isPlain(value),
+};
+
+/** What is wrong with an answer of the host. */
+function wrongIn(answer: unknown, known: Rights): string | undefined {
+  if (!isPlain(answer)) return "expected a plain object, or false";
+  const expected = "status" in answer ? ofDenial : known;
+  for (const [name, value] of Object.entries(answer)) {
+    const isValid = Object.hasOwn(expected, name) ? expected[name] : undefined;
+    if (isValid === undefined) return `there is no right ${name}; there are ${Object.keys(expected).join(", ")}`;
+    if (!isValid(value)) return `the right ${name} has a value of another type`;
+  }
+  return undefined;
+}
+
+/** Whether a value is an object of no class, whatever realm has made it. */
+function isPlain(value: unknown): value is object {
+  if (typeof value !== "object" || value === null) return false;
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return prototype === null || Object.getPrototypeOf(prototype) === null;
+}
+
+/** Whether a value may name who acts. */
+export function isPrincipal(value: unknown): boolean {
+  return value === null || ["string", "number", "boolean", "object"].includes(typeof value);
+}
+
+function isListOfStrings(value: unknown): boolean {
+  return Array.isArray(value) && value.every((item) => typeof item === "string");
+}
+
+/** A function of the host that fails, or answers with anything but true or false, refuses the request. */
+function seeing(agents: Grant["agents"], logger: Logger): Caller["sees"] {
+  if (agents === undefined) return undefined;
+  if (typeof agents !== "function") return (name) => agents.includes(name);
+  return (name) => {
+    let answer: unknown;
+    try {
+      answer = agents(name);
+    } catch (error) {
+      logger.warn("authorize failed; the request was refused.", { error });
+      throw denied({ status: 403 });
+    }
+    if (typeof answer === "boolean") return answer;
+    throw misgranted("agents has to answer with true or false", logger);
+  };
 }
 
 function denied({ status, message = "The request is not allowed.", headers = {} }: Denial): WireError {

@@ -1,5 +1,6 @@
 import type { Logger } from "../../core/ports.ts";
-import { askHost } from "../../http/caller.ts";
+import type { Rights } from "../../http/caller.ts";
+import { askHost, isPrincipal, misgranted } from "../../http/caller.ts";
 import { WireError } from "../../http/errors.ts";
 import type { Admit } from "../../http/service.ts";
 import type { WireRequest } from "../../http/wire.ts";
@@ -27,22 +28,22 @@ export function byHost(authorize: AuthorizeInspector, logger: Logger): Admit<Vis
   return async (request, asked) => {
     const action = asked().action === "operate" ? "operate" : "inspect";
     const question = { action, headers: request.headers(), request: request.raw } as const;
-    return { access: accessOf(await askHost<InspectorGrant>(() => authorize(question), logger)) };
+    return { access: accessOf(await askHost<InspectorGrant>(() => authorize(question), rights, logger), logger) };
   };
 }
 
-const rights = ["tenant", "allTenants", "readOnly", "principal"];
+const isFlag = (value: unknown): boolean => typeof value === "boolean";
 
-/** A grant with a misspelt right must not give more than it says, and so is an error. */
-function accessOf(grant: InspectorGrant): Access {
-  const unknown = Object.keys(grant).find((key) => !rights.includes(key));
-  if (unknown !== undefined) throw new TypeError(`authorize returned ${unknown}: known are ${rights.join(", ")}.`);
+const rights: Rights = {
+  tenant: (value) => typeof value === "string",
+  allTenants: isFlag,
+  readOnly: isFlag,
+  principal: isPrincipal,
+};
+
+function accessOf(grant: InspectorGrant, logger: Logger): Access {
   const { tenant, allTenants = false, readOnly = false, principal = null } = grant;
-  if (tenant !== undefined && typeof tenant !== "string")
-    throw new TypeError("authorize returned a tenant that is not a string.");
-  if (typeof allTenants !== "boolean" || typeof readOnly !== "boolean")
-    throw new TypeError("authorize returned allTenants or readOnly as something other than true or false.");
-  if (allTenants && tenant !== undefined) throw new TypeError("authorize returned both a tenant and allTenants.");
+  if (allTenants && tenant !== undefined) throw misgranted("it has both a tenant and allTenants", logger);
   return { tenant: allTenants ? null : (tenant ?? ""), mayWrite: !readOnly, principal };
 }
 
