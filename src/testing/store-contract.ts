@@ -10,6 +10,7 @@ import { sessionChecks } from "./store-contract-sessions.ts";
 import { slotChecks } from "./store-contract-slots.ts";
 import { surveyChecks } from "./store-contract-survey.ts";
 import { takeChecks } from "./store-contract-take.ts";
+import { tenantChecks } from "./store-contract-tenants.ts";
 import { workChecks } from "./store-contract-work.ts";
 import { writeChecks } from "./store-contract-writes.ts";
 
@@ -36,6 +37,7 @@ export const storeContract: readonly StoreCheck[] = [
   ...writeChecks,
   ...postChecks,
   ...readChecks,
+  ...tenantChecks,
   ...listChecks,
   ...surveyChecks,
   ...ownerChecks,

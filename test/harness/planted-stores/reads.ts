@@ -1,5 +1,6 @@
 import type { Entry } from "../../../src/core/log.ts";
 import type { Expected, RunKey, RunWrite, SessionKey, StoredRun, StoredSession } from "../../../src/core/ports.ts";
+import type { RunQuery } from "../../../src/core/run-query.ts";
 import { MemoryStore } from "../../../src/stores/memory.ts";
 import type { BrokenStore, Conflict } from "./broken-store.ts";
 import { broken } from "./broken-store.ts";
@@ -111,6 +112,30 @@ export const readsFaults: readonly BrokenStore[] = [
             joined,
           );
         return super.create(key, write, idempotencyKey);
+      }
+    },
+  ),
+  broken(
+    "a list of labelled runs begins behind the run of another tenant",
+    "tenants: what one reads and writes does not depend on others with the same names",
+    class extends MemoryStore {
+      override list(query: RunQuery): readonly StoredRun[] {
+        const page = super.list({ ...query, after: undefined });
+        if (query.after === undefined) return page;
+        const first = super.survey({ idPrefix: query.after, limit: 10 }).runs.at(-1);
+        const at = page.findIndex(({ key }) => key.run_id === first?.key.run_id && first.key.tenant === query.tenant);
+        return page.slice(at + 1);
+      }
+    },
+  ),
+  broken(
+    "a session is held by the runs of all tenants",
+    "tenants: what one reads and writes does not depend on others with the same names",
+    class extends MemoryStore {
+      override deleteSession(key: SessionKey): boolean {
+        const users = super.survey({ limit: 1_000 }).runs.filter(({ head }) => head.finished_at === null);
+        const isUsed = users.some(({ created }) => created?.session_id === key.session_id);
+        return super.session(key) === undefined || (!isUsed && super.deleteSession(key));
       }
     },
   ),
