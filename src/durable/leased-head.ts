@@ -10,8 +10,8 @@ import type { RunSlot } from "../runtime/run-slot.ts";
 export interface HeadFacts {
   /** Whether the run only waits, and no work of it is in progress here. */
   readonly isIdle: boolean;
-  /** Whether a step is at work here, whatever the run waits for beside it. */
-  readonly isInStep: boolean;
+  /** Whether a step or a sub-run is at work here, whatever the run waits for beside it. */
+  readonly isAtWork: boolean;
   /** Whether it waits for sub-runs, which wake it from any process. */
   readonly hasSubRuns: boolean;
   /** Undefined: the run needs none. */
@@ -152,12 +152,12 @@ export class LeasedHead {
   }
 
   /**
-   * A run that waits gives its slot back, unless it keeps it or a step is at work. One that is left to another process
+   * A run that waits gives its slot back, unless it keeps it or a step or a sub-run is at work. One that is left to another process
    * goes on with it.
    */
   #keepsSlot(state: RunState, blocked: Mismatch | null, before: RunHead | undefined): boolean {
     if (before?.holds_slot !== true || isFinal(state.status) || blocked !== null) return false;
-    return this.#facts.slot?.isKept === true || this.#facts.isInStep || !this.#waits(state);
+    return this.#facts.slot?.isKept === true || this.#facts.isAtWork || !this.#waits(state);
   }
 
   onWritten(head: RunHead, before: RunHead | undefined): void {

@@ -165,8 +165,8 @@ export class Residency {
     return this.#run.durable && this.#waits && !this.#rule.keeps;
   }
 
-  get isInStep(): boolean {
-    return this.#run.isInStep;
+  get isAtWork(): boolean {
+    return this.#run.isAtWork;
   }
 
   get slot(): RunSlot | undefined {

@@ -150,6 +150,13 @@ export class LiveRun implements LogRun, AgentRun {
     return this.steps?.isBusy === true;
   }
 
+  /** Whether a step of the run, or one of its sub-runs here, is at work, whatever it waits for. They work in its slot. */
+  get isAtWork(): boolean {
+    if (this.isInStep || (this.#family?.beginning.size ?? 0) > 0) return true;
+    for (const child of this.#family?.children ?? []) if (!child.waits || child.isAtWork) return true;
+    return false;
+  }
+
   /**
    * Whether the run only waits: for answers, time or messages, or for sub-runs that do. A run with a step at work is not
    * waiting, whatever else it waits for: it is counted, keeps its slot, and `close` waits for it.
@@ -270,13 +277,14 @@ export class LiveRun implements LogRun, AgentRun {
     const { head } = this.log;
     if (head === undefined) return;
     this.settleHold();
-    this.#slot?.onCommit(this.isWaiting);
+    this.#slot?.onCommit(this.waits && !this.isAtWork);
     if (this.#resting !== undefined && isAtRest(head.status)) {
       this.#resting.resolve(this.log.record());
       this.#resting = undefined;
     }
     this.ownership.onCommit(head);
     if (this.#family?.onProgress !== undefined) this.#tellParent();
+    if (this.waits) this.parent?.settleSlot();
     this.#agentHost?.onMail();
     this.shared.onProgress?.();
     if (!isFinal(head.status)) return;
@@ -403,11 +411,19 @@ export class LiveRun implements LogRun, AgentRun {
 
   onStepEnded(): void {
     this.ownership.settle();
-    if (this.isWaiting && !this.log.lost) {
-      this.settleHold();
-      this.#slot?.onCommit(true);
-    }
+    if (this.isWaiting && !this.log.lost) this.settleHold();
+    this.settleSlot();
     this.shared.onProgress?.();
+  }
+
+  /** Gives the slot back, and those of the runs above, where a run waits and nothing is at work in it any more. */
+  settleSlot(): void {
+    const slot = this.#slot;
+    if (slot !== undefined && !this.log.lost && this.waits && !this.isAtWork) {
+      slot.onCommit(true);
+      if (slot.isHeld && !slot.isKept) this.log.settleHead();
+    }
+    this.parent?.settleSlot();
   }
 
   /** The process stays open while the run is at work. One that waits for an answer or for other code holds nothing. */

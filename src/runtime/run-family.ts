@@ -16,6 +16,8 @@ export class RunFamily<Relative> {
   onProgress: (() => void) | undefined;
   /** The error of the run if it is blocked, or if one of its sub-runs is. */
   blocked: CadenzaError | undefined;
+  /** The keys of the sub-runs that are about to be executed here. */
+  readonly beginning = new Set<string>();
   /** The sub-runs that this process executes. */
   readonly children = new Set<Relative>();
   /** The sub-runs that other processes may execute, each with the function that checks it. */

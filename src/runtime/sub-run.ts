@@ -61,11 +61,20 @@ export class SubRun {
   perform(): Promise<Run> {
     const result = this.#execution.perform({
       key: this.#key,
-      start: () => this.#do(this.#start()),
+      start: () => {
+        this.#parent.family.beginning.add(this.#key);
+        const started = this.#start().catch((error: unknown) => this.#refuse(error));
+        this.#do(started.finally(() => this.#onBegun()));
+      },
       settle: (entry, live) => live ?? resultOfStep(entry as StepEntry),
     });
     // The log's value was made from the record of a run.
     return result as Promise<Run>;
+  }
+
+  /** The sub-run is live here, or another process may execute it. */
+  #onBegun(): void {
+    if (this.#parent.family.beginning.delete(this.#key)) this.#parent.settleSlot();
   }
 
   async #start(): Promise<void> {
@@ -155,6 +164,7 @@ export class SubRun {
 
   /** Finds a sub-run that was begun before. While another process executes it, it is polled. */
   async #attach(runId: string): Promise<void> {
+    this.#onBegun();
     this.#search = Promise.resolve(false);
     const key = this.#keyOf(runId);
     const search = (): Promise<boolean> => this.#searchFor(runId);

@@ -101,6 +101,41 @@ describe.each(Object.entries(waits))("a step at work beside %s", (_name, wait) =
     for (const id of ids) expect((await started[0]?.runtime.getRun(id))?.status).toBe("completed");
   });
 
+  it.each([
+    { per: "agent", processes: 1, durable: true },
+    { per: "agent", processes: 2, durable: true },
+    { per: "process", processes: 1, durable: true },
+    { per: "agent", processes: 1, durable: false },
+    { per: "process", processes: 1, durable: false },
+  ] as const)("holds its slot in a sub-run ($per, $processes processes, durable: $durable)", async (how) => {
+    const { per, processes, durable } = how;
+    const replicas = inMemory();
+    const { clock } = replicas;
+    const bodies = new Bodies(clock);
+    const started = Array.from({ length: processes }, () => replicas.start({ durability }));
+    for (const { runtime } of started) {
+      runtime.register("child", { durable } as RegisterOptions, async (_input: unknown, context: AgentContext) => {
+        await context.step("work", () => bodies.work("body"));
+        await wait(context);
+      });
+      const options = { durable, concurrency: { max: 1, per } } as RegisterOptions;
+      runtime.register("agent", options, async (_input: unknown, context: AgentContext) => {
+        // The sub-run is given up at the end of the sleep, which lasts longer than its work.
+        await Promise.race([context.run("child", ""), wait(context)]);
+      });
+    }
+    for (let n = 0; n < RUNS; n++) {
+      const { runtime } = started[n % processes] ?? replicas.start({ durability });
+      await runtime.createRun({ agent_name: "agent", input: "", mode: "async" });
+    }
+    await clock.advance(STEP_MS / 2);
+    expect(bodies.begun).toHaveLength(1);
+    // A run that waits with its sub-run gives its slot back, so that the next one begins.
+    await clock.advance((RUNS + 3) * STEP_MS);
+    expect(bodies.begun).toHaveLength(RUNS);
+    expect(bodies.most).toBe(1);
+  });
+
   it("counts for the room of its process", async () => {
     const replicas = inMemory();
     const { clock } = replicas;
