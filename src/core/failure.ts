@@ -19,11 +19,15 @@ export interface StepFailure {
 
 /**
  * The error that the client sees when a run fails. An `AgentError` is meant for clients, and the library's own errors
- * contain no secrets. The message of any other error is shown only with `exposeErrors`.
+ * contain no secrets. What a store says, and the message of any other error, is not: the latter is shown with `exposeErrors`.
  */
 export function failureOf(error: unknown, exposeErrors: boolean): ProtocolError {
   if (AgentError.is(error)) return agentFailure(error);
-  if (CadenzaError.is(error)) return { code: "server_error", message: error.message, data: { reason: error.code } };
+  if (CadenzaError.is(error)) {
+    // A store of the host may have put into the message what its database said.
+    const message = error.code === "store_failed" ? "The store failed." : error.message;
+    return { code: "server_error", message, data: { reason: error.code } };
+  }
   const message = exposeErrors ? messageOf(error) : "The agent failed.";
   return { code: "server_error", message, data: { reason: "agent_failed" } };
 }

@@ -1,5 +1,4 @@
 import { CadenzaError } from "../core/errors.ts";
-import { messageOf } from "../core/failure.ts";
 import { checkFormat } from "../core/format.ts";
 import type { Entry } from "../core/log.ts";
 import type { RunKey, Store } from "../core/ports.ts";
@@ -9,7 +8,8 @@ import type { LogTail } from "../core/survey.ts";
 
 /**
  * The door through which everything comes from a store. Its failures get the code `store_failed`, with the thrown value
- * as the cause. Failures of `create` and `append` are not wrapped, because the writer of a run adds the run's id. Entries
+ * as the cause: its message may tell addresses and data of a database, and the message of this error reaches clients where an
+ * agent lets it through. Failures of `create` and `append` are not wrapped, because the writer of a run adds the run's id. Entries
  * that this version of the library would misread are refused with `newer_format`: no fold ever meets one.
  */
 export function guarded(store: Store): Store {
@@ -58,7 +58,7 @@ function named<T>(call: () => MaybePromise<T>): MaybePromise<T> {
 
 function rethrow(error: unknown): never {
   if (CadenzaError.is(error)) throw error;
-  throw new CadenzaError("store_failed", `The store failed: ${messageOf(error)}`, { cause: error });
+  throw new CadenzaError("store_failed", "The store failed. The cause of this error says why.", { cause: error });
 }
 
 function then<T, R>(value: MaybePromise<T>, go: (value: T) => R): MaybePromise<R> {

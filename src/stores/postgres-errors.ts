@@ -34,15 +34,12 @@ export function outcomeOf(error: unknown): Outcome {
   return code === undefined ? "unknown" : (entryOf(code)?.[0] ?? "statement");
 }
 
-/** The error that a caller gets. */
+/** The error that a caller gets. What the driver threw is its cause: clients may see the message. */
 export function storeFailed(cause: unknown): CadenzaError {
   if (cause instanceof CadenzaError) return cause;
   const code = codeOf(cause);
   const said = code === undefined ? "The connection to PostgreSQL failed." : (entryOf(code)?.[1] ?? "A query failed.");
-  const details = cause instanceof Error ? cause.message : String(cause);
-  return new CadenzaError("store_failed", `${said} PostgreSQL: ${details}${code === undefined ? "" : ` (${code})`}`, {
-    cause,
-  });
+  return new CadenzaError("store_failed", code === undefined ? said : `${said} (SQLSTATE ${code})`, { cause });
 }
 
 /** The error after a deadline of the client. */

@@ -257,19 +257,19 @@ describe.each([
     const { runtime } = setUp({ store });
     const run = await runAgent(runtime, () => "ok");
     failing.read = 1;
-    await expect(drain(runtime.events(run.run_id))).rejects.toThrow("the disk is full (read)");
+    await expect(drain(runtime.events(run.run_id))).rejects.toMatchObject(failedBy("the disk is full (read)"));
     expect(await drain(runtime.events(run.run_id))).toHaveLength(6);
     failing.find = 1;
-    await expect(runtime.getRun(run.run_id)).rejects.toThrow("the disk is full (find)");
+    await expect(runtime.getRun(run.run_id)).rejects.toMatchObject(failedBy("the disk is full (find)"));
     failing.counters = 1;
-    await expect(runtime.stats()).rejects.toThrow("the disk is full (counters)");
+    await expect(runtime.stats()).rejects.toMatchObject(failedBy("the disk is full (counters)"));
     failing.session = 1;
-    await expect(runtime.getSession(SESSION)).rejects.toThrow("the disk is full (session)");
+    await expect(runtime.getSession(SESSION)).rejects.toMatchObject(failedBy("the disk is full (session)"));
     failing.list = 1;
-    await expect(runtime.listRuns()).rejects.toThrow("the disk is full (list)");
+    await expect(runtime.listRuns()).rejects.toMatchObject(failedBy("the disk is full (list)"));
     failing.findByIdempotencyKey = 1;
     const create = () => runtime.createRun({ agent_name: "agent", input: "x" }, { idempotencyKey: "k" });
-    await expect(create()).rejects.toThrow("the disk is full (findByIdempotencyKey)");
+    await expect(create()).rejects.toMatchObject(failedBy("the disk is full (findByIdempotencyKey)"));
     expect(await create()).toMatchObject({ status: "completed" });
   });
 
@@ -425,4 +425,10 @@ function numberedIds() {
     uuid: () => `00000000-0000-4000-8000-${String(next++).padStart(12, "0")}`,
     token: () => "owner",
   };
+}
+
+/** An error of the store, whose message clients may see, with what its database said as the cause. */
+function failedBy(said: string) {
+  const message = "The store failed. The cause of this error says why.";
+  return { code: "store_failed", message, cause: new Error(said) };
 }

@@ -9,6 +9,7 @@ import { MAIL } from "../program.ts";
 import type { Random } from "../random.ts";
 import type { Family, Member } from "./family.ts";
 import type { Outcome, Process, World } from "./world.ts";
+import { SECRET } from "./world.ts";
 
 /** What a client does with a run. */
 export interface ClientScript {
@@ -56,6 +57,8 @@ const passing: readonly string[] = [
   "run_cancelling",
   "run_finished",
   "answer_pending",
+  // The client cannot know what has become of its call.
+  "store_failed",
 ];
 /** How many calls run at once, in a world with a random order. */
 const MAX_RUNNING = 3;
@@ -136,6 +139,8 @@ export class Client {
     }
     if (outcome !== undefined && !(CadenzaError.is(outcome.error) && passing.includes(outcome.error.code)))
       this.#world.violations.push(`${what} was refused: ${String(outcome.error)}`);
+    if (outcome !== undefined && String(outcome.error).includes(SECRET))
+      this.#world.violations.push(`${what} was told what the store said`);
     // A client that is refused repeats its call after the next event of the world.
     await this.#world.step();
   }

@@ -39,6 +39,7 @@ export async function crashedOtherwise(
   return wrong;
 }
 
-function comparable({ isUnordered }: Scenario, ending: Ending): string {
+/** An ending as text, without an order where there is none. */
+export function comparable({ isUnordered }: Scenario, ending: Ending): string {
   return JSON.stringify(isUnordered ? { ...ending, history: [...ending.history].sort() } : ending);
 }

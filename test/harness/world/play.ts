@@ -1,4 +1,5 @@
 import type { Run, StreamedEvent } from "cadenza";
+import { CadenzaError } from "cadenza";
 import type { Entry } from "../../../src/core/log.ts";
 import { resultKey } from "../../../src/core/operation-keys.ts";
 import type { RunState } from "../../../src/core/state.ts";
@@ -7,7 +8,7 @@ import type { ClientScript } from "./client.ts";
 import { Client } from "./client.ts";
 import { Family } from "./family.ts";
 import type { Crash, Process, WorldOptions } from "./world.ts";
-import { World } from "./world.ts";
+import { SECRET, World } from "./world.ts";
 
 /** The agents, and what a client does with a run of them. */
 export interface Script extends ClientScript {
@@ -105,7 +106,8 @@ class Play {
       const process = this.#process();
       const outcome = await this.#world.until(create(process), process);
       if (outcome !== undefined && "value" in outcome) return outcome.value.run_id;
-      if (outcome !== undefined) throw outcome.error;
+      // The client cannot know what has become of its call, and repeats it with its key.
+      if (outcome !== undefined && !isStoreFailure(outcome.error)) throw outcome.error;
     }
   }
 
@@ -145,7 +147,11 @@ class Play {
     const reading = async (): Promise<void> => {
       for await (const event of process.runtime.events(this.#runId, { until: "end" })) this.#seen.push(event);
     };
-    reading().catch((error: unknown) => this.#world.violations.push(`a reader failed: ${String(error)}`));
+    reading().catch((error: unknown) => {
+      // A reader that is told of a failure of the store reads again.
+      if (isStoreFailure(error)) this.#followed.delete(process);
+      else this.#world.violations.push(`a reader failed: ${String(error)}`);
+    });
   }
 
   /** Waits until the sub-runs have ended too. */
@@ -180,10 +186,10 @@ class Play {
     const process = this.#process();
     const log = await world.log(runId);
     const state = await world.stateOf(runId);
-    const run = await this.#ask(process.runtime.getRun(runId), process);
-    const events = await this.#ask(collect(process.runtime.events(runId)), process);
-    const session = await this.#ask(process.runtime.getSession(run.session_id), process);
-    const { agents } = await this.#ask(process.runtime.stats(), process);
+    const run = await this.#ask(process, () => process.runtime.getRun(runId));
+    const events = await this.#ask(process, () => collect(process.runtime.events(runId)));
+    const session = await this.#ask(process, () => process.runtime.getSession(run.session_id));
+    const { agents } = await this.#ask(process, () => process.runtime.stats());
     this.#checkEvents(events);
     const { completed, failed, cancelled } = agents["agent"] ?? {};
     const ending: Ending = {
@@ -198,11 +204,16 @@ class Play {
     return { world, run_id: runId, run, state, log, ending };
   }
 
-  async #ask<T>(promise: Promise<T>, process: Process): Promise<T> {
-    const outcome = await this.#world.until(promise, process);
-    if (outcome === undefined) throw new Error("The process died.");
-    if ("error" in outcome) throw outcome.error;
-    return outcome.value;
+  /** Asks a process. A client that is told of a failure of the store asks again. */
+  async #ask<T>(process: Process, ask: () => Promise<T>): Promise<T> {
+    for (;;) {
+      const outcome = await this.#world.until(ask(), process);
+      if (outcome === undefined) throw new Error("The process died.");
+      if ("value" in outcome) return outcome.value;
+      if (!isStoreFailure(outcome.error)) throw outcome.error;
+      if (String(outcome.error).includes(SECRET)) throw new Error("A client is told what the store said.");
+      await this.#world.step();
+    }
   }
 
   #checkEvents(events: readonly StreamedEvent[]): void {
@@ -224,6 +235,10 @@ class Play {
     const ends = log.filter(({ type }) => type === "ended").length;
     if (ends !== 1 || log.at(-1)?.type !== "ended") violations.push(`${ends} ends in the log`);
   }
+}
+
+function isStoreFailure(error: unknown): boolean {
+  return CadenzaError.is(error) && error.code === "store_failed";
 }
 
 async function collect(stream: AsyncIterable<StreamedEvent>): Promise<StreamedEvent[]> {

@@ -31,11 +31,27 @@ export interface Crash {
   readonly after: boolean;
 }
 
+/**
+ * Calls to the store that fail while their process lives: the one with this number, and those that follow within `ms`
+ * milliseconds. They take effect or not. The process learns of it at once, or in a later turn.
+ */
+export interface Failure {
+  readonly call: number;
+  readonly after: boolean;
+  readonly late: boolean;
+  readonly ms?: number;
+}
+
+/** What a failing store says, which no client may see. */
+export const SECRET = "password=hunter2 at 10.0.0.7";
+
 export interface WorldOptions {
   /** The order of events. Default: first in, first out. */
   readonly random?: Random;
   /** The store answers in a later turn. */
   readonly late?: boolean;
+  /** The calls of the first process that fail. */
+  readonly failure?: Failure | undefined;
   /** How long a write takes, in milliseconds, as on a slow disk. Default: none. */
   readonly writeMs?: number;
   /** The faults that a test plants. Default: none. */
@@ -224,6 +240,9 @@ export class Process {
   crash: Crash | undefined;
   /** How many bodies of steps it executes. */
   bodies = 0;
+  /** How many calls of the store have failed. */
+  failed = 0;
+  #failsUntil = Number.NEGATIVE_INFINITY;
   #stoppedAt = 0;
 
   constructor(world: World, name: string, crash: Crash | undefined) {
@@ -339,10 +358,31 @@ export class Process {
       this.kill();
       return never;
     }
+    const failure = this.#failure();
+    if (failure !== undefined) return this.#fail(failure, call);
     const { late, writeMs = 0 } = this.world.options;
     if (writeMs > 0 && !isRead(method)) return this.wait(writeMs).then(() => this.#answer(call, dies));
     if (late === true) return this.#callLater(call, dies);
     return this.#answer(call, dies);
+  }
+
+  /** The failure of this call. Undefined: it succeeds. */
+  #failure(): Failure | undefined {
+    const { options, now, processes } = this.world;
+    const { failure } = options;
+    if (failure === undefined || this !== processes[0]) return undefined;
+    if (failure.call === this.storeCalls.length) this.#failsUntil = now + (failure.ms ?? 0);
+    const isFirst = failure.call === this.storeCalls.length;
+    return isFirst || now < this.#failsUntil ? failure : undefined;
+  }
+
+  #fail({ after, late }: Failure, call: () => MaybePromise<unknown>): Promise<never> {
+    this.failed += 1;
+    const effect = after ? call() : undefined;
+    if (isPromise(effect)) throw new Error("The store of the world answers late.");
+    const error = new Error(SECRET);
+    if (!late) throw error;
+    return new Promise((_resolve, reject) => this.#enqueue(this.calls, () => reject(error)));
   }
 
   #answer(call: () => MaybePromise<unknown>, dies: boolean): MaybePromise<unknown> {
