@@ -150,7 +150,8 @@ export class TimelineFold {
   }
 
   #begin(entry: IntentEntry): void {
-    const { key, attempt, run_id, until } = entry;
+    const { key, attempt, run_id, until, stored } = entry;
+    if (stored === true) return;
     // What the runtime records for the session of the run is no step of the agent.
     if (key.startsWith("session.")) return;
     const name = nameIn(key);

@@ -102,7 +102,8 @@ export class DetailFold {
   }
 
   #begin(entry: IntentEntry): void {
-    const { key, attempt, run_id } = entry;
+    const { key, attempt, run_id, stored } = entry;
+    if (stored === true) return;
     // What the runtime records for the session of the run is no step of the agent.
     if (key.startsWith("session.")) return;
     const name = nameIn(key);

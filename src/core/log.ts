@@ -188,6 +188,11 @@ export interface IntentEntry {
   /** The id of the sub-run that the operation starts; null for a step. */
   readonly run_id: string | null;
   /**
+   * Of a sub-run, in a second entry: the store holds it. If it is missing later, it was deleted, and is never created
+   * again.
+   */
+  readonly stored?: true;
+  /**
    * For an operation that only waits, a sleep or a receive: when it waits no longer, in milliseconds since the epoch.
    * Null: it waits for ever. Left out for the others.
    */

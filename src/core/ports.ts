@@ -281,7 +281,11 @@ export type StoreConflict =
   | { readonly conflict: "changed"; readonly epoch: number; readonly position: number }
   | { readonly conflict: "woken"; readonly wakes: number };
 
-/** What a store may delete. It never deletes a run that has not ended. */
+/**
+ * What a store may delete. It never deletes a run that has not ended, nor a sub-run whose durable parent has not ended,
+ * because the parent may read it again. It may keep the sub-runs of every parent that has not ended. Such sub-runs count
+ * towards `maxRuns`.
+ */
 export interface Retention {
   /** Ended runs beyond this number, those that ended first. */
   readonly maxRuns: number;

@@ -44,8 +44,8 @@ export async function recordRun(from: Store, key: RunKey): Promise<Cassette | un
   const waits = waitKeys(entries);
   const recorded = entries.filter((entry) => entry.type === "step").filter(({ key }) => !waits.has(key));
   const ended = new Set(recorded.map(({ key }) => key));
-  const begun = entries.filter((entry) => entry.type === "intent").map(({ key }) => key);
-  const unfinished = begun.filter((key) => !waits.has(key) && !ended.has(key));
+  const begun = new Set(entries.flatMap((entry) => (entry.type === "intent" ? [entry.key] : [])));
+  const unfinished = [...begun].filter((key) => !waits.has(key) && !ended.has(key));
   const { session_id, history_length = 0, durable = false } = stored.created;
   const session = history_length > 0 ? await store.session({ tenant: key.tenant, session_id }) : undefined;
   const state = recorded.find((entry) => entry.key === "session.getState#1")?.result ?? null;

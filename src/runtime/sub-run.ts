@@ -4,7 +4,7 @@ import type { CadenzaErrorCode } from "../core/errors.ts";
 import { CadenzaError } from "../core/errors.ts";
 import { failureOfStep } from "../core/failure.ts";
 import { newerPart } from "../core/format.ts";
-import type { StepEntry } from "../core/log.ts";
+import type { IntentEntry, StepEntry } from "../core/log.ts";
 import { newsForParent } from "../core/passed-on.ts";
 import type { RunKey } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
@@ -25,7 +25,12 @@ import { resultOfStep } from "./steps.ts";
 import type { EndedRun, RunElsewhere } from "./sub-run-not-here.ts";
 
 /** The refusals of a sub-run that the parent's log keeps. */
-const finalRefusals: readonly CadenzaErrorCode[] = ["limit_reached", "agent_not_found", "invalid_input"];
+const finalRefusals: readonly CadenzaErrorCode[] = [
+  "limit_reached",
+  "agent_not_found",
+  "invalid_input",
+  "run_not_found",
+];
 
 /** The interval at which a sub-run in another process is polled, in milliseconds. */
 const POLL_MS = 200;
@@ -33,7 +38,8 @@ const POLL_MS = 200;
 /**
  * One sub-run as an operation of its parent. The parent shows the questions of the sub-run, which are answered in the
  * sub-run's log. When the sub-run has ended, its record is the operation's result, and its usage is added to the
- * parent's. Its id is in the parent's log before it is created, so that a parent that is executed again finds it.
+ * parent's. Its id is in the parent's log before it is created, so that a parent that is executed again finds it. A second
+ * entry says that the store holds it: a sub-run that is missing after that is an error, and never created again.
  */
 export class SubRun {
   readonly #key: string;
@@ -44,6 +50,8 @@ export class SubRun {
   #search: Promise<boolean> | undefined;
   /** The length of the log of a sub-run in another process when it was last read. Undefined: it has not been read. */
   #readTo: number | undefined;
+  /** Whether the store has held the sub-run. */
+  #isStored = false;
   readonly #show: boolean;
   /** Of a sub-run that is shown: copies what it emits. */
   #shown: ShownOutput | undefined;
@@ -81,16 +89,14 @@ export class SubRun {
     const intent = this.#execution.operations.intent(this.#key);
     this.#parent.ownership.setSubRun(this.#key, intent === undefined ? "at work" : "sought");
     const runId = intent?.run_id ?? this.#parent.runs.ids.uuid();
+    this.#isStored = intent?.stored === true;
     if (this.#show) {
       this.#shown = new ShownOutput(this.#keyOf(runId), this.#parent, this.#execution, () => this.#pause());
     }
     // In a persistent store a plain parent logs its sub-runs too, so that they can be cancelled if its process dies.
     if (intent === undefined && (this.#parent.durable || this.#parent.shared.store.persistent)) {
-      const { log, shared } = this.#parent;
-      log.decide({
-        type: "intend",
-        entry: { type: "intent", at: shared.clock.now(), key: this.#key, attempt: 1, run_id: runId },
-      });
+      const { log } = this.#parent;
+      log.decide({ type: "intend", entry: this.#intentOf(runId) });
       await log.commit();
     }
     // A new stack for each level, because agents that run each other may be nested deeply.
@@ -101,6 +107,18 @@ export class SubRun {
     if (this.#execution.isStopped) return;
     const created = intent === undefined ? this.#create(runId) : Promise.resolve(false);
     if (created !== undefined && !(await created)) await this.#attach(runId);
+  }
+
+  #intentOf(run_id: string): IntentEntry {
+    return { type: "intent", at: this.#parent.shared.clock.now(), key: this.#key, attempt: 1, run_id };
+  }
+
+  /** The store holds the sub-run. The log of a parent that may be executed again says so. */
+  #onStored(runId: string): void {
+    const { durable, log } = this.#parent;
+    if (this.#isStored || this.#execution.over) return;
+    this.#isStored = true;
+    if (durable && !log.lost) log.decide({ type: "intend", entry: { ...this.#intentOf(runId), stored: true } });
   }
 
   /**
@@ -123,6 +141,7 @@ export class SubRun {
   async #handOver(created: Promise<unknown>, runId: string): Promise<boolean> {
     try {
       await created;
+      this.#onStored(runId);
     } catch (error) {
       if (!CadenzaError.is(error) || error.code !== "store_failed") throw error;
       this.#parent.shared.logger.warn("A sub-run could not be stored. It is tried again.", this.#about(runId, error));
@@ -147,7 +166,12 @@ export class SubRun {
     checkDepth(above.depth, shared.settings.maxDepth, this.#request.agent_name);
     const left = family.spending === undefined ? undefined : tokensLeft(this.#parent);
     const run = runs.acceptSubRun({ ...this.#request, tokensLeft: left }, runId, above);
-    if (run !== undefined && !isPromise(run)) onceCommitted(run.log, () => run.begin());
+    if (run !== undefined && !isPromise(run)) {
+      onceCommitted(run.log, () => {
+        this.#onStored(runId);
+        run.begin();
+      });
+    }
     return run;
   }
 
@@ -191,6 +215,7 @@ export class SubRun {
     try {
       found = await this.#parent.runs.findSubRun(this.#keyOf(runId));
       if (found !== undefined && "read" in found) {
+        this.#onStored(runId);
         await this.#readAlong(runId, found);
         return this.#execution.over;
       }
@@ -210,7 +235,10 @@ export class SubRun {
     if (found !== undefined && "run" in found) {
       await this.#shown?.copy(found.state.position);
       this.#finish(found);
-    } else if (found !== undefined) this.#watch(found);
+    } else if (found !== undefined) {
+      this.#onStored(runId);
+      this.#watch(found);
+    } else if (this.#isStored) this.#refuse(missing(runId, this.#parent.log.key));
     else return (await this.#create(runId)) ?? true;
     return true;
   }
@@ -376,6 +404,13 @@ export class SubRun {
       ownership.setSubRun(this.#key, undefined);
     });
   }
+}
+
+function missing(run_id: string, parent: RunKey): CadenzaError {
+  const message =
+    `The store does not hold run ${run_id} any more, which run ${parent.run_id} has started and whose result it has not recorded. ` +
+    "The run was deleted, or the store has lost it. It is not started again, because its steps would run twice.";
+  return new CadenzaError("run_not_found", message, { run_id });
 }
 
 function checkDepth(depth: number, maxDepth: number, agentName: string): void {

@@ -62,6 +62,12 @@ export class Tenant {
     for (let run = after === undefined ? this.#newest : after.older; run !== null; run = run.older) yield run;
   }
 
+  /** Whether a durable run that has not ended may read a sub-run again. One that is not durable never does. */
+  needs({ created: { parent: above } }: MemoryRun): boolean {
+    const parent = above === undefined ? undefined : this.runs.get(above.run_id);
+    return parent !== undefined && parent.head.finished_at === null && parent.created.durable === true;
+  }
+
   /** Whether a live run uses the session. */
   uses(sessionId: string): boolean {
     if (this.users.has(sessionId)) return true;

@@ -226,9 +226,12 @@ export class MemoryStore implements Store {
   prune(retention: Retention): number {
     const { maxRuns, endedBefore } = retention;
     const before = this.#ended.size;
-    for (let run = this.#ended.first; run !== null; run = this.#ended.first) {
-      if (this.#ended.size <= maxRuns && (run.head.finished_at ?? NEVER) >= endedBefore) break;
-      this.#remove(run);
+    let beyond = before - maxRuns;
+    for (let run = this.#ended.first; run !== null; beyond -= 1) {
+      if (beyond <= 0 && (run.head.finished_at ?? NEVER) >= endedBefore) break;
+      const next = run.after;
+      if (this.#tenants.get(run.key.tenant)?.needs(run) !== true) this.#remove(run);
+      run = next;
     }
     this.#sessions.prune(retention);
     return before - this.#ended.size;

@@ -92,3 +92,27 @@ BEGIN
 END $function$;`,
   ].join("\n");
 }
+
+/**
+ * `prune_runs_v1` leaves out the runs whose parent has not ended: a parent that is executed again reads them. It replaces
+ * the function of the first version, so that processes of older releases leave these runs out too.
+ */
+export function pruneWithParents(schema: string): string {
+  return `
+CREATE OR REPLACE FUNCTION ${schema}.prune_runs_v1(most bigint, before float8, chunk integer) RETURNS integer
+LANGUAGE plpgsql AS $function$
+DECLARE
+  newest record;
+  doomed bigint[];
+BEGIN
+  SELECT r.finished_at, r.id INTO newest FROM ${schema}.runs r WHERE r.finished_at IS NOT NULL AND most IS NOT NULL
+  ORDER BY r.finished_at DESC, r.id DESC LIMIT 1 OFFSET coalesce(most, 0);
+  SELECT coalesce(array_agg(d.id), '{}') INTO doomed FROM (
+    SELECT r.id, r.finished_at FROM ${schema}.runs r WHERE r.finished_at IS NOT NULL AND NOT EXISTS (
+      SELECT 1 FROM ${schema}.runs p WHERE p.tenant = r.tenant AND p.run_id = r.parent AND p.finished_at IS NULL)
+    ORDER BY r.finished_at, r.id LIMIT chunk FOR UPDATE OF r SKIP LOCKED
+  ) d WHERE d.finished_at < before OR (d.finished_at, d.id) <= (newest.finished_at, newest.id);
+  PERFORM ${schema}.remove_runs_v1(doomed);
+  RETURN cardinality(doomed);
+END $function$;`;
+}

@@ -1,6 +1,6 @@
 import { CadenzaError } from "../core/errors.ts";
 import type { Connection } from "./postgres-connection.ts";
-import { deleteFunctions } from "./postgres-delete-sql.ts";
+import { deleteFunctions, pruneWithParents } from "./postgres-delete-sql.ts";
 import type { PostgresSettings } from "./postgres-options.ts";
 import { checkSchemaName } from "./postgres-options.ts";
 import { surveyIndexes, tables } from "./postgres-tables.ts";
@@ -9,11 +9,13 @@ import { writeFunctions } from "./postgres-write-sql.ts";
 
 /**
  * The steps from one version of the schema to the next. Append only: existing schemas have taken the earlier steps. A
- * function is never replaced: a later step adds one with a higher version in its name.
+ * function is replaced only by one that older releases may call in its place: otherwise a later step adds one with a
+ * higher version in its name.
  */
 const migrations: readonly ((schema: string) => string)[] = [
   (schema) => [tables, writeFunctions, takeFunctions, deleteFunctions].map((part) => part(schema)).join(""),
   surveyIndexes,
+  pruneWithParents,
 ];
 
 /** A name in SQL, whatever it contains. */

@@ -13,6 +13,10 @@ const isUsed = `
   OR EXISTS (SELECT 1 FROM cadenza_runs r WHERE r.tenant = s.tenant AND r.run_id = s.session_id
     AND r.session_id = r.run_id AND r.finished_at IS NULL)) AS used`;
 
+/** Whether the parent of the run `r` has not ended, and may read the run again. */
+const isNeeded = `
+  EXISTS (SELECT 1 FROM cadenza_runs p WHERE p.tenant = r.tenant AND p.run_id = r.parent AND p.finished_at IS NULL)`;
+
 /** Deletes some of the runs that may be deleted, those that ended first, and returns how many. 0: none is left. */
 export function pruneRuns(connection: Connection, { maxRuns, endedBefore }: Retention): number {
   const newestBeyond = Number.isFinite(maxRuns)
@@ -23,7 +27,8 @@ export function pruneRuns(connection: Connection, { maxRuns, endedBefore }: Rete
       )
     : undefined;
   const oldest = connection.all(
-    `SELECT id, finished_at FROM cadenza_runs WHERE finished_at IS NOT NULL ORDER BY finished_at, id LIMIT ${PRUNE_CHUNK}`,
+    `SELECT id, finished_at FROM cadenza_runs r WHERE finished_at IS NOT NULL AND NOT ${isNeeded}
+     ORDER BY finished_at, id LIMIT ${PRUNE_CHUNK}`,
   );
   const firstToKeep = oldest.findIndex(
     (run) => Number(run["finished_at"]) >= endedBefore && isAfter(run, newestBeyond),

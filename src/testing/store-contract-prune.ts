@@ -113,6 +113,26 @@ export const pruneChecks: readonly StoreCheck[] = [
     expectSame(await first.prune({ ...keep, maxRuns: 1 }), 0, "live runs do not count towards the number");
   }),
 
+  check("prune: never a sub-run whose durable parent has not ended", async ({ first }) => {
+    const parent = { run_id: runId(1), key: "run:echo#1", depth: 1 };
+    await create(first, 1);
+    await create(first, 1, { tenant: "other" });
+    await createEnded(first, 2, 10, { created: { parent } });
+    await createEnded(first, 3, 20);
+    await createEnded(first, 4, 30, { created: { parent } });
+    await createEnded(first, 5, 40, { created: { parent: { ...parent, run_id: runId(9) } } });
+    await createEnded(first, 7, 40, { tenant: "third", created: { parent } });
+    await createEnded(first, 6, 50, { tenant: "other", created: { parent } });
+    expectSame(await first.prune({ ...keep, maxRuns: 5 }), 0, "how many were deleted beyond the number");
+    expectSame(await first.prune({ ...keep, maxRuns: 3 }), 1, "how many were deleted beyond a lower number");
+    expectSame(await first.prune({ ...keep, endedBefore: 45 }), 2, "how many were deleted for the time");
+    expectSame(await known(first), [1, 2, 4].map(runId), "the runs that are left");
+    await append(first, runKey(1), 1, write([ended(60)], { head: over(60) }));
+    expectSame(await first.prune({ ...keep, endedBefore: 55 }), 2, "how many were deleted when the parent has ended");
+    expectSame(await known(first), [1].map(runId), "the run that is left");
+    expectSame((await first.find(runKey(6, "other")))?.position, 2, "the sub-run of another tenant's live run");
+  }),
+
   check("prune: keeps everything if the retention says so", async ({ first }) => {
     const session = { session_id: sessionId(1), create: true, messages: () => [message("a")], at: 5 };
     const key = await createEnded(first, 1, 10, { idempotencyKey: "key", session });

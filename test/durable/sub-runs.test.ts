@@ -114,6 +114,7 @@ it("a parent that was marked as due is evicted again when it has read its sub-ru
   const created = await world.until(first.runtime.createRun({ agent_name: "parent", input: "" }), first);
   if (created === undefined || "error" in created) throw new Error("The run was not created.");
   const { run_id } = created.value;
+  await world.settle();
   first.kill();
   world.start();
   await world.pass(5_000);

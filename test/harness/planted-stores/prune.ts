@@ -102,6 +102,18 @@ export const pruneFaults: readonly BrokenStore[] = [
     },
   ),
   broken(
+    "prune takes the sub-runs of live runs",
+    "prune: never a sub-run whose durable parent has not ended",
+    class extends MemoryStore {
+      override prune(retention: Retention): number {
+        const ended = super
+          .list({ tenant: "acme", limit: 1_000, offset: 0 })
+          .filter(({ head }) => (head.finished_at ?? retention.endedBefore) < retention.endedBefore);
+        return super.delete(ended.map(({ key }) => key)) + super.prune(retention);
+      }
+    },
+  ),
+  broken(
     "prune stops after a hundred",
     "prune: a great many runs in one call",
     class extends MemoryStore {
