@@ -2,10 +2,18 @@ import { inBackground } from "../core/background.ts";
 import type { Clock, Logger, Store } from "../core/ports.ts";
 import { isPromise } from "../core/promises.ts";
 import type { Settings } from "./options.ts";
+import { systemChance } from "./system.ts";
+
+/** When a process prunes for the first time at the latest, in milliseconds after its start. */
+const FIRST_PAUSE_MS = 1_000;
+/** The longest and the shortest pause between two prunings, in milliseconds. */
+const MAX_PAUSE_MS = 600_000;
+const MIN_PAUSE_MS = 1_000;
 
 /**
- * Has the store delete ended runs and unused sessions above the retention: at an interval, and when many runs have
- * ended.
+ * Has the store delete ended runs and unused sessions above the retention: soon after the process has started, at an
+ * interval, and when many runs have ended. The store may hold runs of processes that did not live for an interval. A
+ * store in memory is empty at first, and is pruned from the first run on.
  */
 export class Pruning {
   readonly #store: Store;
@@ -24,7 +32,12 @@ export class Pruning {
     this.#retention = retention;
   }
 
+  start(): void {
+    if (this.#store.persistent) this.#pruneIn(FIRST_PAUSE_MS);
+  }
+
   onEnded(): void {
+    if (this.#isOver) return;
     this.#ended += 1;
     if (this.#ended > this.#retention.maxRuns / 16) this.#prune();
     else this.#pruneLater();
@@ -36,11 +49,22 @@ export class Pruning {
   }
 
   #pruneLater(): void {
-    if (this.#clearTimer !== undefined || this.#isOver) return;
     const { maxAgeMs, maxIdleSessionMs } = this.#retention;
-    const wait = Math.min(maxAgeMs, maxIdleSessionMs) / 10;
-    if (wait === Number.POSITIVE_INFINITY) return;
-    this.#clearTimer = this.#clock.setTimeout(() => this.#prune(), Math.max(wait, 1_000));
+    this.#pruneIn(Math.max(MIN_PAUSE_MS, Math.min(MAX_PAUSE_MS, maxAgeMs / 10, maxIdleSessionMs / 10)));
+  }
+
+  /** Not all at once, where many processes have started together. */
+  #pruneIn(atMostMs: number): void {
+    if (this.#clearTimer !== undefined || this.#isOver || !this.#isLimited) return;
+    const pauseMs = atMostMs * (1 - systemChance() / 4);
+    this.#clearTimer = this.#clock.setTimeout(() => this.#prune(), pauseMs);
+  }
+
+  /** Whether time alone may bring something to delete: a store in memory is within `maxRuns` after each run. */
+  get #isLimited(): boolean {
+    const { maxRuns, maxAgeMs, maxIdleSessionMs } = this.#retention;
+    const limits = this.#store.persistent ? [maxRuns, maxAgeMs, maxIdleSessionMs] : [maxAgeMs, maxIdleSessionMs];
+    return limits.some(Number.isFinite);
   }
 
   #prune(): void {

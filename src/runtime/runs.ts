@@ -61,6 +61,7 @@ export class Runs implements LiveRuns {
     this.#pruning = new Pruning(options);
     this.#admission = new Admission(limits, this.shared.slots);
     this.remote = options.engine?.(this) ?? new NoRemoteRuns(store, logger);
+    this.#pruning.start();
   }
 
   get ids(): Ids {
