@@ -346,7 +346,7 @@ export class RunLog {
   /** The log in the store is longer: what was decided here is decided again on what is there now. */
   #decideAgain(batch: Batch): void {
     const { store } = this.#run.shared;
-    this.#decided.putBack(batch);
+    this.#putBack(batch);
     // A run to which other processes write often does not read its whole log each time.
     this.#stored ??= initialState(this.key.run_id);
     let reload: MaybePromise<RunState | undefined>;
