@@ -7,7 +7,7 @@ import { isoTime } from "../core/time.ts";
 import { addUsage } from "../core/usage.ts";
 import type { Usage } from "../protocol/extensions.ts";
 import type { JsonValue } from "../protocol/json.ts";
-import { isJsonObject } from "../protocol/json.ts";
+import { isJsonObject, parsedJson } from "../protocol/json.ts";
 import type { MessagePart } from "../protocol/message.ts";
 import type { Run } from "../protocol/run.ts";
 import { SCHEMA_TYPE } from "../protocol/run.ts";
@@ -300,12 +300,7 @@ export class TimelineFold {
 /** The JSON Schema of a question's answer; null for none. */
 export function schemaIn(parts: readonly MessagePart[]): JsonValue {
   const content = parts.find(({ content_type }) => content_type === SCHEMA_TYPE)?.content;
-  if (typeof content !== "string") return null;
-  try {
-    return JSON.parse(content) as JsonValue;
-  } catch {
-    return null;
-  }
+  return typeof content === "string" ? (parsedJson(content) ?? null) : null;
 }
 
 /** Whether a step is a call of a model by `aiSdk(context)`. */

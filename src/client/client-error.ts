@@ -37,6 +37,19 @@ export class ClientError extends Error {
   }
 }
 
+/** A value as JSON. Throws `invalid_argument` for one that JSON cannot express. */
+export function jsonText(value: unknown): string {
+  try {
+    const text: string | undefined = JSON.stringify(value);
+    if (text !== undefined) return text;
+  } catch (cause) {
+    throw new ClientError("invalid_argument", "Expected a JSON value, received one that JSON cannot express.", {
+      cause,
+    });
+  }
+  throw new ClientError("invalid_argument", "Expected a JSON value, received one that JSON cannot express.");
+}
+
 /** The error that a response tells. */
 export async function errorOf(response: Response): Promise<ClientError> {
   const { status } = response;

@@ -1,4 +1,4 @@
-import { ClientError, errorOf } from "./client-error.ts";
+import { ClientError, errorOf, jsonText } from "./client-error.ts";
 import type { Machine } from "./machine.ts";
 import { machineOf } from "./machine.ts";
 import type { ServerEvent } from "./server-events.ts";
@@ -58,12 +58,13 @@ export class Connection {
 
   /** The response to a request, if it is a good one. Rejects with a {@link ClientError} otherwise. */
   async send({ method, path, body, headers, signal }: ClientRequest): Promise<Response> {
+    const text = body === undefined ? undefined : jsonText(body);
     for (let attempt = 1; ; attempt++) {
       const own = typeof this.#headers === "function" ? await this.#headers() : this.#headers;
       const init: RequestInit = {
         method,
-        headers: { ...(body !== undefined && { "content-type": "application/json" }), ...own, ...headers },
-        ...(body !== undefined && { body: JSON.stringify(body) }),
+        headers: { ...(text !== undefined && { "content-type": "application/json" }), ...own, ...headers },
+        ...(text !== undefined && { body: text }),
         ...(signal !== undefined && { signal }),
       };
       let error: ClientError;

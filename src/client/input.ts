@@ -1,5 +1,6 @@
 import type { Message, MessageInput, MessagePartInput } from "../protocol/message.ts";
 import type { Run } from "../protocol/run.ts";
+import { jsonText } from "./client-error.ts";
 
 /** An input as messages: a text is a text, messages and parts are what they are, and any other value is a JSON part. */
 export function messagesOf(input: unknown): readonly MessageInput[] {
@@ -10,7 +11,7 @@ export function messagesOf(input: unknown): readonly MessageInput[] {
 function partOf(input: unknown): MessagePartInput {
   if (typeof input === "string") return { content: input };
   if (isPart(input)) return input;
-  return { content_type: "application/json", content: JSON.stringify(input) };
+  return { content_type: "application/json", content: jsonText(input) };
 }
 
 function isMessage(value: unknown): value is MessageInput {

@@ -135,6 +135,12 @@ export class AgentError extends Error {
   }
 }
 
+/** Never throws: what was thrown may be a proxy that throws whatever it is asked. */
 function branded(value: unknown, symbol: symbol): boolean {
-  return typeof value === "object" && value !== null && symbol in value;
+  if (typeof value !== "object" || value === null) return false;
+  try {
+    return symbol in value;
+  } catch {
+    return false;
+  }
 }

@@ -22,7 +22,8 @@ export interface StepFailure {
  * contain no secrets. What a store says, and the message of any other error, is not: the latter is shown with `exposeErrors`.
  */
 export function failureOf(error: unknown, exposeErrors: boolean): ProtocolError {
-  if (AgentError.is(error)) return agentFailure(error);
+  const told = toldBy(error);
+  if (told !== undefined) return agentFailure(told);
   if (CadenzaError.is(error)) {
     // A store of the host may have put into the message what its database said.
     const message = error.code === "store_failed" ? "The store failed." : error.message;
@@ -35,7 +36,8 @@ export function failureOf(error: unknown, exposeErrors: boolean): ProtocolError 
 /** An error as the log holds it. */
 export function failureOfStep(error: unknown): StepFailure {
   const message = messageOf(error);
-  if (AgentError.is(error)) return { name: "AgentError", message, code: error.code, data: jsonOf(error.data) };
+  const told = toldBy(error);
+  if (told !== undefined) return { name: "AgentError", ...told };
   if (CadenzaError.is(error)) return { name: "CadenzaError", message, code: error.code, data: detailsOf(error) };
   const failure = { name: "Error", message: message.slice(0, MAX_MESSAGE), code: null, data: undefined };
   try {
@@ -58,7 +60,7 @@ const MAX_STACK = 4_000;
 
 /** What is recorded of the error that ended a run. Undefined: its client sees all of it. */
 export function causeOf(error: unknown): StepFailure | undefined {
-  return AgentError.is(error) || CadenzaError.is(error) ? undefined : failureOfStep(error);
+  return toldBy(error) !== undefined || CadenzaError.is(error) ? undefined : failureOfStep(error);
 }
 
 /** An error like the one that a step threw. */
@@ -82,16 +84,27 @@ export function messageOf(error: unknown): string {
   }
 }
 
-function agentFailure({ code, message, data }: AgentError): ProtocolError {
+/** What an `AgentError` tells its client. Undefined: it is none, or its fields were changed to something that is no text. */
+function toldBy(error: unknown): (Pick<StepFailure, "message" | "data"> & { readonly code: string }) | undefined {
+  if (!AgentError.is(error)) return undefined;
+  try {
+    const { code, message, data }: { readonly code: unknown; readonly message: unknown; readonly data?: unknown } =
+      error;
+    return typeof code === "string" && typeof message === "string" ? { code, message, data: jsonOf(data) } : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function agentFailure({ code, message, data }: NonNullable<ReturnType<typeof toldBy>>): ProtocolError {
   const details = dataOf(data);
   if (wireCodes.includes(code)) return { code: code as ErrorCode, message, ...(details && { data: details }) };
   return { code: "server_error", message, data: { ...details, reason: code } };
 }
 
 /** The data of an error as an object. */
-function dataOf(data: unknown): JsonObject | undefined {
-  const copy = jsonOf(data);
-  return copy === undefined || isJsonObject(copy) ? copy : { value: copy };
+function dataOf(data: JsonValue | undefined): JsonObject | undefined {
+  return data === undefined || isJsonObject(data) ? data : { value: data };
 }
 
 /** The data of an error. Data that is not JSON is left out, so that the error itself is not lost. */

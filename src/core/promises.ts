@@ -1,9 +1,14 @@
 /** A value now or later: stores may answer either way. */
 export type MaybePromise<T> = T | Promise<T>;
 
-/** Whether the value comes later. */
+/** Whether the value comes later. Never throws: a value of the user's may be a proxy, or have a `then` that throws. */
 export function isPromise<T>(value: MaybePromise<T>): value is Promise<T> {
-  return typeof value === "object" && value !== null && typeof (value as { then?: unknown }).then === "function";
+  if (typeof value !== "object" || value === null) return false;
+  try {
+    return typeof (value as { then?: unknown }).then === "function";
+  } catch {
+    return false;
+  }
 }
 
 /** Discards an outcome that is handled elsewhere. */

@@ -33,6 +33,32 @@ export function isJsonObject(value: unknown): value is JsonObject {
 }
 
 /**
+ * The value of a JSON text. Undefined: it is no JSON, or is nested so deeply that a recursive function, such as
+ * `JSON.stringify`, overflows the call stack.
+ */
+export function parsedJson(text: string): JsonValue | undefined {
+  try {
+    const value = JSON.parse(text) as JsonValue;
+    return isTooDeep(value) ? undefined : value;
+  } catch {
+    return undefined;
+  }
+}
+
+/** How deeply a value may be nested that recursive functions read. */
+const MAX_DEPTH = 1_000;
+
+/** Goes level by level, so that no depth overflows the call stack. */
+function isTooDeep(value: JsonValue): boolean {
+  let level: readonly JsonValue[] = [value];
+  for (let depth = 0; depth <= MAX_DEPTH; depth++) {
+    level = level.flatMap((one) => (typeof one === "object" && one !== null ? Object.values(one) : []));
+    if (level.length === 0) return false;
+  }
+  return true;
+}
+
+/**
  * A JSON object with contents of the sender's choice. The same object is handed on: its contents are neither copied nor
  * checked.
  */

@@ -9,7 +9,7 @@ import type { Run } from "../protocol/run.ts";
 import type { Answer } from "./answer.ts";
 import type { Answered } from "./answer-router.ts";
 import { AnswerRouter } from "./answer-router.ts";
-import { badArgument, checkObject } from "./check.ts";
+import { badArgument, checkObject, readGiven } from "./check.ts";
 import type { LogSource, StreamStart } from "./events.ts";
 import type { ForkOptions } from "./forks.ts";
 import { beginFork, Forks } from "./forks.ts";
@@ -43,7 +43,7 @@ export class Calls {
 
   /** In mode `sync` or `async`. */
   async create(request: CreateRunRequest, options: CreateRunOptions): Promise<Run> {
-    const mode = readMode(request);
+    const mode = readGiven("request", () => readMode(request));
     const creating = this.#accept(request, options);
     const created = isPromise(creating) ? await creating : creating;
     const letGo = this.#runs.shared.hold();
@@ -96,7 +96,7 @@ export class Calls {
 
   /** In mode `stream`. */
   createStream(request: CreateRunRequest, options: CreateRunOptions): MaybePromise<StreamStart> {
-    readMode(request);
+    readGiven("request", () => readMode(request));
     const created = this.#accept(request, options);
     if (isPromise(created)) return created.then((later) => this.#begun(later));
     return this.#begun(created);
@@ -111,12 +111,14 @@ export class Calls {
   }
 
   #accept(request: CreateRunRequest, options: CreateRunOptions): ReturnType<Runs["create"]> {
-    return this.#runs.create(readNewRun(request, options, this.#tenant, this.#principal));
+    const run = readGiven("request", () => readNewRun(request, options, this.#tenant, this.#principal));
+    options.signal?.throwIfAborted();
+    return this.#runs.create(run);
   }
 
   /** In mode `sync` or `async`. */
   async resume(request: ResumeRequest, options: ResumeOptions): Promise<Run> {
-    const mode = readMode(request);
+    const mode = readGiven("request", () => readMode(request));
     const answering = this.#answer(request, options);
     const letGo = this.#runs.shared.hold();
     try {
@@ -131,7 +133,7 @@ export class Calls {
 
   /** In mode `stream`. */
   async resumeStream(request: ResumeRequest, options: ResumeOptions): Promise<StreamStart> {
-    readMode(request);
+    readGiven("request", () => readMode(request));
     const { run, key, after } = await this.#answer(request, options);
     const source: LogSource = run === undefined ? await this.#reader.source(key) : run.log;
     return { source, after, until: "next-rest" };
@@ -175,6 +177,11 @@ export class Calls {
 
   /** Gives the answer to the run, at once where the run is at work here. `after`: the number of the event that showed the question. */
   #answer(request: ResumeRequest, options: ResumeOptions): MaybePromise<Answered> {
+    const { key, answer } = readGiven("request", () => this.#readAnswer(request, options));
+    return this.#answers.answer(key, answer);
+  }
+
+  #readAnswer(request: ResumeRequest, options: ResumeOptions): { readonly key: RunKey; readonly answer: Answer } {
     checkObject("request", request);
     if (options !== noOptions) checkOptions(options, ["idempotencyKey", "signal"]);
     const key: RunKey = { tenant: this.#tenant, run_id: readId("run_id", request.run_id) };
@@ -185,7 +192,7 @@ export class Calls {
       idempotency_key: options.idempotencyKey ?? null,
       mode: readMode(request),
     };
-    return this.#answers.answer(key, answer);
+    return { key, answer };
   }
 }
 

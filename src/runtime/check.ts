@@ -35,8 +35,37 @@ export function read<T>(name: string, schema: Schema<T>, value: unknown): T {
   throw new CadenzaError("invalid_argument", `${message}.`, { issues });
 }
 
-/** A short description of any value, for messages: `"text"`, `42`, `null`, `an array`, `a Date`. */
+/**
+ * Reads what a caller has given. A value that throws while it is read, such as a proxy or one with a getter, is as
+ * invalid as any other: `invalid_argument`, with what it threw as the cause.
+ */
+export function readGiven<T>(name: string, read: () => T, expected = "a value that can be read"): T {
+  try {
+    return read();
+  } catch (cause) {
+    if (CadenzaError.is(cause)) throw cause;
+    const path = pathOf(name);
+    const message = `expected ${expected}, received one that throws when it is read`;
+    throw new CadenzaError("invalid_argument", `${writePath(path)}: ${message}.`, {
+      issues: [{ path, message }],
+      cause,
+    });
+  }
+}
+
+/**
+ * A short description of any value, for messages: `"text"`, `42`, `null`, `an array`, `a Date`. Never throws, not even
+ * for a proxy that does.
+ */
 export function describe(value: unknown): string {
+  try {
+    return describeAny(value);
+  } catch {
+    return "an object that cannot be read";
+  }
+}
+
+function describeAny(value: unknown): string {
   switch (typeof value) {
     case "string":
       return value.length > 60 ? `a string of ${value.length} characters` : JSON.stringify(value);

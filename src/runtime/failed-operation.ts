@@ -14,8 +14,19 @@ export function noteOperation(key: string, given: Promise<unknown>, logger: Logg
   inBackground(logger, given.then(isSubRun(key) ? note : ignore, note));
 }
 
-/** The operation that an error came from: itself, its cause, or the run that it tells of. Undefined: from none. */
+/**
+ * The operation that an error came from: itself, its cause, or the run that it tells of. Undefined: from none. Never
+ * throws: an agent may throw a proxy, or an error whose fields throw.
+ */
 export function operationBehind(error: unknown): string | undefined {
+  try {
+    return findBehind(error);
+  } catch {
+    return undefined;
+  }
+}
+
+function findBehind(error: unknown): string | undefined {
   const seen = new Set<unknown>();
   for (let at = error; isObject(at) && !seen.has(at); at = (at as { cause?: unknown }).cause) {
     seen.add(at);

@@ -1,4 +1,3 @@
-import { messageOf } from "../core/failure.ts";
 import { copyJson } from "../core/json.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
@@ -6,7 +5,7 @@ import type { JsonValue } from "../protocol/json.ts";
 import { JSON_LIMITS, JsonRefusal, parseJson } from "../protocol/json-text.ts";
 import type { Message, MessageInput, MessagePart, MessagePartInput } from "../protocol/message.ts";
 import { messagePartSchema, messageSchema } from "../protocol/message.ts";
-import { badArgument, read } from "./check.ts";
+import { badArgument, read, readGiven } from "./check.ts";
 import type { SchemaHost, StandardSchema, Validate, Validated } from "./standard-schema.ts";
 
 /** The input of `createRun`: a text, a part, a message, or a list of these. */
@@ -67,11 +66,7 @@ export function readMessage(name: string, value: unknown): Message {
 
 /** Copies the value as JSON. A later change of the value by the caller does not affect the copy. */
 function readJson(name: string, value: unknown): JsonValue | undefined {
-  try {
-    return copyJson(value);
-  } catch (cause) {
-    throw badArgument(name, `a JSON value (${messageOf(cause)})`, value);
-  }
+  return readGiven(name, () => copyJson(value), "a JSON value");
 }
 
 /** The text of a message: its plain parts of text or JSON, joined. */

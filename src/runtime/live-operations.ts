@@ -136,7 +136,8 @@ export class LiveOperations implements Operations {
       return undefined;
     }
     if (isPromise(value)) {
-      return value.then(
+      // What a schema gives may be a thenable of the user's, whose own `then` may throw or return nothing.
+      return Promise.resolve(value).then(
         (later) => this.#resolve(operation, later),
         (error: unknown) => this.#reject(operation, error),
       );

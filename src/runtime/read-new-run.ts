@@ -31,7 +31,6 @@ export function readNewRun(
   checkObject("request", request);
   checkText("agent_name", request.agent_name);
   if (options !== noOptions) checkOptions(options, known);
-  options.signal?.throwIfAborted();
   const { agent_name, session_id } = request;
   const { sessionKey } = options;
   const created: NewRun = {

@@ -5,6 +5,7 @@ import type { AgentInput, AgentOutput, CallableAgent } from "./agent-schemas.ts"
 import type { CallOptions } from "./call-agent.ts";
 import { callAgent } from "./call-agent.ts";
 import { Calls } from "./calls.ts";
+import { readGiven } from "./check.ts";
 import type { ForkOptions } from "./forks.ts";
 import { MessageRouter } from "./message-router.ts";
 import type {
@@ -84,7 +85,7 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
     request: CreateRunRequest,
     options: CreateRunOptions = noOptions,
   ): Promise<Run> | AsyncIterableIterator<StreamedEvent> {
-    if (request?.mode === "stream") return streamOf(() => this.#calls.createStream(request, options), this.#reader);
+    if (isStreamed(request)) return streamOf(() => this.#calls.createStream(request, options), this.#reader);
     return this.#calls.create(request, options);
   }
 
@@ -146,7 +147,7 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
     request: ResumeRequest,
     options: ResumeOptions = noOptions,
   ): Promise<Run> | AsyncIterableIterator<StreamedEvent> {
-    if (request?.mode === "stream") return streamOf(() => this.#calls.resumeStream(request, options), this.#reader);
+    if (isStreamed(request)) return streamOf(() => this.#calls.resumeStream(request, options), this.#reader);
     return this.#calls.resume(request, options);
   }
 
@@ -218,7 +219,8 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
    * ```
    */
   async send(request: SendRequest, options: SendOptions = {}): Promise<{ readonly run_id: string }> {
-    return this.#messages.send(this.#tenant, readMessageToSend(request, options, this.#principal));
+    const message = readGiven("request", () => readMessageToSend(request, options, this.#principal));
+    return this.#messages.send(this.#tenant, message);
   }
 
   /**
@@ -247,5 +249,14 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
   async deleteSession(session_id: string): Promise<void> {
     const id = readId("session_id", session_id);
     return this.#runs.deleteSession({ tenant: this.#tenant, session_id: id });
+  }
+}
+
+/** Whether a call gives a stream. A request that cannot be read is refused where it is read. */
+function isStreamed(request: { readonly mode?: unknown }): boolean {
+  try {
+    return request?.mode === "stream";
+  } catch {
+    return false;
   }
 }

@@ -154,7 +154,10 @@ function inTime<T>(settled: Promise<T>, clock: Clock | undefined): Promise<T | u
 
 function readResult(result: StandardResult<unknown>): Validated {
   const { issues } = result;
-  if (issues === undefined) return { value: (result as { readonly value: unknown }).value };
+  if (issues === undefined) {
+    if (!("value" in result)) throw new TypeError("It gave neither a value nor issues.");
+    return { value: result.value };
+  }
   return { issues: issues.map(readIssue) };
 }
 

@@ -1,5 +1,6 @@
 import type { Emission } from "../core/commands.ts";
 import { AgentError, CadenzaError } from "../core/errors.ts";
+import { messageOf } from "../core/failure.ts";
 import { copyJson } from "../core/json.ts";
 import { isJsonObject } from "../protocol/json.ts";
 import { describe } from "./check.ts";
@@ -42,10 +43,16 @@ export function meaningOf(value: unknown): Meaning {
     return emissionOf(value);
   } catch (cause) {
     if (CadenzaError.is(cause) && cause.code === "invalid_yield") throw cause;
-    const reason = cause instanceof Error ? cause.message : String(cause);
+    const message = messageOf(cause);
+    // What a value of the agent's throws may tell secrets of the host, and so is not for the client.
+    const isOurs = CadenzaError.is(cause) || ofJson.test(message);
+    const reason = isOurs ? message : "it throws when it is read.";
     throw new CadenzaError("invalid_yield", `The agent yielded an invalid value: ${reason}`, { cause });
   }
 }
+
+/** What `JSON.stringify` itself throws. */
+const ofJson = /^(?:Do not know how to serialize a BigInt|Converting circular structure to JSON)/;
 
 /** Reads the argument of `emit`, which accepts the values of `yield` except await requests and iterables. */
 export function readEmission(value: unknown): Emission {

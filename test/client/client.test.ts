@@ -229,3 +229,20 @@ test("a view that cannot be read is told to its watcher", async () => {
 test.each([{ attempts: 0 }, { attempts: 1.5 }, { backoffMs: -1 }, { url: 7 }])("refuses %o", (option) => {
   expect(() => createClient({ url: "http://localhost", ...(option as object) })).toThrow(ClientError);
 });
+
+test("a value that JSON cannot express is refused before it is sent", async () => {
+  const client = createClient({
+    url: "http://localhost",
+    fetch: () => Promise.reject(new Error("nothing is to be sent")),
+  });
+  const cycle: { self?: unknown } = {};
+  cycle.self = cycle;
+  for (const value of [cycle, { n: 1n }, () => 1]) {
+    await expect(client.run("desk", value as never)).rejects.toMatchObject({
+      name: "ClientError",
+      code: "invalid_argument",
+    });
+    const answered = client.attach("desk", "x").answer({ await_id: "ask#1" }, cycle as never);
+    await expect(answered).rejects.toMatchObject({ name: "ClientError", code: "invalid_argument" });
+  }
+});

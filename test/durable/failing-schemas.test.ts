@@ -52,6 +52,8 @@ const failures: Readonly<Record<string, (value: unknown) => unknown>> = {
   "gives null later": async () => null,
   "gives issues that are no list": () => ({ issues: 1 }),
   "gives issues without messages": () => ({ issues: [null] }),
+  "gives a text": () => "valid",
+  "gives neither a value nor issues": () => ({}),
   "gives a result that throws": () => ({
     get issues() {
       throw secret;
@@ -191,4 +193,51 @@ it("an agent whose schema has a JSON Schema that is no JSON is described, and as
   expect(status).toBe("awaiting");
   expect(textsOf(await runtime.resume({ run_id, await_resume: reply("good") }))).toEqual(["good"]);
   await runtime.close();
+});
+
+const throwing: Readonly<Record<string, () => object>> = {
+  "a proxy that was revoked": () => {
+    const { proxy, revoke } = Proxy.revocable({}, {});
+    revoke();
+    return proxy;
+  },
+  "an object whose then cannot be read": () => ({
+    // biome-ignore lint/suspicious/noThenProperty: such objects exist.
+    get then() {
+      throw secret;
+    },
+  }),
+  "a thenable that throws": () => ({
+    // biome-ignore lint/suspicious/noThenProperty: such objects exist.
+    then() {
+      throw secret;
+    },
+  }),
+};
+
+describe.each(Object.keys(throwing))("%s", (name) => {
+  const make = throwing[name] ?? (() => ({}));
+
+  it.each([true, false])("as the value of a schema is an error of its agent alone, durable: %s", async (isDurable) => {
+    const replicas = inMemory();
+    const { runtime } = replicas.start();
+    const gives = schema(() => ({ value: make() }));
+    runtime.register("asks", { durable: isDurable }, async (_input, { ask }) => {
+      await ask("?", { schema: gives }).catch(() => undefined);
+      return "went on";
+    });
+    const { run_id } = await settledLater(replicas, runtime.createRun({ agent_name: "asks", input: "" }));
+    const run = await settledLater(replicas, runtime.resume({ run_id, await_resume: reply("any") }));
+    expect(textsOf(run)).toEqual(["went on"]);
+  });
+
+  it.each([true, false])("that an agent throws fails its run, durable: %s", async (isDurable) => {
+    const replicas = inMemory();
+    const { runtime } = replicas.start();
+    runtime.register("throws", { durable: isDurable }, () => {
+      throw make();
+    });
+    const run = await settledLater(replicas, runtime.createRun({ agent_name: "throws", input: "" }));
+    expect(run.error).toMatchObject({ message: "The agent failed.", data: { reason: "agent_failed" } });
+  });
 });

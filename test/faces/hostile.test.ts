@@ -253,6 +253,10 @@ const emissions: readonly (readonly [what: string, value: object])[] = [
   ["JSON that is none", { content_type: "application/json", content: "{" }],
   ["a data part", { name: "data", content_type: "application/json", content: JSON.stringify({ half }) }],
   ["a text", { content: half }],
+  [
+    "JSON that is nested too deeply",
+    { content_type: "application/json", content: `${"[".repeat(20_000)}${"]".repeat(20_000)}` },
+  ],
 ];
 
 describe.each([

@@ -1,5 +1,5 @@
 import type { RuntimeOptions } from "cadenza";
-import { AgentRuntime, awaitMessage, CadenzaError, defineAgent, MemoryStore } from "cadenza";
+import { AgentError, AgentRuntime, awaitMessage, CadenzaError, defineAgent, MemoryStore } from "cadenza";
 import { describe, expect, it } from "vitest";
 import { refusal, runAgent, setUp, snapshot } from "../harness/runtimes.ts";
 
@@ -508,5 +508,65 @@ describe("a bad argument of the context", () => {
       });
       expect(run).toMatchObject({ status: "failed", error: { message: expect.stringContaining("question") } });
     }
+  });
+});
+
+describe("a value that throws when it is read", () => {
+  const secret = (): never => {
+    throw new Error("the password of the database is 1234");
+  };
+  const { proxy: revoked, revoke } = Proxy.revocable({}, {});
+  revoke();
+  const values: Readonly<Record<string, unknown>> = {
+    "a revoked proxy": revoked,
+    "a getter": {
+      get content() {
+        return secret();
+      },
+    },
+    toJSON: { content: "x", name: { toJSON: secret } },
+  };
+
+  it.each(Object.keys(values))("is refused, never thrown at once: %s", async (name) => {
+    const { runtime, run_id } = await waiting();
+    const value = values[name];
+    const calls: readonly (() => unknown)[] = [
+      () => runtime.createRun(as(value)),
+      () => runtime.createRun(as({ ...good, input: [value] })),
+      () => runtime.createRun(as(good), as({ metadata: value })),
+      () => runtime.createRun(as(good), as({ signal: value })),
+      () => runtime.resume(as(value)),
+      () => runtime.resume(as({ run_id, await_resume: value })),
+      () => runtime.send(as(value)),
+      () => runtime.send(as({ to: run_id, name: "m", data: value })),
+    ];
+    for (const call of calls) {
+      const called = call() as Promise<unknown>;
+      expect(await refusal(called)).toMatchObject({ code: "invalid_argument" });
+    }
+    expect((await runtime.getRun(run_id)).status).toBe("awaiting");
+    await runtime.close();
+  });
+
+  it.each(Object.keys(values))("tells the client nothing of the error when an agent yields it: %s", async (name) => {
+    const run = await runAgent(setUp().runtime, function* () {
+      yield values[name];
+    });
+    expect(run.status).toBe("failed");
+    expect(JSON.stringify(run.error)).not.toContain("password");
+  });
+
+  async function waiting() {
+    const { runtime } = setUp();
+    runtime.register("asks", (_input, { ask }) => ask("?").then(() => "x"));
+    const { run_id } = await runtime.createRun({ agent_name: "asks", input: "" });
+    return { runtime, run_id };
+  }
+
+  it("is no field of an error that the client sees", async () => {
+    const run = await runAgent(setUp().runtime, () => {
+      throw Object.assign(new AgentError("x", "y"), { code: revoked });
+    });
+    expect(run.error).toMatchObject({ code: "server_error", data: { reason: "agent_failed" } });
   });
 });

@@ -1,5 +1,6 @@
 import { unfitAt } from "../../http/errors.ts";
 import type { JsonValue } from "../../protocol/json.ts";
+import { parsedJson } from "../../protocol/json.ts";
 import type { Message, MessagePart } from "../../protocol/message.ts";
 
 /** The text of a part that is shown as text. Undefined: it is shown otherwise. */
@@ -19,13 +20,9 @@ export function isJsonPart({ content_type, content_encoding }: MessagePart): boo
 
 const JSON_TYPE = /^application\/(?:[\w.+-]*\+)?json$/;
 
-/** The value of a JSON text. What is no JSON is taken as a string. */
+/** The value of a JSON text. What is no JSON, or is nested too deeply to be sent, is taken as a string. */
 export function jsonOf(text: string): JsonValue {
-  try {
-    return JSON.parse(text) as JsonValue;
-  } catch {
-    return text;
-  }
+  return parsedJson(text) ?? text;
 }
 
 /** Whether a part has an address that a message may have. */
