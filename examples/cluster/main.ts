@@ -34,6 +34,7 @@ interface Victim {
   readonly runs: Map<string, string | undefined>;
 }
 
+if (process.env["PGHOST"] === undefined) console.log("Starting PostgreSQL. That takes some seconds.");
 const stopDatabase = process.env["PGHOST"] === undefined ? await startDatabase() : undefined;
 const [webs, workers] = await Promise.all([startAll("web", 2), startAll("worker", 3)]);
 console.log(`${webs.length} web processes and ${workers.length} workers have started.`);

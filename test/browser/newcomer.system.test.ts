@@ -1,8 +1,9 @@
 import type { ChildProcess } from "node:child_process";
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
+import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { afterAll, describe, expect, test } from "vitest";
+import { afterAll, describe, expect, inject, test } from "vitest";
 import { openBrowser } from "./browser.ts";
 
 const browser = await openBrowser();
@@ -18,14 +19,20 @@ describe.skipIf(browser === undefined)("a newcomer", () => {
   test("sees why the demo asked about each licence, one click after opening the inspector", {
     timeout: 60_000,
   }, async () => {
-    const said = execFileSync("npm", ["run", "--silent", "demo", "--", "--yes"], { encoding: "utf8" });
+    // The demo keeps its runs in its own folder, which is not the working copy.
+    const cwd = inject("projectFolder");
+    const said = execFileSync(process.execPath, ["examples/licence-audit/main.js", "--yes"], { cwd, encoding: "utf8" });
     const [, run_id = ""] = /To see what run (\S+) did: npm run demo:inspect/.exec(said) ?? [];
     const asked = [...said.matchAll(/The run is awaiting \(\S+\): (Allow .*?\?)/g)].map(([, question]) => question);
     expect(asked.length).toBeGreaterThan(2);
 
-    inspector = spawn(process.execPath, ["--import", "tsx", "src/cli/main.ts", "inspect", ".cadenza/demo.db"], {
-      stdio: ["ignore", "pipe", "inherit"],
-    });
+    inspector = spawn(
+      process.execPath,
+      ["--import", "tsx", "src/cli/main.ts", "inspect", join(cwd, ".cadenza/demo.db")],
+      {
+        stdio: ["ignore", "pipe", "inherit"],
+      },
+    );
     let address: string | undefined;
     for await (const line of createInterface({ input: inspector.stdout as NonNullable<ChildProcess["stdout"]> })) {
       address = /http:\S+/.exec(line)?.[0];

@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import type { TestProject } from "vitest/node";
 import { makeProject } from "./project.ts";
 
@@ -8,9 +9,30 @@ declare module "vitest" {
   }
 }
 
-/** Makes the project before the first test. Returns the function that removes it after the last. */
+/**
+ * Makes the project before the first test. Returns the function that removes it after the last, and that fails if the
+ * tests have written into the working copy.
+ */
 export async function setup({ provide }: TestProject): Promise<() => void> {
+  const before = unknownFiles();
   const { folder, remove } = await makeProject();
   provide("projectFolder", folder);
-  return remove;
+  return () => {
+    remove();
+    const written = unknownFiles().filter((file) => !before.includes(file) && !file.includes("coverage/"));
+    if (written.length === 0) return;
+    // An error alone does not make vitest fail once the tests have passed.
+    process.exitCode = 1;
+    throw new Error(`The tests have written into the working copy: ${written.join(", ")}`);
+  };
+}
+
+/** The files that git does not track, with those that it ignores. None outside a working copy. */
+function unknownFiles(): readonly string[] {
+  try {
+    const lines = execFileSync("git", ["status", "--porcelain", "--ignored"], { encoding: "utf8" }).split("\n");
+    return lines.filter((line) => /^(\?\?|!!)/.test(line));
+  } catch {
+    return [];
+  }
 }
