@@ -1,21 +1,32 @@
 /**
- * The long tests of durable runs: crashes at every call of the store, and two of them one after the other; 100,000
+ * The long tests of durable runs: crashes at every call of the store, and two of them one after the other; failures of every
+ * call of the store, and outages that begin there; 100,000
  * evicted runs; 100,000 random programs; 10,000 random forks. `npm run test:durable -- --seed 7 --programs 1000` tries 1,000 programs from
  * seed 7 on, and `npm run test:durable -- --seed 7 --trouble crashes` tries one program alone. `--part crashes`,
- * `evictions`, `programs` or `forks` runs one part.
+ * `failures`, `outages`, `evictions`, `programs` or `forks` runs one part.
  */
 import type { ChildProcess } from "node:child_process";
 import { fork } from "node:child_process";
 import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import type { Method } from "../test/harness/store-proxy.ts";
 import { crashedOtherwise, crashPoints } from "../test/harness/world/crash-points.ts";
 import { evictAndAnswer } from "../test/harness/world/evicted-runs.ts";
+import {
+  courses,
+  failedOtherwise,
+  failurePoints,
+  OUTAGES_MS,
+  outagePoints,
+  playIn,
+} from "../test/harness/world/failing-calls.ts";
 import { forkAll } from "../test/harness/world/forks.ts";
 import { play } from "../test/harness/world/play.ts";
 import { scenarios } from "../test/harness/world/scenarios.ts";
 import type { Findings } from "../test/harness/world/trials.ts";
 import { again, noFindings, sumOf, trial, troubles, tryAll } from "../test/harness/world/trials.ts";
+import type { Failure } from "../test/harness/world/world.ts";
 
 const RUNS = 100_000;
 const FORKS = 10_000;
@@ -28,6 +39,7 @@ const { values } = parseArgs({
     programs: { type: "string", default: "100000" },
     trouble: { type: "string" },
     part: { type: "string" },
+    share: { type: "string", default: "1" },
   },
 });
 const seed = Number(values.seed);
@@ -41,6 +53,8 @@ if (process.send !== undefined) {
 } else {
   for (const [part, isWrong] of Object.entries({
     crashes: crashEverywhere,
+    failures: () => failEverywhere("one failing call", failurePoints),
+    outages: () => failEverywhere("outages", (calls) => OUTAGES_MS.flatMap((ms) => outagePoints(calls, ms))),
     evictions: evictMany,
     programs: tryPrograms,
     forks: tryForks,
@@ -76,6 +90,37 @@ async function crashEverywhere(): Promise<boolean> {
   console.log(`${scenarios.length} scenarios, ${plays} crashed plays: ${wrong.length} wrong.`);
   for (const what of wrong.slice(0, 10)) console.log(what);
   return wrong.length > 0;
+}
+
+/** Lets calls of the store fail, one at a time or all for a while, from each call on; with `--share 10` from one of ten. */
+async function failEverywhere(
+  what: string,
+  pointsOf: (calls: readonly Method[]) => readonly Failure[],
+): Promise<boolean> {
+  const wrong: string[] = [];
+  let plays = 0;
+  let unhandled = 0;
+  const count = (): void => {
+    unhandled += 1;
+  };
+  process.on("unhandledRejection", count).on("uncaughtException", count);
+  for (const course of courses) {
+    for (const [index, scenario] of scenarios.entries()) {
+      const unfailed = await playIn(scenario, course);
+      const points = pointsOf(unfailed.world.processes[0]?.storeCalls ?? []);
+      for (const [number, point] of points.entries()) {
+        if ((number + index) % Number(values.share) !== 0) continue;
+        plays += 1;
+        wrong.push(...(await failedOtherwise(scenario, course, point, unfailed)));
+      }
+    }
+    console.log(
+      `${what}, ${JSON.stringify(course)}: ${plays} plays so far, ${wrong.length} wrong, ${unhandled} unhandled.`,
+    );
+  }
+  process.off("unhandledRejection", count).off("uncaughtException", count);
+  for (const one of wrong.slice(0, 30)) console.log(one.slice(0, 1_500));
+  return wrong.length + unhandled > 0;
 }
 
 async function evictMany(): Promise<boolean> {

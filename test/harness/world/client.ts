@@ -62,6 +62,8 @@ const passing: readonly string[] = [
 ];
 /** How many calls run at once, in a world with a random order. */
 const MAX_RUNNING = 3;
+/** After how long a call that a failing store has refused is repeated, in milliseconds. */
+const AGAIN_MS = 100;
 /** How many messages may wait for an agent that has not asked for them. */
 const MAX_EARLY = 3;
 /** In a world with a random order: how likely the client does something at each event, while there is a reason for it. */
@@ -141,8 +143,10 @@ export class Client {
       this.#world.violations.push(`${what} was refused: ${String(outcome.error)}`);
     if (outcome !== undefined && String(outcome.error).includes(SECRET))
       this.#world.violations.push(`${what} was told what the store said`);
-    // A client that is refused repeats its call after the next event of the world.
-    await this.#world.step();
+    // A client that is refused repeats its call after the next event of the world, and after a pause while the store fails.
+    const isFailing = outcome !== undefined && CadenzaError.is(outcome.error) && outcome.error.code === "store_failed";
+    if (isFailing) await this.#world.pass(AGAIN_MS);
+    else await this.#world.step();
   }
 
   #due(): Call[] {

@@ -55,6 +55,8 @@ export interface Ending {
 }
 
 const TENANT = "";
+/** After how long a client repeats what a failing store has refused, in milliseconds. */
+const AGAIN_MS = 100;
 
 /** Plays a script to its end, whatever happens to the processes meanwhile. */
 export async function play(script: Script, options: PlayOptions = {}): Promise<Played> {
@@ -108,6 +110,7 @@ class Play {
       if (outcome !== undefined && "value" in outcome) return outcome.value.run_id;
       // The client cannot know what has become of its call, and repeats it with its key.
       if (outcome !== undefined && !isStoreFailure(outcome.error)) throw outcome.error;
+      if (outcome !== undefined) await this.#world.pass(AGAIN_MS);
     }
   }
 
@@ -148,8 +151,12 @@ class Play {
       for await (const event of process.runtime.events(this.#runId, { until: "end" })) this.#seen.push(event);
     };
     reading().catch((error: unknown) => {
-      // A reader that is told of a failure of the store reads again.
-      if (isStoreFailure(error)) this.#followed.delete(process);
+      // A reader that is told of a failure of the store reads again, after a pause in which time passes.
+      if (isStoreFailure(error))
+        process.wait(AGAIN_MS).then(
+          () => this.#followed.delete(process),
+          () => {},
+        );
       else this.#world.violations.push(`a reader failed: ${String(error)}`);
     });
   }

@@ -1,0 +1,30 @@
+import { expect, it } from "vitest";
+import type { Course } from "../harness/world/failing-calls.ts";
+import {
+  courses,
+  failedOtherwise,
+  failurePoints,
+  OUTAGES_MS,
+  outagePoints,
+  playIn,
+} from "../harness/world/failing-calls.ts";
+import { scenarios } from "../harness/world/scenarios.ts";
+
+/** So many failures are tried here for each scenario; `npm run test:durable -- --part failures` tries all, `--part outages` too. */
+const TRIED = 4;
+
+it.each(scenarios.map((scenario, index) => ({ scenario, index, name: scenario.name })))(
+  "any call of the store may fail: $name",
+  async ({ scenario, index }) => {
+    const course = courses[index % courses.length] as Course;
+    const unfailed = await playIn(scenario, course);
+    const calls = unfailed.world.processes[0]?.storeCalls ?? [];
+    const points = [...failurePoints(calls), ...OUTAGES_MS.flatMap((ms) => outagePoints(calls, ms))];
+    const wrong: string[] = [];
+    for (let nth = 0; nth < TRIED; nth++) {
+      const point = points[Math.floor(((nth + (index % 7) / 7) / TRIED) * points.length)];
+      if (point !== undefined) wrong.push(...(await failedOtherwise(scenario, course, point, unfailed)));
+    }
+    expect(wrong).toEqual([]);
+  },
+);
