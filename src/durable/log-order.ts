@@ -235,8 +235,10 @@ class Replaying {
     this.#clearStall = this.#host.clock.setTimeout(() => {
       const { missing } = this;
       if (missing === undefined) return;
-      if (ticks > 1) {
-        this.#stallAfter(ticks - 1);
+      // While the store does not give the agent what it reads, the agent is not to blame.
+      const isWaiting = this.#host.log.failingReads > 0;
+      if (ticks > 1 || isWaiting) {
+        this.#stallAfter(isWaiting ? ticks : ticks - 1);
         return;
       }
       this.#stalled = true;

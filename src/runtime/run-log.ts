@@ -37,6 +37,8 @@ const noEntries = noBatch.entries;
  */
 export class RunLog {
   readonly key: RunKey;
+  /** How many reads for the agent the store has failed to answer, and is asked again. */
+  failingReads = 0;
   readonly #run: LogRun;
   readonly #ownership: Ownership;
   readonly #writer: RunWriter;

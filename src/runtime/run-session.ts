@@ -70,6 +70,15 @@ export class RunSession {
 
   /** Rejects when the run is stopped, and not before. */
   async #readAgain(first: unknown): Promise<StoredSession | undefined> {
+    this.#log.failingReads += 1;
+    try {
+      return await this.#readUntilGiven(first);
+    } finally {
+      this.#log.failingReads -= 1;
+    }
+  }
+
+  async #readUntilGiven(first: unknown): Promise<StoredSession | undefined> {
     const { clock, logger, signal } = this.#host;
     let error = first;
     for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = nextPauseMs(pauseMs)) {

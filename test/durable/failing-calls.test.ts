@@ -13,6 +13,19 @@ import { scenarios } from "../harness/world/scenarios.ts";
 /** So many failures are tried here for each scenario; `npm run test:durable -- --part failures` tries all, `--part outages` too. */
 const TRIED = 4;
 
+it("a replay that reads a session through an outage is not taken for one that does not match", async () => {
+  const scenario = scenarios.find(({ name }) => name === "a session with history and state");
+  if (scenario === undefined) throw new Error("There is no such scenario.");
+  const course: Course = { late: true, alwaysReplay: true };
+  const unfailed = await playIn(scenario, course);
+  const calls = unfailed.world.processes[0]?.storeCalls ?? [];
+  const reads = calls.flatMap((method, index) => (method === "session" ? [index + 1] : []));
+  const wrong: string[] = [];
+  for (const call of reads.slice(0, 8))
+    wrong.push(...(await failedOtherwise(scenario, course, { call, after: false, late: true, ms: 20_000 }, unfailed)));
+  expect(wrong).toEqual([]);
+});
+
 it.each(scenarios.map((scenario, index) => ({ scenario, index, name: scenario.name })))(
   "any call of the store may fail: $name",
   async ({ scenario, index }) => {
