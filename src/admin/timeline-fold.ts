@@ -43,11 +43,12 @@ export class TimelineFold {
   readonly #state = initialState("");
 
   add(entry: Entry): void {
-    this.#at = isoTime(entry.at);
+    evolve(this.#state, entry);
+    // The `created` entry of a fork is younger than the entries of its origin, which follow it.
+    this.#at = isoTime(entry.type === "created" ? entry.at : this.#state.at);
     // What the entries before the fork report was used by its origin.
     if (entry.type === "forked") this.usage = null;
     else if ("usage" in entry) this.usage = addUsage(this.usage, entry.usage ?? null);
-    evolve(this.#state, entry);
     if (this.#state.last_counts) this.#tell(entry);
     this.position += 1;
   }

@@ -42,8 +42,17 @@ export function isRefusal(decision: Decision): decision is Refusal {
 
 const nothing: readonly Entry[] = [];
 
-/** Decides a command. Pure: the state is read, never written. */
+/**
+ * Decides a command. Pure: the state is read, never written. No entry has an earlier time than those before it: the
+ * clocks of the processes that write to a run may differ a little.
+ */
 export function decide(state: RunState, command: Command): Decision {
+  const decision = decideNow(state, command);
+  if (isRefusal(decision) || !decision.some(({ at }) => at < state.at)) return decision;
+  return decision.map((entry) => (entry.at < state.at ? { ...entry, at: state.at } : entry));
+}
+
+function decideNow(state: RunState, command: Command): Decision {
   if (command.type === "create") return state.created === null ? [command.entry] : nothing;
   if (command.type === "reply") return decideReply(state, command);
   const repeated = command.type === "receive" ? decideRepeated(state, command.entry) : undefined;

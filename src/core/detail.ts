@@ -48,7 +48,7 @@ export class DetailFold {
   /** The details of the last entry of a state. They come before its events. */
   detailsOf(state: RunState, entry: Entry): readonly DetailEvent[] {
     this.#told = [];
-    this.#at = entry.at;
+    this.#at = state.at;
     if (state.last_counts) this.#tell(state, entry);
     return this.#told;
   }

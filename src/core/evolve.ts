@@ -20,6 +20,8 @@ const MAX_REFUSALS = 100;
 export function evolve(state: RunState, entry: Entry): RunState {
   state.last_counts = counts(state, entry);
   state.position += 1;
+  // A post of another process may have an earlier time than the entry before it. A fork begins with older entries.
+  if (entry.type !== "created" || entry.origin === undefined) state.at = Math.max(state.at, entry.at);
   state.last_events = state.last_counts ? apply(state, entry) : 0;
   state.events += state.last_events;
   return state;
@@ -49,7 +51,7 @@ function apply(state: RunState, entry: Entry): number {
     case "intent":
       takeBack(state, entry.key);
       if (isWait(entry)) {
-        beginWaiting(state, entry.at);
+        beginWaiting(state);
         state.waits ??= new Map();
         state.waits.set(entry.key, entry);
       }
@@ -59,7 +61,7 @@ function apply(state: RunState, entry: Entry): number {
     case "step":
       state.usage = addUsage(state.usage, entry.usage);
       state.drafts?.delete(entry.key);
-      endWait(state, entry.key, entry.at);
+      endWait(state, entry.key);
       return 0;
     case "awaited":
       return ask(state, entry);
@@ -68,7 +70,7 @@ function apply(state: RunState, entry: Entry): number {
       if (entry.offer_id !== undefined) state.mail?.offers.delete(entry.await_id);
       return settle(state, entry.await_id, entry);
     case "withdrawn":
-      endWait(state, entry.await_id, entry.at);
+      endWait(state, entry.await_id);
       return settle(state, entry.await_id, entry);
     case "settled":
       if (!hasSeen(state, entry.await_id)) mailOf(state).settled.add(entry.await_id);
@@ -91,7 +93,7 @@ function apply(state: RunState, entry: Entry): number {
       receive(state, entry);
       return 0;
     case "taken":
-      endWait(state, entry.key, entry.at);
+      endWait(state, entry.key);
       take(state, entry.position);
       return 0;
     case "cancel-requested":
@@ -130,7 +132,7 @@ function ask(state: RunState, entry: Entry & { readonly type: "awaited" }): numb
     events = 1;
   }
   state.usage = addUsage(state.usage, entry.usage ?? null);
-  beginWaiting(state, entry.at);
+  beginWaiting(state);
   // The protocol shows one question at a time: the first.
   if (state.question === null) events += 1;
   const question: Question = {
@@ -159,7 +161,7 @@ function settle(state: RunState, awaitId: string, entry: Entry): number {
   } else if (more_questions !== null) more_questions.splice(more_questions.indexOf(question), 1);
   if (more_questions?.length === 0) state.more_questions = null;
   addExchange(state, question, entry);
-  endWaiting(state, entry.at);
+  endWaiting(state);
   state.mail?.offers.delete(awaitId);
   if (state.question !== null) {
     state.question.event = state.events + 2;
@@ -183,21 +185,21 @@ function settleAll(state: RunState, entry: Entry): void {
   state.more_questions = null;
   state.waits = null;
   state.mail?.offers.clear();
-  endWaiting(state, entry.at);
+  endWaiting(state);
 }
 
-function beginWaiting(state: RunState, at: number): void {
-  state.waiting_since ??= at;
+function beginWaiting(state: RunState): void {
+  state.waiting_since ??= state.at;
 }
 
-function endWaiting(state: RunState, at: number): void {
+function endWaiting(state: RunState): void {
   if (state.waiting_since === null || isWaiting(state)) return;
-  state.waiting_ms += at - state.waiting_since;
+  state.waiting_ms += state.at - state.waiting_since;
   state.waiting_since = null;
 }
 
-function endWait(state: RunState, key: string, at: number): void {
-  if (state.waits?.delete(key) === true) endWaiting(state, at);
+function endWait(state: RunState, key: string): void {
+  if (state.waits?.delete(key) === true) endWaiting(state);
 }
 
 function mailOf(state: RunState): Mail {

@@ -394,6 +394,12 @@ export interface Store extends Surveys<FoundRun, RunKey> {
    * polled less often. What the callback throws is lost.
    */
   watch?(callback: (hint: StoreHint) => void): () => void;
+  /**
+   * The time by the clock that measures leases and `due_at`, in milliseconds since the epoch, also with a fraction. The
+   * processes then measure all waits by this clock. Leave it out if all processes have the clock of the store, because
+   * they are on its machine.
+   */
+  time?(): MaybePromise<number>;
   /** Closes the store. No other method may be called after it. A second call does nothing. */
   close(): MaybePromise<void>;
 }

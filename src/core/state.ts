@@ -29,6 +29,8 @@ export interface RunState {
   status: RunStatus;
   /** How many entries have been folded in. */
   position: number;
+  /** The latest time of an entry so far. */
+  at: number;
   /** How many events these entries stand for. */
   events: number;
   /** How many of them are those of the last entry. */
@@ -146,6 +148,7 @@ export function initialState(runId: string): RunState {
     started: null,
     status: "created",
     position: 0,
+    at: Number.NEGATIVE_INFINITY,
     events: 0,
     last_events: 0,
     last_counts: true,

@@ -17,6 +17,7 @@ import type { Ownership } from "../runtime/ownership.ts";
 import type { AddedRun, RemoteReport, RemoteRuns } from "../runtime/remote-runs.ts";
 import { FIRST_PAUSE_MS, nextPauseMs } from "../runtime/retry-pause.ts";
 import type { RunLog } from "../runtime/run-log.ts";
+import { measureAgain } from "../runtime/waits.ts";
 import { Ancestors } from "./ancestors.ts";
 import { blockedError } from "./blocked-error.ts";
 import { DetachedLogs } from "./detached-logs.ts";
@@ -50,6 +51,9 @@ export class DurableRuns implements RemoteRuns, Owner {
       () => this.#recovery.onSlotFree(),
     );
     this.worker = worker;
+    worker.clock.onSet = () => {
+      for (const { execution } of runs) if (execution !== undefined) measureAgain(execution);
+    };
     this.lease = new Lease(worker, () => this.#recovery.onHeartbeat());
     this.#logs = new DetachedLogs(worker.store);
     this.ancestors = new Ancestors(worker, this.#logs);
@@ -117,6 +121,7 @@ export class DurableRuns implements RemoteRuns, Owner {
   }
 
   async cancel(key: RunKey): Promise<RunState> {
+    await this.worker.clock.ready();
     const state = await this.#logs.change(key, [{ type: "cancel", at: this.worker.clock.now() }]);
     this.worker.onWake(key);
     return state;

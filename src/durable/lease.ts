@@ -61,7 +61,7 @@ export class Lease {
     await this.#beating;
   }
 
-  /** Renews the lease for its whole time. Concurrent calls share one request. */
+  /** Renews the lease for its whole time, and learns the store's time. Concurrent calls share one request. */
   renew(): Promise<void> {
     this.#renewing ??= this.#renew().finally(() => {
       this.#renewing = undefined;
@@ -71,10 +71,11 @@ export class Lease {
 
   /**
    * Renews a lease that has expired, because the store would give the runs of this process to any other; and one during
-   * which the store has failed. Undefined: it holds.
+   * which the store has failed, or the machine's clock was set. Undefined: it holds.
    */
   renewBeforeTaking(): undefined | Promise<void> {
-    return this.isHeld && !this.#hasFailed ? undefined : this.renew();
+    const { isSet } = this.#worker.clock;
+    return this.isHeld && !this.#hasFailed && !isSet ? undefined : this.renew();
   }
 
   /** The store has failed to give work. */
@@ -85,28 +86,31 @@ export class Lease {
   /** How long nothing is taken over yet, in milliseconds: other processes renew their leases after an outage. */
   get waitMs(): number {
     if (this.#outageEnded === undefined) return 0;
-    const waited = msSince(this.#worker.clock, this.#outageEnded);
+    const waited = msSince(this.#worker.clock.machine, this.#outageEnded);
     // After the only clock was set back, the wait is over.
     return waited < 0 ? 0 : Math.max(0, OUTAGE * this.#worker.settings.leaseMs - waited);
   }
 
   /** How long ago it was renewed, in milliseconds. Null: it was not. */
   get ageMs(): number | null {
-    return this.#renewed === undefined ? null : msSince(this.#worker.clock, this.#renewed);
+    return this.#renewed === undefined ? null : msSince(this.#worker.clock.machine, this.#renewed);
   }
 
   async #renew(): Promise<void> {
     const { store, name: owner, runs, clock, settings } = this.#worker;
     const before = this.#renewed;
-    const requested = momentOf(clock);
+    const requested = momentOf(clock.machine);
     try {
-      await this.#inTime(store.renew(owner, settings.leaseMs));
+      const asking = clock.ask();
+      // A renewal that throws at once is what fails then.
+      asking?.catch(ignore);
+      await this.#inTime([asking, store.renew(owner, settings.leaseMs)]);
     } catch (error) {
       this.#hasFailed = true;
       throw error;
     }
-    const lastedMs = before === undefined ? Number.POSITIVE_INFINITY : msSince(clock, before);
-    if (this.#hasFailed && lastedMs > OUTAGE * settings.leaseMs) this.#outageEnded = momentOf(clock);
+    const lastedMs = before === undefined ? Number.POSITIVE_INFINITY : msSince(clock.machine, before);
+    if (this.#hasFailed && lastedMs > OUTAGE * settings.leaseMs) this.#outageEnded = momentOf(clock.machine);
     this.#hasFailed = false;
     const isLate = before !== undefined && !isWithin(lastedMs, settings.leaseMs);
     if (isLate) for (const run of runs) this.#doubted.add(run);
@@ -114,8 +118,8 @@ export class Lease {
   }
 
   /** Fails for a store that does not answer, so that the next heartbeat asks it again. */
-  async #inTime(answer: MaybePromise<void>): Promise<void> {
-    if (!isPromise(answer)) return;
+  async #inTime(answers: readonly (undefined | MaybePromise<void>)[]): Promise<void> {
+    if (!answers.some(isPromise)) return;
     const { clock, logger, settings } = this.#worker;
     const waitMs = OUTAGE * settings.leaseMs;
     let clear: () => void = ignore;
@@ -131,7 +135,7 @@ export class Lease {
         waitMs,
       );
     });
-    await Promise.race([answer, late]).finally(() => clear());
+    await Promise.race([Promise.all(answers), late]).finally(() => clear());
   }
 
   /**
@@ -146,7 +150,9 @@ export class Lease {
   /** Whether the lease holds, less the safety margin. */
   get isHeld(): boolean {
     const { clock, settings } = this.#worker;
-    return this.#renewed !== undefined && isWithin(msSince(clock, this.#renewed), settings.leaseMs * (1 - MARGIN));
+    return (
+      this.#renewed !== undefined && isWithin(msSince(clock.machine, this.#renewed), settings.leaseMs * (1 - MARGIN))
+    );
   }
 
   #beatLater(delayMs: number): void {
@@ -158,14 +164,14 @@ export class Lease {
   async #beat(): Promise<void> {
     const { clock } = this.#worker;
     const { leaseMs, heartbeatMs } = this.#worker.settings;
-    const since = momentOf(clock);
+    const since = momentOf(clock.machine);
     let wait = heartbeatMs;
     try {
       await this.renew();
     } catch (error) {
       // A shorter interval allows several tries before the lease expires. A store may fail late.
       const retryMs = Math.min(heartbeatMs, leaseMs / 8);
-      wait = Math.min(retryMs, Math.max(0, retryMs - msSince(clock, since)));
+      wait = Math.min(retryMs, Math.max(0, retryMs - msSince(clock.machine, since)));
       this.#worker.logger.error("The store failed to renew the lease.", { error });
     }
     if (!this.#isOn) return;

@@ -16,7 +16,7 @@ import { lostError } from "../runtime/refusals.ts";
 import type { RunLog } from "../runtime/run-log.ts";
 import type { RunSlot } from "../runtime/run-slot.ts";
 import type { Attempt, Outcome } from "../runtime/run-write.ts";
-import { onTaken } from "../runtime/waits.ts";
+import { measureAgain } from "../runtime/waits.ts";
 import { blockedError } from "./blocked-error.ts";
 import type { Followed } from "./follower.ts";
 import { Handover } from "./handover.ts";
@@ -304,7 +304,7 @@ export class LeasedOwnership implements Ownership, Followed {
   onWoken(): void {
     const { run } = this;
     if (!run.durable) return;
-    if (run.execution !== undefined) onTaken(run.execution);
+    if (run.execution !== undefined) measureAgain(run.execution);
     const checks = [...run.family.children].map((child) => leased(child)?.catchUpSurely());
     const all = [...checks, ...run.family.look()].map((check) => check?.catch(ignore));
     this.residency.lookInto(Promise.all(all));

@@ -58,6 +58,8 @@ export class RunLoader {
    */
   async load(key: RunKey): Promise<LiveRun | undefined> {
     if (this.#worker.isClosed) return this.#worker.runs.find(key);
+    // Its waits are measured by the store's clock.
+    await this.#worker.clock.ready();
     let loading = this.#loading.get(key);
     if (loading === undefined) {
       loading = this.#load(key).finally(() => this.#loading.delete(key));

@@ -88,7 +88,7 @@ export class Wakeups {
   async stop(): Promise<void> {
     this.#isStopped = true;
     await Promise.all(this.#waking);
-    for (const settle of this.#looks.values()) settle(this.#in(0));
+    for (const settle of this.#looks.values()) settle(this.#byMachine(this.#in(0)));
     this.#looks.clear();
     try {
       await this.#waker.stop();
@@ -120,7 +120,7 @@ export class Wakeups {
     // The wake-up that has brought the run here is used again.
     if (this.#settle(key, due_at ?? undefined) || due_at === null) return;
     const { agent_name, version = null } = created;
-    await this.#waker.wake(key, due_at, { agent_name, version, tenant: key.tenant });
+    await this.#waker.wake(key, this.#byMachine(due_at), { agent_name, version, tenant: key.tenant });
   }
 
   // Looking.
@@ -164,7 +164,7 @@ export class Wakeups {
   #settle(key: RunKey, again: number | undefined): boolean {
     const settle = this.#looks.get(key);
     this.#looks.delete(key);
-    settle?.(again);
+    settle?.(again === undefined ? undefined : this.#byMachine(again));
     return settle !== undefined;
   }
 
@@ -184,6 +184,12 @@ export class Wakeups {
     }
     const overdueMs = clock.now() - since;
     return this.#in(Math.min(Math.max(SOON_MS, overdueMs), settings.scanMs));
+  }
+
+  /** A waker has the clock of its machine, and not the store's. */
+  #byMachine(at: number): number {
+    const { clock } = this.#worker;
+    return at - clock.now() + clock.machine.now();
   }
 
   #in(delayMs: number): number {

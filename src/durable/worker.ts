@@ -1,7 +1,8 @@
 import { aboutRun } from "../core/about-run.ts";
-import type { Clock, Logger, RunHead, RunKey, Store } from "../core/ports.ts";
+import type { Logger, RunHead, RunKey, Store } from "../core/ports.ts";
 import type { LiveRuns } from "../runtime/live-run.ts";
 import type { RunLog } from "../runtime/run-log.ts";
+import type { StoreClock } from "../runtime/store-clock.ts";
 import { Follower } from "./follower.ts";
 import type { DurabilitySettings } from "./options.ts";
 
@@ -15,7 +16,7 @@ export class Worker {
   /** The loaded runs. */
   readonly runs: LiveRuns;
   readonly store: Store;
-  readonly clock: Clock;
+  readonly clock: StoreClock;
   readonly logger: Logger;
   readonly settings: DurabilitySettings;
   /** Polls the store for runs that other processes may write to. */

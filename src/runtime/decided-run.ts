@@ -43,6 +43,11 @@ export class DecidedRun {
   decide(command: Command): Decision {
     const decision = decide(this.state, command);
     if (isRefusal(decision) || decision.length === 0) return decision;
+    // Some commands carry their entry. The log may get another one, with a later time.
+    if ("entry" in command && decision[0] !== undefined && decision[0] !== command.entry) {
+      this.#decidedAgain ??= new WeakMap();
+      this.#decidedAgain.set(command.entry, decision[0]);
+    }
     this.#entries ??= [];
     for (const entry of decision) {
       evolve(this.state, entry);

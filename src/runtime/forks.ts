@@ -79,7 +79,8 @@ export class Forks {
    */
   async make(key: RunKey, given: ForkOptions): Promise<Forked | { readonly elsewhere: RunKey }> {
     checkForkOptions(given);
-    const { store } = this.#runs.shared;
+    const { store, clock } = this.#runs.shared;
+    await clock.ready();
     const stored = await this.#committed(key);
     const agent = this.#agentFor(stored, given.version);
     const log = await readLog(store, key, stored.position);

@@ -64,6 +64,8 @@ export class MessageRouter {
   }
 
   async #deliver(key: RunKey, message: Omit<ReceivedEntry, "type" | "at">, isKeyed: boolean): Promise<void> {
+    const ready = this.#runs.shared.clock.ready();
+    if (ready !== undefined) await ready;
     const entry: ReceivedEntry = { type: "received", at: this.#runs.shared.clock.now(), ...message };
     const live = this.#runs.find(key);
     if (live === undefined) await this.#runs.remote.send(key, entry, isKeyed);

@@ -6,6 +6,7 @@ import type { Interceptor, Interceptors } from "./interceptors.ts";
 import { readInterceptors } from "./interceptors.ts";
 import type { Engine } from "./remote-runs.ts";
 import { engineOf } from "./remote-runs.ts";
+import { StoreClock } from "./store-clock.ts";
 import { guarded } from "./store-failures.ts";
 import { guardedClock, machineClock, silentLogger, systemIds } from "./system.ts";
 
@@ -95,7 +96,7 @@ export interface Settings {
   readonly store: Store;
   /** What the store brings for durable runs. Undefined: it is not durable. */
   readonly engine: Engine | undefined;
-  readonly clock: Clock;
+  readonly clock: StoreClock;
   readonly ids: Ids;
   readonly logger: Logger;
   /** How many runs this process may be executing when it takes more. Undefined: it executes none. */
@@ -185,11 +186,12 @@ export function readOptions(options: RuntimeOptions): Settings {
   const clock = options.clock === undefined ? machineClock(logger) : guardedClock(port("clock", options.clock), logger);
   const store = options.store === undefined ? new MemoryStore({ clock }) : port("store", options.store);
   const engine = engineOf(store);
+  const safeStore = guarded(store);
   return {
-    store: guarded(store),
+    store: safeStore,
     engine,
     work: readWork(options.work, isOpenToOthers(store, engine)),
-    clock,
+    clock: new StoreClock(clock, safeStore),
     ids: options.ids === undefined ? systemIds : port("ids", options.ids),
     logger,
     exposeErrors,

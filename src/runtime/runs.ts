@@ -119,6 +119,8 @@ export class Runs implements LiveRuns {
    */
   create(request: NewRun): MaybePromise<{ readonly run: LiveRun } | { readonly elsewhere: RunKey }> {
     const agent = this.registry.get(request.agent_name);
+    const ready = this.shared.clock.ready();
+    if (ready !== undefined) return ready.then(() => this.create(request));
     const checked = checkInput(agent, request.input, this.shared);
     return checked === undefined ? this.#create(agent, request) : checked.then(() => this.#create(agent, request));
   }

@@ -1,12 +1,13 @@
 import { inBackground } from "../core/background.ts";
 import type { CreatedEntry } from "../core/log.ts";
-import type { Clock, Logger, RunKey, Store } from "../core/ports.ts";
+import type { Logger, RunKey, Store } from "../core/ports.ts";
 import type { Interceptors } from "./interceptors.ts";
 import { withCarrier } from "./interceptors.ts";
 import { OneByOne } from "./one-by-one.ts";
 import { Pacer } from "./pacer.ts";
 import { RunFigures } from "./run-figures.ts";
 import { Slots } from "./slots.ts";
+import type { StoreClock } from "./store-clock.ts";
 import { holdProcess } from "./system.ts";
 
 /** The limits under which agents are executed. Durations are in milliseconds. */
@@ -27,7 +28,7 @@ export interface ExecutionSettings {
 /** What the live runs of one runtime share. */
 export class SharedByRuns {
   readonly store: Store;
-  readonly clock: Clock;
+  readonly clock: StoreClock;
   readonly logger: Logger;
   readonly settings: ExecutionSettings;
   readonly slots = new Slots();
@@ -43,7 +44,7 @@ export class SharedByRuns {
   readonly #pacer: Pacer;
   #dirty: { flush(): void }[] = [];
 
-  constructor(store: Store, clock: Clock, logger: Logger, settings: ExecutionSettings) {
+  constructor(store: Store, clock: StoreClock, logger: Logger, settings: ExecutionSettings) {
     this.store = store;
     this.clock = clock;
     this.logger = logger;

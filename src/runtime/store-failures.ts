@@ -13,6 +13,7 @@ import type { LogTail } from "../core/survey.ts";
  * that this version of the library would misread are refused with `newer_format`: no fold ever meets one.
  */
 export function guarded(store: Store): Store {
+  const time = store.time?.bind(store);
   return {
     persistent: store.persistent,
     create: (key, write, idempotencyKey) => store.create(key, write, idempotencyKey),
@@ -43,6 +44,7 @@ export function guarded(store: Store): Store {
     delete: (runs) => named(() => store.delete(runs)),
     deleteSession: (key) => named(() => store.deleteSession(key)),
     ...(store.watch !== undefined && { watch: store.watch.bind(store) }),
+    ...(time !== undefined && { time: () => named(time) }),
     close: () => store.close(),
   };
 }

@@ -44,8 +44,8 @@ export abstract class Wait implements Operation {
     this.#unfollow?.();
   }
 
-  /** The store has given the run to this process, perhaps because the deadline has passed by the store's clock. */
-  onTaken(): void {
+  /** The time to the deadline may be another one: the clock was set, or the store has given the run to this process. */
+  measureAgain(): void {
     if (this.#clearDeadline !== undefined) this.watchDeadline();
   }
 

@@ -67,11 +67,11 @@ export async function receiveMessage(execution: Execution, name: string, options
   return wait(execution, (settlers) => new Receive(execution, key, name, options, settlers));
 }
 
-/** The store has given the run to this process, perhaps because a deadline has passed. */
-export function onTaken({ operations }: Execution): void {
+/** The clock was set, or the store has given the run to this process: the times to all deadlines may be others. */
+export function measureAgain({ operations }: Execution): void {
   for (const key of operations.open) {
     const operation = operations.find(key);
-    if (operation instanceof Wait) operation.onTaken();
+    if (operation instanceof Wait) operation.measureAgain();
   }
 }
 

@@ -48,6 +48,13 @@ export class Reads {
     this.#now = now;
   }
 
+  /** The time by which the writes measure leases: that of the beginning of a transaction. */
+  async time(): Promise<number> {
+    const sql = "SELECT coalesce($1::float8, (extract(epoch FROM now()) * 1000)::float8) AS time";
+    const [row] = await this.#query(sql, [this.#now()]);
+    return Number(row?.["time"]);
+  }
+
   async find({ tenant, run_id }: RunKey): Promise<StoredRun | undefined> {
     const [found] = await this.#runs("r.tenant = $1::text AND r.run_id = $2::text", [toText(tenant), toText(run_id)]);
     return found && undamaged(found);

@@ -107,6 +107,10 @@ export class PostgresStore implements DurableStore {
     this.#hints?.note(undefined, true);
   }
 
+  time(): Promise<number> {
+    return this.#reads.time();
+  }
+
   find(key: RunKey): Promise<StoredRun | undefined> {
     return this.#reads.find(key);
   }

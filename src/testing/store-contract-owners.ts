@@ -22,6 +22,12 @@ const taken = head({ epoch: 2, owner: "owner-2", takeovers: 1 });
 
 /** `claim`, `renew` and `release`: which process may own a run. */
 export const ownerChecks: readonly StoreCheck[] = [
+  check("time: that of the clock of the store, if it tells any", async ({ first, second, clock }) => {
+    clock.set(NOW + 1);
+    for (const store of [first, second])
+      if (store.time !== undefined) expectSame(await store.time(), NOW + 1, "the time");
+  }),
+
   check("claim: a run without an owner gets the new head, and keeps its entries", async ({ first }) => {
     const key = await create(first, 1, { head: waiting(55) });
     const before = await first.read(key, 0, 10);

@@ -142,7 +142,7 @@ describe("a question of a sub-run", () => {
   it("leaves the open message open", () => {
     const state = fold(...beginning);
     carryOut(state, { type: "emit", at: AT, item: text("a") });
-    expect(carryOut(state, shown)).toEqual([relayed(id)]);
+    expect(carryOut(state, shown)).toEqual([relayed(id, AT)]);
     carryOut(state, { type: "emit", at: AT, item: text("b") });
     expect(state.output).toMatchObject([{ parts: [part("a"), part("b")], completed_at: null }]);
   });

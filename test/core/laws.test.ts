@@ -340,13 +340,15 @@ class Reading {
   /** The union of the intervals in which the run waited. */
   waitingMs = 0;
   #since: number | undefined;
+  #at = 0;
 
   read(entry: Entry): this {
+    this.#at = Math.max(this.#at, entry.at);
     this.#follow(entry);
     const waits = this.open.length > 0 || this.waits.size > 0;
-    if (waits) this.#since ??= entry.at;
+    if (waits) this.#since ??= this.#at;
     else if (this.#since !== undefined) {
-      this.waitingMs += entry.at - this.#since;
+      this.waitingMs += this.#at - this.#since;
       this.#since = undefined;
     }
     return this;

@@ -42,7 +42,7 @@ describe("the record of a run", () => {
     carryOut(state, { type: "emit", at: T0, item: { kind: "message", message: message("m") } });
 
     expect(record.output).toEqual([
-      { role: "agent/echo", parts: [part("a")], created_at: isoTime(T0), completed_at: null },
+      { role: "agent/echo", parts: [part("a")], created_at: isoTime(state.at), completed_at: null },
     ]);
     expect(runRecord(state).output.map(({ parts }) => parts.length)).toEqual([2, 1]);
   });

@@ -102,7 +102,7 @@ it("A parent goes on that its sub-run wakes directly before another process show
   const second = agents(
     start({ durability: { ...durability, evictAfterMs } }, (call, method, [key]) => {
       if (isAlone && method === "take") return [];
-      const isToParent = (key as Partial<RunKey>).run_id === run_id;
+      const isToParent = (key as Partial<RunKey> | undefined)?.run_id === run_id;
       return isToParent && (method === "append" || method === "post") ? never : call();
     }),
   );

@@ -1,6 +1,7 @@
 import type { Clock } from "cadenza";
 import { MemoryStore } from "cadenza";
 import type { Store } from "cadenza/store";
+import { systemClock } from "../../src/runtime/system.ts";
 import { withMembers } from "./port-proxy.ts";
 import { nextTurn } from "./promises.ts";
 
@@ -53,7 +54,8 @@ export function persistent(store: Store): Store {
 
 /** A store in memory that counts as persistent. */
 export function lastingStore(clock?: Pick<Clock, "now">): Store {
-  return persistent(new MemoryStore({ clock }));
+  const store: Store = new MemoryStore({ clock });
+  return withMembers(store, { persistent: true, time: () => (clock ?? systemClock).now() });
 }
 
 /** A store as over a network: every call takes effect and is answered in a later turn of the event loop. */

@@ -31,6 +31,14 @@ describe("PostgresStore on PGlite keeps the store contract", () => {
     expect(warned).toEqual(["Hints of other processes do not arrive here. The store is polled instead."]);
   });
 
+  test("its time is the server's, with a fraction", async () => {
+    const before = Date.now();
+    const store = await openPostgresStore({ pool: poolOf(db), schema: newSchema() });
+    const time = await store.time();
+    expect(time).toBeGreaterThan(before);
+    expect(time).toBeLessThan(Date.now() + 1);
+  });
+
   test("a pool is called by no method but those of its interface", async () => {
     const foreign = new ForeignMethods();
     const pool = foreign.add("the pool", poolOf(db), ["connect", "on", "off", "listenerCount"]);

@@ -6,6 +6,7 @@ import { localOwnership } from "../../src/runtime/local-ownership.ts";
 import type { Ownership } from "../../src/runtime/ownership.ts";
 import type { Outcome } from "../../src/runtime/run-write.ts";
 import { RunWriter } from "../../src/runtime/run-writer.ts";
+import { StoreClock } from "../../src/runtime/store-clock.ts";
 import { FakeClock } from "../harness/clock.ts";
 import { created } from "../harness/logs.ts";
 import { hookedStore } from "../harness/store-proxy.ts";
@@ -43,7 +44,8 @@ async function withLostAnswer(isWritten: boolean) {
     ...localOwnership,
     onConflict: async (conflict, attempt, failed) => (await meaningOf(failing, conflict, attempt, failed)) as Outcome,
   };
-  const writer = new RunWriter({ store: failing, clock: new FakeClock(), hold: () => () => {} }, key, ownership);
+  const clock = new StoreClock(new FakeClock(), failing);
+  const writer = new RunWriter({ store: failing, clock, hold: () => () => {} }, key, ownership);
   expect(await writer.write(attemptOf(claimed("one")))).toMatchObject({ is: "failed" });
   return { store, writer };
 }

@@ -1,10 +1,20 @@
 import type { Expected, RunHead, RunKey } from "../../../src/core/ports.ts";
 import { MemoryStore } from "../../../src/stores/memory.ts";
+import { NOW } from "../../../src/testing/store-check.ts";
 import type { BrokenStore, Conflict } from "./broken-store.ts";
 import { broken, OpenStore, StubbornClockStore } from "./broken-store.ts";
 
 /** Faults in `claim`, `renew` and `release`. */
 export const ownersFaults: readonly BrokenStore[] = [
+  broken(
+    "time is in seconds",
+    "time: that of the clock of the store, if it tells any",
+    class extends MemoryStore {
+      time(): number {
+        return NOW / 1_000;
+      }
+    },
+  ),
   broken(
     "claim ignores leases",
     "claim: a run whose owner lives is refused as `owned`, and nothing changes",
