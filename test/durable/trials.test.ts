@@ -10,7 +10,7 @@ const PROGRAMS = 160;
 const TIMES = 8;
 const seed = Number(process.env["DURABLE_SEED"] ?? Math.floor(Math.random() * 2 ** 31));
 
-it(`random programs survive crashes, take-overs, freezes and stopped clocks of their processes (DURABLE_SEED=${seed})`, async () => {
+it(`random programs survive crashes, take-overs, freezes, and stopped and set clocks of their processes (DURABLE_SEED=${seed})`, async () => {
   const { programs, troubles, wrong } = await tryAll(seed, PROGRAMS);
   expect(wrong.map((one) => `${again(one)}\n${one.wrong.join("\n")}`)).toEqual([]);
   expect(programs).toBe(PROGRAMS);

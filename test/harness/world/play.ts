@@ -198,6 +198,7 @@ class Play {
     const session = await this.#ask(process, () => process.runtime.getSession(run.session_id));
     const { agents } = await this.#ask(process, () => process.runtime.stats());
     this.#checkEvents(events);
+    this.#checkTimes(log);
     const { completed, failed, cancelled } = agents["agent"] ?? {};
     const ending: Ending = {
       status: run.status,
@@ -220,6 +221,21 @@ class Play {
       if (!isStoreFailure(outcome.error)) throw outcome.error;
       if (String(outcome.error).includes(SECRET)) throw new Error("A client is told what the store said.");
       await this.#world.step();
+    }
+  }
+
+  /**
+   * The times in a log are those of the store's clock, and never go back. A post has the time at which it was sent, by a
+   * process that may have been frozen after that.
+   */
+  #checkTimes(log: readonly Entry[]): void {
+    const { violations, now } = this.#world;
+    let last = 0;
+    for (const entry of log) {
+      const { type, at } = entry;
+      const isPost = posted.has(type) || (type === "awaited" && entry.of !== undefined);
+      if ((at < last && !isPost) || at > now) violations.push(`${type} is of ${at}: after ${last}, until ${now}`);
+      last = Math.max(last, at);
     }
   }
 
@@ -265,3 +281,6 @@ function neutral(value: unknown): unknown {
     .replaceAll(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, "a time");
   return JSON.parse(text) as unknown;
 }
+
+/** What any process may add to a log. */
+const posted: ReadonlySet<string> = new Set(["received", "offered", "settled", "cancel-requested"]);

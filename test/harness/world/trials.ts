@@ -11,12 +11,28 @@ import type { Played, Script } from "./play.ts";
 import { play } from "./play.ts";
 import type { World } from "./world.ts";
 
+const HOUR_MS = 3_600_000;
+
 /** What happens to the processes that run a program. */
-export const troubles = ["none", "always replay", "crashes", "take-overs", "freezes", "stopped clocks"] as const;
+export const troubles = [
+  "none",
+  "always replay",
+  "crashes",
+  "take-overs",
+  "freezes",
+  "stopped clocks",
+  "set clocks",
+] as const;
 export type Trouble = (typeof troubles)[number];
 
 /** Each program is tried with one of these, in turn. */
-const harms = ["crashes", "take-overs", "freezes", "stopped clocks"] as const satisfies readonly Trouble[];
+const harms = [
+  "crashes",
+  "take-overs",
+  "freezes",
+  "stopped clocks",
+  "set clocks",
+] as const satisfies readonly Trouble[];
 /** One of so many programs is also run undisturbed, and with a replay after every entry. */
 const CALM_EVERY = 20;
 
@@ -123,6 +139,11 @@ export function disturb(world: World, trouble: Trouble, random: Random, counted:
       if (working.length < 2) world.start();
       process.freeze();
       process.wakesAt = world.now + random.below(3_000);
+      break;
+    case "set clocks":
+      if (working.length < 3) world.start();
+      if (random.chance(0.3)) process.kill();
+      for (const each of world.living) each.aheadMs = random.pick([-HOUR_MS, -1_000, 0, 1_000, HOUR_MS]);
       break;
     case "stopped clocks":
       if (working.length < 2) world.start();

@@ -235,6 +235,8 @@ export class Process {
   wakesAt = Number.POSITIVE_INFINITY;
   /** Whether its wall clock is stopped, and its timers do not fire, while it goes on. Its monotonic clock is never stopped. */
   clockStands = false;
+  /** By how much its wall clock is ahead of that of the world. */
+  aheadMs = 0;
   /** Its calls of the store, in order. */
   readonly storeCalls: Method[] = [];
   crash: Crash | undefined;
@@ -298,7 +300,7 @@ export class Process {
 
   #clock(): Clock {
     return {
-      now: () => (this.clockStands ? this.#stoppedAt : this.world.time),
+      now: () => (this.clockStands ? this.#stoppedAt : this.world.time) + this.aheadMs,
       monotonic: () => this.world.now,
       setTimeout: (callback, delayMs) => this.#setTimeout(callback, delayMs),
       turn: () => new Promise((resolve) => this.#enqueue(this.turns, resolve)),
