@@ -12,7 +12,7 @@ import type { Agent, AgentDeclaration, AgentFunction, DurableAgentFunction, Regi
 import { newAgent } from "./agent.ts";
 import type { AnnouncedType, EventListener } from "./announcer.ts";
 import { Announcer } from "./announcer.ts";
-import { badArgument, checkAmount, checkFunction, checkKeys, checkObject } from "./check.ts";
+import { badArgument, checkAmount, checkFunction, checkKey, checkKeys, checkObject, maxLengths } from "./check.ts";
 import type { Inside } from "./inside.ts";
 import { insideKey } from "./inside.ts";
 import type { LiveRun } from "./live-run.ts";
@@ -183,13 +183,13 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
   /**
    * The runs and sessions of one tenant. A scope cannot see those of other tenants. Agents see `principal` as
    * `context.principal`. Defaults: the tenant "" and the principal null. Throws `invalid_argument` for a tenant that is
-   * not a string, and for a principal that is not JSON.
+   * no string of at most 128 characters, and for a principal that is not JSON.
    */
   scope(options: { readonly tenant?: string; readonly principal?: JsonValue } = {}): Scope<Names> {
     checkObject("options", options);
     checkKeys("options", options, ["tenant", "principal"]);
     const { tenant = "", principal = null } = options;
-    if (typeof tenant !== "string") throw badArgument("options.tenant", "a string", tenant);
+    if (tenant !== "") checkKey("options.tenant", tenant, maxLengths.tenant);
     const parts = { settings: this.#settings, registry: this.#registry, runs: this.#runs };
     return new Scope(parts, tenant, recordedValue("options.principal", principal) ?? null);
   }

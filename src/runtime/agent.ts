@@ -9,7 +9,16 @@ import { checkSchemas } from "./agent-schemas.ts";
 import type { Question } from "./agent-waits.ts";
 import type { BudgetOptions } from "./budget.ts";
 import { readBudget } from "./budget.ts";
-import { badArgument, checkAmount, checkFunction, checkKeys, checkObject, checkText, read } from "./check.ts";
+import {
+  badArgument,
+  checkAmount,
+  checkFunction,
+  checkKey,
+  checkKeys,
+  checkObject,
+  maxLengths,
+  read,
+} from "./check.ts";
 import type { AwaitYield } from "./yields.ts";
 
 /**
@@ -175,7 +184,7 @@ export function checkAgent(name: string, options: RegisterOptions & AgentSchemas
     options;
   if (description !== undefined && typeof description !== "string")
     throw badArgument("options.description", "a string", description);
-  if (version !== undefined) checkText("options.version", version);
+  if (version !== undefined) checkKey("options.version", version, maxLengths.version);
   if (metadata !== undefined) read("options.metadata", metadataSchema, metadata);
   if (durable !== undefined && typeof durable !== "boolean")
     throw badArgument("options.durable", "true or false", durable);

@@ -94,6 +94,25 @@ export function checkText(name: string, value: unknown): asserts value is string
   if (typeof value !== "string" || value === "") throw badArgument(name, "a string that is not empty", value);
 }
 
+/**
+ * The lengths of the texts by which stores find runs, in UTF-16 units. They are the same for all stores: a row in an
+ * index of PostgreSQL holds 2,704 bytes, and a unit takes up to six where the text has lone surrogates.
+ */
+export const maxLengths = { tenant: 128, version: 128, idempotencyKey: 255 } as const;
+
+/** Throws `invalid_argument` unless the value is a string that is not empty, and that stores can find runs by. */
+export function checkKey(name: string, value: unknown, most: number): asserts value is string {
+  if (typeof value !== "string" || value === "" || value.length > most)
+    throw badArgument(name, `a string of 1 to ${most} characters`, shortened(value, most));
+}
+
+/** A text that is too long for a message. */
+function shortened(value: unknown, most: number): unknown {
+  return typeof value === "string" && value.length > most
+    ? `${value.slice(0, 32)}… (${value.length} characters)`
+    : value;
+}
+
 /** Throws `invalid_argument` unless the value is an object and not an array. */
 export function checkObject(name: string, value: unknown): asserts value is object {
   if (typeof value !== "object" || value === null || Array.isArray(value)) throw badArgument(name, "an object", value);

@@ -6,7 +6,7 @@ import type { RunKey, StoredRun } from "../core/ports.ts";
 import { ignore } from "../core/promises.ts";
 import type { Agent } from "./agent.ts";
 import { checkInput } from "./agent-schemas.ts";
-import { badArgument, checkText } from "./check.ts";
+import { badArgument, checkKey, checkText, maxLengths } from "./check.ts";
 import { readLog } from "./fold-log.ts";
 import type { RunInput } from "./input.ts";
 import { readInput } from "./input.ts";
@@ -164,7 +164,7 @@ function checkForkOptions(given: ForkOptions): void {
   checkOptions(given, options);
   const { before, version, keys, mode } = given;
   if (before !== undefined) checkText("options.before", before);
-  if (version !== undefined && version !== null) checkText("options.version", version);
+  if (version !== undefined && version !== null) checkKey("options.version", version, maxLengths.version);
   if (keys !== undefined && keys !== "same" && keys !== "new")
     throw badArgument("options.keys", '"same" or "new"', keys);
   if (mode !== undefined && mode !== "sync" && mode !== "async")

@@ -9,7 +9,7 @@ import type { Message, MessageInput } from "../protocol/message.ts";
 import type { AwaitResume, RunMode, RunStatus } from "../protocol/run.ts";
 import { awaitResumeSchema, runModeSchema } from "../protocol/run.ts";
 import type { BudgetOptions } from "./budget.ts";
-import { badArgument, checkAmount, checkKeys, checkObject, checkText, read } from "./check.ts";
+import { badArgument, checkAmount, checkKey, checkKeys, checkObject, checkText, maxLengths, read } from "./check.ts";
 import type { RunInput } from "./input.ts";
 import { readMessage } from "./input.ts";
 import { readLabels } from "./labels.ts";
@@ -336,7 +336,7 @@ export function checkOptions(
   checkObject("options", options);
   checkKeys("options", options, names);
   const { idempotencyKey, signal, timeoutMs } = options;
-  if (idempotencyKey !== undefined) checkText("options.idempotencyKey", idempotencyKey);
+  if (idempotencyKey !== undefined) checkKey("options.idempotencyKey", idempotencyKey, maxLengths.idempotencyKey);
   if (signal !== undefined && !(signal instanceof AbortSignal))
     throw badArgument("options.signal", "an AbortSignal", signal);
   if (timeoutMs !== undefined) checkAmount("options.timeoutMs", timeoutMs);

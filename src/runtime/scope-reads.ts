@@ -7,7 +7,7 @@ import { agentStatus, noCounters } from "../core/statistics.ts";
 import type { AgentManifest } from "../protocol/agent.ts";
 import type { Message } from "../protocol/message.ts";
 import type { Run } from "../protocol/run.ts";
-import { badArgument, checkCount, checkKeys, checkObject, checkText } from "./check.ts";
+import { badArgument, checkCount, checkKey, checkKeys, checkObject, checkText, maxLengths } from "./check.ts";
 import type { DetailedEvent, StreamStart } from "./events.ts";
 import { EventStream } from "./events.ts";
 import type { Settings } from "./options.ts";
@@ -121,7 +121,7 @@ export class ScopeReads<Names extends string = never> {
   async findRun(by: { readonly idempotencyKey: string }): Promise<Run | undefined> {
     checkObject("by", by);
     checkKeys("by", by, ["idempotencyKey"]);
-    checkText("by.idempotencyKey", by.idempotencyKey);
+    checkKey("by.idempotencyKey", by.idempotencyKey, maxLengths.idempotencyKey);
     await this.#parts.runs.settled(this.#tenant);
     const found = await this.#parts.settings.store.findByIdempotencyKey(this.#tenant, by.idempotencyKey);
     return found && this.#reader.record(found);

@@ -63,7 +63,13 @@ const creating: readonly Row[] = [
   ["createRun with bad options", create(good, "x"), "options", "an object", '"x"'],
   ["createRun with null for options", create(good, null), "options", "an object", "null"],
   ["createRun with an unknown option", create(good, { timeout: 5 }), "options", '"timeout"', "timeoutMs"],
-  ["createRun with an empty key", create(good, { idempotencyKey: "" }), "options.idempotencyKey", "not empty", '""'],
+  [
+    "createRun with an empty key",
+    create(good, { idempotencyKey: "" }),
+    "options.idempotencyKey",
+    "1 to 255 characters",
+    '""',
+  ],
   ["createRun with a bad signal", create(good, { signal: {} }), "options.signal", "AbortSignal", "an object"],
   ["createRun with a bad time-out", create(good, { timeoutMs: -1 }), "options.timeoutMs", "from 0", "-1"],
   ["createRun with NaN for a time-out", create(good, { timeoutMs: Number.NaN }), "options.timeoutMs", "NaN"],
@@ -231,7 +237,7 @@ describe("a bad argument", () => {
       "register with an empty version",
       (runtime) => runtime.register("a", { version: "" }, fn),
       "options.version",
-      "not empty",
+      "1 to 128 characters",
       '""',
     ],
     [
@@ -330,7 +336,13 @@ describe("a bad argument", () => {
     ["off with a bad type", (runtime) => runtime.off(as(5), fn), "type", "5"],
     ["off without a listener", (runtime) => runtime.off("run.completed", as(null)), "listener", "a function", "null"],
     ["scope(null)", (runtime) => runtime.scope(as(null)), "options", "an object", "null"],
-    ["scope with a bad tenant", (runtime) => runtime.scope(as({ tenant: 5 })), "options.tenant", "a string", "5"],
+    [
+      "scope with a bad tenant",
+      (runtime) => runtime.scope(as({ tenant: 5 })),
+      "options.tenant",
+      "a string of 1 to 128 characters",
+      "5",
+    ],
     ["scope with a bad principal", (runtime) => runtime.scope(as({ principal: cycle })), "options.principal", "JSON"],
     [
       "scope with an unknown option",
