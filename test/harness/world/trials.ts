@@ -22,6 +22,7 @@ export const troubles = [
   "freezes",
   "stopped clocks",
   "set clocks",
+  "retention",
 ] as const;
 export type Trouble = (typeof troubles)[number];
 
@@ -32,6 +33,7 @@ const harms = [
   "freezes",
   "stopped clocks",
   "set clocks",
+  "retention",
 ] as const satisfies readonly Trouble[];
 /** One of so many programs is also run undisturbed, and with a replay after every entry. */
 const CALM_EVERY = 20;
@@ -117,6 +119,7 @@ export function durabilityIn(random: Random): {
 /** Disturbs a process at random, up to a limit. */
 export function disturb(world: World, trouble: Trouble, random: Random, counted: { crashes: number }): void {
   const { working } = world;
+  if (trouble === "retention" && random.chance(0.2)) world.prune();
   // Long waits have many steps in which hardly anything happens.
   const chance = working.some(({ bodies }) => bodies > 0) ? 0.06 : 0.01;
   if (trouble === "none" || trouble === "always replay" || !random.chance(chance)) return;
@@ -131,6 +134,7 @@ export function disturb(world: World, trouble: Trouble, random: Random, counted:
     case "crashes":
       process.kill();
       break;
+    case "retention":
     case "take-overs":
       if (working.length < 3) world.start();
       if (random.chance(0.7)) process.kill();

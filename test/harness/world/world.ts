@@ -4,7 +4,7 @@ import { AgentRuntime } from "cadenza";
 import { durable } from "cadenza/durable";
 import type { Store } from "cadenza/store";
 import { foldEntries } from "../../../src/core/evolve.ts";
-import type { Entry } from "../../../src/core/log.ts";
+import type { CreatedEntry, Entry } from "../../../src/core/log.ts";
 import type { RunKey, StoredRun } from "../../../src/core/ports.ts";
 import type { MaybePromise } from "../../../src/core/promises.ts";
 import { isPromise } from "../../../src/core/promises.ts";
@@ -23,6 +23,7 @@ import { hookedStore, isRead, lastingStore } from "../store-proxy.ts";
 const START = Date.UTC(2031, 0, 1);
 /** A world that takes more steps is stuck. */
 const MAX_STEPS = 300_000;
+const ENDED = ["completed", "failed", "cancelled"] as const;
 const never = new Promise<never>(() => {});
 
 /** The call to the store at which a process dies. It takes effect or not, and is never answered. */
@@ -72,6 +73,9 @@ export class World {
   /** By how much the wall clock is ahead of the time that has passed. Timers do not depend on it. */
   clockOffset = 0;
   #serial = 0;
+  readonly #deleted = new Map<string, readonly Entry[]>();
+  /** The sub-runs that were made, by the run and the operation that has made them. */
+  readonly #subRuns = new Map<string, string>();
 
   constructor(options: WorldOptions) {
     this.options = options;
@@ -160,8 +164,35 @@ export class World {
     return this.store.find({ tenant, run_id });
   }
 
+  /** The log of a run. Of one that `prune` has deleted: as it was then. */
   async log(run_id: string): Promise<readonly Entry[]> {
-    return (await this.store.read({ tenant: "", run_id }, 0, 1_000_000)) ?? [];
+    return (await this.store.read({ tenant: "", run_id }, 0, 1_000_000)) ?? this.#deleted.get(run_id) ?? [];
+  }
+
+  /** Deletes whatever the retention may delete, unless a run without a parent has ended: the test looks at that one. */
+  prune(): void {
+    const ended = this.store.list({ tenant: "", limit: 1_000, offset: 0, statuses: ENDED });
+    if (isPromise(ended)) throw new Error("The store of the world answers late.");
+    if (ended.some(({ created }) => created?.parent === undefined)) return;
+    for (const { key } of ended) {
+      const log = this.store.read(key, 0, 1_000_000);
+      if (!isPromise(log) && log !== undefined) this.#deleted.set(key.run_id, log);
+    }
+    void this.store.prune({
+      maxRuns: 0,
+      endedBefore: Number.POSITIVE_INFINITY,
+      sessionsBefore: Number.NEGATIVE_INFINITY,
+    });
+  }
+
+  /** Checks that each operation makes one sub-run at most. */
+  noteSubRun({ parent }: CreatedEntry, run_id: string): void {
+    if (parent === undefined) return;
+    const operation = `${parent.run_id} ${parent.key}`;
+    const first = this.#subRuns.get(operation) ?? run_id;
+    this.#subRuns.set(operation, first);
+    const isAgain = this.#deleted.has(run_id) ? "again after it was deleted" : first === run_id ? undefined : "twice";
+    if (isAgain !== undefined) this.violations.push(`the sub-run of ${operation} is made ${isAgain}`);
   }
 
   async stateOf(run_id: string): Promise<RunState> {
@@ -207,6 +238,7 @@ export class World {
 export type Outcome<T> = { readonly value: T } | { readonly error: unknown };
 
 type Appending = Parameters<Store["append"]>;
+type Creating = Parameters<Store["create"]>;
 
 interface Timer {
   readonly process: Process;
@@ -332,9 +364,22 @@ export class Process {
   #view(): Store {
     return hookedStore(
       (call, method, parameters) =>
-        this.#call(method, () => (method === "append" ? this.#append(parameters as Appending, call) : call())),
+        this.#call(method, () => {
+          if (method === "create") return this.#create(parameters as Creating, call);
+          return method === "append" ? this.#append(parameters as Appending, call) : call();
+        }),
       this.world.store,
     );
+  }
+
+  #create([{ run_id }, { entries }]: Creating, call: () => MaybePromise<unknown>): MaybePromise<unknown> {
+    const answer = call();
+    const [created] = entries;
+    const note = (conflict: unknown): unknown => {
+      if (conflict === undefined && created?.type === "created") this.world.noteSubRun(created, run_id);
+      return conflict;
+    };
+    return isPromise(answer) ? answer.then(note) : note(answer);
   }
 
   /** Checks that another process than the owner writes only posts, which leave the owner as it is. */
