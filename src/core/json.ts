@@ -1,4 +1,5 @@
 import type { JsonValue } from "../protocol/json.ts";
+import { isTooDeep } from "../protocol/json.ts";
 
 /** Whether two JSON values are equal. The order of an object's keys does not matter. */
 export function sameJson(a: unknown, b: unknown): boolean {
@@ -12,12 +13,16 @@ export function sameJson(a: unknown, b: unknown): boolean {
 
 /**
  * A copy of the value as JSON would carry it: no class instances, no undefined, nothing shared with the original.
- * Undefined for a value that JSON cannot express (a function, a symbol). Throws a TypeError for a cycle or a bigint.
+ * Undefined for a value that JSON cannot express (a function, a symbol). Throws a TypeError for a cycle or a bigint,
+ * and for a value that is nested so deeply that a replay, which compares it, would overflow the call stack.
  */
 export function copyJson(value: unknown): JsonValue | undefined {
   if (value === null || typeof value === "string" || typeof value === "boolean") return value;
   const text: string | undefined = JSON.stringify(value);
-  return text === undefined ? undefined : (JSON.parse(text) as JsonValue);
+  if (text === undefined) return undefined;
+  const copy = JSON.parse(text) as JsonValue;
+  if (isTooDeep(copy)) throw new TypeError("A JSON value may be nested 1,000 levels deep.");
+  return copy;
 }
 
 function property(value: object, key: string): unknown {

@@ -48,8 +48,8 @@ export function parsedJson(text: string): JsonValue | undefined {
 /** How deeply a value may be nested that recursive functions read. */
 const MAX_DEPTH = 1_000;
 
-/** Goes level by level, so that no depth overflows the call stack. */
-function isTooDeep(value: JsonValue): boolean {
+/** Whether recursive functions may overflow the call stack. Goes level by level, so that no depth overflows it here. */
+export function isTooDeep(value: JsonValue): boolean {
   let level: readonly JsonValue[] = [value];
   for (let depth = 0; depth <= MAX_DEPTH; depth++) {
     level = level.flatMap((one) => (typeof one === "object" && one !== null ? Object.values(one) : []));

@@ -51,8 +51,8 @@ export function meaningOf(value: unknown): Meaning {
   }
 }
 
-/** What `JSON.stringify` itself throws. */
-const ofJson = /^(?:Do not know how to serialize a BigInt|Converting circular structure to JSON)/;
+/** What `JSON.stringify` and the copy of its text throw themselves. */
+const ofJson = /^(?:A JSON value may be|Do not know how to serialize a BigInt|Converting circular structure to JSON)/;
 
 /** Reads the argument of `emit`, which accepts the values of `yield` except await requests and iterables. */
 export function readEmission(value: unknown): Emission {

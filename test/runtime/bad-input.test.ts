@@ -581,4 +581,16 @@ describe("a value that throws when it is read", () => {
     });
     expect(run.error).toMatchObject({ code: "server_error", data: { reason: "agent_failed" } });
   });
+
+  it.each([2_000, 4_000, 20_000])(
+    "is not emitted when it is nested %s deep, since a replay compares it",
+    async (depth) => {
+      let deep: unknown = [];
+      for (let level = 0; level < depth; level++) deep = [deep];
+      for (const value of [{ deep }, { content: "x", deep }]) {
+        const run = await runAgent(setUp().runtime, () => value);
+        expect(run).toMatchObject({ status: "failed", error: { data: { reason: "invalid_yield" } } });
+      }
+    },
+  );
 });
