@@ -37,6 +37,7 @@ export function outcomeOf(error: unknown): Outcome {
 /** The error that a caller gets. What the driver threw is its cause: clients may see the message. */
 export function storeFailed(cause: unknown): CadenzaError {
   if (cause instanceof CadenzaError) return cause;
+  if (cause instanceof DeadlineError) return new CadenzaError("store_failed", cause.message, { cause });
   const code = codeOf(cause);
   const said = code === undefined ? "The connection to PostgreSQL failed." : (entryOf(code)?.[1] ?? "A query failed.");
   return new CadenzaError("store_failed", code === undefined ? said : `${said} (SQLSTATE ${code})`, { cause });

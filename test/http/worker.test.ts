@@ -42,7 +42,7 @@ describe("in a runtime without Node", () => {
     // first request.
     const worker = createContext({
       ...{ URL, URLSearchParams, TextEncoder, TextDecoder, Request, Response, Headers, ReadableStream },
-      ...{ AbortController, AbortSignal, clearTimeout, setTimeout: inRequest(setTimeout) },
+      ...{ AbortController, AbortSignal, performance, clearTimeout, setTimeout: inRequest(setTimeout) },
       crypto: {
         getRandomValues: inRequest(crypto.getRandomValues.bind(crypto)),
         randomUUID: inRequest(crypto.randomUUID.bind(crypto)),

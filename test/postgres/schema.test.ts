@@ -33,7 +33,10 @@ describe.skipIf(missing !== undefined)(`the schema of a PostgresStore${missing ?
     const schema = newSchema();
     await pool.query(`CREATE SCHEMA ${quoteName(schema)}`);
     await pool.query(`CREATE TABLE ${quoteName(schema)}.counters (other integer)`);
-    await expect(open(schema)).rejects.toThrow('"counters" already exists');
+    await expect(open(schema)).rejects.toMatchObject({
+      message: "A query failed. (SQLSTATE 42P07)",
+      cause: { message: 'relation "counters" already exists' },
+    });
     const { rows } = await pool.query("SELECT relname FROM pg_class WHERE relnamespace = $1::regnamespace", [
       quoteName(schema),
     ]);

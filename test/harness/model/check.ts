@@ -5,7 +5,7 @@ import type { EmittedEntry, Entry } from "../../../src/core/log.ts";
 import type { StreamedEvent } from "../../../src/core/project.ts";
 import { project } from "../../../src/core/project.ts";
 import { runRecord, transcript } from "../../../src/core/record.ts";
-import { initialState } from "../../../src/core/state.ts";
+import { initialState, isFinal } from "../../../src/core/state.ts";
 import type { Run } from "../../../src/protocol/run.ts";
 import { checkEdges, firstDeadline } from "./edges.ts";
 import type { Heard, Puppet } from "./puppet.ts";
@@ -89,7 +89,18 @@ function isSlotTaken(world: World, { run_id, entries }: WatchedLog): boolean {
     if (other.run_id === run_id || its?.type !== "created" || its.agent_name !== created.agent_name) return false;
     const { status } = other.head;
     if (created.agent_name === "private") return its.session_id === created.session_id && isUnderWay(status);
-    return status === "in-progress" || status === "cancelling";
+    return (
+      status === "in-progress" || status === "cancelling" || (status === "awaiting" && hasSubRunAtWork(world, other))
+    );
+  });
+}
+
+/** A run that waits for something else keeps its slot for the sub-runs that are at work in it. */
+function hasSubRunAtWork(world: World, above: WatchedLog): boolean {
+  return [...world.store.logs.values()].some((other) => {
+    const [its] = other.entries;
+    if (its?.type !== "created" || its.parent?.run_id !== above.run_id || isFinal(other.head.status)) return false;
+    return other.head.status !== "awaiting" || hasSubRunAtWork(world, other);
   });
 }
 

@@ -226,11 +226,11 @@ class Play {
 
   /**
    * The times in a log are those of the store's clock, and never go back. A post has the time at which it was sent, by a
-   * process that may have been frozen after that.
+   * process that may have been frozen after that. A fork was created after the entries that it has taken over.
    */
-  #checkTimes(log: readonly Entry[]): void {
+  #checkTimes([created, ...log]: readonly Entry[]): void {
     const { violations, now } = this.#world;
-    let last = 0;
+    let last = created?.type === "created" && created.origin === undefined ? created.at : 0;
     for (const entry of log) {
       const { type, at } = entry;
       const isPost = posted.has(type) || (type === "awaited" && entry.of !== undefined);
