@@ -69,7 +69,12 @@ function clientOf(turn: number): Client<Agents> {
 // What the workers do.
 
 function onStep({ name, child }: Member, { run_id, step, isDone }: StepReport): void {
-  if (isDone) return void ended.add(step);
+  if (isDone) {
+    ended.add(step);
+    // The victim's last reports may arrive after its end.
+    if (victim?.runs.get(run_id) === undefined && victim?.runs.delete(run_id) === true) tellOfTakers(victim);
+    return;
+  }
   const { workers } = begun.get(step) ?? { workers: [] };
   begun.set(step, { run_id, workers: [...workers, name] });
   if (victim === undefined && ended.size >= STEPS / 2) victim = kill(name, child);
@@ -84,10 +89,14 @@ function kill(name: string, child: ChildProcess): Victim {
   return { name, killedAt: Date.now(), runs: new Map(open.map(([, { run_id }]) => [run_id, undefined])) };
 }
 
-/** Another worker has begun a step. Tells who has taken over when the last run of the victim goes on. */
-function onOther(name: string, run_id: string, { name: dead, killedAt, runs }: Victim): void {
-  if (!runs.has(run_id) || runs.get(run_id) !== undefined) return;
-  runs.set(run_id, name);
+/** Another worker has begun a step. When the last run of the victim goes on, it is told who has taken over. */
+function onOther(name: string, run_id: string, by: Victim): void {
+  if (!by.runs.has(run_id) || by.runs.get(run_id) !== undefined) return;
+  by.runs.set(run_id, name);
+  tellOfTakers(by);
+}
+
+function tellOfTakers({ name: dead, killedAt, runs }: Victim): void {
   const takers = [...runs.values()];
   if (takers.includes(undefined)) return;
   const shares = workers.flatMap((worker) => {

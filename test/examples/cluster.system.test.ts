@@ -10,7 +10,7 @@ test("the cluster ships all orders although a worker is killed", { timeout: 2 * 
   if (missing !== undefined) skip(missing);
   expect(faultOf(ended)).toBeUndefined();
   const lines = ended.stdout.trimEnd().split("\n");
-  expect(lines[2]).toMatch(/^kill -9 of worker [123], in the middle of \d+ steps$/);
-  expect(lines[3]).toMatch(/^\d+\.\d s later all runs of worker [123] go on: \d+ at worker [123]/);
+  expect(lines[3]).toMatch(/^kill -9 of worker [123], in the middle of \d+ steps$/);
+  expect(lines[4]).toMatch(/^\d+\.\d s later all runs of worker [123] go on: \d+ at worker [123]/);
   expect(lines.at(-1)).toBe("All orders were shipped, and each step was done once.");
 });

@@ -30,12 +30,11 @@ export interface Verdict {
   readonly lateTokens: number;
 }
 
-/** `promises`: how many promises lie between the agent and its session's history. */
 export async function judge(
   program: NamedProgram,
   runId: string,
   log: readonly Entry[],
-  promises = 0,
+  promises: Promises = { history: 0, yields: 0 },
 ): Promise<Verdict> {
   return new Judge(program, runId, log, promises).verdict();
 }
@@ -84,16 +83,24 @@ export async function misjudged(run_id: string, logOf: LogOf): Promise<string[]>
   let own: string[] = [];
   // The order in which branches begin operations side by side depends on the number of promises before each.
   for (const promises of PROMISES) {
-    own = await judge(named, run_id, log, promises).then(
-      (verdict) => misjudgedBy(verdict, run_id, log, used),
-      (error: unknown) => [String(error)],
-    );
-    if (own.length === 0) break;
+    for (const yields of PROMISES) {
+      own = await judge(named, run_id, log, { history: promises, yields }).then(
+        (verdict) => misjudgedBy(verdict, run_id, log, used),
+        (error: unknown) => [String(error)],
+      );
+      if (own.length === 0) return wrong;
+    }
   }
   return [...wrong, ...own.map((what) => `${named.name} (${run_id}) ${what}\n${describe(log)}`)];
 }
 
 const PROMISES = [0, 1, 3, 8];
+
+/** How many promises lie between the agent and its session's history, and between what it yields and its next statement. */
+interface Promises {
+  readonly history: number;
+  readonly yields: number;
+}
 
 /** After so many emissions an agent waits a turn of the event loop, while its other branches go on. */
 const EMITTED_AT_ONCE = 64;
@@ -158,7 +165,7 @@ class Judge {
   readonly #program: NamedProgram;
   readonly #seed: string;
   readonly #log: readonly Entry[];
-  readonly #promises: number;
+  readonly #promises: Promises;
   readonly #counts = new Map<string, number>();
   readonly #waiting = new Map<string, Waiting>();
   /** The keys of the messages that were taken. */
@@ -178,7 +185,7 @@ class Judge {
   #lateTokens = 0;
   #ending: Verdict["ending"] = "open";
 
-  constructor(program: NamedProgram, runId: string, log: readonly Entry[], promises: number) {
+  constructor(program: NamedProgram, runId: string, log: readonly Entry[], promises: Promises) {
     this.#promises = promises;
     this.#program = program;
     const [created] = log;
@@ -241,6 +248,7 @@ class Judge {
         else {
           const accepted = this.#emit(value);
           if (accepted !== undefined) await accepted;
+          for (let each = 0; each < this.#promises.yields; each++) await undefined;
         }
       }
       this.#ending = "completed";
@@ -364,7 +372,7 @@ class Judge {
         getState: () => this.#operation("session.getState"),
         setState: () => this.#operation("session.setState"),
         history: async () => {
-          for (let each = 0; each < this.#promises; each++) await undefined;
+          for (let each = 0; each < this.#promises.history; each++) await undefined;
           return [];
         },
       },
