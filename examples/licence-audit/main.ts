@@ -14,7 +14,7 @@ import { fixedAnswers, TypedAnswers } from "./terminal.ts";
 
 const OWN_LOCKFILE = fileURLToPath(new URL("../../package-lock.json", import.meta.url));
 /** Where runs are kept, for `npm run demo:inspect`. */
-const OWN_STORE = fileURLToPath(new URL("../../.cadenza/demo.db", import.meta.url));
+const OWN_STORE = resolve(".cadenza/demo.db");
 const KEPT_RUNS = 20;
 
 const DRAIN_MS = 10_000;

@@ -124,7 +124,7 @@ class ChatTransport implements CadenzaChatTransport {
   readonly resumeStreamIsReplay = true;
   readonly #options: ChatClientOptions;
   readonly #connection: Connection;
-  /** How often the page has asked for the response of the open run. */
+  /** How often the page has asked for a response. What it sends takes the place of what it was about to follow. */
   #followed = 0;
   /** The run that was open when the page was loaded, and may have ended since; null for none. */
   readonly #loaded: string | null;
@@ -137,6 +137,7 @@ class ChatTransport implements CadenzaChatTransport {
 
   async sendMessages({ messages, trigger, messageId, abortSignal, body }: SendOptions): Promise<Chunks> {
     const { id } = this.#options;
+    this.#followed += 1;
     const stop = (): void => this.#stop();
     abortSignal?.addEventListener("abort", stop, { once: true });
     try {
@@ -163,6 +164,10 @@ class ChatTransport implements CadenzaChatTransport {
     const path = this.#pathOf(this.#loaded);
     const response = await this.#connection.send({ method: "GET", path, signal: abortSignal });
     if (response.status === 204) return null;
+    if (this.#followed !== followed) {
+      response.body?.cancel().catch(nothing);
+      return null;
+    }
     abortSignal?.addEventListener("abort", stop, { once: true });
     return this.#chunksOf(response, abortSignal, () => abortSignal?.removeEventListener("abort", stop));
   }

@@ -4,7 +4,7 @@ import { DefaultChatTransport, parseJsonEventStream, readUIMessageStream, uiMess
 import { useChat as useChat5 } from "ai-sdk-react-5";
 import { useChat as useChat7 } from "ai-sdk-react-7";
 import { createHandler } from "cadenza/ai-sdk";
-import { chatOptions } from "cadenza/client";
+import { chatOptions, loadChat } from "cadenza/client";
 import { act, createElement } from "react";
 import { beforeEach, expect, test } from "vitest";
 import { reactPage } from "../../harness/react-page.ts";
@@ -78,6 +78,31 @@ for (const [name, hook] of Object.entries(versions)) {
     expect(runs[0]?.status).toBe("cancelled");
   });
 }
+
+// Version 5 is not ready for an answer until it follows the run; version 7 says that it is.
+for (const first of ["GET", "POST"])
+  test(`useChat of ai 7 takes an answer before it follows the run, and ${first} is answered first`, async () => {
+    const asked = await show(versions["ai 7"], chatOptions({ api: API, id: "c1", fetch: send }) as never);
+    await does(() => asked().sendMessage({ text: "ask" }));
+    const { toolCallId = "" } = questionIn(asked()) ?? {};
+    const arrive: (() => void)[] = [];
+    const slowly: typeof fetch = async (url, init) => {
+      const isHeld = init?.method === "POST" || String(url).includes("/stream");
+      const response = isHeld && init?.method === first ? undefined : await send(url, init);
+      if (isHeld)
+        await new Promise<void>((resolve) => (init?.method === first ? arrive.unshift(resolve) : arrive.push(resolve)));
+      return response ?? send(url, init);
+    };
+    const loaded = await loadChat<UIMessage>({ api: API, id: "c1", fetch: slowly });
+    const used = await show(versions["ai 7"], loaded as never);
+    void used().addToolOutput({ tool: "ask", toolCallId, output: { approved: true } });
+    await does(() => undefined);
+    expect(arrive).toHaveLength(2);
+    for (const go of arrive) await does(go);
+    await does(() => undefined);
+    expect(textOf(used().messages)).toBe("Looking. Refunded.");
+    expect(used().status).toBe("ready");
+  });
 
 test("useChat with the stock transport shows tokens, and takes an answer", async () => {
   const used = await show(useChat, { id: "c1", transport: new DefaultChatTransport({ api: API, fetch: send }) });

@@ -303,12 +303,13 @@ function answerFor(random: Random): { readonly value: unknown; readonly raw?: st
 }
 
 function chatPart(random: Random, value: unknown): unknown {
-  const { content, content_type: mediaType, name: filename } = hostilePart(random).value as Record<string, string>;
+  const { content, content_type: mediaType, name: filename } = hostilePart(random).value as Record<string, unknown>;
+  const [type, data] = [mediaType, content].map((each) => (typeof each === "string" ? each : JSON.stringify(each)));
   return random.pick([
     { type: "text", text: typeof value === "string" ? value : (content ?? "x") },
     { type: "text", text: content ?? "x" },
-    { type: "file", url: `data:${mediaType},${content}`, mediaType, filename },
-    { type: "file", url: `data:${mediaType};base64,${content}`, mediaType, filename },
+    { type: "file", url: `data:${type},${data}`, mediaType, filename },
+    { type: "file", url: `data:${type};base64,${data}`, mediaType, filename },
     { type: "data-x", data: value },
     { type: "source-url", sourceId: content, url: content },
     value,
