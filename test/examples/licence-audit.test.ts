@@ -217,7 +217,7 @@ describe("the command line", () => {
 
 describe("the demo", { timeout: PROCESS_TIMEOUT_MS }, () => {
   it.concurrent("--yes audits the project's own lock file", async () => {
-    const { code, stdout, stderr } = await runMain(DEMO, ["--yes", "--store", join(folder, "yes.db")]);
+    const { code, stdout, stderr } = await runMain(DEMO, ["--yes"], undefined, folder);
     expect(stderr).toBe("");
     expect(code).toBe(0);
     expect(stdout).toContain(`Packages: ${ownPackages}\n`);

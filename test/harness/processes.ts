@@ -9,6 +9,8 @@ export interface Ended {
 
 /** How a program is run. */
 export interface RunOptions {
+  /** Default: the environment of this process. */
+  readonly env?: NodeJS.ProcessEnv;
   readonly cwd: string;
   /** Default: the Node that runs the tests. */
   readonly node?: string | undefined;
@@ -22,11 +24,12 @@ export const PROCESS_TIMEOUT_MS = 60_000;
 /** Runs a program in a process of its own, to its end. It is killed when its time is over. */
 export function runProgram(
   args: readonly string[],
-  { cwd, node = process.execPath, input }: RunOptions,
+  { cwd, node = process.execPath, input, env }: RunOptions,
 ): Promise<Ended> {
   return new Promise((resolve, reject) => {
     const child = spawn(node, args, {
       cwd,
+      env,
       stdio: [input === undefined ? "ignore" : "pipe", "pipe", "pipe"],
       timeout: PROCESS_TIMEOUT_MS,
     });
