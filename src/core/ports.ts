@@ -257,6 +257,14 @@ export interface SessionChange {
   readonly at: number;
 }
 
+/** A session without its messages. */
+export interface SessionHead {
+  /** How many messages it holds. */
+  readonly length: number;
+  /** Null until a run or the caller sets it. */
+  readonly state: JsonValue;
+}
+
 /** A session as it is stored. */
 export interface StoredSession {
   readonly history: readonly Message[];
@@ -369,8 +377,8 @@ export interface Store extends Surveys<FoundRun, RunKey> {
   backlog(): MaybePromise<readonly Backlog[]>;
   /** The session; undefined if it does not exist. */
   session(key: SessionKey): MaybePromise<StoredSession | undefined>;
-  /** How many messages the session holds; undefined if it does not exist. Reads none of them. */
-  sessionLength(key: SessionKey): MaybePromise<number | undefined>;
+  /** The session without its messages, none of which is read; undefined if it does not exist. */
+  sessionHead(key: SessionKey): MaybePromise<SessionHead | undefined>;
   /** Makes the session, unless it exists: then nothing changes. Answers whether it was made. */
   makeSession(key: SessionKey, session: StoredSession, at: number): MaybePromise<boolean>;
   /** Makes the session or replaces it as a whole. */

@@ -24,7 +24,7 @@ export async function deleteRun(store: Store, key: RunKey): Promise<void> {
 export async function deleteSession(store: Store, key: SessionKey): Promise<void> {
   const { tenant, session_id } = key;
   const runs = await listAll(store, { tenant, session_id });
-  if (runs.length === 0 && (await store.sessionLength(key)) === undefined)
+  if (runs.length === 0 && (await store.sessionHead(key)) === undefined)
     throw new CadenzaError("session_not_found", `There is no session ${session_id}.`, { session_id });
   const doomed = await treesOf(store, runs);
   if (!(await store.deleteSession(key))) {

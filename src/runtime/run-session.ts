@@ -1,5 +1,5 @@
 import { aboutRun } from "../core/about-run.ts";
-import type { SessionChange, Store, StoredSession } from "../core/ports.ts";
+import type { SessionChange, SessionKey, Store, StoredSession } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
 import { transcript } from "../core/record.ts";
@@ -38,7 +38,7 @@ export class RunSession {
     if (history_length === 0) return noMessages;
     const messages = (session: StoredSession | undefined): readonly Message[] =>
       session?.history.slice(0, history_length) ?? noMessages;
-    const session = this.#read();
+    const session = this.#read(() => this.#store.session(this.#key));
     return isPromise(session) ? session.then(messages) : messages(session);
   }
 
@@ -55,30 +55,35 @@ export class RunSession {
   }
 
   #readState(): MaybePromise<JsonValue> {
-    const session = this.#read();
-    return isPromise(session) ? session.then((later) => later?.state ?? null) : (session?.state ?? null);
+    const head = this.#read(() => this.#store.sessionHead(this.#key));
+    return isPromise(head) ? head.then((later) => later?.state ?? null) : (head?.state ?? null);
   }
 
-  #read(): MaybePromise<StoredSession | undefined> {
+  get #key(): SessionKey {
+    const { key, state } = this.#log;
+    return { tenant: key.tenant, session_id: createdEntry(state).session_id };
+  }
+
+  #read<Value>(read: () => MaybePromise<Value>): MaybePromise<Value> {
     try {
-      const session = this.#readOnce();
-      return isPromise(session) ? session.catch((error: unknown) => this.#readAgain(error)) : session;
+      const value = read();
+      return isPromise(value) ? value.catch((error: unknown) => this.#readAgain(read, error)) : value;
     } catch (error) {
-      return this.#readAgain(error);
+      return this.#readAgain(read, error);
     }
   }
 
   /** Rejects when the run is stopped, and not before. */
-  async #readAgain(first: unknown): Promise<StoredSession | undefined> {
+  async #readAgain<Value>(read: () => MaybePromise<Value>, first: unknown): Promise<Value> {
     this.#log.failingReads += 1;
     try {
-      return await this.#readUntilGiven(first);
+      return await this.#readUntilGiven(read, first);
     } finally {
       this.#log.failingReads -= 1;
     }
   }
 
-  async #readUntilGiven(first: unknown): Promise<StoredSession | undefined> {
+  async #readUntilGiven<Value>(read: () => MaybePromise<Value>, first: unknown): Promise<Value> {
     const { clock, logger, signal } = this.#host;
     let error = first;
     for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = nextPauseMs(pauseMs)) {
@@ -92,16 +97,11 @@ export class RunSession {
       });
       await unlessAborted(pause, signal).finally(() => clear?.());
       try {
-        return await this.#readOnce();
+        return await read();
       } catch (again) {
         error = again;
       }
     }
-  }
-
-  #readOnce(): MaybePromise<StoredSession | undefined> {
-    const { key, state } = this.#log;
-    return this.#store.session({ tenant: key.tenant, session_id: createdEntry(state).session_id });
   }
 }
 

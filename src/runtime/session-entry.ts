@@ -31,8 +31,8 @@ export class SessionEntries {
     }
     const change: SessionChange = { session_id: sessionId, create: true, at };
     const key = { tenant, session_id: sessionId };
-    const length = await this.#store.sessionLength(key);
-    if (length !== undefined) return { length, change };
+    const head = await this.#store.sessionHead(key);
+    if (head !== undefined) return { length: head.length, change };
     const first = await this.#completedRun({ tenant, run_id: sessionId });
     if (first === undefined) return { length: 0, change };
     // The session of a run that was created without one is stored when another run joins it, with the first run's
@@ -40,7 +40,7 @@ export class SessionEntries {
     const history = transcript(first);
     if (await this.#store.makeSession(key, { history, state: null }, at)) return { length: history.length, change };
     // Another run has stored it meanwhile.
-    return { length: (await this.#store.sessionLength(key)) ?? 0, change };
+    return { length: (await this.#store.sessionHead(key))?.length ?? 0, change };
   }
 
   /** As {@link join}, but the caller provides the content of the session. */

@@ -36,7 +36,7 @@ export function guarded(store: Store): Store {
     census: () => named(() => store.census()),
     workers: () => named(() => store.workers()),
     session: (key) => named(() => store.session(key)),
-    sessionLength: (key) => named(() => store.sessionLength(key)),
+    sessionHead: (key) => named(() => store.sessionHead(key)),
     makeSession: (...parameters) => named(() => store.makeSession(...parameters)),
     putSession: (...parameters) => named(() => store.putSession(...parameters)),
     counters: (agentName) => named(() => store.counters(agentName)),

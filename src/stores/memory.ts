@@ -10,6 +10,7 @@ import type {
   RunPosition,
   RunPost,
   RunWrite,
+  SessionHead,
   SessionKey,
   Store,
   StoreConflict,
@@ -203,8 +204,9 @@ export class MemoryStore implements Store {
     return session && { history: session.history.slice(), state: session.state };
   }
 
-  sessionLength(key: SessionKey): number | undefined {
-    return this.#tenants.get(key.tenant)?.sessions.get(key.session_id)?.history.length;
+  sessionHead(key: SessionKey): SessionHead | undefined {
+    const session = this.#tenants.get(key.tenant)?.sessions.get(key.session_id);
+    return session && { length: session.history.length, state: session.state };
   }
 
   makeSession(key: SessionKey, session: StoredSession, at: number): boolean {

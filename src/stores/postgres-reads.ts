@@ -5,6 +5,7 @@ import type {
   FoundRun,
   RunKey,
   RunPosition,
+  SessionHead,
   SessionKey,
   StoredRun,
   StoredSession,
@@ -178,10 +179,12 @@ export class Reads {
     return { history, state: fromJson(first["state"]) };
   }
 
-  async sessionLength({ tenant, session_id }: SessionKey): Promise<number | undefined> {
-    const select = `SELECT s.length FROM ${this.#schema}.sessions s WHERE s.tenant = $1::text AND s.session_id = $2::text`;
-    const [row] = await this.#query(select, [toText(tenant), toText(session_id)]);
-    return row && Number(row["length"]);
+  async sessionHead({ tenant, session_id }: SessionKey): Promise<SessionHead | undefined> {
+    const [row] = await this.#query(
+      `SELECT s.length, s.state FROM ${this.#schema}.sessions s WHERE s.tenant = $1::text AND s.session_id = $2::text`,
+      [toText(tenant), toText(session_id)],
+    );
+    return row && { length: Number(row["length"]), state: fromJson(row["state"]) };
   }
 
   async counters(agentName: string): Promise<Counters | undefined> {

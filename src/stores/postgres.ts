@@ -10,6 +10,7 @@ import type {
   RunPosition,
   RunPost,
   RunWrite,
+  SessionHead,
   SessionKey,
   StoreConflict,
   StoredRun,
@@ -163,8 +164,8 @@ export class PostgresStore implements DurableStore {
     return this.#reads.session(key);
   }
 
-  sessionLength(key: SessionKey): Promise<number | undefined> {
-    return this.#reads.sessionLength(key);
+  sessionHead(key: SessionKey): Promise<SessionHead | undefined> {
+    return this.#reads.sessionHead(key);
   }
 
   async makeSession(key: SessionKey, session: StoredSession, at: number): Promise<boolean> {

@@ -3,6 +3,7 @@ import type {
   FoundRun,
   RunKey,
   RunPosition,
+  SessionHead,
   SessionKey,
   StoredRun,
   StoredSession,
@@ -120,6 +121,12 @@ export function blockedRuns(connection: Connection, { agents, limit, after }: Bl
         );
   const inOrder = ids.toSorted((one, other) => one - other).slice(0, limit);
   return inOrder.map((id) => withFirst(connection, runRow(connection, id)));
+}
+
+export function readSessionHead(connection: Connection, { tenant, session_id }: SessionKey): SessionHead | undefined {
+  const select = "SELECT length, state FROM cadenza_sessions WHERE tenant = ? AND session_id = ?";
+  const row = connection.get(select, toText(tenant), toText(session_id));
+  return row && { length: Number(row["length"]), state: fromJson(row["state"]) };
 }
 
 export function readSession(connection: Connection, { tenant, session_id }: SessionKey): StoredSession | undefined {

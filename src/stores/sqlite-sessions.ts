@@ -49,7 +49,7 @@ interface SessionRow {
   readonly length: number;
 }
 
-export function findSession(connection: Connection, { tenant, session_id }: SessionKey): SessionRow | undefined {
+function findSession(connection: Connection, { tenant, session_id }: SessionKey): SessionRow | undefined {
   const select = "SELECT id, length FROM cadenza_sessions WHERE tenant = ? AND session_id = ?";
   const row = connection.get(select, toText(tenant), toText(session_id));
   return row && { id: Number(row["id"]), length: Number(row["length"]) };

@@ -13,6 +13,7 @@ import type {
   RunPosition,
   RunPost,
   RunWrite,
+  SessionHead,
   SessionKey,
   StoreConflict,
   StoredRun,
@@ -34,7 +35,7 @@ import type { SessionCursor } from "./sqlite-prune.ts";
 import { deleteRuns, deleteSession, PRUNE_CHUNK, pruneRuns, pruneSessions } from "./sqlite-prune.ts";
 import * as reads from "./sqlite-reads.ts";
 import { checkSchema, migrate } from "./sqlite-schema.ts";
-import { addSession, findSession, replaceSession } from "./sqlite-sessions.ts";
+import { addSession, replaceSession } from "./sqlite-sessions.ts";
 import * as survey from "./sqlite-survey.ts";
 import * as work from "./sqlite-work.ts";
 import { GroupCommit } from "./sqlite-writer.ts";
@@ -156,8 +157,8 @@ export class SqliteStore implements DurableStore {
     return reads.readSession(this.#connection, key);
   }
 
-  sessionLength(key: SessionKey): number | undefined {
-    return findSession(this.#connection, key)?.length;
+  sessionHead(key: SessionKey): SessionHead | undefined {
+    return reads.readSessionHead(this.#connection, key);
   }
 
   makeSession(key: SessionKey, session: StoredSession, at: number): Promise<boolean> {

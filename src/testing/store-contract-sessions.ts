@@ -84,21 +84,25 @@ export const sessionChecks: readonly StoreCheck[] = [
     expectSame(await first.session(sessionKey(1)), { history: heard("a", "b", "c", "d"), state: false }, "in the end");
   }),
 
-  check("sessions: sessionLength is the number of messages, and undefined without a session", async (stores) => {
-    const { first, second } = stores;
-    expectSame(await first.sessionLength(sessionKey(1)), undefined, "the length of a missing session");
-    const key = await create(first, 1, { session: change({ create: true }) });
-    expectSame(await first.sessionLength(sessionKey(1)), 0, "the length of an empty session");
-    await append(first, key, 1, write([ended()], { head: over(), session: change({ messages: said("a", "b") }) }));
-    expectSame(await second.sessionLength(sessionKey(1)), 2, "the length after a change");
-    expectSame(await first.sessionLength(sessionKey(1, "other")), undefined, "the length for another tenant");
-    await first.putSession(sessionKey(1), { history: heard("z"), state: null }, NOW);
-    expectSame(await second.sessionLength(sessionKey(1)), 1, "the length after putSession");
-    await first.makeSession(sessionKey(2), { history: heard("a", "b", "c"), state: null }, NOW);
-    expectSame(await second.sessionLength(sessionKey(2)), 3, "the length after makeSession");
-    await first.deleteSession(sessionKey(2));
-    expectSame(await second.sessionLength(sessionKey(2)), undefined, "the length of a deleted session");
-  }),
+  check(
+    "sessions: sessionHead is the number of messages and the state, and undefined without a session",
+    async (stores) => {
+      const { first, second } = stores;
+      expectSame(await first.sessionHead(sessionKey(1)), undefined, "a missing session");
+      const key = await create(first, 1, { session: change({ create: true }) });
+      expectSame(await first.sessionHead(sessionKey(1)), { length: 0, state: null }, "an empty session");
+      const both = change({ messages: said("a", "b"), state: { value: { n: 1 } } });
+      await append(first, key, 1, write([ended()], { head: over(), session: both }));
+      expectSame(await second.sessionHead(sessionKey(1)), { length: 2, state: { n: 1 } }, "after a change");
+      expectSame(await first.sessionHead(sessionKey(1, "other")), undefined, "for another tenant");
+      await first.putSession(sessionKey(1), { history: heard("z"), state: [false] }, NOW);
+      expectSame(await second.sessionHead(sessionKey(1)), { length: 1, state: [false] }, "after putSession");
+      await first.makeSession(sessionKey(2), { history: heard("a", "b", "c"), state: "x" }, NOW);
+      expectSame(await second.sessionHead(sessionKey(2)), { length: 3, state: "x" }, "after makeSession");
+      await first.deleteSession(sessionKey(2));
+      expectSame(await second.sessionHead(sessionKey(2)), undefined, "a deleted session");
+    },
+  ),
 
   check("sessions: putSession makes the session or replaces it as a whole", async ({ first }) => {
     await first.putSession(sessionKey(1), { history: heard("a", "b", "c"), state: { n: 1 } }, NOW);

@@ -206,7 +206,10 @@ function looksOf(names: Names): readonly Step[] {
         }
       );
     },
-    (store) => store.sessionLength(key),
+    async (store) => {
+      const head = await store.sessionHead(key);
+      return head && { ...head, state: head.state === null ? null : names.read(String(head.state)) };
+    },
   ];
   return [
     ...numbers.flatMap((n): Step[] => [

@@ -374,7 +374,7 @@ async function everything(store: Store): Promise<unknown> {
   const of = async (tenant: string) => ({
     runs: await store.list({ tenant, limit: 100, offset: 0 }),
     sessions: await Promise.all(SESSIONS.map((session_id) => store.session({ tenant, session_id }))),
-    lengths: await Promise.all(SESSIONS.map((session_id) => store.sessionLength({ tenant, session_id }))),
+    heads: await Promise.all(SESSIONS.map((session_id) => store.sessionHead({ tenant, session_id }))),
     keys: await Promise.all(KEYS.map((key) => store.findByIdempotencyKey(tenant, key))),
   });
   return {

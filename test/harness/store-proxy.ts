@@ -23,7 +23,7 @@ const reads: ReadonlySet<string> = new Set([
   "census",
   "workers",
   "session",
-  "sessionLength",
+  "sessionHead",
   "counters",
   "watch",
 ]);

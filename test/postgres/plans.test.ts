@@ -98,7 +98,7 @@ describe.skipIf(missing !== undefined)(`among ${ENDED} runs${missing ? `: ${miss
     ["census", () => store.census()],
     ["workers", () => store.workers()],
     ["session", () => store.session(sessionKey(1))],
-    ["sessionLength", () => store.sessionLength(sessionKey(1))],
+    ["sessionHead", () => store.sessionHead(sessionKey(1))],
     ["backlog", () => store.backlog()],
     ["take, with nothing due", () => store.take(owner)],
     ["take, with cancelled ones", () => store.take({ ...owner, cancelledForMs: 5 })],

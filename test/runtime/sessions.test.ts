@@ -2,7 +2,7 @@ import type { AgentContext, JsonValue, Message } from "cadenza";
 import { describe, expect, it } from "vitest";
 import { deferred, never } from "../harness/promises.ts";
 import { drain, eventsOf, questionOf, refusal, reply, runAgent, setUp, textOf, textsOf } from "../harness/runtimes.ts";
-import { lateStore } from "../harness/store-proxy.ts";
+import { hookedStore, lateStore } from "../harness/store-proxy.ts";
 import { FLOATING, HAS_TIME, RUN_ONCE, TOO_LONG, unlessReplayed } from "../harness/unless-replayed.ts";
 
 const SESSION = "00000000-0000-4000-8000-0000000000a1";
@@ -165,6 +165,16 @@ describe.each(stores)("a session, in a store %s,", (_title, make) => {
     for (let i = 0; i < 2; i++) await runtime.createRun({ agent_name: "counts", input: [], session_id: SESSION });
     expect(states).toEqual([null, { count: 1, list: [0] }, { count: 1, list: [0] }, { count: 2, list: [1] }]);
     expect((await runtime.getSession(SESSION)).state).toEqual({ count: 2, list: [1] });
+  });
+
+  it("reads no message for its state", async () => {
+    const { runtime } = setUp({ store: hookedStore((call, method) => (called.push(method), call())) });
+    const called: string[] = [];
+    runtime.register("state", async (_input, { session }) => JSON.stringify(await session.getState()));
+    const run = await runtime.createRun({ agent_name: "state", input: "x", session_id: SESSION });
+    expect(textsOf(run)).toEqual(["null"]);
+    expect(called).toContain("sessionHead");
+    expect(called).not.toContain("session");
   });
 
   unlessReplayed(FLOATING)(

@@ -332,7 +332,7 @@ async function askEverything(): Promise<void> {
   await store.post(key, { entries: parts("a"), due: "work" });
   await store.claim(key, { epoch: 1, position: 3 }, head({ epoch: 2, owner: "dead" }));
   await look(store, key, sessionKey(1));
-  store.sessionLength(sessionKey(1));
+  store.sessionHead(sessionKey(1));
   await store.makeSession(sessionKey(1), { history: [], state: null }, NOW);
   await store.putSession(sessionKey(1), { history: [], state: null }, NOW);
   store.moved([{ key, epoch: 1, position: 1 }]);

@@ -10,6 +10,7 @@ import type {
   RunPosition,
   RunPost,
   RunWrite,
+  SessionHead,
   SessionKey,
   Store,
   StoreConflict,
@@ -150,8 +151,8 @@ export class WatchedStore implements Store {
     return this.#inner.session(key);
   }
 
-  sessionLength(key: SessionKey): number | undefined {
-    return this.#inner.sessionLength(key);
+  sessionHead(key: SessionKey): SessionHead | undefined {
+    return this.#inner.sessionHead(key);
   }
 
   makeSession(key: SessionKey, session: StoredSession, at: number): boolean {
@@ -354,8 +355,8 @@ export class LateStore implements Store {
     return this.#later(undefined, () => this.#store.session(key));
   }
 
-  sessionLength(key: SessionKey) {
-    return this.#later(undefined, () => this.#store.sessionLength(key));
+  sessionHead(key: SessionKey) {
+    return this.#later(undefined, () => this.#store.sessionHead(key));
   }
 
   makeSession(key: SessionKey, session: StoredSession, at: number) {

@@ -4,6 +4,7 @@ import type {
   RunKey,
   RunWrite,
   SessionChange,
+  SessionHead,
   SessionKey,
   Store,
   StoredSession,
@@ -40,23 +41,25 @@ export const sessionsFaults: readonly BrokenStore[] = [
   ),
   broken(
     "a missing session has the length 0",
-    "sessions: sessionLength is the number of messages, and undefined without a session",
+    "sessions: sessionHead is the number of messages and the state, and undefined without a session",
     class extends MemoryStore {
-      override sessionLength(key: SessionKey): number {
-        return super.sessionLength(key) ?? 0;
+      override sessionHead(key: SessionKey): SessionHead {
+        return super.sessionHead(key) ?? { length: 0, state: null };
       }
     },
   ),
   broken(
     "the length of a session is remembered",
-    "sessions: sessionLength is the number of messages, and undefined without a session",
+    "sessions: sessionHead is the number of messages and the state, and undefined without a session",
     class extends MemoryStore {
       readonly #lengths = new Map<string, number>();
-      override sessionLength(key: SessionKey): number | undefined {
+      override sessionHead(key: SessionKey): SessionHead | undefined {
         const id = JSON.stringify(key);
-        const length = this.#lengths.get(id) ?? super.sessionLength(key);
-        if (length !== undefined) this.#lengths.set(id, length);
-        return length;
+        const head = super.sessionHead(key);
+        const length = this.#lengths.get(id) ?? head?.length;
+        if (length === undefined) return undefined;
+        this.#lengths.set(id, length);
+        return { state: null, ...head, length };
       }
     },
   ),
