@@ -89,13 +89,14 @@ function kill(name: string, child: ChildProcess): Victim {
   return { name, killedAt: Date.now(), runs: new Map(open.map(([, { run_id }]) => [run_id, undefined])) };
 }
 
-/** Another worker has begun a step. When the last run of the victim goes on, it is told who has taken over. */
+/** Another worker has begun a step. */
 function onOther(name: string, run_id: string, by: Victim): void {
   if (!by.runs.has(run_id) || by.runs.get(run_id) !== undefined) return;
   by.runs.set(run_id, name);
   tellOfTakers(by);
 }
 
+/** Prints which workers have taken the victim's runs over, as soon as each of these runs has begun another step. */
 function tellOfTakers({ name: dead, killedAt, runs }: Victim): void {
   const takers = [...runs.values()];
   if (takers.includes(undefined)) return;

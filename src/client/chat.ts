@@ -124,7 +124,7 @@ class ChatTransport implements CadenzaChatTransport {
   readonly resumeStreamIsReplay = true;
   readonly #options: ChatClientOptions;
   readonly #connection: Connection;
-  /** How often the page has asked for a response. What it sends takes the place of what it was about to follow. */
+  /** How often the page has asked for a response. Only the last request counts: a message replaces a pending follow. */
   #followed = 0;
   /** The run that was open when the page was loaded, and may have ended since; null for none. */
   readonly #loaded: string | null;

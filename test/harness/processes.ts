@@ -9,9 +9,9 @@ export interface Ended {
 
 /** How a program is run. */
 export interface RunOptions {
+  readonly cwd: string;
   /** Default: the environment of this process. */
   readonly env?: NodeJS.ProcessEnv;
-  readonly cwd: string;
   /** Default: the Node that runs the tests. */
   readonly node?: string | undefined;
   /** The text for its stdin. Without it stdin is closed. */
