@@ -39,15 +39,20 @@ export class ClientError extends Error {
 
 /** A value as JSON. Throws `invalid_argument` for one that JSON cannot express. */
 export function jsonText(value: unknown): string {
+  let text: string | undefined;
   try {
-    const text: string | undefined = JSON.stringify(value);
-    if (text !== undefined) return text;
+    text = JSON.stringify(value);
   } catch (cause) {
-    throw new ClientError("invalid_argument", "Expected a JSON value, received one that JSON cannot express.", {
-      cause,
-    });
+    throw notJson(cause);
   }
-  throw new ClientError("invalid_argument", "Expected a JSON value, received one that JSON cannot express.");
+  if (text === undefined) throw notJson();
+  return text;
+}
+
+export function notJson(cause?: unknown): ClientError {
+  return new ClientError("invalid_argument", "Expected a JSON value, received one that JSON cannot express.", {
+    cause,
+  });
 }
 
 /** The error that a response tells. */

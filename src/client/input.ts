@@ -1,11 +1,18 @@
 import type { Message, MessageInput, MessagePartInput } from "../protocol/message.ts";
 import type { Run } from "../protocol/run.ts";
-import { jsonText } from "./client-error.ts";
+import { ClientError, jsonText, notJson } from "./client-error.ts";
 
-/** An input as messages: a text is a text, messages and parts are what they are, and any other value is a JSON part. */
+/**
+ * An input as messages: a text is a text, messages and parts are what they are, and any other value is a JSON part. Throws
+ * `invalid_argument` for one that cannot be read.
+ */
 export function messagesOf(input: unknown): readonly MessageInput[] {
-  if (Array.isArray(input) && input.every(isMessage)) return input;
-  return [{ role: "user", parts: [partOf(input)] }];
+  try {
+    if (Array.isArray(input) && input.every(isMessage)) return input;
+    return [{ role: "user", parts: [partOf(input)] }];
+  } catch (cause) {
+    throw cause instanceof ClientError ? cause : notJson(cause);
+  }
 }
 
 function partOf(input: unknown): MessagePartInput {

@@ -171,8 +171,9 @@ const liveValues: Readonly<Record<string, () => unknown>> = {
   "an error": secret,
   "an error with getters that throw": () =>
     Object.defineProperties(new Error("x"), {
-      message: { get: () => fail() },
+      // First: Node 20 writes the stack, with name and message, when it is replaced.
       stack: { get: () => fail() },
+      message: { get: () => fail() },
       cause: { get: () => fail() },
       name: { get: () => fail() },
     }),
