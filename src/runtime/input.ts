@@ -1,24 +1,30 @@
 import { copyJson } from "../core/json.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
-import type { JsonValue } from "../protocol/json.ts";
+import type { JsonInput, JsonValue } from "../protocol/json.ts";
+import { isJsonObject } from "../protocol/json.ts";
 import { JSON_LIMITS, JsonRefusal, parseJson } from "../protocol/json-text.ts";
 import type { Message, MessageInput, MessagePart, MessagePartInput } from "../protocol/message.ts";
-import { messagePartSchema, messageSchema } from "../protocol/message.ts";
+import { jsonPart, messagePartSchema, messageSchema } from "../protocol/message.ts";
 import { badArgument, read, readGiven } from "./check.ts";
 import type { SchemaHost, StandardSchema, Validate, Validated } from "./standard-schema.ts";
 
-/** The input of `createRun`: a text, a part, a message, or a list of these. */
+/**
+ * The input of `createRun`: a text, a part, a message, a value, or a list of these. A plain object without any of the
+ * fields `content`, `content_type`, `content_url`, `parts` and `role` is a value, and becomes a JSON part: an agent with an
+ * `input` schema takes it as it is.
+ */
 export type RunInput = InputItem | readonly InputItem[];
 
-/** One item of a run's input. Consecutive texts and parts become one message of the user. */
-export type InputItem = string | MessagePartInput | MessageInput;
+/** One item of a run's input. Consecutive texts, parts and values become one message of the user. */
+export type InputItem = string | MessagePartInput | MessageInput | (JsonInput & object);
 
 const JSON_TYPE = /^application\/(?:[\w.+-]*\+)?json$/;
 
 /** Reads any form of input as messages. All values are copied. */
 export function readInput(input: unknown): readonly Message[] {
   if (typeof input === "string") return [userMessage([textPart(input)])];
+  if (isValue(input)) return [userMessage([valuePart("input", input)])];
   if (!Array.isArray(input)) return [readItem("input", input)];
   const messages: Message[] = [];
   let parts: MessagePart[] = [];
@@ -26,6 +32,7 @@ export function readInput(input: unknown): readonly Message[] {
     const name = `input.${index}`;
     if (typeof item === "string") parts.push(textPart(item));
     else if (typeof item === "object" && item !== null && isPartLike(item)) parts.push(readPart(name, item));
+    else if (isValue(item)) parts.push(valuePart(name, item));
     else {
       if (parts.length > 0) messages.push(userMessage(parts));
       parts = [];
@@ -51,6 +58,18 @@ export function isPartLike(value: object): boolean {
   return "content" in value
     ? typeof value.content === "string"
     : "content_url" in value && typeof value.content_url === "string";
+}
+
+/** The fields of parts and messages that an application's own values are hardly named by. */
+const itemFields = ["content", "content_type", "content_url", "parts", "role"];
+
+/** Whether an item of an input is a value of the application: a plain object that is no part and no message. */
+function isValue(item: unknown): item is object {
+  return isJsonObject(item) && !itemFields.some((field) => field in item);
+}
+
+function valuePart(name: string, value: object): MessagePart {
+  return jsonPart(readJson(name, value) ?? null);
 }
 
 /** Reads a part. Most parts are plain text. They are read without the schema, which takes ten times as long. */

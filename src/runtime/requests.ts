@@ -23,7 +23,10 @@ export type AgentName<Names extends string> = Names | (string & Record<never, ne
 export interface CreateRunRequest<Name extends string = string> {
   /** The name of a registered agent. */
   readonly agent_name: Name;
-  /** A text, a part, a message, or a list of them. */
+  /**
+   * A text, a part, a message, or a list of them. Any other plain object is a value, which an agent with an `input` schema
+   * takes as it is: see {@link RunInput}.
+   */
   readonly input: RunInput;
   /** A UUID. A session that does not exist is created. Default: the run has a session of its own. */
   readonly session_id?: string | null | undefined;

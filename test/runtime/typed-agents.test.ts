@@ -21,6 +21,8 @@ describe("the input of a typed agent", () => {
     ["a JSON part", json({ text: "A", age: "7" })],
     ["a text of JSON", '{"text":"A","age":"7"}'],
     ["a JSON part beside a text", [{ content: "See: " }, json({ text: "A", age: "7" })]],
+    ["the value itself", { text: "A", age: "7" }],
+    ["the value beside a text", ["See: ", { text: "A", age: "7" }]],
   ])("is read from %s", async (_, input) => {
     const { runtime } = setUp();
     runtime.register(triage);
