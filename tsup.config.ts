@@ -1,6 +1,11 @@
+import { writeFileSync } from "node:fs";
 import { defineConfig } from "tsup";
 import { buildPage } from "./scripts/build-page.ts";
 import { entryNames } from "./scripts/entries.ts";
+import { billOfMaterials, noticesOf, packagesIn } from "./scripts/notices.ts";
+
+/** The packages whose code is in the built files. */
+const bundled = new Set<string>();
 
 export default defineConfig({
   entry: Object.fromEntries(entryNames.map((name) => [name, `src/${name}.ts`])),
@@ -13,6 +18,7 @@ export default defineConfig({
   noExternal: ["nanoid"],
   esbuildOptions: (options) => {
     options.conditions = ["browser"];
+    options.metafile = true;
   },
   // Otherwise each entry gets its own copy of the shared classes, and `instanceof` fails between them.
   splitting: true,
@@ -23,10 +29,25 @@ export default defineConfig({
     {
       name: "the inspector's page",
       setup: ({ onLoad }) => {
-        onLoad({ filter: /page-source\.ts$/ }, async () => ({
-          contents: `export const pageHtml = async () => ${JSON.stringify(await buildPage())};`,
-        }));
+        onLoad({ filter: /page-source\.ts$/ }, async () => {
+          const { html, packages } = await buildPage();
+          for (const name of packages) bundled.add(name);
+          return { contents: `export const pageHtml = async () => ${JSON.stringify(html)};` };
+        });
+      },
+    },
+    {
+      name: "the bundled packages",
+      setup: ({ onEnd }) => {
+        onEnd(({ metafile }) => {
+          if (metafile === undefined) throw new Error("esbuild has not said which packages it has bundled");
+          for (const name of packagesIn(metafile)) bundled.add(name);
+        });
       },
     },
   ],
+  onSuccess: async () => {
+    writeFileSync("dist/THIRD_PARTY_NOTICES.md", noticesOf(bundled));
+    writeFileSync("dist/sbom.cdx.json", billOfMaterials(bundled));
+  },
 });

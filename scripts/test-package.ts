@@ -25,7 +25,7 @@ import { entryNames } from "./entries.ts";
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
 const FIXTURES = join(ROOT, "test/package");
 const ALLOWED_FILES =
-  /^(package\.json|README\.md|LICENSE|(CHANGELOG|CONTRIBUTING|SECURITY)\.md|docs\/[\w-]+\.(md|svg)|docs\/pictures\/[\w-]+\.png|examples\/(?!.*node_modules).+\.(md|ts|jsx|json|go)|dist\/(?:client\/)?[\w-]+\.(js|cjs|d\.ts|d\.cts))$/;
+  /^(package\.json|README\.md|LICENSE|(CHANGELOG|CONTRIBUTING|SECURITY)\.md|docs\/[\w-]+\.(md|svg)|docs\/pictures\/[\w-]+\.png|examples\/(?!.*node_modules).+\.(md|ts|jsx|json|go)|dist\/(?:client\/)?[\w-]+\.(js|cjs|d\.ts|d\.cts)|dist\/(THIRD_PARTY_NOTICES\.md|sbom\.cdx\.json))$/;
 /** Entries that run where there is no Node, too. */
 const NODE_FREE = new Set([
   "index",
@@ -40,6 +40,11 @@ const NODE_FREE = new Set([
   "inspector",
 ]);
 
+/** What esbuild writes before code of a package. It is not in the page, which is minified. */
+const origin = /\/\/ \S*node_modules\/((?:@[^/\s]+\/)?[^/\s]+)\//g;
+/** The packages of which the inspector's page is made. */
+const OF_THE_PAGE = ["preact", "@preact/signals", "@preact/signals-core"];
+
 const workspace = mkdtempSync(join(tmpdir(), "cadenza-package-"));
 /** The project of a user. */
 const folder = join(workspace, "project");
@@ -49,6 +54,7 @@ try {
   checkEntries();
   checkNodeFree();
   checkLinks();
+  checkNotices();
   run(process.execPath, ["use.mjs"]);
   run(process.execPath, ["use.cjs"]);
   run(process.execPath, ["leaky.mjs"]);
@@ -153,6 +159,28 @@ function checkLinks(): void {
   const pages = readdirSync(installed, { recursive: true, encoding: "utf8" }).filter((file) => file.endsWith(".md"));
   const dead = pages.flatMap((page) => deadLinks(installed, page).map((target) => `${page}: ${target}`));
   if (pages.length < 10 || dead.length > 0) throw new Error(`links lead nowhere in the package:\n${dead.join("\n")}`);
+}
+
+/** The notices and the bill of materials name each package whose code is in the built files. */
+function checkNotices(): void {
+  const dist = join(installed, "dist");
+  const names = new Set(OF_THE_PAGE);
+  for (const file of readdirSync(dist, { recursive: true, encoding: "utf8" }).filter((path) => /\.c?js$/.test(path)))
+    for (const [, name] of readFileSync(join(dist, file), "utf8").matchAll(origin))
+      if (name !== undefined) names.add(name);
+  const notices = readFileSync(join(dist, "THIRD_PARTY_NOTICES.md"), "utf8");
+  const { components } = JSON.parse(readFileSync(join(dist, "sbom.cdx.json"), "utf8")) as {
+    components: readonly { readonly name: string; readonly properties: readonly { readonly value: string }[] }[];
+  };
+  for (const name of names) {
+    const license = readFileSync(join(ROOT, "node_modules", name, "LICENSE"), "utf8").trim();
+    if (!notices.includes(`## ${name} `) || !notices.includes(license))
+      throw new Error(`dist/THIRD_PARTY_NOTICES.md lacks the licence of ${name}`);
+    if (!components.some((one) => one.name === name && one.properties[0]?.value === "bundled"))
+      throw new Error(`dist/sbom.cdx.json lacks ${name}`);
+  }
+  for (const name of ["eventemitter3", "nanoid", "zod"])
+    if (!components.some((one) => one.name === name)) throw new Error(`dist/sbom.cdx.json lacks ${name}`);
 }
 
 /** Compiles a use of the library, and an import of every entry, as ES module and as CommonJS. */

@@ -4,5 +4,5 @@
  */
 export async function pageHtml(): Promise<string> {
   const { buildPage } = await import("../../../scripts/build-page.ts");
-  return buildPage();
+  return (await buildPage()).html;
 }
