@@ -42,6 +42,44 @@ export const chatter = defineAgent("chatter", async function* (input, { signal }
   yield* input;
 });
 
+/** Schemas of which a form never ends, or is larger than a page. */
+const endless: readonly unknown[] = [
+  {
+    type: "object",
+    properties: { name: { type: "string" }, parent: { $ref: "#" }, mother: { $ref: "#" } },
+    required: ["name", "parent", "mother"],
+  },
+  { anyOf: [{ $ref: "#" }, { type: "string" }] },
+  { type: "object", properties: { broken: { $ref: "#/$defs/100%" }, number: { $ref: 7 } }, required: ["broken"] },
+  { $ref: "#" },
+  {
+    $ref: "#/$defs/d0",
+    $defs: Object.fromEntries(
+      Array.from({ length: 8 }, (_, depth) => {
+        const names = Array.from({ length: 8 }, (_, index) => `p${index}`);
+        const next = { $ref: `#/$defs/d${depth + 1}` };
+        return [
+          `d${depth}`,
+          { type: "object", required: names, properties: Object.fromEntries(names.map((name) => [name, next])) },
+        ];
+      }),
+    ),
+  },
+];
+
+/** Asks questions whose schemas contain themselves. */
+export const endlessly = defineAgent("endlessly", async (_input, { ask }) => {
+  const asked = endless.map((schema, index) =>
+    ask({
+      parts: [
+        { content: `Endless ${index}?` },
+        { content_type: "application/schema+json", content: JSON.stringify(schema) },
+      ],
+    }),
+  );
+  return JSON.stringify(await Promise.all(asked));
+});
+
 const script = "window.attacked=(window.attacked??0)+1";
 
 /** Two hundred texts that run as script, or fetch something, where a page takes text for markup. */

@@ -19,7 +19,7 @@ import Database from "libsql";
 import type { Browser, Page } from "puppeteer-core";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { click, openBrowser } from "./browser.ts";
-import { bank, chatter, hostile, hostileTexts, refund, slow } from "./inspector-agents.ts";
+import { bank, chatter, endlessly, hostile, hostileTexts, refund, slow } from "./inspector-agents.ts";
 
 const browser = await openBrowser();
 const TOKEN = "the-token-of-the-test";
@@ -45,7 +45,7 @@ describe.skipIf(browser === undefined)("the inspector", () => {
     const store = new SqliteStore(new Database(file), { closeDatabase: true });
     runtime = new AgentRuntime({
       store: durable(store, { leaseMs: LEASE_MS, heartbeatMs: 300, scanMs: SCAN_MS }),
-      agents: [refund, chatter, hostile],
+      agents: [refund, chatter, hostile, endlessly],
     });
     runtime.declare(slow);
     server = createServer(createInspectorNodeListener(runtime, { token: TOKEN, basePath: MOUNT, refreshMs: 200 }));
@@ -239,6 +239,38 @@ describe.skipIf(browser === undefined)("the inspector", () => {
       expect([place, violations]).toEqual([place, []]);
     }
     await runtime.cancel(run_id, { wait: true });
+  });
+
+  test("keeps what is typed into a filter while the list changes", async () => {
+    await go("#/runs");
+    await sees("Runs");
+    await page.focus("input[name=agent]");
+    await page.keyboard.type("ref");
+    const { run_id } = await start();
+    await sees(run_id.slice(0, 8));
+    await page.keyboard.type("und");
+    expect(await page.evaluate("document.querySelector('input[name=agent]').value")).toBe("refund");
+    expect(await page.evaluate("location.hash")).toBe("#/runs");
+    await page.keyboard.press("Enter");
+    await page.waitForFunction("location.hash === '#/runs?agent=refund'", { timeout: WAIT_MS });
+    await sees(run_id.slice(0, 8));
+    await runtime.cancel(run_id, { wait: true });
+  });
+
+  test("shows forms for schemas that contain themselves, and the other questions beside them", async () => {
+    const { run_id } = await runtime.createRun({ agent_name: "endlessly", input: "" });
+    const other = await start();
+    await go("#/questions");
+    for (const text of ["Endless 0?", "Endless 1?", "Endless 2?", "Endless 3?", "Endless 4?", "Refund 40 €?"])
+      await sees(text);
+    expect(await page.$$eval("input, textarea, select", (fields) => fields.length)).toBeLessThan(100);
+    await sees("Add parent");
+    await press("Add parent");
+    await sees("Remove parent");
+    await go(`#/run//${run_id}`);
+    await sees("Endless 4?");
+    await runtime.cancel(run_id, { wait: true });
+    await runtime.cancel(other.run_id, { wait: true });
   });
 
   test("text of agents never runs, asks for nothing, and is shown as it is", async () => {

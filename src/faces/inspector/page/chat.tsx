@@ -9,7 +9,7 @@ import { hrefToRun } from "./place.ts";
 import { AnswerForm, isSchema } from "./question.tsx";
 import { SchemaForm } from "./schema-form.tsx";
 import { addressOf, start } from "./server.ts";
-import { Notice, Status, shownStatus, textOf } from "./words.tsx";
+import { Contained, Notice, Status, shownStatus, textOf } from "./words.tsx";
 
 interface Turn {
   readonly run: AdminRun;
@@ -64,7 +64,9 @@ function TurnOf({ turn: { run, items } }: { readonly turn: Turn }) {
   return (
     <>
       {items.map((item) => (
-        <Said key={item.position} item={item} run={run} />
+        <Contained key={item.position}>
+          <Said item={item} run={run} />
+        </Contained>
       ))}
       {run.status !== "completed" && (
         <p>

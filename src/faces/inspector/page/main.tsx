@@ -12,7 +12,7 @@ import { RunView } from "./run.tsx";
 import { RunsView } from "./runs.tsx";
 import { loadStart, messageOf, start } from "./server.ts";
 import { StuckView } from "./stuck.tsx";
-import { Notice } from "./words.tsx";
+import { Contained, Notice } from "./words.tsx";
 
 const views: readonly (readonly [name: string, label: string, isForAllTenants?: true])[] = [
   ["runs", "Runs"],
@@ -69,7 +69,9 @@ function App() {
         ) : start.value === null ? (
           <p role="status">Loading …</p>
         ) : (
-          <View path={path} />
+          <Contained key={view.value}>
+            <View path={path} />
+          </Contained>
         )}
       </main>
       <Keyboard />

@@ -1,4 +1,5 @@
 import { computed, signal } from "@preact/signals";
+import { decoded } from "./decoded.ts";
 
 /** Where the user is: the part of the address after `#`. */
 export interface Place {
@@ -9,14 +10,6 @@ export interface Place {
 function read(): Place {
   const [path = "", query = ""] = location.hash.replace(/^#\/?/, "").split("?");
   return { path: path.split("/").map(decoded), query: new URLSearchParams(query) };
-}
-
-function decoded(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
 }
 
 export const place = signal(read());

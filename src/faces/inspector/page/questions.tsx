@@ -4,7 +4,7 @@ import { useList } from "./feed.ts";
 import { hrefToRun } from "./place.ts";
 import { AnswerForm } from "./question.tsx";
 import { addressOf } from "./server.ts";
-import { Age, Counted, shortId, textOf } from "./words.tsx";
+import { Age, Contained, Counted, shortId, textOf } from "./words.tsx";
 
 /** The inbox: the open questions of all tenants, or of one, each with its form. */
 export function QuestionsView() {
@@ -16,7 +16,9 @@ export function QuestionsView() {
       <ul class="cards">
         {list.items?.map((question) => (
           <li key={questionItemId(question)} class="card">
-            <Question question={question} />
+            <Contained>
+              <Question question={question} />
+            </Contained>
           </li>
         ))}
       </ul>

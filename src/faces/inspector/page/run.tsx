@@ -10,7 +10,7 @@ import { RawLog } from "./log.tsx";
 import { goTo, hrefTo, hrefToRun } from "./place.ts";
 import { act, addressOf, start } from "./server.ts";
 import { waitsFor } from "./waits-for.ts";
-import { Age, duration, Notice, now, Status, shortId, shownStatus } from "./words.tsx";
+import { Age, Contained, duration, Notice, now, Status, shortId, shownStatus } from "./words.tsx";
 
 /** How many lines of a timeline are in the page, until the user asks for earlier ones. */
 const LINES = 150;
@@ -66,7 +66,9 @@ export function RunView({ tenant, run_id }: { readonly tenant: string; readonly 
         )}
         <ol class="timeline" aria-labelledby="timeline">
           {items.slice(hidden).map((item) => (
-            <Item key={item.position} item={item} run={run} began={began} onFork={forkOf(run)} />
+            <Contained key={item.position}>
+              <Item item={item} run={run} began={began} onFork={forkOf(run)} />
+            </Contained>
           ))}
         </ol>
       </section>

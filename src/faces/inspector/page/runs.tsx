@@ -66,17 +66,14 @@ function Filters({
   readonly set: (changed: Readonly<Record<string, string>>) => void;
 }) {
   const text = (name: "tenant" | "agent" | "label" | "id", label: string, hint = "") => (
-    <label>
-      {label}
-      <input
-        type="search"
-        name={name}
-        placeholder={hint}
-        list={name === "agent" ? "agents" : undefined}
-        value={filters[name]}
-        onChange={({ currentTarget }) => set({ [name]: currentTarget.value })}
-      />
-    </label>
+    <TextFilter
+      name={name}
+      label={label}
+      placeholder={hint}
+      list={name === "agent" ? "agents" : undefined}
+      value={filters[name]}
+      onCommit={(value) => set({ [name]: value })}
+    />
   );
   return (
     <search class="filters">
@@ -110,6 +107,38 @@ function Filters({
         ))}
       </datalist>
     </search>
+  );
+}
+
+/** A filter of which the list knows nothing before it is committed. What is typed stays when the list is shown anew. */
+function TextFilter({
+  label,
+  value,
+  onCommit,
+  ...attributes
+}: {
+  readonly name: string;
+  readonly label: string;
+  readonly placeholder: string;
+  readonly list: string | undefined;
+  readonly value: string;
+  readonly onCommit: (value: string) => void;
+}) {
+  const [typed, setTyped] = useState<string | null>(null);
+  return (
+    <label>
+      {label}
+      <input
+        {...attributes}
+        type="search"
+        value={typed ?? value}
+        onInput={({ currentTarget }) => setTyped(currentTarget.value)}
+        onChange={({ currentTarget }) => {
+          setTyped(null);
+          onCommit(currentTarget.value);
+        }}
+      />
+    </label>
   );
 }
 

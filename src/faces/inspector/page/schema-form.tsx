@@ -2,7 +2,7 @@ import { useSignal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import type { Schema } from "./schema.ts";
-import { fieldOf, firstValue, listIn, memberOf, resolved, withMember } from "./schema.ts";
+import { fieldOf, firstValue, listIn, memberOf, resolved, shownAs, withMember } from "./schema.ts";
 import type { Issue } from "./server.ts";
 import { Refused } from "./server.ts";
 import { Notice } from "./words.tsx";
@@ -16,6 +16,8 @@ interface FieldProps {
   readonly path: Path;
   readonly value: unknown;
   readonly isRequired: boolean;
+  /** The schemas of the fields above, from the outermost one that is shown at once. */
+  readonly above: readonly Schema[];
   readonly issues: readonly Issue[];
   /** Gives the value that follows on another one. With undefined the field has no value. */
   readonly onChange: (change: (before: unknown) => unknown) => void;
@@ -64,7 +66,7 @@ export function SchemaForm({
   return (
     <form class="schema-form" ref={form} onSubmit={send} noValidate>
       <FieldFor
-        {...{ schema: root, root, label, path: [], value: value.value, issues, isRequired: true }}
+        {...{ schema: root, root, label, path: [], value: value.value, issues, isRequired: true, above: [] }}
         onChange={(change) => {
           value.value = change(value.value);
         }}
@@ -89,7 +91,10 @@ function FieldFor(props: FieldProps): JSX.Element {
   const schema = resolved(props.schema, props.root);
   const field = fieldOf(schema);
   const label = schema.title ?? props.label;
-  const inner = { ...props, schema, label };
+  const shown = shownAs(props.schema, props.root, props.above, props.isRequired);
+  const inner = { ...props, schema, label, above: shown.within };
+  if (shown.is === "behind add") return <Added {...props} label={label} />;
+  if (shown.is === "json") return <JsonField {...inner} />;
   switch (field.is) {
     case "object":
       return (
@@ -99,6 +104,7 @@ function FieldFor(props: FieldProps): JSX.Element {
               <FieldFor
                 key={name}
                 {...{ schema: property, root: props.root, label: name, isRequired, issues: props.issues }}
+                above={shown.within}
                 path={[...props.path, name]}
                 value={memberOf(props.value, name)}
                 onChange={(change) => props.onChange((before) => withMember(before, name, change))}
@@ -139,6 +145,43 @@ function FieldFor(props: FieldProps): JSX.Element {
     default:
       return <Input {...inner} is={field.is} />;
   }
+}
+
+/** A field that is shown when the user adds it, or has a value already. */
+function Added(props: FieldProps) {
+  const [isOpen, setOpen] = useState(props.value !== undefined);
+  const { label, path, issues, schema, root, onChange } = props;
+  if (!isOpen)
+    return (
+      <p class="field">
+        <button
+          type="button"
+          class="link"
+          onClick={() => {
+            setOpen(true);
+            onChange(() => firstValue(schema, root));
+          }}
+        >
+          Add {label}
+        </button>
+        <Problems {...{ path, issues }} />
+      </p>
+    );
+  return (
+    <div class="item">
+      <FieldFor {...props} isRequired above={[]} />
+      <button
+        type="button"
+        class="link"
+        onClick={() => {
+          setOpen(false);
+          onChange(() => undefined);
+        }}
+      >
+        Remove {label}
+      </button>
+    </div>
+  );
 }
 
 /** The fields of an object, or of an item. The outermost group needs no frame. */
@@ -289,6 +332,7 @@ function List(props: FieldProps & { readonly items: Schema }) {
         <div key={index} class="item">
           <FieldFor
             {...{ schema: props.items, root, label: `${label} ${index + 1}`, isRequired: true, issues, value }}
+            above={[]}
             path={[...path, index]}
             onChange={(next) => change((values) => values.with(index, next(values[index]) ?? null))}
           />

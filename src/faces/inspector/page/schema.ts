@@ -1,3 +1,5 @@
+import { decoded } from "./decoded.ts";
+
 /** A JSON Schema, as far as forms understand it. */
 export interface Schema {
   readonly type?: string | readonly string[];
@@ -28,24 +30,42 @@ export type Field =
   | { readonly is: "variants"; readonly variants: readonly Schema[] }
   | { readonly is: "boolean" | "number" | "integer" | "text" | "long text" | "null" | "json" };
 
+/** The most fields that a form shows at once. A schema with more is answered as JSON. */
+const MOST_FIELDS = 200;
+/** How many values of a choice count as one more field. */
+const VALUES_OF_A_FIELD = 50;
+
 /** The schema that a reference within the whole schema names; the schema itself if it is no such reference. */
 export function resolved(schema: Schema, root: Schema): Schema {
   let at = schema;
   for (let hops = 0; at.$ref !== undefined && hops < 10; hops++) {
     const { $ref, ...beside } = at;
-    const found = $ref
-      .replace(/^#\/?/, "")
-      .split("/")
-      .filter((part) => part !== "")
-      .reduce<unknown>((value, part) => memberOf(value, decodePointer(part)), root);
-    if (!isSchema(found)) return {};
-    at = { ...found, ...beside };
+    at = { ...named($ref, root), ...beside };
   }
   return at;
 }
 
+/** The place in the whole schema that a schema stands for. It is the same object for all references to one place. */
+function placeOf(schema: Schema, root: Schema): Schema {
+  let at = schema;
+  for (let hops = 0; at.$ref !== undefined && hops < 10; hops++) at = named(at.$ref, root);
+  return at;
+}
+
+const NO_SCHEMA: Schema = {};
+
+function named(reference: unknown, root: Schema): Schema {
+  if (typeof reference !== "string") return NO_SCHEMA;
+  const found = reference
+    .replace(/^#\/?/, "")
+    .split("/")
+    .filter((part) => part !== "")
+    .reduce<unknown>((value, part) => memberOf(value, decodePointer(part)), root);
+  return isSchema(found) ? found : NO_SCHEMA;
+}
+
 function decodePointer(part: string): string {
-  return decodeURIComponent(part).replaceAll("~1", "/").replaceAll("~0", "~");
+  return decoded(part).replaceAll("~1", "/").replaceAll("~0", "~");
 }
 
 function isSchema(value: unknown): value is Schema {
@@ -84,19 +104,62 @@ function propertiesOf({ properties = {}, required = [] }: Schema): readonly (rea
   return Object.entries(properties).map(([name, schema]) => [name, schema, required.includes(name)] as const);
 }
 
+/**
+ * How a form shows the schema of a field below others. `field`: at once. `behind add`: when the user asks for it, since a
+ * field above has the same schema, or it is an object that may be left out. `json`: as one JSON text.
+ */
+export function shownAs(
+  schema: Schema,
+  root: Schema,
+  above: readonly Schema[],
+  isRequired: boolean,
+): { readonly is: "field" | "behind add" | "json"; readonly within: readonly Schema[] } {
+  const place = placeOf(schema, root);
+  const within = [...above, place];
+  const field = fieldOf(resolved(schema, root));
+  const isGroup = field.is === "object" || field.is === "variants";
+  if (isGroup && (above.includes(place) || (field.is === "object" && !isRequired))) return { is: "behind add", within };
+  if (above.length === 0 && fieldsOf(schema, root, [], MOST_FIELDS + 1) > MOST_FIELDS) return { is: "json", within };
+  return { is: "field", within };
+}
+
+/** How many fields are shown at once for a schema: all, or at least `enough`. */
+function fieldsOf(schema: Schema, root: Schema, above: readonly Schema[], enough: number): number {
+  const place = placeOf(schema, root);
+  if (above.includes(place)) return 1;
+  const field = fieldOf(resolved(schema, root));
+  const within = [...above, place];
+  if (field.is === "choice") return 1 + field.values.length / VALUES_OF_A_FIELD;
+  if (field.is === "variants")
+    return 1 + field.variants.length / VALUES_OF_A_FIELD + fieldsOf(field.variants[0] ?? {}, root, within, enough - 1);
+  if (field.is !== "object") return 1;
+  let fields = 1;
+  for (const [, property, isRequired] of field.properties) {
+    if (fields >= enough) break;
+    const isBehindAdd = !isRequired && fieldOf(resolved(property, root)).is === "object";
+    fields += isBehindAdd ? 1 : fieldsOf(property, root, within, enough - fields);
+  }
+  return fields;
+}
+
 /** The value that a form begins with; undefined: none. */
-export function firstValue(schema: Schema, root: Schema, depth = 0): unknown {
+export function firstValue(schema: Schema, root: Schema): unknown {
+  if (fieldsOf(schema, root, [], MOST_FIELDS + 1) > MOST_FIELDS) return resolved(schema, root).default;
+  return firstWithin(schema, root, []);
+}
+
+function firstWithin(schema: Schema, root: Schema, above: readonly Schema[]): unknown {
   const at = resolved(schema, root);
   if (at.default !== undefined) return at.default;
   if (at.const !== undefined) return at.const;
   const field = fieldOf(at);
   if (field.is === "null") return null;
   if (field.is === "list") return [];
-  // A schema may contain itself.
-  if (field.is !== "object" || depth > 5) return undefined;
+  const place = placeOf(schema, root);
+  if (field.is !== "object" || above.includes(place)) return undefined;
   return Object.fromEntries(
     field.properties.flatMap(([name, property, isRequired]) => {
-      const value = isRequired ? firstValue(property, root, depth + 1) : resolved(property, root).default;
+      const value = isRequired ? firstWithin(property, root, [...above, place]) : resolved(property, root).default;
       return value === undefined ? [] : [[name, value]];
     }),
   );

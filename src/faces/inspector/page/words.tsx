@@ -1,5 +1,6 @@
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
+import { useErrorBoundary } from "preact/hooks";
 import type { AdminRun } from "../../../admin/records.ts";
 import type { MessagePart } from "../../../protocol/message.ts";
 import type { Listed } from "./feed.ts";
@@ -40,6 +41,12 @@ export function shownStatus(run: AdminRun, workers?: ReadonlyMap<string, boolean
   const isAtWork = run.status === "in-progress" || run.status === "cancelling";
   if (isAtWork && workers !== undefined && run.worker !== null && workers.get(run.worker) !== true) return "lost";
   return run.status;
+}
+
+/** What may hold anything that agents and clients have written. If it cannot be shown, the rest of the page is. */
+export function Contained({ children }: { readonly children: ComponentChildren }) {
+  const [error] = useErrorBoundary();
+  return <>{error === undefined ? children : <Notice>This cannot be shown: {String(error)}</Notice>}</>;
 }
 
 const dateAndTime = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
