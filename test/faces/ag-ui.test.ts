@@ -91,6 +91,104 @@ test("each kind of part is an event of its own, and text is a message", async ()
   expect(host.events[0]).toMatchObject({ protocolVersion: "1.0", metadata: { run_id: run?.run_id } });
 });
 
+test("thoughts that follow each other are one block, and a state is told once, then by what has changed", async () => {
+  const thought = (message: string) => ({ content: "", metadata: { kind: "trajectory", message } }) as const;
+  const state = (value: object) => ({
+    ...{ name: "state", content_type: "application/json" },
+    content: JSON.stringify(value),
+  });
+  const host = new Host(async function* () {
+    yield thought("Let me ");
+    yield thought("think.");
+    yield state({ step: 1, plan: { "a/b": 1, list: [1, 2] }, gone: true });
+    yield "Done.";
+    yield state({ step: 2, plan: { "a/b": 2, list: [1, 2] }, added: null });
+    yield state({ step: 2, plan: { "a/b": 2, list: [1, 2] }, added: null });
+  });
+  const reasoning = ["START", "MESSAGE_START", "MESSAGE_CONTENT", "MESSAGE_CONTENT", "MESSAGE_END", "END"];
+  expect(await host.say("hi")).toEqual(
+    segment(...reasoning.map((type) => `REASONING_${type}`), "STATE_SNAPSHOT", ...text, "STATE_DELTA"),
+  );
+  expect(host.agent.state).toEqual({ step: 2, plan: { "a/b": 2, list: [1, 2] }, added: null });
+  expect(host.agent.messages).toMatchObject([
+    {},
+    { role: "reasoning", content: "Let me think." },
+    { content: "Done." },
+  ]);
+  const shown = host.agent.messages;
+  host.agent.messages = [];
+  host.agent.state = {};
+  host.agent.isOpening = true;
+  expect(await host.run()).toEqual(segment("MESSAGES_SNAPSHOT", "STATE_SNAPSHOT"));
+  expect(host.agent.messages).toEqual(shown);
+  expect(host.agent.state).toMatchObject({ step: 2 });
+});
+
+test.each<[what: string, payload: unknown]>([
+  ["a boolean", true],
+  ["a number", 5],
+  ["a list", ["a"]],
+  ["null", null],
+])("an interrupt is resolved with %s", async (_, payload) => {
+  const host = new Host(async (_input, { ask }) => JSON.stringify(await ask("Well?", { schema: z.json() })));
+  await host.say("hi");
+  const [{ id: interruptId = "" } = {}] = host.agent.pendingInterrupts;
+  await host.run({ resume: [{ interruptId, status: "resolved", payload }] });
+  expect(host.agent.messages.at(-1)).toMatchObject({ role: "assistant", content: JSON.stringify(payload) });
+});
+
+const locate = {
+  content: "Where?",
+  tool_call_id: "call-1",
+  tool_name: "getLocation",
+  tool_input: { precise: true },
+};
+const tools = [{ name: "getLocation", description: "Tells the place.", parameters: { type: "object" } }];
+
+test("a tool of the client is called by its name, and its result is the answer", async () => {
+  const host = new Host(async function* (_input, { ask }) {
+    const { city } = await ask(locate, { schema: z.object({ city: z.string() }) });
+    yield `In ${city}.`;
+  });
+  const call = ["TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END"];
+  expect(await host.say("Where am I?", { tools })).toEqual(segment(...call));
+  expect(host.events[1]).toMatchObject({ toolCallId: "call-1", toolCallName: "getLocation" });
+  expect(host.last).toMatchObject({ outcome: { type: "success" } });
+  expect(host.agent.pendingInterrupts).toEqual([]);
+  host.agent.addMessage({ id: "r1", role: "tool", toolCallId: "call-1", content: '{"city":"Ulm"}' });
+  await host.run({ tools });
+  expect(host.agent.messages.at(-1)).toMatchObject({ role: "assistant", content: "In Ulm." });
+  expect(await host.runtime.listRuns()).toHaveLength(1);
+});
+
+test("a tool that the client does not have is an interrupt, which names the call that was shown", async () => {
+  const host = new Host(async (_input, { ask }) => JSON.stringify(await ask(locate)));
+  await host.say("Where am I?");
+  expect(host.agent.pendingInterrupts).toMatchObject([{ toolCallId: "call-1", message: "Where?" }]);
+  expect(host.agent.messages).toMatchObject([{}, { toolCalls: [{ id: "call-1", function: { name: "getLocation" } }] }]);
+});
+
+test.each<[what: string, agent: AgentFunction, resume: object]>([
+  ["declined", async (_input, { ask }) => void (await ask("Well?")), { status: "cancelled" }],
+  [
+    "answered, and its run fails",
+    async (_input, { ask }) => {
+      await ask("Well?");
+      throw new Error("The train is full.");
+    },
+    { status: "resolved", payload: "Yes." },
+  ],
+])("a client goes on after an interrupt that was %s", async (_, agent, resume) => {
+  const host = new Host(agent);
+  await host.say("hi");
+  const [{ id: interruptId = "" } = {}] = host.agent.pendingInterrupts;
+  await host.run({ resume: [{ interruptId, ...resume } as never] });
+  expect(host.last).toMatchObject({ type: "RUN_FINISHED", outcome: { type: "cancelled" } });
+  expect(host.last?.["result"]).toMatchObject({ error: { message: expect.any(String) } });
+  expect(host.events.at(-2)).toMatchObject({ type: "CUSTOM", name: "run_failed" });
+  expect(await host.say("Again.")).toEqual(segment());
+});
+
 test("a thread that is opened again has the same messages, under the same ids", async () => {
   const host = new Host(async function* () {
     yield "Looking… ";

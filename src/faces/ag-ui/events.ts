@@ -15,6 +15,8 @@ export type AgUiEvent =
       readonly threadId: string;
       readonly runId: string;
       readonly outcome: Outcome;
+      /** Why the run has failed, or was cancelled, after a resume. */
+      readonly result?: { readonly error: JsonObject };
       readonly usage?: readonly TokenUsage[];
     }
   | {
@@ -50,6 +52,8 @@ export type PartEvent =
       readonly messageId: string;
       readonly delta: string;
     }
+  | { readonly type: "STATE_SNAPSHOT"; readonly snapshot: JsonValue }
+  | { readonly type: "STATE_DELTA"; readonly delta: readonly PatchOperation[] }
   | { readonly type: "REASONING_START" | "REASONING_MESSAGE_END" | "REASONING_END"; readonly messageId: string }
   | { readonly type: "REASONING_MESSAGE_START"; readonly messageId: string; readonly role: "reasoning" }
   | { readonly type: "TOOL_CALL_START"; readonly toolCallId: string; readonly toolCallName: string }
@@ -68,6 +72,11 @@ export type PartEvent =
       readonly content: JsonObject;
     }
   | { readonly type: "CUSTOM"; readonly name: string; readonly value: JsonValue };
+
+/** An operation of JSON Patch (RFC 6902). */
+export type PatchOperation =
+  | { readonly op: "add" | "replace"; readonly path: string; readonly value: JsonValue }
+  | { readonly op: "remove"; readonly path: string };
 
 /** How a segment of a run has ended. */
 export type Outcome =

@@ -1,11 +1,11 @@
-import type { JsonObject } from "../../protocol/json.ts";
+import type { JsonObject, JsonValue } from "../../protocol/json.ts";
 import type { MessagePart } from "../../protocol/message.ts";
 import { toolCallId } from "../chat/call-ids.ts";
-import { isJsonPart, isWebAddress, jsonOf, linkOf, shownText } from "../chat/parts.ts";
-import type { PartEvent } from "./events.ts";
+import { isJsonPart, isWebAddress, jsonOf, linkOf, shownText, stateIn } from "../chat/parts.ts";
+import type { AgUiEvent, PartEvent } from "./events.ts";
 
 /**
- * The events of a part beside its text. `id` tells the part from all others. `calls`: the tool calls that were shown
+ * The events of a part beside its text, its thought and the state that it sets. `id` tells the part from all others. `calls`: the tool calls that were shown
  * before; the call of this part is added.
  */
 export function partEvents(part: MessagePart, id: string, calls: Set<string>): readonly PartEvent[] {
@@ -29,35 +29,53 @@ function artifactOf(part: MessagePart): JsonObject | undefined {
   const kind = { ...(name !== undefined && { name }), content_type };
   const content_url = linkOf(part);
   if (content_url !== undefined) return { ...kind, content_url };
-  if (content === undefined || shownText(part) !== undefined) return undefined;
+  if (content === undefined || shownText(part) !== undefined || stateIn(part) !== undefined) return undefined;
   return isJsonPart(part) ? { ...kind, data: jsonOf(content) } : { ...kind, content, content_encoding };
 }
 
 type Trajectory = Extract<NonNullable<MessagePart["metadata"]>, { readonly kind: "trajectory" }>;
 
-/** The use of a tool, or a thought. */
+/** The use of a tool. */
 function trajectoryEvents(trajectory: Trajectory, id: string, calls: Set<string>): PartEvent[] {
-  const { tool_name, tool_input, tool_output, message } = trajectory;
-  if (typeof tool_name !== "string") return typeof message === "string" && message !== "" ? thought(message, id) : [];
+  const { tool_name, tool_input, tool_output } = trajectory;
+  if (typeof tool_name !== "string") return [];
   const call = { toolCallId: toolCallId(trajectory, id) };
-  const events: PartEvent[] = [];
-  if (!calls.has(call.toolCallId)) {
-    const delta = JSON.stringify(tool_input ?? {});
-    events.push({ ...call, type: "TOOL_CALL_START", toolCallName: tool_name });
-    events.push({ ...call, type: "TOOL_CALL_ARGS", delta }, { ...call, type: "TOOL_CALL_END" });
-    calls.add(call.toolCallId);
-  }
+  const events = [...callEvents(call.toolCallId, tool_name, tool_input ?? {}, calls)];
   if (tool_output !== undefined && tool_output !== null)
     events.push({ ...call, type: "TOOL_CALL_RESULT", messageId: id, content: JSON.stringify(tool_output) });
   return events;
 }
 
-function thought(delta: string, messageId: string): PartEvent[] {
+/** The events of a call that was not shown before. */
+export function callEvents(id: string, name: string, input: JsonValue, calls: Set<string>): readonly PartEvent[] {
+  if (calls.has(id)) return [];
+  calls.add(id);
+  const call = { toolCallId: id };
   return [
-    { type: "REASONING_START", messageId },
-    { type: "REASONING_MESSAGE_START", messageId, role: "reasoning" },
-    { type: "REASONING_MESSAGE_CONTENT", messageId, delta },
-    { type: "REASONING_MESSAGE_END", messageId },
-    { type: "REASONING_END", messageId },
+    { ...call, type: "TOOL_CALL_START", toolCallName: name },
+    { ...call, type: "TOOL_CALL_ARGS", delta: JSON.stringify(input) },
+    { ...call, type: "TOOL_CALL_END" },
   ];
 }
+
+type BlockEvent = Extract<AgUiEvent, { readonly messageId: string }>;
+
+/** What is written piece by piece: what the agent says, or what its model thinks. */
+export const blocks = {
+  text: {
+    start: (messageId: string): readonly BlockEvent[] => [{ type: "TEXT_MESSAGE_START", messageId, role: "assistant" }],
+    add: (messageId: string, delta: string): BlockEvent => ({ type: "TEXT_MESSAGE_CONTENT", messageId, delta }),
+    end: (messageId: string): readonly BlockEvent[] => [{ type: "TEXT_MESSAGE_END", messageId }],
+  },
+  thought: {
+    start: (messageId: string): readonly BlockEvent[] => [
+      { type: "REASONING_START", messageId },
+      { type: "REASONING_MESSAGE_START", messageId, role: "reasoning" },
+    ],
+    add: (messageId: string, delta: string): BlockEvent => ({ type: "REASONING_MESSAGE_CONTENT", messageId, delta }),
+    end: (messageId: string): readonly BlockEvent[] => [
+      { type: "REASONING_MESSAGE_END", messageId },
+      { type: "REASONING_END", messageId },
+    ],
+  },
+};

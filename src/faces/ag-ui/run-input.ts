@@ -1,11 +1,11 @@
 import { unfitAt } from "../../http/errors.ts";
 import type { FaceSettings } from "../../http/options.ts";
-import type { JsonObject } from "../../protocol/json.ts";
+import type { JsonObject, JsonValue } from "../../protocol/json.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import type { Message, MessagePart } from "../../protocol/message.ts";
 import type { QuestionId } from "../chat/call-ids.ts";
 import { questionOfCall } from "../chat/call-ids.ts";
-import { checkParts, isWebAddress, messageIdIn, textPart, withId } from "../chat/parts.ts";
+import { checkParts, isWebAddress, jsonOf, messageIdIn, textPart, withId } from "../chat/parts.ts";
 import type { Reply } from "../chat/questions.ts";
 import { declined, replyOf } from "../chat/questions.ts";
 
@@ -17,6 +17,10 @@ export interface RunInput {
   readonly messages: readonly Message[];
   /** What the client replies to questions. */
   readonly resume: readonly ResumeEntry[];
+  /** The results of the client's own tools, by the ids of their calls. */
+  readonly results: ReadonlyMap<string, JsonValue>;
+  /** The names of the tools that the client executes itself. */
+  readonly clientTools: ReadonlySet<string>;
   /** What the agent is handed, and nothing here reads. */
   readonly handed: JsonObject;
 }
@@ -48,11 +52,23 @@ export function readRunInput(body: unknown, limits: FaceSettings["limits"]): Run
     runId,
     messages: entries.length > 0 ? [] : newMessages(given, limits),
     resume: entries.map((entry, index) => resumeEntry(entry, ["resume", index])),
+    results: resultsIn(given),
+    clientTools: new Set(listIn("tools", tools ?? [], limits.maxMessages).map(({ name }) => String(name))),
     handed,
   };
 }
 
 const MAX_ID_LENGTH = 255;
+
+/** The results of tools that follow the last message of the assistant. */
+function resultsIn(messages: readonly JsonObject[]): ReadonlyMap<string, JsonValue> {
+  const results = new Map<string, JsonValue>();
+  const last = messages.findLastIndex(({ role }) => role === "assistant");
+  for (const { role, toolCallId, content } of messages.slice(last + 1))
+    if (role === "tool" && typeof toolCallId === "string" && typeof content === "string")
+      results.set(toolCallId, jsonOf(content));
+  return results;
+}
 
 function listIn(name: string, list: unknown, most: number): readonly JsonObject[] {
   if (!Array.isArray(list)) throw unfitAt([name], "expected a list");
@@ -106,8 +122,7 @@ function resumeEntry({ interruptId, status, payload }: JsonObject, path: Path): 
   const question = typeof interruptId === "string" ? questionOfCall(interruptId) : undefined;
   if (question === undefined) throw unfitAt([...path, "interruptId"], "expected the id of an interrupt");
   if (status === "cancelled") return { ...question, isCancelled: true, reply: declined() };
-  const reply = replyOf(payload);
   if (status !== "resolved") throw unfitAt([...path, "status"], "expected resolved or cancelled");
-  if (reply === undefined) throw unfitAt([...path, "payload"], "expected an object or a text as the answer");
-  return { ...question, isCancelled: false, reply };
+  // The official client leaves out a null.
+  return { ...question, isCancelled: false, reply: replyOf(payload ?? null) };
 }

@@ -1,14 +1,15 @@
 import type { OpenQuestionDetails, Usage } from "../../protocol/extensions.ts";
-import type { JsonObject } from "../../protocol/json.ts";
+import type { JsonObject, JsonValue } from "../../protocol/json.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import type { MessagePart } from "../../protocol/message.ts";
 import type { DetailedEvent } from "../../runtime/events.ts";
 import { questionCallId } from "../chat/call-ids.ts";
 import type { Teller } from "../chat/item-format.ts";
-import { shownText } from "../chat/parts.ts";
-import { messageOf, schemaOf, wordsOf } from "../chat/questions.ts";
+import { shownText, stateIn, thoughtIn } from "../chat/parts.ts";
+import { messageOf, schemaOf, toolOf, wordsOf } from "../chat/questions.ts";
 import type { AgUiEvent, AgUiMessage, Interrupt, Outcome, TokenUsage } from "./events.ts";
-import { partEvents } from "./part-events.ts";
+import { patchOf } from "./json-patch.ts";
+import { blocks, callEvents, partEvents } from "./part-events.ts";
 
 /** What a segment tells of. */
 export interface SegmentStart {
@@ -19,6 +20,10 @@ export interface SegmentStart {
   readonly run_id: string | undefined;
   /** What was said before, for a client that has nothing of the thread. */
   readonly before?: readonly AgUiMessage[] | undefined;
+  /** The state that the client is given with what was said before. Undefined: there is none. */
+  readonly state?: JsonValue | undefined;
+  /** The tools that the client executes itself. Their calls are no interrupts: the client sends their results. */
+  readonly clientTools?: ReadonlySet<string> | undefined;
   /** The questions that the client has replied to: the segment begins where the first of them is settled. */
   readonly resumed?: ReadonlySet<string> | undefined;
 }
@@ -43,8 +48,12 @@ export class Segment implements Teller {
   /** The events are those before the segment. */
   #isBefore: boolean;
   #hasBegun = false;
-  /** The id of the text that is being written. */
-  #text: string | undefined;
+  /** The segment began with a reply that has settled its question. */
+  #hasResumed = false;
+  /** The text or the thought that is being written. */
+  #block: { readonly kind: keyof typeof blocks; readonly id: string } | undefined;
+  /** The state that the client has. Undefined: the agent has set none. */
+  #state: JsonValue | undefined;
   /** The number of the event that is being told. */
   #event = 0;
   readonly #questions = new Map<string, OpenQuestionDetails>();
@@ -60,6 +69,12 @@ export class Segment implements Teller {
   constructor(start: SegmentStart) {
     this.#start = start;
     this.#isBefore = start.resumed !== undefined;
+    this.#state = start.state;
+  }
+
+  /** The state that the agent has set last. Undefined: none. */
+  get state(): JsonValue | undefined {
+    return this.#state;
   }
 
   take(event: DetailedEvent): readonly AgUiEvent[] {
@@ -80,7 +95,8 @@ export class Segment implements Teller {
     const { threadId, runId } = this.#start;
     const outcome = this.#outcome ?? this.#interrupts();
     const usage = this.#usage && { usage: [this.#usage] };
-    if (outcome.type === "RUN_ERROR") this.#items.push({ ...outcome, ...usage });
+    if (outcome.type === "RUN_ERROR" && this.#hasResumed) this.#items.push(...this.#endedAfterResume(outcome, usage));
+    else if (outcome.type === "RUN_ERROR") this.#items.push({ ...outcome, ...usage });
     else this.#items.push({ type: "RUN_FINISHED", threadId, runId, outcome, ...usage });
     return this.#items;
   }
@@ -94,12 +110,35 @@ export class Segment implements Teller {
     return this.#items;
   }
 
+  /**
+   * The official client forgets an interrupt when the run is finished, and not at an error: after an error every further
+   * message of its user would be refused by it.
+   */
+  #endedAfterResume(
+    { message, code }: ReturnType<typeof errorOf>,
+    usage: { readonly usage: readonly TokenUsage[] } | undefined,
+  ): readonly AgUiEvent[] {
+    const { threadId, runId } = this.#start;
+    const error = { message, ...(code !== undefined && { code }) };
+    return [
+      { type: "CUSTOM", name: "run_failed", value: error },
+      { type: "RUN_FINISHED", threadId, runId, outcome: { type: "cancelled" }, result: { error }, ...usage },
+    ];
+  }
+
+  /** The call that a question is about is shown before it, once. */
+  #showTool(question: OpenQuestionDetails): void {
+    const tool = toolOf(question);
+    if (tool !== undefined) this.#items.push(...callEvents(tool.id, tool.name, tool.input, this.#calls));
+  }
+
   #begin(): void {
     if (this.#hasBegun || this.#isBefore) return;
     this.#hasBegun = true;
-    const { before } = this.#start;
+    const { before, state } = this.#start;
     this.#items.push(startOf(this.#start));
     if (before !== undefined) this.#items.push({ type: "MESSAGES_SNAPSHOT", messages: before });
+    if (state !== undefined) this.#items.push({ type: "STATE_SNAPSHOT", snapshot: state });
   }
 
   #tell(event: DetailedEvent): void {
@@ -138,6 +177,7 @@ export class Segment implements Teller {
       case "question.asked":
         this.#endText();
         this.#questions.set(event.question.await_id, event.question);
+        this.#showTool(event.question);
         return;
       case "question.settled":
         this.#settle(event);
@@ -156,29 +196,48 @@ export class Segment implements Teller {
         return;
       case "error":
         this.#outcome = errorOf(event.error);
+        // The run goes on, and its questions stay open.
+        this.#hasResumed = false;
         return;
       default:
     }
   }
 
   #addPart(part: MessagePart): void {
-    const id = this.#event;
-    const delta = shownText(part);
-    if (delta !== undefined && delta !== "") {
-      if (this.#text === undefined) {
-        this.#text = `${this.#start.run_id}-m${id}`;
-        this.#items.push({ type: "TEXT_MESSAGE_START", messageId: this.#text, role: "assistant" });
-      }
-      this.#items.push({ type: "TEXT_MESSAGE_CONTENT", messageId: this.#text, delta });
-    }
-    const others = partEvents(part, `${this.#start.run_id}-p${id}`, this.#calls);
-    if (others.length > 0) this.#endText();
+    this.#write("text", shownText(part));
+    this.#write("thought", thoughtIn(part));
+    const others = partEvents(part, `${this.#start.run_id}-p${this.#event}`, this.#calls);
+    const state = stateIn(part);
+    if (others.length > 0 || state !== undefined) this.#endText();
     this.#items.push(...others);
+    if (state !== undefined) this.#setState(state);
   }
 
+  #write(kind: keyof typeof blocks, delta = ""): void {
+    if (delta === "") return;
+    if (this.#block?.kind !== kind) this.#endText();
+    if (this.#block === undefined) {
+      const id = `${this.#start.run_id}-${kind === "text" ? "m" : "r"}${this.#event}`;
+      this.#block = { kind, id };
+      this.#items.push(...blocks[kind].start(id));
+    }
+    this.#items.push(blocks[kind].add(this.#block.id, delta));
+  }
+
+  /** Ends what is being written. */
   #endText(): void {
-    if (this.#text !== undefined) this.#items.push({ type: "TEXT_MESSAGE_END", messageId: this.#text });
-    this.#text = undefined;
+    if (this.#block !== undefined) this.#items.push(...blocks[this.#block.kind].end(this.#block.id));
+    this.#block = undefined;
+  }
+
+  #setState(state: JsonValue): void {
+    const before = this.#state;
+    this.#state = state;
+    if (before === undefined) this.#items.push({ type: "STATE_SNAPSHOT", snapshot: state });
+    else {
+      const delta = patchOf(before, state);
+      if (delta.length > 0) this.#items.push({ type: "STATE_DELTA", delta });
+    }
   }
 
   #beginStep({ key, name }: { readonly key: string; readonly name: string }): void {
@@ -239,6 +298,7 @@ export class Segment implements Teller {
   #resume(): void {
     this.#items = [];
     this.#isBefore = false;
+    this.#hasResumed = true;
     this.#usage = undefined;
     this.#begin();
     for (const stepName of this.#steps.values()) this.#items.push({ type: "STEP_STARTED", stepName });
@@ -251,20 +311,25 @@ export class Segment implements Teller {
   }
 
   #interrupts(): Outcome {
-    const questions = [...this.#questions.values()];
+    const questions = [...this.#questions.values()].filter((question) => !this.#isOfClient(question));
     if (questions.length === 0) return { type: "success" };
     return { type: "interrupt", interrupts: questions.map((question) => this.#interruptOf(question)) };
   }
 
+  #isOfClient(question: OpenQuestionDetails): boolean {
+    const tool = toolOf(question);
+    return tool !== undefined && question.kind === "input" && this.#start.clientTools?.has(tool.name) === true;
+  }
+
   #interruptOf(question: OpenQuestionDetails): Interrupt {
     const { await_id, kind, name, message, expires_at, of } = question;
-    const toolCallId = message.parts[0]?.["tool_call_id"];
+    const toolCallId = toolOf(question)?.id;
     const responseSchema = schemaOf(question);
     return {
       id: questionCallId(this.#runId, await_id),
       reason: kind === "approval" ? "confirmation" : "input_required",
       message: wordsOf(message),
-      ...(typeof toolCallId === "string" && { toolCallId }),
+      ...(toolCallId !== undefined && { toolCallId }),
       ...(isJsonObject(responseSchema) && { responseSchema }),
       ...(expires_at !== null && { expiresAt: expires_at }),
       ...(of !== null && this.#subRuns.has(of.run_id) && { subagentRunId: of.run_id }),

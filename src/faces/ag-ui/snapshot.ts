@@ -1,12 +1,14 @@
-import type { JsonObject } from "../../protocol/json.ts";
+import type { JsonObject, JsonValue } from "../../protocol/json.ts";
 import type { Message, MessagePart } from "../../protocol/message.ts";
-import { idOf, linkOf, shownText } from "../chat/parts.ts";
+import { idOf, linkOf, shownText, stateIn, thoughtIn } from "../chat/parts.ts";
 import type { AgUiEvent, AgUiMessage } from "./events.ts";
 import { partEvents } from "./part-events.ts";
 
 /** The messages that a client has when it has taken some events. */
 export class ThreadMessages {
   readonly messages: AgUiMessage[] = [];
+  /** The state that agents have set last. Undefined: none. */
+  state: JsonValue | undefined;
 
   /** Adds what a session holds. `id` tells its messages from all others of the thread. */
   addSession(history: readonly Message[], id: string): void {
@@ -20,8 +22,11 @@ export class ThreadMessages {
   }
 
   #addPart(part: MessagePart, messageId: string, calls: Set<string>): void {
+    this.state = stateIn(part) ?? this.state;
     const text = shownText(part) ?? "";
     if (text !== "") this.messages.push({ id: messageId, role: "assistant", content: text });
+    const thought = thoughtIn(part);
+    if (thought !== undefined) this.#addThought(messageId, thought);
     for (const event of partEvents(part, messageId, calls)) this.take(event);
   }
 
@@ -39,7 +44,7 @@ export class ThreadMessages {
         return;
       }
       case "REASONING_MESSAGE_CONTENT":
-        this.messages.push({ id: event.messageId, role: "reasoning", content: event.delta });
+        this.#addThought(event.messageId, event.delta);
         return;
       case "TOOL_CALL_START": {
         const { toolCallId: id, toolCallName: name } = event;
@@ -57,6 +62,12 @@ export class ThreadMessages {
       }
       default:
     }
+  }
+
+  #addThought(id: string, delta: string): void {
+    const last = this.messages.at(-1);
+    if (last?.role === "reasoning" && last.id === id) this.#addText(delta);
+    else this.messages.push({ id, role: "reasoning", content: delta });
   }
 
   #addText(delta: string): void {

@@ -5,9 +5,11 @@ import { streamHeaders } from "../../http/event-stream.ts";
 import type { Call } from "../../http/service.ts";
 import { takeBody } from "../../http/service.ts";
 import type { WireResponse } from "../../http/wire.ts";
+import type { OpenQuestionDetails } from "../../protocol/extensions.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import { cancelOpenRuns, checkChat, detailsIn, keyOf, noContentHeaders, openRun } from "../chat/chat.ts";
 import { ItemFormat, itemText } from "../chat/item-format.ts";
+import { replyOf, toolOf } from "../chat/questions.ts";
 import type { RunResponse } from "../chat/run-response.ts";
 import { respond } from "../chat/run-response.ts";
 import { seenEvents, seenRuns } from "../chat/seen-runs.ts";
@@ -48,8 +50,9 @@ export async function followThread(call: Call): Promise<WireResponse> {
     if (!run.isInSession) break;
     const segment = new Segment({ threadId, runId, run_id: run.run_id });
     for (const event of await seenEvents(call, run.run_id)) for (const item of segment.take(event)) thread.take(item);
+    thread.state = segment.state ?? thread.state;
   }
-  const start = { threadId, runId, run_id, before: thread.messages };
+  const start = { threadId, runId, run_id, before: thread.messages, state: thread.state };
   if (last === undefined || last.isInSession) return streamed(new Segment(start).end());
   return respond(call, async () => responseOf({ ...start, run_id: last.run_id }, false));
 }
@@ -70,24 +73,40 @@ const refusals: ReadonlySet<string> = new Set([
 const tooLate: ReadonlySet<string> = new Set(["answer_conflict", "not_awaiting", "run_cancelling", "run_finished"]);
 
 async function beginRun(call: Call, session_id: string, input: RunInput): Promise<RunResponse | WireResponse> {
-  const { threadId, runId, messages, handed } = input;
+  const { threadId, runId, messages, handed, clientTools } = input;
   const { caller, parameter: agent_name } = call;
   const open = await openRun(call, session_id);
   if (open?.status === "awaiting") {
     const { metadata, await_requests } = await caller.scope.details(open.run_id);
     // A client may send the same again.
     const isSame = isJsonObject(metadata) && metadata["runId"] === runId;
+    const resume = isSame ? [] : repliesOf(input, open.run_id, await_requests);
+    if (resume.length > 0) return resumeRun(call, session_id, { ...input, resume });
     if (!isSame && await_requests.length > 0) return uncovered(input);
   }
   const { run_id } = await caller.scope.createRun(
     { agent_name, input: messages, mode: "async" },
     { sessionKey: threadId, metadata: handed, idempotencyKey: keyOf(threadId, runId) },
   );
-  return responseOf({ threadId, runId, run_id }, true);
+  return responseOf({ threadId, runId, run_id, clientTools }, true);
+}
+
+/** The results of the client's tools, as replies to the questions for them. */
+function repliesOf(
+  { results }: RunInput,
+  run_id: string,
+  questions: readonly OpenQuestionDetails[],
+): readonly ResumeEntry[] {
+  return questions.flatMap((question): ResumeEntry[] => {
+    const tool = question.kind === "input" ? toolOf(question) : undefined;
+    const result = tool && results.get(tool.id);
+    if (result === undefined) return [];
+    return [{ run_id, await_id: question.await_id, isCancelled: false, reply: replyOf(result) }];
+  });
 }
 
 async function resumeRun(call: Call, session_id: string, input: RunInput): Promise<RunResponse | WireResponse> {
-  const { threadId, runId, resume } = input;
+  const { threadId, runId, resume, clientTools } = input;
   const [{ run_id }] = resume as readonly [ResumeEntry];
   if (resume.some((entry) => entry.run_id !== run_id)) throw unfitAt(["resume"], "expected interrupts of one run");
   const { await_requests } = await detailsIn(call, session_id, run_id);
@@ -101,7 +120,7 @@ async function resumeRun(call: Call, session_id: string, input: RunInput): Promi
       if (!isCancelled || !CadenzaError.is(error) || !tooLate.has(error.code)) throw error;
     }
   }
-  return responseOf({ threadId, runId, run_id, resumed }, true);
+  return responseOf({ threadId, runId, run_id, resumed, clientTools }, true);
 }
 
 function responseOf(start: SegmentStart & { readonly run_id: string }, isMine: boolean): RunResponse {

@@ -8,6 +8,21 @@ export function shownText({ name, content_type, content, content_encoding }: Mes
   return name === undefined && content_encoding === "plain" && content_type.startsWith("text/") ? content : undefined;
 }
 
+/** A thought of a model: the text of a trajectory that names no tool. Undefined: the part is none. */
+export function thoughtIn({ metadata }: MessagePart): string | undefined {
+  if (metadata?.kind !== "trajectory" || typeof metadata.tool_name === "string") return undefined;
+  return typeof metadata.message === "string" && metadata.message !== "" ? metadata.message : undefined;
+}
+
+/** The state of a page as its agent has set it: the value of a JSON part with the name `state`. Undefined: the part is none. */
+export function stateIn(part: MessagePart): JsonValue | undefined {
+  const { name, content } = part;
+  return name === STATE && content !== undefined && isJsonPart(part) ? jsonOf(content) : undefined;
+}
+
+/** The name of the part that sets the state of a page. */
+export const STATE = "state";
+
 /** A part of plain text. */
 export function textPart(content: string): MessagePart {
   return { content_type: "text/plain", content, content_encoding: "plain" };
@@ -22,7 +37,8 @@ const JSON_TYPE = /^application\/(?:[\w.+-]*\+)?json$/;
 
 /** The value of a JSON text. What is no JSON, or is nested too deeply to be sent, is taken as a string. */
 export function jsonOf(text: string): JsonValue {
-  return parsedJson(text) ?? text;
+  const value = parsedJson(text);
+  return value === undefined ? text : value;
 }
 
 /** Whether a part has an address that a message may have. */

@@ -1,7 +1,8 @@
 import type { OpenQuestionDetails } from "../../protocol/extensions.ts";
-import type { JsonObject } from "../../protocol/json.ts";
+import type { JsonObject, JsonValue } from "../../protocol/json.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import type { Message } from "../../protocol/message.ts";
+import { jsonPart } from "../../protocol/message.ts";
 import { SCHEMA_TYPE } from "../../protocol/run.ts";
 import type { ResumeRequest } from "../../runtime/requests.ts";
 import { jsonOf, shownText, textPart } from "./parts.ts";
@@ -21,11 +22,28 @@ export function schemaOf({ message }: OpenQuestionDetails): JsonObject | undefin
   return isJsonObject(value) ? value : undefined;
 }
 
-/** A reply in words, or an object as the answer. Undefined: it is neither. */
-export function replyOf(answer: unknown): Reply | undefined {
-  if (typeof answer === "string")
-    return { await_resume: { type: "message", message: { role: "user", parts: [textPart(answer)] } } };
-  return isJsonObject(answer) ? { await_resume: answer } : undefined;
+/** The call of a tool that a question is about. */
+export interface AskedTool {
+  readonly id: string;
+  readonly name: string;
+  readonly input: JsonValue;
+}
+
+/**
+ * The call that a question asks to approve, or whose result it asks for. Undefined: the question is about no tool. The
+ * agent says so in the first part of its question: `tool_call_id`, `tool_name` and `tool_input`.
+ */
+export function toolOf({ message }: OpenQuestionDetails): AskedTool | undefined {
+  const [part] = message.parts;
+  const [id, name, input = {}] = [part?.["tool_call_id"], part?.["tool_name"], part?.["tool_input"]];
+  return typeof id === "string" && typeof name === "string" ? { id, name, input: input as JsonValue } : undefined;
+}
+
+/** A reply in words, or a JSON value as the answer. */
+export function replyOf(answer: JsonValue): Reply {
+  if (isJsonObject(answer)) return { await_resume: answer };
+  const part = typeof answer === "string" ? textPart(answer) : jsonPart(answer);
+  return { await_resume: { type: "message", message: { role: "user", parts: [part] } } };
 }
 
 /** The refusal to answer, with its reason if that is a text. */

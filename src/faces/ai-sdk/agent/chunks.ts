@@ -1,3 +1,4 @@
+import type { MessagePartInput } from "../../../protocol/message.ts";
 import type { Chunk } from "./model-types.ts";
 
 /** A piece of a block: of text, of a thought or of the input of a tool. */
@@ -11,9 +12,21 @@ const DELTAS: ReadonlySet<string> = new Set(["text-delta", "reasoning-delta", "t
 /** Chunks that only concern the transport. */
 const LEFT_OUT: ReadonlySet<string> = new Set(["raw", "ping"]);
 
-/** The text that a chunk adds to the answer. */
-export function textIn(chunk: Chunk): string {
-  return chunk.type === "text-delta" ? (chunk as Delta).delta : "";
+interface Source extends Chunk {
+  readonly sourceType?: string;
+  readonly url?: string;
+  readonly title?: string;
+}
+
+/** What a chunk shows: a piece of the answer, a piece of a thought, or a source. Undefined: nothing. */
+export function shownIn(chunk: Chunk): string | MessagePartInput | undefined {
+  const { delta } = chunk as Delta;
+  if (chunk.type === "text-delta") return delta === "" ? undefined : delta;
+  if (chunk.type === "reasoning-delta")
+    return delta === "" ? undefined : { content: "", metadata: { kind: "trajectory", message: delta } };
+  const { sourceType, url, title } = chunk as Source;
+  if (chunk.type !== "source" || sourceType !== "url" || url === undefined) return undefined;
+  return { content: "", metadata: { kind: "citation", url, ...(title !== undefined && { title }) } };
 }
 
 /**

@@ -2,7 +2,7 @@ import { inBackground, onceAborted } from "../../../core/background.ts";
 import type { Logger } from "../../../core/ports.ts";
 import { ignore } from "../../../core/promises.ts";
 import type { StepRetry, StepScope } from "../../../runtime/agent-steps.ts";
-import { RecordedChunks, streamOf, textIn } from "./chunks.ts";
+import { RecordedChunks, shownIn, streamOf } from "./chunks.ts";
 import { decode, encode } from "./codec.ts";
 import type { Chunk, ModelCall, SdkModel } from "./model-types.ts";
 import type { AiSdkSettings } from "./options.ts";
@@ -112,12 +112,12 @@ async function generated(model: SdkModel, call: ModelCall): Promise<unknown> {
   return { ...result, response: kept };
 }
 
-/** Reads the stream of a model to its end, at the pace of the provider. `show`: gets the text while it arrives. */
+/** Reads the stream of a model to its end, at the pace of the provider. `show`: gets what it shows while it arrives. */
 async function drained(
   model: SdkModel,
   call: ModelCall,
   step: StepScope,
-  show: ((text: string) => Promise<void>) | undefined,
+  show: StepScope["emit"] | undefined,
   logger: Logger,
 ): Promise<readonly Chunk[]> {
   const signal = call.abortSignal as AbortSignal;
@@ -134,8 +134,8 @@ async function drained(
       if (done) break;
       step.progress();
       if (value.type === "error") throw (value as Chunk & { readonly error: unknown }).error;
-      const text = textIn(value);
-      if (show !== undefined && text !== "") await show(text);
+      const shown = shownIn(value);
+      if (show !== undefined && shown !== undefined) await show(shown);
       chunks.add(value);
       if (value.type === "finish") last = value;
     }

@@ -1,7 +1,9 @@
 import { CadenzaError } from "../../../core/errors.ts";
+import { copyJson } from "../../../core/json.ts";
 import { isJsonObject } from "../../../protocol/json.ts";
 import type { MessagePart } from "../../../protocol/message.ts";
 import type { StandardSchema } from "../../../runtime/standard-schema.ts";
+import { encode } from "./codec.ts";
 import type { SdkContext } from "./sdk-context.ts";
 import type { Approval, ApproveOptions } from "./tool-types.ts";
 
@@ -64,8 +66,10 @@ export function isToolQuestion(part: MessagePart): boolean {
   return typeof (part as unknown as Readonly<Record<string, unknown>>)[CALL_ID] === "string";
 }
 
-function partOf(content: string, { id, name }: ToolQuestion): { readonly content: string } {
-  return { content, [CALL_ID]: id, tool_name: name } as { readonly content: string };
+/** The text of a question, with the call that it is about: pages show it as that tool. */
+function partOf(content: string, { id, name, input }: ToolQuestion): { readonly content: string } {
+  const tool_input = copyJson(encode(input)) ?? {};
+  return { content, [CALL_ID]: id, tool_name: name, tool_input } as { readonly content: string };
 }
 
 function textOfInput(input: unknown): string {

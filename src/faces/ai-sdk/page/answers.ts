@@ -1,5 +1,6 @@
 import { unfitAt, WireError } from "../../../http/errors.ts";
 import type { OpenQuestionDetails } from "../../../protocol/extensions.ts";
+import type { JsonValue } from "../../../protocol/json.ts";
 import { isJsonObject } from "../../../protocol/json.ts";
 import type { QuestionId } from "../../chat/call-ids.ts";
 import { questionOfCall } from "../../chat/call-ids.ts";
@@ -32,9 +33,8 @@ export function replyIn({ part, await_id }: RepliedCall, question: OpenQuestionD
   const { state, output, errorText } = part;
   if (state === "output-error") return declined(errorText);
   if (state === "approval-responded") return approvalOf(part["approval"], question);
-  const reply = replyOf(output);
-  if (reply !== undefined) return reply;
-  throw unfitAt([await_id], "expected an object or a text as the answer");
+  if (output === undefined) throw unfitAt([await_id], "expected the answer as output");
+  return replyOf(output as JsonValue);
 }
 
 /** A refusal is an answer too, if the question has a field for it. */

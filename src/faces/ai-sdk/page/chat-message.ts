@@ -6,7 +6,6 @@ import { jsonPart } from "../../../protocol/message.ts";
 import { questionOfCall } from "../../chat/call-ids.ts";
 import { isWebAddress, textPart, withId } from "../../chat/parts.ts";
 import type { ChatMessage, ChatPart } from "./chat-request.ts";
-import { ASK } from "./chunks.ts";
 
 /** A message of the user as the agent gets it. Refuses one without content. */
 export function userMessage({ id, parts }: ChatMessage, path: readonly (string | number)[]): Message {
@@ -52,9 +51,9 @@ function assistantMessages({ parts }: ChatMessage, agentName: string, path: read
   return messages;
 }
 
-/** Whether a part is the call that stands for a question. */
-export function isQuestion({ type, toolName, toolCallId }: ChatPart): boolean {
-  const isCall = (type === "dynamic-tool" && toolName === ASK) || type === `tool-${ASK}`;
+/** Whether a part is a call that stands for a question: that of `ask`, or of the tool that the question is about. */
+export function isQuestion({ type, providerExecuted, toolCallId }: ChatPart): boolean {
+  const isCall = (type === "dynamic-tool" || type.startsWith("tool-")) && providerExecuted !== true;
   return isCall && typeof toolCallId === "string" && questionOfCall(toolCallId) !== undefined;
 }
 

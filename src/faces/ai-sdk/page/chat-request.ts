@@ -2,6 +2,7 @@ import { unfitAt } from "../../../http/errors.ts";
 import type { FaceSettings } from "../../../http/options.ts";
 import { isJsonObject } from "../../../protocol/json.ts";
 import { checkParts, messageIdIn } from "../../chat/parts.ts";
+import type { MessageMetadata } from "./chunks.ts";
 
 /** A part of a message of a chat page. What it holds depends on its type, and comes from the client. */
 export interface ChatPart extends Readonly<Record<string, unknown>> {
@@ -13,6 +14,8 @@ export interface ChatMessage {
   readonly id: string;
   readonly role: "user" | "assistant" | "system";
   readonly parts: readonly ChatPart[];
+  /** What the server has said of it. It is not read when it comes from a page. */
+  readonly metadata?: MessageMetadata;
 }
 
 /** What a chat page posts. */

@@ -1,3 +1,4 @@
+import { questionCallId } from "../../chat/call-ids.ts";
 import type { SeenRun } from "../../chat/seen-runs.ts";
 import { seenEvents, seenRuns } from "../../chat/seen-runs.ts";
 import type { ChatMessage } from "./chat-request.ts";
@@ -28,6 +29,8 @@ async function messagesOfRun(call: ChatCall, { run_id, inputs }: SeenRun): Promi
   for (const event of await seenEvents(call, run_id)) {
     if (event.type === "question.settled") page.say(event.answer);
     for (const chunk of response.take(event)) page.take(chunk);
+    if (event.type === "question.settled") page.approve(questionCallId(run_id, event.await_id));
   }
+  page.describe(response.metadata);
   return page.messages;
 }

@@ -1,10 +1,10 @@
 import type { MessagePart } from "../../../protocol/message.ts";
 import { toolCallId } from "../../chat/call-ids.ts";
-import { isJsonPart, isWebAddress, jsonOf, linkOf, shownText } from "../../chat/parts.ts";
+import { isJsonPart, isWebAddress, jsonOf, linkOf, STATE, shownText, stateIn } from "../../chat/parts.ts";
 import type { UiChunk } from "./chunks.ts";
 import { ASK } from "./chunks.ts";
 
-/** The chunks of a part beside its text. `id` tells the part from all others of the run. */
+/** The chunks of a part beside its text and its thought. `id` tells the part from all others of the run. */
 export function partChunks(part: MessagePart, id: string): UiChunk[] {
   const chunks: UiChunk[] = [];
   const content = contentChunk(part);
@@ -26,6 +26,9 @@ function contentChunk(part: MessagePart): UiChunk | undefined {
   if (content === undefined || shownText(part) !== undefined) return undefined;
   if (content_encoding === "base64")
     return { type: "file", url: `data:${content_type};base64,${content}`, mediaType: content_type };
+  const state = stateIn(part);
+  // With an id of its own the next one takes its place.
+  if (state !== undefined) return { type: `data-${STATE}`, id: STATE, data: state };
   if (isJsonPart(part)) return { type: `data-${name}`, data: jsonOf(content) };
   return { type: "file", url: `data:${content_type},${percentEncoded(content)}`, mediaType: content_type };
 }
@@ -37,14 +40,11 @@ function percentEncoded(text: string): string {
 
 type Trajectory = Extract<NonNullable<MessagePart["metadata"]>, { readonly kind: "trajectory" }>;
 
-/** The use of a tool, as a call that the page need not answer, or a thought. */
+/** The use of a tool, as a call that the page need not answer. */
 function trajectoryChunks(trajectory: Trajectory, id: string): UiChunk[] {
-  const { tool_name, tool_input, tool_output, message } = trajectory;
+  const { tool_name, tool_input, tool_output } = trajectory;
   // A question comes from the run that asks it. In a message it is a claim.
-  if (tool_name === ASK) return [];
-  if (typeof tool_name !== "string") {
-    return typeof message === "string" ? [{ type: "data-trajectory", data: { message } }] : [];
-  }
+  if (typeof tool_name !== "string" || tool_name === ASK) return [];
   const call = { toolCallId: toolCallId(trajectory, id), dynamic: true, providerExecuted: true } as const;
   const chunks: UiChunk[] = [{ ...call, type: "tool-input-available", toolName: tool_name, input: tool_input ?? {} }];
   if (tool_output !== undefined && tool_output !== null)

@@ -1,11 +1,13 @@
 import type { OpenQuestionDetails } from "../../../protocol/extensions.ts";
+import { isJsonObject } from "../../../protocol/json.ts";
 import type { Message } from "../../../protocol/message.ts";
 import type { DetailedEvent } from "../../../runtime/events.ts";
 import { questionCallId } from "../../chat/call-ids.ts";
 import type { Teller } from "../../chat/item-format.ts";
-import { idOf, shownText } from "../../chat/parts.ts";
-import { messageOf, schemaOf, wordsOf } from "../../chat/questions.ts";
-import type { UiChunk } from "./chunks.ts";
+import { idOf, isJsonPart, jsonOf, shownText, thoughtIn } from "../../chat/parts.ts";
+import type { AskedTool } from "../../chat/questions.ts";
+import { messageOf, schemaOf, toolOf, wordsOf } from "../../chat/questions.ts";
+import type { BlockKind, MessageMetadata, UiChunk } from "./chunks.ts";
 import { ASK } from "./chunks.ts";
 import { partChunks } from "./part-chunks.ts";
 
@@ -35,8 +37,9 @@ export class Response implements Teller {
   #isOpen = false;
   /** Nothing but results of earlier calls has come in this step. */
   #isStepEmpty = true;
-  /** The id of the text that is being written. */
-  #text: string | undefined;
+  /** The text or the thought that is being written. */
+  #block: { readonly kind: BlockKind; readonly id: string } | undefined;
+  #metadata: MessageMetadata;
   /** The number of the event that is being told. */
   #event = 0;
   /** The open questions. */
@@ -44,7 +47,13 @@ export class Response implements Teller {
   /** The calls of this message, and the questions of this step. */
   readonly #calls: Set<string>;
   readonly #inStep = new Set<string>();
+  /** The questions that are shown as the calls of tools that they are about, by the ids of these calls. */
+  readonly #tools = new Map<string, string>();
+  /** The calls of such tools of which the page has the result. */
+  readonly #finished = new Set<string>();
   #chunks: UiChunk[] = [];
+  /** The events cannot be read further. */
+  #isBroken = false;
   #ending: UiChunk[] = [];
 
   constructor(
@@ -54,16 +63,26 @@ export class Response implements Teller {
   ) {
     this.#runId = run_id;
     this.#messageId = messageId;
+    this.#metadata = { run_id };
     this.#approvals = approvals;
     this.#calls = new Set(shown);
-    for (const question of questions) this.#questions.set(question.await_id, question);
+    for (const question of questions) {
+      this.#questions.set(question.await_id, question);
+      this.#toolOf(question);
+    }
+  }
+
+  /** What is known of the run by now. */
+  get metadata(): MessageMetadata {
+    return this.#metadata;
   }
 
   /** The chunks of an event. */
   take(event: DetailedEvent): readonly UiChunk[] {
     this.#chunks = [];
-    this.#begin();
     if ("id" in event) this.#event = event.id;
+    this.#note(event);
+    this.#begin();
     this.#tell(event);
     return this.#chunks;
   }
@@ -84,17 +103,35 @@ export class Response implements Teller {
     this.#chunks = [];
     this.#begin();
     for (const question of this.#questions.values()) if (!this.#inStep.has(question.await_id)) this.#ask(question);
-    this.#endText();
+    this.#endBlock();
     this.#push({ type: "finish-step" });
-    if (this.#ending.length > 0) this.#push(...this.#ending);
-    else this.#push({ type: "finish", finishReason: this.#questions.size > 0 ? "tool-calls" : "stop" });
+    this.#push(...this.#ending);
+    const finishReason = this.#ending.length > 0 ? "error" : this.#questions.size > 0 ? "tool-calls" : "stop";
+    const isCut = this.#ending.some(({ type }) => type === "abort") || this.#isBroken;
+    if (!isCut) this.#push({ type: "finish", finishReason, messageMetadata: this.#metadata });
     return this.#chunks;
   }
 
   #begin(): void {
     if (this.#isOpen) return;
     this.#isOpen = true;
-    this.#push({ type: "start", messageId: this.#messageId }, { type: "start-step" });
+    this.#push(this.#start(), { type: "start-step" });
+  }
+
+  #start(): UiChunk {
+    return { type: "start", messageId: this.#messageId, messageMetadata: this.#metadata };
+  }
+
+  /** What the metadata of the message say of the run. */
+  #note(event: DetailedEvent): void {
+    if (event.type === "usage") this.#metadata = { ...this.#metadata, usage: event.total };
+    if (!("run" in event) || typeof event.run === "string") return;
+    const { created_at, finished_at } = event.run;
+    this.#metadata = {
+      ...this.#metadata,
+      created_at,
+      ...(typeof finished_at === "string" && { finished_at }),
+    };
   }
 
   #tell(event: DetailedEvent): void {
@@ -106,10 +143,10 @@ export class Response implements Teller {
       case "step.attempt_failed":
       case "step.started":
         // What an interrupted attempt has shown is a text of its own.
-        this.#endText();
+        this.#endBlock();
         return;
       case "generic":
-        this.#endText();
+        this.#endBlock();
         this.#push({ type: "data-generic", data: event.generic, transient: true });
         return;
       case "question.asked":
@@ -120,32 +157,30 @@ export class Response implements Teller {
         this.#settle(event);
         return;
       case "run.failed":
-        this.#ending = [
-          { type: "error", errorText: event.run.error?.message ?? "The run failed." },
-          { type: "finish", finishReason: "error" },
-        ];
+        this.#ending = [{ type: "error", errorText: event.run.error?.message ?? "The run failed." }];
         return;
       case "run.cancelled":
         this.#ending = [{ type: "abort" }];
         return;
       case "error":
         this.#ending = [{ type: "error", errorText: event.error.message }];
+        this.#isBroken = true;
         return;
       default:
     }
   }
 
   #addPart(part: Message["parts"][number]): void {
-    const text = shownText(part);
-    if (text !== undefined && text !== "") {
-      if (this.#text === undefined) {
-        this.#text = `t${this.#event}`;
-        this.#push({ type: "text-start", id: this.#text });
-      }
-      this.#push({ type: "text-delta", id: this.#text, delta: text });
-    }
+    this.#write("text", shownText(part));
+    this.#write("reasoning", thoughtIn(part));
     for (const chunk of partChunks(part, `${this.#runId}/p${this.#event}`)) {
-      this.#endText();
+      this.#endBlock();
+      const asked = "toolCallId" in chunk ? this.#tools.get(chunk.toolCallId) : undefined;
+      if (asked !== undefined) {
+        if (chunk.type === "tool-output-available" && !this.#finished.has(asked))
+          this.#push({ type: chunk.type, toolCallId: asked, output: chunk.output });
+        continue;
+      }
       // The result of a call that was shown before comes alone.
       if (chunk.type === "tool-input-available") {
         if (this.#calls.has(chunk.toolCallId)) continue;
@@ -155,38 +190,75 @@ export class Response implements Teller {
     }
   }
 
-  #endText(): void {
-    if (this.#text !== undefined) this.#push({ type: "text-end", id: this.#text });
-    this.#text = undefined;
+  #write(kind: BlockKind, delta = ""): void {
+    if (delta === "") return;
+    if (this.#block?.kind !== kind) this.#endBlock();
+    if (this.#block === undefined) {
+      this.#block = { kind, id: `${kind === "text" ? "t" : "r"}${this.#event}` };
+      this.#push({ type: `${kind}-start`, id: this.#block.id });
+    }
+    this.#push({ type: `${kind}-delta`, id: this.#block.id, delta });
+  }
+
+  #endBlock(): void {
+    if (this.#block !== undefined) this.#push({ type: `${this.#block.kind}-end`, id: this.#block.id });
+    this.#block = undefined;
   }
 
   #ask(question: OpenQuestionDetails): void {
-    this.#endText();
+    this.#endBlock();
     const toolCallId = questionCallId(this.#runId, question.await_id);
     this.#calls.add(toolCallId);
     this.#inStep.add(question.await_id);
+    const tool = this.#toolOf(question);
     this.#push({
       type: "tool-input-available",
       toolCallId,
-      toolName: ASK,
-      input: inputOf(question),
-      dynamic: true,
+      ...(tool === undefined
+        ? { toolName: ASK, input: inputOf(question), dynamic: true }
+        : { toolName: tool.name, input: tool.input }),
     });
     if (this.#approvals && question.kind === "approval")
       this.#push({ type: "tool-approval-request", approvalId: toolCallId, toolCallId });
   }
 
-  #settle({ await_id, how, reason, answer }: Extract<DetailedEvent, { readonly type: "question.settled" }>): void {
+  /** The tool as which the question is shown. Undefined: it is shown as a question, since the page cannot approve calls. */
+  #toolOf(question: OpenQuestionDetails): AskedTool | undefined {
+    if (question.kind === "approval" && !this.#approvals) return undefined;
+    const tool = toolOf(question);
+    if (tool !== undefined) this.#tools.set(tool.id, questionCallId(this.#runId, question.await_id));
+    return tool;
+  }
+
+  /** The result of a call that was shown as a question. */
+  #outputOf(toolCallId: string, question: OpenQuestionDetails | undefined, settled: Settled): UiChunk | undefined {
+    const { how, reason, answer } = settled;
+    const isTool = [...this.#tools.values()].includes(toolCallId);
+    if (!isTool) {
+      const output = how === "answer" ? outputOf(answer) : { [how]: true, ...(reason !== null && { reason }) };
+      return { type: "tool-output-available", toolCallId, output, dynamic: true };
+    }
+    const isApproval = question?.kind === "approval";
+    // An approved call is at work now. Its result comes from the agent.
+    if (isApproval && isJsonObject(answer) && answer["approved"] === true) return undefined;
+    this.#finished.add(toolCallId);
+    if (isApproval) return { type: "tool-output-denied", toolCallId };
+    if (how === "answer" || how === "default")
+      return { type: "tool-output-available", toolCallId, output: outputOf(answer) };
+    return { type: "tool-output-error", toolCallId, errorText: reason ?? `There is no result: ${how}.` };
+  }
+
+  #settle(settled: Settled): void {
+    const { await_id, answer } = settled;
+    const question = this.#questions.get(await_id);
     this.#questions.delete(await_id);
     const toolCallId = questionCallId(this.#runId, await_id);
     const message = messageOf(answer);
     const isSaid = message !== undefined && idOf(message) !== undefined;
     const next = isSaid ? messageIdAfter(this.#runId, await_id) : this.#messageId;
-    this.#endText();
-    if (this.#calls.has(toolCallId)) {
-      const output = how === "answer" ? outputOf(answer) : { [how]: true, ...(reason !== null && { reason }) };
-      this.#push({ type: "tool-output-available", toolCallId, output, dynamic: true });
-    }
+    this.#endBlock();
+    const output = this.#calls.has(toolCallId) ? this.#outputOf(toolCallId, question, settled) : undefined;
+    if (output !== undefined) this.#push(output);
     this.#inStep.clear();
     if (next === this.#messageId) {
       // Otherwise a page that sends answers automatically would send this one again.
@@ -195,7 +267,7 @@ export class Response implements Teller {
     }
     this.#messageId = next;
     this.#calls.clear();
-    this.#push({ type: "finish-step" }, { type: "start", messageId: next }, { type: "start-step" });
+    this.#push({ type: "finish-step" }, this.#start(), { type: "start-step" });
   }
 
   #push(...chunks: UiChunk[]): void {
@@ -204,6 +276,8 @@ export class Response implements Teller {
     this.#chunks.push(...chunks);
   }
 }
+
+type Settled = Extract<DetailedEvent, { readonly type: "question.settled" }>;
 
 /** What a question shows, as the input of a tool call. */
 function inputOf(question: OpenQuestionDetails): Readonly<Record<string, unknown>> {
@@ -218,8 +292,10 @@ function inputOf(question: OpenQuestionDetails): Readonly<Record<string, unknown
   };
 }
 
-/** An answer, as the output of a tool call: words, or the answer itself. */
+/** An answer, as the output of a tool call: the answer itself, the JSON value of a message, or its words. */
 function outputOf(answer: unknown): unknown {
   const message = messageOf(answer);
-  return message === undefined ? answer : wordsOf(message);
+  if (message === undefined) return answer;
+  const json = message.parts.find((part) => isJsonPart(part) && part.content !== undefined);
+  return json?.content === undefined ? wordsOf(message) : jsonOf(json.content);
 }

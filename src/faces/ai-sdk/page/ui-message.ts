@@ -1,8 +1,8 @@
 import type { Message } from "../../../protocol/message.ts";
-import { idOf, shownText } from "../../chat/parts.ts";
+import { idOf, shownText, thoughtIn } from "../../chat/parts.ts";
 import { messageOf } from "../../chat/questions.ts";
 import type { ChatMessage, ChatPart } from "./chat-request.ts";
-import type { UiChunk } from "./chunks.ts";
+import type { MessageMetadata, UiChunk } from "./chunks.ts";
 import { partChunks } from "./part-chunks.ts";
 
 /** The messages that a page has when it has taken some chunks. */
@@ -27,32 +27,59 @@ export class UiMessages {
     });
   }
 
+  /** Sets the metadata of the last assistant message. */
+  describe(metadata: MessageMetadata | undefined): void {
+    const index = this.messages.findLastIndex(({ role }) => role === "assistant");
+    const last = this.messages[index];
+    if (last !== undefined) this.messages[index] = { ...last, ...(metadata && { metadata }) };
+  }
+
+  /** Notes an approval of a call that has no result yet. */
+  approve(toolCallId: string): void {
+    const part = this.#parts.find((one) => one["toolCallId"] === toolCallId);
+    if (part?.["state"] === "approval-requested")
+      this.#replaceCall(toolCallId, { state: "approval-responded", approval: { id: toolCallId, approved: true } });
+  }
+
   take(chunk: UiChunk): void {
     switch (chunk.type) {
       case "start":
         this.#parts = [];
-        this.messages.push({ id: chunk.messageId, role: "assistant", parts: this.#parts });
+        this.#add(chunk.messageId, chunk.messageMetadata);
         return;
       case "start-step":
         this.#parts.push({ type: "step-start" });
         return;
       case "text-start":
-        this.#parts.push({ type: "text", text: "", state: "streaming" });
+      case "reasoning-start":
+        this.#parts.push({ type: chunk.type === "text-start" ? "text" : "reasoning", text: "", state: "streaming" });
         return;
       case "text-delta":
-        this.#replaceText((text) => ({ type: "text", text: `${text}${chunk.delta}`, state: "streaming" }));
+      case "reasoning-delta":
+        this.#replaceLast(({ text, ...part }) => ({ ...part, text: `${text}${chunk.delta}` }));
         return;
       case "text-end":
-        this.#replaceText((text) => ({ type: "text", text, state: "done" }));
+      case "reasoning-end":
+        this.#replaceLast((part) => ({ ...part, state: "done" }));
         return;
       case "tool-input-available": {
-        const { toolCallId, toolName, input, providerExecuted } = chunk;
+        const { toolCallId, toolName, input, providerExecuted, dynamic } = chunk;
+        const tool = dynamic === true ? { type: "dynamic-tool", toolName } : { type: `tool-${toolName}` };
         const executed = providerExecuted && { providerExecuted };
-        this.#parts.push({ type: "dynamic-tool", toolName, toolCallId, state: "input-available", input, ...executed });
+        this.#parts.push({ ...tool, toolCallId, state: "input-available", input, ...executed });
         return;
       }
       case "tool-approval-request":
         this.#replaceCall(chunk.toolCallId, { state: "approval-requested", approval: { id: chunk.approvalId } });
+        return;
+      case "tool-output-error":
+        this.#replaceCall(chunk.toolCallId, { state: "output-error", errorText: chunk.errorText });
+        return;
+      case "tool-output-denied":
+        this.#replaceCall(chunk.toolCallId, {
+          state: "output-denied",
+          approval: { id: chunk.toolCallId, approved: false },
+        });
         return;
       case "tool-output-available":
         this.#replaceCall(chunk.toolCallId, { state: "output-available", output: chunk.output });
@@ -61,18 +88,32 @@ export class UiMessages {
       case "source-url":
         this.#parts.push(chunk);
         return;
+      case "finish":
+        this.describe(chunk.messageMetadata);
+        return;
       case "finish-step":
       case "abort":
-      case "finish":
       case "error":
         return;
       default:
-        if (chunk.transient === undefined) this.#parts.push(chunk);
+        if (chunk.transient === undefined) this.#addData(chunk);
     }
   }
 
-  #replaceText(change: (text: unknown) => ChatPart): void {
-    this.#parts.push(change(this.#parts.pop()?.["text"]));
+  #add(id: string, metadata: MessageMetadata | undefined): void {
+    this.#parts = [];
+    this.messages.push({ id, role: "assistant", ...(metadata && { metadata }), parts: this.#parts });
+  }
+
+  /** A data part with the id of an earlier one takes its place. */
+  #addData(part: ChatPart): void {
+    const index = this.#parts.findIndex(({ type, id }) => type === part.type && id !== undefined && id === part["id"]);
+    this.#parts.splice(index === -1 ? this.#parts.length : index, 1, part);
+  }
+
+  #replaceLast(change: (part: ChatPart) => ChatPart): void {
+    const last = this.#parts.pop();
+    if (last !== undefined) this.#parts.push(change(last));
   }
 
   #replaceCall(toolCallId: string, change: Readonly<Record<string, unknown>>): void {
@@ -98,8 +139,13 @@ export function pageMessages(history: readonly Message[], sessionId: string): re
 function pageParts(part: Message["parts"][number], id: string): readonly ChatPart[] {
   const text = shownText(part);
   if (text !== undefined && text !== "") return [{ type: "text", text, state: "done" }];
+  const thought = thoughtIn(part);
+  if (thought !== undefined) return [{ type: "reasoning", text: thought, state: "done" }];
   const one = new UiMessages();
   one.take({ type: "start", messageId: "" });
   for (const chunk of partChunks(part, id)) one.take(chunk);
-  return one.messages[0]?.parts ?? [];
+  const parts = one.messages[0]?.parts ?? [];
+  const { name } = part;
+  // The stream has no field for it.
+  return name === undefined ? parts : parts.map((one) => (one.type === "file" ? { ...one, filename: name } : one));
 }
