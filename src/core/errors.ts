@@ -80,28 +80,23 @@ const agentBrand = Symbol.for("cadenza.agent-error");
 export class CadenzaError extends Error {
   override readonly name = "CadenzaError";
   readonly code: CadenzaErrorCode;
-  readonly agent_name: string | undefined;
-  readonly run_id: string | undefined;
-  readonly session_id: string | undefined;
-  readonly await_id: string | undefined;
-  readonly issues: readonly Issue[] | undefined;
-  readonly limit: string | undefined;
-  readonly reason: string | undefined;
-  readonly by: JsonValue | undefined;
-  readonly run: Run | undefined;
+  // Details that an error does not have are no properties of it: logs print the properties of errors.
+  declare readonly agent_name: string | undefined;
+  declare readonly run_id: string | undefined;
+  declare readonly session_id: string | undefined;
+  declare readonly await_id: string | undefined;
+  declare readonly issues: readonly Issue[] | undefined;
+  declare readonly limit: string | undefined;
+  declare readonly reason: string | undefined;
+  declare readonly by: JsonValue | undefined;
+  declare readonly run: Run | undefined;
 
   constructor(code: CadenzaErrorCode, message: string, details: CadenzaErrorDetails = {}) {
-    super(message, details.cause === undefined ? undefined : { cause: details.cause });
+    const { cause, ...fields } = details;
+    super(message, cause === undefined ? undefined : { cause });
     this.code = code;
-    this.agent_name = details.agent_name;
-    this.run_id = details.run_id;
-    this.session_id = details.session_id;
-    this.await_id = details.await_id;
-    this.issues = details.issues;
-    this.limit = details.limit;
-    this.reason = details.reason;
-    this.by = details.by;
-    this.run = details.run;
+    for (const [name, value] of Object.entries(fields))
+      if (value !== undefined) Object.defineProperty(this, name, { value, enumerable: true });
     Object.defineProperty(this, brand, { value: true });
   }
 

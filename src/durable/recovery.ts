@@ -208,6 +208,9 @@ export class Recovery {
         limit: this.#roomForSuspects,
       };
       const taken = await store.take({ owner, agents, limit, suspects, cancelledForMs: settings.leaseMs });
+      const lost = taken.filter(({ head }) => head.takeovers > 0).length;
+      if (lost > 0)
+        this.#worker.logger.info("Runs of processes whose lease has ended were taken over.", { runs: lost });
       for (const found of taken) inBackground(this.#worker.logger, this.#workOn(found));
       if (taken.length < limit) return;
       const othersCome = store.watch !== undefined && taken.some(({ head }) => head.takeovers > 0);

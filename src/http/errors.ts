@@ -144,7 +144,13 @@ function untimed(error: unknown, logger: Logger): Refusal {
     ...(error.limit !== undefined && { limit: error.limit }),
     ...(error.await_id !== undefined && { await_id: error.await_id }),
   };
-  return { status: row.status, code: row.code, message: row.message ?? error.message, data, headers: {} };
+  return { status: row.status, code: row.code, message: row.message ?? messageOf(error), data, headers: {} };
+}
+
+/** What a client reads. The message of the host lists the agents, of which the client may see others. */
+function messageOf(error: CadenzaError): string {
+  const isList = error.code === "agent_not_found" && error.agent_name !== undefined;
+  return isList ? `There is no agent ${JSON.stringify(error.agent_name)}.` : error.message;
 }
 
 /** The response of ACP to an error. An error that is no refusal is logged. */
@@ -161,7 +167,7 @@ export function readError(error: unknown): {
 } {
   if (!CadenzaError.is(error) || isForHost(error))
     return { code: "server_error", message: "The events cannot be read further." };
-  return { code: rows[error.code].code, message: error.message, data: { reason: error.code } };
+  return { code: rows[error.code].code, message: messageOf(error), data: { reason: error.code } };
 }
 
 /** After how many milliseconds a reader may come back to another process. Undefined: that would not help. */

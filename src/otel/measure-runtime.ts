@@ -5,6 +5,7 @@ import { noCounters } from "../core/statistics.ts";
 import type { AgentRuntime, RuntimeStats } from "../runtime/agent-runtime.ts";
 import type { EventOf, EventOrigin } from "../runtime/announcer.ts";
 import { AttributeName } from "./attribute-names.ts";
+import { SCOPE, SCOPE_VERSION } from "./scope.ts";
 
 /** The options of {@link measureRuntime}. */
 export interface MeasureOptions {
@@ -12,7 +13,6 @@ export interface MeasureOptions {
   readonly meter?: Meter | undefined;
 }
 
-const METER = "cadenza";
 const MS_PER_SECOND = 1_000;
 const ends = ["run.completed", "run.failed", "run.cancelled"] as const;
 type EndEvent = EventOf<(typeof ends)[number]>;
@@ -42,7 +42,7 @@ const tokenTypes = {
  */
 export function measureRuntime(
   runtime: AgentRuntime<string>,
-  { meter = metrics.getMeter(METER) }: MeasureOptions = {},
+  { meter = metrics.getMeter(SCOPE, SCOPE_VERSION) }: MeasureOptions = {},
 ): () => void {
   // The meter of no SDK.
   if (meter.constructor === createNoopMeter().constructor) return () => undefined;

@@ -14,6 +14,7 @@ import { isSameRun, RunMap } from "../core/run-map.ts";
 import type { Message, MessagePart } from "../protocol/message.ts";
 import type { AskInfo, CreateInfo, Interceptor, RunInfo, StepInfo } from "../runtime/interceptors.ts";
 import { AttributeName } from "./attribute-names.ts";
+import { SCOPE, SCOPE_VERSION } from "./scope.ts";
 
 /** The options of {@link traceRuns}. */
 export interface TraceOptions {
@@ -23,7 +24,6 @@ export interface TraceOptions {
   readonly content?: boolean | undefined;
 }
 
-const TRACER = "cadenza";
 /** Marks the async contexts of a call of an agent function, by the key of its run. */
 const RUN = createContextKey("cadenza run");
 
@@ -43,7 +43,10 @@ const RUN = createContextKey("cadenza run");
  * const runtime = new AgentRuntime({ interceptors: [traceRuns()] });
  * ```
  */
-export function traceRuns({ tracer = trace.getTracer(TRACER), content = false }: TraceOptions = {}): Interceptor {
+export function traceRuns({
+  tracer = trace.getTracer(SCOPE, SCOPE_VERSION),
+  content = false,
+}: TraceOptions = {}): Interceptor {
   // The tracer of no SDK.
   if (tracer instanceof ProxyTracer) return {};
   const { create, run, step, ask } = new RunTracer(tracer, content);

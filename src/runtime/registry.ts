@@ -5,6 +5,9 @@ import type { Agent, RegisterOptions } from "./agent.ts";
 import { describeSchemas } from "./agent-schemas.ts";
 import { badArgument } from "./check.ts";
 
+/** How many names an error lists at most. */
+const NAMES_IN_ERRORS = 10;
+
 /** The agents of a runtime, by name and version. Some are executed in this process, the others are only known here. */
 export class Registry {
   /** Whether this process executes runs at all. */
@@ -86,8 +89,15 @@ export class Registry {
     if (agent !== undefined) return agent;
     const message = this.#versions.has(name)
       ? `Agent ${JSON.stringify(name)} has no current version: all are registered with { current: false }.`
-      : `There is no agent ${JSON.stringify(name)}.`;
+      : `There is no agent ${JSON.stringify(name)}. ${this.#registeredNames()}`;
     throw new CadenzaError("agent_not_found", message, { agent_name: name });
+  }
+
+  #registeredNames(): string {
+    const names = [...this.#current.keys()].slice(0, NAMES_IN_ERRORS).map((name) => JSON.stringify(name));
+    if (names.length === 0) return "None is registered.";
+    const more = this.#current.size - names.length;
+    return `Registered: ${names.join(", ")}${more > 0 ? `, and ${more} more` : ""}.`;
   }
 
   /** The agent that a run was created for. Undefined: this process does not execute it. */

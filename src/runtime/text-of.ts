@@ -17,7 +17,12 @@ import type { Run } from "../protocol/run.ts";
  * ```
  */
 export function textOf(source: Run | Message): string {
-  return "output" in source ? source.output.map(textOf).join("\n") : source.parts.map(partText).join("");
+  return "output" in source
+    ? source.output
+        .map(textOf)
+        .filter((text) => text !== "")
+        .join("\n")
+    : source.parts.map(partText).join("");
 }
 
 function partText({ name, content_type, content_encoding, content }: Message["parts"][number]): string {

@@ -65,6 +65,15 @@ const PAUSE_MS = 5;
 const SQLITE_BUSY = 5;
 const SQLITE_CORRUPT = 11;
 
+function checkHandle(db: unknown): void {
+  if (typeof db === "object" && db !== null && "exec" in db && "prepare" in db) return;
+  const path = typeof db === "string" ? `. openSqliteStore(${JSON.stringify(db)}) opens a file by its path` : "";
+  throw new CadenzaError(
+    "invalid_argument",
+    `db: expected a database handle of node:sqlite, better-sqlite3 or libsql, received ${typeof db}${path}.`,
+  );
+}
+
 /** A database with the store's settings and its prepared statements. */
 export class Connection {
   readonly #db: SqliteDatabase;
@@ -74,6 +83,7 @@ export class Connection {
 
   constructor(db: SqliteDatabase, options: SqliteStoreOptions) {
     const { synchronous, busyTimeoutMs, readOnly } = checked(options);
+    checkHandle(db);
     this.#db = db;
     this.attempts = Math.ceil(busyTimeoutMs / WAIT_MS);
     db.exec(`PRAGMA busy_timeout = ${WAIT_MS}`);

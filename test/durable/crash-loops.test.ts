@@ -78,6 +78,11 @@ describe("fails as a crash loop", () => {
       expect(await endOf(world, run_id)).toBe("crash_loop");
       // The first process, and those that took the run over.
       expect(world.processes).toHaveLength(7);
+      const takeOver = "Runs of processes whose lease has ended were taken over.";
+      expect(world.processes.map(({ said }) => said.some((line) => line.includes(takeOver)))).toEqual([
+        false,
+        ...new Array(6).fill(true),
+      ]);
     },
   );
 
