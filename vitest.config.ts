@@ -51,6 +51,7 @@ const postgres = ["test/postgres/*.test.ts"];
  */
 const alone = [
   "test/durable/evicted-runs.test.ts",
+  "test/durable/worlds.test.ts",
   "test/http/event-stream.test.ts",
   "test/http/stalled-readers.test.ts",
   "test/protocol/json-schema.test.ts",

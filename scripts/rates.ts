@@ -13,7 +13,7 @@ import { AgentRuntime } from "cadenza";
 import { durable } from "cadenza/durable";
 import { SqliteStore } from "cadenza/sqlite";
 import type { Store } from "cadenza/store";
-import { ignore } from "../src/core/promises.ts";
+import { never } from "../test/harness/promises.ts";
 import { openDatabase, withFile } from "../test/harness/sqlite-files.ts";
 import { hookedStore } from "../test/harness/store-proxy.ts";
 
@@ -38,8 +38,6 @@ const { values } = parseArgs({
     until: { type: "string", default: "0" },
   },
 });
-
-const forever = new Promise<never>(ignore);
 
 /** What is counted of the agents of a process. */
 interface Seen {
@@ -227,7 +225,7 @@ async function leave(what: string): Promise<void> {
   await createMany(runtime, what === "asks" ? "asks" : "steps", Number(values.count), values.until);
   process.send?.("left");
   setInterval(() => undefined, 1_000);
-  await forever;
+  await never();
 }
 
 async function createMany(runtime: AgentRuntime, agent_name: string, count: number, input: string): Promise<void> {
@@ -256,7 +254,7 @@ function open(file: string, mode: "works" | "hangs", durability: object = shortL
     const result = await step("work", () => {
       seen.firstAt ||= Date.now();
       seen.begun.set(run_id, (seen.begun.get(run_id) ?? 0) + 1);
-      return mode === "works" ? 1 : forever;
+      return mode === "works" ? 1 : never();
     });
     return `${result}`;
   });

@@ -1,7 +1,7 @@
 import type { AgentContext } from "cadenza";
 import type { RunKey } from "cadenza/store";
 import { expect, it } from "vitest";
-import { deferred } from "../harness/promises.ts";
+import { deferred, never } from "../harness/promises.ts";
 import { reply } from "../harness/runtimes.ts";
 import type { Hook } from "../harness/store-proxy.ts";
 import type { Replica } from "../harness/world/replicas.ts";
@@ -16,7 +16,6 @@ import { inMemory } from "../harness/world/replicas.ts";
 /** Less than the time after which a parent reads the log of a sub-run in another process again. */
 const evictAfterMs = 10;
 const durability = { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100 } as const;
-const never = new Promise<never>(() => {});
 
 type Agent = (context: AgentContext) => Promise<unknown>;
 
@@ -103,7 +102,7 @@ it("A parent goes on that its sub-run wakes directly before another process show
     start({ durability: { ...durability, evictAfterMs } }, (call, method, [key]) => {
       if (isAlone && method === "take") return [];
       const isToParent = (key as Partial<RunKey> | undefined)?.run_id === run_id;
-      return isToParent && (method === "append" || method === "post") ? never : call();
+      return isToParent && (method === "append" || method === "post") ? never() : call();
     }),
   );
   await clock.advance(600);

@@ -1,10 +1,9 @@
 import { CadenzaError } from "cadenza";
 import { expect, it } from "vitest";
+import { never } from "../harness/promises.ts";
 import { inMemory, onFile } from "../harness/world/replicas.ts";
 
 /* Calls of a store that never answer, or whose answer no reader would get. */
-
-const never = new Promise<never>(() => {});
 
 it("a renewal of the lease that the store never answers is asked again, and no run is lost by it", async () => {
   const replicas = inMemory();
@@ -12,7 +11,7 @@ it("a renewal of the lease that the store never answers is asked again, and no r
   const first = replicas.start({}, (call, method) => {
     if (method !== "renew") return call();
     renewals += 1;
-    return renewals === 3 ? never : call();
+    return renewals === 3 ? never() : call();
   });
   const done: string[] = [];
   const register = ({ runtime, clock }: typeof first, name: string): void => {

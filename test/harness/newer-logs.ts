@@ -8,6 +8,7 @@ import { describe, expect, test } from "vitest";
 import type { Entry } from "../../src/core/log.ts";
 import type { RunHead, RunKey, StoredRun } from "../../src/core/ports.ts";
 import { FakeClock } from "./clock.ts";
+import { never } from "./promises.ts";
 import { drain } from "./runtimes.ts";
 import { hookedStore } from "./store-proxy.ts";
 
@@ -27,7 +28,6 @@ const laterEmission = { type: "emitted", kind: "hologram", at: 0 };
 const inItsPlace: Entry = { type: "refused", at: 0, offer_id: "later", code: "not_awaiting" };
 
 const durability = { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100 } as const;
-const never = new Promise<never>(() => {});
 
 function play(entries: readonly Entry[] | undefined): readonly Entry[] | undefined {
   return entries?.map((entry) => {
@@ -50,7 +50,7 @@ class World {
     const inner = await this.#open(this.clock);
     let isDead = false;
     const store = hookedStore(async (call, method) => {
-      if (isDead) return never;
+      if (isDead) return never();
       const answer = await call();
       return method === "read" && isNewer ? play(answer as readonly Entry[] | undefined) : answer;
     }, inner);

@@ -1,4 +1,5 @@
 import type { Store } from "cadenza/store";
+import { never } from "./promises.ts";
 import { Random } from "./random.ts";
 import { hookedStore, isRead } from "./store-proxy.ts";
 
@@ -22,7 +23,6 @@ export type Loss = "fails at once" | "fails late" | "is left alone";
 
 /** How long a store waits for an answer before it fails: less than half a lease. */
 const LATE_MS = 400;
-const never = new Promise<never>(() => {});
 
 export function unreliableStore(store: Store, unreliability: Unreliability): Store {
   const { writeMs, loseOneIn, seed, onSwallowed } = unreliability;
@@ -42,7 +42,7 @@ export function unreliableStore(store: Store, unreliability: Unreliability): Sto
       const answer = await call();
       if (!isLost) return answer;
       onSwallowed(method, loss);
-      if (loss === "is left alone") return never;
+      if (loss === "is left alone") return never();
       if (loss === "fails late") await wait(LATE_MS);
       throw new Error("the connection broke");
     };

@@ -83,6 +83,8 @@ export class Client {
   /** Acknowledged messages that are sent once more. */
   readonly #again: { readonly run_id: string; readonly mail: Mail }[] = [];
   #running: Running[] = [];
+  /** How many messages of the script the client has tried to send. */
+  #messagesBegun = 0;
   #cancelled = false;
 
   constructor(script: ClientScript, world: World, family: Family) {
@@ -231,8 +233,12 @@ export class Client {
 
   *#messagesDue(): Iterable<Call> {
     const { state, log } = this.#family.root;
-    const next = this.#script.messages?.[this.#sentTo(state.run_id).length];
-    if (next?.when(state, log) === true) yield this.#send(state.run_id, next);
+    const number = this.#sentTo(state.run_id).length;
+    const next = this.#script.messages?.[number];
+    if (next === undefined || (number >= this.#messagesBegun && !next.when(state, log))) return;
+    // One that a failing store has refused is repeated, also if it has arrived and its condition does not hold any more.
+    this.#messagesBegun = number + 1;
+    yield this.#send(state.run_id, next);
   }
 
   #send(run_id: string, mail: Mail, isAgain = false): Call {

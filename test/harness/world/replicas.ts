@@ -5,6 +5,7 @@ import { onTestFinished } from "vitest";
 import { SqliteStore } from "../../../src/stores/sqlite.ts";
 import { FakeClock } from "../clock.ts";
 import type { DurableRuntimeOptions } from "../durable-runtime.ts";
+import { never } from "../promises.ts";
 import type { Setup } from "../runtimes.ts";
 import { setUp } from "../runtimes.ts";
 import { openDatabase, temporaryFolder } from "../sqlite-files.ts";
@@ -17,7 +18,6 @@ import { hookedStore, lastingStore } from "../store-proxy.ts";
  */
 
 const durability = { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100 } as const;
-const never = new Promise<never>(() => {});
 
 /** A process: a runtime, and what it has logged. */
 export interface Replica extends Setup {
@@ -39,7 +39,7 @@ export class Replicas {
   start(options: DurableRuntimeOptions = {}, hook: Hook = (call) => call()): Replica {
     let isDead = false;
     const { clock } = this;
-    const throughHook: Hook = (call, method, parameters) => (isDead ? never : hook(call, method, parameters));
+    const throughHook: Hook = (call, method, parameters) => (isDead ? never() : hook(call, method, parameters));
     const set = setUp({ durability, clock, ...options, store: hookedStore(throughHook, this.#open()) });
     return {
       ...set,

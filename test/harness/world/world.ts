@@ -11,6 +11,7 @@ import { isPromise } from "../../../src/core/promises.ts";
 import type { RunState } from "../../../src/core/state.ts";
 import type { DurableRuntimeOptions } from "../durable-runtime.ts";
 import type { Plant } from "../planted-faults.ts";
+import { never } from "../promises.ts";
 import type { Random } from "../random.ts";
 import type { Method } from "../store-proxy.ts";
 import { hookedStore, isRead, lastingStore } from "../store-proxy.ts";
@@ -24,7 +25,6 @@ const START = Date.UTC(2031, 0, 1);
 /** A world that takes more steps is stuck. */
 const MAX_STEPS = 300_000;
 const ENDED = ["completed", "failed", "cancelled"] as const;
-const never = new Promise<never>(() => {});
 
 /** The call to the store at which a process dies. It takes effect or not, and is never answered. */
 export interface Crash {
@@ -397,13 +397,13 @@ export class Process {
   }
 
   #call(method: Method, call: () => MaybePromise<unknown>): MaybePromise<unknown> {
-    if (this.state === "dead") return never;
+    if (this.state === "dead") return never();
     if (method === "close") return undefined;
     this.storeCalls.push(method);
     const dies = this.crash?.call === this.storeCalls.length;
     if (dies && this.crash?.after === false) {
       this.kill();
-      return never;
+      return never();
     }
     const failure = this.#failure();
     if (failure !== undefined) return this.#fail(failure, call);
@@ -436,7 +436,7 @@ export class Process {
     const answer = call();
     if (!dies) return answer;
     this.kill();
-    return never;
+    return never();
   }
 
   #callLater(call: () => MaybePromise<unknown>, dies: boolean): Promise<unknown> {
