@@ -220,6 +220,8 @@ export class SubRun {
         return this.#execution.over;
       }
     } catch (error) {
+      // The parent is not executed here any more: another process, or a later execution, reads the sub-run.
+      if (this.#execution.over) return true;
       // Of a sub-run that a newer version has written to, the callers that wait for the parent are told, once.
       const isNewer = newerPart(error) !== undefined && CadenzaError.is(error);
       if (!isNewer || this.#parent.blocked?.code !== error.code)
@@ -227,8 +229,8 @@ export class SubRun {
           "A sub-run could not be read for its parent. Reading it is tried again.",
           this.#about(runId, error),
         );
-      if (isNewer && !this.#execution.over) this.#parent.setBlocked(error);
-      return this.#execution.over;
+      if (isNewer) this.#parent.setBlocked(error);
+      return false;
     }
     if (this.#execution.over) return true;
     this.#parent.setBlocked(undefined);
@@ -236,7 +238,8 @@ export class SubRun {
       await this.#shown?.copy(found.state.position);
       this.#finish(found);
     } else if (found !== undefined) {
-      this.#onStored(runId);
+      // A run that this process has created may not be in the store yet.
+      onceCommitted(found.log, () => this.#onStored(runId));
       this.#watch(found);
     } else if (this.#isStored) this.#refuse(missing(runId, this.#parent.log.key));
     else return (await this.#create(runId)) ?? true;

@@ -26,6 +26,18 @@ it("a replay that reads a session through an outage is not taken for one that do
   expect(wrong).toEqual([]);
 });
 
+// The parent is replayed while the sub-run that it has begun is in this process, and not in the store yet.
+it("a sub-run that the store has not taken yet is not looked for in vain", async () => {
+  const scenario = scenarios.find(({ name }) => name === "sub-runs that wait side by side, below a sub-run");
+  if (scenario === undefined) throw new Error("There is no such scenario.");
+  const course: Course = { late: false, alwaysReplay: true };
+  const unfailed = await playIn(scenario, course);
+  const wrong: string[] = [];
+  for (let call = 14; call <= 17; call++)
+    wrong.push(...(await failedOtherwise(scenario, course, { call, after: false, late: true, ms: 20_000 }, unfailed)));
+  expect(wrong).toEqual([]);
+});
+
 it.each(scenarios.map((scenario, index) => ({ scenario, index, name: scenario.name })))(
   "any call of the store may fail: $name",
   async ({ scenario, index }) => {

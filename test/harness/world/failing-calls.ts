@@ -23,7 +23,7 @@ export const courses: readonly Course[] = [false, true].flatMap((late) =>
 export const OUTAGES_MS = [1_500, 20_000] as const;
 
 /** The scenarios that end in another way if they take longer, since they have deadlines. */
-const TIMED = /deadline|too long|times out|run that takes|cancel|session|sleep|aborted|outruns|at the same time/;
+const TIMED = /deadline|too long|times out|run that takes|cancel|session|sleep|aborted|outruns|at the same time|race/;
 
 /** Each call, as one that fails alone: thrown at once or rejected, and for writes with and without their effect. */
 export function failurePoints(calls: readonly Method[]): Failure[] {

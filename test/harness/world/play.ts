@@ -57,6 +57,8 @@ export interface Ending {
 const TENANT = "";
 /** After how long a client repeats what a failing store has refused, in milliseconds. */
 const AGAIN_MS = 100;
+/** How long a runtime waits before it writes again to a store that has failed, at most, in milliseconds. */
+const LONGEST_PAUSE_MS = 5_000;
 
 /** Plays a script to its end, whatever happens to the processes meanwhile. */
 export async function play(script: Script, options: PlayOptions = {}): Promise<Played> {
@@ -193,7 +195,12 @@ class Play {
     const process = this.#process();
     const log = await world.log(runId);
     const state = await world.stateOf(runId);
-    const run = await this.#ask(process, () => process.runtime.getRun(runId));
+    let run = await this.#ask(process, () => process.runtime.getRun(runId));
+    // A process that was not told of its last write tries it again after a pause.
+    for (let until = world.now + LONGEST_PAUSE_MS; !isFinal(run.status) && world.now < until; ) {
+      await world.pass(1_000);
+      run = await this.#ask(process, () => process.runtime.getRun(runId));
+    }
     const events = await this.#ask(process, () => collect(process.runtime.events(runId)));
     const session = await this.#ask(process, () => process.runtime.getSession(run.session_id));
     const { agents } = await this.#ask(process, () => process.runtime.stats());
