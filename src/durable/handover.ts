@@ -1,4 +1,4 @@
-import type { Mismatch, RunHead, RunKey, Store } from "../core/ports.ts";
+import type { Mismatch, RunHead, Store } from "../core/ports.ts";
 import type { RunLog } from "../runtime/run-log.ts";
 import type { LeasedHead } from "./leased-head.ts";
 
@@ -27,34 +27,21 @@ export class Handover {
     this.#onReleased = onReleased;
   }
 
-  /** Releases the run. A waiting run is due at its deadline. */
-  release(): Promise<void> {
-    return this.#release(undefined);
-  }
-
   /**
-   * Releases the run and makes it due at once, because this process may not have handled the wake-up for which it took
-   * the run.
+   * Releases the run and makes it due at once, unless it is blocked: this process may not have handled the wake-up for
+   * which it took the run, or what has arrived since.
    */
-  releaseDue(): Promise<void> {
-    return this.#release(this.#log.key);
-  }
-
-  async #release(wake: RunKey | undefined): Promise<void> {
+  async release(): Promise<void> {
     const log = this.#log;
-    this.#head.release();
+    this.#head.beginRelease();
     const committed = log.acknowledge();
     if (committed !== undefined) await committed;
     for (;;) {
       if (log.writing !== undefined) await log.writing;
       const { head } = log;
       if (head === undefined || head.owner === null || log.lost) return;
-      const released = this.#head.headFor(log.state, noEntries, head);
-      const write = {
-        entries: noEntries,
-        head: released,
-        wake: this.#head.isDueNow(released, log.state) ? log.key : wake,
-      };
+      const released = this.#head.released(log.state, head);
+      const write = { entries: noEntries, head: released, wake: log.key };
       const conflict = await this.#store.append(log.key, this.#head.expected(head, log.committed), write);
       if (conflict === undefined) {
         log.replaceHead(released);

@@ -76,9 +76,14 @@ export class LeasedHead {
     this.#isSound = true;
   }
 
-  /** From now on the head has no owner. */
-  release(): void {
+  /** The run is about to be released. What is written before keeps its owner, and no later write claims it again. */
+  beginRelease(): void {
     this.#isReleased = true;
+  }
+
+  /** The head with which the run is released. */
+  released(state: RunState, before: RunHead): RunHead {
+    return this.#headOf(state, [], before, true);
   }
 
   /** Blocks the run: it has no owner, and no process takes it before other code is registered. Null: unblocks it. */
@@ -112,11 +117,16 @@ export class LeasedHead {
 
   /** Most writes of a stream leave the head as it is. */
   headFor(state: RunState, entries: readonly Entry[], before: RunHead | undefined): RunHead {
+    return this.#headOf(state, entries, before, false);
+  }
+
+  #headOf(state: RunState, entries: readonly Entry[], before: RunHead | undefined, isRelease: boolean): RunHead {
     const { status, ended } = state;
     const blocked = isFinal(status) ? null : this.#blocked;
     const asksForSlot = this.#asksForSlot(state, blocked);
     this.#leavesForSlot = asksForSlot && this.#isSlotFull && this.#facts.mayLeave;
-    const isFree = this.#leavesForSlot || (!asksForSlot && this.#isFree(state, entries, blocked, before));
+    const isFree =
+      isRelease || this.#leavesForSlot || (!asksForSlot && this.#isFree(state, entries, blocked, before));
     const owner = isFree ? null : this.#owner;
     const getsOn = this.#isSound || entries.some(isProgress);
     const takeovers = before === undefined || getsOn ? 0 : before.takeovers;
@@ -168,11 +178,12 @@ export class LeasedHead {
   }
 
   #isFree(state: RunState, entries: readonly Entry[], blocked: Mismatch | null, before: RunHead | undefined): boolean {
-    // The entries are written first. Then the run is released.
-    const isReleased = this.#isReleased && entries.length === 0;
-    if (isFinal(state.status) || isReleased || blocked !== null) return true;
+    if (isFinal(state.status) || blocked !== null) return true;
     // A run that begins later belongs to no process until then. It is not claimed for that.
-    if (state.status === "created") return entries.at(-1)?.type === "created" && startTime(state) > 0;
+    if (entries.at(-1)?.type === "created" && startTime(state) > 0) return true;
+    // The release makes the run due, which no write before it does.
+    if (this.#isReleased) return entries.length === 0 && before?.owner === null;
+    if (state.status === "created") return false;
     // The store does not count the wake-ups of a run without an owner, and this write may replace one.
     if (before?.owner === null && entries.length > 0 && this.#facts.hasSubRuns) return false;
     return this.#facts.isIdle && !entries.some(isResult);

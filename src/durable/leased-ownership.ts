@@ -325,7 +325,7 @@ export class LeasedOwnership implements Ownership, Followed {
     if (!this.mayLeave) return undefined;
     this.run.execution?.fence();
     // A run whose sub-runs could not be cancelled is ended by its next owner, who cancels them first.
-    return this.run.isEndHeld ? Promise.resolve() : this.handover.releaseDue();
+    return this.run.isEndHeld ? Promise.resolve() : this.handover.release();
   }
 }
 
