@@ -13,6 +13,7 @@ const repeatable = [
   "deleting",
   "detailed-events",
   "details",
+  "dropped-operations",
   "events",
   "forks",
   "given",

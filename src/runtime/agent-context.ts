@@ -14,7 +14,8 @@ import type { RunInput } from "./input.ts";
 /**
  * The second argument of an agent function. Its methods are bound: they may be destructured and passed on. After the run
  * was stopped, `ask` and `run` reject with `run_cancelled`, `run_timeout` or `await_timeout`. Inside the body of a step
- * `ask`, `step` and `run` reject with `nested_operation`, as do `emit` and the session's state in a durable agent.
+ * `ask`, `step` and `run` reject with `nested_operation`, as do `emit` and the session's state in a durable agent. A
+ * promise that rejects and that nothing has observed by the end of the run is logged, and does no other harm.
  */
 export interface AgentContext {
   readonly run_id: string;

@@ -10,6 +10,7 @@ import { LAST_TIME } from "../core/time.ts";
 import type { MessagePart } from "../protocol/message.ts";
 import type { AwaitResume } from "../protocol/run.ts";
 import { SCHEMA_TYPE } from "../protocol/run.ts";
+import { AgentPromise } from "./agent-promise.ts";
 import type { AnswerDetails, Question } from "./agent-waits.ts";
 import { readAnswer } from "./answer.ts";
 import { badArgument, checkText } from "./check.ts";
@@ -168,10 +169,7 @@ export class YieldedQuestion extends Ask {
 export class AskedQuestion extends Ask {
   readonly #schema: StandardSchema | undefined;
   readonly #details: boolean;
-  #resolve: (value: unknown) => void = ignore;
-  readonly answer = new Promise<unknown>((resolve) => {
-    this.#resolve = resolve;
-  });
+  readonly given = new AgentPromise<unknown>();
 
   constructor(execution: Execution, key: string, asking: Asking, schema: StandardSchema | undefined, details: boolean) {
     super(execution, key, asking);
@@ -191,13 +189,11 @@ export class AskedQuestion extends Ask {
   }
 
   resolve(value: unknown): void {
-    this.#resolve(value);
+    this.given.resolve(value);
   }
 
-  /** The rejection is handled here, so that an agent that ignores the promise causes no unhandled rejection. */
   reject(error: unknown): void {
-    this.answer.catch(ignore);
-    this.#resolve(Promise.reject(error));
+    this.execution.fail(this.given, error, this.key);
   }
 }
 

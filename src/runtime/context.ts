@@ -1,6 +1,6 @@
 import type { Labels, StepEntry } from "../core/log.ts";
 import type { Logger } from "../core/ports.ts";
-import { ignore } from "../core/promises.ts";
+import type { MaybePromise } from "../core/promises.ts";
 import { createdEntry } from "../core/state.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { AgentContext, AgentSession, UsageReport } from "./agent-context.ts";
@@ -70,101 +70,88 @@ export class RunContext implements AgentContext {
 
   get emit(): (value: unknown) => Promise<void> {
     return (value) =>
-      observed(async () => {
+      this.#execution.given(() => {
         // A body is not called again, so this value would be missing then. A body emits with `step.emit`.
         if (this.#host.durable) this.#checkOutside("emit");
         const emitted = this.#execution.emit(readEmission(value));
-        if (emitted !== undefined) await emitted;
-        this.#host.onMove();
+        const onMove = (): void => this.#host.onMove();
+        return emitted === undefined ? onMove() : emitted.then(onMove);
       });
   }
 
   get ask(): Ask {
-    return ((question: Question, given?: AskOptions<unknown, boolean>) => {
-      const options = given && withDeclared(this.#host.agent.options.questions, given.name, given);
-      const turn = this.#turnIfStopped();
-      if (turn === undefined && !this.#host.isInBody(this.#execution))
-        return askClient(this.#execution, question, options);
-      return observed(async () => {
-        this.#checkOutside("ask");
-        await turn;
-        return askClient(this.#execution, question, options);
-      });
-    }) as Ask;
+    return ((question: Question, options?: AskOptions<unknown, boolean>) =>
+      this.#begin("ask", undefined, () => {
+        const { questions } = this.#host.agent.options;
+        return askClient(this.#execution, question, options && withDeclared(questions, options.name, options));
+      })) as Ask;
   }
 
   get step(): Step {
     // A durable step returns a copy through JSON. The types claim that the copy has the type of the function's result.
     return ((name: string, fn: (step: StepScope) => unknown, options: StepOptions = {}) =>
-      observed(async () => {
+      this.#begin("step", name, () => {
         checkStepName(name);
         checkFunction("step function", fn);
         checkStepOptions(options);
-        this.#checkOutside(`step ${JSON.stringify(name)}`);
-        const turn = this.#turnIfStopped();
-        if (turn !== undefined) await turn;
         return runStep(this.#host, this.#execution, name, fn, options);
       })) as Step;
   }
 
   get sleep(): Sleep {
-    return (duration, options = {}) =>
-      observed(async () => {
+    return ((duration, options = {}) =>
+      this.#begin("sleep", undefined, () => {
         checkObject("options", options);
         checkKeys("options", options, ["name", "signal"]);
         if (options.name !== undefined) checkText("options.name", options.name);
         checkSignal("options.signal", options.signal);
-        await this.#mayWait("sleep");
         return sleepFor(this.#execution, duration, options);
-      });
+      })) as Sleep;
   }
 
   get receive(): Receive {
     return ((name: string, options: ReceiveOptions<unknown> = {}) =>
-      observed(async () => {
+      this.#begin("receive", name, () => {
         checkText("message name", name);
         checkReceiveOptions(options);
-        await this.#mayWait(`receive ${JSON.stringify(name)}`);
         return receiveMessage(this.#execution, name, withDeclared(this.#host.agent.options.messages, name, options));
       })) as Receive;
   }
 
   get run(): AgentContext["run"] {
     return (agentName, input, options = {}) =>
-      observed(async () => {
+      this.#begin("run", agentName, () => {
         checkText("agent_name", agentName);
         checkObject("options", options);
         checkKeys("options", options, ["show", "budget"]);
         const { show = false, budget } = options;
         if (typeof show !== "boolean") throw badArgument("options.show", "a boolean", show);
         const totalTokens = readBudget("options.budget", budget);
-        this.#checkOutside(`run ${JSON.stringify(agentName)}`);
-        const turn = this.#turnIfStopped();
-        if (turn !== undefined) await turn;
         return this.#host.runAgent(this.#execution, { agentName, input, show, totalTokens });
       });
   }
 
   get call(): AgentContext["call"] {
     return (agent, input, options) =>
-      observed(() => callInside(this.run, agent, input, options, this) as Promise<never>);
+      this.#execution.given(() => callInside(this.run, agent, input, options, this) as Promise<never>);
   }
 
   get session(): AgentSession {
     const host = this.#host;
+    const execution = this.#execution;
     this.#session ??= {
       id: createdEntry(host.log.state).session_id,
       history: () =>
-        observed(async () => {
+        execution.given(async () => {
           const history = await host.session.history();
           host.onMove();
           return history;
         }),
       // For a durable agent these are steps, so that an agent that is executed again does not read or write the state.
       getState: () =>
-        observed(async () => this.#once("session.getState", () => host.session.getState()) as Promise<JsonValue>),
+        execution.given(() => this.#once("session.getState", () => host.session.getState()) as MaybePromise<JsonValue>),
       setState: (state) =>
-        observed(async () => {
+        execution.given(async () => {
           const copy = readState(state);
           await this.#once("session.setState", () => host.session.setState(copy));
         }),
@@ -209,34 +196,31 @@ export class RunContext implements AgentContext {
    * Throws for an operation that begins inside the body of a step. When the agent is executed again, the body
    * is not called, and would not begin the operation.
    */
-  #checkOutside(what: string): void {
-    if (this.#host.isInBody(this.#execution)) throw nestedError(this.run_id, what);
+  #checkOutside(what: string, name?: unknown): void {
+    if (!this.#host.isInBody(this.#execution)) return;
+    throw nestedError(this.run_id, typeof name === "string" ? `${what} ${JSON.stringify(name)}` : what);
   }
 
-  #mayWait(what: string): undefined | Promise<void> {
-    this.#checkOutside(what);
-    return this.#turnIfStopped();
+  /** Begins an operation. */
+  #begin<T>(what: string, name: unknown, begin: () => Promise<T>): Promise<T> {
+    try {
+      this.#checkOutside(what, name);
+      return this.#execution.isStopped ? this.#refuse(begin) : begin();
+    } catch (error) {
+      return this.#execution.given(() => Promise.reject(error));
+    }
   }
 
-  /**
-   * A stopped agent is refused at once. The pause keeps an agent that ignores the refusals from blocking the event
-   * loop.
-   */
-  #turnIfStopped(): undefined | Promise<void> {
-    return this.#execution.isStopped ? this.#host.pace(this.#host.clock.now()) : undefined;
+  /** The pause keeps an agent that is stopped, and ignores the refusals, from blocking the event loop. */
+  #refuse<T>(begin: () => Promise<T>): Promise<T> {
+    const turn = this.#host.pace(this.#host.clock.now());
+    return turn === undefined ? begin() : this.#execution.given(() => turn.then(begin));
   }
 
   #seeded(): SeededRandom {
     this.#random ??= new SeededRandom(seedOf(createdEntry(this.#host.log.state), this.run_id));
     return this.#random;
   }
-}
-
-/** Handles the rejection, so that an agent that ignores the promise causes no unhandled rejection. */
-function observed<T>(work: () => Promise<T>): Promise<T> {
-  const promise = work();
-  promise.catch(ignore);
-  return promise;
 }
 
 /**
@@ -251,10 +235,10 @@ function runStep(
   options: StepOptions,
 ): Promise<unknown> {
   const key = execution.operations.keyFor(name);
-  if (!host.durable) return host.steps.run(key, fn, options);
+  if (!host.durable) return host.steps.run(key, fn, options, execution);
   return execution.perform({
     key,
-    start: () => host.steps.begin(key, fn, options, execution.operations.intent(key)),
+    start: (given) => host.steps.begin(key, fn, options, execution.operations.intent(key), given),
     settle: (entry) => resultOfStep(entry as StepEntry),
   });
 }

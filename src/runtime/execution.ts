@@ -4,10 +4,12 @@ import { inBackground } from "../core/background.ts";
 import type { Command, Emission, EndCommand } from "../core/commands.ts";
 import { isRefusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
+import type { ResultEntry } from "../core/log.ts";
 import { overdueError } from "../core/overdue.ts";
 import type { Clock, Logger } from "../core/ports.ts";
-import { ignore } from "../core/promises.ts";
-import { createdEntry, isWaiting } from "../core/state.ts";
+import type { MaybePromise } from "../core/promises.ts";
+import { isPromise } from "../core/promises.ts";
+import { createdEntry, isFinal, isWaiting } from "../core/state.ts";
 import { addUsage } from "../core/usage.ts";
 import type { Usage } from "../protocol/extensions.ts";
 import type { JsonValue } from "../protocol/json.ts";
@@ -15,7 +17,8 @@ import type { Agent } from "./agent.ts";
 import type { AgentContext } from "./agent-context.ts";
 import type { LoopHost } from "./agent-loop.ts";
 import { AgentLoop } from "./agent-loop.ts";
-import { noteOperation } from "./failed-operation.ts";
+import { AgentPromise } from "./agent-promise.ts";
+import { noteOperation, operationBehind } from "./failed-operation.ts";
 import { InterceptedAgent, runInfo } from "./intercepted-agent.ts";
 import { onceInLog } from "./once-committed.ts";
 import type { Committed, Operation, Operations } from "./operations.ts";
@@ -24,6 +27,9 @@ import { checkLogLength, checkSize } from "./part-size.ts";
 import type { RunLog } from "./run-log.ts";
 import type { ExecutionSettings } from "./shared-by-runs.ts";
 import type { AwaitYield } from "./yields.ts";
+
+/** How many failed operations are kept until the end of the run, in case the agent awaits them later. */
+const MAX_FAILED = 100;
 
 /** What is said of the error that ends a run. */
 export type Failed = Pick<EndCommand, "failure" | "key" | "cause">;
@@ -78,6 +84,8 @@ export class Execution implements LoopHost {
   #over = false;
   #emitted = 0;
   #usage: Usage | null = null;
+  /** What has failed while nothing had observed its promise. */
+  #failed: FailedOperation[] | undefined;
   /** Of the time-out, and then of the grace period. */
   #clearTimer: (() => void) | undefined;
 
@@ -117,14 +125,51 @@ export class Execution implements LoopHost {
     return this.#aborted !== undefined || this.#over;
   }
 
-  /** Begins a recorded operation. The promise is observed: an agent that drops it does no harm. */
-  perform({ key, start, settle }: Work): Promise<unknown> {
-    const promise = new Promise((resolve, reject) => {
-      this.operations.perform({ key, start, settle, resolve, reject });
-    });
-    if (this.#host.durable) noteOperation(key, promise, this.logger);
-    else promise.catch(ignore);
-    return promise;
+  /** Begins a recorded operation. */
+  perform(work: Work): Promise<unknown> {
+    const operation = new RecordedOperation(this, work);
+    this.operations.perform(operation);
+    return operation.given;
+  }
+
+  /** The promise of some work for the agent. Never throws. */
+  given<T>(work: () => MaybePromise<T>, key?: string): Promise<T> {
+    try {
+      const outcome = work();
+      if (!isPromise(outcome)) return Promise.resolve(outcome);
+      return outcome instanceof AgentPromise ? outcome : this.#promiseOf(outcome, key);
+    } catch (error) {
+      return this.#promiseOf(Promise.reject(error), key);
+    }
+  }
+
+  #promiseOf<T>(work: Promise<T>, key: string | undefined): Promise<T> {
+    const given = new AgentPromise<T>();
+    const settled = work.then(
+      (value) => given.resolve(value),
+      (error: unknown) => this.fail(given, error, key),
+    );
+    inBackground(this.logger, settled);
+    return given;
+  }
+
+  /**
+   * Rejects a promise of the agent. If nothing has observed it by the end of the run, the error goes to the logger: until
+   * then the agent may still await it. What fails because the run was stopped or has ended is no news.
+   */
+  fail(given: Failing, error: unknown, key?: string): void {
+    given.reject(error);
+    if (given.isObserved || this.#aborted !== undefined) return;
+    if (this.#over && (!isFinal(this.log.state.status) || isEnd(error))) return;
+    this.#failed ??= [];
+    this.#failed.push({ given, error, key: key ?? operationBehind(error) });
+    if (this.#failed.length > MAX_FAILED) this.#tell(this.#failed.shift());
+    // The agent may observe it in this turn.
+    if (this.#over)
+      inBackground(
+        this.logger,
+        this.clock.turn().then(() => this.#tellFailed()),
+      );
   }
 
   /** How many values the agent has emitted. */
@@ -304,6 +349,7 @@ export class Execution implements LoopHost {
     const error = thrown ?? this.#failure;
     if (!this.operations.mayEnd(error, this.#aborted)) return;
     this.#over = true;
+    this.#tellFailed();
     const { log, clock, failureOf } = this.#host;
     const failed = error === null ? { failure: null } : failureOf.call(this.#host, error);
     const usage = addUsage(this.takeUsage(), this.#host.usageBelow);
@@ -315,6 +361,22 @@ export class Execution implements LoopHost {
     this.#host.onEnd();
     log.flush();
     this.#host.onOver(hung);
+  }
+
+  #tellFailed(): void {
+    const failed = this.#failed;
+    this.#failed = undefined;
+    for (const one of failed ?? []) this.#tell(one);
+  }
+
+  #tell(failed: FailedOperation | undefined): void {
+    if (failed === undefined || failed.given.isObserved) return;
+    const { key, error } = failed;
+    this.logger.warn("An operation failed, and nothing awaited it.", {
+      ...this.about,
+      ...(key !== undefined && { key }),
+      error,
+    });
   }
 
   #letGo(): void {
@@ -372,8 +434,58 @@ export class Execution implements LoopHost {
 }
 
 /** The work of an operation: see {@link Operation}. */
-export type Work = Pick<Operation, "key" | "start" | "settle">;
+export interface Work extends Pick<Operation, "key" | "settle"> {
+  /** Begins the work. `given` is the agent's promise. */
+  start(given: Failing): void;
+}
+
+/** A promise of the agent that may fail. */
+export type Failing = Pick<AgentPromise<unknown>, "isObserved" | "reject">;
+
+/** A step or a sub-run, whose result is recorded. */
+class RecordedOperation implements Operation {
+  readonly given = new AgentPromise<unknown>();
+  readonly #execution: Execution;
+  readonly #work: Work;
+
+  constructor(execution: Execution, work: Work) {
+    this.#execution = execution;
+    this.#work = work;
+  }
+
+  get key(): string {
+    return this.#work.key;
+  }
+
+  start(): void {
+    this.#work.start(this.given);
+  }
+
+  settle(entry: ResultEntry, live: unknown): unknown {
+    return this.#work.settle(entry, live);
+  }
+
+  resolve(value: unknown): void {
+    this.given.resolve(value);
+  }
+
+  reject(error: unknown): void {
+    noteOperation(this.key, error);
+    this.#execution.fail(this.given, error, this.key);
+  }
+}
+
+interface FailedOperation {
+  readonly given: Failing;
+  readonly error: unknown;
+  readonly key: string | undefined;
+}
 
 function endedError(runId: string): CadenzaError {
   return new CadenzaError("run_cancelled", "The run has ended.", { run_id: runId });
+}
+
+/** Whether an operation failed with {@link endedError}, since its run has ended. */
+function isEnd(error: unknown): boolean {
+  return CadenzaError.is(error) && error.code === "run_cancelled";
 }

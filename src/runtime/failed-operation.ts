@@ -1,17 +1,10 @@
-import { inBackground } from "../core/background.ts";
-import { isSubRun } from "../core/operation-keys.ts";
-import type { Logger } from "../core/ports.ts";
-import { ignore } from "../core/promises.ts";
-
 /** The operations that have rejected with an error, or have resolved with the record of a run, by that object. */
 const operations = new WeakMap<object, string>();
 
-/** Notes what an operation gives to its agent, before the agent has it. The promise is observed. */
-export function noteOperation(key: string, given: Promise<unknown>, logger: Logger): void {
-  const note = (one: unknown): void => {
-    if (isObject(one)) operations.set(one, key);
-  };
-  inBackground(logger, given.then(isSubRun(key) ? note : ignore, note));
+/** Notes the error of a step or a sub-run, or the record of a sub-run, before its agent has it. Returns it. */
+export function noteOperation<T>(key: string, given: T): T {
+  if (isObject(given)) operations.set(given, key);
+  return given;
 }
 
 /**

@@ -9,7 +9,6 @@ import type { MessageDetails } from "./agent-waits.ts";
 import type { Execution } from "./execution.ts";
 import type { Operations } from "./operations.ts";
 import { issuesText } from "./refusals.ts";
-import type { Settlers } from "./sleep.ts";
 import { IntendedWait } from "./sleep.ts";
 import type { StandardSchema, Validated } from "./standard-schema.ts";
 import { validateAccepted } from "./standard-schema.ts";
@@ -31,8 +30,8 @@ export class Receive extends IntendedWait {
   /** The message that it takes, and what its schema makes of it. */
   #taken: { readonly message: ReceivedEntry; readonly reading: MaybePromise<Validated> } | undefined;
 
-  constructor(execution: Execution, key: string, name: string, options: Receiving, settlers: Settlers) {
-    super(execution, key, options.signal, settlers);
+  constructor(execution: Execution, key: string, name: string, options: Receiving) {
+    super(execution, key, options.signal);
     this.#name = name;
     this.#options = options;
   }

@@ -3,6 +3,7 @@ import { isRefusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
 import type { IntentEntry, ResultEntry } from "../core/log.ts";
 import { LAST_TIME } from "../core/time.ts";
+import { AgentPromise } from "./agent-promise.ts";
 import { badArgument } from "./check.ts";
 import type { Execution } from "./execution.ts";
 import { onceCommitted } from "./once-committed.ts";
@@ -10,14 +11,7 @@ import { Wait } from "./wait.ts";
 
 /** A wait whose deadline is in the `intent` of its operation. */
 export abstract class IntendedWait extends Wait {
-  readonly #resolve: (value: unknown) => void;
-  readonly #reject: (error: unknown) => void;
-
-  constructor(execution: Execution, key: string, signal: AbortSignal | undefined, settlers: Settlers) {
-    super(execution, key, signal);
-    this.#resolve = settlers.resolve;
-    this.#reject = settlers.reject;
-  }
+  readonly given = new AgentPromise<unknown>();
 
   protected get isLogged(): boolean {
     return this.#intent !== undefined;
@@ -28,11 +22,11 @@ export abstract class IntendedWait extends Wait {
   }
 
   resolve(value: unknown): void {
-    this.#resolve(value);
+    this.given.resolve(value);
   }
 
   reject(error: unknown): void {
-    this.#reject(error);
+    this.execution.fail(this.given, error, this.key);
   }
 
   /** Logs that the operation waits. */
@@ -50,18 +44,12 @@ export abstract class IntendedWait extends Wait {
   }
 }
 
-/** How the agent gets the result of an operation. */
-export interface Settlers {
-  readonly resolve: (value: unknown) => void;
-  readonly reject: (error: unknown) => void;
-}
-
 /** A durable timer of the agent. */
 export class Sleep extends IntendedWait {
   readonly #until: number;
 
-  constructor(execution: Execution, key: string, until: number, signal: AbortSignal | undefined, settlers: Settlers) {
-    super(execution, key, signal, settlers);
+  constructor(execution: Execution, key: string, until: number, signal: AbortSignal | undefined) {
+    super(execution, key, signal);
     this.#until = until;
   }
 

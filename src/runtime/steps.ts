@@ -9,9 +9,11 @@ import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
 import { createdEntry, isStopped, isWaiting } from "../core/state.ts";
 import type { JsonValue } from "../protocol/json.ts";
+import { AgentPromise } from "./agent-promise.ts";
 import type { AgentRun } from "./agent-run.ts";
 import type { StepOptions, StepRetry, StepScope } from "./agent-steps.ts";
 import { Bodies, isNested } from "./bodies.ts";
+import type { Execution, Failing } from "./execution.ts";
 import { onceInLog } from "./once-committed.ts";
 import { checkResultSize } from "./part-size.ts";
 import { recordedResult } from "./recorded.ts";
@@ -69,51 +71,62 @@ export class Steps {
     for (const limit of this.#limits) limit.end();
   }
 
-  /** Runs a body and returns its result. Nothing is logged. The body begins only while this process may execute the run. */
-  async run(key: string, body: Body, options: StepOptions): Promise<unknown> {
+  /** Runs a body and gives the agent its result. Nothing is logged. The body begins only while this process may execute the run. */
+  run(key: string, body: Body, options: StepOptions, execution: Execution): Promise<unknown> {
     this.#atWork.add(key);
     this.#run.onStepBegun();
+    const given = new AgentPromise<unknown>();
+    inBackground(this.#run.shared.logger, this.#runAttempts(key, body, options, execution, given));
+    return given;
+  }
+
+  async #runAttempts(
+    key: string,
+    body: Body,
+    options: StepOptions,
+    execution: Execution,
+    given: AgentPromise<unknown>,
+  ): Promise<void> {
     try {
-      return await this.#runAttempts(key, body, options);
+      const { retry } = options;
+      const attempts = retry?.attempts ?? 1;
+      for (let attempt = 1; ; attempt++) {
+        const slot = this.#run.takeSlotForBody();
+        if (slot !== undefined) await slot;
+        for (let wait = this.#run.ownership.verify(); wait !== undefined; wait = this.#run.ownership.verify()) {
+          await wait;
+          if (this.#isStopped) throw this.#signal.signal.reason;
+        }
+        // A plain agent goes on by itself after its run has ended. While it is only being stopped, its `finally` blocks
+        // may run steps.
+        if (execution.over) throw this.#signal.signal.reason;
+        let waitMs: number;
+        try {
+          given.resolve(await this.#call({ key, attempt }, body, options));
+          return;
+        } catch (error) {
+          const failed = failureAfter(error, attempt >= attempts || this.#isStopped, retry);
+          if (failed !== undefined) throw failed.error;
+          waitMs = this.#pauseAfter({ key, attempt }, error, retry);
+        }
+        await this.#pause(waitMs);
+      }
+    } catch (error) {
+      execution.fail(given, error, key);
     } finally {
       this.#onOver(key);
     }
   }
 
-  async #runAttempts(key: string, body: Body, options: StepOptions): Promise<unknown> {
-    const { retry } = options;
-    const attempts = retry?.attempts ?? 1;
-    for (let attempt = 1; ; attempt++) {
-      const slot = this.#run.takeSlotForBody();
-      if (slot !== undefined) await slot;
-      for (let wait = this.#run.ownership.verify(); wait !== undefined; wait = this.#run.ownership.verify()) {
-        await wait;
-        if (this.#isStopped) throw this.#signal.signal.reason;
-      }
-      // A plain agent goes on by itself after its run has ended. While it is only being stopped, its `finally` blocks
-      // may run steps.
-      if (this.#run.execution?.over !== false) throw this.#signal.signal.reason;
-      let waitMs: number;
-      try {
-        return await this.#call({ key, attempt }, body, options);
-      } catch (error) {
-        const failed = failureAfter(error, attempt >= attempts || this.#isStopped, retry);
-        if (failed !== undefined) throw failed.error;
-        waitMs = this.#pauseAfter({ key, attempt }, error, retry);
-      }
-      await this.#pause(waitMs);
-    }
-  }
-
-  /** Runs a body and logs its result. `before` is the last attempt in the log, which was interrupted. */
-  begin(key: string, body: Body, options: StepOptions, before: IntentEntry | undefined): void {
+  /** Runs a body and logs its result. `before` is the last attempt in the log, which was interrupted. `given` is the agent's promise. */
+  begin(key: string, body: Body, options: StepOptions, before: IntentEntry | undefined, given: Failing): void {
     if (this.#atWork.has(key)) return;
     this.#atWork.add(key);
     this.#run.onStepBegun();
-    inBackground(this.#run.shared.logger, this.#record(key, body, options, before?.attempt ?? 0));
+    inBackground(this.#run.shared.logger, this.#record(key, body, options, before?.attempt ?? 0, given));
   }
 
-  async #record(key: string, body: Body, options: StepOptions, before: number): Promise<void> {
+  async #record(key: string, body: Body, options: StepOptions, before: number, given: Failing): Promise<void> {
     const outcome =
       options.once === true && before > 0
         ? { error: interrupted(key) }
@@ -121,6 +134,7 @@ export class Steps {
     const { log, shared, execution } = this.#run;
     // After the run is released, the body's output is not logged, and so its result is not logged either.
     if (outcome === undefined || execution?.over === true) {
+      if (outcome?.error !== undefined) execution?.fail(given, errorOfStep(outcome.error), key);
       this.#onOver(key);
       return;
     }
@@ -247,11 +261,15 @@ export class Steps {
       get signal() {
         return outer.signal;
       },
-      emit: async (value) => {
-        const emission = readEmission(value);
-        limit?.progress();
-        // Nothing of a body that goes on after its time is kept.
-        return limit?.isExceeded === true ? run.execution?.pace() : run.execution?.emit({ ...emission, source });
+      emit: (value) => {
+        const { execution } = run;
+        if (execution === undefined) return Promise.resolve();
+        return execution.given(() => {
+          const emission = readEmission(value);
+          limit?.progress();
+          // Nothing of a body that goes on after its time is kept.
+          return limit?.isExceeded === true ? execution.pace() : execution.emit({ ...emission, source });
+        }, source.key);
       },
       progress: () => limit?.progress(),
     };

@@ -15,6 +15,7 @@ import type { Usage } from "../protocol/extensions.ts";
 import type { Run } from "../protocol/run.ts";
 import { checkInput } from "./agent-schemas.ts";
 import type { Execution } from "./execution.ts";
+import { noteOperation } from "./failed-operation.ts";
 import type { LiveRun, SubRunFound } from "./live-run.ts";
 import type { NewRun } from "./new-run.ts";
 import { notLogged, onceCommitted, onceInLog } from "./once-committed.ts";
@@ -74,7 +75,7 @@ export class SubRun {
         const started = this.#start().catch((error: unknown) => this.#refuse(error));
         this.#do(started.finally(() => this.#onBegun()));
       },
-      settle: (entry, live) => live ?? resultOfStep(entry as StepEntry),
+      settle: (entry, live) => noteOperation(this.#key, live ?? resultOfStep(entry as StepEntry)),
     });
     // The log's value was made from the record of a run.
     return result as Promise<Run>;

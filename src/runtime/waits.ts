@@ -1,6 +1,5 @@
 import { aboutRun } from "../core/about-run.ts";
 import { inBackground } from "../core/background.ts";
-import { ignore } from "../core/promises.ts";
 import type { RunState } from "../core/state.ts";
 import { createdEntry, isStopped, settledQuestion } from "../core/state.ts";
 import type { AskOptions, Question, SleepOptions } from "./agent-waits.ts";
@@ -10,7 +9,6 @@ import type { Execution } from "./execution.ts";
 import type { AskInfo, AskPassage, Interceptors } from "./interceptors.ts";
 import type { Receiving } from "./receive.ts";
 import { Receive } from "./receive.ts";
-import type { Settlers } from "./sleep.ts";
 import { readUntil, Sleep } from "./sleep.ts";
 import { jsonSchemaOf } from "./standard-schema.ts";
 import { Wait } from "./wait.ts";
@@ -19,26 +17,20 @@ import type { AwaitYield } from "./yields.ts";
 /** How a question is asked, as far as interceptors are told. */
 type Asked = Pick<Asking, "parts" | "name" | "kind">;
 
-/** Asks the client. The rejection is handled here, so that an agent that drops the promise does no harm. */
+/** Asks the client. */
 export function askClient(
   execution: Execution,
   question: Question,
   options: AskOptions<unknown, boolean> | undefined,
 ): Promise<unknown> {
-  try {
-    if (options !== undefined) checkAskOptions(options);
-    const { schema, details = false, ...asking } = options ?? {};
-    const key = execution.operations.keyFor("ask");
-    throwIfAborted(asking.signal);
-    const parts = withSchema(questionParts(question), schema === undefined ? undefined : jsonSchemaOf(schema), key);
-    const ask = new AskedQuestion(execution, key, { ...asking, parts, emitted: execution.emitted }, schema, details);
-    perform(execution, ask, { parts, name: asking.name, kind: asking.kind });
-    return ask.answer;
-  } catch (error) {
-    const refused = Promise.reject(error);
-    refused.catch(ignore);
-    return refused;
-  }
+  if (options !== undefined) checkAskOptions(options);
+  const { schema, details = false, ...asking } = options ?? {};
+  const key = execution.operations.keyFor("ask");
+  throwIfAborted(asking.signal);
+  const parts = withSchema(questionParts(question), schema === undefined ? undefined : jsonSchemaOf(schema), key);
+  const ask = new AskedQuestion(execution, key, { ...asking, parts, emitted: execution.emitted }, schema, details);
+  perform(execution, ask, { parts, name: asking.name, kind: asking.kind });
+  return ask.given;
 }
 
 /** Asks the client by an await request that the agent has yielded. */
@@ -49,22 +41,26 @@ export function askByYield(execution: Execution, { message, timeoutMs, default: 
 }
 
 /** Waits for a time. */
-export async function sleepFor(
+export function sleepFor(
   execution: Execution,
   duration: number | string | Date,
   { name, signal }: SleepOptions,
-): Promise<void> {
+): Promise<unknown> {
   const until = readUntil("duration", duration, execution.clock.now());
   const key = execution.operations.keyFor(name === undefined ? "sleep" : `sleep:${name}`);
   throwIfAborted(signal);
-  await wait(execution, (settlers) => new Sleep(execution, key, until, signal, settlers));
+  const sleep = new Sleep(execution, key, until, signal);
+  execution.operations.perform(sleep);
+  return sleep.given;
 }
 
 /** Waits for a message. */
-export async function receiveMessage(execution: Execution, name: string, options: Receiving): Promise<unknown> {
+export function receiveMessage(execution: Execution, name: string, options: Receiving): Promise<unknown> {
   const key = execution.operations.keyFor(`receive:${name}`);
   throwIfAborted(options.signal);
-  return wait(execution, (settlers) => new Receive(execution, key, name, options, settlers));
+  const receive = new Receive(execution, key, name, options);
+  execution.operations.perform(receive);
+  return receive.given;
 }
 
 /** The clock was set, or the store has given the run to this process: the times to all deadlines may be others. */
@@ -100,10 +96,6 @@ function observe(
     logger.warn("An interceptor of questions failed.", { ...aboutRun(log), await_id: ask.key, error }),
   );
   inBackground(logger, wrapped);
-}
-
-function wait(execution: Execution, make: (settlers: Settlers) => Wait): Promise<unknown> {
-  return new Promise((resolve, reject) => execution.operations.perform(make({ resolve, reject })));
 }
 
 /** What has become of a question that is not asked here any more. */

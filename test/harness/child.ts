@@ -18,10 +18,13 @@ async function hostile(): Promise<void> {
   runtime.register("child", () => {
     throw new AgentError("not_found", "gone");
   });
-  runtime.register("floats", async (input, { ask, step, run, emit, session }) => {
+  runtime.register("floats", async (input, { ask, step, sleep, receive, run, emit, session }) => {
     void ask("?");
     void ask("?", { timeoutMs: 5, default: 1 as unknown as undefined });
     void step("fails", () => Promise.reject(new Error("in a step")));
+    void step("emits", (body) => void body.emit(5));
+    void sleep("soon");
+    void receive("none", { timeoutMs: 0 });
     void run("missing", "x");
     void run("child", "x");
     void emit(5);
