@@ -1,7 +1,7 @@
 import { copyJson } from "../core/json.ts";
 import type { Entry, StepEntry } from "../core/log.ts";
 import { waitKeys } from "../core/operation-keys.ts";
-import type { RunKey, Store, StoredRun } from "../core/ports.ts";
+import type { RunKey, Store } from "../core/ports.ts";
 import { runRecord } from "../core/record.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Message } from "../protocol/message.ts";
@@ -49,7 +49,7 @@ export async function recordRun(from: Store, key: RunKey): Promise<Cassette | un
   const { session_id, history_length = 0, durable = false } = stored.created;
   const session = history_length > 0 ? await store.session({ tenant: key.tenant, session_id }) : undefined;
   const state = recorded.find((entry) => entry.key === "session.getState#1")?.result ?? null;
-  const results = durable ? recorded : await subRunsOf(store, stored);
+  const results = durable ? recorded : await subRunsOf(store, key);
   const history = session?.history.slice(0, history_length) ?? [];
   return plainCassette({
     cassette: 1,
@@ -63,22 +63,20 @@ export async function recordRun(from: Store, key: RunKey): Promise<Cassette | un
   });
 }
 
-/** The sub-runs of a run that is not durable are found by their parent. They were created after it. */
-async function subRunsOf(store: Store, parent: StoredRun): Promise<StepEntry[]> {
-  const { tenant, run_id } = parent.key;
+/** The sub-runs of a run that is not durable are found by their parent. */
+async function subRunsOf(store: Store, { tenant, run_id }: RunKey): Promise<StepEntry[]> {
   const found: StepEntry[] = [];
   for (let offset = 0; ; offset += PAGE) {
-    const page = await store.list({ tenant, limit: PAGE, offset });
+    const page = await store.list({ tenant, parent: run_id, limit: PAGE, offset });
     for (const { key, created, head, position } of page) {
-      if (created?.parent?.run_id !== run_id || head.finished_at === null) continue;
+      if (created?.parent === undefined || head.finished_at === null) continue;
       const state = await foldLog(store, key, position);
       if (state === undefined) continue;
       // The library makes run records, and they are JSON.
       const result = runRecord(state) as unknown as JsonValue;
       found.push({ type: "step", at: head.finished_at, key: created.parent.key, result, error: null, usage: null });
     }
-    const last = page.findLast(({ created }) => created !== null)?.created;
-    if (page.length < PAGE || (last != null && last.at < parent.created.at)) return found;
+    if (page.length < PAGE) return found;
   }
 }
 

@@ -1,11 +1,12 @@
 import type { AgentFunction, Run } from "cadenza";
 import { AgentError, AgentRuntime, defineAgent, MemoryStore } from "cadenza";
+import type { StoredRun } from "cadenza/store";
 import type { Cassette } from "cadenza/testing";
 import { CassetteMismatch, createFakeClock, drive, record, replay } from "cadenza/testing";
 import { describe, expect, test } from "vitest";
 import * as z from "zod";
 import { deferred } from "../harness/promises.ts";
-import { lastingStore } from "../harness/store-proxy.ts";
+import { hookedStore, lastingStore } from "../harness/store-proxy.ts";
 
 const trip: AgentFunction = async function* (_input, { ask, random, run, session, step, uuid }) {
   const plan = await step("plan", async ({ emit }) => {
@@ -247,6 +248,24 @@ describe("a cassette of a run in production", () => {
     const agent = defineAgent("trip", { durable }, trip);
     const again = await replay(agent, cassette);
     expect(again.output.map(({ parts }) => parts)).toEqual(run.output.map(({ parts }) => parts));
+    await runtime.close();
+  });
+
+  test("reads no other runs than its sub-runs, however many are newer", async () => {
+    const listed: string[] = [];
+    const store = hookedStore((call, method) => {
+      const answer = call();
+      if (method === "list") listed.push(...(answer as readonly StoredRun[]).map(({ created }) => created.agent_name));
+      return answer;
+    });
+    const runtime = new AgentRuntime({ store }).register("hotel", () => "Room booked.");
+    runtime.register("trip", async (_input, { run }) => void (await Promise.all([run("hotel", ""), run("hotel", "")])));
+    const run = await runtime.createRun({ agent_name: "trip", input: "" });
+    for (let n = 0; n < 300; n++) await runtime.createRun({ agent_name: "hotel", input: "" });
+    listed.length = 0;
+    const { results } = await record(store, run);
+    expect(results.map(({ key }) => key).sort()).toEqual(["run:hotel#1", "run:hotel#2"]);
+    expect(listed).toEqual(["hotel", "hotel"]);
     await runtime.close();
   });
 
