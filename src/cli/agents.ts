@@ -1,13 +1,13 @@
-import { mkdirSync } from "node:fs";
+import { closeSync, mkdirSync, openSync, writeFileSync } from "node:fs";
 import nodeModule from "node:module";
-import { dirname, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import thisProcess, { stderr, stdout } from "node:process";
 import { pathToFileURL } from "node:url";
 import { inspect } from "node:util";
 import type { Agent, Logger } from "cadenza";
 import { AgentRuntime } from "cadenza";
 import { createInspectorNodeListener } from "cadenza/inspector";
-import { CommandError } from "./errors.ts";
+import { CommandError, printable } from "./errors.ts";
 import { addressOf, listen, stopped } from "./server.ts";
 import { openSqlite } from "./stores.ts";
 
@@ -26,7 +26,7 @@ const DRAIN_MS = 1_000;
 export async function serveAgents(file: string, options: string): Promise<void> {
   const { port, token, store } = JSON.parse(options) as AgentsOptions;
   const code = await load(file);
-  mkdirSync(dirname(store), { recursive: true });
+  makeFile(store);
   const runtime = new AgentRuntime({ store: openSqlite(store, false), logger });
   try {
     await register(runtime, code, file);
@@ -39,6 +39,16 @@ export async function serveAgents(file: string, options: string): Promise<void> 
   }
   // Timers and connections of the agents' own code would hold the process.
   thisProcess.exit();
+}
+
+/**
+ * Makes the file of the store, unless it exists. Only its user may read it, because it holds what agents were told: the
+ * files that SQLite makes beside it have the same mode. A folder that is made for it is left out of the repository.
+ */
+function makeFile(file: string): void {
+  const folder = dirname(file);
+  if (mkdirSync(folder, { recursive: true }) !== undefined) writeFileSync(join(folder, ".gitignore"), "*\n");
+  closeSync(openSync(file, "a", 0o600));
 }
 
 /**
@@ -112,5 +122,5 @@ const logger: Logger = {
 };
 
 function print(message: string, fields?: object): void {
-  stderr.write(`${message}${fields === undefined ? "" : ` ${inspect(fields)}`}\n`);
+  stderr.write(`${printable(`${message}${fields === undefined ? "" : ` ${inspect(fields)}`}`)}\n`);
 }

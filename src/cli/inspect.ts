@@ -18,8 +18,9 @@ export async function inspect(address: string, { port, schema, open }: InspectOp
     const server = await listen(createInspectorNodeListener({ store }, { token }), port);
     const url = addressOf(server.port, token);
     stdout.write(`${name}, read-only: ${url}\n`);
-    if (open) openPage(url);
+    const cleanUp = open ? openPage(url) : undefined;
     await stopped();
+    cleanUp?.();
     await server.close();
   } finally {
     await close();

@@ -5,7 +5,7 @@ import { parseArgs } from "node:util";
 import { CadenzaError } from "cadenza";
 import { serveAgents } from "./agents.ts";
 import { dev } from "./dev.ts";
-import { CommandError, UsageError } from "./errors.ts";
+import { CommandError, printable, UsageError } from "./errors.ts";
 import { inspect } from "./inspect.ts";
 
 const USAGE = `Usage:
@@ -26,7 +26,7 @@ const COMMANDS = { inspect: ["port", "schema", "open"], dev: ["port", "store"] }
 
 main().catch((error: unknown) => {
   thisProcess.exitCode = error instanceof UsageError ? 2 : 1;
-  stderr.write(`${textOf(error)}\n${error instanceof UsageError ? `\n${USAGE}` : ""}`);
+  stderr.write(`${printable(textOf(error))}\n${error instanceof UsageError ? `\n${USAGE}` : ""}`);
 });
 
 async function main(): Promise<void> {
@@ -50,9 +50,19 @@ async function run(
     throw new UsageError(`${command}: expected one ${command === "dev" ? "file" : "file or URL"}.`);
   const { port, schema, open = false, store = DEV_STORE } = options;
   if (command === "inspect") await inspect(subject, { port: portOf(port) ?? 0, schema, open });
-  // The process that `dev` has started, and starts again.
-  else if (env["CADENZA_DEV"] !== undefined) await serveAgents(subject, env["CADENZA_DEV"]);
-  else await dev(subject, { port: portOf(port), store });
+  else {
+    const passed = takeFromEnvironment("CADENZA_DEV");
+    // The process that `dev` has started, and starts again.
+    if (passed !== undefined) await serveAgents(subject, passed);
+    else await dev(subject, { port: portOf(port), store });
+  }
+}
+
+/** A value of the environment that the processes which this one starts do not get: it holds a secret. */
+function takeFromEnvironment(name: string): string | undefined {
+  const value = env[name];
+  delete env[name];
+  return value;
 }
 
 function read(args: readonly string[]) {

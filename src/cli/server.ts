@@ -1,8 +1,11 @@
 import { spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import type { RequestListener } from "node:http";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import thisProcess, { platform } from "node:process";
 import { CommandError } from "./errors.ts";
 
@@ -47,12 +50,20 @@ export function addressOf(port: number, token: string): string {
   return `http://${HOST}:${port}/?token=${token}`;
 }
 
-/** Opens a page in the browser of this machine. Where there is none, nothing happens: the address is printed anyway. */
-export function openPage(url: string): void {
+/**
+ * Opens a page in the browser of this machine. Where there is none, nothing happens: the address is printed anyway. All
+ * users of the machine see the arguments of a process, and the address has a token: so the browser gets a file that
+ * only this user may read, and the file leads to the page. The returned function removes the file.
+ */
+export function openPage(url: string): () => void {
+  const folder = mkdtempSync(join(tmpdir(), "cadenza-"));
+  const file = join(folder, "inspector.html");
+  writeFileSync(file, `<!doctype html><meta http-equiv="refresh" content="0; url=${url}">\n`, { mode: 0o600 });
   const [command, ...args] = OPENERS[platform] ?? ["xdg-open"];
-  spawn(command, [...args, url], { stdio: "ignore", detached: true })
+  spawn(command, [...args, file], { stdio: "ignore", detached: true })
     .on("error", () => undefined)
     .unref();
+  return () => rmSync(folder, { recursive: true, force: true });
 }
 
 /**

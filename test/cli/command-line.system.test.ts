@@ -1,4 +1,4 @@
-import { chmodSync, readFileSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, inject, onTestFinished, test, vi } from "vitest";
 import { Browser, Command, Writer } from "../harness/inspected/processes.ts";
@@ -64,21 +64,35 @@ describe("cadenza inspect", () => {
   });
 });
 
-test.runIf(process.platform === "linux")("cadenza inspect --open opens the address that it prints", async () => {
-  const file = newFile();
-  const writer = new Writer(cwd, file);
-  await writer.order("create");
-  const opened = `${file}.opened`;
-  write(dirname(file), "xdg-open", `#!/bin/sh\necho "$1" > ${opened}\n`);
-  chmodSync(join(dirname(file), "xdg-open"), 0o755);
-  const env = { PATH: `${dirname(file)}:${process.env["PATH"]}` };
-  const command = new Command(["inspect", file, "--open"], { cwd, env });
-  onTestFinished(() => void command.stop("SIGKILL"));
-  const address = await command.address();
+test.runIf(process.platform === "linux")(
+  "cadenza inspect --open opens the address that it prints, and tells it no other user",
+  async () => {
+    const file = newFile();
+    const writer = new Writer(cwd, file);
+    await writer.order("create");
+    const opened = `${file}.opened`;
+    // Arguments are seen by all users of the machine.
+    write(
+      dirname(file),
+      "xdg-open",
+      `#!/bin/sh\nstat -c %a "$1" > ${opened}.new\necho "$@" >> ${opened}.new\ncat "$1" >> ${opened}.new\nmv ${opened}.new ${opened}\n`,
+    );
+    chmodSync(join(dirname(file), "xdg-open"), 0o755);
+    const env = { PATH: `${dirname(file)}:${process.env["PATH"]}` };
+    const command = new Command(["inspect", file, "--open"], { cwd, env });
+    onTestFinished(() => void command.stop("SIGKILL"));
+    const address = await command.address();
 
-  await vi.waitFor(() => expect(readFileSync(opened, "utf8")).toBe(`${address}\n`), { timeout: 30_000 });
-  await writer.stop("SIGKILL");
-});
+    const seen = await vi.waitFor(() => readFileSync(opened, "utf8"), { timeout: 30_000 });
+    const [mode, page, ...content] = seen.split("\n");
+    expect(mode).toBe("600");
+    expect(page).not.toContain("token");
+    expect(content.join("")).toContain(`url=${address}"`);
+    expect(await command.stop()).toBe(0);
+    expect(existsSync(page ?? "")).toBe(false);
+    await writer.stop("SIGKILL");
+  },
+);
 
 describe("cadenza dev", () => {
   const agents = "dev/agents.ts";
@@ -123,6 +137,51 @@ describe("cadenza dev", () => {
     expect(processes.length).toBeGreaterThanOrEqual(2);
     expect(await command.stop("SIGINT")).toBe(0);
     expect(processes.filter(isAlive)).toEqual([]);
+  });
+
+  test("keeps the runs in a file that only its user may read, and its token from what agents start", async () => {
+    write(
+      cwd,
+      "dev/starts.js",
+      `import { execSync } from "node:child_process";
+       import { Worker } from "node:worker_threads";
+       const environment = "require('node:worker_threads').parentPort.postMessage(JSON.stringify(process.env))";
+       export default (runtime) =>
+         runtime.register("starts", async () => {
+           const worker = new Worker(environment, { eval: true });
+           const seen = await new Promise((resolve) => worker.once("message", resolve));
+           return execSync("env").toString() + seen + JSON.stringify(process.env);
+         });\n`,
+    );
+    const file = join(dirname(newFile()), "made", "dev.db");
+    const command = start("dev", "dev/starts.js", "--store", file);
+    const address = await command.address();
+    const browser = await Browser.open(address);
+    const created = await browser.post("api/create", { tenant: "", agent_name: "starts", input: "" });
+    const { run_id } = (await created.json()) as { run_id: string };
+    const run = await browser.first(`api/feed/run?tenant=&run_id=${run_id}`, /"completed"/);
+    expect(run).toContain("PATH=");
+    expect(run).not.toContain("CADENZA_DEV");
+    expect(run).not.toContain(new URL(address).searchParams.get("token"));
+    for (const made of [file, `${file}-wal`, `${file}-shm`]) expect(statSync(made).mode & 0o777).toBe(0o600);
+    expect(readFileSync(join(dirname(file), ".gitignore"), "utf8")).toBe("*\n");
+    expect(await command.stop("SIGTERM")).toBe(0);
+  });
+
+  test("prints what an agent was told without the characters that a terminal obeys", async () => {
+    write(
+      cwd,
+      "dev/fails.js",
+      `export default (runtime) =>
+         runtime.register("fails", ([{ parts }]) => Promise.reject(new Error("No order " + parts[0].content)));\n`,
+    );
+    const command = start("dev", "dev/fails.js", "--store", newFile());
+    const browser = await Browser.open(await command.address());
+    const input = "\u001b]0;title\u0007\u001b[2J\u009b2J\u202e71";
+    await browser.post("api/create", { tenant: "", agent_name: "fails", input });
+    expect(await command.printed(/No order .*/)).toBe("No order \\u001b]0;title\\u0007\\u001b[2J\\u009b2J\\u202e71");
+    expect(command.output).not.toMatch(/[^\P{Cc}\n\t]|\p{Bidi_Control}/u);
+    expect(await command.stop("SIGTERM")).toBe(0);
   });
 
   test("takes what a default function registers, and says when a file exports no agent", async () => {
