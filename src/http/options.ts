@@ -117,7 +117,10 @@ export interface FaceOptions {
 
 /** Limits beyond which requests are refused. `Infinity` switches a limit off. */
 export interface HttpLimits {
-  /** Bytes in a body. Default: 10 MiB. */
+  /**
+   * Bytes in a body. Default: 1 MiB; of `cadenza/ai-sdk` and `cadenza/ag-ui`, whose pages send the whole chat each time,
+   * 10 MiB.
+   */
   readonly maxBodyBytes?: number | undefined;
   /** How long a body may take to arrive, in milliseconds. Default: 30,000. */
   readonly bodyTimeoutMs?: number | undefined;
@@ -159,10 +162,10 @@ export interface FaceSettings {
   readonly limits: Required<{ [Key in keyof HttpLimits]: number }>;
 }
 
-const MIB = 1024 * 1024;
+export const MIB = 1024 * 1024;
 
 const limitDefaults = {
-  maxBodyBytes: 10 * MIB,
+  maxBodyBytes: MIB,
   bodyTimeoutMs: 30_000,
   ...JSON_LIMITS,
   maxMessages: 1_000,
@@ -178,8 +181,15 @@ const names = [
   ...["heartbeatMs", "stallMs", "limits"],
 ];
 
-/** Reads the options of a handler. `others`: the names of those of its protocol. Throws `invalid_argument` for an invalid one. */
-export function readFaceOptions(options: FaceOptions, others: readonly string[]): FaceSettings {
+/**
+ * Reads the options of a handler. `others`: the names of those of its protocol. `standard`: the limits of which its
+ * protocol has other defaults. Throws `invalid_argument` for an invalid one.
+ */
+export function readFaceOptions(
+  options: FaceOptions,
+  others: readonly string[],
+  standard: Partial<FaceSettings["limits"]> = {},
+): FaceSettings {
   checkKeys("options", options, [...names, ...others]);
   const { basePath = "", baseUrl, authorize, cors = false, onDisconnect = "continue" } = options;
   if (typeof basePath !== "string" || /[?#\s]/.test(basePath)) throw bad("basePath", "a path such as /acp");
@@ -196,7 +206,7 @@ export function readFaceOptions(options: FaceOptions, others: readonly string[])
     cors,
     cancelAfterMs: readOnDisconnect(onDisconnect),
     ...amounts("options", timeDefaults, { heartbeatMs: options.heartbeatMs, stallMs: options.stallMs }),
-    limits: amounts("options.limits", limitDefaults, options.limits),
+    limits: amounts("options.limits", { ...limitDefaults, ...standard }, options.limits),
   };
 }
 

@@ -1,3 +1,5 @@
+import type { JsonValue } from "./json.ts";
+
 /** Limits on the structure of a JSON text. */
 export interface JsonLimits {
   /** Levels of nested objects and lists. */
@@ -34,6 +36,15 @@ export function parseJson(text: string, limits: JsonLimits): unknown {
   checkDigits(text);
   checkTree(value, limits);
   return value;
+}
+
+/** The value of the JSON in the text of a part. Undefined: it is no JSON, or is beyond {@link JSON_LIMITS}. */
+export function parsedJson(text: string): JsonValue | undefined {
+  try {
+    return parseJson(text, JSON_LIMITS) as JsonValue;
+  } catch {
+    return undefined;
+  }
 }
 
 /**

@@ -32,19 +32,6 @@ export function isJsonObject(value: unknown): value is JsonObject {
   return prototype === null || Object.getPrototypeOf(prototype) === null;
 }
 
-/**
- * The value of a JSON text. Undefined: it is no JSON, or is nested so deeply that a recursive function, such as
- * `JSON.stringify`, overflows the call stack.
- */
-export function parsedJson(text: string): JsonValue | undefined {
-  try {
-    const value = JSON.parse(text) as JsonValue;
-    return isTooDeep(value) ? undefined : value;
-  } catch {
-    return undefined;
-  }
-}
-
 /** How deeply a value may be nested that recursive functions read. */
 const MAX_DEPTH = 1_000;
 

@@ -284,6 +284,23 @@ describe.each([
     await runtime.close();
   });
 
+  it.each([
+    ["too many values", `[${"[],".repeat(100_000)}[]]`],
+    ["a key __proto__", '{"__proto__":{"isAdmin":true}}'],
+    ["a number that would lose digits", '{"id":9007199254740993}'],
+    ["too many levels", `${"[".repeat(65)}${"]".repeat(65)}`],
+  ])("and JSON with %s, which no body may have, is passed on as a text", async (_what, content) => {
+    const { runtime, send } = open(face as { readonly createHandler: typeof createHandler });
+    runtime.register("shows", async function* () {
+      yield { name: "x", content_type: "application/json", content };
+      yield { name: "x", content_type: "application/json", content: '{"fits":1}' };
+    });
+    const text = await (await send("POST", "shows", body("shows"))).text();
+    expect(text).toContain(`"data":${JSON.stringify(content)}`);
+    expect(text).toContain('"data":{"fits":1}');
+    await runtime.close();
+  });
+
   it("a question with a schema that is no JSON", async () => {
     const { runtime, send } = open(face as { readonly createHandler: typeof createHandler });
     runtime.register("shows", async (_input, { ask }) => {

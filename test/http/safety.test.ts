@@ -6,6 +6,8 @@ import type { AddressInfo } from "node:net";
 import { connect } from "node:net";
 import { text as textOf } from "node:stream/consumers";
 import { CadenzaError } from "cadenza";
+import * as agUi from "cadenza/ag-ui";
+import * as chat from "cadenza/ai-sdk";
 import type { HttpOptions } from "cadenza/http";
 import { createHandler, createNodeListener } from "cadenza/http";
 import { describe, expect, test } from "vitest";
@@ -162,6 +164,37 @@ describe("limits", () => {
       "too_many_values",
     );
     refused(await client.run("echo", [[[[[[[[]]]]]]]]), 422, "invalid_input", "too_deep");
+  });
+
+  test.each([
+    ["lists in lists", "[".repeat(500_000), "too_deep"],
+    ["objects in objects", '{"a":'.repeat(100_000), "too_deep"],
+    ["empty lists", `[${"[],".repeat(300_000)}`, "too_many_values"],
+    ["numbers", `[${"1,".repeat(500_000)}`, "too_many_values"],
+    ["keys", `{${'"":0,'.repeat(200_000)}`, "too_many_values"],
+  ])("a body of too many %s is refused before it is parsed", async (_what, body, reason) => {
+    const client = await clientOf({});
+    // The body has no end: a parser would refuse it as malformed.
+    refused(await client.post("/runs", body), 422, "invalid_input", reason);
+    refused(await client.post("/runs", body.slice(0, 3_000)), 400, "invalid_input", "malformed_body");
+  });
+
+  test("a body has at most one mebibyte by default, and that of a chat page ten", async () => {
+    const client = await clientOf({});
+    const whole = (length: number): string => {
+      const body = '{"agent_name":"plain","input":[{"role":"user","parts":[{"content":""}]}]}';
+      return body.replace('""', `"${"x".repeat(length - body.length)}"`);
+    };
+    expect((await client.post("/runs", whole(1_048_576))).status).toBe(200);
+    refused(await client.post("/runs", whole(1_048_577)), 413, "invalid_input", "body_too_large");
+    for (const { createHandler } of [chat, agUi]) {
+      const post = (length: number): Promise<Response> => {
+        const headers = { "content-type": "application/json", "content-length": String(length) };
+        return createHandler(makeWorld())(new Request("http://x/echo", { method: "POST", headers, body: "{}" }));
+      };
+      expect((await post(10_485_760)).status).toBe(422);
+      expect((await post(10_485_761)).status).toBe(413);
+    }
   });
 
   test("of the runtime are 503 with Retry-After", async () => {

@@ -1,11 +1,15 @@
 import { CadenzaError } from "../../core/errors.ts";
 import type { RunSummary } from "../../core/record.ts";
 import { WireError } from "../../http/errors.ts";
+import { MIB } from "../../http/options.ts";
 import type { Call } from "../../http/service.ts";
 import { checkAgent, checkSession } from "../../http/visibility.ts";
 import type { RunDetails } from "../../runtime/requests.ts";
 
 /* A chat is a session under the id that its pages give it. Its runs are those of one agent. */
+
+/** A page sends the whole chat with each message, and the files in it. */
+export const chatLimits = { maxBodyBytes: 10 * MIB };
 
 /** Refuses a chat that does not exist for the caller. Gives the id of its session. */
 export async function checkChat({ caller, parameter: name }: Call, chatId: string): Promise<string> {

@@ -1,6 +1,6 @@
 import { unfitAt } from "../../http/errors.ts";
 import type { JsonValue } from "../../protocol/json.ts";
-import { parsedJson } from "../../protocol/json.ts";
+import { parsedJson } from "../../protocol/json-text.ts";
 import type { Message, MessagePart } from "../../protocol/message.ts";
 
 /** The text of a part that is shown as text. Undefined: it is shown otherwise. */
@@ -35,7 +35,7 @@ export function isJsonPart({ content_type, content_encoding }: MessagePart): boo
 
 const JSON_TYPE = /^application\/(?:[\w.+-]*\+)?json$/;
 
-/** The value of a JSON text. What is no JSON, or is nested too deeply to be sent, is taken as a string. */
+/** The value of a JSON text. What is no JSON, or is beyond the limits on JSON in a part, is taken as a string. */
 export function jsonOf(text: string): JsonValue {
   const value = parsedJson(text);
   return value === undefined ? text : value;

@@ -1,6 +1,7 @@
 import type { FaceOptions, FaceSettings } from "../../../http/options.ts";
 import { bad, readFaceOptions } from "../../../http/options.ts";
 import type { Call } from "../../../http/service.ts";
+import { chatLimits } from "../../chat/chat.ts";
 
 /** How agents are served to chat pages. Every property may be left out. */
 export interface ChatOptions extends FaceOptions {
@@ -21,7 +22,7 @@ export type ChatCall = Call<ChatSettings>;
 
 /** Reads the options of a handler. Throws `invalid_argument` for an invalid one. */
 export function readChatOptions(options: ChatOptions): ChatSettings {
-  const settings = readFaceOptions(options, ["approvals"]);
+  const settings = readFaceOptions(options, ["approvals"], chatLimits);
   const { approvals = false } = options;
   if (typeof approvals !== "boolean") throw bad("approvals", "true or false");
   return { ...settings, approvals };
