@@ -32,9 +32,10 @@ function copyQuestion(question: Question): Question {
   return { ...question };
 }
 
-function copyMail({ inbox, keys, offers, refusals, settled }: Mail): Mail {
+function copyMail({ inbox, bytes, keys, offers, refusals, settled }: Mail): Mail {
   return {
     inbox: [...inbox],
+    bytes,
     keys: new MessageKeys(keys),
     offers: new Map(offers),
     refusals: new Map(refusals),

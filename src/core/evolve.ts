@@ -203,7 +203,14 @@ function endWait(state: RunState, key: string): void {
 }
 
 function mailOf(state: RunState): Mail {
-  state.mail ??= { inbox: [], keys: new MessageKeys(), offers: new Map(), refusals: new Map(), settled: new Set() };
+  state.mail ??= {
+    inbox: [],
+    bytes: 0,
+    keys: new MessageKeys(),
+    offers: new Map(),
+    refusals: new Map(),
+    settled: new Set(),
+  };
   return state.mail;
 }
 
@@ -218,17 +225,21 @@ function refuse(state: RunState, entry: RefusedEntry): void {
 }
 
 function receive(state: RunState, entry: ReceivedEntry): void {
-  const { inbox, keys } = mailOf(state);
-  keys.set(entry.idempotency_key, entry);
-  inbox.push({ entry, position: state.position - 1 });
+  const mail = mailOf(state);
+  mail.keys.set(entry.idempotency_key, entry);
+  mail.inbox.push({ entry, position: state.position - 1 });
+  mail.bytes += entry.bytes ?? 0;
 }
 
 function take(state: RunState, position: number | null): void {
-  const inbox = state.mail?.inbox;
-  if (position === null || inbox === undefined) return;
-  const index = inbox.findIndex((message) => message.position === position);
-  if (index === 0) inbox.shift();
-  else if (index > 0) inbox.splice(index, 1);
+  const { mail } = state;
+  if (position === null || mail === null) return;
+  const { inbox } = mail;
+  const message = inbox.find((one) => one.position === position);
+  if (message === undefined) return;
+  mail.bytes -= message.entry.bytes ?? 0;
+  if (message === inbox[0]) inbox.shift();
+  else inbox.splice(inbox.indexOf(message), 1);
 }
 
 function emit(state: RunState, entry: EmittedEntry): number {

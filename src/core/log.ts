@@ -345,6 +345,8 @@ export interface ReceivedEntry {
   readonly idempotency_key: string;
   /** The principal who sent it; left out if the application named none. */
   readonly by?: JsonValue;
+  /** How many bytes of UTF-8 the data has as JSON. Left out by older versions of the library. */
+  readonly bytes?: number;
 }
 
 /** A receive has ended. */

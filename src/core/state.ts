@@ -102,6 +102,8 @@ export interface Question {
 export interface Mail {
   /** The messages that no receive has taken, in order of arrival. */
   inbox: InboxMessage[];
+  /** How many bytes the data of these has, as JSON in UTF-8. */
+  bytes: number;
   /** All messages that have arrived, by their idempotency keys. */
   readonly keys: MessageKeys;
   /** The offers without a verdict, by question: one for each. */
@@ -136,6 +138,19 @@ export interface InboxMessage {
   /** Its position in the log. */
   readonly position: number;
 }
+
+/** What no receive has taken yet: how many messages, and how many bytes their data has as JSON in UTF-8. */
+export interface WaitingMessages {
+  readonly messages: number;
+  readonly bytes: number;
+}
+
+/** The messages of a run that no receive has taken yet. */
+export function waitingMessages({ mail }: RunState): WaitingMessages {
+  return mail === null ? none : { messages: mail.inbox.length, bytes: mail.bytes };
+}
+
+const none: WaitingMessages = { messages: 0, bytes: 0 };
 
 /** An empty list that is never added to: the first message replaces it. */
 const noOutput: OutputMessage[] = [];

@@ -5,23 +5,27 @@ import { evolve, foldEntries } from "../core/evolve.ts";
 import type { Entry, ReceivedEntry } from "../core/log.ts";
 import type { RunHead, RunKey, RunPost, Store, StoreConflict, StoredRun } from "../core/ports.ts";
 import type { RunState } from "../core/state.ts";
-import { initialState, isFinal } from "../core/state.ts";
+import { initialState, isFinal, waitingMessages } from "../core/state.ts";
 import { verdict } from "../core/transitions.ts";
 import type { RunStatus } from "../protocol/run.ts";
 import { fullError, isCountedByStore, slotOf } from "../runtime/admission.ts";
 import { foldLog, foldOn, present, readLog } from "../runtime/fold-log.ts";
 import { refuseLate } from "../runtime/late-message.ts";
 import { keyUsedError } from "../runtime/local-ownership.ts";
-import { checkLogLength } from "../runtime/part-size.ts";
+import type { MessageLimits } from "../runtime/part-size.ts";
+import { checkLogLength, checkWaiting } from "../runtime/part-size.ts";
 import { notFound, refusalError } from "../runtime/refusals.ts";
 import type { AddedRun } from "../runtime/remote-runs.ts";
+import { Unreceived } from "./unreceived.ts";
 
 /** Adds runs that this process does not execute, reads the whole logs of those that are not loaded, and posts to them. */
 export class DetachedLogs {
   readonly #store: Store;
+  readonly #unreceived: Unreceived;
 
   constructor(store: Store) {
     this.#store = store;
+    this.#unreceived = new Unreceived(store);
   }
 
   /**
@@ -59,11 +63,11 @@ export class DetachedLogs {
   }
 
   /**
-   * Adds a message to the log of a run. The log is read only for a message with a key of its sender, `isKeyed`: any
-   * other message is decided by the status of the run. Throws `run_not_found`, `run_finished`, `run_cancelling`,
-   * `idempotency_conflict` or, for a log of `maxLogEntries`, `limit_reached`.
+   * Adds a message to the log of a run. The log is read for a message with a key of its sender, `isKeyed`. Any other
+   * message is decided by the status of the run, and the log is read only to limit what waits to be received. Throws
+   * `run_not_found`, `run_finished`, `run_cancelling`, `idempotency_conflict` or `limit_reached`.
    */
-  async send(key: RunKey, message: ReceivedEntry, isKeyed: boolean, maxLogEntries: number): Promise<void> {
+  async send(key: RunKey, message: ReceivedEntry, isKeyed: boolean, limits: MessageLimits): Promise<void> {
     const state = isKeyed ? initialState(key.run_id) : undefined;
     for (;;) {
       const stored = await this.#store.find(key);
@@ -71,7 +75,10 @@ export class DetachedLogs {
       const said = verdict("receive", stored.head.status);
       if (said === "run_finished" || said === "run_cancelling") return refuseLate(this.#store, key, message);
       if (state !== undefined && (await this.#hasArrived(key, state, message, stored.position))) return;
-      checkLogLength(stored.position, maxLogEntries);
+      checkLogLength(stored.position, limits.maxLogEntries);
+      const { bytes = 0 } = message;
+      if (state === undefined) await this.#unreceived.check(stored, bytes, limits);
+      else checkWaiting(key.run_id, waitingMessages(state), bytes, limits);
       if ((await this.#store.post(key, { entries: [message], due: "work" })) === undefined) break;
     }
     // Another process may have sent another message under the key meanwhile. The first one counts.

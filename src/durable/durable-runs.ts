@@ -128,7 +128,7 @@ export class DurableRuns implements RemoteRuns, Owner {
   }
 
   async send(key: RunKey, message: ReceivedEntry, isKeyed: boolean): Promise<void> {
-    await this.#logs.send(key, message, isKeyed, this.worker.runs.shared.settings.maxLogEntries);
+    await this.#logs.send(key, message, isKeyed, this.worker.runs.shared.settings);
     this.worker.onWake(key);
   }
 

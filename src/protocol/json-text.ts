@@ -84,6 +84,7 @@ function lookAtObject(value: object, queue: object[]): number {
 
 const QUOTE = 0x22;
 const COMMA = 0x2c;
+const BACKSLASH = 0x5c;
 const SPACE = 0x20;
 
 /**
@@ -150,10 +151,13 @@ const manyDigits = new RegExp(`\\d{${MANY}}`);
 
 /** The position after the string that begins at a quote. */
 function endOfString(text: string, quote: number): number {
-  for (let end = text.indexOf('"', quote + 1); end !== -1; end = text.indexOf('"', end + 1)) {
-    let escapes = 0;
-    while (text[end - 1 - escapes] === "\\") escapes += 1;
-    if (escapes % 2 === 0) return end + 1;
+  const end = text.indexOf('"', quote + 1);
+  if (end !== -1 && text.charCodeAt(end - 1) !== BACKSLASH) return end + 1;
+  // The quote may be escaped. A string may be full of escapes, so each character is read once.
+  for (let at = quote + 1; at < text.length; at++) {
+    const code = text.charCodeAt(at);
+    if (code === QUOTE) return at + 1;
+    if (code === BACKSLASH) at += 1;
   }
   // The text is not JSON.
   return text.length;

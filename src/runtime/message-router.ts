@@ -3,11 +3,12 @@ import { decide, isRefusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
 import type { Labels, ReceivedEntry } from "../core/log.ts";
 import type { RunKey } from "../core/ports.ts";
+import { waitingMessages } from "../core/state.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { RunStatus } from "../protocol/run.ts";
 import { checkMessage } from "./agent-schemas.ts";
 import type { LiveRun } from "./live-run.ts";
-import { checkLogLength, checkMessageSize } from "./part-size.ts";
+import { checkLogLength, checkWaiting, messageBytes } from "./part-size.ts";
 import { closedError, lostError, refusalError } from "./refusals.ts";
 import type { Runs } from "./runs.ts";
 import { unlessLost } from "./unless-lost.ts";
@@ -16,7 +17,7 @@ import { unlessLost } from "./unless-lost.ts";
 const receiving: readonly RunStatus[] = ["created", "in-progress", "awaiting"];
 
 /** A message, and whom it is for. */
-export interface OutgoingMessage extends Omit<ReceivedEntry, "type" | "at" | "idempotency_key"> {
+export interface OutgoingMessage extends Omit<ReceivedEntry, "type" | "at" | "idempotency_key" | "bytes"> {
   readonly to: string | LabelledRun;
   readonly idempotency_key: string | undefined;
 }
@@ -41,12 +42,12 @@ export class MessageRouter {
     const isKeyed = message.idempotency_key !== undefined;
     const idempotency_key = message.idempotency_key ?? this.#runs.ids.uuid();
     if (this.#runs.shared.isClosed) throw closedError();
-    checkMessageSize(message.data, this.#runs.shared.settings.maxPartBytes);
+    const bytes = messageBytes(message.data, this.#runs.shared.settings.maxPartBytes);
     const key = typeof to === "string" ? { tenant, run_id: to } : await this.#find(tenant, to);
     const letGo = this.#runs.shared.hold();
     try {
       if (this.#runs.registry.declaresMessages) await this.#check(key, message.name, message.data);
-      await unlessLost(() => this.#deliver(key, { ...message, idempotency_key }, isKeyed));
+      await unlessLost(() => this.#deliver(key, { ...message, idempotency_key, bytes }, isKeyed));
     } finally {
       letGo();
     }
@@ -69,12 +70,20 @@ export class MessageRouter {
     const entry: ReceivedEntry = { type: "received", at: this.#runs.shared.clock.now(), ...message };
     const live = this.#runs.find(key);
     if (live === undefined) await this.#runs.remote.send(key, entry, isKeyed);
-    else await this.#giveTo(live, { type: "receive", entry });
+    else await this.#giveTo(live, entry);
   }
 
-  async #giveTo({ log }: LiveRun, command: Command): Promise<void> {
-    checkLogLength(log.state.position, this.#runs.shared.settings.maxLogEntries);
+  async #giveTo({ log }: LiveRun, entry: ReceivedEntry): Promise<void> {
+    const { settings } = this.#runs.shared;
+    const command: Command = { type: "receive", entry };
     for (;;) {
+      const { state } = log;
+      const decision = decide(state, command);
+      // A message that has arrived already, or that the run does not take, needs no room.
+      if (!isRefusal(decision) && decision.length > 0) {
+        checkLogLength(state.position, settings.maxLogEntries);
+        checkWaiting(state.run_id, waitingMessages(state), entry.bytes ?? 0, settings);
+      }
       log.decide(command);
       // A refusal reveals the state, so the state is committed first.
       await log.acknowledge();

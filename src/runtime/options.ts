@@ -75,6 +75,10 @@ export interface LimitOptions {
   readonly maxQueuedRuns?: number | undefined;
   /** How many entries the log of one run may have. A run that exceeds it fails. Default: 1,000,000. */
   readonly maxLogEntries?: number | undefined;
+  /** How many messages may wait until the agent of their run receives them. Default: 10,000. */
+  readonly maxWaitingMessages?: number | undefined;
+  /** How many bytes of UTF-8 the data of these may have as JSON, in all. Default: 16 MiB. */
+  readonly maxWaitingBytes?: number | undefined;
   /** How many bytes of UTF-8 the content of one part may have. Default: 10 MiB. */
   readonly maxPartBytes?: number | undefined;
   /**
@@ -125,6 +129,8 @@ const limitDefaults = {
   maxDepth: 32,
   maxQueuedRuns: 1_000,
   maxLogEntries: 1_000_000,
+  maxWaitingMessages: 10_000,
+  maxWaitingBytes: 16 * MIB,
   maxPartBytes: 10 * MIB,
   maxStepBytes: 10 * MIB,
   maxBacklog: 1_000,

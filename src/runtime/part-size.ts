@@ -1,5 +1,6 @@
 import type { Emission } from "../core/commands.ts";
 import { CadenzaError } from "../core/errors.ts";
+import type { WaitingMessages } from "../core/state.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { MessagePart } from "../protocol/message.ts";
 
@@ -30,10 +31,32 @@ export function checkResultSize(key: string, result: JsonValue | undefined, maxB
     throw limitError("maxStepBytes", `Step ${key}: its result has more than limits.maxStepBytes (${maxBytes}) bytes.`);
 }
 
-/** Throws `limit_reached` for a message that is larger than `maxBytes` as JSON in UTF-8. */
-export function checkMessageSize(data: JsonValue, maxBytes: number): void {
-  if (maxBytes < Number.POSITIVE_INFINITY && isLarger(JSON.stringify(data), maxBytes))
-    throw limitError("maxPartBytes", `The message has more than limits.maxPartBytes (${maxBytes}) bytes.`);
+/** How many bytes of UTF-8 the data of a message has as JSON. Throws `limit_reached` for more than `maxBytes`. */
+export function messageBytes(data: JsonValue, maxBytes: number): number {
+  const bytes = bytesOf(JSON.stringify(data));
+  if (bytes <= maxBytes) return bytes;
+  throw limitError("maxPartBytes", `The message has more than limits.maxPartBytes (${maxBytes}) bytes.`);
+}
+
+/** The limits on the messages of one run. */
+export interface MessageLimits {
+  readonly maxLogEntries: number;
+  readonly maxWaitingMessages: number;
+  readonly maxWaitingBytes: number;
+}
+
+/** Throws `limit_reached` if a message of so many bytes cannot wait beside those that do. */
+export function checkWaiting(runId: string, waiting: WaitingMessages, bytes: number, limits: MessageLimits): void {
+  const { maxWaitingMessages, maxWaitingBytes } = limits;
+  const name =
+    waiting.messages >= maxWaitingMessages
+      ? "maxWaitingMessages"
+      : waiting.bytes + bytes > maxWaitingBytes
+        ? "maxWaitingBytes"
+        : undefined;
+  if (name === undefined) return;
+  const message = `The agent of run ${runId} has not received ${waiting.messages} messages of ${waiting.bytes} bytes, and limits.${name} (${limits[name]}) allows no more. Send the message again when it has.`;
+  throw new CadenzaError("limit_reached", message, { run_id: runId, limit: name });
 }
 
 /** Throws `limit_reached` for a log that takes no more entries. */
@@ -50,7 +73,11 @@ function checkPart({ content = "", content_url = "" }: MessagePart, maxBytes: nu
 
 /** A UTF-16 unit has at most three bytes in UTF-8, so most strings are not counted. */
 function isLarger(text: string, maxBytes: number): boolean {
-  return 3 * text.length > maxBytes && new TextEncoder().encode(text).length > maxBytes;
+  return 3 * text.length > maxBytes && bytesOf(text) > maxBytes;
+}
+
+function bytesOf(text: string): number {
+  return new TextEncoder().encode(text).length;
 }
 
 /** The error for an exceeded limit. */

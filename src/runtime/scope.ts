@@ -207,7 +207,8 @@ export class Scope<Names extends string = never> extends ScopeReads<Names> {
    * Sends a message to a run, whose agent takes it with `receive`. Resolves with the run's id when the store has the
    * message: it is kept until the agent asks for it. A message that was sent after another one was acknowledged comes
    * after it. Refused with `run_not_found`; with `run_finished` or `run_cancelling` if the agent cannot receive any more;
-   * with `ambiguous` if several runs have the labels; with `idempotency_conflict` if the key has another message.
+   * with `limit_reached` if too many messages wait to be received; with `ambiguous` if several runs have the labels; with
+   * `idempotency_conflict` if the key has another message.
    *
    * @example
    * ```ts

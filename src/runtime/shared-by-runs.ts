@@ -5,17 +5,17 @@ import type { Interceptors } from "./interceptors.ts";
 import { withCarrier } from "./interceptors.ts";
 import { OneByOne } from "./one-by-one.ts";
 import { Pacer } from "./pacer.ts";
+import type { MessageLimits } from "./part-size.ts";
 import { RunFigures } from "./run-figures.ts";
 import { Slots } from "./slots.ts";
 import type { StoreClock } from "./store-clock.ts";
 import { holdProcess } from "./system.ts";
 
 /** The limits under which agents are executed. Durations are in milliseconds. */
-export interface ExecutionSettings {
+export interface ExecutionSettings extends MessageLimits {
   readonly timeoutMs: number;
   readonly awaitTimeoutMs: number;
   readonly cancelGraceMs: number;
-  readonly maxLogEntries: number;
   readonly maxPartBytes: number;
   readonly maxStepBytes: number;
   readonly maxBacklog: number;

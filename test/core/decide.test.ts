@@ -5,7 +5,7 @@ import { decide } from "../../src/core/decide.ts";
 import type { PartSource } from "../../src/core/emission-source.ts";
 import { evolve } from "../../src/core/evolve.ts";
 import type { Entry, IntentEntry, OfferedEntry, RefusedEntry } from "../../src/core/log.ts";
-import { replyTo } from "../../src/core/state.ts";
+import { replyTo, waitingMessages } from "../../src/core/state.ts";
 import { isoTime } from "../../src/core/time.ts";
 import {
   asked,
@@ -198,11 +198,14 @@ describe("a message", () => {
   });
 
   it("that is taken leaves the others in order", () => {
-    const messages = [received("a", 1, "1"), received("b", 2, "2"), received("a", 3, "3"), received("a", 4, "4")];
-    const state = fold(...beginning, ...messages);
+    const old = received("b", 2, "2");
+    const messages = [received("a", 1, "1"), old, received("a", 3, "3"), received("a", 4, "4")];
+    const state = fold(...beginning, ...messages.map((entry) => (entry === old ? entry : { ...entry, bytes: 5 })));
+    expect(waitingMessages(state)).toEqual({ messages: 4, bytes: 15 });
     for (const position of [4, 3, null])
       carryOut(state, { type: "take", entry: { type: "taken", at: AT, key: "receive:a#1", position } });
     expect(state.mail?.inbox.map(({ position }) => position)).toEqual([2, 5]);
+    expect(waitingMessages(state)).toEqual({ messages: 2, bytes: 10 });
   });
 });
 

@@ -33,6 +33,7 @@ import {
   nextDeadline,
   openQuestions,
   replyTo,
+  waitingMessages,
 } from "../../src/core/state.ts";
 import { eventSchema } from "../../src/protocol/event.ts";
 import { detailEventSchema } from "../../src/protocol/extensions.ts";
@@ -168,6 +169,7 @@ function post(at: number): fc.Arbitrary<Post> {
         name: fc.constantFrom("pay", "news"),
         data: fc.constantFrom(1, 2),
         idempotency_key: fc.constantFrom("m1", "m2", "m3", "m4"),
+        bytes: fc.constantFrom(1, 10),
       }),
     },
     {
@@ -594,7 +596,10 @@ describe("every log that commands and posts can make", () => {
       expect(entry.position).toBeGreaterThan(last.get(taken.name) ?? -1);
       last.set(taken.name, entry.position);
     }
-    expect(foldEntries(RUN_ID, log).mail?.inbox.map(({ position }) => position) ?? []).toEqual([...left]);
+    const state = foldEntries(RUN_ID, log);
+    expect(state.mail?.inbox.map(({ position }) => position) ?? []).toEqual([...left]);
+    const bytes = (state.mail?.inbox ?? []).reduce((sum, { entry }) => sum + (entry.bytes ?? 0), 0);
+    expect(waitingMessages(state)).toEqual({ messages: left.size, bytes });
   });
 
   itHolds("keeps the first offer for each open question, unless it was refused", (log) => {
