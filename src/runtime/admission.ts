@@ -56,7 +56,8 @@ export function slotKeyOf({ agent: { name, options }, log }: LiveRun): string | 
   return slotOf(name, options.concurrency, log.key.tenant, session_id).key;
 }
 
-/** The slot of a run. */
+/** The slot of a run. A session has an id, so that no session has the slot of a tenant. */
 export function slotOf(agentName: string, { max, per }: ConcurrencyOptions, tenant: string, sessionId: string): Slot {
-  return { key: per === "session" ? `${agentName}/${sessionId}/${tenant}` : agentName, max };
+  if (per !== "session" && per !== "tenant") return { key: agentName, max };
+  return { key: `${agentName}/${per === "session" ? sessionId : ""}/${tenant}`, max };
 }

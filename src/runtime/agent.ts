@@ -90,10 +90,10 @@ export interface ConcurrencyOptions {
   /** The number of slots, at least 1. */
   readonly max: number;
   /**
-   * `agent`: all runs of the agent share the slots. `session`: each session has its own. `process`: those of each process
-   * share them, whatever the store is. Default: `agent`.
+   * `agent`: all runs of the agent share the slots. `tenant`: each tenant has its own. `session`: each session has its
+   * own. `process`: those of each process share them, whatever the store is. Default: `agent`.
    */
-  readonly per?: "agent" | "session" | "process" | undefined;
+  readonly per?: "agent" | "tenant" | "session" | "process" | undefined;
   /**
    * `queue`: a run stays `created` until a slot is free. `reject`: `createRun` throws `limit_reached`. Default:
    * `queue`.
@@ -201,13 +201,14 @@ function checkContentTypes(name: string, types: unknown): void {
   if (!valid) throw badArgument(name, "a list of media types that is not empty", types);
 }
 
+const scopes: ReadonlySet<unknown> = new Set(["agent", "tenant", "session", "process"]);
+
 function checkConcurrency(concurrency: ConcurrencyOptions): void {
   checkObject("options.concurrency", concurrency);
   checkKeys("options.concurrency", concurrency, ["max", "per", "whenFull"]);
   const { max, per = "agent", whenFull = "queue" } = concurrency;
   if (typeof max !== "number" || !(max >= 1)) throw badArgument("options.concurrency.max", "a number from 1 on", max);
-  if (per !== "agent" && per !== "session" && per !== "process")
-    throw badArgument("options.concurrency.per", '"agent", "session" or "process"', per);
+  if (!scopes.has(per)) throw badArgument("options.concurrency.per", '"agent", "tenant", "session" or "process"', per);
   if (whenFull !== "queue" && whenFull !== "reject")
     throw badArgument("options.concurrency.whenFull", '"queue" or "reject"', whenFull);
 }

@@ -1,6 +1,6 @@
 /**
  * Counts the slots that are taken, and queues the runs that wait for one. A slot's key names an agent, or one of its
- * sessions.
+ * tenants or sessions.
  */
 export class Slots {
   readonly #pools = new Map<string, Pool>();

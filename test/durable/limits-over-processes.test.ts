@@ -39,7 +39,7 @@ function nameOf([message]: readonly Message[]): string {
 /** An agent that works, and asks after that if its input says so. */
 function agentOf(
   works: Works,
-  concurrency: { max: number; per?: "agent" | "session" | "process"; whenFull?: "reject" },
+  concurrency: { max: number; per?: "agent" | "tenant" | "session" | "process"; whenFull?: "reject" },
 ) {
   return defineAgent("limited", { durable: true, concurrency }, async (input, { ask, step }) => {
     const name = nameOf(input);
@@ -169,6 +169,46 @@ it.each(opened)("a run that must not wait is refused in every process ($on)", as
   await create(processes[2] as Replica, "third");
   await replicas.clock.advance(200);
   expect(works.begun).toEqual(["first", "third"]);
+});
+
+it.each(opened)("each tenant has its own with `per: tenant`, over all processes ($on)", async ({ open }) => {
+  const replicas = open();
+  const works = new Works();
+  const agent = agentOf(works, { max: 1, per: "tenant" });
+  const processes = [start(replicas, agent), start(replicas, agent), start(replicas, agent, { work: false })];
+  for (const [index, tenant] of ["red", "red", "red", "blue", "", ""].entries()) {
+    const { runtime } = processes[index % 3] as Replica;
+    const input = `${tenant} ${index}`;
+    await runtime.scope({ tenant }).createRun({ agent_name: "limited", input, mode: "async" });
+    await replicas.clock.advance(20);
+  }
+  await replicas.clock.advance(1_000);
+  expect(works.begun).toEqual(["red 0", "blue 3", " 4"]);
+  works.end();
+  await replicas.clock.advance(500);
+  expect(works.begun).toEqual(["red 0", "blue 3", " 4", "red 1"]);
+  works.end();
+  await replicas.clock.advance(500);
+  expect(works.begun).toHaveLength(4);
+  works.end();
+  await replicas.clock.advance(500);
+  expect(works.begun.at(-1)).toBe(" 5");
+});
+
+it("a tenant whose slots are taken refuses no run of another one", async () => {
+  const replicas = inMemory();
+  const works = new Works();
+  const agent = agentOf(works, { max: 1, per: "tenant", whenFull: "reject" });
+  const processes = [start(replicas, agent), start(replicas, agent)];
+  const create = ({ runtime }: Replica, tenant: string) =>
+    runtime.scope({ tenant }).createRun({ agent_name: "limited", input: tenant, mode: "async" });
+  await create(processes[0] as Replica, "blue");
+  for (const process of processes) {
+    expect(await refusal(create(process, "blue"))).toMatchObject({ code: "limit_reached", limit: "concurrency" });
+  }
+  for (const tenant of ["red", "green"]) await create(processes[1] as Replica, tenant);
+  await replicas.clock.advance(500);
+  expect(works.begun).toEqual(["blue", "red", "green"]);
 });
 
 it("each process counts its own with `per: process`", async () => {

@@ -37,6 +37,7 @@ const first = Number(process.env["SLOT_SEED"] ?? Math.floor(Math.random() * 2 **
 it.each([
   { per: "agent", durable: true },
   { per: "session", durable: true },
+  { per: "tenant", durable: true },
   { per: "agent", durable: false },
 ] as const)(
   `never more than max runs are at work, and all of them end: per $per, durable $durable (SLOT_SEED=${first})`,
@@ -53,7 +54,7 @@ it("a run that a sub-run wakes while it leaves for a slot asks for the slot agai
 });
 
 /** Random runs in several processes, of which some are killed. */
-async function trial(seed: number, per: "agent" | "session", durable: boolean) {
+async function trial(seed: number, per: "agent" | "session" | "tenant", durable: boolean) {
   const random = new Random(`${seed}`);
   const max = 1 + random.below(3);
   const bodies = [0, 1, 2].map(() => random.pick(["work", "ask", "sleep", "both", "subRuns"] as const));
@@ -65,7 +66,8 @@ async function trial(seed: number, per: "agent" | "session", durable: boolean) {
     runtime: { durability: { ...durability, evictAfterMs: random.pick([50, 60_000]) }, work: { max: 4 } },
     register: (process) => {
       const body = async (context: AgentContext): Promise<void> => {
-        const slot = per === "agent" ? "agent" : context.session.id;
+        // All runs are of one tenant.
+        const slot = per === "session" ? context.session.id : "all";
         const work = (key: string) =>
           context.step(key, () => meter.work(slot, process, 1 + (seed % 7) * 20, context.signal));
         await work("begin");

@@ -338,6 +338,24 @@ describe("concurrency", () => {
     expect(order).toEqual(["a", "b"]);
   });
 
+  unlessReplayed(RUN_ONCE)("may be counted per tenant", async () => {
+    const { runtime, clock, order, finish } = gated({ max: 1, per: "tenant" });
+    const [one, two] = ["00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"];
+    const create = async (tenant: string, input: string, session_id: string): Promise<void> => {
+      await runtime.scope({ tenant }).createRun({ agent_name: "agent", input, mode: "async", session_id });
+      await clock.settle();
+    };
+    await create("red", "a", one);
+    await create("red", "b", two);
+    await create("blue", "c", one);
+    await create("", "d", one);
+    expect(order).toEqual(["a", "c", "d"]);
+    await finish("c");
+    expect(order).toEqual(["a", "c", "d"]);
+    await finish("a");
+    expect(order).toEqual(["a", "c", "d", "b"]);
+  });
+
   it("may refuse a run without a slot", async () => {
     const { create, runtime, finish } = gated({ max: 1, whenFull: "reject" });
     await create("a");
