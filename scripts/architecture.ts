@@ -84,7 +84,7 @@ const RULES: readonly Rule[] = [
     place: "admin/",
     imports: [
       ...["core/", "protocol/", "runtime/check", "runtime/fold-log", "runtime/inside", "runtime/labels"],
-      "runtime/store-failures",
+      ...["runtime/store-failures", "runtime/system", "runtime/watch"],
     ],
     types: ["runtime/"],
   },

@@ -5,6 +5,7 @@ export {
   type CadenzaErrorDetails,
   type Issue,
 } from "./core/errors.ts";
+export type { FeedOptions, WatchedEvent } from "./core/feed.ts";
 export type { ForkOrigin, Labels, QuestionKind, QuestionRef } from "./core/log.ts";
 export type { Clock, Ids, Logger, Mismatch } from "./core/ports.ts";
 export type { StreamedEvent } from "./core/project.ts";
@@ -95,5 +96,6 @@ export type { Scope } from "./runtime/scope.ts";
 export type { SchemaInput, SchemaOutput, StandardSchema } from "./runtime/standard-schema.ts";
 export { textOf } from "./runtime/text-of.ts";
 export type { DeclaredAsk, DeclaredReceive, TypedContext } from "./runtime/typed-context.ts";
+export type { Watch, Watched, WatchedType, WatchOptions } from "./runtime/watch.ts";
 export type { AwaitYield } from "./runtime/yields.ts";
 export { MemoryStore, type MemoryStoreOptions } from "./stores/memory.ts";

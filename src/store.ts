@@ -1,3 +1,4 @@
+export type { WatchedEvent } from "./core/feed.ts";
 export type { Entry } from "./core/log.ts";
 export type {
   AgentVersion,
@@ -5,6 +6,9 @@ export type {
   BlockedQuery,
   DamagedRun,
   Expected,
+  FeedItem,
+  FeedPage,
+  FeedQuery,
   FoundRun,
   Mismatch,
   Retention,

@@ -10,6 +10,9 @@ import { insideKey } from "../runtime/inside.ts";
 import type { CancelOptions } from "../runtime/requests.ts";
 import type { Scope } from "../runtime/scope.ts";
 import { guarded } from "../runtime/store-failures.ts";
+import { machineClock, silentLogger } from "../runtime/system.ts";
+import type { Watch, WatchedType, WatchOptions } from "../runtime/watch.ts";
+import { Feed } from "../runtime/watch.ts";
 import { cursorOf, readLimit, readPair } from "./cursors.ts";
 import type { AdminTimeline, PageQuery, RunRef, TimelineQuery } from "./one-run.ts";
 import { logOf, readRef, timelineOf, treeOf } from "./one-run.ts";
@@ -44,12 +47,17 @@ export class Admin {
   /** Undefined: there is only a store. */
   readonly #runtime: OperatedRuntime | undefined;
   readonly #store: Store;
+  readonly #feed: Feed;
   readonly #several: SeveralRuns;
 
   /** For `createAdmin`. */
   constructor(operated: OperatedRuntime | OperatedStore) {
     this.#runtime = insideKey in operated ? operated : undefined;
     this.#store = insideKey in operated ? operated[insideKey].store : guarded(operated.store);
+    this.#feed =
+      insideKey in operated
+        ? operated[insideKey].feed
+        : new Feed(this.#store, machineClock(silentLogger), silentLogger);
     this.#several = new SeveralRuns(this.#store);
   }
 
@@ -187,6 +195,12 @@ export class Admin {
     return moved.map(({ key, epoch, position }) => ({ tenant: key.tenant, run_id: key.run_id, epoch, position }));
   }
 
+  /** As {@link Scope.watch}, for the runs of all tenants, or of one. Made of a store alone, it ends with its `signal` only. */
+  watch<const Type extends WatchedType = WatchedType>(options: AdminWatchOptions<Type> = {}): Watch<Type> {
+    const { tenant, ...others } = options;
+    return this.#feed.watch(others, tenant);
+  }
+
   /** As `fork` of the run's tenant. Without a runtime it rejects with `invalid_argument`, as `cancel` and `delete` do. */
   async fork(run: RunRef, options: ForkOptions = {}): Promise<Run> {
     const { tenant, run_id } = readRef(run);
@@ -220,6 +234,12 @@ export class Admin {
     if (agent === undefined) return "unregistered";
     return registry.executes(agent) ? "executed" : "declared";
   }
+}
+
+/** Which events to watch, of which tenants. */
+export interface AdminWatchOptions<Type extends WatchedType = WatchedType> extends WatchOptions<Type> {
+  /** Only events of this tenant. Default: of all. */
+  readonly tenant?: string | undefined;
 }
 
 /** A run as it was when it was shown. */

@@ -2,25 +2,15 @@ import type { DetailEvent, Usage } from "../protocol/extensions.ts";
 import type { Run } from "../protocol/run.ts";
 import type { Issue } from "./errors.ts";
 import { errorOfStep, failureOf } from "./failure.ts";
-import type {
-  AttemptFailedEntry,
-  DeclinedEntry,
-  Entry,
-  IntentEntry,
-  ResumedEntry,
-  SettledEntry,
-  StepEntry,
-  TakenEntry,
-} from "./log.ts";
+import type { AttemptFailedEntry, Entry, IntentEntry, SettledEntry, StepEntry, TakenEntry } from "./log.ts";
 import { isReceive, isWait, nameIn } from "./operation-keys.ts";
 import { questionRecord } from "./record.ts";
-import type { RunState } from "./state.ts";
+import type { HowSettled, RunState } from "./state.ts";
+import { howSettled } from "./state.ts";
 import { isoTime } from "./time.ts";
 
 /** A detail before it has its number and its time. */
 type Told = DetailEvent extends infer One ? (One extends DetailEvent ? Omit<One, "position" | "at"> : never) : never;
-
-type HowSettled = (DetailEvent & { readonly type: "question.settled" })["how"];
 
 type EndOfReceive = DetailEvent & { readonly type: "receive.ended" };
 
@@ -186,13 +176,6 @@ export class DetailFold {
     this.#position += 1;
     this.#told.push({ ...told, position: this.#position, at: isoTime(this.#at) });
   }
-}
-
-function howSettled(entry: ResumedEntry | DeclinedEntry | SettledEntry): HowSettled {
-  if (entry.type === "resumed") return "answer";
-  if (entry.type === "declined") return "declined";
-  if (entry.answer !== undefined) return "answer";
-  return entry.decline === undefined ? "withdrawn" : "declined";
 }
 
 function timeOf({ until = null }: IntentEntry): string | null {

@@ -2,6 +2,7 @@ import type { JsonValue } from "../protocol/json.ts";
 import type { Message } from "../protocol/message.ts";
 import type { RunStatus } from "../protocol/run.ts";
 import type { CadenzaError } from "./errors.ts";
+import type { WatchedEvent } from "./feed.ts";
 import type { CreatedEntry, Entry } from "./log.ts";
 import type { MaybePromise } from "./promises.ts";
 import type { RunQuery } from "./run-query.ts";
@@ -169,6 +170,8 @@ export interface RunWrite {
    * reset the count, since a new owner checks everything. A run that has ended or does not exist is left alone.
    */
   readonly wake?: RunKey | undefined;
+  /** What the store adds to its feed, in this order: see `readFeed`. Left out: nothing. */
+  readonly feed?: readonly WatchedEvent[] | undefined;
 }
 
 /**
@@ -188,6 +191,8 @@ export interface RunPost {
    * no permit. Left out: `due_at` stays.
    */
   readonly due?: "work" | "look" | undefined;
+  /** As in {@link RunWrite}. */
+  readonly feed?: readonly WatchedEvent[] | undefined;
 }
 
 /** What a process asks of `take`. */
@@ -239,6 +244,46 @@ export interface StoreHint {
   readonly moved?: readonly RunKey[] | undefined;
   /** A run is due. */
   readonly due?: boolean | undefined;
+  /** The feed has more events. */
+  readonly fed?: boolean | undefined;
+}
+
+/** Which part of the feed to read. */
+export interface FeedQuery {
+  /**
+   * Behind which position: that of an event or of a page. `start`: from the first event that is kept. `now`: nothing is
+   * read, and the page has the position behind which all later events come.
+   */
+  readonly from: string;
+  /** How many events to look at, at least 1. */
+  readonly limit: number;
+  /** Of these, only those of this tenant; left out: of all. */
+  readonly tenant?: string | undefined;
+  /** Of these, only those of these types; left out: of all. */
+  readonly types?: readonly WatchedEvent["type"][] | undefined;
+}
+
+/** An event in the feed of a store. */
+export interface FeedItem {
+  /** The place of the event. It is valid after a restart, names the feed, and is never `start` or `now`. */
+  readonly position: string;
+  readonly key: RunKey;
+  readonly agent_name: string;
+  /** When it was written, in milliseconds since the epoch, by the store's clock. */
+  readonly at: number;
+  readonly event: WatchedEvent;
+}
+
+/** A part of the feed. */
+export interface FeedPage {
+  readonly items: readonly FeedItem[];
+  /** Behind the last event that was looked at. */
+  readonly position: string;
+  /**
+   * What comes behind it. `now`: there may be more events. `soon`: there are events that come later in order, because a
+   * write that began before them is not over. Null: none.
+   */
+  readonly more: "now" | "soon" | null;
 }
 
 /** What a write does to the run's session. */
@@ -385,7 +430,10 @@ export interface Store extends Surveys<FoundRun, RunKey> {
   putSession(key: SessionKey, session: StoredSession, at: number): MaybePromise<void>;
   /** The counters of an agent; undefined before its first run ended. */
   counters(agentName: string): MaybePromise<Counters | undefined>;
-  /** Deletes what the retention allows, and answers how many runs that were. */
+  /**
+   * Deletes what the retention allows, and answers how many runs that were. A store that keeps a feed also deletes the
+   * events that are too old.
+   */
   prune(retention: Retention): MaybePromise<number>;
   /**
    * Deletes those of the runs that have ended, as `prune` does, and answers how many those were. The others stay, also
@@ -397,6 +445,12 @@ export interface Store extends Surveys<FoundRun, RunKey> {
    * more.
    */
   deleteSession(key: SessionKey): MaybePromise<boolean>;
+  /**
+   * The events that writes have added to the feed, of all runs in one order. The events of a run have the order of its
+   * writes. Nothing is ever added in front of a position that was read. Events stay when their run is deleted. Undefined:
+   * events behind `from` were deleted, or `from` is no position of this feed. Left out if the store keeps no feed: then no write has `feed`.
+   */
+  readFeed?(query: FeedQuery): MaybePromise<FeedPage | undefined>;
   /**
    * Calls back with hints until the returned function is called. A store without `watch` is polled; one with it is
    * polled less often. What the callback throws is lost.

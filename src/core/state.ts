@@ -6,12 +6,15 @@ import type {
   AwaitedEntry,
   CreatedEntry,
   Decline,
+  DeclinedEntry,
   EndedEntry,
   Entry,
   IntentEntry,
   OfferedEntry,
   ReceivedEntry,
   RefusedEntry,
+  ResumedEntry,
+  SettledEntry,
   StartedEntry,
 } from "./log.ts";
 import type { Overdue } from "./overdue.ts";
@@ -250,6 +253,17 @@ export function replyTo({ settled }: Question): Replied | undefined {
 
 /** A reply to a question: an answer, or a refusal to answer. */
 export type Replied = { readonly answer: AwaitResume } | { readonly decline: Decline };
+
+/** How a question is settled. */
+export type HowSettled = "answer" | "default" | "declined" | "expired" | "withdrawn";
+
+/** How a reply, or the end of a sub-run's question, settles a question. */
+export function howSettled(entry: ResumedEntry | DeclinedEntry | SettledEntry): HowSettled {
+  if (entry.type === "resumed") return "answer";
+  if (entry.type === "declined") return "declined";
+  if (entry.answer !== undefined) return "answer";
+  return entry.decline === undefined ? "withdrawn" : "declined";
+}
 
 /** The idempotency key of the reply to a question; null if there is none. */
 export function replyKey({ settled }: Question): string | null {

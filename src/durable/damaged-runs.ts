@@ -3,7 +3,7 @@ import { inBackground } from "../core/background.ts";
 import { CadenzaError } from "../core/errors.ts";
 import { messageOf } from "../core/failure.ts";
 import { newerPart } from "../core/format.ts";
-import type { FoundRun, Mismatch, RunHead, RunKey, RunPosition } from "../core/ports.ts";
+import type { FoundRun, Mismatch, RunHead, RunKey, RunPosition, RunWrite } from "../core/ports.ts";
 import { RunMap } from "../core/run-map.ts";
 import type { DamageReport } from "../runtime/remote-runs.ts";
 import type { Worker } from "./worker.ts";
@@ -75,8 +75,11 @@ export class DamagedRuns {
     let released: RunHead = { ...head, owner: null, epoch: head.epoch + 1, due_at };
     // A blocked run holds no slot.
     if (newer !== undefined) released = { ...released, blocked: newer, holds_slot: false };
-    const write = { entries: [], head: released };
     const { store } = this.#worker;
+    // It is tried again and again, and is told of once.
+    const isNews = store.readFeed !== undefined && this.#newer.get(key) === 1;
+    const feed: RunWrite["feed"] = newer !== undefined && isNews ? [{ type: "run.blocked" }] : undefined;
+    const write = { entries: [], head: released, feed };
     let conflict = await store.append(key, { epoch: head.epoch, position }, write);
     // The next owner checks everything that the run waits for.
     while (conflict?.conflict === "woken")

@@ -2,6 +2,7 @@ import type { Command } from "../core/commands.ts";
 import { decide, isRefusal } from "../core/decide.ts";
 import { CadenzaError } from "../core/errors.ts";
 import { evolve, foldEntries } from "../core/evolve.ts";
+import { feedOf } from "../core/feed.ts";
 import type { Entry, ReceivedEntry } from "../core/log.ts";
 import type { RunHead, RunKey, RunPost, Store, StoreConflict, StoredRun } from "../core/ports.ts";
 import type { RunState } from "../core/state.ts";
@@ -120,13 +121,14 @@ export class DetachedLogs {
    * them.
    */
   async #write({ key, head, position }: StoredRun, state: RunState, entries: readonly Entry[]): Promise<unknown> {
-    const post = postOf(entries);
+    const feed = this.#store.readFeed && feedOf(state, entries, position, false);
+    const post = { ...postOf(entries), feed };
     if (head.owner !== null || head.status === state.status || post.due !== undefined)
       return this.#store.post(key, { ...post, status: statusAfter(head, state) });
     return this.#store.append(
       key,
       { epoch: head.epoch, position },
-      { entries, head: { ...head, status: state.status } },
+      { entries, head: { ...head, status: state.status }, feed },
     );
   }
 

@@ -1,6 +1,7 @@
 import { inBackground } from "../core/background.ts";
 import type { Clock, Logger, RunKey, RunPosition, Store } from "../core/ports.ts";
 import { RunMap } from "../core/run-map.ts";
+import { pollMs } from "../runtime/retry-pause.ts";
 
 /** A reader of a run that other processes may write to. */
 export interface Followed {
@@ -10,12 +11,6 @@ export interface Followed {
   onMoved(position: RunPosition): void;
 }
 
-/**
- * The interval at which the store is polled, in milliseconds. It is the longest delay of an event from another process.
- */
-const POLL_MS = 200;
-/** The same for a store that gives hints. */
-const HINTED_POLL_MS = 1_000;
 /** The number of runs in one request to the store. */
 const MAX_RUNS = 1_000;
 
@@ -82,11 +77,10 @@ export class Follower {
 
   #askLater(): void {
     if (this.#clearTimer !== undefined || this.#isAsking || this.#followed.size === 0) return;
-    const wait = this.#unwatch === undefined ? POLL_MS : HINTED_POLL_MS;
     this.#clearTimer = this.#clock.setTimeout(() => {
       this.#clearTimer = undefined;
       if (!this.#isAsking) inBackground(this.#logger, this.#ask([...this.#followed.values()]));
-    }, wait);
+    }, pollMs(this.#store));
   }
 
   async #ask(runs: readonly ReadonlySet<Followed>[]): Promise<void> {

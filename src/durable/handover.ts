@@ -1,5 +1,6 @@
 import type { Mismatch, RunHead, Store } from "../core/ports.ts";
 import type { RunLog } from "../runtime/run-log.ts";
+import { fed } from "../runtime/run-write.ts";
 import type { LeasedHead } from "./leased-head.ts";
 
 const noEntries = [] as const;
@@ -42,7 +43,8 @@ export class Handover {
       if (head === undefined || head.owner === null || log.lost) return;
       const released = this.#head.released(log.state, head);
       const write = { entries: noEntries, head: released, wake: log.key };
-      const conflict = await this.#store.append(log.key, this.#head.expected(head, log.committed), write);
+      const told = fed(this.#store, write, log.state, log.committed, head);
+      const conflict = await this.#store.append(log.key, this.#head.expected(head, log.committed), told);
       if (conflict === undefined) {
         log.replaceHead(released);
         this.#onReleased(released);

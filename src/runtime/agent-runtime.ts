@@ -101,7 +101,7 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
   /** For the entries of this package. */
   get [insideKey](): Inside {
     const { store, isClosed } = this.#runs.shared;
-    return { store, registry: this.#registry, isClosed };
+    return { store, registry: this.#registry, feed: this.#settings.feed, isClosed };
   }
 
   /** The clock of the runtime. */
@@ -196,7 +196,8 @@ export class AgentRuntime<Names extends string = never> extends Scope<Names> {
 
   /**
    * Calls a listener with each event of one type, of all runs and tenants that this process executes, after the event
-   * is committed. Throws `invalid_argument` for an unknown type.
+   * is committed. What other processes execute is not heard here, and nothing with `work: false`: see {@link watch}. Throws
+   * `invalid_argument` for an unknown type.
    */
   on<Type extends AnnouncedType>(type: Type, listener: EventListener<Type>): this {
     return this.#listen(type, listener, false);

@@ -1,10 +1,12 @@
 import type { Store } from "../core/ports.ts";
 import type { Registry } from "./registry.ts";
+import type { Feed } from "./watch.ts";
 
 /** What the operator's side needs of a runtime beside its public members. */
 export interface Inside {
   readonly store: Store;
   readonly registry: Registry;
+  readonly feed: Feed;
   /** Whether the runtime is being closed, or is closed. */
   readonly isClosed: boolean;
 }

@@ -9,6 +9,7 @@ import { engineOf } from "./remote-runs.ts";
 import { StoreClock } from "./store-clock.ts";
 import { guarded } from "./store-failures.ts";
 import { guardedClock, machineClock, silentLogger, systemIds } from "./system.ts";
+import { Feed } from "./watch.ts";
 
 /** The options of a runtime. All are optional. Durations are in milliseconds. `Infinity` switches a limit off. */
 export interface RuntimeOptions {
@@ -100,6 +101,8 @@ export interface Settings {
   readonly store: Store;
   /** What the store brings for durable runs. Undefined: it is not durable. */
   readonly engine: Engine | undefined;
+  /** The events of all runs of the store, for those that watch them. */
+  readonly feed: Feed;
   readonly clock: StoreClock;
   readonly ids: Ids;
   readonly logger: Logger;
@@ -192,12 +195,15 @@ export function readOptions(options: RuntimeOptions): Settings {
   const clock = options.clock === undefined ? machineClock(logger) : guardedClock(port("clock", options.clock), logger);
   const store = options.store === undefined ? new MemoryStore({ clock }) : port("store", options.store);
   const engine = engineOf(store);
-  const safeStore = guarded(store);
+  const safeStore = guarded(store, () => feed.look());
+  const storeClock = new StoreClock(clock, safeStore);
+  const feed = new Feed(safeStore, storeClock, logger);
   return {
     store: safeStore,
     engine,
+    feed,
     work: readWork(options.work, isOpenToOthers(store, engine)),
-    clock: new StoreClock(clock, safeStore),
+    clock: storeClock,
     ids: options.ids === undefined ? systemIds : port("ids", options.ids),
     logger,
     exposeErrors,

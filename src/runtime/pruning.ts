@@ -60,11 +60,14 @@ export class Pruning {
     this.#clearTimer = this.#clock.setTimeout(() => this.#prune(), pauseMs);
   }
 
-  /** Whether time alone may bring something to delete: a store in memory is within `maxRuns` after each run. */
+  /**
+   * Whether time alone may bring something to delete: a store in memory is within `maxRuns` after each run, and deletes the
+   * old events of its feed by itself.
+   */
   get #isLimited(): boolean {
     const { maxRuns, maxAgeMs, maxIdleSessionMs } = this.#retention;
     const limits = this.#store.persistent ? [maxRuns, maxAgeMs, maxIdleSessionMs] : [maxAgeMs, maxIdleSessionMs];
-    return limits.some(Number.isFinite);
+    return limits.some(Number.isFinite) || (this.#store.persistent && this.#store.readFeed !== undefined);
   }
 
   #prune(): void {

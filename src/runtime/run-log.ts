@@ -24,7 +24,7 @@ import { LogReaders } from "./log-readers.ts";
 import type { Ownership } from "./ownership.ts";
 import { lostError } from "./refusals.ts";
 import type { Attempt, Outcome } from "./run-write.ts";
-import { writeOf } from "./run-write.ts";
+import { fed, writeOf } from "./run-write.ts";
 import { RunWriter } from "./run-writer.ts";
 
 const noBatch: Batch = { entries: [], session: undefined };
@@ -279,9 +279,10 @@ export class RunLog {
     // The store has it already.
     if (head === before && entries.length === 0 && session === undefined) return;
     const wake = this.#ownership.wakeFor(entries, head);
+    const write = writeOf(this.state, entries, head, wake, session, () => this.#run.sessionAtEnd());
     const attempt: Attempt = {
       key: this.key,
-      write: writeOf(this.state, entries, head, wake, session, () => this.#run.sessionAtEnd()),
+      write: fed(this.#run.shared.store, write, this.state, this.#committed, before),
       batch,
       expected: before && this.#ownership.expected(before, this.#committed),
       idempotencyKey: this.#idempotencyKey,

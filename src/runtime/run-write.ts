@@ -1,6 +1,7 @@
 import type { CadenzaError } from "../core/errors.ts";
+import { feedOf } from "../core/feed.ts";
 import type { Entry } from "../core/log.ts";
-import type { Expected, RunHead, RunKey, RunWrite, SessionChange } from "../core/ports.ts";
+import type { Expected, RunHead, RunKey, RunWrite, SessionChange, Store } from "../core/ports.ts";
 import type { RunState } from "../core/state.ts";
 import { countRun } from "../core/statistics.ts";
 import type { Batch } from "./decided-run.ts";
@@ -42,6 +43,24 @@ export function writeOf(
     return { entries, head, session: merge(session, end()), counters: countRun(state), wake };
   if (session === undefined && wake === undefined) return { entries, head };
   return { entries, head, session, wake };
+}
+
+/**
+ * The write with what it adds to the feed, if the store keeps one. `state` is the state after its entries, of which the
+ * first has the position `from`, and `before` the head that it replaces.
+ */
+export function fed(
+  store: Store,
+  write: RunWrite,
+  state: RunState,
+  from: number,
+  before: RunHead | undefined,
+): RunWrite {
+  if (store.readFeed === undefined) return write;
+  const { blocked } = write.head;
+  const isBlocked = blocked !== null && blocked !== before?.blocked;
+  const feed = feedOf(state, write.entries, from, isBlocked);
+  return feed === undefined ? write : { ...write, feed };
 }
 
 /** Merges two session changes. One write may set the session's state, create the session, and add messages to it. */

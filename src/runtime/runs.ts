@@ -176,6 +176,7 @@ export class Runs implements LiveRuns {
   /** No run is here any more, and the store is not asked any more: readers that wait are told so. */
   end(): void {
     this.#over = true;
+    this.#options.feed.end();
     this.remote.end();
   }
 

@@ -19,6 +19,7 @@ import type { AgentName, EventsOptions, ListRunsQuery, RunDetails, Session } fro
 import { readId } from "./requests.ts";
 import type { RunReader } from "./run-reader.ts";
 import type { Runs } from "./runs.ts";
+import type { Watch, WatchedType, WatchOptions } from "./watch.ts";
 
 /** What the runs of one tenant share with all others. */
 export interface ScopeParts {
@@ -166,6 +167,33 @@ export class ScopeReads<Names extends string = never> {
       const details = detail ? new DetailFold(this.#parts.settings.exposeErrors) : undefined;
       return { source, after, until, details };
     }, this.#reader);
+  }
+
+  /**
+   * What happens to all runs of the tenant, whichever process executes them: questions, their ends, and the ends of runs. Each event comes
+   * at least once, also if no process watched when it was written, and those of a run come in their order. A loop that is begun again with
+   * `from`, the `position` of the last event that it has dealt with, goes on behind it, also in another process. The loop ends when the
+   * `signal` is aborted or the runtime is closed, and survives failures of the store. The store has to keep a feed: see its option
+   * `feed`. A first `next` rejects with `invalid_argument` if it keeps none, and any `next` with `events_lost` if the store has
+   * deleted events behind `from`.
+   *
+   * @example
+   * ```ts
+   * import { AgentRuntime, MemoryStore } from "cadenza";
+   *
+   * const store = new MemoryStore({ feed: { keepMs: 86_400_000 } });
+   * const runtime = new AgentRuntime({ store }).register("refund", (_input, { ask }) => ask("Refund 40 €?"));
+   * await runtime.createRun({ agent_name: "refund", input: "" });
+   * for await (const { event, run_id, position } of runtime.watch({ types: ["run.awaiting"] })) {
+   *   const { await_requests } = await runtime.details(run_id);
+   *   console.log(event.await_id, await_requests[0]?.message?.parts[0]?.content); // → ask#1 Refund 40 €?
+   *   console.log(typeof position); // → string
+   *   break;
+   * }
+   * ```
+   */
+  watch<const Type extends WatchedType = WatchedType>(options: WatchOptions<Type> = {}): Watch<Type> {
+    return this.#parts.settings.feed.watch(options, this.#tenant);
   }
 
   /** An agent's manifest with its live statistics. Refused with `agent_not_found`. */

@@ -1,24 +1,37 @@
 import { CadenzaError } from "../core/errors.ts";
 import { checkFormat } from "../core/format.ts";
 import type { Entry } from "../core/log.ts";
-import type { RunKey, Store } from "../core/ports.ts";
+import type { RunKey, RunPost, RunWrite, Store, StoreConflict } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
-import { isPromise } from "../core/promises.ts";
+import { ignore, isPromise } from "../core/promises.ts";
 import type { LogTail } from "../core/survey.ts";
 
 /**
  * The door through which everything comes from a store. Its failures get the code `store_failed`, with the thrown value
  * as the cause: its message may tell addresses and data of a database, and the message of this error reaches clients where an
  * agent lets it through. Failures of `create` and `append` are not wrapped, because the writer of a run adds the run's id. Entries
- * that this version of the library would misread are refused with `newer_format`: no fold ever meets one.
+ * that this version of the library would misread are refused with `newer_format`: no fold ever meets one. `onFed` is called
+ * when a write has added to the feed.
  */
-export function guarded(store: Store): Store {
+export function guarded(store: Store, onFed: () => void = ignore): Store {
   const time = store.time?.bind(store);
+  const readFeed = store.readFeed?.bind(store);
+  const told = ({ feed }: RunWrite | RunPost, answer: MaybePromise<StoreConflict | undefined>) =>
+    feed === undefined
+      ? answer
+      : then(answer, (conflict) => {
+          if (conflict === undefined) onFed();
+          return conflict;
+        });
   return {
     persistent: store.persistent,
-    create: (key, write, idempotencyKey) => store.create(key, write, idempotencyKey),
-    append: (key, expected, write) => store.append(key, expected, write),
-    post: (...parameters) => named(() => store.post(...parameters)),
+    create: (key, write, idempotencyKey) => told(write, store.create(key, write, idempotencyKey)),
+    append: (key, expected, write) => told(write, store.append(key, expected, write)),
+    post: (key, post) =>
+      told(
+        post,
+        named(() => store.post(key, post)),
+      ),
     claim: (...parameters) => named(() => store.claim(...parameters)),
     take: (request) => named(() => store.take(request)),
     renew: (...parameters) => named(() => store.renew(...parameters)),
@@ -43,6 +56,7 @@ export function guarded(store: Store): Store {
     prune: (retention) => named(() => store.prune(retention)),
     delete: (runs) => named(() => store.delete(runs)),
     deleteSession: (key) => named(() => store.deleteSession(key)),
+    ...(readFeed !== undefined && { readFeed: (query) => named(() => readFeed(query)) }),
     ...(store.watch !== undefined && { watch: store.watch.bind(store) }),
     ...(time !== undefined && { time: () => named(time) }),
     close: () => store.close(),

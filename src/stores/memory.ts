@@ -1,9 +1,12 @@
+import type { FeedOptions } from "../core/feed.ts";
 import type { Entry } from "../core/log.ts";
 import type {
   Backlog,
   BlockedQuery,
   Clock,
   Expected,
+  FeedPage,
+  FeedQuery,
   Retention,
   RunHead,
   RunKey,
@@ -24,6 +27,8 @@ import type { LiveCount, LogTail, SurveyPage, SurveyQuery, WorkerLease } from ".
 import type { Message } from "../protocol/message.ts";
 import { systemClock } from "../runtime/system.ts";
 import { Chain } from "./chain.ts";
+import { checkFeed } from "./feed.ts";
+import { MemoryFeed } from "./memory-feed.ts";
 import { MemorySessions, messagesFor } from "./memory-sessions.ts";
 import { surveyRuns } from "./memory-survey.ts";
 import { MemoryRun, Tenant } from "./memory-tenant.ts";
@@ -35,12 +40,17 @@ const NEVER = Number.NEGATIVE_INFINITY;
 export interface MemoryStoreOptions {
   /** The clock by which leases and due times are measured. Default: the machine's. */
   readonly clock?: Pick<Clock, "now"> | undefined;
+  /** Whether the store keeps a feed, for `runtime.watch`. Default: it keeps none. */
+  readonly feed?: FeedOptions | undefined;
 }
 
 /** Keeps runs in the memory of the process, and answers at once. It is the default store. */
 export class MemoryStore implements Store {
   readonly persistent = false;
+  /** Left out where the store keeps no feed. */
+  readonly readFeed?: (query: FeedQuery) => FeedPage | undefined;
   readonly #clock: Pick<Clock, "now">;
+  readonly #feed: MemoryFeed | undefined;
   readonly #tenants = new Map<string, Tenant>();
   readonly #counters = new Map<string, Tally>();
   readonly #work = new MemoryWork();
@@ -49,8 +59,13 @@ export class MemoryStore implements Store {
   readonly #sessions = new MemorySessions((tenant) => this.#drop(tenant));
   #created = 0;
 
-  constructor({ clock = systemClock }: MemoryStoreOptions = {}) {
+  /** Throws `invalid_argument` for an invalid `feed`. */
+  constructor({ clock = systemClock, feed }: MemoryStoreOptions = {}) {
+    checkFeed(feed);
     this.#clock = clock;
+    const kept = feed && new MemoryFeed(feed.keepMs);
+    this.#feed = kept;
+    if (kept !== undefined) this.readFeed = (query) => kept.read(query);
   }
 
   create(key: RunKey, write: RunWrite, idempotencyKey: string | null): StoreConflict | undefined {
@@ -101,6 +116,7 @@ export class MemoryStore implements Store {
     const becomesDue = post.due !== undefined && head.owner === null && blocked === null;
     const due_at = becomesDue ? this.#dueNow(head) : head.due_at;
     this.#work.change(run, { ...head, status, blocked, due_at }, becomesDue && post.due === "look");
+    this.#addToFeed(run, post.feed);
     return undefined;
   }
 
@@ -236,6 +252,7 @@ export class MemoryStore implements Store {
       run = next;
     }
     this.#sessions.prune(retention);
+    this.#feed?.trim(this.#clock.now());
     return before - this.#ended.size;
   }
 
@@ -300,11 +317,16 @@ export class MemoryStore implements Store {
     }
   }
 
-  /** Applies what comes with the entries of a write: the session, the counters and the run to wake. */
+  /** Applies what comes with the entries of a write: the session, the counters, the run to wake and the feed. */
   #settle(tenant: Tenant, run: MemoryRun, write: RunWrite, messages: readonly Message[] | undefined): void {
     if (write.session !== undefined && messages !== undefined) this.#sessions.change(tenant, write.session, messages);
     if (write.counters !== undefined) this.#count(run.created.agent_name, write.counters);
     if (write.wake !== undefined) this.#wake(write.wake);
+    this.#addToFeed(run, write.feed);
+  }
+
+  #addToFeed({ key, created }: MemoryRun, events: RunWrite["feed"]): void {
+    if (events !== undefined) this.#feed?.add(key, created.agent_name, events, this.#clock.now());
   }
 
   #wake(key: RunKey): void {

@@ -1,6 +1,8 @@
 import { CadenzaError } from "../core/errors.ts";
+import type { FeedOptions } from "../core/feed.ts";
 import type { Clock } from "../core/ports.ts";
 import type { DurabilityOptions } from "../durable/options.ts";
+import { checkFeed } from "./feed.ts";
 
 /** An open database: `DatabaseSync` of `node:sqlite`, or `Database` of `better-sqlite3` or `libsql`. */
 export interface SqliteDatabase {
@@ -54,6 +56,11 @@ export interface SqliteStoreOptions {
    * machine's.
    */
   readonly clock?: Pick<Clock, "now"> | undefined;
+  /**
+   * Whether the file has a feed, for `runtime.watch`: from now on, for all processes that open the file after this one. `false`
+   * ends the feed, and deletes it. With `readOnly` it is ignored. Default: the file has one if it was opened with one before.
+   */
+  readonly feed?: FeedOptions | false | undefined;
   /** How durable runs are owned, recovered and evicted. Default: as {@link DurabilityOptions} says. */
   readonly durability?: DurabilityOptions | undefined;
 }
@@ -201,6 +208,7 @@ export function stillBusy(cause: unknown): CadenzaError {
 }
 
 function checked(options: SqliteStoreOptions) {
+  checkFeed(options.feed);
   const { synchronous = "FULL", busyTimeoutMs = DEFAULT_BUSY_TIMEOUT_MS, readOnly = false } = options;
   if (synchronous !== "FULL" && synchronous !== "NORMAL") {
     throw new CadenzaError(

@@ -146,10 +146,32 @@ const surveys = `
     WHERE status <> 'completed' AND (owner IS NULL OR finished_at IS NOT NULL);
 `;
 
+/*
+ * The feed: one row says whether it is kept, for how long (null: it has ended) and up to which id events were deleted. Both
+ * tables stay empty in a file that never had one.
+ */
+const feed = `
+  CREATE TABLE cadenza_feed (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    id TEXT NOT NULL,
+    keep_ms INTEGER,
+    trimmed INTEGER NOT NULL
+  );
+  CREATE TABLE cadenza_feed_events (
+    id INTEGER PRIMARY KEY,
+    at INTEGER NOT NULL,
+    tenant TEXT NOT NULL,
+    run_id TEXT NOT NULL,
+    agent_name TEXT NOT NULL,
+    type TEXT NOT NULL,
+    data TEXT
+  );
+`;
+
 /** The version of `firstSchema`. Earlier versions were never released. */
 const FIRST_VERSION = 5;
 /** The steps from one version of the schema to the next. Append only: existing files have taken the earlier steps. */
-const migrations: readonly string[] = [firstSchema, labelsAndParents, creationTimes, surveys];
+const migrations: readonly string[] = [firstSchema, labelsAndParents, creationTimes, surveys, feed];
 const LAST_VERSION = FIRST_VERSION + migrations.length - 1;
 
 /** Brings the database to this version's schema. Several processes may do so at once. */

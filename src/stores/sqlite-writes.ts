@@ -2,6 +2,7 @@ import type { Labels } from "../core/log.ts";
 import type { Expected, RunHead, RunKey, RunPost, RunWrite, Slot, StoreConflict } from "../core/ports.ts";
 import type { Connection } from "./sqlite-database.ts";
 import { addLines } from "./sqlite-entries.ts";
+import { addToFeed } from "./sqlite-feed.ts";
 import { fromHead } from "./sqlite-rows.ts";
 import type { RunRow } from "./sqlite-run-row.ts";
 import { findRow, updateRow } from "./sqlite-run-row.ts";
@@ -115,6 +116,7 @@ export function postToRun(
   const change = becomesDue && post.due === "look" ? { forLook: true } : {};
   updateRow(connection, run, head, position + post.entries.length, change);
   addLines(connection, run.id, position, lines);
+  if (post.feed !== undefined) addToFeed(connection, key, run.agent_name, post.feed, now());
   return undefined;
 }
 
@@ -189,17 +191,18 @@ function isFull(connection: Connection, { key, max }: Slot): boolean {
   return slotHolders(connection, toText(key)) >= max;
 }
 
-/** Applies what comes with the entries of a write: the session, the counters and the run to wake. */
+/** Applies what comes with the entries of a write: the session, the counters, the run to wake and the feed. */
 function settle(
   connection: Connection,
-  { tenant }: RunKey,
+  key: RunKey,
   agentName: string,
-  { session, counters, wake }: RunWrite,
+  { session, counters, wake, feed }: RunWrite,
   now: () => number,
 ): void {
-  if (session !== undefined) changeSession(connection, tenant, session);
+  if (session !== undefined) changeSession(connection, key.tenant, session);
   if (counters !== undefined) addToCounters(connection, agentName, counters);
   if (wake !== undefined) wakeRun(connection, wake, now);
+  if (feed !== undefined) addToFeed(connection, key, toText(agentName), feed, now());
 }
 
 function wakeRun(connection: Connection, key: RunKey, now: () => number): void {

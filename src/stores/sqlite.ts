@@ -6,6 +6,8 @@ import type {
   BlockedQuery,
   Clock,
   Expected,
+  FeedPage,
+  FeedQuery,
   FoundRun,
   Retention,
   RunHead,
@@ -31,6 +33,7 @@ import { noEngine, readOnlyError } from "./read-only.ts";
 import type { SqliteDatabase, SqliteStoreOptions } from "./sqlite-database.ts";
 import { Connection } from "./sqlite-database.ts";
 import { readEntries } from "./sqlite-entries.ts";
+import { openFeed, readFeed, trimFeed } from "./sqlite-feed.ts";
 import type { SessionCursor } from "./sqlite-prune.ts";
 import { deleteRuns, deleteSession, PRUNE_CHUNK, pruneRuns, pruneSessions } from "./sqlite-prune.ts";
 import * as reads from "./sqlite-reads.ts";
@@ -52,6 +55,8 @@ import { toLines } from "./stored-rows.ts";
 export class SqliteStore implements DurableStore {
   readonly persistent: boolean;
   readonly [engineKey]: Engine;
+  /** Left out where the file has no feed. */
+  readonly readFeed?: (query: FeedQuery) => FeedPage | undefined;
   readonly #connection: Connection;
   /** Undefined: the store only reads. */
   readonly #writer: GroupCommit | undefined;
@@ -66,6 +71,8 @@ export class SqliteStore implements DurableStore {
     if (readOnly) checkSchema(this.#connection);
     else migrate(this.#connection);
     this.#writer = readOnly ? undefined : new GroupCommit(this.#connection);
+    const hasFeed = openFeed(this.#connection, readOnly ? undefined : options.feed);
+    if (hasFeed) this.readFeed = (query) => readFeed(this.#connection, query);
     this.#closeDatabase = options.closeDatabase ?? false;
     this.persistent = this.#connection.isFile();
     this[engineKey] = readOnly ? noEngine : durableEngine(options.durability);
@@ -184,6 +191,8 @@ export class SqliteStore implements DurableStore {
       const from: SessionCursor = cursor;
       cursor = await this.#write((connection) => pruneSessions(connection, retention.sessionsBefore, from));
     }
+    for (let isOver = this.readFeed === undefined; !isOver; )
+      isOver = !(await this.#write((connection) => trimFeed(connection, this.#now())));
     return deleted;
   }
 

@@ -1,5 +1,6 @@
+import type { WatchedEvent } from "../core/feed.ts";
 import type { CreatedEntry, Entry } from "../core/log.ts";
-import type { DamagedRun, FoundRun, Mismatch, RunHead, RunKey, StoredRun } from "../core/ports.ts";
+import type { DamagedRun, FeedItem, FoundRun, Mismatch, RunHead, RunKey, StoredRun } from "../core/ports.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { RunStatus } from "../protocol/run.ts";
 import { damaged } from "./damage.ts";
@@ -164,6 +165,18 @@ export function undamaged(run: FoundRun): StoredRun {
 
 export function toKey(row: StoredRow): RunKey {
   return { tenant: fromText(String(row["tenant"])), run_id: fromText(String(row["run_id"])) };
+}
+
+/** An event in the columns of a row. */
+export function toFeedRow({ type, ...data }: WatchedEvent): { readonly type: string; readonly data: string | null } {
+  return { type, data: Object.keys(data).length === 0 ? null : toJson(data) };
+}
+
+/** The event of a row, and its run. */
+export function toFeedItem(row: StoredRow, position: string): FeedItem {
+  const { type, data } = row;
+  const event = { type, ...(typeof data === "string" && (JSON.parse(data) as object)) } as WatchedEvent;
+  return { position, key: toKey(row), agent_name: fromText(String(row["agent_name"])), at: Number(row["at"]), event };
 }
 
 /** A column of JSON. */

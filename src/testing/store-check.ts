@@ -21,6 +21,11 @@ export interface OpenedStores {
 export interface OpenStoresOptions {
   /** The clock by which both must measure leases and due times. The check sets it. */
   readonly clock: Pick<Clock, "now">;
+  /**
+   * For a store that can keep a feed: that both shall keep one, and for how long, in milliseconds. Left out: none. The checks
+   * of the feed pass for stores without `readFeed`.
+   */
+  readonly feed?: { readonly keepMs: number } | undefined;
 }
 
 /** Opens a store under test, on empty data of its own. */
@@ -62,12 +67,12 @@ export class CheckClock {
 export const NOW = 1_700_000_000_000;
 
 /** Makes a check that opens the stores, and always closes them. */
-export function check(name: string, body: CheckBody): StoreCheck {
+export function check(name: string, body: CheckBody, feed?: OpenStoresOptions["feed"]): StoreCheck {
   return {
     name,
     async run(open) {
       const clock = new CheckClock(NOW);
-      const opened = await open({ clock });
+      const opened = await open({ clock, feed });
       // A check that reopens the data has closed the first instances.
       let current = opened;
       const stores: StoresUnderCheck = {

@@ -1,4 +1,4 @@
-import type { Retention, Store } from "../core/ports.ts";
+import type { Store } from "../core/ports.ts";
 import type { RunQuery } from "../core/run-query.ts";
 import type { StoreCheck } from "./store-check.ts";
 import { check, expectConflict, expectSame, expectWritten, NOW } from "./store-check.ts";
@@ -8,7 +8,9 @@ import {
   create,
   createEnded,
   ended,
+  forget,
   head,
+  keep,
   LEASE_MS,
   look,
   message,
@@ -24,12 +26,6 @@ import {
   waiting,
   write,
 } from "./store-samples.ts";
-
-const FOREVER = Number.POSITIVE_INFINITY;
-/** Keeps everything. */
-const keep: Retention = { maxRuns: FOREVER, endedBefore: -FOREVER, sessionsBefore: -FOREVER };
-/** Deletes whatever may be deleted. */
-const forget: Retention = { maxRuns: 0, endedBefore: FOREVER, sessionsBefore: FOREVER };
 
 /** `prune`, and what two instances and a reopened store see of each other. */
 export const pruneChecks: readonly StoreCheck[] = [

@@ -1,6 +1,7 @@
 import type { StoreCheck } from "./store-check.ts";
 import { damageChecks } from "./store-contract-damage.ts";
 import { deleteChecks } from "./store-contract-delete.ts";
+import { feedChecks } from "./store-contract-feed.ts";
 import { listChecks } from "./store-contract-lists.ts";
 import { ownerChecks } from "./store-contract-owners.ts";
 import { postChecks } from "./store-contract-posts.ts";
@@ -26,8 +27,8 @@ import { writeChecks } from "./store-contract-writes.ts";
  *
  * for (const { name, run } of storeContract) {
  *   test(name, () =>
- *     run(({ clock }) => {
- *       const store = new MemoryStore({ clock }); // yours
+ *     run(({ clock, feed }) => {
+ *       const store = new MemoryStore({ clock, feed }); // yours
  *       return { first: store, second: store, close: () => store.close() };
  *     }));
  * }
@@ -47,5 +48,6 @@ export const storeContract: readonly StoreCheck[] = [
   ...sessionChecks,
   ...pruneChecks,
   ...deleteChecks,
+  ...feedChecks,
   ...damageChecks,
 ];

@@ -1,5 +1,14 @@
 import type { CreatedEntry, EmittedPart, EndedEntry, Entry, Outcome } from "../core/log.ts";
-import type { RunHead, RunKey, RunWrite, SessionKey, Store, StoreConflict, TakeRequest } from "../core/ports.ts";
+import type {
+  Retention,
+  RunHead,
+  RunKey,
+  RunWrite,
+  SessionKey,
+  Store,
+  StoreConflict,
+  TakeRequest,
+} from "../core/ports.ts";
 import type { Counters } from "../core/statistics.ts";
 import { noCounters } from "../core/statistics.ts";
 import type { Message } from "../protocol/message.ts";
@@ -14,6 +23,12 @@ export const OWNER = "owner-1";
 export const LEASE_MS = 10_000;
 /** When that lease ends. */
 export const LEASE_END = NOW + LEASE_MS;
+
+const FOREVER = Number.POSITIVE_INFINITY;
+/** Keeps everything. */
+export const keep: Retention = { maxRuns: FOREVER, endedBefore: -FOREVER, sessionsBefore: -FOREVER };
+/** Deletes whatever may be deleted. */
+export const forget: Retention = { maxRuns: 0, endedBefore: FOREVER, sessionsBefore: FOREVER };
 
 /** The n-th run id. */
 export function runId(n: number): string {

@@ -23,7 +23,7 @@ describe("docs/limits.md", () => {
   const [ofRuntimes = "", ofInspectors = ""] = readPage("docs/limits.md").text.split("## The inspector");
   const tableOf = (text: string) => rowsOf({ path: "docs/limits.md", text });
   const rows = tableOf(ofRuntimes).map(([[name = ""], ...cells]) => [name, ...cells] as const);
-  const inMemory = flat({ ...readOptions({}), ...readDurability({}) }, "engine");
+  const inMemory = flat({ ...readOptions({}), ...readDurability({}) }, ["engine", "feed"]);
   const store = lastingStore();
   const persistent = flat(readOptions({ store }));
 
@@ -85,11 +85,11 @@ describe("docs/statistics.md", () => {
 
 /** The settings by their names, those in a group with the group's name in front. */
 /** The values by their names. `without`: one that is no option. */
-function flat(settings: object, without?: string): ReadonlyMap<string, unknown> {
+function flat(settings: object, without: readonly string[] = []): ReadonlyMap<string, unknown> {
   const groups = ["retention", "limits"];
   return new Map(
     Object.entries(settings)
-      .filter(([name]) => name !== without)
+      .filter(([name]) => !without.includes(name))
       .flatMap(([name, value]) =>
         groups.includes(name)
           ? Object.entries(value as object).map(([key, inner]) => [`${name}.${key}`, inner] as const)

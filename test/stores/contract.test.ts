@@ -1,4 +1,4 @@
-import { describe, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { MemoryStore } from "../../src/stores/memory.ts";
 import type { OpenStores } from "../../src/testing/store-check.ts";
 import { storeContract } from "../../src/testing/store-contract.ts";
@@ -8,19 +8,25 @@ import { drivers, openTwice } from "../harness/sqlite-files.ts";
 import { lateStore } from "../harness/store-proxy.ts";
 
 const stores: readonly (readonly [name: string, open: OpenStores])[] = [
-  ["MemoryStore", ({ clock }) => same(new MemoryStore({ clock }))],
-  ["MemoryStore, answering late", ({ clock }) => same(lateStore(new MemoryStore({ clock })))],
-  ["a store that gives hints", ({ clock }) => same(new HintingStore({ clock }))],
-  ["a store that can be damaged", ({ clock }) => damageable(new DamageableStore({ clock }))],
+  ["MemoryStore", (options) => same(new MemoryStore(options))],
+  ["MemoryStore, answering late", (options) => same(lateStore(new MemoryStore(options)))],
+  ["a store that gives hints", (options) => same(new HintingStore(options))],
+  ["a store that can be damaged", (options) => damageable(new DamageableStore(options))],
   ...drivers.map((driver) => {
     // These tests do not depend on the disk.
-    const open: OpenStores = ({ clock }) => openTwice(driver, { synchronous: "NORMAL", clock });
+    const open: OpenStores = (options) => openTwice(driver, { synchronous: "NORMAL", ...options });
     return [`SqliteStore on ${driver.name}`, open] as const;
   }),
 ];
 
 describe.each(stores)("%s keeps the store contract", (_name, open) => {
   for (const { name, run } of storeContract) test(name, () => run(open));
+
+  test("the checks of the feed have one to read", async () => {
+    const { first, close } = await open({ clock: { now: () => 0 }, feed: { keepMs: 1 } });
+    expect(await first.readFeed?.({ from: "start", limit: 1 })).toMatchObject({ items: [], more: null });
+    await close();
+  });
 });
 
 function same(store: MemoryStore | ReturnType<typeof lateStore>) {

@@ -117,10 +117,12 @@ describe("the handle", () => {
   });
 });
 
-/** Takes away what version 8 has changed. */
-const withoutStates = `DROP INDEX cadenza_runs_by_state; DROP INDEX cadenza_runs_by_key;
+/** Takes away what version 9 has added. */
+const withoutFeed = "DROP TABLE cadenza_feed; DROP TABLE cadenza_feed_events";
+/** Takes away what versions 8 and 9 have changed. */
+const withoutStates = `${withoutFeed}; DROP INDEX cadenza_runs_by_state; DROP INDEX cadenza_runs_by_key;
   CREATE UNIQUE INDEX cadenza_runs_by_key ON cadenza_runs (tenant, run_id)`;
-/** Takes away what versions 7 and 8 have changed. */
+/** Takes away what versions 7 to 9 have changed. */
 const withoutTimes = `${withoutStates}; DROP INDEX cadenza_runs_by_time; ALTER TABLE cadenza_runs DROP COLUMN created_at`;
 
 describe("the schema", () => {
@@ -132,7 +134,7 @@ describe("the schema", () => {
 
     expect(second.find(key)).toEqual(first.find(key));
     expect(schema()).toEqual(before);
-    expect(versions()).toEqual([5, 6, 7, 8]);
+    expect(versions()).toEqual([5, 6, 7, 8, 9]);
   });
 
   test("is created completely or not at all", () => {
@@ -143,7 +145,7 @@ describe("the schema", () => {
     db.exec("DROP TABLE cadenza_counters");
     new SqliteStore(db);
 
-    expect(versions()).toEqual([5, 6, 7, 8]);
+    expect(versions()).toEqual([5, 6, 7, 8, 9]);
   });
 
   test("of version 5 is brought up to date, with the runs in it", async () => {
@@ -157,7 +159,7 @@ describe("the schema", () => {
     await create(store, 3, { created: { labels: { order: "1" } } });
 
     expect(definitions()).toEqual(before);
-    expect(versions()).toEqual([5, 6, 7, 8]);
+    expect(versions()).toEqual([5, 6, 7, 8, 9]);
     expect(store.list({ tenant: key.tenant, parent: runId(1), limit: 9, offset: 0 })).toEqual([store.find(key)]);
     expect(store.list({ tenant: key.tenant, labels: { order: "1" }, limit: 9, offset: 0 })).toHaveLength(1);
   });
@@ -177,7 +179,7 @@ describe("the schema", () => {
       store.list({ tenant: runKey(1).tenant, limit: 9, offset: 0, ...query }).map(({ key }) => key);
 
     expect(definitions()).toEqual(before);
-    expect(versions()).toEqual([5, 6, 7, 8]);
+    expect(versions()).toEqual([5, 6, 7, 8, 9]);
     expect(list({ createdAfter: NOW + 20, createdBefore: NOW + 50 })).toEqual([runKey(3), runKey(2)]);
     expect(list({ createdAfter: 0 })).toEqual([5, 3, 2, 1].map((n) => runKey(n)));
     expect(list({})).toHaveLength(5);
@@ -196,15 +198,27 @@ describe("the schema", () => {
     expect(store.survey({ statuses: ["awaiting"], limit: 9 })).toEqual(found);
   });
 
+  test("of version 8 is brought up to date, and may have a feed", async () => {
+    const db = openDatabase(path);
+    const key = await create(new SqliteStore(db), 1);
+    const before = definitions();
+    db.exec(`${withoutFeed}; DELETE FROM cadenza_migrations WHERE number > 8`);
+    const store = new SqliteStore(openDatabase(path), { feed: { keepMs: 1_000 } });
+    await append(store, key, 1, write([ended()], { head: over(), feed: [{ type: "run.completed" }] }));
+
+    expect(definitions()).toEqual(before);
+    expect(store.readFeed?.({ from: "start", limit: 9 })?.items).toMatchObject([{ key, agent_name: "echo" }]);
+  });
+
   test("of a newer version is refused, and not changed", () => {
     const db = openDatabase(path);
     new SqliteStore(db);
-    db.exec("INSERT INTO cadenza_migrations (number) VALUES (9), (10)");
+    db.exec("INSERT INTO cadenza_migrations (number) VALUES (10), (11)");
     const before = schema();
     const opening = () => new SqliteStore(openDatabase(path));
 
     expect(opening).toThrow(CadenzaError);
-    expect(opening).toThrow("has schema 10, and this version of cadenza knows 8");
+    expect(opening).toThrow("has schema 11, and this version of cadenza knows 9");
     expect(schema()).toEqual(before);
   });
 

@@ -13,13 +13,14 @@ export class HintingStore extends MemoryStore {
 
   override create(key: RunKey, write: RunWrite, idempotencyKey: string | null): Conflict {
     const answer = super.create(key, write, idempotencyKey);
-    if (answer === undefined) this.tell({ moved: [key] });
+    if (answer === undefined) this.tell({ moved: [key], fed: write.feed !== undefined });
     return answer;
   }
 
   override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
     const answer = super.append(key, expected, write);
-    if (answer === undefined) this.tell({ moved: [key], due: write.head.due_at !== null });
+    if (answer === undefined)
+      this.tell({ moved: [key], due: write.head.due_at !== null, fed: write.feed !== undefined });
     return answer;
   }
 
