@@ -1,8 +1,17 @@
 import type { DetailEvent, Usage } from "../protocol/extensions.ts";
 import type { Run } from "../protocol/run.ts";
+import { stepOf } from "./emission-source.ts";
 import type { Issue } from "./errors.ts";
 import { errorOfStep, failureOf } from "./failure.ts";
-import type { AttemptFailedEntry, Entry, IntentEntry, SettledEntry, StepEntry, TakenEntry } from "./log.ts";
+import type {
+  AttemptFailedEntry,
+  EmittedEntry,
+  Entry,
+  IntentEntry,
+  SettledEntry,
+  StepEntry,
+  TakenEntry,
+} from "./log.ts";
 import { isReceive, isWait, nameIn } from "./operation-keys.ts";
 import { questionRecord } from "./record.ts";
 import type { HowSettled, RunState } from "./state.ts";
@@ -17,6 +26,18 @@ type EndOfReceive = DetailEvent & { readonly type: "receive.ended" };
 /** An operation that has begun, and whose end has not been told. */
 type Begun = { readonly is: "question" } | { readonly is: "intent"; readonly entry: IntentEntry };
 
+/** The numbers of events that follow one another. */
+interface EventRange {
+  readonly first: number;
+  last: number;
+}
+
+/** What an attempt at a step has emitted. */
+interface Draft {
+  readonly attempt: number;
+  readonly parts: EventRange[];
+}
+
 /**
  * What a log says beside the events of the protocol: a fold of its own, which only readers of details have. It sees each
  * entry of the log once, from the first on.
@@ -26,6 +47,10 @@ export class DetailFold {
   readonly #begun = new Map<string, Begun>();
   /** The numbers of the messages that no receive has taken, by their positions in the log. */
   readonly #messages = new Map<number, number>();
+  /** What steps at work have emitted, by their keys. */
+  readonly #drafts = new Map<string, Draft>();
+  /** The one that the last message belongs to; undefined: no step has emitted that message. */
+  #draft: Draft | undefined;
   #position = 0;
   #at = 0;
   #told: DetailEvent[] = [];
@@ -45,13 +70,21 @@ export class DetailFold {
 
   #tell(state: RunState, entry: Entry): void {
     switch (entry.type) {
+      case "emitted":
+        this.#emit(state, entry);
+        return;
+      case "torn":
+        this.#tear(stepOf(entry.source)?.key);
+        return;
       case "intent":
+        this.#tear(entry.key);
         this.#begin(entry);
         return;
       case "attempt-failed":
         this.#fail(entry);
         return;
       case "step":
+        this.#drafts.delete(entry.key);
         this.#end(entry);
         this.#tellUsage(state, entry.usage);
         return;
@@ -89,6 +122,35 @@ export class DetailFold {
         return;
       default:
     }
+  }
+
+  /** Notes which events hold what a step has emitted. */
+  #emit({ events }: RunState, entry: EmittedEntry): void {
+    if (entry.kind === "generic" || entry.kind === "close") return;
+    const opens = entry.kind === "message" || entry.opens === true;
+    if (opens) {
+      const step = stepOf(entry.source);
+      const before = step && this.#drafts.get(step.key);
+      if (step !== undefined && before !== undefined && before.attempt < step.attempt) this.#tear(step.key);
+      this.#draft = step && (this.#drafts.get(step.key) ?? { attempt: step.attempt, parts: [] });
+      if (step !== undefined && this.#draft !== undefined) this.#drafts.set(step.key, this.#draft);
+    }
+    if (this.#draft === undefined) return;
+    // The parts of a whole message come before its end.
+    const last = entry.kind === "part" ? events : events - 1;
+    const first = entry.kind === "part" ? last : last - entry.message.parts.length + 1;
+    const range = this.#draft.parts.at(-1);
+    if (range !== undefined && range.last === first - 1) range.last = last;
+    else if (last >= first) this.#draft.parts.push({ first, last });
+  }
+
+  /** A step is tried again: what it has emitted does not count. */
+  #tear(key = ""): void {
+    const draft = this.#drafts.get(key);
+    if (draft === undefined) return;
+    this.#drafts.delete(key);
+    if (this.#draft === draft) this.#draft = undefined;
+    if (draft.parts.length > 0) this.#add({ type: "output.torn", events: draft.parts });
   }
 
   #begin(entry: IntentEntry): void {

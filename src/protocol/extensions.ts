@@ -156,6 +156,14 @@ const detailEventObject = deferred(
       z.object({ type: z.literal("step.completed"), ...step }),
       /** A step has failed with this attempt, and is not tried again. */
       z.object({ type: z.literal("step.failed"), ...step, error: errorSchema }),
+      /**
+       * A step is tried again, after a crash or an error. What an earlier attempt has emitted does not count: the parts
+       * in these events, from each first one to its last.
+       */
+      z.object({
+        ...{ type: z.literal("output.torn"), ...place },
+        events: z.array(z.object({ first: z.number().int(), last: z.number().int() })),
+      }),
       z.object({ type: z.literal("sleep.started"), ...place, key: z.string(), until: timestampSchema }),
       z.object({
         ...{ type: z.literal("sleep.ended"), ...place, key: z.string() },

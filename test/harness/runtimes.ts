@@ -2,6 +2,7 @@ import type {
   AgentContext,
   AgentFunction,
   AwaitRequest,
+  DetailedEvent,
   Logger,
   Message,
   Run,
@@ -113,4 +114,14 @@ export function runAgent(
 /** The visible state of a runtime, to compare before with after. */
 export async function snapshot(runtime: AgentRuntime): Promise<{ stats: RuntimeStats; runs: readonly Run[] }> {
   return structuredClone({ stats: await runtime.stats(), runs: await runtime.listRuns({ output: true }) });
+}
+
+/** The parts in the events of a run, without those that its details say do not count. */
+export function shownIn(events: readonly DetailedEvent[]): unknown[] {
+  const torn = events.flatMap((event) => (event.type === "output.torn" ? event.events : []));
+  return events.flatMap((event) => {
+    if (event.type !== "message.part" || torn.some(({ first, last }) => event.id >= first && event.id <= last))
+      return [];
+    return [event.part];
+  });
 }

@@ -4,7 +4,7 @@ import { describe, expect, expectTypeOf, it } from "vitest";
 import * as z from "zod";
 import { detailEventSchema } from "../../src/protocol/extensions.ts";
 import type { Setup } from "../harness/runtimes.ts";
-import { refusal, setUp, setUpOnFile } from "../harness/runtimes.ts";
+import { refusal, setUp, setUpOnFile, shownIn } from "../harness/runtimes.ts";
 import { TOO_LONG, unlessReplayed } from "../harness/unless-replayed.ts";
 
 /* `events` with `detail`: what a run does beside what the protocol shows. */
@@ -22,6 +22,7 @@ async function read({ runtime }: Setup, run_id: string, after = 0): Promise<Deta
     expect(detailEventSchema.parse(detail)).toEqual(detail);
     expect("id" in detail).toBe(false);
   }
+  if (after === 0) expect(shownIn(events)).toEqual((await runtime.getRun(run_id)).output.flatMap(({ parts }) => parts));
   return events;
 }
 
@@ -105,6 +106,38 @@ describe.each([
       { usage: { total_tokens: 2 }, total: { total_tokens: 9 } },
     ]);
     // The last event of a run that rests stays the last one.
+    expect(all.at(-1)?.type).toBe("run.completed");
+  });
+
+  it("tell which parts do not count, since their step is tried again", async () => {
+    const set = make();
+    const run_id = await start(set, async function* (_input, { step }) {
+      yield "Before.";
+      await Promise.all([
+        step(
+          "twice",
+          async ({ emit, attempt }) => {
+            await emit("One ");
+            await emit("two.");
+            if (attempt < 3) throw new AgentError("no", "No.");
+          },
+          { retry: { attempts: 3 } },
+        ),
+        step("once", async ({ emit }) => {
+          await emit("A");
+          await emit({ role: "agent", parts: [{ content: "B" }, { content: "C" }] } as never);
+          await emit("D");
+        }),
+      ]);
+      await step("silent", ({ attempt }) => (attempt < 2 ? Promise.reject(new Error("no")) : null), {
+        retry: { attempts: 2 },
+      });
+      yield "After.";
+    });
+    const all = await read(set, run_id);
+    const torn = all.filter((event) => event.type === "output.torn");
+    expect(torn).toHaveLength(2);
+    expect(all.filter(({ type }) => type === "message.part").length).toBeGreaterThan(8);
     expect(all.at(-1)?.type).toBe("run.completed");
   });
 

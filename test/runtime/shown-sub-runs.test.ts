@@ -1,10 +1,10 @@
-import type { AgentFunction, Run, StreamedEvent } from "cadenza";
+import type { AgentFunction, DetailedEvent, Run, StreamedEvent } from "cadenza";
 import { CadenzaError } from "cadenza";
 import { createHandler } from "cadenza/http";
 import { describe, expect, it } from "vitest";
 import { deferred } from "../harness/promises.ts";
 import type { Setup } from "../harness/runtimes.ts";
-import { drain, eventsOf, questionOf, refusal, setUp, textOf } from "../harness/runtimes.ts";
+import { drain, eventsOf, questionOf, refusal, setUp, shownIn, textOf } from "../harness/runtimes.ts";
 import { hookedStore, lateStore } from "../harness/store-proxy.ts";
 import { AFTERWARDS, OUTSIDE, unlessReplayed } from "../harness/unless-replayed.ts";
 
@@ -208,6 +208,10 @@ describe("a sub-run that is shown", () => {
     const below = await made.runtime.getRun(await childOf(made, run));
     expect(spoken(below)).toEqual(["child: first ", "child: attempt 3 |done", "child: last"]);
     expect(spoken(run)).toEqual(["parent: before", ...spoken(below), "parent: after completed"]);
+    const events: DetailedEvent[] = [];
+    for await (const event of made.runtime.events(run.run_id, { detail: true })) events.push(event);
+    expect(events.filter(({ type }) => type === "output.torn")).toHaveLength(2);
+    expect(shownIn(events)).toEqual(run.output.flatMap(({ parts }) => parts));
   });
 
   it("is part of the parent's session, and not of the wire's events", async () => {

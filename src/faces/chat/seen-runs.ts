@@ -46,24 +46,17 @@ export async function seenEvents({ caller }: Call, run_id: string): Promise<read
   const events = visibleEvents(caller, caller.scope.events(run_id, { until: "now", detail: true }) as EventStream);
   const all: DetailedEvent[] = [];
   for (let next = await events.poll(); next.done !== true; next = await events.poll()) all.push(next.value);
-  const { output } = await caller.scope.getRun(run_id);
-  return withoutTorn(all, output);
+  return withoutTorn(all);
 }
 
-/**
- * The events without the parts that are not in the output: those of attempts at a step that were interrupted. What an
- * interrupted attempt has emitted comes before what the next one does, so that the last parts are compared first.
- */
-function withoutTorn(events: readonly DetailedEvent[], output: readonly Message[]): readonly DetailedEvent[] {
-  const parts = output.flatMap((message) => message.parts);
-  const kept: DetailedEvent[] = [];
-  for (const event of events.toReversed()) {
-    const isPart = event.type === "message.part";
-    if (isPart && JSON.stringify(event.part) !== JSON.stringify(parts.at(-1))) continue;
-    if (isPart) parts.pop();
-    kept.push(event);
-  }
-  return kept.reverse();
+/** The events without the parts that do not count, since their step was tried again. */
+function withoutTorn(events: readonly DetailedEvent[]): readonly DetailedEvent[] {
+  const torn = events.flatMap((event) => (event.type === "output.torn" ? event.events : []));
+  if (torn.length === 0) return events;
+  const numbers = new Set(
+    torn.flatMap(({ first, last }) => Array.from({ length: last - first + 1 }, (_, i) => first + i)),
+  );
+  return events.filter((event) => event.type !== "message.part" || !numbers.has(event.id));
 }
 
 function endsWith(history: readonly Message[], transcript: readonly Message[]): boolean {
