@@ -296,6 +296,8 @@ export interface SessionChange {
    * tried again.
    */
   readonly messages?: (() => readonly Message[]) | undefined;
+  /** The messages take the place of those that the session holds. Left out: they follow these. */
+  readonly replaces?: true | undefined;
   /** The new state, if it changes. */
   readonly state?: { readonly value: JsonValue } | undefined;
   /** The time of the change, in milliseconds since the epoch. */

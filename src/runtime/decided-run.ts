@@ -56,10 +56,8 @@ export class DecidedRun {
     return decision;
   }
 
-  /** A later change replaces an earlier one. The session is created if either of them creates it. */
   changeSession(change: SessionChange): void {
-    const before = this.#session;
-    this.#session = { ...change, create: change.create || (before?.create ?? false), messages: before?.messages };
+    this.#session = bothChanges(this.#session, change);
   }
 
   /** Begins with the state of a run in the store. */
@@ -78,7 +76,7 @@ export class DecidedRun {
   /** The batch was not written. It goes before the entries of the next batch. */
   putBack({ entries, session }: Batch): void {
     if (entries.length > 0) this.#entries = [...entries, ...(this.#entries ?? [])];
-    this.#session ??= session;
+    this.#session = bothChanges(session, this.#session);
   }
 
   /** Decides the pending entries again on a newer state, after a conflict. */
@@ -106,4 +104,24 @@ export class DecidedRun {
   drop(): void {
     this.#entries = undefined;
   }
+}
+
+/**
+ * Two changes of a session as one. The session is created, and its content replaced, if either of them does that. The
+ * messages follow each other, and the later state counts.
+ */
+export function bothChanges(
+  before: SessionChange | undefined,
+  after: SessionChange | undefined,
+): SessionChange | undefined {
+  if (before === undefined || after === undefined) return before ?? after;
+  const { messages: first } = before;
+  const { messages: second } = after;
+  return {
+    ...after,
+    create: before.create || after.create,
+    replaces: before.replaces ?? after.replaces,
+    state: after.state ?? before.state,
+    messages: first && second ? () => [...first(), ...second()] : (first ?? second),
+  };
 }

@@ -36,6 +36,14 @@ export class RunSession {
   history(): MaybePromise<readonly Message[]> {
     const { history_length = 0 } = createdEntry(this.#log.state);
     if (history_length === 0) return noMessages;
+    // The first write of the run may replace the session.
+    const accepted = this.#log.head === undefined ? this.#log.commit() : undefined;
+    return accepted === undefined
+      ? this.#readHistory(history_length)
+      : accepted.then(() => this.#readHistory(history_length));
+  }
+
+  #readHistory(history_length: number): MaybePromise<readonly Message[]> {
     const messages = (session: StoredSession | undefined): readonly Message[] =>
       session?.history.slice(0, history_length) ?? noMessages;
     const session = this.#read(() => this.#store.session(this.#key));

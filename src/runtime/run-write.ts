@@ -5,6 +5,7 @@ import type { Expected, RunHead, RunKey, RunWrite, SessionChange, Store } from "
 import type { RunState } from "../core/state.ts";
 import { countRun } from "../core/statistics.ts";
 import type { Batch } from "./decided-run.ts";
+import { bothChanges } from "./decided-run.ts";
 
 /** A write that was handed to the store. */
 export interface Attempt {
@@ -40,7 +41,7 @@ export function writeOf(
   end: () => SessionChange | undefined,
 ): RunWrite {
   if (entries.at(-1)?.type === "ended")
-    return { entries, head, session: merge(session, end()), counters: countRun(state), wake };
+    return { entries, head, session: bothChanges(session, end()), counters: countRun(state), wake };
   if (session === undefined && wake === undefined) return { entries, head };
   return { entries, head, session, wake };
 }
@@ -61,15 +62,4 @@ export function fed(
   const isBlocked = blocked !== null && blocked !== before?.blocked;
   const feed = feedOf(state, write.entries, from, isBlocked);
   return feed === undefined ? write : { ...write, feed };
-}
-
-/** Merges two session changes. One write may set the session's state, create the session, and add messages to it. */
-function merge(change: SessionChange | undefined, end: SessionChange | undefined): SessionChange | undefined {
-  if (end === undefined || change === undefined) return end ?? change;
-  return {
-    ...end,
-    create: end.create || change.create,
-    state: change.state,
-    messages: () => [...(change.messages?.() ?? []), ...(end.messages?.() ?? [])],
-  };
 }

@@ -300,7 +300,7 @@ export class Runs implements LiveRuns {
     const runId = this.ids.uuid();
     const session =
       request.session !== undefined
-        ? await this.#sessions.replace(tenant, request.session_id ?? runId, request.session)
+        ? this.#sessions.replace(request.session_id ?? runId, request.session)
         : request.session_id === undefined
           ? undefined
           : await this.#sessions.join(tenant, request.session_id);

@@ -43,11 +43,17 @@ export class SessionEntries {
     return { length: (await this.#store.sessionHead(key))?.length ?? 0, change };
   }
 
-  /** As {@link join}, but the caller provides the content of the session. */
-  async replace(tenant: string, sessionId: string, session: StoredSession): Promise<SessionEntry> {
-    const at = this.#clock.now();
-    await this.#store.putSession({ tenant, session_id: sessionId }, session, at);
-    return { length: session.history.length, change: { session_id: sessionId, create: true, at } };
+  /** As {@link join}, but the content of the session is the caller's. It is there when the run is. */
+  replace(sessionId: string, { history, state }: StoredSession): SessionEntry {
+    const change: SessionChange = {
+      session_id: sessionId,
+      create: true,
+      messages: () => history,
+      replaces: true,
+      state: { value: state },
+      at: this.#clock.now(),
+    };
+    return { length: history.length, change };
   }
 
   /** The state of the run, if it has completed in a session of its own. */

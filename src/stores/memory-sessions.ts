@@ -27,6 +27,7 @@ export class MemorySessions {
   /** Appends the messages that `messagesFor` returned, and changes the state. */
   change(tenant: Tenant, change: SessionChange, messages: readonly Message[]): void {
     const session = this.#open(tenant, change.session_id);
+    if (change.replaces === true) session.history = [];
     for (const message of messages) session.history.push(message);
     if (change.state !== undefined) session.state = change.state.value;
     this.#touch(session, change.at);

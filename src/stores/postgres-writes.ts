@@ -119,12 +119,13 @@ function withChanges(json: WriteJson, { entries, head, session, counters, wake }
 }
 
 /** Messages of a session that may not exist are requested only if it does. */
-function changeOf({ session_id, create, messages, state, at }: SessionChange): WriteJson {
+function changeOf({ session_id, create, messages, replaces, state, at }: SessionChange): WriteJson {
   const isLazy = !create && messages !== undefined;
   return {
     session_id: toText(session_id),
     create,
     at,
+    ...(replaces === true && { isWhole: true }),
     ...(isLazy ? { isLazy } : { messages: (messages?.() ?? []).map(toJson) }),
     ...(state !== undefined && { state: toJson(state.value) }),
   };

@@ -23,7 +23,7 @@ export function addSession(connection: Connection, key: SessionKey, session: Sto
 
 export function replaceSession(connection: Connection, key: SessionKey, session: StoredSession, at: number): void {
   const { id } = findSession(connection, key) ?? makeSession(connection, key, at);
-  connection.run("DELETE FROM cadenza_messages WHERE session = ?", id);
+  removeMessages(connection, id);
   addMessages(connection, id, 0, session.history);
   updateSession(connection, id, session.history.length, session.state, at);
 }
@@ -36,8 +36,10 @@ export function changeSession(connection: Connection, tenant: string, change: Se
     session = makeSession(connection, key, change.at);
   }
   const messages = change.messages?.() ?? [];
-  addMessages(connection, session.id, session.length, messages);
-  updateSession(connection, session.id, session.length + messages.length, change.state?.value, change.at);
+  if (change.replaces === true) removeMessages(connection, session.id);
+  const length = change.replaces === true ? 0 : session.length;
+  addMessages(connection, session.id, length, messages);
+  updateSession(connection, session.id, length + messages.length, change.state?.value, change.at);
 }
 
 export function addToCounters(connection: Connection, agentName: string, counters: Counters): void {
@@ -58,6 +60,10 @@ function findSession(connection: Connection, { tenant, session_id }: SessionKey)
 function makeSession(connection: Connection, { tenant, session_id }: SessionKey, at: number): SessionRow {
   const { lastInsertRowid } = connection.run(insertSession, toText(tenant), toText(session_id), at);
   return { id: Number(lastInsertRowid), length: 0 };
+}
+
+function removeMessages(connection: Connection, session: number): void {
+  connection.run("DELETE FROM cadenza_messages WHERE session = ?", session);
 }
 
 function addMessages(connection: Connection, session: number, from: number, messages: readonly Message[]): void {

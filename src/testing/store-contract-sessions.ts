@@ -15,6 +15,7 @@ import {
   runKey,
   sessionId,
   sessionKey,
+  tryCreate,
   write,
 } from "./store-samples.ts";
 
@@ -82,6 +83,37 @@ export const sessionChecks: readonly StoreCheck[] = [
       write(parts("z"), { session: change({ messages: said("d"), state: { value: false } }) }),
     );
     expectSame(await first.session(sessionKey(1)), { history: heard("a", "b", "c", "d"), state: false }, "in the end");
+  }),
+
+  check("sessions: a change with `replaces` takes the place of the history", async ({ first, second }) => {
+    const replaces = (...texts: readonly string[]) =>
+      change({ create: true, replaces: true, messages: said(...texts), state: { value: texts.length } });
+    await create(first, 1, { session: replaces("a", "b", "c") });
+    expectSame(await first.session(sessionKey(1)), { history: heard("a", "b", "c"), state: 3 }, "a new session");
+    await create(second, 2, { session: replaces("z") });
+    expectSame(await first.session(sessionKey(1)), { history: heard("z"), state: 1 }, "the session replaced");
+    expectSame((await second.sessionHead(sessionKey(1)))?.length, 1, "its length");
+    await create(first, 3, { session: change({ messages: said("y") }) });
+    expectSame((await first.session(sessionKey(1)))?.history, heard("z", "y"), "with a message more");
+    await create(first, 4, { session: change({ create: true, replaces: true, messages: said("x") }) });
+    expectSame(await first.session(sessionKey(1)), { history: heard("x"), state: 1 }, "replaced without a state");
+    const ending = change({ create: true, replaces: true, messages: said("w", "v") });
+    await append(second, runKey(4), 1, write([ended()], { head: over(), session: ending }));
+    expectSame((await first.session(sessionKey(1)))?.history, heard("w", "v"), "replaced by an append");
+  }),
+
+  check("sessions: a refused write replaces nothing", async ({ first }) => {
+    await create(first, 1, { session: change({ create: true, messages: said("a") }), idempotencyKey: "key" });
+    const session = change({ create: true, replaces: true, messages: said("z"), state: { value: 1 } });
+    const refusals = [
+      await tryCreate(first, 1, { session }),
+      await tryCreate(first, 2, { session, idempotencyKey: "key" }),
+      await first.append(runKey(1), { epoch: 1, position: 7 }, write(parts("x"), { session })),
+      await first.append(runKey(3), { epoch: 1, position: 1 }, write(parts("x"), { session })),
+    ];
+    const conflicts = refusals.map((refusal) => refusal?.conflict);
+    expectSame(conflicts, ["exists", "key_used", "changed", "missing"], "the refusals");
+    expectSame(await first.session(sessionKey(1)), { history: heard("a"), state: null }, "the session");
   }),
 
   check(

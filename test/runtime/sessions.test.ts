@@ -216,6 +216,63 @@ describe.each(stores)("a session, in a store %s,", (_title, make) => {
   });
 });
 
+describe("a session that a caller replaces", () => {
+  const SECOND = "00000000-0000-4000-8000-0000000000a2";
+  const replaced = { session: { history: [{ role: "user" as const, parts: [{ content: "other" }] }], state: 2 } };
+
+  it.each(stores)("stays as it is if the run is refused, in a store %s", async (_title, make) => {
+    const { runtime, clock } = make();
+    const gate = deferred();
+    runtime.register("one", { concurrency: { max: 1, whenFull: "reject" } }, async (input, { session }) => {
+      if (input.map(textOf).join() === "wait") await gate.promise;
+      await session.setState(1);
+    });
+    await runtime.createRun({ agent_name: "one", input: "a", session_id: SESSION });
+    const before = await runtime.getSession(SESSION);
+    expect(before).toMatchObject({ history: [{ role: "user" }], state: 1 });
+    const waiting = runtime.createRun({ agent_name: "one", input: "wait", session_id: SECOND });
+    await clock.settle();
+    const refused = runtime.createRun({ agent_name: "one", input: "b", session_id: SESSION }, replaced);
+    expect(await refusal(refused)).toMatchObject({ code: "limit_reached" });
+    expect(await runtime.getSession(SESSION)).toEqual(before);
+    gate.resolve();
+    await waiting;
+  });
+
+  it.each(stores)("is there when its run begins, in a store %s", async (_title, make) => {
+    const { runtime } = make();
+    runtime.register("recall", recall).register("states", async (_input, { session }) => {
+      const before = await session.getState();
+      await session.setState(3);
+      return JSON.stringify([before, await session.getState(), (await session.history()).map(textOf)]);
+    });
+    await runtime.createRun({ agent_name: "recall", input: "a", session_id: SESSION });
+    const run = await runtime.createRun({ agent_name: "recall", input: "b", session_id: SESSION }, replaced);
+    expect(textsOf(run)).toEqual(["(other) b"]);
+    const session = await runtime.getSession(SESSION);
+    expect([session.history.map(textOf), session.state]).toEqual([["other", "b", "(other) b"], 2]);
+    const next = await runtime.createRun({ agent_name: "states", input: "c", session_id: SESSION }, replaced);
+    expect(textsOf(next)).toEqual(['[2,3,["other"]]']);
+    expect((await runtime.getSession(SESSION)).state).toBe(3);
+  });
+
+  it("stays as it is if the store has not taken the run", async () => {
+    let fails = false;
+    const store = hookedStore((call, method) => {
+      if (fails && method === "create") throw new Error("the connection failed");
+      return call();
+    });
+    const { runtime } = setUp({ store });
+    runtime.register("recall", recall);
+    await runtime.createRun({ agent_name: "recall", input: "a", session_id: SESSION });
+    const before = await runtime.getSession(SESSION);
+    fails = true;
+    const refused = runtime.createRun({ agent_name: "recall", input: "b", session_id: SESSION }, replaced);
+    expect(await refusal(refused)).toMatchObject({ code: "store_failed" });
+    expect(await runtime.getSession(SESSION)).toEqual(before);
+  });
+});
+
 describe("session ids", () => {
   it("are UUIDs in any spelling, and are written in the canonical one", async () => {
     const { runtime } = setUp();

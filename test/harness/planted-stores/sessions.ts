@@ -40,6 +40,27 @@ export const sessionsFaults: readonly BrokenStore[] = [
     withSession((change) => ({ ...change, state: change.state?.value === null ? undefined : change.state })),
   ),
   broken(
+    "a session that is replaced keeps its messages",
+    "sessions: a change with `replaces` takes the place of the history",
+    withSession(({ replaces: _, ...change }) => change),
+  ),
+  broken(
+    "a replaced session is written before the write is refused",
+    "sessions: a refused write replaces nothing",
+    class extends MemoryStore {
+      override create(key: RunKey, write: RunWrite, idempotencyKey: string | null): Conflict {
+        const { session } = write;
+        if (session?.replaces === true)
+          this.putSession(
+            { tenant: key.tenant, session_id: session.session_id },
+            { history: [], state: null },
+            session.at,
+          );
+        return super.create(key, write, idempotencyKey);
+      }
+    },
+  ),
+  broken(
     "a missing session has the length 0",
     "sessions: sessionHead is the number of messages and the state, and undefined without a session",
     class extends MemoryStore {
