@@ -12,6 +12,8 @@ export interface Caller {
   readonly tenant: string;
   /** Whether an agent exists for the client; undefined: all do. */
   readonly sees: ((agentName: string) => boolean) | undefined;
+  /** Whether a message from the client may have a role, such as `user` or `agent/desk`. */
+  speaksAs(role: string): boolean;
 }
 
 /** The client of a request. Without `authorize` every client may do everything. */
@@ -21,14 +23,15 @@ export function callerOf(
   asked: () => AuthorizeRequest,
   logger: Logger,
 ): MaybePromise<Caller> {
-  if (authorize === undefined) return { scope: runtime, tenant: "", sees: undefined };
+  if (authorize === undefined) return { scope: runtime, tenant: "", sees: undefined, speaksAs: isUser };
   return authorizedCaller(runtime, authorize, asked(), logger);
 }
 
 const rights: Rights = {
   tenant: (value) => typeof value === "string",
   principal: isPrincipal,
-  agents: (value) => typeof value === "function" || isListOfStrings(value),
+  agents: isChoice,
+  roles: isChoice,
 };
 
 async function authorizedCaller(
@@ -38,8 +41,13 @@ async function authorizedCaller(
   logger: Logger,
 ): Promise<Caller> {
   const granted = await askHost<Grant>(() => authorize(request), rights, logger);
-  const { tenant = "", principal = null, agents } = granted;
-  return { scope: runtime.scope({ tenant, principal }), tenant, sees: seeing(agents, logger) };
+  const { tenant = "", principal = null, agents, roles } = granted;
+  return {
+    scope: runtime.scope({ tenant, principal }),
+    tenant,
+    sees: agents && choosing("agents", agents, logger),
+    speaksAs: roles === undefined ? isUser : choosing("roles", roles, logger),
+  };
 }
 
 /** The rights that a host may grant by name, and what each has to be. */
@@ -100,25 +108,31 @@ export function isPrincipal(value: unknown): boolean {
   return value === null || ["string", "number", "boolean", "object"].includes(typeof value);
 }
 
-function isListOfStrings(value: unknown): boolean {
-  return Array.isArray(value) && value.every((item) => typeof item === "string");
+/** Some texts, listed or chosen by a function. */
+type Choice = readonly string[] | ((text: string) => boolean);
+
+function isChoice(value: unknown): boolean {
+  return typeof value === "function" || (Array.isArray(value) && value.every((item) => typeof item === "string"));
 }
 
 /** A function of the host that fails, or answers with anything but true or false, refuses the request. */
-function seeing(agents: Grant["agents"], logger: Logger): Caller["sees"] {
-  if (agents === undefined) return undefined;
-  if (typeof agents !== "function") return (name) => agents.includes(name);
-  return (name) => {
+function choosing(right: string, choice: Choice, logger: Logger): (text: string) => boolean {
+  if (typeof choice !== "function") return (text) => choice.includes(text);
+  return (text) => {
     let answer: unknown;
     try {
-      answer = agents(name);
+      answer = choice(text);
     } catch (error) {
       logger.warn("authorize failed; the request was refused.", { error });
       throw denied({ status: 403 });
     }
     if (typeof answer === "boolean") return answer;
-    throw misgranted("agents has to answer with true or false", logger);
+    throw misgranted(`${right} has to answer with true or false`, logger);
   };
+}
+
+function isUser(role: string): boolean {
+  return role === "user";
 }
 
 function denied({ status, message = "The request is not allowed.", headers = {} }: Denial): WireError {

@@ -48,6 +48,21 @@ export interface Grant {
   readonly principal?: JsonValue | undefined;
   /** The agents that exist for this client. Other agents and their runs do not exist for it. Default: all. */
   readonly agents?: readonly string[] | ((name: string) => boolean) | undefined;
+  /**
+   * The roles that messages from this client may have: in the input of a run, in an answer, and in the history of a
+   * session that the client sends. What comes over a wire is a user's: each face refuses a message with a role that is
+   * not named here, or takes it as the user's where the official clients of its protocol send such messages. Name
+   * others only for a service that speaks for agents, such as a gateway. Default: `["user"]`.
+   *
+   * @example
+   * ```ts
+   * import type { Grant } from "cadenza/http";
+   *
+   * const gateway: Grant = { tenant: "blue", roles: (role) => role === "user" || role.startsWith("agent/") };
+   * console.log(typeof gateway.roles); // → function
+   * ```
+   */
+  readonly roles?: readonly string[] | ((role: string) => boolean) | undefined;
 }
 
 /** Why a client is refused. */

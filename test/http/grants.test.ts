@@ -50,6 +50,9 @@ const wrong: Readonly<Record<string, unknown>> = {
       throw new Error("No.");
     },
   },
+  "roles that are a text": { roles: "user" },
+  "roles that are true": { roles: true },
+  "a list of roles with a hole": { roles: ["user", undefined] },
   "a right beside a misspelt one": { tenant: "blue", principle: "Ada" },
   "a status that is a text": { status: "401" },
   "a status of success": { status: 200 },
@@ -98,7 +101,7 @@ describe.each(Object.keys(wrong))("authorize that returns %s", (name) => {
 it.each([
   ["no right", {}],
   ["an object without a prototype", Object.assign(Object.create(null), { tenant: "blue" })],
-  ["all rights", { tenant: "blue", principal: { name: "Ada" }, agents: ["echo"] }],
+  ["all rights", { tenant: "blue", principal: { name: "Ada" }, agents: ["echo"], roles: ["user"] }],
   ["a function of agents", { agents: (name: string) => name === "echo" }],
   ["a promise of rights", Promise.resolve({ tenant: "blue", principal: null })],
 ])("authorize that returns %s lets the request pass", async (_what, answer) => {
