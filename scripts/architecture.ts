@@ -181,6 +181,10 @@ const CONTINUES = new Set(["then", "catch", "finally"]);
 /** Objects of the library, which guard their listeners themselves. */
 const GUARDED_SOURCES = /^(runtime|this\.#emitter)$/;
 
+/** The file through which faces give messages to agents: it takes every message of a client as its user's. */
+const CLAIMS = "http/claims.ts";
+const SPEAKING_METHODS = new Set(["createRun", "resume"]);
+
 interface Import {
   readonly specifier: string;
   readonly typeOnly: boolean;
@@ -206,6 +210,7 @@ export function checkArchitecture(files: ReadonlyMap<string, string>): string[] 
     edges.set(path, targets);
     violations.push(...globalsOf(path, source).map((reason) => `${path}: ${reason}`));
     violations.push(...runIdKeysOf(path, source).map((reason) => `${path}: ${reason}`));
+    violations.push(...speakersOf(path, source).map((reason) => `${path}: ${reason}`));
     violations.push(...looseEndsOf(path, source).map((reason) => `${path}: ${reason}`));
     violations.push(...wordsOf(path, text).map((word) => `${path}: the plain room knows no ${word}`));
     if (!path.includes("/") && !source.statements.every(isReExport)) {
@@ -236,6 +241,22 @@ function runIdKeysOf(path: string, source: ts.SourceFile): string[] {
     if (isKeyedByRunId(node)) {
       reasons.push(`a run is found by its tenant and its id: use RunMap in place of ${textOf(node, source)}`);
     }
+    ts.forEachChild(node, visit);
+  };
+  visit(source);
+  return reasons;
+}
+
+/** Where a face creates or answers a run past the file that takes what a client says as its user's. */
+function speakersOf(path: string, source: ts.SourceFile): string[] {
+  const isFace = path.startsWith("http/") || path.startsWith("faces/");
+  if (!isFace || path === CLAIMS || path.startsWith("faces/inspector/page/")) return [];
+  const reasons: string[] = [];
+  const visit = (node: ts.Node): void => {
+    const isCall = ts.isCallExpression(node) && ts.isPropertyAccessExpression(node.expression);
+    // A stream resumes without an argument.
+    if (isCall && SPEAKING_METHODS.has(node.expression.name.text) && node.arguments.length > 0)
+      reasons.push(`calls ${textOf(node, source)}: use createRunFor or resumeFor`);
     ts.forEachChild(node, visit);
   };
   visit(source);

@@ -98,6 +98,11 @@ describe("a small set of sources that keeps every rule", () => {
     ["durable/a.ts", `export const a = (runs: R[]) => new Map(runs.map((r) => [r.run_id, r]));`, "use RunMap"],
     ["http/a.ts", `export const a = (m: Record<string, 1>, run_id: string) => m[run_id];`, "use RunMap"],
 
+    // what clients say
+    ["faces/acp/a.ts", "export const a = (s: Scope) => s.createRun({ input });", "use createRunFor or resumeFor"],
+    ["faces/chat/a.ts", "export const a = (c: Caller) => c.scope.resume({ run_id });", "use createRunFor or resumeFor"],
+    ["http/a.ts", "export const a = (r: Runtime) => r.createRun(request, {});", "use createRunFor or resumeFor"],
+
     // callbacks of the event loop
     ["runtime/a.ts", `export const a = (p: Promise<1>): void => void p;`, "drops void p: use inBackground"],
     ["runtime/a.ts", `export const a = (p: Promise<1>): void => {\n  void p.then(start);\n};`, "use inBackground"],

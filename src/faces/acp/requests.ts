@@ -1,15 +1,18 @@
 import type { Issue } from "../../core/errors.ts";
+import { CALL_ID, MESSAGE_ID } from "../../http/claims.ts";
 import { unfitAt, unfitError, WireError } from "../../http/errors.ts";
 import type { RunDeclineRequest } from "../../protocol/extensions.ts";
 import { runDeclineRequestSchema } from "../../protocol/extensions.ts";
 import { isJsonObject } from "../../protocol/json.ts";
+import type { Message, MessagePart } from "../../protocol/message.ts";
 import type { RunCreateRequest, RunResumeRequest } from "../../protocol/requests.ts";
 import { runCreateRequestSchema, runResumeRequestSchema } from "../../protocol/requests.ts";
+import { isMessageResume } from "../../protocol/run.ts";
 import type { HttpSettings } from "./options.ts";
 
 /** Reads the body that starts a run. */
 export function readCreateRequest(body: unknown, limits: HttpSettings["limits"]): RunCreateRequest {
-  const request = isPlain(body) ? body : readWith(runCreateRequestSchema, body);
+  const request = isPlain(body) ? body : withForeignInput(readWith(runCreateRequestSchema, body));
   checkMessages(["input"], request.input, limits);
   const { session_id, session } = request;
   if (session?.id !== undefined && session_id !== undefined && session.id !== session_id) {
@@ -41,9 +44,24 @@ export function readReplyRequest(
   }
   const request = readWith(runResumeRequestSchema, body);
   checkRunId(request, runId);
-  const { type, message } = request.await_resume;
-  if (type === "message") checkMessages(["await_resume", "message"], [message as RunCreateRequest["input"][0]], limits);
-  return request;
+  if (!isMessageResume(request.await_resume)) return request;
+  const { message } = request.await_resume;
+  checkMessages(["await_resume", "message"], [message], limits);
+  return { ...request, await_resume: { type: "message", message: foreign(message) } };
+}
+
+function withForeignInput(request: RunCreateRequest): RunCreateRequest {
+  return { ...request, input: request.input.map(foreign) };
+}
+
+/** A message of a user without the ids that the service itself keeps in parts, by which pages know messages and calls. */
+function foreign(message: Message): Message {
+  if (message.role !== "user") return message;
+  const parts = message.parts.map((part) => {
+    const { [MESSAGE_ID]: _message, [CALL_ID]: _call, ...rest } = part;
+    return rest as MessagePart;
+  });
+  return { ...message, parts };
 }
 
 /** Refuses a body whose run is not that of the path. */

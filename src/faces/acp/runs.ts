@@ -2,6 +2,7 @@ import { inBackground } from "../../core/background.ts";
 import { CadenzaError } from "../../core/errors.ts";
 import { clientLeft, readJson } from "../../http/body.ts";
 import type { Caller } from "../../http/caller.ts";
+import { createRunFor, resumeFor } from "../../http/claims.ts";
 import { idempotencyKey, queryFlag, queryNumber, takeBody } from "../../http/service.ts";
 import { checkAgent, checkRun, checkSession, checkVisibleRun } from "../../http/visibility.ts";
 import type { WireResponse } from "../../http/wire.ts";
@@ -33,7 +34,7 @@ export async function createRun(call: AcpCall): Promise<WireResponse> {
     if (session_id !== undefined) await checkSession(caller, session_id);
     const brought = session === undefined ? undefined : await broughtSession(call, session);
     const options: CreateRunOptions = { idempotencyKey: key, session: brought };
-    return await answer(call, mode, (mode) => caller.scope.createRun({ agent_name, input, session_id, mode }, options));
+    return await answer(call, mode, (mode) => createRunFor(caller, { agent_name, input, session_id, mode }, options));
   } catch (error) {
     // The schema has not validated a plain body yet. Its error is more precise.
     if (CadenzaError.is(error) && (error.code === "invalid_argument" || error.code === "agent_not_found"))
@@ -52,7 +53,7 @@ export async function resumeRun(call: AcpCall): Promise<WireResponse> {
   const request = readReplyRequest(body, parameter, service.settings);
   const options: ResumeOptions = { idempotencyKey: key };
   return answer(call, request.mode ?? "sync", (mode) =>
-    caller.scope.resume({ ...request, run_id: parameter, mode }, options),
+    resumeFor(caller, { ...request, run_id: parameter, mode }, options),
   );
 }
 
@@ -97,7 +98,7 @@ export async function listRuns({ caller, query }: AcpCall): Promise<WireResponse
 function answer(
   call: AcpCall,
   mode: RunMode,
-  start: (mode: RunMode) => ReturnType<Caller["scope"]["createRun"]>,
+  start: (mode: RunMode) => Promise<Run> | EventStream,
 ): Promise<WireResponse> {
   if (mode === "stream") return streamRun(call, () => start(mode) as EventStream);
   if (mode === "async") return (start(mode) as Promise<Run>).then((run) => runResponse(202, run));

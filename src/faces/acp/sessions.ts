@@ -1,5 +1,6 @@
 import type { Issue } from "../../core/errors.ts";
 import { withinLimits } from "../../http/body.ts";
+import { asUser } from "../../http/claims.ts";
 import { unfitAt, WireError } from "../../http/errors.ts";
 import { baseUrl } from "../../http/service.ts";
 import { checkVisibleSession, findVisibleSession } from "../../http/visibility.ts";
@@ -86,7 +87,8 @@ export async function loadSession(call: AcpCall, { history, state }: PostedSessi
 
 function readMessage(value: unknown, path: Issue["path"], limits: JsonLimits): Message {
   withinLimits("A message of the session", () => checkTree(value, limits));
-  return readWith(messageSchema, value, path);
+  const message = readWith(messageSchema, value, path);
+  return message.role === "user" ? asUser(message) : message;
 }
 
 /** The id of a resource is that of its session and, after a dot, an index in its history, or `state`. */

@@ -1,5 +1,6 @@
 import { CadenzaError } from "../../core/errors.ts";
 import { readJson } from "../../http/body.ts";
+import { createRunFor, resumeFor } from "../../http/claims.ts";
 import { unfitAt } from "../../http/errors.ts";
 import { streamHeaders } from "../../http/event-stream.ts";
 import type { Call } from "../../http/service.ts";
@@ -84,7 +85,8 @@ async function beginRun(call: Call, session_id: string, input: RunInput): Promis
     if (resume.length > 0) return resumeRun(call, session_id, { ...input, resume });
     if (!isSame && await_requests.length > 0) return uncovered(input);
   }
-  const { run_id } = await caller.scope.createRun(
+  const { run_id } = await createRunFor(
+    caller,
     { agent_name, input: messages, mode: "async" },
     { sessionKey: threadId, metadata: handed, idempotencyKey: keyOf(threadId, runId) },
   );
@@ -114,7 +116,7 @@ async function resumeRun(call: Call, session_id: string, input: RunInput): Promi
   if (await_requests.some(({ await_id }) => !resumed.has(await_id))) return uncovered(input);
   for (const { await_id, reply, isCancelled } of resume) {
     try {
-      await call.caller.scope.resume({ ...reply, run_id, await_id, mode: "async" });
+      await resumeFor(call.caller, { ...reply, run_id, await_id, mode: "async" });
     } catch (error) {
       // What a client cancels may have expired. It is told what became of the run.
       if (!isCancelled || !CadenzaError.is(error) || !tooLate.has(error.code)) throw error;

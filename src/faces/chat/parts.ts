@@ -1,3 +1,4 @@
+import { MESSAGE_ID } from "../../http/claims.ts";
 import { unfitAt } from "../../http/errors.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import { parsedJson } from "../../protocol/json-text.ts";
@@ -56,17 +57,14 @@ export function linkOf({ content_url }: MessagePart): string | undefined {
     : undefined;
 }
 
-/** The key under which the first part of a message keeps the id that the page gave the message. */
-const ID_KEY = "chat_message_id";
-
 /** A message with the id that the page gave it. */
 export function withId([first, ...rest]: readonly [MessagePart, ...MessagePart[]], id: string): Message {
-  return { role: "user", parts: [{ ...first, [ID_KEY]: id }, ...rest] };
+  return { role: "user", parts: [{ ...first, [MESSAGE_ID]: id }, ...rest] };
 }
 
 /** The id of a message on the page that sent it. Undefined: no page did. */
 export function idOf({ parts }: Message): string | undefined {
-  const id = parts[0]?.[ID_KEY];
+  const id = parts[0]?.[MESSAGE_ID];
   return typeof id === "string" ? id : undefined;
 }
 

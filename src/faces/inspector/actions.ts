@@ -1,5 +1,7 @@
 import { CadenzaError } from "../../core/errors.ts";
 import type { RunKey } from "../../core/ports.ts";
+import type { Speaker } from "../../http/claims.ts";
+import { createRunFor, resumeFor } from "../../http/claims.ts";
 import { unfitAt, WireError } from "../../http/errors.ts";
 import type { JsonObject } from "../../protocol/json.ts";
 import type { AgentRuntime } from "../../runtime/agent-runtime.ts";
@@ -45,12 +47,13 @@ export const actions: Readonly<Record<string, InspectorAction>> = {
   create: { takes: ["tenant", "agent_name", "input", "session_id"], act: create },
   answer: onRun(["await_id", "answer"], async (scope, { run_id }, { await_id, answer }) => {
     if (answer === undefined) throw unfitAt(["answer"], "expected an answer");
-    await scope.resume({ run_id, await_id: text("await_id", await_id), await_resume: resumeOf(answer), mode: "async" });
+    const await_resume = resumeOf(answer);
+    await resumeFor(speakerOf(scope), { run_id, await_id: text("await_id", await_id), await_resume, mode: "async" });
     return none;
   }),
   decline: onRun(["await_id", "reason"], async (scope, { run_id }, { await_id, reason = null }) => {
     const decline = { reason: reason === null ? null : text("reason", reason) };
-    await scope.resume({ run_id, await_id: text("await_id", await_id), decline, mode: "async" });
+    await resumeFor(speakerOf(scope), { run_id, await_id: text("await_id", await_id), decline, mode: "async" });
     return none;
   }),
   cancel: onRun([], async (scope, { run_id }) => {
@@ -85,13 +88,19 @@ async function create({ runtime, access, body }: Deed): Promise<object> {
   const agent = runtime[insideKey].registry.all().find((one) => one.name === name);
   if (agent === undefined)
     throw new CadenzaError("agent_not_found", `There is no agent ${JSON.stringify(name)}.`, { agent_name: name });
-  const run = await runtime.scope({ tenant, principal: access.principal }).createRun({
+  const request = {
     agent_name: name,
     input: inputFor(agent, input ?? "") as RunInput,
     session_id: session_id === null ? null : text("session_id", session_id),
     mode: "async",
-  });
+  } as const;
+  const run = await createRunFor(speakerOf(runtime.scope({ tenant, principal: access.principal })), request, {});
   return { tenant, run_id: run.run_id, session_id: run.session_id };
+}
+
+/** Who operates a runtime is a user of its agents. */
+function speakerOf(scope: Scope): Speaker {
+  return { scope, speaksAs: (role) => role === "user" };
 }
 
 function text(name: string, value: unknown): string {

@@ -1,5 +1,6 @@
 import { CadenzaError } from "../../../core/errors.ts";
 import { readJson } from "../../../http/body.ts";
+import { createRunFor, resumeFor } from "../../../http/claims.ts";
 import { unfitAt, WireError } from "../../../http/errors.ts";
 import { lastEventId, streamHeaders } from "../../../http/event-stream.ts";
 import { takeBody } from "../../../http/service.ts";
@@ -99,7 +100,7 @@ async function say(call: ChatCall, session_id: string, request: ChatRequest, las
       const { await_id } = question;
       const idempotencyKey = keyOf(request.id, last.id);
       const await_resume = { type: "message", message } as const;
-      await caller.scope.resume({ run_id, await_id, await_resume, mode: "async" }, { idempotencyKey });
+      await resumeFor(caller, { run_id, await_id, await_resume, mode: "async" }, { idempotencyKey });
       const messageId = messageIdAfter(run_id, await_id);
       return { run_id, messageId, after: last_event_id, questions: await_requests };
     }
@@ -112,7 +113,7 @@ async function say(call: ChatCall, session_id: string, request: ChatRequest, las
       : { idempotencyKey: keyOf(request.id, last.id) }),
   };
   if (isEdited) await cancelOpenRuns(call, session_id);
-  const { run_id } = await caller.scope.createRun({ agent_name, input: [message], mode: "async" }, options);
+  const { run_id } = await createRunFor(caller, { agent_name, input: [message], mode: "async" }, options);
   return { run_id, messageId: run_id, after: 0 };
 }
 
@@ -128,7 +129,6 @@ async function editedSession(
 
 /** The replies in an assistant message answer the questions of its run that are still open. */
 async function reply(call: ChatCall, session_id: string, last: ChatMessage): Promise<Begun | Refused> {
-  const { scope } = call.caller;
   const calls = repliedCalls(last);
   const run_id = calls.at(-1)?.run_id;
   if (run_id === undefined) throw unfitAt(["messages"], "expected a message of the user, or a reply to a question");
@@ -143,7 +143,7 @@ async function reply(call: ChatCall, session_id: string, last: ChatMessage): Pro
     throw new WireError(409, "not_awaiting", "The question has been answered already, or does not wait any more.");
   for (const { question, ...answer } of replies) {
     try {
-      await scope.resume({ ...answer, mode: "async" });
+      await resumeFor(call.caller, { ...answer, mode: "async" });
     } catch (error) {
       if (CadenzaError.is(error) && error.code === "answer_rejected") {
         const response = new Response({ run_id, messageId: last.id }, call.service.settings.approvals);

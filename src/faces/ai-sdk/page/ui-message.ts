@@ -1,3 +1,4 @@
+import { asUser } from "../../../http/claims.ts";
 import type { Message } from "../../../protocol/message.ts";
 import { idOf, shownText, thoughtIn } from "../../chat/parts.ts";
 import { messageOf } from "../../chat/questions.ts";
@@ -23,7 +24,7 @@ export class UiMessages {
     this.messages.push({
       id,
       role: "user",
-      parts: message.parts.flatMap((part, at) => pageParts(part, `${id}.${at}`)),
+      parts: asUser(message).parts.flatMap((part, at) => pageParts(part, `${id}.${at}`)),
     });
   }
 
@@ -128,7 +129,8 @@ export function pageMessages(history: readonly Message[], sessionId: string): re
   const messages: { id: string; role: "user" | "assistant"; parts: ChatPart[] }[] = [];
   for (const [index, message] of history.entries()) {
     const role = message.role === "user" ? "user" : "assistant";
-    const parts = message.parts.flatMap((part, at) => pageParts(part, `${sessionId}.${index}.${at}`));
+    const said = role === "user" ? asUser(message) : message;
+    const parts = said.parts.flatMap((part, at) => pageParts(part, `${sessionId}.${index}.${at}`));
     const last = messages.at(-1);
     if (role === "assistant" && last?.role === "assistant") last.parts.push(...parts);
     else messages.push({ id: idOf(message) ?? `${sessionId}.${index}`, role, parts });
