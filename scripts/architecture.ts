@@ -44,7 +44,11 @@ const RULES: readonly Rule[] = [
   },
   { place: "faces/ai-sdk/agent/", imports: ["core/", "protocol/"], types: ["runtime/"] },
   // What the faces of chats share.
-  { place: "faces/chat/", imports: ["http/", "core/error", "protocol/"], types: ["core/", "runtime/"] },
+  {
+    place: "faces/chat/",
+    imports: ["http/", "core/error", "core/json", "protocol/", "runtime/uuid"],
+    types: ["core/", "runtime/"],
+  },
   {
     place: "faces/ai-sdk/page/",
     imports: ["faces/chat/", "http/", "core/error", "protocol/"],

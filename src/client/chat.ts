@@ -145,6 +145,8 @@ class ChatTransport implements CadenzaChatTransport {
         method: "POST",
         path: "",
         body: { ...this.#options.body, ...body, id, messages, trigger, messageId },
+        // However often it is sent, the user has done it once.
+        headers: { "idempotency-key": this.#connection.machine.key() },
         signal: abortSignal,
       });
       return this.#chunksOf(response, abortSignal, () => abortSignal?.removeEventListener("abort", stop));

@@ -147,7 +147,10 @@ export interface HttpLimits {
   readonly maxMessages?: number | undefined;
   /** Parts in all messages of a request together. Default: 10,000. */
   readonly maxParts?: number | undefined;
-  /** Characters in the metadata of one part, written as JSON. Default: 65,536. */
+  /**
+   * Characters in the metadata of one part, and in what a chat page or an AG-UI host adds as the metadata of a run, written
+   * as JSON. Default: 65,536.
+   */
   readonly maxMetadataLength?: number | undefined;
   /** Streams that are open at a time. Default: 10,000. */
   readonly maxReaders?: number | undefined;

@@ -4,6 +4,17 @@ import { toolCallId } from "../chat/call-ids.ts";
 import { isJsonPart, isWebAddress, jsonOf, linkOf, shownText, stateIn } from "../chat/parts.ts";
 import type { AgUiEvent, PartEvent } from "./events.ts";
 
+/** The id of a part among those of all runs: that of the event that shows it. */
+export function partId(runId: string, event: number): string {
+  return `${runId}-p${event}`;
+}
+
+/** The event that shows the part with this id. Undefined: it is the id of none. */
+export function eventOfPart(id: string): { readonly run_id: string; readonly event: number } | undefined {
+  const [, run_id, event] = /^([0-9a-f-]{36})-p([1-9]\d{0,9})$/.exec(id) ?? [];
+  return run_id === undefined ? undefined : { run_id, event: Number(event) };
+}
+
 /**
  * The events of a part beside its text, its thought and the state that it sets. `id` tells the part from all others. `calls`: the tool calls that were shown
  * before; the call of this part is added.

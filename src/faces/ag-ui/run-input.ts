@@ -1,3 +1,4 @@
+import { CALL_ID } from "../../http/claims.ts";
 import { unfitAt } from "../../http/errors.ts";
 import type { FaceSettings } from "../../http/options.ts";
 import type { JsonObject, JsonValue } from "../../protocol/json.ts";
@@ -5,7 +6,7 @@ import { isJsonObject } from "../../protocol/json.ts";
 import type { Message, MessagePart } from "../../protocol/message.ts";
 import type { QuestionId } from "../chat/call-ids.ts";
 import { questionOfCall } from "../chat/call-ids.ts";
-import { checkParts, isWebAddress, jsonOf, messageIdIn, textPart, withId } from "../chat/parts.ts";
+import { checkMetadata, checkParts, isWebAddress, jsonOf, messageIdIn, textPart, withId } from "../chat/parts.ts";
 import type { Reply } from "../chat/questions.ts";
 import { declined, replyOf } from "../chat/questions.ts";
 
@@ -13,8 +14,8 @@ import { declined, replyOf } from "../chat/questions.ts";
 export interface RunInput {
   readonly threadId: string;
   readonly runId: string;
-  /** What the user says: the messages after the last one of the assistant. */
-  readonly messages: readonly Message[];
+  /** What the user says: the messages after the last one of the assistant. At least one, unless it replies. */
+  readonly messages: readonly GivenMessage[];
   /** What the client replies to questions. */
   readonly resume: readonly ResumeEntry[];
   /** The results of the client's own tools, by the ids of their calls. */
@@ -23,6 +24,14 @@ export interface RunInput {
   readonly clientTools: ReadonlySet<string>;
   /** What the agent is handed, and nothing here reads. */
   readonly handed: JsonObject;
+}
+
+/** A message of the user, or what the client says that one of its tools has given. */
+export interface GivenMessage {
+  readonly id: string;
+  readonly message: Message;
+  /** The tool call whose result it is, as the client says. Undefined: it is a message of the user. */
+  readonly callId: string | undefined;
 }
 
 /** What a client replies to a question. */
@@ -47,6 +56,7 @@ export function readRunInput(body: unknown, limits: FaceSettings["limits"]): Run
   const given = listIn("messages", messages, limits.maxMessages);
   const entries = resume === undefined ? [] : listIn("resume", resume, limits.maxMessages);
   const handed = Object.fromEntries(HANDED.flatMap((name) => (body[name] === undefined ? [] : [[name, body[name]]])));
+  checkMetadata(HANDED, handed, limits);
   return {
     threadId,
     runId,
@@ -79,27 +89,33 @@ function listIn(name: string, list: unknown, most: number): readonly JsonObject[
 }
 
 /** What a client calls the system or the developer speaks with no authority here. */
-function newMessages(messages: readonly JsonObject[], limits: FaceSettings["limits"]): readonly Message[] {
+function newMessages(messages: readonly JsonObject[], limits: FaceSettings["limits"]): readonly GivenMessage[] {
   const first = messages.findLastIndex(({ role }) => role === "assistant") + 1;
-  const read = messages.slice(first).flatMap((message, index): Message[] => {
-    const { role, id } = message;
+  const read = messages.slice(first).flatMap((given, index): GivenMessage[] => {
+    const { role, id, toolCallId: callId } = given;
     if (role !== "user" && role !== "tool") return [];
     const path = ["messages", first + index];
-    const [part, ...more] = partsOf(message, path);
+    if (role === "tool" && typeof callId !== "string")
+      throw unfitAt([...path, "toolCallId"], "expected the id of a tool call");
+    const call = role === "tool" ? { [CALL_ID]: callId } : {};
+    const [part, ...more] = partsOf(given, path).map((one) => ({ ...one, ...call }));
     if (part === undefined) throw unfitAt([...path, "content"], "expected a text, or a list of parts");
-    return [withId([part, ...more], messageIdIn(id, path))];
+    const known = messageIdIn(id, path);
+    const message = withId([part, ...more], known);
+    return [{ id: known, message, callId: role === "tool" ? String(callId) : undefined }];
   });
   if (read.length === 0) throw unfitAt(["messages"], "expected a message of the user after the last of the assistant");
-  checkParts(read, limits.maxParts);
+  checkParts(
+    read.map(({ message }) => message),
+    limits.maxParts,
+  );
   return read;
 }
 
-/** The parts of a message. The result of a client's tool names its call. */
-function partsOf({ content, toolCallId }: JsonObject, path: Path): readonly MessagePart[] {
+function partsOf({ content }: JsonObject, path: Path): readonly MessagePart[] {
   const list = typeof content === "string" ? [{ type: "text", text: content }] : content;
   if (!Array.isArray(list)) throw unfitAt([...path, "content"], "expected a text, or a list of parts");
-  const call = { ...(typeof toolCallId === "string" && { tool_call_id: toolCallId }) };
-  return list.map((part: unknown, index) => ({ ...partOf(part, [...path, "content", index]), ...call }));
+  return list.map((part: unknown, index) => partOf(part, [...path, "content", index]));
 }
 
 const media: readonly unknown[] = ["image", "audio", "video", "document"];

@@ -9,7 +9,7 @@ import { shownText, stateIn, thoughtIn } from "../chat/parts.ts";
 import { messageOf, schemaOf, toolOf, wordsOf } from "../chat/questions.ts";
 import type { AgUiEvent, AgUiMessage, Interrupt, Outcome, TokenUsage } from "./events.ts";
 import { patchOf } from "./json-patch.ts";
-import { blocks, callEvents, partEvents } from "./part-events.ts";
+import { blocks, callEvents, partEvents, partId } from "./part-events.ts";
 
 /** What a segment tells of. */
 export interface SegmentStart {
@@ -206,7 +206,7 @@ export class Segment implements Teller {
   #addPart(part: MessagePart): void {
     this.#write("text", shownText(part));
     this.#write("thought", thoughtIn(part));
-    const others = partEvents(part, `${this.#start.run_id}-p${this.#event}`, this.#calls);
+    const others = partEvents(part, partId(this.#runId, this.#event), this.#calls);
     const state = stateIn(part);
     if (others.length > 0 || state !== undefined) this.#endText();
     this.#items.push(...others);

@@ -1,4 +1,5 @@
 import { CadenzaError } from "../../core/errors.ts";
+import type { RunSummary } from "../../core/record.ts";
 import { readJson } from "../../http/body.ts";
 import { createRunFor, resumeFor } from "../../http/claims.ts";
 import { unfitAt } from "../../http/errors.ts";
@@ -7,15 +8,17 @@ import type { Call } from "../../http/service.ts";
 import { takeBody } from "../../http/service.ts";
 import type { WireResponse } from "../../http/wire.ts";
 import type { OpenQuestionDetails } from "../../protocol/extensions.ts";
-import { isJsonObject } from "../../protocol/json.ts";
-import { cancelOpenRuns, checkChat, detailsIn, keyOf, noContentHeaders, openRun } from "../chat/chat.ts";
+import type { Run } from "../../protocol/run.ts";
+import { cancelRuns, checkChat, detailsIn, keyOf, noContentHeaders, openRuns } from "../chat/chat.ts";
 import { ItemFormat, itemText } from "../chat/item-format.ts";
 import { replyOf, toolOf } from "../chat/questions.ts";
 import type { RunResponse } from "../chat/run-response.ts";
 import { respond } from "../chat/run-response.ts";
+import { lateRuns, pastQuestions, saidInRun, saysTheSame } from "../chat/said.ts";
 import { seenEvents, seenRuns } from "../chat/seen-runs.ts";
 import type { AgUiEvent } from "./events.ts";
-import type { ResumeEntry, RunInput } from "./run-input.ts";
+import { newMessages } from "./given-messages.ts";
+import type { GivenMessage, ResumeEntry, RunInput } from "./run-input.ts";
 import { readRunInput } from "./run-input.ts";
 import type { SegmentStart } from "./segment.ts";
 import { Segment, startOf } from "./segment.ts";
@@ -60,7 +63,7 @@ export async function followThread(call: Call): Promise<WireResponse> {
 
 /** `DELETE /{name}?threadId=`: stops the open runs of a thread. */
 export async function stopThread(call: Call): Promise<WireResponse> {
-  await cancelOpenRuns(call, await checkChat(call, threadOf(call)));
+  await cancelRuns(call, await openRuns(call, await checkChat(call, threadOf(call))));
   return { status: 204, headers: noContentHeaders, body: "" };
 }
 
@@ -73,22 +76,28 @@ const refusals: ReadonlySet<string> = new Set([
 /** Why a question is not open any more. */
 const tooLate: ReadonlySet<string> = new Set(["answer_conflict", "not_awaiting", "run_cancelling", "run_finished"]);
 
+/** A message that was sent before, under whatever `runId`, has begun its run already. */
 async function beginRun(call: Call, session_id: string, input: RunInput): Promise<RunResponse | WireResponse> {
   const { threadId, runId, messages, handed, clientTools } = input;
   const { caller, parameter: agent_name } = call;
-  const open = await openRun(call, session_id);
-  if (open?.status === "awaiting") {
-    const { metadata, await_requests } = await caller.scope.details(open.run_id);
-    // A client may send the same again.
-    const isSame = isJsonObject(metadata) && metadata["runId"] === runId;
-    const resume = isSame ? [] : repliesOf(input, open.run_id, await_requests);
-    if (resume.length > 0) return resumeRun(call, session_id, { ...input, resume });
-    if (!isSame && await_requests.length > 0) return uncovered(input);
+  const last = messages.at(-1) as GivenMessage;
+  const idempotencyKey = keyOf(threadId, last.id) ?? keyOf(threadId, "run", runId);
+  const known = idempotencyKey && (await caller.scope.findRun({ idempotencyKey }));
+  if (known) {
+    const run_id = await repeated(call, session_id, known, last);
+    return responseOf({ threadId, runId, run_id, clientTools }, true);
   }
+  const runs = await openRuns(call, session_id);
+  const [open] = runs;
+  const { await_requests = [] } = open?.status === "awaiting" ? await caller.scope.details(open.run_id) : {};
+  const replies = repliesOf(input, open?.run_id ?? "", await_requests);
+  const resume = replies.length > 0 ? replies : await repliedBefore(call, session_id, runs, input);
+  if (resume.length > 0) return resumeRun(call, session_id, { ...input, resume });
+  if (await_requests.length > 0) return uncovered(input);
   const { run_id } = await createRunFor(
     caller,
-    { agent_name, input: messages, mode: "async" },
-    { sessionKey: threadId, metadata: handed, idempotencyKey: keyOf(threadId, runId) },
+    { agent_name, input: await newMessages(call, session_id, messages), mode: "async" },
+    { sessionKey: threadId, metadata: handed, idempotencyKey },
   );
   return responseOf({ threadId, runId, run_id, clientTools }, true);
 }
@@ -107,13 +116,40 @@ function repliesOf(
   });
 }
 
+/** The results of the client's tools that were sent before, as the replies that they were then. */
+async function repliedBefore(
+  call: Call,
+  session_id: string,
+  open: readonly RunSummary[],
+  input: RunInput,
+): Promise<readonly ResumeEntry[]> {
+  if (input.messages.at(-1)?.callId === undefined) return [];
+  for (const { run_id } of await lateRuns(call, session_id, open)) {
+    const questions = (await pastQuestions(call, run_id)).map(({ question }) => question);
+    const replies = repliesOf(input, run_id, questions);
+    if (replies.length > 0) return replies;
+  }
+  return [];
+}
+
+/** The id of the run that a message has begun. Refuses another message under the same id. */
+async function repeated(call: Call, session_id: string, run: Run, { id, message }: GivenMessage): Promise<string> {
+  const { run_id } = run;
+  const isHere = run.session_id === session_id && run.agent_name === call.parameter;
+  const said = isHere ? await saidInRun(call, run, id) : undefined;
+  if (said !== undefined && saysTheSame(said, message)) return run_id;
+  throw new CadenzaError("idempotency_conflict", "Another message was sent under this id before.", { run_id });
+}
+
 async function resumeRun(call: Call, session_id: string, input: RunInput): Promise<RunResponse | WireResponse> {
   const { threadId, runId, resume, clientTools } = input;
   const [{ run_id }] = resume as readonly [ResumeEntry];
   if (resume.some((entry) => entry.run_id !== run_id)) throw unfitAt(["resume"], "expected interrupts of one run");
   const { await_requests } = await detailsIn(call, session_id, run_id);
   const resumed = new Set(resume.map(({ await_id }) => await_id));
-  if (await_requests.some(({ await_id }) => !resumed.has(await_id))) return uncovered(input);
+  // Replies to questions that are not open any more were sent before, and are followed.
+  const covered = await_requests.filter(({ await_id }) => resumed.has(await_id));
+  if (covered.length > 0 && covered.length < await_requests.length) return uncovered(input);
   for (const { await_id, reply, isCancelled } of resume) {
     try {
       await resumeFor(call.caller, { ...reply, run_id, await_id, mode: "async" });

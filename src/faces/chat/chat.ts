@@ -5,6 +5,7 @@ import { MIB } from "../../http/options.ts";
 import type { Call } from "../../http/service.ts";
 import { checkAgent, checkSession } from "../../http/visibility.ts";
 import type { RunDetails } from "../../runtime/requests.ts";
+import { namedUuid } from "../../runtime/uuid.ts";
 
 /* A chat is a session under the id that its pages give it. Its runs are those of one agent. */
 
@@ -29,22 +30,20 @@ export async function detailsIn(call: Call, session_id: string, run_id: string):
 
 const OPEN = ["created", "in-progress", "awaiting", "cancelling"] as const;
 
-/** The newest run of the chat that has not ended. */
-export async function openRun(
+/** The runs of the chat that have not ended, the newest first. */
+export async function openRuns(
   { caller, parameter: agent_name }: Call,
   session_id: string,
-): Promise<RunSummary | undefined> {
-  const [run] = await caller.scope.listRuns({ session_id, agent_name, roots: true, status: OPEN, limit: 1 });
-  return run;
+): Promise<readonly RunSummary[]> {
+  return caller.scope.listRuns({ session_id, agent_name, roots: true, status: OPEN });
 }
 
-/** Cancels the runs of the chat that have not ended. */
-export async function cancelOpenRuns({ caller, parameter: agent_name }: Call, session_id: string): Promise<void> {
-  for (const { run_id } of await caller.scope.listRuns({ session_id, agent_name, roots: true, status: OPEN })) {
+/** Cancels runs, those that have not ended meanwhile. */
+export async function cancelRuns({ caller }: Call, runs: readonly RunSummary[]): Promise<void> {
+  for (const { run_id } of runs) {
     try {
       await caller.scope.cancel(run_id);
     } catch (error) {
-      // It has ended meanwhile.
       if (!CadenzaError.is(error) || error.code !== "run_finished") throw error;
     }
   }
@@ -53,11 +52,21 @@ export async function cancelOpenRuns({ caller, parameter: agent_name }: Call, se
 /** The headers of a response without a body. */
 export const noContentHeaders = { "cache-control": "no-store", "x-content-type-options": "nosniff" };
 
-/** The idempotency key of what a page may send twice. Undefined: it has no id, or too long a one. */
-export function keyOf(chatId: string, id: string): string | undefined {
-  // Both may hold any character.
-  const key = JSON.stringify([chatId, id]);
-  return id === "" || key.length > MAX_KEY_LENGTH ? undefined : key;
+/** The namespace of the UUIDs that stand for long keys. It must never change. */
+const LONG_KEYS = "5a1dcb4e-8a1c-4f0f-9a55-1f3b2f9f6a31";
+
+/**
+ * The idempotency key of what a user has done in a chat. `what` names it among all that is done there: the id of a message
+ * or, for what has no message of its own, a word and an id. Undefined: the page has given it no id.
+ */
+export function keyOf(
+  chatId: string,
+  ...what: readonly [string] | readonly [kind: string, id: string]
+): string | undefined {
+  if (what.at(-1) === "") return undefined;
+  // Each of them may hold any character.
+  const key = JSON.stringify([chatId, ...what]);
+  return key.length > MAX_KEY_LENGTH ? `chat ${namedUuid(LONG_KEYS, key)}` : key;
 }
 
 const MAX_KEY_LENGTH = 255;

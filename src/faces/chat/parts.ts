@@ -1,5 +1,6 @@
 import { MESSAGE_ID } from "../../http/claims.ts";
 import { unfitAt } from "../../http/errors.ts";
+import type { FaceSettings } from "../../http/options.ts";
 import type { JsonValue } from "../../protocol/json.ts";
 import { parsedJson } from "../../protocol/json-text.ts";
 import type { Message, MessagePart } from "../../protocol/message.ts";
@@ -80,4 +81,14 @@ const MAX_ID_LENGTH = 255;
 export function checkParts(messages: readonly { readonly parts: readonly unknown[] }[], most: number): void {
   if (messages.reduce((sum, { parts }) => sum + parts.length, 0) > most)
     throw unfitAt(["messages"], `expected at most ${most} parts in all`);
+}
+
+/** Refuses what a client hands to an agent as the metadata of its run, if it is too long as JSON. */
+export function checkMetadata(
+  names: readonly string[],
+  handed: object,
+  { maxMetadataLength }: FaceSettings["limits"],
+): void {
+  if (maxMetadataLength === Number.POSITIVE_INFINITY || JSON.stringify(handed).length <= maxMetadataLength) return;
+  throw unfitAt([], `expected at most ${maxMetadataLength} characters of JSON in ${names.join(", ")} together`);
 }

@@ -3,6 +3,7 @@ import type { Call } from "../../http/service.ts";
 import { findVisibleSession } from "../../http/visibility.ts";
 import type { Message } from "../../protocol/message.ts";
 import type { DetailedEvent, EventStream } from "../../runtime/events.ts";
+import { endsWith } from "./said.ts";
 
 /** How many runs are shown as they were seen. What was said before them is shown as the session has it. */
 const RUNS_SHOWN = 50;
@@ -57,9 +58,4 @@ function withoutTorn(events: readonly DetailedEvent[]): readonly DetailedEvent[]
     torn.flatMap(({ first, last }) => Array.from({ length: last - first + 1 }, (_, i) => first + i)),
   );
   return events.filter((event) => event.type !== "message.part" || !numbers.has(event.id));
-}
-
-function endsWith(history: readonly Message[], transcript: readonly Message[]): boolean {
-  if (transcript.length === 0 || history.length < transcript.length) return false;
-  return JSON.stringify(history.slice(history.length - transcript.length)) === JSON.stringify(transcript);
 }

@@ -1,6 +1,5 @@
 import { unfitAt } from "../../../http/errors.ts";
 import type { JsonValue } from "../../../protocol/json.ts";
-import { isJsonObject } from "../../../protocol/json.ts";
 import type { Message, MessagePart } from "../../../protocol/message.ts";
 import { jsonPart } from "../../../protocol/message.ts";
 import { questionOfCall } from "../../chat/call-ids.ts";
@@ -12,43 +11,6 @@ export function userMessage({ id, parts }: ChatMessage, path: readonly (string |
   const [first, ...rest] = parts.flatMap((part, index) => contentOf(part, [...path, "parts", index]) ?? []);
   if (first === undefined) throw unfitAt([...path, "parts"], "expected a text, a file or a data part");
   return withId([first, ...rest], id);
-}
-
-/** The messages of a page as the history of a session. */
-export function historyOf(messages: readonly ChatMessage[], agentName: string): readonly Message[] {
-  return messages.flatMap((message, index) => {
-    const path = ["messages", index];
-    if (message.role === "user") return [userMessage(message, path)];
-    // What a page calls the system speaks with no authority here.
-    return message.role === "assistant" ? assistantMessages(message, agentName, path) : [];
-  });
-}
-
-/** What an agent has said, with the answers of the user between. */
-function assistantMessages({ parts }: ChatMessage, agentName: string, path: readonly (string | number)[]): Message[] {
-  const role = `agent/${agentName}` as const;
-  const messages: Message[] = [];
-  let said: MessagePart[] = [];
-  const close = (): void => {
-    if (said.length > 0) messages.push({ role, parts: said });
-    said = [];
-  };
-  for (const [index, part] of parts.entries()) {
-    const content = contentOf(part, [...path, "parts", index]);
-    if (content !== undefined) said.push(content);
-    const { input } = part;
-    if (!isQuestion(part) || !isJsonObject(input) || typeof input["question"] !== "string") continue;
-    said.push(textPart(input["question"]));
-    close();
-    const { output } = part;
-    if (part["state"] === "output-available" && output !== undefined)
-      messages.push({
-        role: "user",
-        parts: [typeof output === "string" ? textPart(output) : jsonPart(output as JsonValue)],
-      });
-  }
-  close();
-  return messages;
 }
 
 /** Whether a part is a call that stands for a question: that of `ask`, or of the tool that the question is about. */

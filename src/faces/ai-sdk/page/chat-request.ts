@@ -1,7 +1,7 @@
 import { unfitAt } from "../../../http/errors.ts";
 import type { FaceSettings } from "../../../http/options.ts";
 import { isJsonObject } from "../../../protocol/json.ts";
-import { checkParts, messageIdIn } from "../../chat/parts.ts";
+import { checkMetadata, checkParts, messageIdIn } from "../../chat/parts.ts";
 import type { MessageMetadata } from "./chunks.ts";
 
 /** A part of a message of a chat page. What it holds depends on its type, and comes from the client. */
@@ -43,6 +43,7 @@ export function readChatRequest(body: unknown, limits: FaceSettings["limits"]): 
     throw unfitAt(["messages"], `expected at most ${limits.maxMessages} messages`);
   const read = messages.map((message, index) => readMessage(message, ["messages", index]));
   checkParts(read, limits.maxParts);
+  checkMetadata(["what the application has added"], extra, limits);
   return {
     id,
     messages: read,
