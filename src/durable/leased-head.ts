@@ -125,8 +125,7 @@ export class LeasedHead {
     const blocked = isFinal(status) ? null : this.#blocked;
     const asksForSlot = this.#asksForSlot(state, blocked);
     this.#leavesForSlot = asksForSlot && this.#isSlotFull && this.#facts.mayLeave;
-    const isFree =
-      isRelease || this.#leavesForSlot || (!asksForSlot && this.#isFree(state, entries, blocked, before));
+    const isFree = isRelease || this.#leavesForSlot || (!asksForSlot && this.#isFree(state, entries, blocked, before));
     const owner = isFree ? null : this.#owner;
     const getsOn = this.#isSound || entries.some(isProgress);
     const takeovers = before === undefined || getsOn ? 0 : before.takeovers;

@@ -99,8 +99,7 @@ it.each([0, 12])("nothing begins twice, and max holds (a store that takes up to 
     const replicas = inMemory();
     const { clock } = replicas;
     const bodies = new Bodies(clock, random);
-    const pause = (): Promise<void> =>
-      new Promise((resolve) => void clock.setTimeout(resolve, random.below(storeMs)));
+    const pause = (): Promise<void> => new Promise((resolve) => void clock.setTimeout(resolve, random.below(storeMs)));
     const slow: Hook = async (call, method) => {
       if (storeMs === 0 || method === "watch" || method === "close") return call();
       await pause();
