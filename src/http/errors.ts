@@ -170,10 +170,18 @@ export function readError(error: unknown): {
   return { code: rows[error.code].code, message: messageOf(error), data: { reason: error.code } };
 }
 
-/** After how many milliseconds a reader may come back to another process. Undefined: that would not help. */
+/** After how many milliseconds a reader may come back, to this process or to another one. Undefined: that would not help. */
 export function retryMsOf(error: unknown): number | undefined {
-  return CadenzaError.is(error) && error.code === "runtime_closed" ? RETRY_AFTER_SECONDS * 1_000 : undefined;
+  return CadenzaError.is(error) && passes.has(error.code) ? RETRY_AFTER_SECONDS * 1_000 : undefined;
 }
+
+/** What keeps a reader from events that are there. */
+const passes: ReadonlySet<CadenzaErrorCode> = new Set([
+  "runtime_closed",
+  "store_failed",
+  "lost_ownership",
+  "newer_format",
+]);
 
 /** Whether an error is logged for the host, and the client learns only that there was one. Refusals are not logged. */
 export function isForHost(error: unknown): boolean {

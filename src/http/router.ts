@@ -40,7 +40,7 @@ async function settle<Settings extends FaceSettings, Who>(
     const caller = await service.admit(request, () => asked(match, request));
     return await found.handle({ service, request, caller, parameter, second, query });
   } catch (error) {
-    return face.refuse(error, service.logger);
+    return face.refuse(error, service.logger, request);
   }
 }
 

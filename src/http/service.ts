@@ -16,7 +16,7 @@ export interface Face<Settings extends FaceSettings = FaceSettings, Who = Caller
   /** The most frequent ones first. */
   readonly routes: readonly Route<Settings, Who>[];
   /** The response to an error. An error that is no refusal is logged. */
-  refuse(error: unknown, logger: Logger): WireResponse;
+  refuse(error: unknown, logger: Logger, request: WireRequest): WireResponse;
 }
 
 /** An endpoint. */

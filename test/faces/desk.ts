@@ -90,6 +90,21 @@ export class Desk {
           await step("wait", () => gate().opened.then(() => "done"));
           yield "two.";
           return;
+        case "again":
+          yield "First. ";
+          await step(
+            "model",
+            async ({ emit, attempt }) => {
+              await emit("One ");
+              await emit("two ");
+              if (attempt === 1) await gate().opened;
+              if (attempt < 3) throw new Error("The model broke off.");
+              await emit("three. ");
+            },
+            { retry: { attempts: 3 } },
+          );
+          yield "Last.";
+          return;
         case "artifacts":
           yield "Here: ";
           yield { name: "chart.png", content_type: "image/png", content: "aGk=", content_encoding: "base64" };

@@ -18,15 +18,20 @@ export interface Teller {
  * that a client can go on behind it.
  */
 export class ItemFormat implements EventFormat {
-  readonly begin = "";
+  readonly begin: string;
   readonly heartbeat = STREAM_HEARTBEAT;
   readonly #teller: Teller;
   readonly #tail: string;
   readonly #known: number;
   #isKnown: boolean;
 
-  /** `tail`: the text after the last item. `known`: the number of the event up to which the client has the items. */
-  constructor(teller: Teller, tail: string, known = 0) {
+  /**
+   * `tail`: the text after the last item. `known`: the number of the event up to which the client has the items.
+   * `after`: the number of the event after which they begin.
+   */
+  constructor(teller: Teller, tail: string, known = 0, after = 0) {
+    // The id joins the block of the first item: some clients take a block without data for an event.
+    this.begin = after > 0 ? `id: ${after}\n` : "";
     this.#teller = teller;
     this.#tail = tail;
     this.#known = known;

@@ -42,11 +42,27 @@ export async function seenRuns(
   return { history, runs: seen };
 }
 
-/** The events of a run so far, without the parts of interrupted attempts. */
-export async function seenEvents({ caller }: Call, run_id: string): Promise<readonly DetailedEvent[]> {
+/** Goes through the events of a run so far, with details. Other requests get turns of the event loop meanwhile. */
+export async function forEachEvent(
+  { caller, service }: Call,
+  run_id: string,
+  take: (event: DetailedEvent) => void,
+): Promise<void> {
   const events = visibleEvents(caller, caller.scope.events(run_id, { until: "now", detail: true }) as EventStream);
+  let count = 0;
+  for (let next = await events.poll(); next.done !== true; next = await events.poll()) {
+    take(next.value);
+    count += 1;
+    if (count % EVENTS_A_TURN === 0) await service.clock.turn();
+  }
+}
+
+const EVENTS_A_TURN = 1_000;
+
+/** The events of a run so far, without the parts of interrupted attempts. */
+export async function seenEvents(call: Call, run_id: string): Promise<readonly DetailedEvent[]> {
   const all: DetailedEvent[] = [];
-  for (let next = await events.poll(); next.done !== true; next = await events.poll()) all.push(next.value);
+  await forEachEvent(call, run_id, (event) => all.push(event));
   return withoutTorn(all);
 }
 

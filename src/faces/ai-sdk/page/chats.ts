@@ -19,6 +19,7 @@ import type { RunResponse } from "../../chat/run-response.ts";
 import { respond } from "../../chat/run-response.ts";
 import type { Said } from "../../chat/said.ts";
 import { answeredBy, findSaid, hasBegun, heldBefore, pastQuestions, saysTheSame } from "../../chat/said.ts";
+import { forEachEvent } from "../../chat/seen-runs.ts";
 import type { RepliedCall } from "./answers.ts";
 import { repliedCalls, replyIn } from "./answers.ts";
 import { userMessage } from "./chat-message.ts";
@@ -26,8 +27,8 @@ import type { ChatMessage, ChatRequest } from "./chat-request.ts";
 import { readChatRequest } from "./chat-request.ts";
 import { chatMessages } from "./messages.ts";
 import type { ChatCall } from "./options.ts";
-import type { ResponseStart } from "./response.ts";
-import { messageIdAfter, Response } from "./response.ts";
+import type { LeftOut, ResponseStart } from "./response.ts";
+import { messageIdAfter, nextMessageId, Response } from "./response.ts";
 
 /** `POST /{name}`: a message of the user begins a run or answers one, and replies in an assistant message answer it. */
 export async function postChat(call: ChatCall): Promise<WireResponse> {
@@ -46,7 +47,10 @@ export async function postChat(call: ChatCall): Promise<WireResponse> {
   });
 }
 
-/** `GET /{name}/{chat_id}/stream`: the response of the chat's run from its start, if one is open. */
+/**
+ * `GET /{name}/{chat_id}/stream`: the response of the chat's run, if one is open. It is the last message of the run, from
+ * its start and without what is torn, or what follows an event.
+ */
 export async function followChat(call: ChatCall): Promise<WireResponse> {
   const session_id = await checkChat(call, call.second);
   const run = (await namedRun(call, session_id)) ?? (await openRuns(call, session_id))[0];
@@ -54,13 +58,28 @@ export async function followChat(call: ChatCall): Promise<WireResponse> {
   const { run_id } = run;
   return respond(call, async () => {
     const known = lastEventId(call.request.header("last-event-id"));
-    return responseOf(call, { run_id, messageId: run_id, after: 0, known }, false);
+    const leftOut = known === 0 ? await leftOutOf(call, run_id) : undefined;
+    return responseOf(call, { run_id, messageId: run_id, after: 0, known, leftOut }, false);
   });
 }
 
-/** `DELETE /{name}/{chat_id}/stream`: stops the chat's run. */
+/** What a page that reads the response of a run from its start need not be told. */
+async function leftOutOf(call: ChatCall, run_id: string): Promise<LeftOut> {
+  let before = run_id;
+  const torn: LeftOut["torn"][number][] = [];
+  await forEachEvent(call, run_id, (event) => {
+    before = nextMessageId(run_id, event) ?? before;
+    if (event.type === "output.torn") torn.push(...event.events);
+  });
+  return { before, torn };
+}
+
+/** `DELETE /{name}/{chat_id}/stream`: stops the runs that are open in the chat, or one of them. */
 export async function stopChat(call: ChatCall): Promise<WireResponse> {
-  await cancelRuns(call, await openRuns(call, await checkChat(call, call.second)));
+  const session_id = await checkChat(call, call.second);
+  const open = await openRuns(call, session_id);
+  const named = await namedRun(call, session_id);
+  await cancelRuns(call, named === undefined ? open : open.filter(({ run_id }) => run_id === named.run_id));
   return { status: 204, headers: noContentHeaders, body: "" };
 }
 
@@ -88,8 +107,8 @@ const DONE = "data: [DONE]\n\n";
 
 function responseOf({ service }: ChatCall, begun: Begun, isMine: boolean): RunResponse {
   const { run_id, after, known, questions } = begun;
-  const format = new ItemFormat(new Response(begun, service.settings.approvals, questions), DONE, known);
-  return { run_id, after, format, headers: { ...version, ...(after > 0 && { "last-event-id": `${after}` }) }, isMine };
+  const format = new ItemFormat(new Response(begun, service.settings.approvals, questions), DONE, known, after);
+  return { run_id, after, format, headers: version, isMine };
 }
 
 /**

@@ -7,7 +7,8 @@ import { listenerOf } from "../../../http/node.ts";
 import { route } from "../../../http/router.ts";
 import type { Face } from "../../../http/service.ts";
 import { runtimeService } from "../../../http/service.ts";
-import type { WireResponse } from "../../../http/wire.ts";
+import type { WireRequest, WireResponse } from "../../../http/wire.ts";
+import { json } from "../../../http/wire.ts";
 import type { AgentRuntime } from "../../../runtime/agent-runtime.ts";
 import { followChat, getMessages, postChat, stopChat } from "./chats.ts";
 import type { ChatOptions, ChatSettings } from "./options.ts";
@@ -65,11 +66,14 @@ const chat: Face<ChatSettings> = {
 
 const tooLate: readonly unknown[] = ["not_awaiting", "run_cancelling", "run_finished"];
 
-/** A page shows the text of a refusal to its user. */
-function refuse(error: unknown, logger: Logger): WireResponse {
-  const { status, message, data, headers } = refusalOf(error, logger);
+/** A page shows the text of a refusal to its user. One that accepts JSON gets the reason too. */
+function refuse(error: unknown, logger: Logger, request: WireRequest): WireResponse {
+  const { status, code, message, data, headers } = refusalOf(error, logger);
+  const told = tooLate.includes(data.reason) ? 409 : status;
+  if (/\bapplication\/json\b/i.test(request.header("accept") ?? ""))
+    return json(told, { code, message, data }, headers);
   return {
-    status: tooLate.includes(data.reason) ? 409 : status,
+    status: told,
     headers: {
       "content-type": "text/plain; charset=utf-8",
       "cache-control": "no-store",

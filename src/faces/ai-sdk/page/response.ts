@@ -18,11 +18,35 @@ export interface ResponseStart {
   readonly messageId: string;
   /** The calls that the page shows already in that message. */
   readonly shown?: ReadonlySet<string> | undefined;
+  /** What the page need not be told. Default: nothing. */
+  readonly leftOut?: LeftOut | undefined;
+}
+
+/** The events from `first` to `last`. */
+interface EventRange {
+  readonly first: number;
+  readonly last: number;
+}
+
+/** What a page that reads a response from its start need not be told. */
+export interface LeftOut {
+  /** The message before which nothing is told: the last one of the run, whose earlier ones the page has. */
+  readonly before: string;
+  /** The parts that do not count, since their step was tried again. */
+  readonly torn: readonly EventRange[];
 }
 
 /** The id of the assistant message after an answer that the user gave as a message. */
 export function messageIdAfter(runId: string, awaitId: string): string {
   return questionCallId(runId, awaitId);
+}
+
+/** The message with which a response goes on after a detail; undefined: it goes on in the same one. */
+export function nextMessageId(runId: string, event: DetailedEvent): string | undefined {
+  if (event.type !== "question.settled") return undefined;
+  const message = messageOf(event.answer);
+  // A message of a page comes between.
+  return message !== undefined && idOf(message) !== undefined ? messageIdAfter(runId, event.await_id) : undefined;
 }
 
 /**
@@ -51,13 +75,18 @@ export class Response implements Teller {
   readonly #tools = new Map<string, string>();
   /** The calls of such tools of which the page has the result. */
   readonly #finished = new Set<string>();
+  /** The number of the event with which this message began, as far as this response tells it. */
+  #messageBegan = 0;
+  readonly #torn: readonly EventRange[];
+  /** The message before which nothing is told; undefined once it has begun. */
+  #before: string | undefined;
   #chunks: UiChunk[] = [];
   /** The events cannot be read further. */
   #isBroken = false;
   #ending: UiChunk[] = [];
 
   constructor(
-    { run_id, messageId, shown }: ResponseStart,
+    { run_id, messageId, shown, leftOut }: ResponseStart,
     approvals: boolean,
     questions: readonly OpenQuestionDetails[] = [],
   ) {
@@ -66,6 +95,8 @@ export class Response implements Teller {
     this.#metadata = { run_id };
     this.#approvals = approvals;
     this.#calls = new Set(shown);
+    this.#torn = leftOut?.torn ?? [];
+    this.#before = leftOut?.before === messageId ? undefined : leftOut?.before;
     for (const question of questions) {
       this.#questions.set(question.await_id, question);
       this.#toolOf(question);
@@ -84,7 +115,7 @@ export class Response implements Teller {
     this.#note(event);
     this.#begin();
     this.#tell(event);
-    return this.#chunks;
+    return this.#before === undefined ? this.#chunks : [];
   }
 
   /** The chunks for a page whose answer was refused: the question is open again, in its place. */
@@ -137,7 +168,10 @@ export class Response implements Teller {
   #tell(event: DetailedEvent): void {
     switch (event.type) {
       case "message.part":
-        this.#addPart(event.part);
+        if (!isIn(this.#torn, event.id)) this.#addPart(event.part);
+        return;
+      case "output.torn":
+        this.#tear(event.events);
         return;
       case "message.completed":
       case "step.attempt_failed":
@@ -188,6 +222,13 @@ export class Response implements Teller {
       }
       this.#push(chunk);
     }
+  }
+
+  /** Parts do not count. A page that was told of them in this message is told so. */
+  #tear(events: readonly EventRange[]): void {
+    this.#endBlock();
+    if (!events.some(({ first, last }) => last > this.#messageBegan && !isIn(this.#torn, first))) return;
+    this.#push({ type: "data-torn", data: { message_id: this.#messageId }, transient: true });
   }
 
   #write(kind: BlockKind, delta = ""): void {
@@ -249,13 +290,11 @@ export class Response implements Teller {
   }
 
   #settle(settled: Settled): void {
-    const { await_id, answer } = settled;
+    const { await_id } = settled;
     const question = this.#questions.get(await_id);
     this.#questions.delete(await_id);
     const toolCallId = questionCallId(this.#runId, await_id);
-    const message = messageOf(answer);
-    const isSaid = message !== undefined && idOf(message) !== undefined;
-    const next = isSaid ? messageIdAfter(this.#runId, await_id) : this.#messageId;
+    const next = nextMessageId(this.#runId, settled) ?? this.#messageId;
     this.#endBlock();
     const output = this.#calls.has(toolCallId) ? this.#outputOf(toolCallId, question, settled) : undefined;
     if (output !== undefined) this.#push(output);
@@ -266,8 +305,14 @@ export class Response implements Teller {
       return;
     }
     this.#messageId = next;
+    this.#messageBegan = this.#event;
     this.#calls.clear();
-    this.#push({ type: "finish-step" }, this.#start(), { type: "start-step" });
+    this.#push({ type: "finish-step" });
+    if (this.#before === next) {
+      this.#before = undefined;
+      this.#chunks = [];
+    }
+    this.#push(this.#start(), { type: "start-step" });
   }
 
   #push(...chunks: UiChunk[]): void {
@@ -278,6 +323,9 @@ export class Response implements Teller {
 }
 
 type Settled = Extract<DetailedEvent, { readonly type: "question.settled" }>;
+function isIn(ranges: readonly EventRange[], id: number): boolean {
+  return ranges.some(({ first, last }) => id >= first && id <= last);
+}
 
 /** What a question shows, as the input of a tool call. */
 function inputOf(question: OpenQuestionDetails): Readonly<Record<string, unknown>> {
