@@ -1,6 +1,10 @@
-import type { ConnectionOptions } from "./connection.ts";
+import { ClientError } from "./client-error.ts";
+import type { ClientRequest, ConnectionOptions, Reply } from "./connection.ts";
 import { Connection } from "./connection.ts";
-import { serverEvents } from "./server-events.ts";
+import { isRecord, parsedJson } from "./json.ts";
+import { newKey } from "./machine.ts";
+import type { ServerEvent } from "./server-events.ts";
+import { away, Passing, unreadable } from "./tries.ts";
 
 /** Which chat a page shows, and how it reaches its server. */
 export interface ChatClientOptions extends ConnectionOptions {
@@ -12,15 +16,20 @@ export interface ChatClientOptions extends ConnectionOptions {
   readonly body?: Readonly<Record<string, unknown>> | undefined;
 }
 
-/** A part of a chat message, as far as automatic answers need it. */
+/** A part of a chat message, as far as the transport looks at it. */
 interface Part {
   readonly type: string;
   readonly toolName?: string;
+  readonly toolCallId?: string;
   readonly state?: string;
-  readonly providerExecuted?: boolean;
+  readonly output?: unknown;
+  readonly errorText?: string | undefined;
+  readonly approval?: object | undefined;
+  readonly providerExecuted?: boolean | undefined;
 }
 
 interface ChatMessage {
+  readonly id: string;
   readonly role: string;
   readonly parts: readonly Part[];
 }
@@ -32,10 +41,12 @@ interface SendOptions {
   readonly messageId: string | undefined;
   readonly abortSignal: AbortSignal | undefined;
   readonly body?: object | undefined;
+  readonly headers?: Readonly<Record<string, string>> | Headers | undefined;
 }
 
 interface FollowOptions {
   readonly abortSignal?: AbortSignal | undefined;
+  readonly metadata?: unknown;
 }
 
 /** The chunks of a response. Their types are those of the AI SDK, which this part does not need. */
@@ -53,13 +64,15 @@ export interface UseChatOptions {
   readonly id: string;
   readonly transport: CadenzaChatTransport;
   /** Follows the run that is open when the page is loaded. */
-  readonly resume: true;
+  readonly resume: boolean;
   readonly sendAutomaticallyWhen: (chat: { readonly messages: readonly ChatMessage[] }) => boolean;
+  /** Makes ids, and shows the transport the chat that asks for one. */
+  readonly generateId: () => string;
 }
 
 /**
- * Options for `useChat` of `@ai-sdk/react`: `stop` stops the run, a response goes on where the connection broke off, and
- * an answer to a question is sent when it is given.
+ * Options for `useChat` of `@ai-sdk/react`: `stop` stops the run, a response goes on where the connection broke off, also
+ * when the server is away, and an answer to a question is sent when it is given.
  *
  * @example
  * ```ts
@@ -71,36 +84,42 @@ export interface UseChatOptions {
  * ```
  */
 export function chatOptions(options: ChatClientOptions): UseChatOptions {
-  return {
-    id: options.id,
-    transport: new ChatTransport(options),
-    resume: true,
-    sendAutomaticallyWhen: hasAnsweredAll,
-  };
+  return optionsOf(options, new ChatTransport(options));
+}
+
+function optionsOf({ id }: ChatClientOptions, transport: ChatTransport): UseChatOptions {
+  return { id, transport, resume: true, sendAutomaticallyWhen: hasAnsweredAll, generateId };
 }
 
 /** What {@link loadChat} gives to `useChat`. */
-export interface LoadedChat<UiMessage> extends Omit<UseChatOptions, "resume"> {
+export interface LoadedChat<UiMessage> extends UseChatOptions {
   readonly messages: UiMessage[];
-  /** Whether a run is open, which the page then follows. */
-  readonly resume: boolean;
 }
 
 /**
- * As {@link chatOptions}, with what has been said in the chat, for a page that is loaded again. Rejects with a
- * `ClientError` if the server refuses, or cannot be reached.
+ * As {@link chatOptions}, with what has been said in the chat, for a page that is loaded again. `resume` says whether a
+ * run is open, which the page then follows. Rejects with a `ClientError` if the server refuses.
  */
 export async function loadChat<UiMessage>(options: ChatClientOptions): Promise<LoadedChat<UiMessage>> {
   const connection = new Connection(options.api, options);
-  const path = pathOf(options.id, "messages");
-  const loaded = await connection.json<Loaded<UiMessage>>({ method: "GET", path });
+  const request = { method: "GET", path: pathOf(options.id, "messages"), isPatient: true } as const;
+  const loaded = await connection.json(request, isLoaded);
   const { messages, run_id } = loaded;
-  return { ...chatOptions(options), transport: new ChatTransport(options, run_id), messages, resume: run_id !== null };
+  const use = optionsOf(options, new ChatTransport(options, loaded));
+  return { ...use, messages: messages as UiMessage[], resume: run_id !== null };
 }
 
-interface Loaded<UiMessage> {
-  readonly messages: UiMessage[];
+/** What the server has of a chat. */
+interface Loaded {
+  readonly messages: readonly { readonly id: string }[];
+  /** The run that is open; null for none. */
   readonly run_id: string | null;
+}
+
+function isLoaded(value: unknown): value is Loaded {
+  if (!isRecord(value)) return false;
+  const { messages, run_id } = value;
+  return Array.isArray(messages) && messages.every(isRecord) && (run_id === null || typeof run_id === "string");
 }
 
 /** Whether the last step asks, and all of its questions are answered. */
@@ -108,13 +127,67 @@ function hasAnsweredAll({ messages }: { readonly messages: readonly ChatMessage[
   const last = messages.at(-1);
   if (last?.role !== "assistant") return false;
   const step = last.parts.slice(last.parts.findLastIndex(({ type }) => type === "step-start") + 1);
-  const questions = step.filter(
-    ({ type, providerExecuted }) => (type === "dynamic-tool" || type.startsWith("tool-")) && providerExecuted !== true,
-  );
+  const questions = step.filter((part) => isCall(part) && part.providerExecuted !== true);
   return questions.length > 0 && questions.every(({ state = "" }) => answered.has(state));
 }
 
 const answered: ReadonlySet<string> = new Set(["output-available", "output-error", "approval-responded"]);
+
+function isCall({ type }: Part): boolean {
+  return type === "dynamic-tool" || type.startsWith("tool-");
+}
+
+/** The object behind `useChat`: `Chat` of any version of the AI SDK. */
+interface PageChat {
+  readonly id: string;
+  readonly status: string;
+  readonly error: Error | undefined;
+  resumeStream(options: { readonly metadata: object }): Promise<void>;
+}
+
+/** The chat that has asked for an id last. Each one does so directly before it reads a response. */
+let lastChat: WeakRef<PageChat> | undefined;
+
+/**
+ * Makes an id. A transport is handed the messages of a chat, and not the chat: but a chat calls its own `generateId`. A
+ * version that calls it otherwise is not noted, and does without what needs the chat.
+ */
+function generateId(this: unknown): string {
+  if (isRecord(this) && typeof this["resumeStream"] === "function") lastChat = new WeakRef(this as unknown as PageChat);
+  return newKey();
+}
+
+/** The chat with this id that is about to read a response. */
+function readingChat(id: string): PageChat | undefined {
+  const chat = lastChat?.deref();
+  return chat?.id === id ? chat : undefined;
+}
+
+/** The ids of the messages that a chat had when it was last sent. */
+const sentIds = new WeakMap<object, readonly string[]>();
+
+/** How often a page has followed a response. */
+let follows = 0;
+
+/** The pages' requests to follow a chat that have no answer yet, by its address. A message replaces them. */
+const pendingFollows = new Map<string, Set<Follow>>();
+
+/** A request for a response that a message of the page may replace. */
+interface Follow {
+  isReplaced: boolean;
+}
+
+/** With this a transport asks a chat to read a response from its start: what was read of it is partly torn. */
+class Again {
+  /** What was read so far. */
+  readonly response: ChatResponse;
+  /** Whether the chat reads it again. */
+  isRead = false;
+
+  constructor(response: ChatResponse) {
+    this.response = response;
+  }
+}
 
 function pathOf(chatId: string, what: "stream" | "messages"): string {
   return `/${encodeURIComponent(chatId)}/${what}`;
@@ -124,128 +197,291 @@ class ChatTransport implements CadenzaChatTransport {
   readonly resumeStreamIsReplay = true;
   readonly #options: ChatClientOptions;
   readonly #connection: Connection;
-  /** How often the page has asked for a response. Only the last request counts: a message replaces a pending follow. */
-  #followed = 0;
-  /** The run that was open when the page was loaded, and may have ended since; null for none. */
-  readonly #loaded: string | null;
+  /** The ids of the messages that were loaded with the page. */
+  readonly #loadedIds: readonly string[];
+  /** The run that was open when the page was loaded, and may have ended since. A message makes it the past. */
+  #loadedRun: string | undefined;
 
-  constructor(options: ChatClientOptions, loaded: string | null = null) {
+  constructor(options: ChatClientOptions, loaded?: Loaded) {
     this.#options = options;
-    this.#loaded = loaded;
+    this.#loadedIds = loaded?.messages.map(({ id }) => id) ?? [];
+    this.#loadedRun = loaded?.run_id ?? undefined;
     this.#connection = new Connection(options.api, options);
   }
 
-  async sendMessages({ messages, trigger, messageId, abortSignal, body }: SendOptions): Promise<Chunks> {
+  /** Sends the last message. Where the page has changed those before it, their ids say which ones are left. */
+  async sendMessages({ messages, trigger, messageId, abortSignal, body, headers }: SendOptions): Promise<Chunks> {
     const { id } = this.#options;
-    this.#followed += 1;
-    const stop = (): void => this.#stop();
-    abortSignal?.addEventListener("abort", stop, { once: true });
+    const chat = readingChat(id);
+    this.#loadedRun = undefined;
+    for (const follow of pendingFollows.get(this.#key) ?? []) follow.isReplaced = true;
+    const ids = messages.map((message) => message.id);
+    const before = sentIds.get(chat ?? this) ?? this.#loadedIds;
+    sentIds.set(chat ?? this, ids);
+    const last = messages.at(-1);
+    const isEdit = trigger !== "submit-message" || messageId === last?.id || isCut(before, ids);
+    const message: ClientRequest = {
+      method: "POST",
+      path: "",
+      // However often it is sent, it is one message or answer.
+      headers: { ...entriesOf(headers), accept: ACCEPT, "idempotency-key": this.#connection.machine.key() },
+      body: {
+        ...this.#options.body,
+        ...body,
+        ...{ id, messages: last === undefined ? [] : [sent(last)], trigger, messageId },
+        ...(isEdit && last?.role === "user" && { message_ids: ids.slice(0, -1) }),
+      },
+      signal: abortSignal,
+      isPatient: true,
+    };
+    const response = new ChatResponse(this.#connection, id, abortSignal, message);
+    const onAbort = (): void => this.#stop(response);
+    abortSignal?.addEventListener("abort", onAbort, { once: true });
+    const onEnd = (): void => abortSignal?.removeEventListener("abort", onAbort);
     try {
-      const response = await this.#connection.send({
-        method: "POST",
-        path: "",
-        body: { ...this.#options.body, ...body, id, messages, trigger, messageId },
-        // However often it is sent, the user has done it once.
-        headers: { "idempotency-key": this.#connection.machine.key() },
-        signal: abortSignal,
-      });
-      return this.#chunksOf(response, abortSignal, () => abortSignal?.removeEventListener("abort", stop));
+      await response.open();
+      return streamOf(
+        response.chunks(() => chat),
+        onEnd,
+      );
     } catch (error) {
-      abortSignal?.removeEventListener("abort", stop);
+      onEnd();
+      sentIds.set(chat ?? this, before);
       throw error;
     }
   }
 
-  async reconnectToStream({ abortSignal }: FollowOptions): Promise<Chunks | null> {
-    const followed = ++this.#followed;
-    // A page that follows again aborts what it followed before, which is no stop.
-    const stop = (): void => {
-      const { sleep } = this.#connection.machine;
-      sleep(0).then(() => (this.#followed === followed ? this.#stop() : undefined), nothing);
-    };
-    const path = this.#pathOf(this.#loaded);
-    const response = await this.#connection.send({ method: "GET", path, signal: abortSignal });
-    if (response.status === 204) return null;
-    if (this.#followed !== followed) {
-      response.body?.cancel().catch(nothing);
+  async reconnectToStream({ abortSignal, metadata }: FollowOptions): Promise<Chunks | null> {
+    follows += 1;
+    const { id } = this.#options;
+    const again = metadata instanceof Again ? metadata : undefined;
+    const response = new ChatResponse(this.#connection, id, abortSignal);
+    response.runId = again?.response.runId ?? this.#loadedRun;
+    const follow: Follow = { isReplaced: false };
+    const pending = pendingFollows.get(this.#key) ?? new Set();
+    pendingFollows.set(this.#key, pending.add(follow));
+    try {
+      if (!(await response.open())) return null;
+    } finally {
+      pending.delete(follow);
+      if (pending.size === 0) pendingFollows.delete(this.#key);
+    }
+    if (follow.isReplaced) {
+      response.close();
       return null;
     }
-    abortSignal?.addEventListener("abort", stop, { once: true });
-    return this.#chunksOf(response, abortSignal, () => abortSignal?.removeEventListener("abort", stop));
-  }
-
-  /** The path of the response of a run, also if it has ended; without one, of the run that is open. */
-  #pathOf(runId: string | null): string {
-    return `${pathOf(this.#options.id, "stream")}${runId === null ? "" : `?run_id=${runId}`}`;
-  }
-
-  #stop(): void {
-    this.#connection.send({ method: "DELETE", path: this.#pathOf(null) }).catch(nothing);
-  }
-
-  /** The chunks of a response to its end. Where it breaks off, it is followed behind the last chunk. */
-  #chunksOf(first: Response, signal: AbortSignal | undefined, onEnd: () => void): Chunks {
-    const chunks = this.#chunks(first, signal);
-    return new ReadableStream<unknown>({
-      pull: async (controller) => {
-        try {
-          const { done, value } = await chunks.next();
-          if (!done) return controller.enqueue(value);
-          onEnd();
-          controller.close();
-        } catch (error) {
-          onEnd();
-          controller.error(error);
-        }
-        return undefined;
-      },
-      cancel: async () => {
-        onEnd();
-        await chunks.return();
-      },
-    }) as Chunks;
-  }
-
-  async *#chunks(first: Response, signal: AbortSignal | undefined): AsyncGenerator<unknown, void> {
-    const connection = this.#connection;
-    let response = first;
-    /** The event behind which the response goes on. */
-    let known = first.headers.get("last-event-id") ?? undefined;
-    /** How many chunks came after it that must not come twice. */
-    let behind = 0;
-    for (let failures = 1; ; failures++) {
-      let skip = behind;
-      try {
-        if (response.body === null) return;
-        for await (const { id, data } of serverEvents(response.body)) {
-          if (data === "[DONE]") return;
-          const chunk = JSON.parse(data) as { readonly type: string };
-          const isAgain = response !== first && (chunk.type === "start" || (skip > 0 && isOnce(chunk)));
-          if (isAgain && chunk.type !== "start") skip -= 1;
-          if (id !== undefined && id !== known) [known, behind] = [id, 0];
-          else if (!isAgain && isOnce(chunk)) behind += 1;
-          failures = 1;
-          if (!isAgain) yield chunk;
-        }
-      } catch (error) {
-        signal?.throwIfAborted();
-        if (error instanceof SyntaxError) throw error;
-      }
-      await connection.pause(failures, signal);
-      const headers = known === undefined ? undefined : { "last-event-id": known };
-      response = await connection.send({
-        method: "GET",
-        path: this.#pathOf(first.headers.get("run-id")),
-        headers,
-        signal,
-      });
+    if (again !== undefined) {
+      again.isRead = true;
+      again.response.close();
     }
+    const onAbort = (): void => {
+      // A chat that follows again aborts what it followed before, which is no stop. It does both in one turn.
+      const before = follows;
+      queueMicrotask(() => (before === follows ? this.#stop(response) : undefined));
+    };
+    abortSignal?.addEventListener("abort", onAbort, { once: true });
+    const onEnd = (): void => abortSignal?.removeEventListener("abort", onAbort);
+    return streamOf(
+      response.chunks(() => readingChat(id)),
+      onEnd,
+    );
+  }
+
+  get #key(): string {
+    return JSON.stringify([this.#options.api, this.#options.id]);
+  }
+
+  /** Stops the run, as soon as the server is there. Without the run's id: what the chat has open, now or not at all. */
+  #stop({ runId }: ChatResponse): void {
+    const path = streamPath(this.#options.id, runId);
+    const request = { method: "DELETE", path, isPatient: runId !== undefined } as const;
+    this.#connection.ask(request, (reply) => reply.close()).catch(nothing);
   }
 }
 
+/** The response to a message, or that of a run that a page follows. */
+class ChatResponse {
+  /** The run; undefined until the server has told. */
+  runId: string | undefined;
+  readonly #connection: Connection;
+  readonly #chatId: string;
+  readonly #signal: AbortSignal | undefined;
+  readonly #message: ClientRequest | undefined;
+  #reply: Reply | undefined;
+
+  constructor(connection: Connection, chatId: string, signal: AbortSignal | undefined, message?: ClientRequest) {
+    this.#connection = connection;
+    this.#chatId = chatId;
+    this.#signal = signal;
+    this.#message = message;
+  }
+
+  /** Sends the message, or follows the run behind the event `known`. Resolves with whether there is a response. */
+  async open(known?: string): Promise<boolean> {
+    // The id of the run comes with the first chunk. Before it, the message may be sent again.
+    const request = (this.runId === undefined ? this.#message : undefined) ?? {
+      method: "GET",
+      path: streamPath(this.#chatId, this.runId),
+      headers: { accept: ACCEPT, ...(known !== undefined && { "last-event-id": known }) },
+      signal: this.#signal,
+      isPatient: true,
+    };
+    const reply = await this.#connection.ask(request, (came) => {
+      if (came.type === "text/event-stream" || (came.status === 204 && request.method === "GET")) return came;
+      came.close();
+      throw unreadable(came.found, came);
+    });
+    if (reply.status === 204) return false;
+    this.#reply = reply;
+    // A page of another origin may not see the header.
+    this.runId ??= reply.headers.get("run-id") ?? undefined;
+    return true;
+  }
+
+  close(): void {
+    this.#reply?.close();
+  }
+
+  /** The chunks to the end. Where they break off, they go on behind the last one. `chat`: who reads them. */
+  async *chunks(chat: () => PageChat | undefined): AsyncGenerator<Chunk, void> {
+    let reader = chat();
+    const tries = this.#connection.tries({ method: "GET", path: "", signal: this.#signal, isPatient: true });
+    /** The event behind which the response goes on, and how many chunks came after it that must not come twice. */
+    let known: string | undefined;
+    let behind = 0;
+    let message: unknown;
+    for (;;) {
+      let skip = behind;
+      try {
+        for await (const event of this.#reply?.events(tries) ?? []) {
+          if (event.data === "[DONE]") return;
+          const chunk = readChunk(event);
+          tries.succeed();
+          if (chunk.type === "start") this.runId ??= runIdIn(chunk.messageId);
+          if (isTorn(chunk)) {
+            if (reader !== undefined) await this.#showAgain(reader);
+            reader = undefined;
+            continue;
+          }
+          const isStart = chunk.type === "start";
+          const isAgain = isStart ? chunk.messageId === message : skip > 0 && isOnce(chunk);
+          if (isStart) message = chunk.messageId;
+          else if (isAgain) skip -= 1;
+          if (event.id !== undefined && event.id !== known) [known, behind] = [event.id, 0];
+          else if (!isAgain && isOnce(chunk)) behind += 1;
+          if (!isAgain) yield chunk;
+        }
+        throw away(new TypeError("The response has ended before the run rested."));
+      } catch (failure) {
+        await tries.again(failure);
+      }
+      if (!(await this.open(known))) {
+        const message = "The response has ended while the connection was broken. Load the chat again.";
+        throw new ClientError("bad_response", message);
+      }
+    }
+  }
+
+  /**
+   * Has the chat read the response from its start, without what is torn. Nothing else takes a part out of a message that
+   * is being read. Resolves only if the chat does not read it: then what is torn stays.
+   */
+  async #showAgain(chat: PageChat): Promise<void> {
+    const again = new Again(this);
+    await chat.resumeStream({ metadata: again });
+    if (!again.isRead) return;
+    // What the chat has read meanwhile takes the place of this response.
+    if (chat.status === "error" && chat.error !== undefined) throw chat.error;
+    throw new DOMException("The response was read again.", "AbortError");
+  }
+}
+
+/** A chunk of a response, as far as the transport looks at it. */
+interface Chunk {
+  readonly type: string;
+  readonly messageId?: unknown;
+  readonly transient?: unknown;
+}
+
+/** The chunk in a server-sent event. Throws {@link Passing} for one after which the response is read again. */
+function readChunk({ data, retryMs }: ServerEvent): Chunk {
+  const chunk = parsedJson(data);
+  if (!isChunk(chunk)) throw unreadable("a chunk that is broken", { status: 200 });
+  // The server says that another one goes on.
+  if (retryMs !== undefined)
+    throw new Passing("away", new ClientError("unreachable", "The server is closing."), retryMs);
+  return chunk;
+}
+
+function isChunk(value: unknown): value is Chunk {
+  return (
+    isRecord(value) &&
+    /^(?:start|finish|abort|error|text|reasoning|tool|file|source|data|message)(?:$|-)/.test(String(value["type"]))
+  );
+}
+
 /** Whether a chunk adds something each time that it comes. Calls and their results replace what they were. */
-function isOnce({ type }: { readonly type: string }): boolean {
+function isOnce({ type }: Chunk): boolean {
   return !type.startsWith("tool-") && !type.endsWith("-step") && type !== "start";
+}
+
+/** Whether a chunk says that what was shown of an attempt at a step does not count. */
+function isTorn({ type, transient }: Chunk): boolean {
+  return type === "data-torn" && transient === true;
+}
+
+/** The run in the id of a message: the message is its response, or a part of it. */
+function runIdIn(messageId: unknown): string | undefined {
+  return /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?=$|\/)/.exec(String(messageId))?.[0];
+}
+
+/** Chunks as a stream that reads none before it is asked for one: by then its chat is known. */
+function streamOf(chunks: AsyncGenerator<Chunk, void>, onEnd: () => void): Chunks {
+  const pull = async (controller: ReadableStreamDefaultController<unknown>): Promise<void> => {
+    try {
+      const { done, value } = await chunks.next();
+      if (done !== true) return controller.enqueue(value);
+      onEnd();
+      controller.close();
+    } catch (error) {
+      onEnd();
+      controller.error(error);
+    }
+    return undefined;
+  };
+  const cancel = async (): Promise<void> => {
+    onEnd();
+    await chunks.return();
+  };
+  return new ReadableStream<unknown>({ pull, cancel }, { highWaterMark: 0 }) as Chunks;
+}
+
+/** A refusal is told as JSON, which says its reason. */
+const ACCEPT = "text/event-stream, application/json";
+
+/** The path of the response of a run, also if it has ended; without one, of the run that is open. */
+function streamPath(chatId: string, runId: string | undefined): string {
+  return `${pathOf(chatId, "stream")}${runId === undefined ? "" : `?run_id=${encodeURIComponent(runId)}`}`;
+}
+
+/** Whether messages were taken out. */
+function isCut(before: readonly string[], now: readonly string[]): boolean {
+  const there = new Set(now);
+  return before.some((id) => !there.has(id));
+}
+
+function entriesOf(headers: SendOptions["headers"]): Readonly<Record<string, string>> {
+  return headers instanceof Headers ? Object.fromEntries(headers) : { ...headers };
+}
+
+/** A message as it is sent. Of one of the assistant the server needs the replies, and which calls the page shows. */
+function sent(message: ChatMessage): object {
+  return message.role === "assistant" ? { ...message, parts: message.parts.filter(isCall).map(callOf) } : message;
+}
+
+function callOf({ type, toolName, toolCallId, state, output, errorText, approval, providerExecuted }: Part): object {
+  const call = { type, toolName, toolCallId, state, providerExecuted };
+  return providerExecuted === true ? call : { ...call, output, errorText, approval };
 }
 
 function nothing(): void {

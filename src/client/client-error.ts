@@ -18,7 +18,8 @@ export class ClientError extends Error {
   override readonly name = "ClientError";
   /**
    * What the server gives as the reason, for example `answer_rejected` or `run_not_found`. `unreachable`: there is no
-   * answer. `run_failed` and `run_cancelled`: the run has ended so.
+   * answer. `bad_response`: the answer is not one of the server, such as a page of a proxy. `redirected`: the server sends
+   * its clients elsewhere, and this one does not follow. `run_failed` and `run_cancelled`: the run has ended so.
    */
   readonly code: string;
   /** The status of the response; undefined without one. */
@@ -34,49 +35,5 @@ export class ClientError extends Error {
     this.status = status;
     this.issues = issues;
     this.run = run;
-  }
-}
-
-/** A value as JSON. Throws `invalid_argument` for one that JSON cannot express. */
-export function jsonText(value: unknown): string {
-  let text: string | undefined;
-  try {
-    text = JSON.stringify(value);
-  } catch (cause) {
-    throw notJson(cause);
-  }
-  if (text === undefined) throw notJson();
-  return text;
-}
-
-export function notJson(cause?: unknown): ClientError {
-  return new ClientError("invalid_argument", "Expected a JSON value, received one that JSON cannot express.", {
-    cause,
-  });
-}
-
-/** The error that a response tells. */
-export async function errorOf(response: Response): Promise<ClientError> {
-  const { status } = response;
-  const text = await response.text().catch(() => "");
-  const { code, message, data = {} } = told(text);
-  return new ClientError(data.reason ?? code ?? "refused", message ?? `The server answered with ${status}.`, {
-    status,
-    issues: data.issues,
-  });
-}
-
-interface Told {
-  readonly code?: string;
-  readonly message?: string;
-  readonly data?: { readonly reason?: string; readonly issues?: readonly ClientIssue[] };
-}
-
-function told(text: string): Told {
-  try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === "object" && value !== null ? value : {};
-  } catch {
-    return text === "" ? {} : { message: text };
   }
 }

@@ -5,9 +5,9 @@ import { ClientError } from "./client-error.ts";
 import type { Connection } from "./connection.ts";
 import { outputIn } from "./input.ts";
 import type { ClientEvent, RunView } from "./run-view.ts";
-import { emptyView, viewAfter } from "./run-view.ts";
-import type { ServerEvent } from "./server-events.ts";
+import { ViewFold } from "./run-view.ts";
 import type { AnswerTo, OutputOf, QuestionOf } from "./types.ts";
+import { isDetails, isEnd, isEnded, isRun, readEvent } from "./wire.ts";
 
 /** A question by its name, or by its id where several with the name are open. */
 export type QuestionChoice<Name extends string> = Name | { readonly await_id: string };
@@ -52,8 +52,9 @@ export interface ClientEventsOptions extends WaitingOptions {
 export class ClientRun<Called extends CallableAgent = CallableAgent> {
   readonly run_id: string;
   readonly #connection: Connection;
-  #view = emptyView;
-  readonly #watchers = new Set<() => void>();
+  readonly #fold = new ViewFold();
+  readonly #watchers = new Set<Watcher>();
+  /** Ends the reading of events for the watchers; undefined while nothing is read. */
   #stop: AbortController | undefined;
   /** What the view has taken: the number of the last event, and the position of the last detail. */
   readonly #taken = { id: 0, position: 0 };
@@ -65,28 +66,26 @@ export class ClientRun<Called extends CallableAgent = CallableAgent> {
 
   /** The run as it is now. */
   async record({ signal }: WaitingOptions = {}): Promise<Run> {
-    return this.#connection.json<Run>({ method: "GET", path: this.#path(), signal });
+    return this.#connection.json({ method: "GET", path: this.#path(), signal }, isRun);
   }
 
-  /** Its events, until it ends. Where the connection breaks off, they go on after the last one. */
+  /**
+   * Its events, until it ends. Where the connection breaks off, they go on after the last one: also when the server is
+   * away, for as long as it takes.
+   */
   events(options: ClientEventsOptions & { readonly detail: true }): AsyncGenerator<ClientEvent, void>;
   events(options?: ClientEventsOptions): AsyncGenerator<Extract<ClientEvent, { readonly id: number }>, void>;
   async *events({ after = 0, detail = false, signal }: ClientEventsOptions = {}): AsyncGenerator<ClientEvent, void> {
     const path = this.#path(`/events?until=end${detail ? "&detail=true" : ""}`);
+    const request = { method: "GET", path, signal, isPatient: true } as const;
     let position = 0;
-    const stream = this.#connection.stream({ method: "GET", path, signal }, after > 0 ? `${after}` : undefined, isEnd);
-    for await (const { id, data } of stream) {
-      const event = JSON.parse(data) as ClientEvent;
-      if (event.type === "error") {
-        if (event.error.data?.["reason"] === "runtime_closed") continue;
-        throw new ClientError(String(event.error.data?.["reason"] ?? event.error.code), event.error.message);
-      }
+    for await (const event of this.#connection.stream(request, after > 0 ? `${after}` : undefined, readEvent, isEnd)) {
       if ("position" in event) {
         // After a new connection those behind the last event come again.
         if (event.position <= position) continue;
         position = event.position;
-        yield event;
-      } else yield { ...event, id: Number(id) };
+      }
+      yield event;
     }
   }
 
@@ -94,9 +93,10 @@ export class ClientRun<Called extends CallableAgent = CallableAgent> {
    * What it has given when it has completed: the value that the agent has returned, or without an `output` schema its
    * messages. Rejects with `run_failed` or `run_cancelled` if it ends so, each with the run.
    */
-  async result(options: WaitingOptions = {}): Promise<OutputOf<Called>> {
-    for await (const event of this.events(options)) if ("run" in event && event.run.finished_at !== null) break;
-    const run = await this.record(options);
+  async result({ signal }: WaitingOptions = {}): Promise<OutputOf<Called>> {
+    for await (const event of this.events({ signal })) if (isEnd(event)) break;
+    const request = { method: "GET", path: this.#path(), signal, isPatient: true } as const;
+    const run = await this.#connection.json(request, isEnded);
     if (run.status === "failed") throw new ClientError("run_failed", run.error.message, { run });
     if (run.status !== "completed") throw new ClientError("run_cancelled", "The run was cancelled.", { run });
     return outputIn(run) as OutputOf<Called>;
@@ -126,7 +126,7 @@ export class ClientRun<Called extends CallableAgent = CallableAgent> {
   /** Stops the run. Resolves when the server has the cancel, also for a run that has ended. */
   async cancel({ signal }: WaitingOptions = {}): Promise<void> {
     try {
-      await this.#connection.send({ method: "POST", path: this.#path("/cancel"), signal });
+      await this.#connection.json({ method: "POST", path: this.#path("/cancel"), signal }, isRun);
     } catch (error) {
       if (!(error instanceof ClientError) || error.code !== "run_finished") throw error;
     }
@@ -134,34 +134,36 @@ export class ClientRun<Called extends CallableAgent = CallableAgent> {
 
   /** The open questions, in the order in which they were asked. The server needs `extensions: true`. */
   async questions({ signal }: WaitingOptions = {}): Promise<readonly OpenQuestionDetails[]> {
-    interface Details {
-      readonly await_requests: readonly OpenQuestionDetails[];
-    }
-    const details = await this.#connection.json<Details>({ method: "GET", path: this.#path("/details"), signal });
-    return details.await_requests;
+    const path = this.#path("/details");
+    return (await this.#connection.json({ method: "GET", path, signal }, isDetails)).await_requests;
   }
 
   /** What a page shows of the run. It is kept up to date while there are watchers. */
   get view(): RunView {
-    return this.#view;
+    return this.#fold.view;
   }
 
-  /** Calls back after each change of the view, until the returned function is called. `onError`: it cannot be read further. */
+  /**
+   * Calls back after each change of the view, until the returned function is called. `onError`: it cannot be read
+   * further, and a later call of `watch` tries again.
+   */
   watch(callback: () => void, onError?: (error: unknown) => void): () => void {
-    this.#watchers.add(callback);
+    const watcher: Watcher = { callback, onError };
+    this.#watchers.add(watcher);
     if (this.#stop === undefined) {
       this.#stop = new AbortController();
-      this.#follow(this.#stop.signal).catch((error: unknown) => onError?.(error));
+      this.#follow(this.#stop).catch(ignore);
     }
     return () => {
-      this.#watchers.delete(callback);
+      this.#watchers.delete(watcher);
       if (this.#watchers.size > 0) return;
       this.#stop?.abort();
       this.#stop = undefined;
     };
   }
 
-  async #follow(signal: AbortSignal): Promise<void> {
+  async #follow(stop: AbortController): Promise<void> {
+    const { signal } = stop;
     try {
       for await (const event of this.events({ after: this.#taken.id, detail: true, signal })) {
         if (signal.aborted) return;
@@ -169,11 +171,13 @@ export class ClientRun<Called extends CallableAgent = CallableAgent> {
           if (event.position <= this.#taken.position) continue;
           this.#taken.position = event.position;
         } else this.#taken.id = event.id;
-        this.#view = viewAfter(this.#view, event);
-        for (const callback of this.#watchers) callback();
+        this.#fold.take(event);
+        for (const { callback } of this.#watchers) callback();
       }
     } catch (error) {
-      if (!signal.aborted) throw error;
+      if (signal.aborted) return;
+      this.#stop = undefined;
+      for (const { onError } of this.#watchers) onError?.(error);
     }
   }
 
@@ -185,7 +189,7 @@ export class ClientRun<Called extends CallableAgent = CallableAgent> {
     const await_id = typeof question === "string" ? await this.#idOf(question, signal) : question.await_id;
     const headers = { "idempotency-key": this.#connection.machine.key() };
     const body = { ...reply, await_id, mode: "async" };
-    await this.#connection.send({ method: "POST", path: this.#path(), body, headers, signal });
+    await this.#connection.json({ method: "POST", path: this.#path(), body, headers, signal }, isRun);
   }
 
   async #idOf(name: string, signal: AbortSignal | undefined): Promise<string> {
@@ -200,9 +204,10 @@ export class ClientRun<Called extends CallableAgent = CallableAgent> {
   }
 }
 
-/** Whether nothing follows. A server that closes says so too, and another one goes on. */
-function isEnd({ data }: ServerEvent): boolean {
-  return /^\{"type":"run\.(?:completed|failed|cancelled)"/.test(data);
+/** Who looks at the view of a run. */
+interface Watcher {
+  readonly callback: () => void;
+  readonly onError: ((error: unknown) => void) | undefined;
 }
 
 /** A text answers as a message, and an object is the answer itself. */
@@ -210,4 +215,8 @@ function resumeOf(value: unknown): AwaitResume {
   if (typeof value !== "string") return value as AwaitResume;
   const part = { content_type: "text/plain", content: value, content_encoding: "plain" } as const;
   return { type: "message", message: { role: "user", parts: [part] } };
+}
+
+function ignore(): void {
+  // The watchers have been told.
 }

@@ -1,4 +1,3 @@
-import type { Run } from "../protocol/run.ts";
 import type { CallableAgent } from "../runtime/agent-schemas.ts";
 import type { WaitingOptions } from "./client-run.ts";
 import { ClientRun } from "./client-run.ts";
@@ -6,6 +5,7 @@ import type { ConnectionOptions } from "./connection.ts";
 import { Connection } from "./connection.ts";
 import { messagesOf } from "./input.ts";
 import type { Agents, InputTo, Named, NameOf, OutputOf } from "./types.ts";
+import { isRun } from "./wire.ts";
 
 /** How a client reaches its server. */
 export interface ClientOptions extends ConnectionOptions {
@@ -75,13 +75,8 @@ export function createClient<Known extends Agents = Agents>(options: ClientOptio
       mode: "async",
       ...(session_id !== undefined && { session_id }),
     };
-    const created = await connection.json<Run>({
-      method: "POST",
-      path: "/runs",
-      body,
-      headers: { "idempotency-key": idempotencyKey },
-      signal,
-    });
+    const headers = { "idempotency-key": idempotencyKey };
+    const created = await connection.json({ method: "POST", path: "/runs", body, headers, signal }, isRun);
     return new ClientRun<CallableAgent>(connection, created.run_id);
   }
 

@@ -1,6 +1,7 @@
 import type { Message, MessageInput, MessagePartInput } from "../protocol/message.ts";
 import type { Run } from "../protocol/run.ts";
-import { ClientError, jsonText, notJson } from "./client-error.ts";
+import { ClientError } from "./client-error.ts";
+import { jsonText, notJson, parsedJson } from "./json.ts";
 
 /**
  * An input as messages: a text is a text, messages and parts are what they are, and any other value is a JSON part. Throws
@@ -34,5 +35,8 @@ function isPart(value: unknown): value is MessagePartInput {
 /** The value that an agent with an `output` schema has returned; the messages of any other agent. */
 export function outputIn({ output }: Run): unknown {
   const part = output.flatMap(({ parts }: Message) => parts.filter(({ name }) => name === "output")).at(-1);
-  return part?.content === undefined ? output : (JSON.parse(part.content) as unknown);
+  if (part?.content === undefined) return output;
+  const value = parsedJson(part.content);
+  if (value === undefined) throw new ClientError("bad_response", "Expected JSON as the output, received another text.");
+  return value;
 }

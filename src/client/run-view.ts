@@ -42,40 +42,83 @@ export const emptyView: RunView = {
   error: null,
 };
 
-/** The view after an event. The view before stays as it is. */
-export function viewAfter(view: RunView, event: ClientEvent): RunView {
-  switch (event.type) {
-    case "message.part":
-      return withPart(view, event.part);
-    case "question.asked":
-      return { ...view, questions: [...view.questions, event.question] };
-    case "question.settled":
-      return { ...view, questions: view.questions.filter(({ await_id }) => await_id !== event.await_id) };
-    case "sub_run.started": {
-      const { run_id, agent_name } = event;
-      return { ...view, subRuns: [...view.subRuns, { run_id, agent_name, status: null }] };
+/** Folds the events of a run, with its details, into what a page shows. */
+export class ViewFold {
+  /** The view after the last event. Each event makes a new one, or leaves it as it is. */
+  view = emptyView;
+  /** The steps and sub-runs at work. What they have emitted is left out if they are tried again. */
+  readonly #atWork = new Set<string>();
+  /** What the run had said when the first of them began, and what it has said since. */
+  #before: Said = emptyView;
+  #since: { readonly id: number; readonly part: MessagePart }[] = [];
+
+  take(event: ClientEvent): void {
+    const { view } = this;
+    switch (event.type) {
+      case "message.part":
+        if (this.#atWork.size > 0) this.#since.push(event);
+        this.view = { ...view, ...withPart(view, event.part) };
+        return;
+      case "output.torn": {
+        const isTorn = (id: number): boolean => event.events.some(({ first, last }) => id >= first && id <= last);
+        this.#since = this.#since.filter(({ id }) => !isTorn(id));
+        this.view = { ...view, ...this.#since.reduce((said, { part }) => withPart(said, part), this.#before) };
+        return;
+      }
+      case "step.started":
+        this.#begin(event.key);
+        return;
+      case "step.completed":
+      case "step.failed":
+        this.#atWork.delete(event.key);
+        return;
+      case "question.asked":
+        this.view = { ...view, questions: [...view.questions, event.question] };
+        return;
+      case "question.settled":
+        this.view = { ...view, questions: view.questions.filter(({ await_id }) => await_id !== event.await_id) };
+        return;
+      case "sub_run.started": {
+        this.#begin(event.key);
+        const { run_id, agent_name } = event;
+        this.view = { ...view, subRuns: [...view.subRuns, { run_id, agent_name, status: null }] };
+        return;
+      }
+      case "sub_run.ended": {
+        this.#atWork.delete(event.key);
+        const status = event.status ?? "failed";
+        const subRuns = view.subRuns.map((sub) => (sub.run_id === event.run_id ? { ...sub, status } : sub));
+        this.view = { ...view, subRuns };
+        return;
+      }
+      case "usage":
+        this.view = { ...view, usage: event.total };
+        return;
+      default:
+        if ("run" in event) this.view = { ...view, status: event.run.status, error: event.run.error };
     }
-    case "sub_run.ended": {
-      const { run_id, status } = event;
-      const subRuns = view.subRuns.map((sub) => (sub.run_id === run_id ? { ...sub, status: status ?? "failed" } : sub));
-      return { ...view, subRuns };
+  }
+
+  #begin(key: string): void {
+    if (this.#atWork.size === 0) {
+      this.#before = this.view;
+      this.#since = [];
     }
-    case "usage":
-      return { ...view, usage: event.total };
-    default:
-      return "run" in event ? { ...view, status: event.run.status, error: event.run.error } : view;
+    this.#atWork.add(key);
   }
 }
 
-function withPart(view: RunView, part: MessagePart): RunView {
-  if (!isText(part)) return { ...view, parts: [...view.parts, part] };
+type Said = Pick<RunView, "text" | "parts">;
+
+function withPart(said: Said, part: MessagePart): Said {
+  if (!isText(part)) return { text: said.text, parts: [...said.parts, part] };
   const { content = "" } = part;
-  const last = view.parts.at(-1);
+  const last = said.parts.at(-1);
   const parts =
     last !== undefined && isText(last)
-      ? [...view.parts.slice(0, -1), { ...last, content: `${last.content ?? ""}${content}` }]
-      : [...view.parts, part];
-  return { ...view, text: `${view.text}${content}`, parts };
+      ? [...said.parts.slice(0, -1), { ...last, content: `${last.content ?? ""}${content}` }]
+      : [...said.parts, part];
+  return { text: `${said.text}${content}`, parts };
 }
 
 function isText({ name, content_type, content_encoding, metadata }: MessagePart): boolean {

@@ -3,33 +3,55 @@ export interface ServerEvent {
   /** The last id that the server has given; undefined before the first. */
   readonly id: string | undefined;
   readonly data: string;
+  /** After how many milliseconds the server wants to be asked again; undefined if this event does not say. */
+  readonly retryMs: number | undefined;
 }
 
-/** The events in a body, as they come. Ends where the body ends, and throws where it breaks off. */
-export async function* serverEvents(body: ReadableStream<Uint8Array>): AsyncGenerator<ServerEvent, void> {
-  const reader = body.getReader();
-  const decoder = new TextDecoder();
-  let text = "";
+/**
+ * The events in a body, as they come. Each byte is looked at once, however long an event is. `hear` is called for what only
+ * a stream of events has, such as a heartbeat.
+ */
+export async function* serverEvents(
+  bytes: AsyncIterable<Uint8Array>,
+  hear: () => void,
+): AsyncGenerator<ServerEvent, void> {
+  const lines = new Lines();
   let id: string | undefined;
   let data: string[] = [];
-  try {
-    for (;;) {
-      const { done, value } = await reader.read();
-      if (done) return;
-      text += decoder.decode(value, { stream: true });
-      for (let end = text.search(/\r?\n/); end !== -1; end = text.search(/\r?\n/)) {
-        const line = text.slice(0, end);
-        text = text.slice(text[end] === "\r" ? end + 2 : end + 1);
-        if (line === "") {
-          if (data.length > 0) yield { id, data: data.join("\n") };
-          data = [];
-        } else if (line.startsWith("data:")) data.push(line.slice(line[5] === " " ? 6 : 5));
-        else if (line.startsWith("id:")) id = line.slice(line[3] === " " ? 4 : 3);
-      }
+  let retryMs: number | undefined;
+  for await (const chunk of bytes) {
+    for (const line of lines.in(chunk)) {
+      if (/^(?:data|id|event|retry)?:/.test(line)) hear();
+      if (line === "") {
+        if (data.length > 0) yield { id, data: data.join("\n"), retryMs };
+        data = [];
+        retryMs = undefined;
+      } else if (line.startsWith("data:")) data.push(valueIn(line, 5));
+      else if (line.startsWith("id:")) id = valueIn(line, 3);
+      else if (/^retry: ?\d+$/.test(line)) retryMs = Number(valueIn(line, 6));
     }
-  } finally {
-    reader.cancel().catch(() => {
-      // It is over.
-    });
+  }
+}
+
+function valueIn(line: string, from: number): string {
+  return line.slice(line[from] === " " ? from + 1 : from);
+}
+
+/** The lines of a text that comes in chunks. One that does not end is left out. */
+class Lines {
+  readonly #decoder = new TextDecoder();
+  /** The pieces of a line that has no end yet. They are joined once. */
+  #pieces: string[] = [];
+
+  *in(chunk: Uint8Array): Generator<string, void> {
+    const text = this.#decoder.decode(chunk, { stream: true });
+    let from = 0;
+    for (let end = text.indexOf("\n"); end !== -1; end = text.indexOf("\n", from)) {
+      const line = this.#pieces.join("") + text.slice(from, end);
+      this.#pieces = [];
+      from = end + 1;
+      yield line.endsWith("\r") ? line.slice(0, -1) : line;
+    }
+    if (from < text.length) this.#pieces.push(text.slice(from));
   }
 }

@@ -72,12 +72,12 @@ class ChatVisitor implements Visitor {
     class Chat extends module.AbstractChat<UIMessage> {}
     let next = 0;
     return new Chat({
-      generateId: () => `${chat}-${++next}`,
       state: new PlainState(),
       ...(this.#own
         ? chatOptions({ api: `${HOST}/desk`, id: chat, fetch: this.connection.send })
         : {
             id: chat,
+            generateId: () => `${chat}-${++next}`,
             transport: new module.DefaultChatTransport<UIMessage>({ api: `${HOST}/desk`, fetch: this.connection.send }),
             sendAutomaticallyWhen: module.lastAssistantMessageIsCompleteWithToolCalls,
           }),

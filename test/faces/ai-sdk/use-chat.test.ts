@@ -79,6 +79,40 @@ for (const [name, hook] of Object.entries(versions)) {
   });
 }
 
+for (const [name, hook] of Object.entries(versions))
+  for (const where of ["kept", "in the render"])
+    test(`useChat of ${name} drops what an attempt at a step has shown when the step is tried again, options ${where}`, async () => {
+      const make = (): never => chatOptions({ api: API, id: "c1", fetch: send }) as never;
+      const kept = make();
+      let used: Chat | undefined;
+      const statuses: string[] = [];
+      function Page(): null {
+        used = hook(where === "kept" ? kept : make());
+        statuses.push(used.status);
+        return null;
+      }
+      await render(createElement(Page));
+      let isSent = false;
+      await does(() => {
+        used?.sendMessage({ text: "again" }).then(() => {
+          isSent = true;
+        });
+      });
+      expect(textOf(used?.messages ?? [])).toBe("First. One two ");
+      expect(isSent).toBe(false);
+      statuses.length = 0;
+      desk.gate.open();
+      for (let turn = 0; turn < 50 && !isSent; turn++) await does(() => desk.clock.advance(1_000));
+      expect(textOf(used?.messages ?? [])).toBe("First. One two three. Last.");
+      expect(used?.messages).toHaveLength(2);
+      expect(used?.error).toBeUndefined();
+      // The page never looks as if the run rested.
+      expect(statuses.slice(0, -1)).not.toContain("ready");
+      expect(statuses.at(-1)).toBe("ready");
+      expect(isSent).toBe(true);
+      expect(await desk.runtime.listRuns()).toHaveLength(1);
+    });
+
 // Version 5 is not ready for an answer until it follows the run; version 7 says that it is.
 for (const first of ["GET", "POST"])
   test(`useChat of ai 7 takes an answer before it follows the run, and ${first} is answered first`, async () => {

@@ -1,0 +1,327 @@
+import type { UIMessage, UIMessageChunk } from "ai";
+import { readUIMessageStream } from "ai";
+import { AgentRuntime, MemoryStore } from "cadenza";
+import { createHandler as createChatHandler } from "cadenza/ai-sdk";
+import type { Agents, Client, ClientRun } from "cadenza/client";
+import { ClientError, chatOptions, createClient, loadChat } from "cadenza/client";
+import { durable } from "cadenza/durable";
+import { createHandler } from "cadenza/http";
+import { describe, expect, test } from "vitest";
+import * as z from "zod";
+import { FakeClock } from "../harness/clock.ts";
+
+/* Each way in which a response may break, in each request of each call. */
+
+const approval = z.object({ approved: z.boolean() });
+const CHAT = "c1";
+
+/** A server with one run that waits for an answer, and a network that does something else with some requests. */
+class World {
+  readonly clock = new FakeClock();
+  readonly runtime = new AgentRuntime({ clock: this.clock, store: durable(new MemoryStore({ clock: this.clock })) });
+  /** The requests so far. */
+  count = 0;
+  trouble: (request: number, send: () => Promise<Response>) => Promise<Response> = (_, send) => send();
+  readonly client: Client<Agents>;
+  readonly options;
+  run!: ClientRun;
+
+  constructor(attempts?: number) {
+    this.runtime.register("desk", { durable: true }, async function* (input, { ask }) {
+      if (input[0]?.parts[0]?.content === "Hello") {
+        yield "Hello, ";
+        yield "Ada.";
+        return;
+      }
+      yield "Looking. ";
+      const { approved } = await ask("Refund 40 €?", { name: "approval", schema: approval });
+      yield approved ? "Refunded." : "Refused.";
+    });
+    const acp = createHandler(this.runtime, { extensions: true });
+    const chat = createChatHandler(this.runtime, { basePath: "/chat" });
+    const fetch: typeof globalThis.fetch = (url, init) => {
+      const request = new Request(url, init);
+      const send = (): Promise<Response> => (request.url.includes("/chat/") ? chat : acp)(request);
+      return this.trouble(this.count++, send);
+    };
+    this.options = { fetch, attempts, backoffMs: 0 };
+    this.client = createClient({ url: "http://localhost", ...this.options });
+  }
+
+  async begin(): Promise<this> {
+    const { run_id } = await this.runtime.createRun(
+      { agent_name: "desk", input: "x", mode: "async" },
+      { sessionKey: CHAT },
+    );
+    this.run = this.client.attach("desk", run_id);
+    await this.clock.settle();
+    return this;
+  }
+
+  /** What the server has after a call: its runs, and how often they were answered. */
+  async effects(): Promise<unknown> {
+    await this.clock.settle();
+    const effects: unknown[] = [];
+    for (const { run_id, status } of await this.runtime.listRuns()) {
+      let answers = 0;
+      for await (const { type } of this.runtime.events(run_id, { detail: true, until: "now" }))
+        if (type === "question.settled") answers += 1;
+      effects.push({ status, answers });
+    }
+    return effects;
+  }
+
+  get chat() {
+    return { api: "http://localhost/chat/desk", id: CHAT, ...this.options };
+  }
+}
+
+async function read(stream: AsyncIterable<unknown> | null): Promise<unknown[]> {
+  const chunks: unknown[] = [];
+  for await (const chunk of stream ?? []) chunks.push(chunk);
+  return chunks;
+}
+
+/** The message that a page has in the end, and how its response has ended. */
+async function shown(chunks: ReadableStream<UIMessageChunk> | null): Promise<unknown> {
+  if (chunks === null) return null;
+  const [here, there] = chunks.tee();
+  const finished = read(there);
+  let last: UIMessage | undefined;
+  for await (const state of readUIMessageStream({ stream: here })) last = state;
+  // A step may be empty, where the connection broke off in it.
+  return {
+    parts: last?.parts.filter(({ type }) => type !== "step-start"),
+    ends: (await finished).filter((chunk) => isEnd(chunk)),
+  };
+}
+
+function isEnd(chunk: unknown): boolean {
+  return /^(?:finish|error|abort)$/.test((chunk as UIMessageChunk).type);
+}
+
+const message = { id: "m1", role: "user", parts: [{ type: "text", text: "Hello" }] } as const;
+const sending = { chatId: CHAT, trigger: "submit-message", messageId: undefined, abortSignal: undefined } as const;
+
+async function answeredBelow(world: World): Promise<void> {
+  await world.runtime.resume({ run_id: world.run.run_id, await_resume: { approved: true } });
+}
+
+const calls: Readonly<Record<string, (world: World) => Promise<unknown>>> = {
+  run: async ({ client }) => (await client.run("desk", "x")).run_id.length,
+  record: ({ run }) => run.record(),
+  questions: ({ run }) => run.questions(),
+  answer: ({ run }) => run.answer({ await_id: "ask#1" }, { approved: true }),
+  "answer by name": ({ run }) => run.answer("approval", { approved: true }),
+  decline: ({ run }) => run.decline("approval", { reason: "No time." }),
+  cancel: ({ run }) => run.cancel(),
+  events: async (world) => {
+    await answeredBelow(world);
+    return read(world.run.events({ detail: true }));
+  },
+  result: async (world) => {
+    await answeredBelow(world);
+    return world.run.result();
+  },
+  watch: async (world) => {
+    await answeredBelow(world);
+    return new Promise((resolve, reject) => {
+      const stop = world.run.watch(() => {
+        if (world.run.view.status !== "completed") return;
+        stop();
+        resolve(world.run.view);
+      }, reject);
+    });
+  },
+  "loading a chat": async ({ chat }) => {
+    const { messages, resume } = await loadChat(chat);
+    return { messages, resume };
+  },
+  "a message": async (world) => {
+    await answeredBelow(world);
+    await world.clock.settle();
+    return shown(await chatOptions(world.chat).transport.sendMessages({ ...sending, messages: [message] }));
+  },
+  following: async ({ chat }) => shown(await chatOptions(chat).transport.reconnectToStream({})),
+};
+
+const html = new Headers({ "content-type": "text/html; charset=utf-8" });
+const asJson = new Headers({ "content-type": "application/json" });
+const page = "<!doctype html><title>Welcome</title><p>You are in the wrong place.";
+
+/** A response whose body ends, or breaks off, after so many bytes. */
+async function cut(response: Response, at: number, breaks: boolean): Promise<Response> {
+  const bytes = new Uint8Array(await response.arrayBuffer());
+  const body = new ReadableStream<Uint8Array>({
+    start(controller) {
+      controller.enqueue(bytes.slice(0, Math.min(at, bytes.length)));
+      if (!breaks) controller.close();
+    },
+    pull: (controller) => controller.error(new TypeError("terminated")),
+  });
+  return new Response(body, response);
+}
+
+type Trouble = (send: () => Promise<Response>) => Promise<Response>;
+
+/** What passes: the call has the same result as without it, and the same effects. */
+const passing: Readonly<Record<string, Trouble>> = {
+  "no connection": () => Promise.reject(new TypeError("fetch failed")),
+  "an answer that is lost": async (send) => {
+    await (await send()).text();
+    throw new TypeError("socket hang up");
+  },
+  "a request that throws at once": () => {
+    throw new TypeError("Load failed");
+  },
+  "an empty 200": async () => new Response(""),
+  "an empty 200 that says it is JSON": async () => new Response("", { headers: asJson }),
+  "an answer that is lost behind an empty 200": async (send) => {
+    await (await send()).text();
+    return new Response("");
+  },
+  "a 200 without a body": async () => new Response(null),
+  "a 200 with a page": async () => new Response(page, { headers: html }),
+  "a 200 with a page that says it is JSON": async () => new Response(page, { headers: asJson }),
+  "a 200 with a page that says it is a stream": async () =>
+    new Response(page, { headers: { "content-type": "text/event-stream" } }),
+  "the right body with the wrong type": async (send) => new Response(await (await send()).text(), { headers: html }),
+  "the right body without a type": async (send) => {
+    const response = await send();
+    const headers = new Headers(response.headers);
+    headers.delete("content-type");
+    return new Response(await response.arrayBuffer(), { headers });
+  },
+  ...Object.fromEntries(
+    ["null", "[]", "{}", '"x"', "7", '{"run_id":7}', '{"messages":[null]}'].map((text) => [
+      `a 200 with ${text}`,
+      async () => new Response(text, { headers: asJson }),
+    ]),
+  ),
+  ...Object.fromEntries(
+    ["nothing", "null", "{}", '{"type":7}', '{"type":"message.part"}', '{"type":"run.completed"}'].map((text) => [
+      `an event with ${text}`,
+      async () => new Response(`id: 1\ndata: ${text}\n\n`, { headers: { "content-type": "text/event-stream" } }),
+    ]),
+  ),
+  ...Object.fromEntries(
+    [408, 425, 429, 502, 503, 504, 520, 521, 522, 523, 524].map((status) => [
+      `${status} of a proxy`,
+      async () => new Response(page, { status, headers: html }),
+    ]),
+  ),
+  "503 of the server": async () =>
+    Response.json({ code: "server_error", message: "Full.", data: { reason: "limit_reached" } }, { status: 503 }),
+};
+
+/** What does not: the error says so. */
+const lasting: Readonly<Record<string, readonly [Trouble, object]>> = {
+  ...Object.fromEntries(
+    [301, 302, 303, 307, 308].map((status) => [
+      `${status}`,
+      [
+        async () => new Response(null, { status, headers: { location: "https://elsewhere.example/" } }),
+        { code: "redirected", status, message: expect.stringContaining("https://elsewhere.example/") },
+      ],
+    ]),
+  ),
+  "a redirect as a browser tells it": [
+    async () => Object.defineProperties(new Response(""), { status: { value: 0 }, type: { value: "opaqueredirect" } }),
+    { code: "redirected" },
+  ],
+  "500": [
+    async () => new Response(page, { status: 500, headers: html }),
+    { code: "refused", status: 500, message: "The server answered with 500." },
+  ],
+  "403 with a text": [
+    async () => new Response("Not you.", { status: 403 }),
+    { code: "refused", status: 403, message: "Not you." },
+  ],
+  "404 whose message is no text": [
+    async () => Response.json({ code: 7, message: { no: "text" }, data: "x" }, { status: 404 }),
+    { code: "refused", status: 404, message: "The server answered with 404." },
+  ],
+  "422 whose body breaks off": [
+    async () => cut(new Response('{"code":"x"', { status: 422 }), 5, true),
+    { code: "refused", status: 422 },
+  ],
+};
+
+/** The result of a call without what differs from run to run. */
+function plain(value: unknown): unknown {
+  const ids = /[0-9a-f]{8}-[0-9a-f-]{27}/g;
+  const times = /\d{4}-\d\d-\d\dT[\d:.]+Z/g;
+  return JSON.parse(
+    JSON.stringify(value ?? null)
+      .replace(ids, "id")
+      .replace(times, "time"),
+  );
+}
+
+describe.each(Object.entries(calls))("%s", (_name, call) => {
+  /** The call with a trouble in one request. */
+  async function outcome(trouble: Trouble, at: number) {
+    const world = await new World().begin();
+    world.trouble = (request, send) => (request === at ? trouble(send) : send());
+    const value = plain(await call(world));
+    return { value, effects: await world.effects(), count: world.count };
+  }
+
+  const untroubled: Trouble = (send) => send();
+
+  test("has its result and its effects, whatever befalls a request", async () => {
+    const expected = await outcome(untroubled, -1);
+    for (let at = 0; at < expected.count; at++) {
+      for (const [what, trouble] of Object.entries(passing)) {
+        const { value, effects, count } = await outcome(trouble, at);
+        expect({ what, at, value, effects }).toEqual({ what, at, value: expected.value, effects: expected.effects });
+        expect({ what, at, isRepeated: count > expected.count }).toEqual({ what, at, isRepeated: true });
+      }
+    }
+  });
+
+  test("has its result and its effects, wherever a body breaks off", async () => {
+    const expected = await outcome(untroubled, -1);
+    let bytes = 0;
+    for (let at = 0; at < expected.count; at++) {
+      await outcome(async (send) => {
+        const response = await send();
+        const whole = await response.arrayBuffer();
+        bytes = whole.byteLength;
+        return new Response(whole, response);
+      }, at);
+      // Some of the places are tried here, and all of them over a socket.
+      for (let length = 0; length < bytes; length += 1 + Math.floor(bytes / 20)) {
+        for (const breaks of [true, false]) {
+          const { value, effects } = await outcome(async (send) => cut(await send(), length, breaks), at);
+          expect({ at, length, breaks, value, effects }).toEqual({
+            ...{ at, length, breaks },
+            value: expected.value,
+            effects: expected.effects,
+          });
+        }
+      }
+    }
+  });
+
+  test("rejects with a ClientError if it does not pass", async () => {
+    const { count } = await outcome(untroubled, -1);
+    for (let at = 0; at < count; at++) {
+      for (const [what, [trouble, error]] of Object.entries(lasting)) {
+        const failure: unknown = await outcome(trouble, at).catch((thrown: unknown) => thrown);
+        expect(failure, what).toBeInstanceOf(ClientError);
+        expect({ what, at, failure }).toMatchObject({ what, at, failure: error });
+      }
+    }
+  });
+
+  test("rejects with a ClientError after the last attempt", async () => {
+    for (const [what, trouble] of Object.entries(passing)) {
+      const world = await new World(3).begin();
+      world.trouble = (_, send) => trouble(send);
+      const failure: unknown = await call(world).catch((thrown: unknown) => thrown);
+      expect(failure, what).toBeInstanceOf(ClientError);
+      expect({ what, count: world.count }).toEqual({ what, count: 3 });
+    }
+  });
+});
