@@ -1,149 +1,22 @@
-import type { UIMessage, UIMessageChunk } from "ai";
-import { readUIMessageStream } from "ai";
-import { AgentRuntime, MemoryStore } from "cadenza";
-import { createHandler as createChatHandler } from "cadenza/ai-sdk";
-import type { Agents, Client, ClientRun } from "cadenza/client";
-import { ClientError, chatOptions, createClient, loadChat } from "cadenza/client";
-import { durable } from "cadenza/durable";
-import { createHandler } from "cadenza/http";
+import { ClientError } from "cadenza/client";
 import { describe, expect, test } from "vitest";
-import * as z from "zod";
-import { FakeClock } from "../harness/clock.ts";
+import { calls, plain, World } from "./calls.ts";
 
 /* Each way in which a response may break, in each request of each call. */
 
-const approval = z.object({ approved: z.boolean() });
-const CHAT = "c1";
-
-/** A server with one run that waits for an answer, and a network that does something else with some requests. */
-class World {
-  readonly clock = new FakeClock();
-  readonly runtime = new AgentRuntime({ clock: this.clock, store: durable(new MemoryStore({ clock: this.clock })) });
-  /** The requests so far. */
-  count = 0;
-  trouble: (request: number, send: () => Promise<Response>) => Promise<Response> = (_, send) => send();
-  readonly client: Client<Agents>;
-  readonly options;
-  run!: ClientRun;
-
-  constructor(attempts?: number) {
-    this.runtime.register("desk", { durable: true }, async function* (input, { ask }) {
-      if (input[0]?.parts[0]?.content === "Hello") {
-        yield "Hello, ";
-        yield "Ada.";
-        return;
-      }
-      yield "Looking. ";
-      const { approved } = await ask("Refund 40 €?", { name: "approval", schema: approval });
-      yield approved ? "Refunded." : "Refused.";
-    });
-    const acp = createHandler(this.runtime, { extensions: true });
-    const chat = createChatHandler(this.runtime, { basePath: "/chat" });
-    const fetch: typeof globalThis.fetch = (url, init) => {
+/** A world with a network that does something else with some requests. */
+function troubled(trouble: (request: number, send: () => Promise<Response>) => Promise<Response>, attempts?: number) {
+  const made = { count: 0 };
+  const world = new World((world) => ({
+    url: "http://localhost",
+    attempts,
+    fetch: (url, init) => {
       const request = new Request(url, init);
-      const send = (): Promise<Response> => (request.url.includes("/chat/") ? chat : acp)(request);
-      return this.trouble(this.count++, send);
-    };
-    this.options = { fetch, attempts, backoffMs: 0 };
-    this.client = createClient({ url: "http://localhost", ...this.options });
-  }
-
-  async begin(): Promise<this> {
-    const { run_id } = await this.runtime.createRun(
-      { agent_name: "desk", input: "x", mode: "async" },
-      { sessionKey: CHAT },
-    );
-    this.run = this.client.attach("desk", run_id);
-    await this.clock.settle();
-    return this;
-  }
-
-  /** What the server has after a call: its runs, and how often they were answered. */
-  async effects(): Promise<unknown> {
-    await this.clock.settle();
-    const effects: unknown[] = [];
-    for (const { run_id, status } of await this.runtime.listRuns()) {
-      let answers = 0;
-      for await (const { type } of this.runtime.events(run_id, { detail: true, until: "now" }))
-        if (type === "question.settled") answers += 1;
-      effects.push({ status, answers });
-    }
-    return effects;
-  }
-
-  get chat() {
-    return { api: "http://localhost/chat/desk", id: CHAT, ...this.options };
-  }
+      return trouble(made.count++, () => world.handle(request));
+    },
+  }));
+  return { world, made };
 }
-
-async function read(stream: AsyncIterable<unknown> | null): Promise<unknown[]> {
-  const chunks: unknown[] = [];
-  for await (const chunk of stream ?? []) chunks.push(chunk);
-  return chunks;
-}
-
-/** The message that a page has in the end, and how its response has ended. */
-async function shown(chunks: ReadableStream<UIMessageChunk> | null): Promise<unknown> {
-  if (chunks === null) return null;
-  const [here, there] = chunks.tee();
-  const finished = read(there);
-  let last: UIMessage | undefined;
-  for await (const state of readUIMessageStream({ stream: here })) last = state;
-  // A step may be empty, where the connection broke off in it.
-  return {
-    parts: last?.parts.filter(({ type }) => type !== "step-start"),
-    ends: (await finished).filter((chunk) => isEnd(chunk)),
-  };
-}
-
-function isEnd(chunk: unknown): boolean {
-  return /^(?:finish|error|abort)$/.test((chunk as UIMessageChunk).type);
-}
-
-const message = { id: "m1", role: "user", parts: [{ type: "text", text: "Hello" }] } as const;
-const sending = { chatId: CHAT, trigger: "submit-message", messageId: undefined, abortSignal: undefined } as const;
-
-async function answeredBelow(world: World): Promise<void> {
-  await world.runtime.resume({ run_id: world.run.run_id, await_resume: { approved: true } });
-}
-
-const calls: Readonly<Record<string, (world: World) => Promise<unknown>>> = {
-  run: async ({ client }) => (await client.run("desk", "x")).run_id.length,
-  record: ({ run }) => run.record(),
-  questions: ({ run }) => run.questions(),
-  answer: ({ run }) => run.answer({ await_id: "ask#1" }, { approved: true }),
-  "answer by name": ({ run }) => run.answer("approval", { approved: true }),
-  decline: ({ run }) => run.decline("approval", { reason: "No time." }),
-  cancel: ({ run }) => run.cancel(),
-  events: async (world) => {
-    await answeredBelow(world);
-    return read(world.run.events({ detail: true }));
-  },
-  result: async (world) => {
-    await answeredBelow(world);
-    return world.run.result();
-  },
-  watch: async (world) => {
-    await answeredBelow(world);
-    return new Promise((resolve, reject) => {
-      const stop = world.run.watch(() => {
-        if (world.run.view.status !== "completed") return;
-        stop();
-        resolve(world.run.view);
-      }, reject);
-    });
-  },
-  "loading a chat": async ({ chat }) => {
-    const { messages, resume } = await loadChat(chat);
-    return { messages, resume };
-  },
-  "a message": async (world) => {
-    await answeredBelow(world);
-    await world.clock.settle();
-    return shown(await chatOptions(world.chat).transport.sendMessages({ ...sending, messages: [message] }));
-  },
-  following: async ({ chat }) => shown(await chatOptions(chat).transport.reconnectToStream({})),
-};
 
 const html = new Headers({ "content-type": "text/html; charset=utf-8" });
 const asJson = new Headers({ "content-type": "application/json" });
@@ -247,24 +120,12 @@ const lasting: Readonly<Record<string, readonly [Trouble, object]>> = {
   ],
 };
 
-/** The result of a call without what differs from run to run. */
-function plain(value: unknown): unknown {
-  const ids = /[0-9a-f]{8}-[0-9a-f-]{27}/g;
-  const times = /\d{4}-\d\d-\d\dT[\d:.]+Z/g;
-  return JSON.parse(
-    JSON.stringify(value ?? null)
-      .replace(ids, "id")
-      .replace(times, "time"),
-  );
-}
-
 describe.each(Object.entries(calls))("%s", (_name, call) => {
   /** The call with a trouble in one request. */
   async function outcome(trouble: Trouble, at: number) {
-    const world = await new World().begin();
-    world.trouble = (request, send) => (request === at ? trouble(send) : send());
-    const value = plain(await call(world));
-    return { value, effects: await world.effects(), count: world.count };
+    const { world, made } = troubled((request, send) => (request === at ? trouble(send) : send()));
+    const value = plain(await call(await world.begin()));
+    return { value, effects: await world.effects(), count: made.count };
   }
 
   const untroubled: Trouble = (send) => send();
@@ -317,11 +178,10 @@ describe.each(Object.entries(calls))("%s", (_name, call) => {
 
   test("rejects with a ClientError after the last attempt", async () => {
     for (const [what, trouble] of Object.entries(passing)) {
-      const world = await new World(3).begin();
-      world.trouble = (_, send) => trouble(send);
-      const failure: unknown = await call(world).catch((thrown: unknown) => thrown);
+      const { world, made } = troubled((_, send) => trouble(send), 3);
+      const failure: unknown = await call(await world.begin()).catch((thrown: unknown) => thrown);
       expect(failure, what).toBeInstanceOf(ClientError);
-      expect({ what, count: world.count }).toEqual({ what, count: 3 });
+      expect({ what, count: made.count }).toEqual({ what, count: 3 });
     }
   });
 });
