@@ -6,6 +6,8 @@ import { billOfMaterials, noticesOf, packagesIn } from "./scripts/notices.ts";
 
 /** The packages whose code is in the built files. */
 const bundled = new Set<string>();
+/** Where the built files go. */
+let folder = "dist";
 
 export default defineConfig({
   entry: Object.fromEntries(entryNames.map((name) => [name, `src/${name}.ts`])),
@@ -38,7 +40,8 @@ export default defineConfig({
     },
     {
       name: "the bundled packages",
-      setup: ({ onEnd }) => {
+      setup: ({ onEnd, initialOptions }) => {
+        folder = initialOptions.outdir ?? folder;
         onEnd(({ metafile }) => {
           if (metafile === undefined) throw new Error("esbuild has not said which packages it has bundled");
           for (const name of packagesIn(metafile)) bundled.add(name);
@@ -47,7 +50,7 @@ export default defineConfig({
     },
   ],
   onSuccess: async () => {
-    writeFileSync("dist/THIRD_PARTY_NOTICES.md", noticesOf(bundled));
-    writeFileSync("dist/sbom.cdx.json", billOfMaterials(bundled));
+    writeFileSync(`${folder}/THIRD_PARTY_NOTICES.md`, noticesOf(bundled));
+    writeFileSync(`${folder}/sbom.cdx.json`, billOfMaterials(bundled));
   },
 });

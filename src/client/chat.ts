@@ -163,9 +163,6 @@ function readingChat(id: string): PageChat | undefined {
   return chat?.id === id ? chat : undefined;
 }
 
-/** The ids of the messages that a chat had when it was last sent. */
-const sentIds = new WeakMap<object, readonly string[]>();
-
 /** How often a page has followed a response. */
 let follows = 0;
 
@@ -197,29 +194,22 @@ class ChatTransport implements CadenzaChatTransport {
   readonly resumeStreamIsReplay = true;
   readonly #options: ChatClientOptions;
   readonly #connection: Connection;
-  /** The ids of the messages that were loaded with the page. */
-  readonly #loadedIds: readonly string[];
   /** The run that was open when the page was loaded, and may have ended since. A message makes it the past. */
   #loadedRun: string | undefined;
 
   constructor(options: ChatClientOptions, loaded?: Loaded) {
     this.#options = options;
-    this.#loadedIds = loaded?.messages.map(({ id }) => id) ?? [];
     this.#loadedRun = loaded?.run_id ?? undefined;
     this.#connection = new Connection(options.api, options);
   }
 
-  /** Sends the last message. Where the page has changed those before it, their ids say which ones are left. */
+  /** Sends the last message: the server has those before it. */
   async sendMessages({ messages, trigger, messageId, abortSignal, body, headers }: SendOptions): Promise<Chunks> {
     const { id } = this.#options;
     const chat = readingChat(id);
     this.#loadedRun = undefined;
     for (const follow of pendingFollows.get(this.#key) ?? []) follow.isReplaced = true;
-    const ids = messages.map((message) => message.id);
-    const before = sentIds.get(chat ?? this) ?? this.#loadedIds;
-    sentIds.set(chat ?? this, ids);
     const last = messages.at(-1);
-    const isEdit = trigger !== "submit-message" || messageId === last?.id || isCut(before, ids);
     const message: ClientRequest = {
       method: "POST",
       path: "",
@@ -229,7 +219,6 @@ class ChatTransport implements CadenzaChatTransport {
         ...this.#options.body,
         ...body,
         ...{ id, messages: last === undefined ? [] : [sent(last)], trigger, messageId },
-        ...(isEdit && last?.role === "user" && { message_ids: ids.slice(0, -1) }),
       },
       signal: abortSignal,
       isPatient: true,
@@ -246,7 +235,6 @@ class ChatTransport implements CadenzaChatTransport {
       );
     } catch (error) {
       onEnd();
-      sentIds.set(chat ?? this, before);
       throw error;
     }
   }
@@ -462,12 +450,6 @@ const ACCEPT = "text/event-stream, application/json";
 /** The path of the response of a run, also if it has ended; without one, of the run that is open. */
 function streamPath(chatId: string, runId: string | undefined): string {
   return `${pathOf(chatId, "stream")}${runId === undefined ? "" : `?run_id=${encodeURIComponent(runId)}`}`;
-}
-
-/** Whether messages were taken out. */
-function isCut(before: readonly string[], now: readonly string[]): boolean {
-  const there = new Set(now);
-  return before.some((id) => !there.has(id));
 }
 
 function entriesOf(headers: SendOptions["headers"]): Readonly<Record<string, string>> {

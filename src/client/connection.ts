@@ -6,6 +6,9 @@ import type { ServerEvent } from "./server-events.ts";
 import { serverEvents } from "./server-events.ts";
 import { away, Passing, retryAfterMs, Tries, unreadable } from "./tries.ts";
 
+/** What a page has, and Node has not. */
+declare const location: { readonly href: string };
+
 /** Headers, or a function that gives them for each request. */
 export type ClientHeaders =
   | Readonly<Record<string, string>>
@@ -184,9 +187,7 @@ export class Connection {
   #isAddress(): boolean {
     if (this.#hasFetch) return true;
     try {
-      return (
-        new URL(this.#url, (globalThis as { readonly location?: { readonly href: string } }).location?.href) !== null
-      );
+      return new URL(this.#url, typeof location === "undefined" ? undefined : location.href) !== null;
     } catch {
       return false;
     }
@@ -302,7 +303,9 @@ export class Reply {
   async *#bytes(): AsyncGenerator<Uint8Array, void> {
     const watch = this.#watch;
     const reader = this.#body?.getReader();
-    const leave = (): void => void reader?.cancel().catch(nothing);
+    const leave = (): void => {
+      reader?.cancel().catch(nothing);
+    };
     watch.signal.addEventListener("abort", leave);
     try {
       for (;;) {

@@ -25,7 +25,7 @@ const machine: Omit<Machine, "fetch"> = {
   pause: (ms, signal) =>
     wait(ms, [
       [signal, "abort"],
-      [target(globalThis), "online"],
+      [target(typeof self === "undefined" ? undefined : self), "online"],
       [documentOfPage(), "visibilitychange"],
     ]),
   key: newKey,
@@ -56,11 +56,15 @@ function wait(ms: number, events: readonly (readonly [from: Target | undefined, 
 /** Timers take no longer time. */
 const LONGEST_MS = 2 ** 31 - 1;
 
-/** Node's global object has no events. */
+/** What a page has, and Node has not. */
+declare const self: unknown;
+declare const document: unknown;
+
+/** The global object of some machines has no events. */
 function target(value: unknown): Target | undefined {
   return typeof (value as Partial<Target> | undefined)?.addEventListener === "function" ? (value as Target) : undefined;
 }
 
 function documentOfPage(): Target | undefined {
-  return target((globalThis as { readonly document?: unknown }).document);
+  return target(typeof document === "undefined" ? undefined : document);
 }

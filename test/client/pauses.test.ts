@@ -172,8 +172,7 @@ test.each([
   ["online", (): unknown => events.dispatchEvent(new Event("online"))],
   ["visibilitychange", (): unknown => page.dispatchEvent(new Event("visibilitychange"))],
 ] as const)("%s ends a pause", async (_what, happens) => {
-  vi.stubGlobal("addEventListener", events.addEventListener.bind(events));
-  vi.stubGlobal("removeEventListener", events.removeEventListener.bind(events));
+  vi.stubGlobal("self", events);
   vi.stubGlobal("document", page);
   const done = read(runOf([...repeated(8, lost), whole(end)]).events());
   await vi.advanceTimersByTimeAsync(26_000);
