@@ -235,11 +235,11 @@ function take(state: RunState, position: number | null): void {
   const { mail } = state;
   if (position === null || mail === null) return;
   const { inbox } = mail;
-  const message = inbox.find((one) => one.position === position);
-  if (message === undefined) return;
-  mail.bytes -= message.entry.bytes ?? 0;
-  if (message === inbox[0]) inbox.shift();
-  else inbox.splice(inbox.indexOf(message), 1);
+  const index = inbox.findIndex((message) => message.position === position);
+  if (index === -1) return;
+  mail.bytes -= inbox[index]?.entry.bytes ?? 0;
+  if (index === 0) inbox.shift();
+  else inbox.splice(index, 1);
 }
 
 function emit(state: RunState, entry: EmittedEntry): number {

@@ -213,7 +213,7 @@ export class Recovery {
         this.#worker.logger.info("Runs of processes whose lease has ended were taken over.", { runs: lost });
       for (const found of taken) inBackground(this.#worker.logger, this.#workOn(found));
       if (taken.length < limit) return;
-      const othersCome = store.watch !== undefined && taken.some(({ head }) => head.takeovers > 0);
+      const othersCome = store.watch !== undefined && lost > 0;
       await (othersCome ? pause(clock, OTHERS_COME_MS) : clock.turn());
     }
   }

@@ -1,5 +1,6 @@
 import { defineAgent } from "cadenza";
 import { z } from "zod";
+import { wideSchema } from "../harness/wide-schema.ts";
 
 /** Whether the bank of `refund` answers. */
 export const bank = { isOpen: true };
@@ -52,19 +53,7 @@ const endless: readonly unknown[] = [
   { anyOf: [{ $ref: "#" }, { type: "string" }] },
   { type: "object", properties: { broken: { $ref: "#/$defs/100%" }, number: { $ref: 7 } }, required: ["broken"] },
   { $ref: "#" },
-  {
-    $ref: "#/$defs/d0",
-    $defs: Object.fromEntries(
-      Array.from({ length: 8 }, (_, depth) => {
-        const names = Array.from({ length: 8 }, (_, index) => `p${index}`);
-        const next = { $ref: `#/$defs/d${depth + 1}` };
-        return [
-          `d${depth}`,
-          { type: "object", required: names, properties: Object.fromEntries(names.map((name) => [name, next])) },
-        ];
-      }),
-    ),
-  },
+  wideSchema(8),
 ];
 
 /** Asks questions whose schemas contain themselves. */

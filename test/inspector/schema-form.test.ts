@@ -1,6 +1,7 @@
 import { expect, it } from "vitest";
 import type { Schema } from "../../src/faces/inspector/page/schema.ts";
 import { firstValue, resolved, shownAs } from "../../src/faces/inspector/page/schema.ts";
+import { wideSchema } from "../harness/wide-schema.ts";
 
 const node: Schema = {
   type: "object",
@@ -8,20 +9,7 @@ const node: Schema = {
   required: ["name"],
 };
 
-/** Each level has eight references to the next one: more than a million fields. */
-const wide = {
-  $ref: "#/$defs/d0",
-  $defs: Object.fromEntries(
-    Array.from({ length: 7 }, (_, depth) => {
-      const names = Array.from({ length: 8 }, (_, index) => `p${index}`);
-      const next = { $ref: `#/$defs/d${depth + 1}` };
-      return [
-        `d${depth}`,
-        { type: "object", required: names, properties: Object.fromEntries(names.map((name) => [name, next])) },
-      ];
-    }),
-  ),
-} as Schema;
+const wide = wideSchema(7) as Schema;
 
 it.each<[what: string, schema: Schema, root: Schema, above: readonly Schema[], isRequired: boolean, is: string]>([
   ["an object at the top", node, node, [], true, "field"],

@@ -18,8 +18,6 @@ export interface RunInput {
   readonly messages: readonly GivenMessage[];
   /** What the client replies to questions. */
   readonly resume: readonly ResumeEntry[];
-  /** The results of the client's own tools, by the ids of their calls. */
-  readonly results: ReadonlyMap<string, JsonValue>;
   /** The names of the tools that the client executes itself. */
   readonly clientTools: ReadonlySet<string>;
   /** What the agent is handed, and nothing here reads. */
@@ -32,6 +30,8 @@ export interface GivenMessage {
   readonly message: Message;
   /** The tool call whose result it is, as the client says. Undefined: it is a message of the user. */
   readonly callId: string | undefined;
+  /** The result, as an answer to the question for it. Undefined: it is no text, and answers none. */
+  readonly result: JsonValue | undefined;
 }
 
 /** What a client replies to a question. */
@@ -62,23 +62,12 @@ export function readRunInput(body: unknown, limits: FaceSettings["limits"]): Run
     runId,
     messages: entries.length > 0 ? [] : newMessages(given, limits),
     resume: entries.map((entry, index) => resumeEntry(entry, ["resume", index])),
-    results: resultsIn(given),
     clientTools: new Set(listIn("tools", tools ?? [], limits.maxMessages).map(({ name }) => String(name))),
     handed,
   };
 }
 
 const MAX_ID_LENGTH = 255;
-
-/** The results of tools that follow the last message of the assistant. */
-function resultsIn(messages: readonly JsonObject[]): ReadonlyMap<string, JsonValue> {
-  const results = new Map<string, JsonValue>();
-  const last = messages.findLastIndex(({ role }) => role === "assistant");
-  for (const { role, toolCallId, content } of messages.slice(last + 1))
-    if (role === "tool" && typeof toolCallId === "string" && typeof content === "string")
-      results.set(toolCallId, jsonOf(content));
-  return results;
-}
 
 function listIn(name: string, list: unknown, most: number): readonly JsonObject[] {
   if (!Array.isArray(list)) throw unfitAt([name], "expected a list");
@@ -92,7 +81,7 @@ function listIn(name: string, list: unknown, most: number): readonly JsonObject[
 function newMessages(messages: readonly JsonObject[], limits: FaceSettings["limits"]): readonly GivenMessage[] {
   const first = messages.findLastIndex(({ role }) => role === "assistant") + 1;
   const read = messages.slice(first).flatMap((given, index): GivenMessage[] => {
-    const { role, id, toolCallId: callId } = given;
+    const { role, id, content, toolCallId: callId } = given;
     if (role !== "user" && role !== "tool") return [];
     const path = ["messages", first + index];
     if (role === "tool" && typeof callId !== "string")
@@ -102,7 +91,9 @@ function newMessages(messages: readonly JsonObject[], limits: FaceSettings["limi
     if (part === undefined) throw unfitAt([...path, "content"], "expected a text, or a list of parts");
     const known = messageIdIn(id, path);
     const message = withId([part, ...more], known);
-    return [{ id: known, message, callId: role === "tool" ? String(callId) : undefined }];
+    if (role === "user") return [{ id: known, message, callId: undefined, result: undefined }];
+    const result = typeof content === "string" ? jsonOf(content) : undefined;
+    return [{ id: known, message, callId: String(callId), result }];
   });
   if (read.length === 0) throw unfitAt(["messages"], "expected a message of the user after the last of the assistant");
   checkParts(

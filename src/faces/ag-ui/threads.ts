@@ -104,14 +104,15 @@ async function beginRun(call: Call, session_id: string, input: RunInput): Promis
 
 /** The results of the client's tools, as replies to the questions for them. */
 function repliesOf(
-  { results }: RunInput,
+  { messages }: RunInput,
   run_id: string,
   questions: readonly OpenQuestionDetails[],
 ): readonly ResumeEntry[] {
   return questions.flatMap((question): ResumeEntry[] => {
     const tool = question.kind === "input" ? toolOf(question) : undefined;
-    const result = tool && results.get(tool.id);
-    if (result === undefined) return [];
+    const given = messages.findLast(({ callId, result }) => callId === tool?.id && result !== undefined);
+    const result = given?.result;
+    if (tool === undefined || result === undefined) return [];
     return [{ run_id, await_id: question.await_id, isCancelled: false, reply: replyOf(result) }];
   });
 }

@@ -1,3 +1,4 @@
+import { CALL_ID } from "../../http/claims.ts";
 import type { MessagePart } from "../../protocol/message.ts";
 
 /* The ids under which pages know questions and the use of tools. */
@@ -28,6 +29,6 @@ type Trajectory = Extract<NonNullable<MessagePart["metadata"]>, { readonly kind:
  * question: a reply to a message in a session must not answer a question of a run.
  */
 export function toolCallId(trajectory: Trajectory, id: string): string {
-  const known = trajectory["tool_call_id"];
+  const known = trajectory[CALL_ID];
   return typeof known === "string" && known !== "" && questionOfCall(known) === undefined ? known : id;
 }

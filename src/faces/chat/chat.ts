@@ -1,10 +1,12 @@
 import { CadenzaError } from "../../core/errors.ts";
 import type { RunSummary } from "../../core/record.ts";
 import { WireError } from "../../http/errors.ts";
+import { visibleEvents } from "../../http/event-stream.ts";
 import { MIB } from "../../http/options.ts";
 import type { Call } from "../../http/service.ts";
 import { checkAgent, checkSession } from "../../http/visibility.ts";
-import type { RunDetails } from "../../runtime/requests.ts";
+import type { DetailedEvent, EventStream } from "../../runtime/events.ts";
+import type { ListRunsQuery, RunDetails } from "../../runtime/requests.ts";
 import { namedUuid } from "../../runtime/uuid.ts";
 
 /* A chat is a session under the id that its pages give it. Its runs are those of one agent. */
@@ -31,12 +33,35 @@ export async function detailsIn(call: Call, session_id: string, run_id: string):
 const OPEN = ["created", "in-progress", "awaiting", "cancelling"] as const;
 
 /** The runs of the chat that have not ended, the newest first. */
-export async function openRuns(
+export function openRuns(call: Call, session_id: string): Promise<readonly RunSummary[]> {
+  return runsOf(call, session_id, { status: OPEN });
+}
+
+/** The runs of the chat, the newest first. */
+export async function runsOf(
   { caller, parameter: agent_name }: Call,
   session_id: string,
+  which: Pick<ListRunsQuery, "status" | "limit">,
 ): Promise<readonly RunSummary[]> {
-  return caller.scope.listRuns({ session_id, agent_name, roots: true, status: OPEN });
+  return caller.scope.listRuns({ session_id, agent_name, roots: true, ...which });
 }
+
+/** Goes through the events of a run so far, with details. Other requests get turns of the event loop meanwhile. */
+export async function forEachEvent(
+  { caller, service }: Call,
+  run_id: string,
+  take: (event: DetailedEvent) => void,
+): Promise<void> {
+  const events = visibleEvents(caller, caller.scope.events(run_id, { until: "now", detail: true }) as EventStream);
+  let count = 0;
+  for (let next = await events.poll(); next.done !== true; next = await events.poll()) {
+    take(next.value);
+    count += 1;
+    if (count % EVENTS_A_TURN === 0) await service.clock.turn();
+  }
+}
+
+const EVENTS_A_TURN = 1_000;
 
 /** Cancels runs, those that have not ended meanwhile. */
 export async function cancelRuns({ caller }: Call, runs: readonly RunSummary[]): Promise<void> {

@@ -1,3 +1,4 @@
+import { CALL_ID } from "../../http/claims.ts";
 import type { OpenQuestionDetails } from "../../protocol/extensions.ts";
 import type { JsonObject, JsonValue } from "../../protocol/json.ts";
 import { isJsonObject } from "../../protocol/json.ts";
@@ -35,7 +36,7 @@ export interface AskedTool {
  */
 export function toolOf({ message }: OpenQuestionDetails): AskedTool | undefined {
   const [part] = message.parts;
-  const [id, name, input = {}] = [part?.["tool_call_id"], part?.["tool_name"], part?.["tool_input"]];
+  const [id, name, input = {}] = [part?.[CALL_ID], part?.["tool_name"], part?.["tool_input"]];
   return typeof id === "string" && typeof name === "string" ? { id, name, input: input as JsonValue } : undefined;
 }
 

@@ -1,12 +1,10 @@
 import { CadenzaError } from "../../core/errors.ts";
 import { sameJson } from "../../core/json.ts";
 import type { RunSummary } from "../../core/record.ts";
-import { visibleEvents } from "../../http/event-stream.ts";
 import type { Call } from "../../http/service.ts";
 import type { DetailEvent, OpenQuestionDetails } from "../../protocol/extensions.ts";
 import type { Message } from "../../protocol/message.ts";
-import type { RunStatus } from "../../protocol/run.ts";
-import type { EventStream } from "../../runtime/events.ts";
+import { forEachEvent, runsOf } from "./chat.ts";
 import { idOf } from "./parts.ts";
 import { messageOf } from "./questions.ts";
 
@@ -51,7 +49,7 @@ export async function lateRuns(
   session_id: string,
   open: readonly RunSummary[],
 ): Promise<readonly RunSummary[]> {
-  const ended = await runsOf(call, session_id, ["completed", "failed", "cancelled"]);
+  const ended = await runsOf(call, session_id, { status: ["completed", "failed", "cancelled"], limit: LISTED });
   return [...open, ...ended.toSorted((a, b) => endOf(b) - endOf(a)).slice(0, LOOKED_AT)];
 }
 
@@ -83,7 +81,7 @@ export async function heldBefore(
   const at = history.findLastIndex((message) => isSaid(message, id));
   if (at !== -1) return history.slice(0, at);
   let before = history;
-  for (const run of await runsOf(call, session_id)) {
+  for (const run of await runsOf(call, session_id, { limit: LISTED })) {
     const transcript = await transcriptOf(call, run);
     const said = saidIn(transcript, run, id);
     if (said !== undefined) return [...before, ...said.before];
@@ -111,14 +109,11 @@ export interface PastQuestion {
 }
 
 /** The questions of a run that are not open any more, in the order in which they were settled. */
-export async function pastQuestions({ caller }: Call, run_id: string): Promise<readonly PastQuestion[]> {
+export async function pastQuestions(call: Call, run_id: string): Promise<readonly PastQuestion[]> {
   const open = new Map<string, OpenQuestionDetails>();
   const past: PastQuestion[] = [];
   let after = 0;
-  const options = { until: "now", detail: true } as const;
-  const events = visibleEvents(caller, caller.scope.events(run_id, options) as EventStream);
-  for (let next = await events.poll(); next.done !== true; next = await events.poll()) {
-    const event = next.value;
+  await forEachEvent(call, run_id, (event) => {
     if (event.type === "question.asked") open.set(event.question.await_id, event.question);
     if (event.type === "question.settled") {
       const question = open.get(event.await_id);
@@ -126,7 +121,7 @@ export async function pastQuestions({ caller }: Call, run_id: string): Promise<r
       open.delete(event.await_id);
     }
     if (event.type !== "error" && "id" in event) after = event.id;
-  }
+  });
   return past;
 }
 
@@ -157,15 +152,6 @@ async function transcriptOf({ caller }: Call, { run_id }: RunSummary): Promise<r
     if (CadenzaError.is(error) && error.code === "run_not_found") return [];
     throw error;
   }
-}
-
-/** The runs of a chat, the newest first. */
-async function runsOf(
-  { caller, parameter: agent_name }: Call,
-  session_id: string,
-  status?: readonly RunStatus[],
-): Promise<readonly RunSummary[]> {
-  return caller.scope.listRuns({ session_id, agent_name, roots: true, status, limit: LISTED });
 }
 
 function endOf({ finished_at }: RunSummary): number {

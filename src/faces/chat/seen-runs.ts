@@ -1,8 +1,8 @@
-import { visibleEvents } from "../../http/event-stream.ts";
 import type { Call } from "../../http/service.ts";
 import { findVisibleSession } from "../../http/visibility.ts";
 import type { Message } from "../../protocol/message.ts";
-import type { DetailedEvent, EventStream } from "../../runtime/events.ts";
+import type { DetailedEvent } from "../../runtime/events.ts";
+import { forEachEvent, runsOf } from "./chat.ts";
 import { endsWith } from "./said.ts";
 
 /** How many runs are shown as they were seen. What was said before them is shown as the session has it. */
@@ -21,16 +21,16 @@ export interface SeenRun {
 
 /** What was said in a chat: its runs, and what the session has from before them. The last run may be in no session. */
 export async function seenRuns(
-  { caller, parameter: agent_name }: Call,
+  call: Call,
   session_id: string,
 ): Promise<{ readonly history: readonly Message[]; readonly runs: readonly SeenRun[] }> {
-  const { scope } = caller;
-  const runs = await scope.listRuns({ session_id, agent_name, roots: true, limit: RUNS_SHOWN });
+  const { caller } = call;
+  const runs = await runsOf(call, session_id, { limit: RUNS_SHOWN });
   // Read after the runs, it holds what was said in those that had completed by then.
   let history = (await findVisibleSession(caller, session_id))?.history ?? [];
   const seen: SeenRun[] = [];
   for (const [index, { run_id, finished_at }] of runs.entries()) {
-    const transcript = await scope.transcript(run_id);
+    const transcript = await caller.scope.transcript(run_id);
     const isInSession = endsWith(history, transcript);
     // A run that the user has taken back is in the session no more.
     if (!isInSession && index > 0) continue;
@@ -41,23 +41,6 @@ export async function seenRuns(
   }
   return { history, runs: seen };
 }
-
-/** Goes through the events of a run so far, with details. Other requests get turns of the event loop meanwhile. */
-export async function forEachEvent(
-  { caller, service }: Call,
-  run_id: string,
-  take: (event: DetailedEvent) => void,
-): Promise<void> {
-  const events = visibleEvents(caller, caller.scope.events(run_id, { until: "now", detail: true }) as EventStream);
-  let count = 0;
-  for (let next = await events.poll(); next.done !== true; next = await events.poll()) {
-    take(next.value);
-    count += 1;
-    if (count % EVENTS_A_TURN === 0) await service.clock.turn();
-  }
-}
-
-const EVENTS_A_TURN = 1_000;
 
 /** The events of a run so far, without the parts of interrupted attempts. */
 export async function seenEvents(call: Call, run_id: string): Promise<readonly DetailedEvent[]> {

@@ -114,37 +114,44 @@ export function shownAs(
   above: readonly Schema[],
   isRequired: boolean,
 ): { readonly is: "field" | "behind add" | "json"; readonly within: readonly Schema[] } {
-  const place = placeOf(schema, root);
-  const within = [...above, place];
-  const field = fieldOf(resolved(schema, root));
-  const isGroup = field.is === "object" || field.is === "variants";
-  if (isGroup && (above.includes(place) || (field.is === "object" && !isRequired))) return { is: "behind add", within };
-  if (above.length === 0 && fieldsOf(schema, root, [], MOST_FIELDS + 1) > MOST_FIELDS) return { is: "json", within };
+  const within = [...above, placeOf(schema, root)];
+  if (isBehindAdd(schema, root, above, isRequired)) return { is: "behind add", within };
+  if (above.length === 0 && isTooLarge(schema, root)) return { is: "json", within };
   return { is: "field", within };
 }
 
+function isBehindAdd(schema: Schema, root: Schema, above: readonly Schema[], isRequired: boolean): boolean {
+  const { is } = fieldOf(resolved(schema, root));
+  if (is === "object" && !isRequired) return true;
+  return (is === "object" || is === "variants") && above.includes(placeOf(schema, root));
+}
+
+function isTooLarge(schema: Schema, root: Schema): boolean {
+  return fieldsOf(schema, root, [], true, MOST_FIELDS + 1) > MOST_FIELDS;
+}
+
 /** How many fields are shown at once for a schema: all, or at least `enough`. */
-function fieldsOf(schema: Schema, root: Schema, above: readonly Schema[], enough: number): number {
-  const place = placeOf(schema, root);
-  if (above.includes(place)) return 1;
+function fieldsOf(schema: Schema, root: Schema, above: readonly Schema[], isRequired: boolean, enough: number): number {
+  if (isBehindAdd(schema, root, above, isRequired)) return 1;
   const field = fieldOf(resolved(schema, root));
-  const within = [...above, place];
+  const within = [...above, placeOf(schema, root)];
   if (field.is === "choice") return 1 + field.values.length / VALUES_OF_A_FIELD;
-  if (field.is === "variants")
-    return 1 + field.variants.length / VALUES_OF_A_FIELD + fieldsOf(field.variants[0] ?? {}, root, within, enough - 1);
+  if (field.is === "variants") {
+    const { variants } = field;
+    return 1 + variants.length / VALUES_OF_A_FIELD + fieldsOf(variants[0] ?? {}, root, within, true, enough - 1);
+  }
   if (field.is !== "object") return 1;
   let fields = 1;
-  for (const [, property, isRequired] of field.properties) {
+  for (const [, property, isNeeded] of field.properties) {
     if (fields >= enough) break;
-    const isBehindAdd = !isRequired && fieldOf(resolved(property, root)).is === "object";
-    fields += isBehindAdd ? 1 : fieldsOf(property, root, within, enough - fields);
+    fields += fieldsOf(property, root, within, isNeeded, enough - fields);
   }
   return fields;
 }
 
 /** The value that a form begins with; undefined: none. */
 export function firstValue(schema: Schema, root: Schema): unknown {
-  if (fieldsOf(schema, root, [], MOST_FIELDS + 1) > MOST_FIELDS) return resolved(schema, root).default;
+  if (isTooLarge(schema, root)) return resolved(schema, root).default;
   return firstWithin(schema, root, []);
 }
 
