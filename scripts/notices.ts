@@ -35,7 +35,7 @@ export function noticesOf(names: Iterable<string>): string {
   );
 }
 
-/** The bill of materials of the package in CycloneDX 1.6: what is inside the built files, and what npm installs beside. */
+/** The bill of materials of the package in CycloneDX 1.6: the packages inside the built files, and those that npm installs. */
 export function billOfMaterials(names: Iterable<string>): string {
   const { name, version, license, dependencies } = manifest(ROOT);
   const ref = `pkg:npm/${name}@${version}`;

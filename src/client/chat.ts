@@ -287,7 +287,7 @@ class ChatTransport implements CadenzaChatTransport {
   }
 }
 
-/** The response to a message, or that of a run that a page follows. */
+/** The response to a message of the page, or the response of a run that the page follows. */
 class ChatResponse {
   /** The run; undefined until the server has told. */
   runId: string | undefined;
@@ -330,11 +330,11 @@ class ChatResponse {
     this.#reply?.close();
   }
 
-  /** The chunks to the end. Where they break off, they go on behind the last one. `chat`: who reads them. */
+  /** The chunks to the end. After a broken connection the chunk behind the last one follows. `chat`: who reads them. */
   async *chunks(chat: () => PageChat | undefined): AsyncGenerator<Chunk, void> {
     let reader = chat();
     const tries = this.#connection.tries({ method: "GET", path: "", signal: this.#signal, isPatient: true });
-    /** The event behind which the response goes on, and how many chunks came after it that must not come twice. */
+    /** The last event that was read, and how many chunks came after it that must not come twice. */
     let known: string | undefined;
     let behind = 0;
     let message: unknown;
@@ -395,7 +395,7 @@ interface Chunk {
 function readChunk({ data, retryMs }: ServerEvent): Chunk {
   const chunk = parsedJson(data);
   if (!isChunk(chunk)) throw unreadable("a chunk that is broken", { status: 200 });
-  // The server says that another one goes on.
+  // The server is closing, and another server continues the response.
   if (retryMs !== undefined)
     throw new Passing("away", new ClientError("unreachable", "The server is closing."), retryMs);
   return chunk;
@@ -444,7 +444,7 @@ function streamOf(chunks: AsyncGenerator<Chunk, void>, onEnd: () => void): Chunk
   return new ReadableStream<unknown>({ pull, cancel }, { highWaterMark: 0 }) as Chunks;
 }
 
-/** A refusal is told as JSON, which says its reason. */
+/** The server writes a refusal as JSON, which has the reason. */
 const ACCEPT = "text/event-stream, application/json";
 
 /** The path of the response of a run, also if it has ended; without one, of the run that is open. */

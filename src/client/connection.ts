@@ -52,7 +52,7 @@ export interface ClientRequest {
   readonly isPatient?: boolean | undefined;
 }
 
-/** The statuses after which the same request may succeed. Those from 520 on are told by a proxy in front of the server. */
+/** The statuses after which the same request may succeed. A proxy in front of the server answers 520 and higher. */
 const passing: ReadonlySet<number> = new Set([
   408, 425, 429, 502, 503, 504, 520, 521, 522, 523, 524, 525, 526, 527, 530,
 ]);

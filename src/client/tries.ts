@@ -47,7 +47,7 @@ const LONGEST_PAUSE_MS = 10_000;
 /** What a server may ask for. */
 const LONGEST_ASKED_MS = 60_000;
 
-/** The attempts at one request, or at one stream that breaks off and goes on. */
+/** The attempts at one request, or at one stream whose connection breaks. */
 export class Tries {
   readonly #machine: Machine;
   readonly #patience: Patience;
@@ -74,7 +74,7 @@ export class Tries {
     this.#unreadable = 0;
   }
 
-  /** Waits before the next attempt. Rejects with what the caller is told if there is none. */
+  /** Waits before the next attempt. Rejects after the last attempt, with the error for the caller. */
   async again(failure: unknown): Promise<void> {
     this.#signal?.throwIfAborted();
     if (!(failure instanceof Passing)) throw failure;

@@ -6,7 +6,7 @@ import type { ClientEvent } from "./run-view.ts";
 import type { ServerEvent } from "./server-events.ts";
 import { Passing, unreadable } from "./tries.ts";
 
-/* What a server of `cadenza/http` answers. What something else answers in its place is told from it here. */
+/* The answers of a server of `cadenza/http`. The functions here refuse the answers of any other server. */
 
 /** Whether a value is the record of a run. */
 export function isRun(value: unknown): value is Run {
@@ -26,12 +26,12 @@ export function isDetails(value: unknown): value is { readonly await_requests: r
   return isRecord(value) && Array.isArray(value["await_requests"]);
 }
 
-/** Whether nothing follows an event. A server that closes says so too, and another one goes on. */
+/** Whether an event is the last one of its run. */
 export function isEnd({ type }: ClientEvent): boolean {
   return ends.some((end) => type === `run.${end}`);
 }
 
-/** What events hold, by their type. Those of a run hold its record, and other ones hold facts alone. */
+/** The name of the field in which an event has its content, by the type of the event. Events of a run have the record. */
 const contents: Readonly<Record<string, string>> = {
   "message.created": "message",
   "message.part": "part",

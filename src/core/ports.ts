@@ -257,9 +257,9 @@ export interface FeedQuery {
   readonly from: string;
   /** How many events to look at, at least 1. */
   readonly limit: number;
-  /** Of these, only those of this tenant; left out: of all. */
+  /** Gives only the events of this tenant. Left out: the events of all tenants. */
   readonly tenant?: string | undefined;
-  /** Of these, only those of these types; left out: of all. */
+  /** Gives only the events of these types. Left out: events of all types. */
   readonly types?: readonly WatchedEvent["type"][] | undefined;
 }
 

@@ -76,7 +76,7 @@ export class DamagedRuns {
     // A blocked run holds no slot.
     if (newer !== undefined) released = { ...released, blocked: newer, holds_slot: false };
     const { store } = this.#worker;
-    // It is tried again and again, and is told of once.
+    // The run is tried again and again. The feed gets one event.
     const isNews = store.readFeed !== undefined && this.#newer.get(key) === 1;
     const feed: RunWrite["feed"] = newer !== undefined && isNews ? [{ type: "run.blocked" }] : undefined;
     const write = { entries: [], head: released, feed };

@@ -200,8 +200,8 @@ const names = [
 ];
 
 /**
- * Reads the options of a handler. `others`: the names of those of its protocol. `standard`: the limits of which its
- * protocol has other defaults. Throws `invalid_argument` for an invalid one.
+ * Reads the options of a handler. `others`: the names of the options of its protocol. `standard`: the limits for
+ * which its protocol has other defaults. Throws `invalid_argument` for an invalid one.
  */
 export function readFaceOptions(
   options: FaceOptions,

@@ -91,7 +91,7 @@ export interface ConcurrencyOptions {
   readonly max: number;
   /**
    * `agent`: all runs of the agent share the slots. `tenant`: each tenant has its own. `session`: each session has its
-   * own. `process`: those of each process share them, whatever the store is. Default: `agent`.
+   * own. `process`: the runs of each process share them, whatever the store is. Default: `agent`.
    */
   readonly per?: "agent" | "tenant" | "session" | "process" | undefined;
   /**

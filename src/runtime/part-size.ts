@@ -45,7 +45,7 @@ export interface MessageLimits {
   readonly maxWaitingBytes: number;
 }
 
-/** Throws `limit_reached` if a message of so many bytes cannot wait beside those that do. */
+/** Throws `limit_reached` if a message of so many bytes has no room among the messages that wait. */
 export function checkWaiting(runId: string, waiting: WaitingMessages, bytes: number, limits: MessageLimits): void {
   const { maxWaitingMessages, maxWaitingBytes } = limits;
   const name =

@@ -171,8 +171,8 @@ export class ScopeReads<Names extends string = never> {
 
   /**
    * What happens to all runs of the tenant, whichever process executes them: questions, their ends, and the ends of runs. Each event comes
-   * at least once, also if no process watched when it was written, and those of a run come in their order. A loop that is begun again with
-   * `from`, the `position` of the last event that it has dealt with, goes on behind it, also in another process. The loop ends when the
+   * at least once, also if no process watched when it was written, and the events of a run come in their order. A loop that is begun again with
+   * `from`, the `position` of the last event that it has dealt with, begins behind that event, also in another process. The loop ends when the
    * `signal` is aborted or the runtime is closed, and survives failures of the store. The store has to keep a feed: see its option
    * `feed`. A first `next` rejects with `invalid_argument` if it keeps none, and any `next` with `events_lost` if the store has
    * deleted events behind `from`.

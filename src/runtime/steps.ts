@@ -267,7 +267,7 @@ export class Steps {
         return execution.given(() => {
           const emission = readEmission(value);
           limit?.progress();
-          // Nothing of a body that goes on after its time is kept.
+          // What a body emits after its time is not kept.
           return limit?.isExceeded === true ? execution.pace() : execution.emit({ ...emission, source });
         }, source.key);
       },

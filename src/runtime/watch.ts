@@ -27,8 +27,8 @@ export interface WatchOptions<Type extends WatchedType = WatchedType> {
 /** An event of a run, wherever the run is executed. */
 export interface Watched<Type extends WatchedType = WatchedType> {
   /**
-   * The place of the event among those of all runs, valid after a restart. Keep it when the event has been dealt with: a
-   * watch `from` there goes on behind the event.
+   * The place of the event among the events of all runs, valid after a restart. Keep it when the event has been dealt with: a
+   * watch `from` there begins behind the event.
    */
   readonly position: string;
   readonly tenant: string;

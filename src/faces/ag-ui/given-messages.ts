@@ -59,7 +59,7 @@ async function isPendingInRun(call: Call, session_id: string, callId: string): P
   return false;
 }
 
-/** The id of the call that a part shows without a result. `id` is that of a call without one of its own. */
+/** The id of the call that a part shows without a result. `id`: the id for a call that has none. */
 function pendingCall({ metadata }: MessagePart, id: string): string | undefined {
   if (metadata?.kind !== "trajectory" || typeof metadata.tool_name !== "string") return undefined;
   return metadata.tool_output === undefined ? toolCallId(metadata, id) : undefined;

@@ -4,7 +4,7 @@ import { toolCallId } from "../chat/call-ids.ts";
 import { isJsonPart, isWebAddress, jsonOf, linkOf, shownText, stateIn } from "../chat/parts.ts";
 import type { AgUiEvent, PartEvent } from "./events.ts";
 
-/** The id of a part among those of all runs: that of the event that shows it. */
+/** The id of a part, unique among all runs: it names the event that shows the part. */
 export function partId(runId: string, event: number): string {
   return `${runId}-p${event}`;
 }

@@ -20,7 +20,7 @@ export interface SegmentStart {
   readonly run_id: string | undefined;
   /** What was said before, for a client that has nothing of the thread. */
   readonly before?: readonly AgUiMessage[] | undefined;
-  /** The state that the client is given with what was said before. Undefined: there is none. */
+  /** The state that the client gets together with the earlier messages. Undefined: no agent has set one. */
   readonly state?: JsonValue | undefined;
   /** The tools that the client executes itself. Their calls are no interrupts: the client sends their results. */
   readonly clientTools?: ReadonlySet<string> | undefined;
@@ -196,7 +196,7 @@ export class Segment implements Teller {
         return;
       case "error":
         this.#outcome = errorOf(event.error);
-        // The run goes on, and its questions stay open.
+        // The run has not ended, and its questions stay open.
         this.#hasResumed = false;
         return;
       default:

@@ -6,8 +6,8 @@ import type { StepRetry } from "../../../runtime/agent-steps.ts";
 export interface AiSdkOptions {
   /**
    * Whether the text of a streamed call is emitted while it arrives, with the thoughts of the model, as trajectories, and
-   * the sources that it names, as citations. Texts of calls that do not stream, and of calls that
-   * want JSON, are never emitted. Default: true.
+   * the sources that it names, as citations. Texts of calls that do not stream, and of calls that want JSON, are never
+   * emitted. Default: true.
    */
   readonly show?: boolean | undefined;
   /**

@@ -13,7 +13,7 @@ export function userMessage({ id, parts }: ChatMessage, path: readonly (string |
   return withId([first, ...rest], id);
 }
 
-/** Whether a part is a call that stands for a question: that of `ask`, or of the tool that the question is about. */
+/** Whether a part is a call that stands for a question: a call of `ask`, or of the tool that the question is about. */
 export function isQuestion({ type, providerExecuted, toolCallId }: ChatPart): boolean {
   const isCall = (type === "dynamic-tool" || type.startsWith("tool-")) && providerExecuted !== true;
   return isCall && typeof toolCallId === "string" && questionOfCall(toolCallId) !== undefined;

@@ -30,7 +30,7 @@ interface EventRange {
 
 /** What a page that reads a response from its start need not be told. */
 export interface LeftOut {
-  /** The message before which nothing is told: the last one of the run, whose earlier ones the page has. */
+  /** The last message of the run. The page has the earlier messages, and gets no chunks of them. */
   readonly before: string;
   /** The parts that do not count, since their step was tried again. */
   readonly torn: readonly EventRange[];
@@ -41,7 +41,7 @@ export function messageIdAfter(runId: string, awaitId: string): string {
   return questionCallId(runId, awaitId);
 }
 
-/** The message with which a response goes on after a detail; undefined: it goes on in the same one. */
+/** The message that begins after a detail. Undefined: the response continues the same message. */
 export function nextMessageId(runId: string, event: DetailedEvent): string | undefined {
   if (event.type !== "question.settled") return undefined;
   const message = messageOf(event.answer);
@@ -78,7 +78,7 @@ export class Response implements Teller {
   /** The number of the event with which this message began, as far as this response tells it. */
   #messageBegan = 0;
   readonly #torn: readonly EventRange[];
-  /** The message before which nothing is told; undefined once it has begun. */
+  /** The message with which the chunks begin. Undefined once it has begun. */
   #before: string | undefined;
   #chunks: UiChunk[] = [];
   /** The events cannot be read further. */
@@ -224,7 +224,7 @@ export class Response implements Teller {
     }
   }
 
-  /** Parts do not count. A page that was told of them in this message is told so. */
+  /** Parts do not count. If this message has shown some of them, the page gets a chunk that says so. */
   #tear(events: readonly EventRange[]): void {
     this.#endBlock();
     if (!events.some(({ first, last }) => last > this.#messageBegan && !isIn(this.#torn, first))) return;
