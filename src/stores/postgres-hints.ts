@@ -24,11 +24,12 @@ const RECONNECT_MS = 1_000;
 
 type Callback = (hint: StoreHint) => void;
 
-/** What a notification says: who has sent it, which runs have moved, and whether one is due. */
+/** What a notification says: who has sent it, which runs have moved, whether one is due, and whether the feed has more. */
 interface Told {
   readonly from: string;
   readonly moved: readonly (readonly [tenant: string, run_id: string])[];
   readonly due: boolean;
+  readonly fed?: true;
 }
 
 /** Tells other processes what this one has written, and hears what they have. */
@@ -42,6 +43,7 @@ export class Hints {
   readonly #callbacks = new Set<{ readonly call: Callback }>();
   #moved = new Map<string, RunKey>();
   #isDue = false;
+  #isFed = false;
   #cancelTelling: (() => void) | undefined;
   #cancelReconnecting: (() => void) | undefined;
   #stopListening: (() => void) | undefined;
@@ -87,9 +89,10 @@ export class Hints {
   }
 
   /** Notes a run that has been written, and tells of it soon. */
-  note(key: RunKey | undefined, isDue: boolean): void {
+  note(key: RunKey | undefined, isDue: boolean, isFed = false): void {
     if (key !== undefined) this.#moved.set(JSON.stringify([key.tenant, key.run_id]), key);
     this.#isDue ||= isDue;
+    this.#isFed ||= isFed;
     this.#cancelTelling ??= this.#clock.setTimeout(() => this.#tell(), GATHER_MS);
   }
 
@@ -117,8 +120,10 @@ export class Hints {
     this.#cancelTelling = undefined;
     const moved = [...this.#moved.keys()];
     let due = this.#isDue;
+    let fed = this.#isFed;
     this.#moved = new Map();
     this.#isDue = false;
+    this.#isFed = false;
     do {
       let bytes = 0;
       const tooMany = moved.findIndex((key) => {
@@ -128,10 +133,16 @@ export class Hints {
       // A key that is too long for any payload is found by polling.
       const some = moved.splice(0, tooMany === -1 ? moved.length : Math.max(tooMany, 1));
       if (tooMany === 0) continue;
-      const told = { from: this.#name, moved: some.map((key) => JSON.parse(key) as [string, string]), due };
+      const told = {
+        from: this.#name,
+        moved: some.map((key) => JSON.parse(key) as [string, string]),
+        due,
+        ...(fed && { fed }),
+      };
       // A hint that does not arrive is replaced by the next poll.
       inBackground(silentLogger, this.#notify(told));
       due = false;
+      fed = false;
     } while (moved.length > 0);
   }
 
@@ -171,13 +182,13 @@ export class Hints {
       if (again !== this.#round) return;
       this.#start();
       // What was told in between is not repeated.
-      this.#call({ due: true });
+      this.#call({ due: true, fed: true });
     }, RECONNECT_MS);
   }
 
-  #heard({ from, moved, due }: Told): void {
+  #heard({ from, moved, due, fed }: Told): void {
     if (from === this.#name) return;
-    this.#call({ moved: moved.map(([tenant, run_id]) => ({ tenant, run_id })), due });
+    this.#call({ moved: moved.map(([tenant, run_id]) => ({ tenant, run_id })), due, fed });
   }
 
   #call(hint: StoreHint): void {

@@ -1,6 +1,8 @@
 import { CadenzaError } from "../core/errors.ts";
+import type { FeedOptions } from "../core/feed.ts";
 import type { Clock, Logger } from "../core/ports.ts";
 import type { DurabilityOptions } from "../durable/options.ts";
+import { checkFeed } from "./feed.ts";
 
 /**
  * Where the store sends its SQL: a `Pool` of `pg`, a `PGlite`, or any object with such a `query`. The parameters are
@@ -58,6 +60,12 @@ export interface PostgresStoreOptions {
    * look. Default: true. Where hints do not arrive, as behind a transaction pooler, the store does without.
    */
   readonly hints?: boolean | undefined;
+  /**
+   * Whether the schema has a feed, for `runtime.watch`: from now on, for all processes that open a store on it after this one.
+   * `false` ends the feed, and deletes it. With `readOnly` it is ignored. Default: the schema has one if it was opened with
+   * one before.
+   */
+  readonly feed?: FeedOptions | false | undefined;
   /** Where the store reports what no caller waits for. `console` fits. Default: nowhere. */
   readonly logger?: Logger | undefined;
   /** For tests: the clock by which leases and due times are measured. Default: the server's. */
@@ -74,6 +82,7 @@ export interface PostgresSettings {
   readonly readOnly: boolean;
   readonly timeoutMs: number;
   readonly hints: boolean;
+  readonly feed: FeedOptions | false | undefined;
   readonly logger: Logger | undefined;
   readonly clock: Pick<Clock, "now"> | undefined;
 }
@@ -88,7 +97,7 @@ const MAX_NAME = 63;
 /** Reads the options. Throws `invalid_argument` for an invalid one. */
 export function readOptions(options: PostgresStoreOptions): PostgresSettings {
   const { pool, schema = DEFAULT_SCHEMA, readOnly = false, logger, clock, durability } = options;
-  const { migrate = true, hints = true } = options;
+  const { migrate = true, hints = true, feed } = options;
   const leaseMs = durability?.leaseMs ?? DEFAULT_LEASE_MS;
   const timeoutMs = options.timeoutMs ?? SHARE_OF_LEASE * Math.min(leaseMs, DEFAULT_LEASE_MS);
   if (typeof pool?.query !== "function") throw refused("pool", "an object with `query(text, values)`", pool);
@@ -96,9 +105,11 @@ export function readOptions(options: PostgresStoreOptions): PostgresSettings {
   if (typeof migrate !== "boolean") throw refused("migrate", "true or false", migrate);
   if (typeof hints !== "boolean") throw refused("hints", "true or false", hints);
   if (typeof readOnly !== "boolean") throw refused("readOnly", "true or false", readOnly);
+  checkFeed(feed);
   if (!(timeoutMs > 0 && timeoutMs < leaseMs / 2))
     throw refused("timeoutMs", `a positive number below half the lease (${leaseMs / 2})`, timeoutMs);
-  return { pool, schema, migrate, readOnly, timeoutMs, hints: hints && !readOnly, logger, clock };
+  const kept = readOnly ? undefined : feed;
+  return { pool, schema, migrate, readOnly, timeoutMs, hints: hints && !readOnly, feed: kept, logger, clock };
 }
 
 /** Throws `invalid_argument` for a name that cannot be that of the schema. A `$` could end a quoted part of the SQL. */

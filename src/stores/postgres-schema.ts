@@ -1,6 +1,7 @@
 import { CadenzaError } from "../core/errors.ts";
 import type { Connection } from "./postgres-connection.ts";
 import { deleteFunctions, pruneWithParents } from "./postgres-delete-sql.ts";
+import { feed } from "./postgres-feed.ts";
 import type { PostgresSettings } from "./postgres-options.ts";
 import { checkSchemaName } from "./postgres-options.ts";
 import { surveyIndexes, tables } from "./postgres-tables.ts";
@@ -16,6 +17,7 @@ const migrations: readonly ((schema: string) => string)[] = [
   (schema) => [tables, writeFunctions, takeFunctions, deleteFunctions].map((part) => part(schema)).join(""),
   surveyIndexes,
   pruneWithParents,
+  feed,
 ];
 
 /** A name in SQL, whatever it contains. */

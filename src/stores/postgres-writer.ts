@@ -36,10 +36,10 @@ export class Writer {
   #sending: Promise<void> | undefined;
   #isClosed = false;
 
-  /** `now` gives the time for the statement; null: that of the server. */
-  constructor(connection: Connection, schema: string, now: () => number | null) {
+  /** `write` is the function of the schema. `now` gives the time for the statement; null: that of the server. */
+  constructor(connection: Connection, write: string, now: () => number | null) {
     this.#connection = connection;
-    this.#sql = `SELECT ${schema}.write_v1(($1::text)::jsonb, $2::float8, $3::integer)::text AS answers`;
+    this.#sql = `SELECT ${write}(($1::text)::jsonb, $2::float8, $3::integer)::text AS answers`;
     this.#now = now;
   }
 

@@ -1,3 +1,4 @@
+import type { WatchedEvent } from "../core/feed.ts";
 import type {
   Expected,
   RunHead,
@@ -9,7 +10,7 @@ import type {
   StoredSession,
 } from "../core/ports.ts";
 import type { Message } from "../protocol/message.ts";
-import { toJson, toLines, toText, toTextOrNull } from "./stored-rows.ts";
+import { toFeedRow, toJson, toLines, toText, toTextOrNull } from "./stored-rows.ts";
 
 /*
  * Writes as the function `write` of the schema reads them. What JSON cannot carry fails here, before it shares a
@@ -51,7 +52,7 @@ export function appendOf(key: RunKey, expected: Expected, write: RunWrite): Prep
   return withChanges({ kind: "append", ...keyOf(key), ...expectedOf(expected), wakes }, write);
 }
 
-export function postOf(key: RunKey, { entries, status, unblocks, due }: RunPost): PreparedWrite {
+export function postOf(key: RunKey, { entries, status, unblocks, due, feed }: RunPost): PreparedWrite {
   const json = {
     kind: "post",
     ...keyOf(key),
@@ -59,6 +60,7 @@ export function postOf(key: RunKey, { entries, status, unblocks, due }: RunPost)
     ...(status !== undefined && { status }),
     ...(unblocks === true && { unblocks }),
     ...(due !== undefined && { due }),
+    ...(feed !== undefined && { feed: feed.map(eventOf) }),
   };
   return { json };
 }
@@ -106,7 +108,7 @@ export function markedText(value: string | null): string {
   return value === null ? "" : `=${toText(value)}`;
 }
 
-function withChanges(json: WriteJson, { entries, head, session, counters, wake }: RunWrite): PreparedWrite {
+function withChanges(json: WriteJson, { entries, head, session, counters, wake, feed }: RunWrite): PreparedWrite {
   const whole = {
     ...json,
     head: headOf(head),
@@ -114,6 +116,7 @@ function withChanges(json: WriteJson, { entries, head, session, counters, wake }
     ...(session !== undefined && { session: changeOf(session) }),
     ...(counters !== undefined && { counters }),
     ...(wake !== undefined && { wake: keyOf(wake) }),
+    ...(feed !== undefined && { feed: feed.map(eventOf) }),
   };
   return { json: whole, messages: session?.messages };
 }
@@ -129,6 +132,11 @@ function changeOf({ session_id, create, messages, replaces, state, at }: Session
     ...(isLazy ? { isLazy } : { messages: (messages?.() ?? []).map(toJson) }),
     ...(state !== undefined && { state: toJson(state.value) }),
   };
+}
+
+function eventOf(event: WatchedEvent): readonly (string | null)[] {
+  const { type, data } = toFeedRow(event);
+  return [type, data];
 }
 
 function linesOf(entries: RunWrite["entries"]): WriteJson {

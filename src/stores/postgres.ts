@@ -3,6 +3,8 @@ import type {
   Backlog,
   BlockedQuery,
   Expected,
+  FeedPage,
+  FeedQuery,
   FoundRun,
   Retention,
   RunHead,
@@ -26,6 +28,7 @@ import type { DurableStore, Engine } from "../runtime/remote-runs.ts";
 import { engineKey } from "../runtime/remote-runs.ts";
 import { systemClock } from "../runtime/system.ts";
 import { Connection } from "./postgres-connection.ts";
+import { PostgresFeed } from "./postgres-feed.ts";
 import { Hints } from "./postgres-hints.ts";
 import type { PostgresSettings, PostgresStoreOptions } from "./postgres-options.ts";
 import { readOptions } from "./postgres-options.ts";
@@ -51,6 +54,8 @@ export class PostgresStore implements DurableStore {
   readonly [engineKey]: Engine;
   /** Left out where hints are switched off or do not arrive. */
   readonly watch?: (callback: (hint: StoreHint) => void) => () => void;
+  /** Left out where the schema has no feed. */
+  readonly readFeed?: (query: FeedQuery) => Promise<FeedPage | undefined>;
   readonly #connection: Connection;
   readonly #schema: string;
   readonly #isReadOnly: boolean;
@@ -58,32 +63,41 @@ export class PostgresStore implements DurableStore {
   readonly #reads: Reads;
   readonly #survey: SurveyReads;
   readonly #hints: Hints | undefined;
+  readonly #feed: PostgresFeed | undefined;
 
   /** For `openPostgresStore`: the schema is there. */
-  constructor(connection: Connection, settings: PostgresSettings, engine: Engine, hints: Hints | undefined) {
-    const { clock, readOnly } = settings;
+  constructor(
+    connection: Connection,
+    settings: PostgresSettings,
+    engine: Engine,
+    hints: Hints | undefined,
+    feed: PostgresFeed | undefined,
+  ) {
+    const { readOnly } = settings;
     this.#isReadOnly = readOnly;
-    const now = () => clock?.now() ?? null;
+    const now = nowOf(settings);
     this.#connection = connection;
     this.#schema = quoteName(settings.schema);
-    this.#writer = new Writer(connection, this.#schema, now);
+    this.#writer = new Writer(connection, `${this.#schema}.${feed === undefined ? "write_v1" : "write_fed_v1"}`, now);
     this.#reads = new Reads(connection, this.#schema, now);
     this.#survey = new SurveyReads(connection, this.#schema, now);
     this.#hints = hints;
     this[engineKey] = readOnly ? noEngine : engine;
     if (hints !== undefined) this.watch = (callback) => hints.watch(callback);
+    this.#feed = feed;
+    if (feed !== undefined) this.readFeed = (query) => feed.read(query);
   }
 
   async create(key: RunKey, write: RunWrite, idempotencyKey: string | null): Promise<StoreConflict | undefined> {
-    return this.#conflict(writes.createOf(key, write, idempotencyKey), key, isDueSoon(write.head), write.wake);
+    return this.#conflict(writes.createOf(key, write, idempotencyKey), key, isDueSoon(write.head), write);
   }
 
   async append(key: RunKey, expected: Expected, write: RunWrite): Promise<StoreConflict | undefined> {
-    return this.#conflict(writes.appendOf(key, expected, write), key, isDueSoon(write.head), write.wake);
+    return this.#conflict(writes.appendOf(key, expected, write), key, isDueSoon(write.head), write);
   }
 
   async post(key: RunKey, post: RunPost): Promise<StoreConflict | undefined> {
-    return this.#conflict(writes.postOf(key, post), key, post.due !== undefined);
+    return this.#conflict(writes.postOf(key, post), key, post.due !== undefined, post);
   }
 
   async claim(key: RunKey, expected: Expected, head: RunHead): Promise<StoreConflict | undefined> {
@@ -198,6 +212,7 @@ export class PostgresStore implements DurableStore {
       ]);
       place = next === null ? null : (JSON.parse(String(next)) as [number, string]);
     }
+    await this.#feed?.trim();
     return deleted;
   }
 
@@ -229,12 +244,12 @@ export class PostgresStore implements DurableStore {
     write: writes.PreparedWrite,
     key: RunKey,
     isDue: boolean,
-    wake?: RunKey,
+    { wake, feed }: Pick<RunWrite, "wake" | "feed"> = {},
   ): Promise<StoreConflict | undefined> {
     const answer = (await this.#write(write)) as StoreConflict | null;
     if (answer !== null)
       return answer.conflict === "key_used" ? { ...answer, run_id: fromText(answer.run_id) } : answer;
-    this.#hints?.note(key, isDue || wake !== undefined);
+    this.#hints?.note(key, isDue || wake !== undefined, feed !== undefined);
     return undefined;
   }
 
@@ -286,11 +301,18 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
     const arrive = (await hints?.arrive()) ?? false;
     if (hints !== undefined && !arrive)
       logger?.warn("Hints of other processes do not arrive here. The store is polled instead.", { schema });
-    return new PostgresStore(connection, settings, engine, arrive ? hints : undefined);
+    const feed = new PostgresFeed(connection, quoteName(schema), nowOf(settings));
+    const isFed = await feed.open(settings.feed);
+    return new PostgresStore(connection, settings, engine, arrive ? hints : undefined, isFed ? feed : undefined);
   } catch (error) {
     connection.close();
     throw error;
   }
+}
+
+/** The time for statements. Null: that of the server. */
+function nowOf({ clock }: PostgresSettings): () => number | null {
+  return () => clock?.now() ?? null;
 }
 
 /** Whether the head lets other processes take the run at once. */

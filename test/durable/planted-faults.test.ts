@@ -1,6 +1,6 @@
 import type { Store } from "cadenza/store";
 import { describe, expect, it } from "vitest";
-import type { Expected, RunHead } from "../../src/core/ports.ts";
+import type { Expected, RunHead, RunWrite } from "../../src/core/ports.ts";
 import type { Plant } from "../harness/planted-faults.ts";
 import { eagerToConfirm, reversedResults, unawareClock, withoutLeases } from "../harness/planted-faults.ts";
 import { withMembers } from "../harness/port-proxy.ts";
@@ -66,6 +66,34 @@ describe("an end that does not fence", () => {
   it("is noticed", async () => {
     expect(await writtenAfterTheEnd()).toEqual([]);
     expect(await writtenAfterTheEnd(withoutLastEpoch)).not.toEqual([]);
+  });
+});
+
+describe("a feed", () => {
+  const fed = (change: (feed: NonNullable<RunWrite["feed"]>) => RunWrite["feed"]) => ({
+    store: (store: Store) =>
+      withMembers(store, {
+        append: (key, expected, { feed, ...write }) =>
+          store.append(key, expected, { ...write, feed: feed && change(feed) }),
+      }),
+  });
+
+  it("that lacks the last event of a write is noticed", async () => {
+    const wrong = await tried(
+      "none",
+      20,
+      fed((feed) => feed.slice(0, -1)),
+    );
+    expect(wrong).toContainEqual(expect.stringMatching(/^the feed lacks run\.\w+ of run/));
+  });
+
+  it("that has the events of a write in another order is noticed", async () => {
+    const wrong = await tried(
+      "none",
+      60,
+      fed((feed) => feed.toReversed()),
+    );
+    expect(wrong).toContainEqual(expect.stringMatching(/^the feed has .* and its log tells/));
   });
 });
 

@@ -42,12 +42,12 @@ export function openTwice(
   open: (options: PostgresStoreOptions) => Promise<PostgresStore> = openPostgresStore,
 ): OpenStores {
   const free: string[] = [];
-  return async ({ clock }) => {
+  return async ({ clock, feed }) => {
     const emptied = free.pop();
     const schema = emptied ?? newSchema();
     const both = async (): Promise<OpenedStores> => {
-      const first = await open({ hints: false, pool, schema, clock, ...options });
-      const second = await open({ hints: false, pool, schema, clock, ...options });
+      const first = await open({ hints: false, pool, schema, clock, feed, ...options });
+      const second = await open({ hints: false, pool, schema, clock, feed, ...options });
       const closeBoth = async () => {
         await first.close();
         await second.close();
@@ -84,7 +84,7 @@ async function damage(pool: PostgresPool, schema: string, { tenant, run_id }: Ru
 }
 
 async function emptySchema(pool: PostgresPool, schema: string): Promise<void> {
-  const tables = ["runs", "entries", "labels", "sessions", "messages", "leases", "counters"];
+  const tables = ["runs", "entries", "labels", "sessions", "messages", "leases", "counters", "feed", "feed_events"];
   const statements = tables.map((table) => `DELETE FROM ${quoteName(schema)}.${table};`);
   await pool.query(`DO $$ BEGIN ${statements.join(" ")} END $$`, []);
 }

@@ -1,5 +1,6 @@
 import * as fc from "fast-check";
 import { expect } from "vitest";
+import type { FeedOptions, WatchedEvent } from "../../src/core/feed.ts";
 import { sameJson } from "../../src/core/json.ts";
 import type { AgentVersion, RunHead, RunWrite, Store } from "../../src/core/ports.ts";
 import type { MaybePromise } from "../../src/core/promises.ts";
@@ -37,6 +38,12 @@ const STATUSES = [
   [],
 ] as const;
 const SLOTS = ["slot-1", "slot-2"];
+const EVENTS: readonly (readonly WatchedEvent[])[] = [
+  [{ type: "run.awaiting", await_id: "ask#1", of: null }],
+  [{ type: "question.settled", await_id: "ask#1", how: "answer", of: null }, { type: "run.completed" }],
+];
+/** The agreement is about what is kept: a store in memory deletes old events sooner than others. */
+const FEED = { keepMs: Number.POSITIVE_INFINITY };
 const OWNERS = ["owner-1", "owner-2", "owner-3"];
 const mismatch = { position: 1, expected: "ask#1", asked: "step#1" };
 
@@ -68,6 +75,7 @@ const writePlan = fc.record({
   takeovers: fc.nat(2),
   wake: fc.option(fc.record({ tenant, n })),
   texts: fc.array(fc.string(), { maxLength: 3 }),
+  feed: fc.constantFrom(undefined, ...EVENTS),
   session: fc.option(
     fc.record({
       session_id: fc.constantFrom(...SESSIONS),
@@ -135,12 +143,14 @@ const post = commands(
     isCancel: fc.boolean(),
     unblocks: fc.boolean(),
     due: fc.constantFrom(undefined, "work", "look"),
+    feed: fc.constantFrom(undefined, ...EVENTS),
   }),
-  (store, { at }, { tenant, n, text, isCancel, unblocks, due }) =>
+  (store, { at }, { tenant, n, text, isCancel, unblocks, due, feed }) =>
     store.post(runKey(n, tenant), {
       entries: [part(text, at)],
       unblocks,
       due,
+      feed,
       status: isCancel ? "cancelling" : undefined,
     }),
 );
@@ -303,14 +313,15 @@ const TIME_MS = 15_000;
 export async function expectAgreement(
   open: (options: {
     readonly clock: CheckClock;
+    readonly feed: FeedOptions;
   }) => MaybePromise<{ readonly store: Store; close(): MaybePromise<void> }>,
   numRuns: number,
 ): Promise<void> {
   await fc.assert(
     fc.asyncProperty(fc.array(command, { minLength: 10, maxLength: 60, size: "max" }), async (script) => {
       const clock = new CheckClock(0);
-      const { store, close } = await open({ clock });
-      const memory = new MemoryStore({ clock });
+      const { store, close } = await open({ clock, feed: FEED });
+      const memory = new MemoryStore({ clock, feed: FEED });
       try {
         for (const [at, step] of script.entries()) {
           const moment = { at, now: clock.now() };
@@ -341,7 +352,7 @@ function commands<Plan>(
 }
 
 function writeOf(plan: WritePlan, epoch: number, { at, now }: Moment): RunWrite {
-  const { status, owner, wait, isBlocked, holdsSlot, takeovers, wake, texts, session } = plan;
+  const { status, owner, wait, isBlocked, holdsSlot, takeovers, wake, texts, session, feed } = plan;
   const due_at = wait === null ? null : now + wait;
   const live = { owner, epoch, due_at, takeovers, holds_slot: holdsSlot, blocked: isBlocked ? mismatch : null };
   const heads: Record<WritePlan["status"], RunHead> = {
@@ -355,6 +366,7 @@ function writeOf(plan: WritePlan, epoch: number, { at, now }: Moment): RunWrite 
   return {
     entries: texts.map((text) => part(text, at)),
     head: heads[status],
+    feed,
     wake: wake === null ? undefined : runKey(wake.n, wake.tenant),
     session:
       session === null
@@ -378,6 +390,7 @@ async function everything(store: Store): Promise<unknown> {
     keys: await Promise.all(KEYS.map((key) => store.findByIdempotencyKey(tenant, key))),
   });
   return {
+    feed: await feedOf(store),
     tenants: await Promise.all(TENANTS.map(of)),
     counters: await Promise.all(AGENTS.map((agent) => store.counters(agent))),
     owned: await Promise.all(OWNERS.map((owner) => store.owned(owner, 3))),
@@ -390,6 +403,18 @@ async function everything(store: Store): Promise<unknown> {
       2,
     ),
   };
+}
+
+/** The whole feed, in pages. A transaction beside the test may hold events back for a moment. */
+async function feedOf(store: Store): Promise<readonly unknown[]> {
+  const found: unknown[] = [];
+  for (let from = "start"; ; ) {
+    const page = await store.readFeed?.({ from, limit: 3 });
+    if (page === undefined) throw new Error("The store keeps no feed.");
+    for (const { position: _, ...item } of page.items) found.push(item);
+    if (page.more === null) return found;
+    from = page.position;
+  }
 }
 
 function countsOf(census: readonly LiveCount[]): readonly unknown[] {

@@ -1,4 +1,4 @@
-import type { Clock } from "cadenza";
+import type { Clock, FeedOptions } from "cadenza";
 import { MemoryStore } from "cadenza";
 import type { Store } from "cadenza/store";
 import { systemClock } from "../../src/runtime/system.ts";
@@ -25,6 +25,7 @@ const reads: ReadonlySet<string> = new Set([
   "session",
   "sessionHead",
   "counters",
+  "readFeed",
   "watch",
 ]);
 
@@ -53,8 +54,8 @@ export function persistent(store: Store): Store {
 }
 
 /** A store in memory that counts as persistent. */
-export function lastingStore(clock?: Pick<Clock, "now">): Store {
-  const store: Store = new MemoryStore({ clock });
+export function lastingStore(clock?: Pick<Clock, "now">, feed?: FeedOptions): Store {
+  const store: Store = new MemoryStore({ clock, feed });
   return withMembers(store, { persistent: true, time: () => (clock ?? systemClock).now() });
 }
 

@@ -7,8 +7,8 @@ test("PostgresStore gives the same answers as the memory store, whatever is done
   if (missing !== undefined) skip(missing);
   const pool = newPool(18);
   const open = openTwice(pool);
-  await expectAgreement(async ({ clock }) => {
-    const { first, close } = await open({ clock });
+  await expectAgreement(async (options) => {
+    const { first, close } = await open(options);
     return { store: first, close };
   }, 20);
   await pool.end();

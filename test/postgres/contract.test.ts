@@ -19,6 +19,13 @@ describe.each([15, 18] as const)("PostgresStore on PostgreSQL %i keeps the store
     expect(missing).toBeUndefined();
   });
 
+  test("the checks of the feed have one to read", async ({ skip }) => {
+    if (missing !== undefined) skip(missing);
+    const { first, close } = await open({ clock: { now: () => 0 }, feed: { keepMs: 1 } });
+    expect(await first.readFeed?.({ from: "start", limit: 1 })).toMatchObject({ items: [], more: null });
+    await close();
+  });
+
   for (const { name, run } of storeContract)
     test(name, ({ skip }) => (missing === undefined ? run(open) : skip(missing)));
 });

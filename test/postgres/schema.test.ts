@@ -25,7 +25,7 @@ describe.skipIf(missing !== undefined)(`the schema of a PostgresStore${missing ?
     await Promise.all(stores.map((store, n) => create(store, n)));
 
     const { rows } = await pool.query(`SELECT number FROM ${quoteName(schema)}.migrations`);
-    expect(rows).toEqual([{ number: 1 }, { number: 2 }, { number: 3 }]);
+    expect(rows).toEqual([{ number: 1 }, { number: 2 }, { number: 3 }, { number: 4 }]);
     expect(await stores[0]?.list({ tenant: "acme", limit: 9, offset: 0 })).toHaveLength(8);
   });
 
@@ -48,7 +48,7 @@ describe.skipIf(missing !== undefined)(`the schema of a PostgresStore${missing ?
     await (await open(schema)).close();
     await pool.query(`INSERT INTO ${quoteName(schema)}.migrations (number) VALUES (9)`);
 
-    await expect(open(schema)).rejects.toThrow("has version 9, and this version of cadenza knows 3");
+    await expect(open(schema)).rejects.toThrow("has version 9, and this version of cadenza knows 4");
   });
 
   test("may have any name, on any search path", async () => {
@@ -110,6 +110,7 @@ describe.skipIf(missing !== undefined)(`the schema of a PostgresStore${missing ?
     [{ migrate: 1 }, "migrate: expected true or false, received 1"],
     [{ readOnly: 1 }, "readOnly: expected true or false, received 1"],
     [{ hints: "no" }, "hints: expected true or false, received no"],
+    [{ feed: { keepMs: "1" } }, "feed: expected { keepMs }"],
     [{ timeoutMs: 0 }, "timeoutMs: expected a positive number below half the lease (5000), received 0"],
     [{ timeoutMs: 5_000 }, "timeoutMs: expected a positive number below half the lease (5000), received 5000"],
     [{ timeoutMs: 900, durability: { leaseMs: 1_000 } }, "below half the lease (500), received 900"],

@@ -261,7 +261,10 @@ describe.skipIf(missing !== undefined)(`what a PostgresStore sends${missing ? `:
   });
 
   test("a deadline counts from the call: neither a batch under way nor another attempt prolongs it", async () => {
-    const hasty = await openPostgresStore({ pool, schema: newSchema(), hints: false, timeoutMs: 300 });
+    const schema = newSchema();
+    // To make the schema may take longer.
+    await (await openPostgresStore({ pool, schema, hints: false })).close();
+    const hasty = await openPostgresStore({ pool, schema, hints: false, timeoutMs: 300 });
     let sent = 0;
     pool.hook = async (run, sql) => {
       if (!sql.includes("write_v1") && !sql.includes("AS since")) return new Promise(() => {});

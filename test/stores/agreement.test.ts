@@ -4,8 +4,8 @@ import { openDatabase } from "../harness/sqlite-files.ts";
 import { expectAgreement } from "../harness/store-agreement.ts";
 
 test("both stores give the same answers, whatever is done to them", async () => {
-  await expectAgreement(({ clock }) => {
-    const store = new SqliteStore(openDatabase(":memory:"), { closeDatabase: true, clock });
+  await expectAgreement((options) => {
+    const store = new SqliteStore(openDatabase(":memory:"), { closeDatabase: true, ...options });
     return { store, close: () => store.close() };
   }, 60);
 });

@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import { storeContract } from "../../src/testing/store-contract.ts";
 import { damageFaults } from "../harness/planted-stores/damage.ts";
 import { deleteFaults } from "../harness/planted-stores/delete.ts";
+import { feedFaults, ownFeed } from "../harness/planted-stores/feed.ts";
 import { listsFaults } from "../harness/planted-stores/lists.ts";
 import { ownersFaults } from "../harness/planted-stores/owners.ts";
 import { postsFaults } from "../harness/planted-stores/posts.ts";
@@ -28,6 +29,7 @@ const brokenStores = [
   ...pruneFaults,
   ...deleteFaults,
   ...damageFaults,
+  ...feedFaults,
 ];
 
 test("every check has a name of its own", () => {
@@ -36,6 +38,14 @@ test("every check has a name of its own", () => {
 
 test("no two broken stores have the same fault", () => {
   expect(new Set(brokenStores.map(({ fault }) => fault)).size).toBe(brokenStores.length);
+});
+
+test("a feed that a user wrote keeps the contract, without a fault", async () => {
+  for (const { run } of storeContract)
+    await run((options) => {
+      const store = ownFeed(options);
+      return { first: store, second: store, close: () => store.close() };
+    });
 });
 
 // Each row is a store with one fault, and names the check that must find it.
