@@ -68,12 +68,13 @@ export async function trial(
     played = await play(script, {
       random,
       late: random.chance(0.4),
+      isFed: true,
       plant,
       runtime: { durability: { ...durabilityIn(random), alwaysReplay: trouble === "always replay" } },
       disturb: (world) => disturb(world, trouble, random, counted),
     });
     const { world, run_id } = played;
-    wrong.push(...world.violations, ...(await misjudged(run_id, (id) => world.log(id))));
+    wrong.push(...world.violations, ...(await misjudged(run_id, (id) => world.log(id))), ...(await world.misfed()));
     if (program.certainty === "fixed" && trouble !== "none")
       wrong.push(...(await otherwiseThanUncrashed(script, played)));
   } catch (error) {

@@ -10,6 +10,7 @@ import type { MaybePromise } from "../../../src/core/promises.ts";
 import { isPromise } from "../../../src/core/promises.ts";
 import type { RunState } from "../../../src/core/state.ts";
 import type { DurableRuntimeOptions } from "../durable-runtime.ts";
+import { misfed } from "../feed-judge.ts";
 import type { Plant } from "../planted-faults.ts";
 import { never } from "../promises.ts";
 import type { Random } from "../random.ts";
@@ -55,6 +56,8 @@ export interface WorldOptions {
   readonly failure?: Failure | undefined;
   /** How long a write takes, in milliseconds, as on a slow disk. Default: none. */
   readonly writeMs?: number;
+  /** Whether the store keeps a feed. Default: false. */
+  readonly isFed?: boolean;
   /** The faults that a test plants. Default: none. */
   readonly plant?: Plant | undefined;
   readonly runtime?: DurableRuntimeOptions;
@@ -79,7 +82,8 @@ export class World {
 
   constructor(options: WorldOptions) {
     this.options = options;
-    const store = lastingStore({ now: () => this.now });
+    const feed = options.isFed === true ? { keepMs: Number.POSITIVE_INFINITY } : undefined;
+    const store = lastingStore({ now: () => this.now }, feed);
     this.store = options.plant?.store?.(store) ?? store;
   }
 
@@ -167,6 +171,18 @@ export class World {
   /** The log of a run. Of one that `prune` has deleted: as it was then. */
   async log(run_id: string): Promise<readonly Entry[]> {
     return (await this.store.read({ tenant: "", run_id }, 0, 1_000_000)) ?? this.#deleted.get(run_id) ?? [];
+  }
+
+  /** What is wrong with the feed, by the logs of all runs that there are and were. */
+  async misfed(): Promise<readonly string[]> {
+    const page = await this.store.readFeed?.({ from: "start", limit: 1_000_000 });
+    if (page === undefined) return ["the store of the world keeps no feed"];
+    const runs = await this.store.list({ tenant: "", limit: 10_000, offset: 0 });
+    const ids = new Set([...runs.map(({ key }) => key.run_id), ...this.#deleted.keys()]);
+    for (const { key } of page.items) ids.add(key.run_id);
+    const wrong: string[] = [];
+    for (const id of ids) wrong.push(...misfed(id, await this.log(id), page.items));
+    return wrong;
   }
 
   /** Deletes whatever the retention may delete, unless a run without a parent has ended: the test looks at that one. */
