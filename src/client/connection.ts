@@ -307,6 +307,7 @@ export class Reply {
       reader?.cancel().catch(nothing);
     };
     watch.signal.addEventListener("abort", leave);
+    if (watch.signal.aborted) leave();
     try {
       for (;;) {
         watch.wait();

@@ -98,7 +98,7 @@ export class Tries {
   /** Not all clients of a server that was away come at the same time. */
   #pauseMs(askedMs: number): number {
     const random = this.#machine.random();
-    const longest = Math.min(LONGEST_PAUSE_MS, this.#patience.backoffMs * 2 ** (this.#failures - 1));
+    const longest = Math.min(LONGEST_PAUSE_MS, this.#patience.backoffMs * 2 ** Math.min(this.#failures - 1, 30));
     const asked = Math.min(askedMs, LONGEST_ASKED_MS);
     return Math.max(longest * (0.5 + random / 2), asked * (1 + random / 4));
   }
