@@ -35,7 +35,10 @@ export interface Client<Known extends Agents> {
     input: InputTo<Named<Known, Name>>,
     options?: ClientRunOptions,
   ): Promise<OutputOf<Named<Known, Name>>>;
-  /** A run that exists already, of the agent with this name. Nothing is sent. */
+  /**
+   * A run that exists already, of the agent with this name. Nothing is sent. As long as the application holds the run, a
+   * call with the same id gives the same one: a component may call it each time that it renders.
+   */
   attach<Name extends NameOf<Known>>(agent: Name, run_id: string): ClientRun<Named<Known, Name>>;
 }
 
@@ -66,6 +69,19 @@ export interface Client<Known extends Agents> {
  */
 export function createClient<Known extends Agents = Agents>(options: ClientOptions): Client<Known> {
   const connection = new Connection(options.url, options);
+  const runs = new Map<string, WeakRef<ClientRun>>();
+  const forget = new FinalizationRegistry<string>((run_id) => {
+    if (runs.get(run_id)?.deref() === undefined) runs.delete(run_id);
+  });
+
+  function runOf(run_id: string): ClientRun {
+    const known = runs.get(run_id)?.deref();
+    if (known !== undefined) return known;
+    const run = new ClientRun<CallableAgent>(connection, run_id);
+    runs.set(run_id, new WeakRef(run));
+    forget.register(run, run_id);
+    return run;
+  }
 
   async function run(agent_name: string, input: unknown, options: ClientRunOptions = {}): Promise<ClientRun> {
     const { session_id, idempotencyKey = connection.machine.key(), signal } = options;
@@ -77,14 +93,14 @@ export function createClient<Known extends Agents = Agents>(options: ClientOptio
     };
     const headers = { "idempotency-key": idempotencyKey };
     const created = await connection.json({ method: "POST", path: "/runs", body, headers, signal }, isRun);
-    return new ClientRun<CallableAgent>(connection, created.run_id);
+    return runOf(created.run_id);
   }
 
   const client: Client<Agents> = {
     run: run as Client<Agents>["run"],
     call: (async (agent, input, options) =>
       (await run(agent, input, options)).result(options)) as Client<Agents>["call"],
-    attach: (_agent, run_id) => new ClientRun(connection, run_id),
+    attach: ((_agent, run_id) => runOf(run_id)) as Client<Agents>["attach"],
   };
   return client as unknown as Client<Known>;
 }

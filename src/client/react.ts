@@ -1,7 +1,8 @@
-import { useCallback, useEffect, useState, useSyncExternalStore } from "react";
+import { useCallback, useEffect, useRef, useState, useSyncExternalStore } from "react";
 import type { OpenQuestionDetails } from "../protocol/extensions.ts";
 import type { MessagePart } from "../protocol/message.ts";
 import type { CallableAgent } from "../runtime/agent-schemas.ts";
+import { ClientError } from "./client-error.ts";
 import type { ClientRun } from "./client-run.ts";
 import type { RunView } from "./run-view.ts";
 import { emptyView } from "./run-view.ts";
@@ -25,7 +26,9 @@ export interface UsedRun<Called extends CallableAgent> {
 }
 
 /**
- * Follows a run while the component is mounted. The server needs `extensions: true`.
+ * Follows a run while the component is mounted. The server needs `extensions: true`. `run` is what `client.run` or
+ * `client.attach` gives, which may be called in the render: the same client gives the same run for an id. Throws
+ * `invalid_argument` for a client that is made in the render.
  *
  * @example
  * ```ts no-run — it needs a page
@@ -40,6 +43,7 @@ export interface UsedRun<Called extends CallableAgent> {
  * ```
  */
 export function useRun<Called extends CallableAgent>(run: ClientRun<Called> | null | undefined): UsedRun<Called> {
+  checkStable(useRef<LastRun>({ run, changes: 0 }).current, run);
   const [error, setError] = useState<unknown>(null);
   const watch = useCallback((onChange: () => void) => run?.watch(onChange, setError) ?? noWatch, [run]);
   const view = useCallback(() => run?.view ?? emptyView, [run]);
@@ -60,6 +64,25 @@ export function useRun<Called extends CallableAgent>(run: ClientRun<Called> | nu
   const { parts, questions } = state;
   return { state, parts, questions, error, answer, decline, stop };
 }
+
+/** What the last render had, and how many in a row had another object for the same run. */
+interface LastRun {
+  run: Pick<ClientRun, "run_id"> | null | undefined;
+  changes: number;
+}
+
+/** Refuses a run that is another object in each render: React would show nothing of any of them. */
+function checkStable(last: LastRun, run: LastRun["run"]): void {
+  const isSame = last.run?.run_id === run?.run_id;
+  last.changes = isSame && last.run !== run ? last.changes + 1 : 0;
+  last.run = run;
+  if (last.changes < MOST_CHANGES) return;
+  const message = `useRun got another object for run ${run?.run_id} in each of ${MOST_CHANGES} renders. Make the client once, outside of the component.`;
+  throw new ClientError("invalid_argument", message);
+}
+
+/** After a change of the client the events of the run come, and its component renders with the same object again. */
+const MOST_CHANGES = 3;
 
 function noWatch(): void {
   // There is no run.

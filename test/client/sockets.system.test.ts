@@ -58,7 +58,7 @@ async function wireOf(response: Response): Promise<Buffer> {
   return Buffer.concat([Buffer.from(head), isStream ? Buffer.from(`${chunks}0\r\n\r\n`) : body]);
 }
 
-/** All places in a response are tried with 1. */
+/** All places in a response are tried with 1 (and `--testTimeout 600000`). */
 const STEP = Number(process.env["CADENZA_CUTS"] ?? 61);
 
 describe.each(Object.entries(calls))("%s", (_name, call) => {

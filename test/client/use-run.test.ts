@@ -6,7 +6,7 @@ import { useRun } from "cadenza/client/react";
 import { durable } from "cadenza/durable";
 import { createHandler } from "cadenza/http";
 import { act, createElement } from "react";
-import { beforeEach, expect, test } from "vitest";
+import { beforeEach, expect, test, vi } from "vitest";
 import * as z from "zod";
 import { FakeClock } from "../harness/clock.ts";
 import { reactPage } from "../harness/react-page.ts";
@@ -92,4 +92,92 @@ test("nothing is read after the component has left", async () => {
   await runtime.resume({ run_id: run.run_id, await_resume: { approved: true } });
   await clock.settle();
   expect(run.view.status).toBe("awaiting");
+});
+
+/** A component that makes its run in each render. */
+async function showInRender(make: () => ClientRun): Promise<void> {
+  function Page(): null {
+    used = useRun(make()) as unknown as UsedRun<never>;
+    return null;
+  }
+  await render(createElement(Page));
+  await act(() => clock.settle());
+}
+
+test("a run may be attached in the render", async () => {
+  const once = client();
+  const { run_id } = await once.run("desk", "x");
+  await showInRender(() => once.attach("desk", run_id));
+  expect(used).toMatchObject({ state: { status: "awaiting", text: "Looking… " }, questions: [{ name: "approval" }] });
+  await does(() => answer({ approved: true }));
+  expect(used).toMatchObject({ state: { status: "completed", text: "Looking… Refunded." }, error: null });
+});
+
+test("another client may take over, again and again", async () => {
+  const { run_id } = await client().run("desk", "x");
+  for (let change = 0; change < 6; change++) {
+    const once = client();
+    await showInRender(() => once.attach("desk", run_id));
+    expect(used.state.text).toBe("Looking… ");
+  }
+});
+
+test("a client that is made in the render is refused with what to do", async () => {
+  const { run_id } = await client().run("desk", "x");
+  const logged = vi.spyOn(console, "error").mockReturnValue();
+  await expect(showInRender(() => client().attach("desk", run_id))).rejects.toThrow("Make the client once");
+  logged.mockRestore();
+});
+
+test("a component shows no part of an attempt at a step that is made again", async () => {
+  let fail = (_error: Error): void => {};
+  runtime.register("model", { durable: true }, async function* (_input, { step }) {
+    yield "First. ";
+    await step(
+      "answer",
+      async ({ emit, attempt }) => {
+        await emit("One ");
+        await emit("two ");
+        await emit({ name: "draft.txt", content: "draft" });
+        if (attempt === 1)
+          await new Promise<never>((_resolve, reject) => {
+            fail = reject;
+          });
+        await emit("three. ");
+      },
+      { retry: { attempts: 2 } },
+    );
+    yield "Last.";
+  });
+  await show(await client().run("model", "x"));
+  expect(used.state.text).toBe("First. One two ");
+  expect(used.parts).toHaveLength(2);
+  await does(async () => fail(new Error("The model broke off.")));
+  for (let seconds = 0; seconds < 60; seconds++) await act(() => clock.advance(1_000));
+  expect(used.state).toMatchObject({ status: "completed", text: "First. One two three. Last." });
+  expect(used.parts.map(({ content }) => content)).toEqual(["First. One two ", "draft", "three. Last."]);
+});
+
+test("a component that cannot read its run reads it when it is shown again", async () => {
+  const run = await client().run("desk", "x");
+  const watched: unknown[] = [];
+  const broken = createClient({ url: "http://localhost", fetch: async () => new Response("No.", { status: 403 }) });
+  const lost = broken.attach("desk", run.run_id);
+  const unwatch = lost.watch(
+    () => {},
+    (error) => watched.push(error),
+  );
+  lost.watch(
+    () => {},
+    (error) => watched.push(error),
+  );
+  await clock.settle();
+  unwatch();
+  expect(watched).toMatchObject([{ status: 403 }, { status: 403 }]);
+  lost.watch(
+    () => {},
+    (error) => watched.push(error),
+  );
+  await clock.settle();
+  expect(watched).toHaveLength(4);
 });
