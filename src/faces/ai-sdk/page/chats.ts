@@ -38,6 +38,7 @@ export async function postChat(call: ChatCall): Promise<WireResponse> {
   const session_id = caller.scope.sessionId(request.id);
   await checkSession(caller, session_id);
   const last = request.messages.at(-1) as ChatMessage;
+  if (last.role === "system") throw unfitAt(["messages"], "expected a message of the user, or a reply to a question");
   return respond(call, async () => {
     const begun =
       last.role === "assistant" ? await reply(call, session_id, last) : await say(call, session_id, request, last);
