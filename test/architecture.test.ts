@@ -91,7 +91,7 @@ describe("a small set of sources that keeps every rule", () => {
     ["runtime/a.ts", `export const a = (live: Map<string, 1>, runId: string) => live.set(runId, 1);`, "use RunMap"],
     ["durable/a.ts", `export const a = (k: { run_id: string }, m: Set<string>) => m.has(k.run_id);`, "use RunMap"],
     ["durable/a.ts", `export const a = (k: { run_id: string }, m: Set<string>) => m.add(k.run_id);`, "use RunMap"],
-    ["durable/a.ts", "export const a = (run_id: string, m: Set<string>) => m.add(`${run_id}/x`);", "use RunMap"],
+    ["durable/a.ts", `export const a = (run_id: string, m: Set<string>) => m.add(\`\${run_id}/x\`);`, "use RunMap"],
     ["durable/a.ts", `export const a = (m: Map<string, 1>, l: L) => m.delete(l.log.key.run_id);`, "use RunMap"],
     ["runtime/a.ts", `export const a = (runs: R[]) => new Set(runs.map(({ run_id }) => run_id));`, "use RunMap"],
     ["runtime/a.ts", `export const a = (runs: R[]) => new Set(Array.from(runs, (r) => r.run_id));`, "use RunMap"],

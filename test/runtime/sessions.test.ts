@@ -168,8 +168,12 @@ describe.each(stores)("a session, in a store %s,", (_title, make) => {
   });
 
   it("reads no message for its state", async () => {
-    const { runtime } = setUp({ store: hookedStore((call, method) => (called.push(method), call())) });
     const called: string[] = [];
+    const store = hookedStore((call, method) => {
+      called.push(method);
+      return call();
+    });
+    const { runtime } = setUp({ store });
     runtime.register("state", async (_input, { session }) => JSON.stringify(await session.getState()));
     const run = await runtime.createRun({ agent_name: "state", input: "x", session_id: SESSION });
     expect(textsOf(run)).toEqual(["null"]);
