@@ -22,7 +22,7 @@ import type {
 import { overdueFailure } from "./overdue.ts";
 import { agentRole } from "./role.ts";
 import type { Question, Replied, RunState } from "./state.ts";
-import { createdEntry, hasSeen, hasSettled, isOpen, isWaiting, openQuestion, replyKey, replyTo } from "./state.ts";
+import { createdEntry, hasSeen, hasSettled, isOpen, openQuestion, replyKey, replyTo } from "./state.ts";
 import { verdict } from "./transitions.ts";
 
 /** The entries that carry out the command, or why it is refused. No entries: the command changes nothing. */
@@ -44,12 +44,32 @@ const nothing: readonly Entry[] = [];
 
 /**
  * Decides a command. Pure: the state is read, never written. No entry has an earlier time than those before it: the
- * clocks of the processes that write to a run may differ a little.
+ * clocks of the processes that write to a run may differ a little. `active_ms`: how long the run was active so far, where
+ * that is measured.
  */
-export function decide(state: RunState, command: Command): Decision {
+export function decide(state: RunState, command: Command, active_ms = 0): Decision {
   const decision = decideNow(state, command);
-  if (isRefusal(decision) || !decision.some(({ at }) => at < state.at)) return decision;
-  return decision.map((entry) => (entry.at < state.at ? { ...entry, at: state.at } : entry));
+  if (isRefusal(decision)) return decision;
+  const inOrder = decision.some(({ at }) => at < state.at)
+    ? decision.map((entry) => (entry.at < state.at ? { ...entry, at: state.at } : entry))
+    : decision;
+  return active_ms === 0 ? inOrder : inOrder.map((entry) => withActiveTime(entry, active_ms));
+}
+
+/** The entries of the agent's operations, and the last one, record the active time. A stream of parts would repeat it. */
+function withActiveTime(entry: Entry, active_ms: number): Entry {
+  switch (entry.type) {
+    case "intent":
+    case "attempt-failed":
+    case "step":
+    case "taken":
+    case "ended":
+      return entry.active_ms === undefined ? { ...entry, active_ms } : entry;
+    case "awaited":
+      return entry.of === undefined ? { ...entry, active_ms } : entry;
+    default:
+      return entry;
+  }
 }
 
 function decideNow(state: RunState, command: Command): Decision {
@@ -90,7 +110,7 @@ function decideNow(state: RunState, command: Command): Decision {
       if (state.overdue !== null || openQuestion(state, command.await_id) === undefined) return nothing;
       return [{ type: "timed-out", at: command.at, await_id: command.await_id, defaulted: command.defaulted }];
     case "overrun":
-      if (state.overdue !== null || isWaiting(state)) return nothing;
+      if (state.overdue !== null) return nothing;
       return [{ type: "timed-out", at: command.at, await_id: null, defaulted: false }];
     case "exceed": {
       const { at, usage } = command;
@@ -244,6 +264,7 @@ function decideEnd(state: RunState, command: EndCommand): readonly Entry[] {
     if (command.cause !== undefined) ended.cause = command.cause;
   }
   if (usage !== null) ended.usage = usage;
+  if (command.active_ms !== undefined) ended.active_ms = command.active_ms;
   return [ended];
 }
 

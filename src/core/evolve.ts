@@ -37,6 +37,7 @@ function apply(state: RunState, entry: Entry): number {
       // The fork itself has used nothing yet, and its active time begins now. It takes over no operation that waits.
       state.usage = null;
       state.waiting_ms = 0;
+      state.active_ms = 0;
       if (state.started !== null) state.started = { type: "started", at: entry.at };
       return 0;
     case "started":
@@ -49,6 +50,7 @@ function apply(state: RunState, entry: Entry): number {
       takeBack(state, stepOf(entry.source)?.key ?? "");
       return 0;
     case "intent":
+      noteActiveTime(state, entry);
       takeBack(state, entry.key);
       if (isWait(entry)) {
         beginWaiting(state);
@@ -57,8 +59,10 @@ function apply(state: RunState, entry: Entry): number {
       }
       return 0;
     case "attempt-failed":
+      noteActiveTime(state, entry);
       return 0;
     case "step":
+      noteActiveTime(state, entry);
       state.usage = addUsage(state.usage, entry.usage);
       state.drafts?.delete(entry.key);
       endWait(state, entry.key);
@@ -93,6 +97,7 @@ function apply(state: RunState, entry: Entry): number {
       receive(state, entry);
       return 0;
     case "taken":
+      noteActiveTime(state, entry);
       endWait(state, entry.key);
       take(state, entry.position);
       return 0;
@@ -132,6 +137,7 @@ function ask(state: RunState, entry: Entry & { readonly type: "awaited" }): numb
     events = 1;
   }
   state.usage = addUsage(state.usage, entry.usage ?? null);
+  noteActiveTime(state, entry);
   beginWaiting(state);
   // The protocol shows one question at a time: the first.
   if (state.question === null) events += 1;
@@ -186,6 +192,10 @@ function settleAll(state: RunState, entry: Entry): void {
   state.waits = null;
   state.mail?.offers.clear();
   endWaiting(state);
+}
+
+function noteActiveTime(state: RunState, { active_ms }: { readonly active_ms?: number }): void {
+  if (active_ms !== undefined) state.active_ms = Math.max(state.active_ms, active_ms);
 }
 
 function beginWaiting(state: RunState): void {
@@ -321,6 +331,7 @@ function close(state: RunState, at: number): void {
 function end(state: RunState, entry: EndedEntry): number {
   if (entry.closes) close(state, entry.at);
   settleAll(state, entry);
+  noteActiveTime(state, entry);
   state.status = entry.outcome;
   state.usage = addUsage(state.usage, entry.usage ?? null);
   state.ended = entry;

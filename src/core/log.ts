@@ -54,8 +54,11 @@ export interface CreatedEntry {
   readonly input: readonly Message[];
   /** When the agent may begin, in milliseconds since the epoch, where its creator asked for a later start. */
   readonly start_at?: number;
-  /** How long the run may be active, in milliseconds, where its creator set a limit of its own. */
-  readonly timeout_ms?: number;
+  /**
+   * How long the run may be active, in milliseconds, where its creator set a limit of its own; null for no limit. Of a
+   * sub-run: how much was left above it, if anything limits the runs above.
+   */
+  readonly timeout_ms?: number | null;
   /** How many tokens the run and all runs below it may use, where there is a limit. */
   readonly budget?: Budget;
   /** Who asked for the run, as the embedding application names them; absent if it was not given. */
@@ -178,8 +181,17 @@ export interface TornEntry {
   readonly source: CopySource;
 }
 
+/** An entry that records how long the run was active: of an operation of its agent, or the last one. */
+interface MeasuredEntry {
+  /**
+   * How long the run was active until then, in milliseconds; in the second entry of a sub-run, until the sub-run was
+   * started. Left out for a run without a limit on its active time, and before its first millisecond.
+   */
+  readonly active_ms?: number;
+}
+
 /** A recorded operation is about to begin, and with it its side effects. */
-export interface IntentEntry {
+export interface IntentEntry extends MeasuredEntry {
   readonly type: "intent";
   readonly at: number;
   readonly key: string;
@@ -200,7 +212,7 @@ export interface IntentEntry {
 }
 
 /** An attempt at a step has failed, and there will be another one. An attempt that ends with its process has none. */
-export interface AttemptFailedEntry {
+export interface AttemptFailedEntry extends MeasuredEntry {
   readonly type: "attempt-failed";
   readonly at: number;
   readonly key: string;
@@ -211,7 +223,7 @@ export interface AttemptFailedEntry {
 }
 
 /** A recorded operation ended, with a result or an error: a step, a sub-run or a sleep. */
-export interface StepEntry {
+export interface StepEntry extends MeasuredEntry {
   readonly type: "step";
   readonly at: number;
   readonly key: string;
@@ -222,7 +234,7 @@ export interface StepEntry {
 }
 
 /** The run asks a question. It is open until an entry with its `await_id` settles it, or the run ends. */
-export interface AwaitedEntry {
+export interface AwaitedEntry extends MeasuredEntry {
   readonly type: "awaited";
   readonly at: number;
   /** The key of the operation. For the question of a sub-run: the sub-run's key and the question's id in it. */
@@ -350,7 +362,7 @@ export interface ReceivedEntry {
 }
 
 /** A receive has ended. */
-export interface TakenEntry {
+export interface TakenEntry extends MeasuredEntry {
   readonly type: "taken";
   readonly at: number;
   readonly key: string;
@@ -384,7 +396,7 @@ export interface CancelRequestedEntry {
 }
 
 /** The run is over. Always the last entry. */
-export interface EndedEntry {
+export interface EndedEntry extends MeasuredEntry {
   readonly type: "ended";
   readonly at: number;
   readonly outcome: Outcome;

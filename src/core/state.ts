@@ -65,6 +65,8 @@ export interface RunState {
   waiting_since: number | null;
   /** How long the run has waited before, in milliseconds. */
   waiting_ms: number;
+  /** How long the run was active, as far as the log records it, in milliseconds. 0 where that has no limit. */
+  active_ms: number;
   /** The last entry; null before the run is over. */
   ended: EndedEntry | null;
 }
@@ -183,6 +185,7 @@ export function initialState(runId: string): RunState {
     usage: null,
     waiting_since: null,
     waiting_ms: 0,
+    active_ms: 0,
     ended: null,
   };
 }
@@ -193,7 +196,10 @@ export function createdEntry(state: RunState): CreatedEntry {
   return state.created;
 }
 
-/** How long the agent has worked until now, or until its end, in milliseconds. Waiting does not count. */
+/**
+ * How long the agent has worked until now, or until its end, by the times of the entries, in milliseconds. Waiting does
+ * not count. The statistics say it of every run. What limits a run is measured: `active_ms`.
+ */
 export function activeMs({ started, ended, waiting_since, waiting_ms }: RunState, now: number): number {
   if (started === null) return 0;
   return (ended?.at ?? waiting_since ?? now) - started.at - waiting_ms;

@@ -35,7 +35,7 @@ const table = {
   take:       [no,             yes,            yes,      no,               no,             no,             no],
   withdraw:   [no,             yes,            yes,      no,               no,             no,             no],
   expire:     [no,             no,             yes,      no,               no,             no,             no],
-  overrun:    [no,             yes,            no,       no,               no,             no,             no],
+  overrun:    [no,             yes,            yes,      no,               no,             no,             no],
   exceed:     [no,             yes,            yes,      yes,              no,             no,             no],
   cancel:     [yes,            yes,            yes,      no,               "run_finished", "run_finished", no],
   end:        [yes,            yes,            yes,      yes,              no,             no,             no],

@@ -236,7 +236,7 @@ class Replaying {
       const { missing } = this;
       if (missing === undefined) return;
       // While the store does not give the agent what it reads, the agent is not to blame.
-      const isWaiting = this.#host.log.failingReads > 0;
+      const isWaiting = this.#host.log.isFailing;
       if (ticks > 1 || isWaiting) {
         this.#stallAfter(isWaiting ? ticks : ticks - 1);
         return;

@@ -195,7 +195,7 @@ export class Residency {
 
   /** When the run has something to do again if nothing happens, in milliseconds since 1970. Null: never. */
   get deadline(): number | null {
-    return nextDeadline(this.#run.log.state) ?? this.#run.execution?.activeUntil ?? null;
+    return nextDeadline(this.#run.log.state);
   }
 
   /** Whether the run waits for answers, time or messages, or for sub-runs, whatever else its agent does. */

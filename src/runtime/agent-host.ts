@@ -7,6 +7,7 @@ import { createdEntry, isFinal } from "../core/state.ts";
 import type { Usage } from "../protocol/extensions.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Run } from "../protocol/run.ts";
+import { ActiveTime } from "./active-time.ts";
 import type { Agent } from "./agent.ts";
 import type { AgentRun } from "./agent-run.ts";
 import type { Execution, ExecutionHost, Failed } from "./execution.ts";
@@ -29,7 +30,6 @@ import type { AwaitYield } from "./yields.ts";
 
 /** The run as its agent sees it: what executions, contexts and steps of the agent need. Made when the agent is called. */
 export class AgentHost implements ExecutionHost {
-  readonly settings: ExecutionSettings;
   readonly #run: AgentRun;
   /** Made on first use. */
   #signal: RunSignal | undefined;
@@ -37,12 +37,20 @@ export class AgentHost implements ExecutionHost {
   #isMailDue = false;
 
   constructor(run: AgentRun) {
-    const { shared, log, agent } = run;
+    const { shared, log } = run;
     this.#run = run;
-    const { timeout_ms, budget } = createdEntry(log.state);
+    const { budget } = createdEntry(log.state);
     if (budget !== undefined) run.family.spending = new Spending(budget);
-    const timeoutMs = timeout_ms ?? agent.options.timeoutMs ?? shared.settings.timeoutMs;
-    this.settings = timeoutMs === shared.settings.timeoutMs ? shared.settings : { ...shared.settings, timeoutMs };
+    const limitMs = timeoutOf(run);
+    if (limitMs !== Number.POSITIVE_INFINITY)
+      log.activeTime = new ActiveTime({
+        clock: shared.clock,
+        logger: shared.logger,
+        limitMs,
+        recordedMs: log.state.active_ms,
+        writing: () => log.writing,
+        onOver: () => this.execution?.overrun(),
+      });
   }
 
   get log(): RunLog {
@@ -59,6 +67,10 @@ export class AgentHost implements ExecutionHost {
 
   get agent(): Agent {
     return this.#run.agent;
+  }
+
+  get settings(): ExecutionSettings {
+    return this.#run.shared.settings;
   }
 
   get durable(): boolean {
@@ -202,4 +214,13 @@ export class AgentHost implements ExecutionHost {
     }
     this.#run.onOver();
   }
+}
+
+/** How long a run may be active, in milliseconds. A sub-run has no more than was left above it. */
+function timeoutOf({ log, agent, shared }: AgentRun): number {
+  const { timeout_ms, parent } = createdEntry(log.state);
+  const own = agent.options.timeoutMs ?? shared.settings.timeoutMs;
+  if (timeout_ms === undefined) return own;
+  const given = timeout_ms ?? Number.POSITIVE_INFINITY;
+  return parent === undefined ? given : Math.min(given, own);
 }

@@ -75,8 +75,9 @@ export interface AgentOptions {
    */
   readonly durable?: boolean | undefined;
   /**
-   * How long a run may be active, in milliseconds. The time in which it waits for answers does not count. A run that
-   * exceeds it fails with the reason `run_timeout`. Default: the runtime's `timeoutMs`.
+   * How long a run may be active, in milliseconds. What it waits for does not count, nor the queue for a slot. A run
+   * that exceeds it fails with the reason `run_timeout`. A sub-run has no more than is left above it. Default: the
+   * runtime's `timeoutMs`.
    */
   readonly timeoutMs?: number | undefined;
   /** How many tokens a run and its sub-runs may use. A run may have its own. Default: no limit. */

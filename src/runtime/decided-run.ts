@@ -40,8 +40,8 @@ export class DecidedRun {
     return this.#entries !== undefined;
   }
 
-  decide(command: Command): Decision {
-    const decision = decide(this.state, command);
+  decide(command: Command, activeMs?: number): Decision {
+    const decision = decide(this.state, command, activeMs);
     if (isRefusal(decision) || decision.length === 0) return decision;
     // Some commands carry their entry. The log may get another one, with a later time.
     if ("entry" in command && decision[0] !== undefined && decision[0] !== command.entry) {

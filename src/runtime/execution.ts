@@ -9,7 +9,7 @@ import { overdueError } from "../core/overdue.ts";
 import type { Clock, Logger } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
-import { createdEntry, isFinal, isWaiting } from "../core/state.ts";
+import { createdEntry, isFinal } from "../core/state.ts";
 import { addUsage } from "../core/usage.ts";
 import type { Usage } from "../protocol/extensions.ts";
 import type { JsonValue } from "../protocol/json.ts";
@@ -21,7 +21,7 @@ import { AgentPromise } from "./agent-promise.ts";
 import { noteOperation, operationBehind } from "./failed-operation.ts";
 import { InterceptedAgent, runInfo } from "./intercepted-agent.ts";
 import { onceInLog } from "./once-committed.ts";
-import type { Committed, Operation, Operations } from "./operations.ts";
+import type { Operation, Operations } from "./operations.ts";
 import type { Ownership } from "./ownership.ts";
 import { checkLogLength, checkSize } from "./part-size.ts";
 import type { RunLog } from "./run-log.ts";
@@ -86,7 +86,7 @@ export class Execution implements LoopHost {
   #usage: Usage | null = null;
   /** What has failed while nothing had observed its promise. */
   #failed: FailedOperation[] | undefined;
-  /** Of the time-out, and then of the grace period. */
+  /** Of the grace period. */
   #clearTimer: (() => void) | undefined;
 
   constructor(host: ExecutionHost) {
@@ -98,10 +98,7 @@ export class Execution implements LoopHost {
   /** Calls the agent. Never throws: what the agent throws fails its run. */
   start(context: AgentContext): void {
     const { log, clock } = this.#host;
-    if (!this.operations.isCatchingUp) {
-      log.decide({ type: "start", at: clock.now() });
-      this.#armTimeout();
-    }
+    if (!this.operations.isCatchingUp) log.decide({ type: "start", at: clock.now() });
     const call = (): unknown => this.#host.agent.fn(createdEntry(log.state).input, context);
     const isFirst = !this.operations.isCatchingUp;
     const { run } = this.settings.interceptors;
@@ -123,6 +120,11 @@ export class Execution implements LoopHost {
   /** Whether the agent is not to go on: it is being stopped, or through. */
   get isStopped(): boolean {
     return this.#aborted !== undefined || this.#over;
+  }
+
+  /** Whether the active time has no limit any more: the agent is stopped, or has failed and is being unwound. */
+  get isEnding(): boolean {
+    return this.isStopped || this.#failure !== null;
   }
 
   /** Begins a recorded operation. */
@@ -203,12 +205,6 @@ export class Execution implements LoopHost {
     return this.operations.settled();
   }
 
-  /** Hands a result to the operation that waits for it. */
-  deliver(entry: Committed, live?: unknown): void {
-    this.#armTimeout();
-    this.operations.deliver(entry, live);
-  }
-
   /** Goes on when the run has its slot again. */
   withSlot(callback: () => void): void {
     this.operations.withSlot((take) => this.#host.withSlot(take), callback);
@@ -237,11 +233,6 @@ export class Execution implements LoopHost {
     return this.operations.emit(emission, at);
   }
 
-  /** The agent waits: its active time stands still. */
-  onWait(): void {
-    this.#clearTimer?.();
-  }
-
   get settings(): ExecutionSettings {
     return this.#host.settings;
   }
@@ -266,11 +257,6 @@ export class Execution implements LoopHost {
     const usage = this.#usage;
     this.#usage = null;
     return usage;
-  }
-
-  /** A question of a sub-run is settled: the active time goes on, unless the run waits for more. */
-  goOnAfterSubRun(): void {
-    this.withSlot(() => this.#armTimeout());
   }
 
   /** Stops the agent: its signal aborts, what it waits for rejects, its `finally` blocks run. What takes longer than the grace period is left behind. */
@@ -380,38 +366,21 @@ export class Execution implements LoopHost {
   }
 
   #letGo(): void {
+    this.log.activeTime?.settle(false);
     this.#clearTimer?.();
     this.#loop.drop();
   }
 
   /** The agent goes on with new work. */
   onCaughtUp(): void {
-    this.#armTimeout();
     this.#host.onUsage();
   }
 
-  /** Active time is limited: the clock runs while the agent works, and stands while the run waits for an answer. */
-  #armTimeout(): void {
-    if (this.#host.settings.timeoutMs === Number.POSITIVE_INFINITY || this.isStopped) return;
-    this.#clearTimer?.();
-    const { clock, activeUntil } = this;
-    if (activeUntil === null) return;
-    const overrun = (): void => this.#overrun(clock.now());
-    this.#clearTimer = clock.setTimeout(overrun, Math.max(0, activeUntil - clock.now()));
-  }
-
-  /** When the active time is over if the agent waits for no answer, time or message until then. Null: never. */
-  get activeUntil(): number | null {
-    const { log, settings } = this.#host;
-    const { started, waiting_ms } = log.state;
-    if (settings.timeoutMs === Number.POSITIVE_INFINITY || started === null || isWaiting(log.state)) return null;
-    return started.at + waiting_ms + settings.timeoutMs;
-  }
-
   /** The active time is over. The agent is stopped when the log says so, as for the deadline of a question. */
-  #overrun(at: number): void {
-    const { log } = this.#host;
-    const decision = log.decide({ type: "overrun", at });
+  overrun(): void {
+    const { log, clock } = this.#host;
+    if (this.isEnding) return;
+    const decision = log.decide({ type: "overrun", at: clock.now() });
     const entry = isRefusal(decision) ? undefined : decision[0];
     if (entry === undefined) return;
     onceInLog(log, entry, (committed) => {

@@ -194,6 +194,8 @@ function createdEntryOf(
   const seed = seedOf(created, key.run_id);
   const key_seed = keys === "new" ? runId : keySeedOf(created, key.run_id);
   const entry: Growing<CreatedEntry> = { ...given, seed };
+  // What was left above a sub-run does not limit its fork.
+  if (created.parent !== undefined) delete entry.timeout_ms;
   if (version !== undefined) entry.version = version;
   if (key_seed !== seed) entry.key_seed = key_seed;
   return entry;

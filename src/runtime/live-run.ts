@@ -170,6 +170,24 @@ export class LiveRun implements LogRun, AgentRun {
     return isWaiting(this.log.state) || this.ownership.isIdle;
   }
 
+  /** The run may be active from now on, or not any more. Most runs have no limit on that, and are not measured. */
+  settleActiveTime(): void {
+    const { activeTime } = this.log;
+    if (activeTime !== undefined) activeTime.settle(this.#isActive);
+  }
+
+  /**
+   * Whether the agent or a step is at work: the run does not only wait, is not in the queue for its slot, and its store
+   * does not fail. While the run waits for anything, its steps alone tell that it is at work. A sub-run is measured itself.
+   */
+  get #isActive(): boolean {
+    const { log } = this;
+    const execution = this.#execution;
+    if (execution === undefined || execution.isEnding || execution.operations.isCatchingUp) return false;
+    if (log.isFailing || this.#slot?.isQueued === true) return false;
+    return this.isInStep || !(isWaiting(log.state) || this.#family?.hasSubRuns === true);
+  }
+
   /** Calls the agent. An earlier execution of the run has been fenced. */
   execute(): void {
     this.#agentHost ??= new AgentHost(this);
@@ -285,6 +303,7 @@ export class LiveRun implements LogRun, AgentRun {
     this.ownership.onCommit(head);
     if (this.#family?.onProgress !== undefined) this.#tellParent();
     if (this.waits) this.parent?.settleSlot();
+    this.settleActiveTime();
     this.#agentHost?.onMail();
     this.shared.onProgress?.();
     if (!isFinal(head.status)) return;
@@ -335,6 +354,7 @@ export class LiveRun implements LogRun, AgentRun {
     if (status === "cancelling") this.#stop();
     else if (overdue !== null) this.#execution?.abort(overdueError(this.log.key.run_id, overdue));
     else {
+      this.settleActiveTime();
       this.#agentHost?.onMail();
       this.ownership.settle();
     }
@@ -398,18 +418,30 @@ export class LiveRun implements LogRun, AgentRun {
     if (this.log.lost || isFinal(this.log.state.status)) return;
     // What goes on beside a question needs none either.
     if (this.#slot === undefined || isWaiting(this.log.state)) callback();
-    else this.#slot.take(callback);
+    else if (this.log.activeTime === undefined) this.#slot.take(callback);
+    else {
+      this.#slot.take(() => {
+        this.settleActiveTime();
+        callback();
+      });
+      this.settleActiveTime();
+    }
   }
 
   takeSlotForBody(): undefined | Promise<void> {
-    return isStopped(this.log.state) ? undefined : this.#slot?.takeForBody();
+    const queued = isStopped(this.log.state) ? undefined : this.#slot?.takeForBody();
+    if (queued === undefined || this.log.activeTime === undefined) return queued;
+    this.settleActiveTime();
+    return queued.then(() => this.settleActiveTime());
   }
 
   onStepBegun(): void {
     if (isWaiting(this.log.state)) this.settleHold();
+    this.settleActiveTime();
   }
 
   onStepEnded(): void {
+    this.settleActiveTime();
     this.ownership.settle();
     if (this.isWaiting && !this.log.lost) this.settleHold();
     this.settleSlot();

@@ -17,4 +17,6 @@ export interface LogRun {
   onLost(): void;
   /** Another process has written to the run, and the new entries are loaded. */
   onReloaded(): void;
+  /** The run may be active from now on, or not any more. */
+  settleActiveTime(): void;
 }

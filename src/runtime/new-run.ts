@@ -80,7 +80,8 @@ export function createdEntryOf({ agent, request, runId, session, parent }: NewRu
   if (version !== undefined) entry.version = version;
   if (durable === true) entry.durable = true;
   if (session !== undefined && session.length > 0) entry.history_length = session.length;
-  if (timeoutMs !== undefined) entry.timeout_ms = timeoutMs;
+  // JSON has no infinity.
+  if (timeoutMs !== undefined) entry.timeout_ms = timeoutMs === UNLIMITED ? null : timeoutMs;
   const totalTokens = Math.min(
     request.totalTokens ?? budget?.totalTokens ?? UNLIMITED,
     request.tokensLeft ?? UNLIMITED,

@@ -27,8 +27,9 @@ export interface RuntimeOptions {
    */
   readonly work?: boolean | { readonly max?: number | undefined } | undefined;
   /**
-   * How long a run may be active. The time in which it waits for answers does not count. A run that exceeds it fails
-   * with the reason `run_timeout`. An agent or a call may set its own. Default: `Infinity`.
+   * How long a run may be active, in milliseconds: how long its agent, a step or a sub-run is at work. What it waits
+   * for does not count, nor the queue for a slot, nor an outage of the store. A run that exceeds it fails with the reason
+   * `run_timeout`. An agent or a call may set its own. Default: `Infinity`.
    */
   readonly timeoutMs?: number | undefined;
   /**

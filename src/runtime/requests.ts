@@ -46,7 +46,7 @@ export interface CreateRunOptions {
   readonly idempotencyKey?: string | undefined;
   /** Ends the caller's wait: the call rejects with the signal's reason. It does not stop the run. Default: none. */
   readonly signal?: AbortSignal | undefined;
-  /** How long this run may be active, in milliseconds. Default: the agent's `timeoutMs`. */
+  /** How long this run may be active, in milliseconds. `Infinity` lifts the agent's limit. Default: the agent's `timeoutMs`. */
   readonly timeoutMs?: number | undefined;
   /** How many tokens this run and its sub-runs may use. Default: the agent's `budget`. */
   readonly budget?: BudgetOptions | undefined;

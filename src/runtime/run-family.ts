@@ -27,6 +27,11 @@ export class RunFamily<Relative> {
   /** The sub-runs whose cancel the store does not have yet. */
   readonly #cancels = new RunMap<Promise<void>>();
 
+  /** Whether a sub-run is being started, is executed here, or may be executed by another process. */
+  get hasSubRuns(): boolean {
+    return this.beginning.size > 0 || this.children.size > 0 || this.#sought.size > 0;
+  }
+
   /**
    * Sets the sub-runs without a result in the log. They end with this run, even if the agent does not reach them
    * again.

@@ -15,6 +15,7 @@ import { runRecord } from "../core/record.ts";
 import type { RunState } from "../core/state.ts";
 import { initialState, isFinal } from "../core/state.ts";
 import type { Run } from "../protocol/run.ts";
+import type { ActiveTime } from "./active-time.ts";
 import { CommitWaiters } from "./commit-waiters.ts";
 import type { Batch } from "./decided-run.ts";
 import { DecidedRun } from "./decided-run.ts";
@@ -37,8 +38,8 @@ const noEntries = noBatch.entries;
  */
 export class RunLog {
   readonly key: RunKey;
-  /** How many reads for the agent the store has failed to answer, and is asked again. */
-  failingReads = 0;
+  /** Of a run whose active time has a limit, once its agent is called. */
+  activeTime: ActiveTime | undefined;
   readonly #run: LogRun;
   readonly #ownership: Ownership;
   readonly #writer: RunWriter;
@@ -59,6 +60,8 @@ export class RunLog {
   #isComingToRest = false;
   /** Goes with the first write. */
   #idempotencyKey: string | null = null;
+  /** How many calls that the agent waits for the store has failed to answer, and is asked again. */
+  #failingCalls = 0;
 
   constructor(key: RunKey, run: LogRun, ownership: Ownership) {
     this.key = key;
@@ -121,10 +124,11 @@ export class RunLog {
   decide(command: Command): Decision {
     if (this.#lost !== undefined) return noEntries;
     const hadEntries = this.#decided.hasEntries;
-    const decision = this.#decided.decide(command);
+    const decision = this.#decided.decide(command, this.activeTime?.ms);
     if (!hadEntries && this.#decided.hasEntries) this.#run.shared.commitSoon(this);
     const isWaiting = beginsToWait(command) && !isRefusal(decision) && decision.length > 0;
     if (isWaiting && this.state.created?.durable === true) this.#comeToRest();
+    if (this.activeTime !== undefined) this.#run.settleActiveTime();
     return decision;
   }
 
@@ -185,6 +189,23 @@ export class RunLog {
   /** Whether the store failed to take the last write: it is asked again from time to time. */
   get isRetrying(): boolean {
     return this.#writer.failure !== undefined;
+  }
+
+  /** Whether the store fails to take a write, or to answer what the agent waits for. It is asked again from time to time. */
+  get isFailing(): boolean {
+    return this.isRetrying || this.#failingCalls > 0;
+  }
+
+  /** Waits with the agent for a store that has failed to answer it. */
+  async outlast<Value>(answer: Promise<Value>): Promise<Value> {
+    this.#failingCalls += 1;
+    this.#run.settleActiveTime();
+    try {
+      return await answer;
+    } finally {
+      this.#failingCalls -= 1;
+      this.#run.settleActiveTime();
+    }
   }
 
   /** Hands what has been decided to the store, unless a write is under way: then it goes with the next one. */
@@ -287,6 +308,7 @@ export class RunLog {
       expected: before && this.#ownership.expected(before, this.#committed),
       idempotencyKey: this.#idempotencyKey,
     };
+    this.activeTime?.count();
     const outcome = this.#writer.write(attempt);
     if (!isPromise(outcome)) this.#onOutcome(outcome, attempt);
     else this.#writing = this.#done(outcome.then((later) => this.#onOutcome(later, attempt)));
@@ -402,6 +424,7 @@ export class RunLog {
   #onFailed(failure: CadenzaError, batch: Batch): void {
     this.#putBack(batch);
     this.refuse(failure);
+    this.activeTime?.discount();
     const { cause: error } = failure;
     this.logger.error("The store failed to write a run. It is tried again.", { ...aboutRun(this), error });
     const again = this.#writer.pause().then(() => {

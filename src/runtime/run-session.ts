@@ -75,23 +75,16 @@ export class RunSession {
   #read<Value>(read: () => MaybePromise<Value>): MaybePromise<Value> {
     try {
       const value = read();
-      return isPromise(value) ? value.catch((error: unknown) => this.#readAgain(read, error)) : value;
+      return isPromise(value)
+        ? value.catch((error: unknown) => this.#log.outlast(this.#readAgain(read, error)))
+        : value;
     } catch (error) {
-      return this.#readAgain(read, error);
+      return this.#log.outlast(this.#readAgain(read, error));
     }
   }
 
   /** Rejects when the run is stopped, and not before. */
   async #readAgain<Value>(read: () => MaybePromise<Value>, first: unknown): Promise<Value> {
-    this.#log.failingReads += 1;
-    try {
-      return await this.#readUntilGiven(read, first);
-    } finally {
-      this.#log.failingReads -= 1;
-    }
-  }
-
-  async #readUntilGiven<Value>(read: () => MaybePromise<Value>, first: unknown): Promise<Value> {
     const { clock, logger, signal } = this.#host;
     let error = first;
     for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = nextPauseMs(pauseMs)) {

@@ -94,7 +94,7 @@ export class Steps {
         const slot = this.#run.takeSlotForBody();
         if (slot !== undefined) await slot;
         for (let wait = this.#run.ownership.verify(); wait !== undefined; wait = this.#run.ownership.verify()) {
-          await wait;
+          await this.#run.log.outlast(wait);
           if (this.#isStopped) throw this.#signal.signal.reason;
         }
         // A plain agent goes on by itself after its run has ended. While it is only being stopped, its `finally` blocks
@@ -187,7 +187,8 @@ export class Steps {
       log.decide({ type: "intend", entry: { type: "intent", at: clock.now(), key, attempt, run_id: null } });
       await log.commit();
       // Each body checks the ownership itself, with nothing between the check and the body.
-      for (let wait = this.#run.ownership.verify(); wait !== undefined; wait = this.#run.ownership.verify()) await wait;
+      for (let wait = this.#run.ownership.verify(); wait !== undefined; wait = this.#run.ownership.verify())
+        await log.outlast(wait);
       // Another process may have cancelled the run before the attempt was written. Then the log does not have it.
       if (this.#isStopped || isStopped(log.state)) return undefined;
       let waitMs: number;

@@ -4,11 +4,11 @@ import type { CadenzaErrorCode } from "../core/errors.ts";
 import { CadenzaError } from "../core/errors.ts";
 import { failureOfStep } from "../core/failure.ts";
 import { newerPart } from "../core/format.ts";
-import type { IntentEntry, StepEntry } from "../core/log.ts";
+import type { Growing, IntentEntry, StepEntry } from "../core/log.ts";
 import { newsForParent } from "../core/passed-on.ts";
 import type { RunKey } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
-import { isPromise } from "../core/promises.ts";
+import { ignore, isPromise } from "../core/promises.ts";
 import type { RunState } from "../core/state.ts";
 import { createdEntry, isFinal } from "../core/state.ts";
 import type { Usage } from "../protocol/extensions.ts";
@@ -53,6 +53,8 @@ export class SubRun {
   #readTo: number | undefined;
   /** Whether the store has held the sub-run. */
   #isStored = false;
+  /** How long the parent was active before it started the sub-run, in milliseconds. */
+  #activeBefore = 0;
   readonly #show: boolean;
   /** Of a sub-run that is shown: copies what it emits. */
   #shown: ShownOutput | undefined;
@@ -83,13 +85,16 @@ export class SubRun {
 
   /** The sub-run is live here, or another process may execute it. */
   #onBegun(): void {
-    if (this.#parent.family.beginning.delete(this.#key)) this.#parent.settleSlot();
+    if (!this.#parent.family.beginning.delete(this.#key)) return;
+    this.#parent.settleActiveTime();
+    this.#parent.settleSlot();
   }
 
   async #start(): Promise<void> {
     const intent = this.#execution.operations.intent(this.#key);
     this.#parent.ownership.setSubRun(this.#key, intent === undefined ? "at work" : "sought");
     const runId = intent?.run_id ?? this.#parent.runs.ids.uuid();
+    this.#activeBefore = intent === undefined ? (this.#parent.log.activeTime?.ms ?? 0) : (intent.active_ms ?? 0);
     this.#isStored = intent?.stored === true;
     if (this.#show) {
       this.#shown = new ShownOutput(this.#keyOf(runId), this.#parent, this.#execution, () => this.#pause());
@@ -104,7 +109,7 @@ export class SubRun {
     await undefined;
     const parent = this.#parent.ownership;
     // A run that another process has taken over starts no sub-run. That process ends or finds it.
-    for (let wait = parent.verify(); wait !== undefined; wait = parent.verify()) await wait;
+    for (let wait = parent.verify(); wait !== undefined; wait = parent.verify()) await this.#parent.log.outlast(wait);
     if (this.#execution.isStopped) return;
     const created = intent === undefined ? this.#create(runId) : Promise.resolve(false);
     if (created !== undefined && !(await created)) await this.#attach(runId);
@@ -119,7 +124,11 @@ export class SubRun {
     const { durable, log } = this.#parent;
     if (this.#isStored || this.#execution.over) return;
     this.#isStored = true;
-    if (durable && !log.lost) log.decide({ type: "intend", entry: { ...this.#intentOf(runId), stored: true } });
+    if (!durable || log.lost) return;
+    const entry: Growing<IntentEntry> = { ...this.#intentOf(runId), stored: true };
+    // Also where the parent has done more by now.
+    if (log.activeTime !== undefined) entry.active_ms = this.#activeBefore;
+    log.decide({ type: "intend", entry });
   }
 
   /**
@@ -166,7 +175,8 @@ export class SubRun {
     const above = parentOf(createdEntry(log.state), log.key.run_id, this.#key);
     checkDepth(above.depth, shared.settings.maxDepth, this.#request.agent_name);
     const left = family.spending === undefined ? undefined : tokensLeft(this.#parent);
-    const run = runs.acceptSubRun({ ...this.#request, tokensLeft: left }, runId, above);
+    const timeoutMs = log.activeTime?.leftMs;
+    const run = runs.acceptSubRun({ ...this.#request, tokensLeft: left, timeoutMs }, runId, above);
     if (run !== undefined && !isPromise(run)) {
       onceCommitted(run.log, () => {
         this.#onStored(runId);
@@ -194,10 +204,12 @@ export class SubRun {
     const key = this.#keyOf(runId);
     const search = (): Promise<boolean> => this.#searchFor(runId);
     this.#parent.family.seek(key, search);
+    this.#parent.settleActiveTime();
     try {
       while (!(await search())) await this.#pause();
     } finally {
       this.#parent.family.seekNoMore(key, search);
+      this.#parent.settleActiveTime();
       this.#search = undefined;
       this.#readTo = undefined;
     }
@@ -345,6 +357,7 @@ export class SubRun {
   #unfollow(child: LiveRun): void {
     this.#parent.family.children.delete(child);
     child.follow(undefined);
+    this.#parent.settleActiveTime();
   }
 
   /**
@@ -358,14 +371,16 @@ export class SubRun {
     if (news.length === 0) return;
     for (const entry of news) log.decide(commandOf(entry));
     log.flush();
-    // The parent is active again, and needs its slot.
+    // The parent goes on, and needs its slot.
     const isSettled = news.some(({ type }) => type === "settled");
-    if (isSettled && !this.#execution.over) this.#execution.goOnAfterSubRun();
+    if (isSettled && !this.#execution.over) this.#execution.withSlot(ignore);
   }
 
   #finish({ run, state }: EndedRun): void {
     const { durable, shared } = this.#parent;
     if (this.#execution.over) return;
+    // The parent was active while its sub-run was, wherever that was executed. Side by side the time counts once.
+    this.#parent.log.activeTime?.atLeast(this.#activeBefore + state.active_ms);
     this.#relay(state, state.position);
     if (this.#shown?.failure !== undefined) {
       this.#refuse(this.#shown.failure);

@@ -29,7 +29,6 @@ export abstract class Wait implements Operation {
 
   start(): void {
     if (!this.isLogged && !this.begin()) return;
-    this.execution.onWait();
     this.watchDeadline();
     const signal = this.#signal;
     if (signal === undefined) return;
@@ -64,7 +63,7 @@ export abstract class Wait implements Operation {
   protected abstract expiry(at: number): Command;
   /** The entry that ends it is committed. */
   protected onEnded(entry: Committed): void {
-    this.execution.withSlot(() => this.execution.deliver(entry));
+    this.execution.withSlot(() => this.execution.operations.deliver(entry));
   }
 
   abstract settle(entry: ResultEntry, live: unknown): unknown;

@@ -82,7 +82,7 @@ class Replay {
       metadata: created.metadata,
       labels: created.labels,
       now: created.at,
-      timeoutMs: created.timeout_ms,
+      timeoutMs: timeoutOf(cassette, created),
       budget: created.budget && { totalTokens: created.budget.total_tokens },
       session: sessionOf(cassette, created),
     });
@@ -244,6 +244,12 @@ function createdOf({ entries: [first] }: Cassette): CreatedEntry {
   if (first?.type !== "created")
     throw new DriveError("cassette: expected `created` as the first entry. Record the run again.");
   return first;
+}
+
+/** The time of a cassette passes also where its run was not active. Only a run that was stopped for its time has a limit. */
+function timeoutOf({ entries }: Cassette, { timeout_ms }: CreatedEntry): number | undefined {
+  const isOver = entries.some((entry) => entry.type === "timed-out" && entry.await_id === null);
+  return isOver ? (timeout_ms ?? undefined) : Number.POSITIVE_INFINITY;
 }
 
 function sessionOf({ run_id, history, state }: Cassette, { session_id }: CreatedEntry): DriveOptions["session"] {

@@ -242,6 +242,8 @@ function logOf(given: readonly Move[], check?: (state: RunState, command: Comman
   const log: Entry[] = [];
   const posted = new Set<Entry>();
   let asks = 0;
+  /** How long the run was active, as its owner measures it. */
+  let activeTime = 0;
   const first: Move = { does: "command", command: { type: "create", entry: created() } };
   for (const one of [first, ...given]) {
     if (one.does === "post") {
@@ -255,7 +257,8 @@ function logOf(given: readonly Move[], check?: (state: RunState, command: Comman
     }
     const asked = commandFor(one, state, `ask#${asks + 1}`);
     check?.(state, asked);
-    const decision = decide(state, asked);
+    activeTime += 1;
+    const decision = decide(state, asked, activeTime);
     if (isRefusal(decision)) continue;
     if (one.does === "ask" && decision.length > 0) asks += 1;
     for (const entry of decision) {
@@ -565,6 +568,19 @@ describe("every log that commands and posts can make", () => {
     const start = log.find(({ type }) => type === "started");
     if (start === undefined || state.ended === null) return;
     expect(activeMs(state, 0) + state.waiting_ms).toBe(state.ended.at - start.at);
+  });
+
+  itHolds("records the active time where operations begin and end, and at its own end", (log, posted) => {
+    const state = initialState(RUN_ID);
+    for (const entry of log) {
+      const isOperation = ["intent", "attempt-failed", "step", "taken", "ended"].includes(entry.type);
+      const isQuestion = entry.type === "awaited" && entry.of === undefined;
+      const recorded = "active_ms" in entry ? entry.active_ms : undefined;
+      expect(recorded !== undefined).toBe((isOperation || isQuestion) && !posted.has(entry));
+      const before = state.active_ms;
+      if (recorded !== undefined) expect(recorded).toBeGreaterThan(before);
+      expect(evolve(state, entry).active_ms).toBe(recorded ?? before);
+    }
   });
 
   itHolds("waits while a question, a sleep or a receive is open, and counts the union of these times", (log) => {

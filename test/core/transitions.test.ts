@@ -76,7 +76,7 @@ const expected: Readonly<Record<keyof typeof commands, readonly string[]>> = {
   take: ["-", "taken > in-progress", "taken > awaiting", "-", "-", "-", "-"],
   withdraw: ["-", "-", "withdrawn > in-progress", "-", "-", "-", "-"],
   expire: ["-", "-", "timed-out > in-progress", "-", "-", "-", "-"],
-  overrun: ["-", "timed-out > in-progress", "-", "-", "-", "-", "-"],
+  overrun: ["-", "timed-out > in-progress", "timed-out > in-progress", "-", "-", "-", "-"],
   exceed: ["-", "exceeded > in-progress", "exceeded > in-progress", "exceeded > cancelling", "-", "-", "-"],
   cancel: [
     "cancel-requested > cancelling",

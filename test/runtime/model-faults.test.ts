@@ -129,6 +129,22 @@ const faults: readonly Fault[] = [
     plant: { clock: (clock) => withTimers(clock, (delayMs) => delayMs === 500) },
   },
   {
+    name: "the active time is never over",
+    noticed: /was at work for \d+ ms, and its limit is/,
+    plant: { clock: (clock) => withTimers(clock, (delayMs) => delayMs > 500 && delayMs <= 1_000) },
+  },
+  {
+    name: "the active time is over too early",
+    noticed: /is out of time after \d+ ms/,
+    plant: {
+      clock: (clock) =>
+        withMembers(clock, {
+          monotonic: () => 2 * clock.now(),
+          setTimeout: (callback, delayMs) => clock.setTimeout(callback, delayMs === 1_000 ? 500 : delayMs),
+        }),
+    },
+  },
+  {
     name: "a timer is never cleared",
     noticed: /timers are left/,
     plant: {

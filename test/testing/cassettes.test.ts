@@ -269,6 +269,28 @@ describe("a cassette of a run in production", () => {
     await runtime.close();
   });
 
+  test("replays an agent whose run was active for less than its time-out, and waited for longer", async () => {
+    const clock = createFakeClock();
+    const store = new MemoryStore({ clock });
+    const asleep = defineAgent("asleep", (_input, { sleep }) => sleep("1h"));
+    const agent = defineAgent("patient", { timeoutMs: 1_000 }, async function* (_input, { receive, run, sleep, step }) {
+      yield (await run("asleep", "")).status;
+      yield await step("look", () => " and awake");
+      await sleep("5s");
+      yield await receive("more", { timeoutMs: 3_000, default: "." });
+    });
+    const runtime = new AgentRuntime({ store, clock }).register(asleep).register(agent);
+    for (const timeoutMs of [undefined, 900, Number.POSITIVE_INFINITY]) {
+      const running = runtime.createRun({ agent_name: "patient", input: "" }, { timeoutMs });
+      await clock.advance("2h");
+      const run = await running;
+      expect(run.status).toBe("completed");
+      const again = await replay(agent, JSON.parse(JSON.stringify(await record(store, run))));
+      expect(again.output[0]?.parts.map(({ content }) => content)).toEqual(["completed", " and awake", "."]);
+    }
+    await runtime.close();
+  });
+
   test("refuses an unknown run and an invalid cassette", async () => {
     await expect(record(new MemoryStore(), "none")).rejects.toThrow("There is no run none in this store.");
     await expect(replay(trip, JSON.parse("{}"))).rejects.toThrow("cassette: expected the result of record");

@@ -7,11 +7,11 @@ import { project } from "../../../src/core/project.ts";
 import { runRecord, transcript } from "../../../src/core/record.ts";
 import { initialState, isFinal } from "../../../src/core/state.ts";
 import type { Run } from "../../../src/protocol/run.ts";
-import { checkEdges, firstDeadline } from "./edges.ts";
+import { checkEdges, firstDeadline, workOf } from "./edges.ts";
 import type { Heard, Puppet } from "./puppet.ts";
 import type { WatchedLog } from "./store.ts";
 import type { Call, Reader, World } from "./world.ts";
-import { GRACE_MS } from "./world.ts";
+import { GRACE_MS, RUN_TIMEOUT_MS } from "./world.ts";
 
 /** How long a schema may take, in milliseconds: docs/limits.md. */
 const VALIDATION_MS = 5_000;
@@ -44,6 +44,7 @@ export function checkAtEnd(world: World): void {
   for (const log of world.store.logs.values()) {
     checkEdges(log, graceMs, (what) => world.violate(`${log.run_id}: ${what}`));
     if (log.head.finished_at === null) world.violate(`${log.run_id} never ends, and is ${log.head.status}`);
+    checkActiveTime(world, log);
   }
   for (const call of world.calls) checkCall(world, call);
   for (const reader of world.readers) checkReader(world, reader);
@@ -51,6 +52,25 @@ export function checkAtEnd(world: World): void {
   for (const puppet of world.puppets) checkPuppet(world, puppet);
   checkKeys(world);
   checkSessions(world);
+}
+
+/** A run is stopped for its active time when that is over: not before, and not much later where its store answers at once. */
+function checkActiveTime({ store, clock, late, violate }: World, { run_id, entries }: WatchedLog): void {
+  const [created] = entries;
+  if (created?.type !== "created") return;
+  const own = created.agent_name === "hurried" ? RUN_TIMEOUT_MS : Number.POSITIVE_INFINITY;
+  const limitMs = Math.min(own, created.timeout_ms ?? Number.POSITIVE_INFINITY);
+  // A sub-run is at work for the run above it, also while that asks something.
+  const hasSubRuns = [...store.logs.values()].some(({ entries: [its] }) => isSubRunOf(its, run_id));
+  const work = workOf(entries);
+  if (work === undefined || hasSubRuns) return;
+  if (work.isOverrun && work.ms < limitMs) violate(`${run_id} is out of time after ${work.ms} ms of ${limitMs}`);
+  if (late === undefined && work.ms > limitMs + clock.latestMs)
+    violate(`${run_id} was at work for ${work.ms} ms, and its limit is ${limitMs}`);
+}
+
+function isSubRunOf(entry: Entry | undefined, run_id: string): boolean {
+  return entry?.type === "created" && entry.parent?.run_id === run_id;
 }
 
 function logOf(world: World, about: Call | Reader): WatchedLog | undefined {

@@ -37,6 +37,24 @@ export function checkEdges({ entries, head }: WatchedLog, graceMs: number, compl
   if (endings > 1) complain(`it ended ${endings} times`);
 }
 
+/**
+ * How long a run was at work at most, in milliseconds, until it was stopped or has ended: the time in which it asked nothing.
+ * `isOverrun`: it was stopped for that. Undefined: it has not begun.
+ */
+export function workOf(entries: readonly Entry[]): { readonly ms: number; readonly isOverrun: boolean } | undefined {
+  const life = newLife();
+  let ms = 0;
+  let since = 0;
+  for (const entry of entries.slice(1)) {
+    if (life.status === "in-progress") ms += entry.at - since;
+    since = entry.at;
+    life.status = follow(life, entry, ignore) ?? life.status;
+    if (life.stopped !== undefined || entry.type === "ended")
+      return { ms, isOverrun: entry.type === "timed-out" && entry.await_id === null };
+  }
+  return undefined;
+}
+
 /** The first deadline of the open questions of a run. Null: there is none. */
 export function firstDeadline(entries: readonly Entry[]): number | null {
   const life = newLife();

@@ -23,7 +23,7 @@ export interface Setting {
 }
 
 export const GRACE_MS = 500;
-const RUN_TIMEOUT_MS = 1_000;
+export const RUN_TIMEOUT_MS = 1_000;
 export const LONGEST_DEADLINE_MS = 250;
 
 /** The agents of every world. */
@@ -198,9 +198,9 @@ export class World {
     return undefined;
   }
 
-  violate(what: string): void {
+  readonly violate = (what: string): void => {
     this.violations.push(what);
-  }
+  };
 
   #call(call: Call, act: () => Promise<Run>): void {
     this.calls.push(call);
