@@ -4,6 +4,7 @@ import { useEffect, useState } from "react";
 import { createRoot } from "react-dom/client";
 
 const id = new URLSearchParams(location.search).get("chat") ?? "refunds";
+const WISHES = ["I want a refund for my train, please", "Tell me a long story"];
 
 function Page({ chat }) {
   const [text, setText] = useState("");
@@ -15,7 +16,7 @@ function Page({ chat }) {
     setText("");
   };
   return (
-    <>
+    <section aria-label="Chat">
       <ol>
         {messages.map((message) => (
           <li key={message.id} data-role={message.role}>
@@ -27,8 +28,13 @@ function Page({ chat }) {
         ))}
       </ol>
       {error !== undefined && <p role="alert">{error.message}</p>}
-      <form onSubmit={send}>
-        <input aria-label="Message" value={text} onChange={(event) => setText(event.target.value)} />
+      <form className="row" onSubmit={send}>
+        <input
+          aria-label="Message"
+          placeholder="Ask for a refund, or for a long story"
+          value={text}
+          onChange={(event) => setText(event.target.value)}
+        />
         <button type="submit">Send</button>
         {isBusy && (
           <button type="button" id="stop" onClick={stop}>
@@ -36,8 +42,17 @@ function Page({ chat }) {
           </button>
         )}
       </form>
-      <p id="status">{status}</p>
-    </>
+      <div className="row">
+        {WISHES.map((wish) => (
+          <button type="button" key={wish} disabled={isBusy} onClick={() => sendMessage({ text: wish })}>
+            {wish}
+          </button>
+        ))}
+      </div>
+      <p className="soft">
+        The chat is <span id="status">{status}</span>.
+      </p>
+    </section>
   );
 }
 
@@ -54,7 +69,7 @@ function Part({ part, answer, isBusy }) {
         <>
           <button type="button" id="yes" disabled={isBusy} onClick={() => say(true)}>
             Yes
-          </button>
+          </button>{" "}
           <button type="button" id="no" disabled={isBusy} onClick={() => say(false)}>
             No
           </button>
@@ -69,28 +84,52 @@ function Part({ part, answer, isBusy }) {
 /** What the run does right: no model call that has ended is made again, and there is one refund. */
 function Facts() {
   const [facts, setFacts] = useState({ modelCalls: 0, again: 0, refunds: 0 });
+  const [isAway, setIsAway] = useState(false);
   useEffect(() => {
-    const read = () =>
-      fetch("/facts")
-        .then((response) => response.json())
-        .then(setFacts, () => undefined);
-    const timer = setInterval(read, 500);
+    const read = async () => {
+      try {
+        setFacts(await (await fetch("/facts")).json());
+        setIsAway(false);
+      } catch {
+        setIsAway(true);
+      }
+    };
+    void read();
+    const timer = setInterval(read, 300);
     return () => clearInterval(timer);
   }, []);
+  // The server dies before it answers.
+  const kill = () => fetch("/kill", { method: "POST" }).catch(() => setIsAway(true));
   return (
     <aside>
-      <p>
-        Model calls: <b id="calls">{facts.modelCalls}</b>, of these again: <b id="again">{facts.again}</b>, refunds:{" "}
-        <b id="refunds">{facts.refunds}</b>
-      </p>
-      <button
-        type="button"
-        id="kill"
-        style={{ background: "#c00", color: "#fff" }}
-        onClick={() => fetch("/kill", { method: "POST" })}
-      >
-        kill -9
-      </button>
+      <div className="card">
+        <h2 data-server={isAway ? "away" : "up"}>{isAway ? "The server is away" : "The server is up"}</h2>
+        <p className="soft">
+          {isAway
+            ? "It was killed and is being started again. This page waits for it, and goes on by itself."
+            : "End it in the middle of a word, or while the question waits. Nothing is saved on the way out."}
+        </p>
+        <p className="row">
+          <button type="button" id="kill" className="danger" disabled={isAway} onClick={kill}>
+            kill -9
+          </button>
+        </p>
+      </div>
+      <div className="card">
+        <h2>What has really happened</h2>
+        <dl>
+          <dt>model calls</dt>
+          <dd id="calls">{facts.modelCalls}</dd>
+          <dt>of these begun again</dt>
+          <dd id="again">{facts.again}</dd>
+          <dt>refunds paid</dt>
+          <dd id="refunds">{facts.refunds}</dd>
+        </dl>
+        <p className="soft">
+          A kill costs at most the model call that it cuts off: that one is begun again, and its torn words leave the
+          page. A call that has ended is not made again, and each refund is paid once.
+        </p>
+      </div>
     </aside>
   );
 }
@@ -98,6 +137,12 @@ function Facts() {
 const chat = await loadChat({ api: "/chat/desk", id, attempts: 20 });
 createRoot(document.getElementById("page")).render(
   <>
+    <header>
+      <h1>Refund desk</h1>
+      <p className="soft">
+        An agent that calls a model, asks a person, and pays. Ask it for a refund, then kill its server.
+      </p>
+    </header>
     <Page chat={chat} />
     <Facts />
   </>,

@@ -5,16 +5,15 @@ import { fileURLToPath } from "node:url";
 import { AgentRuntime } from "cadenza";
 import { createNodeListener } from "cadenza/ai-sdk";
 import { openStore } from "../durable-approval/store.ts";
-import { bundleOf } from "../page-bundle.ts";
+import { bundleOf, pageOf } from "../page-bundle.ts";
 import { deskAgent } from "./desk.ts";
 import { Ledger } from "./ledger.ts";
 import { realModel } from "./model.ts";
 
-const [port = "8080", file = "chat.db", pauseMs = "80"] = process.argv.slice(2);
+const [port = "8080", file = ".cadenza/chat.db", pauseMs = "80"] = process.argv.slice(2);
 
 const bundle = bundleOf(fileURLToPath(new URL("./page.jsx", import.meta.url)));
-const html = `<!doctype html><html lang="en"><meta charset="utf-8"><title>Refund desk</title><link rel="icon" href="data:,">
-<main id="page"></main><script type="module" src="/page.js"></script></html>`;
+const html = pageOf("Refund desk");
 
 const ledger = new Ledger(`${file}.ledger`);
 const { model, line } = await realModel(process.env);

@@ -6,7 +6,9 @@ import { SchemaForm } from "./schema-form.jsx";
 
 // The address says who is signed in and which run is shown, so that a reload shows it again.
 const address = new URLSearchParams(location.search);
-const client = clientOf(address.get("user") ?? "ada");
+const user = address.get("user") ?? "ada";
+const stranger = user === "bob" ? "ada" : "bob";
+const client = clientOf(user);
 
 function Page() {
   const [runId, setRunId] = useState(address.get("run"));
@@ -23,30 +25,62 @@ function Page() {
   const isOpen = run !== null && ["created", "in-progress", "awaiting"].includes(state.status);
   return (
     <>
-      <form onSubmit={begin}>
-        <input aria-label="Wish" name="wish" value={text} onChange={(event) => setText(event.target.value)} />
-        <button type="submit">Send</button>
-        {isOpen && (
-          <button type="button" id="stop" onClick={stop}>
-            Stop
-          </button>
-        )}
-      </form>
-      <p id="answer">{state.text}</p>
-      <ul>
-        {state.subRuns.map(({ agent_name, run_id }) => (
-          <Colleague key={run_id} name={agent_name} runId={run_id} />
-        ))}
-      </ul>
-      {questions.map((question) => (
-        <Question key={question.await_id} question={question} error={error} answer={answer} decline={decline} />
-      ))}
-      {error !== null && (
-        <p id="error" role="alert">
-          {error.message}
+      <header>
+        <h1>Travel desk</h1>
+        <p className="soft">
+          A concierge asks two colleagues, side by side. One of them asks you, with a form that is made of a schema.
         </p>
-      )}
-      <p id="status">{run === null ? "ready" : state.status}</p>
+      </header>
+      <section aria-label="Your wish">
+        <form className="row" onSubmit={begin}>
+          <input
+            aria-label="Wish"
+            name="wish"
+            placeholder="My train was five hours late"
+            value={text}
+            onChange={(event) => setText(event.target.value)}
+          />
+          <button type="submit" disabled={text.trim() === ""}>
+            Send
+          </button>
+          {isOpen && (
+            <button type="button" id="stop" onClick={stop}>
+              Stop
+            </button>
+          )}
+        </form>
+        {run !== null && (
+          <p id="answer" data-role="assistant">
+            {state.text}
+          </p>
+        )}
+        {questions.map((question) => (
+          <Question key={question.await_id} question={question} error={error} answer={answer} decline={decline} />
+        ))}
+        {error !== null && error.issues === undefined && (
+          <p id="error" role="alert">
+            {error.message}
+          </p>
+        )}
+        <p className="soft">
+          The run is <span id="status">{run === null ? "ready" : state.status}</span>.
+        </p>
+      </section>
+      <aside>
+        <div className="card">
+          <h2>Colleagues at work</h2>
+          {state.subRuns.length === 0 && <p className="soft">Send a wish, and two agents look into it.</p>}
+          <ul>
+            {state.subRuns.map(({ agent_name, run_id }) => (
+              <Colleague key={run_id} name={agent_name} runId={run_id} />
+            ))}
+          </ul>
+        </div>
+        <p className="soft">
+          You are {user}. Reload the page, open it twice, or end its server and start it again: the run goes on, and the
+          page with it. <a href={`?user=${stranger}`}>Come as {stranger}</a>, of another company, and you do not see it.
+        </p>
+      </aside>
     </>
   );
 }

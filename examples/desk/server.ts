@@ -9,10 +9,10 @@ import { fileURLToPath } from "node:url";
 import { AgentRuntime } from "cadenza";
 import { createNodeListener } from "cadenza/http";
 import { openStore } from "../durable-approval/store.ts";
-import { bundleOf } from "../page-bundle.ts";
+import { bundleOf, pageOf } from "../page-bundle.ts";
 import { deskAgents } from "./agents.ts";
 
-const [port = "8080", file = "desk.db", pauseMs = "80"] = process.argv.slice(2);
+const [port = "8080", file = ".cadenza/desk.db", pauseMs = "80"] = process.argv.slice(2);
 
 /** Who has which token, and the company whose runs they see. */
 const users = new Map([
@@ -21,8 +21,7 @@ const users = new Map([
 ]);
 
 const bundle = bundleOf(fileURLToPath(new URL("./page.jsx", import.meta.url)));
-const html = `<!doctype html><html lang="en"><meta charset="utf-8"><title>Desk</title><link rel="icon" href="data:,">
-<main id="page"></main><script type="module" src="/page.js"></script></html>`;
+const html = pageOf("Travel desk");
 
 const runtime = new AgentRuntime({
   // A short lease, so that another process goes on soon after a crash.
