@@ -12,6 +12,7 @@ const { values } = parseArgs({
   options: {
     runs: { type: "string", default: "1000" },
     kills: { type: "string", default: "150" },
+    "at-once": { type: "string", default: "400" },
     "open-ms": { type: "string", default: "60000" },
     seed: { type: "string", default: `${Date.now()}` },
   },
@@ -26,7 +27,7 @@ const { wrong, ...figures } = await watches({
   schema: "watches",
   seed: values.seed,
   runs: Number(values.runs),
-  atOnce: 60,
+  atOnce: Number(values["at-once"]),
   kills: Number(values.kills),
   mailsBetweenKills: 20,
   openMs: Number(values["open-ms"]),
