@@ -82,6 +82,8 @@ export class Execution implements LoopHost {
   /** What ends the run once the agent is unwound; null: nothing went wrong. */
   #failure: unknown = null;
   #over = false;
+  /** Whether the agent was called: an interceptor may have failed before it. */
+  #isCalled = false;
   #emitted = 0;
   #usage: Usage | null = null;
   /** What has failed while nothing had observed its promise. */
@@ -99,7 +101,10 @@ export class Execution implements LoopHost {
   start(context: AgentContext): void {
     const { log, clock } = this.#host;
     if (!this.operations.isCatchingUp) log.decide({ type: "start", at: clock.now() });
-    const call = (): unknown => this.#host.agent.fn(createdEntry(log.state).input, context);
+    const call = (): unknown => {
+      this.#isCalled = true;
+      return this.#host.agent.fn(createdEntry(log.state).input, context);
+    };
     const isFirst = !this.operations.isCatchingUp;
     const { run } = this.settings.interceptors;
     this.#loop.begin(
@@ -333,7 +338,7 @@ export class Execution implements LoopHost {
   #end(thrown: unknown, hung: boolean): void {
     if (this.#over) return;
     const error = thrown ?? this.#failure;
-    if (!this.operations.mayEnd(error, this.#aborted)) return;
+    if (this.#isCalled && !this.operations.mayEnd(error, this.#aborted)) return;
     this.#over = true;
     this.#tellFailed();
     const { log, clock, failureOf } = this.#host;

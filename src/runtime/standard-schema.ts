@@ -123,7 +123,7 @@ function validateOne(
     return attempts > 1 ? validateOne(schema, value, host, attempts - 1) : outcome;
   };
   try {
-    const result = schema["~standard"].validate(value);
+    const result = ask(schema, value);
     if (!isPromise(result)) return readResult(result);
     // Other libraries bring promises of their own, whose `then` may throw or return nothing.
     const settled = Promise.resolve(result).then(readResult);
@@ -134,6 +134,28 @@ function validateOne(
   } catch (error) {
     return failed(error);
   }
+}
+
+/**
+ * Schemas of zod try to parse at once, and drop the promise of a check that turns out to be asynchronous. If that promise
+ * rejects, nothing handles it, and Node ends the process. So these are parsed asynchronously from the start.
+ */
+function ask(schema: StandardSchema & Partial<ZodSchema>, value: unknown): MaybePromise<StandardResult<unknown>> {
+  const { vendor, validate } = schema["~standard"];
+  if (vendor !== "zod" || typeof schema.safeParseAsync !== "function") return validate(value);
+  return schema
+    .safeParseAsync(value)
+    .then((parsed) => (parsed.success ? { value: parsed.data } : { issues: parsed.error.issues }));
+}
+
+/** What a schema of zod has of its own, in each version and in its small variant. */
+interface ZodSchema {
+  safeParseAsync(
+    value: unknown,
+  ): Promise<
+    | { readonly success: true; readonly data: unknown }
+    | { readonly success: false; readonly error: { readonly issues: readonly StandardIssue[] } }
+  >;
 }
 
 /** The error of a schema may tell secrets of the host, and so is not for the client. */
