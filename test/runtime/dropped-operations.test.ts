@@ -1,9 +1,10 @@
-import type { AgentContext, AgentFunction, DurableContext } from "cadenza";
+import type { AgentContext, AgentFunction, DurableContext, Run } from "cadenza";
 import { defineAgent } from "cadenza";
 import { describe, expect, it } from "vitest";
 import { deferred, never } from "../harness/promises.ts";
 import type { LogLine, Setup } from "../harness/runtimes.ts";
-import { runAgent, setUp } from "../harness/runtimes.ts";
+import { reply, runAgent, setUp } from "../harness/runtimes.ts";
+import { lastingStore } from "../harness/store-proxy.ts";
 import { FLOATING, unlessReplayed } from "../harness/unless-replayed.ts";
 
 const LINE = "An operation failed, and nothing awaited it.";
@@ -258,23 +259,30 @@ unlessReplayed("each execution has failures of its own")(
 );
 
 unlessReplayed("is replayed by itself")("A durable run that is executed again tells it once, at its end", async () => {
-  const set = setUp({ durability: { evictAfterMs: 10 } });
+  const set = setUp({ store: lastingStore(), durability: { evictAfterMs: 50 } });
   const { runtime, clock } = set;
+  let calls = 0;
   runtime.register("agent", { durable: true }, async (_input, { step, ask }) => {
+    calls += 1;
     void step("charge", fails);
     await ask("first?");
     await ask("second?");
     return "done";
   });
-  let run = await runtime.createRun({ agent_name: "agent", input: "x" });
-  for (let count = 0; count < 2; count++) {
+  const settled = async (call: Promise<Run>): Promise<Run> => {
     await clock.advance(1_000);
-    const message = { role: "user", parts: [{ content: "yes" }] } as const;
-    run = await runtime.resume({ run_id: run.run_id, await_resume: { type: "message", message } });
+    return call;
+  };
+  let run = await settled(runtime.createRun({ agent_name: "agent", input: "x" }));
+  const { run_id } = run;
+  for (let count = 0; count < 2; count++) {
+    expect(linesOf(set)).toEqual([]);
+    run = await settled(runtime.resume({ run_id, await_resume: reply("yes") }));
   }
+  expect(calls).toBe(3);
   expect(run.status).toBe("completed");
-  expect(linesOf(set)).toMatchObject([{ fields: { run_id: run.run_id, key: "charge#1" } }]);
+  expect(linesOf(set)).toMatchObject([{ fields: { run_id, key: "charge#1" } }]);
   const told: unknown[] = [];
-  for await (const event of runtime.events(run.run_id, { detail: true })) told.push(event);
+  for await (const event of runtime.events(run_id, { detail: true })) told.push(event);
   expect(told).toContainEqual(expect.objectContaining({ type: "step.failed", key: "charge#1" }));
 });
