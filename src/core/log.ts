@@ -51,6 +51,8 @@ export interface CreatedEntry {
   readonly session_id: string;
   /** How many messages the session held when the run was created, if it held any; `history()` shows exactly these. */
   readonly history_length?: number;
+  /** The generation that the session had then, if it held messages. Empty: it had none. Logs of earlier versions lack it. */
+  readonly history_generation?: string;
   readonly input: readonly Message[];
   /** When the agent may begin, in milliseconds since the epoch, where its creator asked for a later start. */
   readonly start_at?: number;

@@ -291,6 +291,8 @@ export interface SessionChange {
   readonly session_id: string;
   /** Whether to make a session that does not exist. With false, the change of a missing session is ignored. */
   readonly create: boolean;
+  /** The session's generation, if the change makes or replaces it: see {@link StoredSession}. Left out: none. */
+  readonly generation?: string | undefined;
   /**
    * The messages to append to the session. Called only if the session exists or is made, and again if the write is
    * tried again.
@@ -310,6 +312,8 @@ export interface SessionHead {
   readonly length: number;
   /** Null until a run or the caller sets it. */
   readonly state: JsonValue;
+  /** As in {@link StoredSession}. */
+  readonly generation?: string;
 }
 
 /** A session as it is stored. */
@@ -317,6 +321,11 @@ export interface StoredSession {
   readonly history: readonly Message[];
   /** Null until a run or the caller sets it. */
   readonly state: JsonValue;
+  /**
+   * Tells the messages of a session from those of a later one with the same id. The write that makes the session, or
+   * replaces it as a whole, gives it a new one, and other writes keep it. Left out: none, as in sessions of earlier versions.
+   */
+  readonly generation?: string;
 }
 
 /**

@@ -6,6 +6,7 @@ import { runRecord } from "../core/record.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Message } from "../protocol/message.ts";
 import { foldLog } from "../runtime/fold-log.ts";
+import { historyOf } from "../runtime/run-session.ts";
 import { guarded } from "../runtime/store-failures.ts";
 
 /** A run as plain JSON: keep it in a file, and `replay` it against later versions of the agent. */
@@ -50,7 +51,7 @@ export async function recordRun(from: Store, key: RunKey): Promise<Cassette | un
   const session = history_length > 0 ? await store.session({ tenant: key.tenant, session_id }) : undefined;
   const state = recorded.find((entry) => entry.key === "session.getState#1")?.result ?? null;
   const results = durable ? recorded : await subRunsOf(store, key);
-  const history = session?.history.slice(0, history_length) ?? [];
+  const history = historyOf(stored.created, session) ?? [];
   return plainCassette({
     cassette: 1,
     run_id: key.run_id,

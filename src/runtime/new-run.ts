@@ -47,8 +47,9 @@ export interface NewSubRun {
 
 /** The session of a new run, when the run joins it. */
 export interface SessionEntry {
-  /** How many messages the session holds. */
+  /** How many messages the session holds, and its generation. */
   readonly length: number;
+  readonly generation: string | undefined;
   /** Creates the session if it does not exist. */
   readonly change: SessionChange;
 }
@@ -79,7 +80,10 @@ export function createdEntryOf({ agent, request, runId, session, parent }: NewRu
   };
   if (version !== undefined) entry.version = version;
   if (durable === true) entry.durable = true;
-  if (session !== undefined && session.length > 0) entry.history_length = session.length;
+  if (session !== undefined && session.length > 0) {
+    entry.history_length = session.length;
+    entry.history_generation = session.generation ?? "";
+  }
   // JSON has no infinity.
   if (timeoutMs !== undefined) entry.timeout_ms = timeoutMs === UNLIMITED ? null : timeoutMs;
   const totalTokens = Math.min(

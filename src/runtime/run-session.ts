@@ -1,4 +1,5 @@
 import { aboutRun } from "../core/about-run.ts";
+import type { CreatedEntry } from "../core/log.ts";
 import type { SessionChange, SessionKey, Store, StoredSession } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
@@ -32,22 +33,28 @@ export class RunSession {
     this.#store = store;
   }
 
-  /** The messages that the session held when the run was created. */
+  /** The messages that the session held when the run was created. None if it was deleted or replaced since. */
   history(): MaybePromise<readonly Message[]> {
-    const { history_length = 0 } = createdEntry(this.#log.state);
-    if (history_length === 0) return noMessages;
-    // The first write of the run may replace the session.
+    const created = createdEntry(this.#log.state);
+    if (created.history_length === undefined) return noMessages;
+    // The first write of the run may replace the session. Until then another process may delete it, and not after that.
     const accepted = this.#log.head === undefined ? this.#log.commit() : undefined;
-    return accepted === undefined
-      ? this.#readHistory(history_length)
-      : accepted.then(() => this.#readHistory(history_length));
+    return accepted === undefined ? this.#readHistory(created) : accepted.then(() => this.#readHistory(created));
   }
 
-  #readHistory(history_length: number): MaybePromise<readonly Message[]> {
+  #readHistory(created: CreatedEntry): MaybePromise<readonly Message[]> {
     const messages = (session: StoredSession | undefined): readonly Message[] =>
-      session?.history.slice(0, history_length) ?? noMessages;
+      historyOf(created, session) ?? this.#lost();
     const session = this.#read(() => this.#store.session(this.#key));
     return isPromise(session) ? session.then(messages) : messages(session);
+  }
+
+  #lost(): readonly Message[] {
+    this.#host.logger.warn("The history of a run was deleted, or replaced, with its session. The agent sees none.", {
+      ...aboutRun(this.#log),
+      session_id: this.#key.session_id,
+    });
+    return noMessages;
   }
 
   /** The state as the store has it, with what this run has set. */
@@ -58,7 +65,9 @@ export class RunSession {
 
   setState(state: JsonValue): MaybePromise<void> {
     const { session_id } = createdEntry(this.#log.state);
-    this.#log.changeSession({ session_id, create: true, state: { value: state }, at: this.#host.clock.now() });
+    const at = this.#host.clock.now();
+    const generation = this.#log.key.run_id;
+    this.#log.changeSession({ session_id, create: true, generation, state: { value: state }, at });
     return this.#log.commit();
   }
 
@@ -106,6 +115,18 @@ export class RunSession {
   }
 }
 
+/**
+ * The messages that a session held when a run was created. Undefined: the session was deleted or replaced since. The logs of
+ * earlier versions do not tell its generation.
+ */
+export function historyOf(
+  { history_length = 0, history_generation }: CreatedEntry,
+  session: StoredSession | undefined,
+): readonly Message[] | undefined {
+  const isSame = history_generation === undefined || history_generation === (session?.generation ?? "");
+  return isSame ? session?.history.slice(0, history_length) : undefined;
+}
+
 /** What the end of a run changes in its session. `isJoined`: another run has joined the session of this one. */
 export function sessionAtEnd(state: RunState, isJoined: boolean): SessionChange | undefined {
   if (state.status !== "completed") return undefined;
@@ -113,6 +134,7 @@ export function sessionAtEnd(state: RunState, isJoined: boolean): SessionChange 
   return {
     session_id,
     create: session_id !== state.run_id || isJoined,
+    generation: state.run_id,
     messages: () => transcript(state),
     at: state.ended?.at ?? 0,
   };

@@ -153,8 +153,8 @@ export class Runs implements LiveRuns {
   }
 
   /** What joins a new run to a session. */
-  joinSession(tenant: string, sessionId: string): Promise<SessionEntry> {
-    return this.#sessions.join(tenant, sessionId);
+  joinSession(tenant: string, sessionId: string, runId: string): Promise<SessionEntry> {
+    return this.#sessions.join(tenant, sessionId, runId);
   }
 
   /** Whether runs can be executed again from their logs. */
@@ -300,10 +300,10 @@ export class Runs implements LiveRuns {
     const runId = this.ids.uuid();
     const session =
       request.session !== undefined
-        ? this.#sessions.replace(request.session_id ?? runId, request.session)
+        ? this.#sessions.replace(request.session_id ?? runId, runId, request.session)
         : request.session_id === undefined
           ? undefined
-          : await this.#sessions.join(tenant, request.session_id);
+          : await this.#sessions.join(tenant, request.session_id, runId);
     this.#admit(agent);
     const parts: NewRunParts = { agent, request, runId, session };
     try {

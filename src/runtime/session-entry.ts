@@ -1,4 +1,4 @@
-import type { Clock, RunKey, SessionChange, Store, StoredSession } from "../core/ports.ts";
+import type { Clock, RunKey, SessionChange, SessionHead, Store, StoredSession } from "../core/ports.ts";
 import { ignore } from "../core/promises.ts";
 import { transcript } from "../core/record.ts";
 import type { RunState } from "../core/state.ts";
@@ -20,8 +20,11 @@ export class SessionEntries {
     this.#find = find;
   }
 
-  /** Joins a session. Runs may join it at the same time: the one that stores it wins, and the others read its length. */
-  async join(tenant: string, sessionId: string): Promise<SessionEntry> {
+  /**
+   * Lets the run `runId` join a session. Runs may join it at the same time: the one that stores it wins, and the others read
+   * its length. The run that makes a session, or replaces it, gives it its generation.
+   */
+  async join(tenant: string, sessionId: string, runId: string): Promise<SessionEntry> {
     const at = this.#clock.now();
     const live = this.#find({ tenant, run_id: sessionId });
     if (live !== undefined) {
@@ -29,31 +32,33 @@ export class SessionEntries {
       // A run that has ended may not have written its session change yet.
       if (isFinal(live.log.state.status)) await live.log.acknowledge()?.catch(ignore);
     }
-    const change: SessionChange = { session_id: sessionId, create: true, at };
+    const change: SessionChange = { session_id: sessionId, create: true, generation: runId, at };
     const key = { tenant, session_id: sessionId };
     const head = await this.#store.sessionHead(key);
-    if (head !== undefined) return { length: head.length, change };
+    if (head !== undefined) return entryOf(head, change);
     const first = await this.#completedRun({ tenant, run_id: sessionId });
-    if (first === undefined) return { length: 0, change };
+    if (first === undefined) return entryOf(undefined, change);
     // The session of a run that was created without one is stored when another run joins it, with the first run's
-    // messages.
-    const history = transcript(first);
-    if (await this.#store.makeSession(key, { history, state: null }, at)) return { length: history.length, change };
+    // messages. Another process may delete it before the store has the run, whose first write then makes another session.
+    const generation = `before ${runId}`;
+    const session = { history: transcript(first), state: null, generation };
+    if (await this.#store.makeSession(key, session, at)) return { length: session.history.length, generation, change };
     // Another run has stored it meanwhile.
-    return { length: (await this.#store.sessionHead(key))?.length ?? 0, change };
+    return entryOf(await this.#store.sessionHead(key), change);
   }
 
   /** As {@link join}, but the content of the session is the caller's. It is there when the run is. */
-  replace(sessionId: string, { history, state }: StoredSession): SessionEntry {
+  replace(sessionId: string, runId: string, { history, state }: StoredSession): SessionEntry {
     const change: SessionChange = {
       session_id: sessionId,
       create: true,
+      generation: runId,
       messages: () => history,
       replaces: true,
       state: { value: state },
       at: this.#clock.now(),
     };
-    return { length: history.length, change };
+    return { length: history.length, generation: runId, change };
   }
 
   /** The state of the run, if it has completed in a session of its own. */
@@ -63,4 +68,8 @@ export class SessionEntries {
       return undefined;
     return foldLog(this.#store, key, found.position);
   }
+}
+
+function entryOf(head: SessionHead | undefined, change: SessionChange): SessionEntry {
+  return { length: head?.length ?? 0, generation: head?.generation, change };
 }

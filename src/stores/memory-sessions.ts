@@ -17,17 +17,17 @@ export class MemorySessions {
   }
 
   /** Makes the session or replaces it whole. */
-  put(tenant: Tenant, sessionId: string, { history, state }: StoredSession, at: number): void {
-    const session = this.#open(tenant, sessionId);
-    session.history = history.slice();
-    session.state = state;
-    this.#touch(session, at);
+  put(tenant: Tenant, session_id: string, { history, state, generation }: StoredSession, at: number): void {
+    this.change(tenant, { session_id, create: true, replaces: true, generation, state: { value: state }, at }, history);
   }
 
-  /** Appends the messages that `messagesFor` returned, and changes the state. */
+  /** Appends the messages that `messagesFor` returned, or puts them in the place of all others, and changes the state. */
   change(tenant: Tenant, change: SessionChange, messages: readonly Message[]): void {
-    const session = this.#open(tenant, change.session_id);
-    if (change.replaces === true) session.history = [];
+    const session = this.#open(tenant, change.session_id, change.generation);
+    if (change.replaces === true) {
+      session.history = [];
+      session.generation = change.generation;
+    }
     for (const message of messages) session.history.push(message);
     if (change.state !== undefined) session.state = change.state.value;
     this.#touch(session, change.at);
@@ -84,7 +84,7 @@ export class MemorySessions {
     this.#emptied(tenant);
   }
 
-  #open(tenant: Tenant, sessionId: string): MemorySession {
+  #open(tenant: Tenant, sessionId: string, generation: string | undefined): MemorySession {
     let session = tenant.sessions.get(sessionId);
     if (session === undefined) {
       session = {
@@ -92,6 +92,7 @@ export class MemorySessions {
         id: sessionId,
         history: [],
         state: null,
+        generation,
         changed_at: NEVER,
         inLine: false,
         before: null,
@@ -108,6 +109,11 @@ export class MemorySessions {
     this.#chain.addLast(session);
     session.inLine = true;
   }
+}
+
+/** The generation of a session, as a store gives it. */
+export function generationOf({ generation }: MemorySession): { readonly generation?: string } {
+  return generation === undefined ? {} : { generation };
 }
 
 /** The messages of a change, read before anything is written; undefined if the change has no effect. */

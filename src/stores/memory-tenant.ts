@@ -164,6 +164,7 @@ export interface MemorySession extends Link<MemorySession> {
   readonly id: string;
   history: Message[];
   state: StoredSession["state"];
+  generation: string | undefined;
   changed_at: number;
   /** False for a session that `prune` found in use. It joins the chain again when its last run ends. */
   inLine: boolean;

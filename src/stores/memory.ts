@@ -29,7 +29,7 @@ import { systemClock } from "../runtime/system.ts";
 import { Chain } from "./chain.ts";
 import { checkFeed } from "./feed.ts";
 import { MemoryFeed } from "./memory-feed.ts";
-import { MemorySessions, messagesFor } from "./memory-sessions.ts";
+import { generationOf, MemorySessions, messagesFor } from "./memory-sessions.ts";
 import { surveyRuns } from "./memory-survey.ts";
 import { MemoryRun, Tenant } from "./memory-tenant.ts";
 import { MemoryWork } from "./memory-work.ts";
@@ -217,12 +217,12 @@ export class MemoryStore implements Store {
 
   session(key: SessionKey): StoredSession | undefined {
     const session = this.#tenants.get(key.tenant)?.sessions.get(key.session_id);
-    return session && { history: session.history.slice(), state: session.state };
+    return session && { history: session.history.slice(), state: session.state, ...generationOf(session) };
   }
 
   sessionHead(key: SessionKey): SessionHead | undefined {
     const session = this.#tenants.get(key.tenant)?.sessions.get(key.session_id);
-    return session && { length: session.history.length, state: session.state };
+    return session && { length: session.history.length, state: session.state, ...generationOf(session) };
   }
 
   makeSession(key: SessionKey, session: StoredSession, at: number): boolean {

@@ -26,6 +26,7 @@ import {
   entriesIn,
   fromJson,
   fromText,
+  generationIn,
   runColumns,
   toFoundRun,
   toJson,
@@ -168,7 +169,7 @@ export class Reads {
 
   async session({ tenant, session_id }: SessionKey): Promise<StoredSession | undefined> {
     const rows = await this.#query(
-      `SELECT s.state, m.message FROM ${this.#schema}.sessions s LEFT JOIN ${this.#schema}.messages m ON m.session = s.id
+      `SELECT s.state, s.generation, m.message FROM ${this.#schema}.sessions s LEFT JOIN ${this.#schema}.messages m ON m.session = s.id
        WHERE s.tenant = $1::text AND s.session_id = $2::text ORDER BY m.position`,
       [toText(tenant), toText(session_id)],
     );
@@ -176,15 +177,15 @@ export class Reads {
     if (first === undefined) return undefined;
     const messages = rows.filter((row) => row["message"] !== null);
     const history = messages.map((row) => fromJson(row["message"]) as unknown as Message);
-    return { history, state: fromJson(first["state"]) };
+    return { history, state: fromJson(first["state"]), ...generationIn(first) };
   }
 
   async sessionHead({ tenant, session_id }: SessionKey): Promise<SessionHead | undefined> {
     const [row] = await this.#query(
-      `SELECT s.length, s.state FROM ${this.#schema}.sessions s WHERE s.tenant = $1::text AND s.session_id = $2::text`,
+      `SELECT s.length, s.state, s.generation FROM ${this.#schema}.sessions s WHERE s.tenant = $1::text AND s.session_id = $2::text`,
       [toText(tenant), toText(session_id)],
     );
-    return row && { length: Number(row["length"]), state: fromJson(row["state"]) };
+    return row && { length: Number(row["length"]), state: fromJson(row["state"]), ...generationIn(row) };
   }
 
   async counters(agentName: string): Promise<Counters | undefined> {

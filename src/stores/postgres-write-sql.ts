@@ -297,5 +297,51 @@ END $function$;`,
   ].join("\n");
 }
 
+/** A session has the generation that the write names which makes it or replaces it. An older release names none. */
+export function generationsOfSessions(schema: string): string {
+  return `
+ALTER TABLE ${schema}.sessions ADD COLUMN generation text COLLATE "C";
+CREATE OR REPLACE FUNCTION ${schema}.session_v1(its_tenant text, change jsonb) RETURNS jsonb LANGUAGE plpgsql AS $function$
+DECLARE
+  session ${schema}.sessions;
+  is_made boolean := false;
+BEGIN
+  LOOP
+    SELECT * INTO session FROM ${schema}.sessions s
+    WHERE s.tenant = its_tenant AND s.session_id = change ->> 'session_id' FOR NO KEY UPDATE;
+    EXIT WHEN FOUND;
+    IF NOT (change ->> 'create')::boolean THEN
+      RETURN NULL;
+    END IF;
+    INSERT INTO ${schema}.sessions (tenant, session_id, length, state, changed_at, generation)
+    VALUES (its_tenant, change ->> 'session_id', 0, 'null', (change ->> 'at')::float8, change ->> 'generation')
+    ON CONFLICT DO NOTHING;
+    is_made := FOUND;
+  END LOOP;
+  IF change ? 'isNew' AND NOT is_made THEN
+    RETURN 'false';
+  END IF;
+  IF change ? 'isLazy' THEN
+    RAISE EXCEPTION 'The session exists now.' USING ERRCODE = '40001';
+  END IF;
+  IF change ? 'isWhole' THEN
+    DELETE FROM ${schema}.messages m WHERE m.session = session.id;
+    session.length := 0;
+    session.generation := change ->> 'generation';
+  END IF;
+  INSERT INTO ${schema}.messages (session, position, message)
+  SELECT session.id, session.length + m.n - 1, m.message
+  FROM jsonb_array_elements_text(change -> 'messages') WITH ORDINALITY m (message, n);
+  UPDATE ${schema}.sessions s SET
+    length = session.length + jsonb_array_length(change -> 'messages'),
+    state = coalesce(change ->> 'state', s.state),
+    changed_at = (change ->> 'at')::float8,
+    generation = session.generation
+  WHERE s.id = session.id;
+  RETURN NULL;
+END $function$;
+`;
+}
+
 /** The columns that a write changes. */
 const changing = [...headColumns, "wakes", "for_look", "position"];

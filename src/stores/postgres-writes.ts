@@ -81,7 +81,7 @@ export function releaseOf(owner: string): PreparedWrite {
 /** Replaces the session as a whole. With `isNew` one that exists stays as it is. */
 export function sessionOf(
   key: SessionKey,
-  { history, state }: StoredSession,
+  { history, state, generation }: StoredSession,
   at: number,
   isNew: boolean,
 ): PreparedWrite {
@@ -92,6 +92,7 @@ export function sessionOf(
     state: toJson(state),
     at,
     isWhole: true,
+    ...(generation !== undefined && { generation: toText(generation) }),
     ...(isNew && { isNew }),
   };
   return { json: { kind: "session", tenant: toText(key.tenant), session } };
@@ -122,12 +123,13 @@ function withChanges(json: WriteJson, { entries, head, session, counters, wake, 
 }
 
 /** Messages of a session that may not exist are requested only if it does. */
-function changeOf({ session_id, create, messages, replaces, state, at }: SessionChange): WriteJson {
+function changeOf({ session_id, create, generation, messages, replaces, state, at }: SessionChange): WriteJson {
   const isLazy = !create && messages !== undefined;
   return {
     session_id: toText(session_id),
     create,
     at,
+    ...(generation !== undefined && { generation: toText(generation) }),
     ...(replaces === true && { isWhole: true }),
     ...(isLazy ? { isLazy } : { messages: (messages?.() ?? []).map(toJson) }),
     ...(state !== undefined && { state: toJson(state.value) }),

@@ -21,6 +21,7 @@ import { createdColumn } from "./sqlite-rows.ts";
 import {
   countable,
   fromJson,
+  generationIn,
   runColumns,
   toDamagedRun,
   toFoundRun,
@@ -124,14 +125,14 @@ export function blockedRuns(connection: Connection, { agents, limit, after }: Bl
 }
 
 export function readSessionHead(connection: Connection, { tenant, session_id }: SessionKey): SessionHead | undefined {
-  const select = "SELECT length, state FROM cadenza_sessions WHERE tenant = ? AND session_id = ?";
+  const select = "SELECT length, state, generation FROM cadenza_sessions WHERE tenant = ? AND session_id = ?";
   const row = connection.get(select, toText(tenant), toText(session_id));
-  return row && { length: Number(row["length"]), state: fromJson(row["state"]) };
+  return row && { length: Number(row["length"]), state: fromJson(row["state"]), ...generationIn(row) };
 }
 
 export function readSession(connection: Connection, { tenant, session_id }: SessionKey): StoredSession | undefined {
   const rows = connection.all(
-    `SELECT s.state, m.message FROM cadenza_sessions s LEFT JOIN cadenza_messages m ON m.session = s.id
+    `SELECT s.state, s.generation, m.message FROM cadenza_sessions s LEFT JOIN cadenza_messages m ON m.session = s.id
      WHERE s.tenant = ? AND s.session_id = ? ORDER BY m.position`,
     toText(tenant),
     toText(session_id),
@@ -142,6 +143,7 @@ export function readSession(connection: Connection, { tenant, session_id }: Sess
   return {
     history: messages.map((row) => fromJson(row["message"]) as unknown as Message),
     state: fromJson(first["state"]),
+    ...generationIn(first),
   };
 }
 

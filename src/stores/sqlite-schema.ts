@@ -168,10 +168,13 @@ const feed = `
   );
 `;
 
+/* What made a session, or replaced it, tells its later messages from those of a deleted one. */
+const generations = "ALTER TABLE cadenza_sessions ADD COLUMN generation TEXT;";
+
 /** The version of `firstSchema`. Earlier versions were never released. */
 const FIRST_VERSION = 5;
 /** The steps from one version of the schema to the next. Append only: existing files have taken the earlier steps. */
-const migrations: readonly string[] = [firstSchema, labelsAndParents, creationTimes, surveys, feed];
+const migrations: readonly string[] = [firstSchema, labelsAndParents, creationTimes, surveys, feed, generations];
 const LAST_VERSION = FIRST_VERSION + migrations.length - 1;
 
 /** Brings the database to this version's schema. Several processes may do so at once. */

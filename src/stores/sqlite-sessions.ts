@@ -3,12 +3,12 @@ import type { Counters } from "../core/statistics.ts";
 import { counterNames } from "../core/statistics.ts";
 import type { Message } from "../protocol/message.ts";
 import type { Connection } from "./sqlite-database.ts";
-import { toJson, toText } from "./stored-rows.ts";
+import { toJson, toText, toTextOrNull } from "./stored-rows.ts";
 
 /* What is written to sessions and counters inside a transaction. */
 
 const insertSession =
-  "INSERT INTO cadenza_sessions (tenant, session_id, length, state, changed_at) VALUES (?, ?, 0, 'null', ?)";
+  "INSERT INTO cadenza_sessions (tenant, session_id, length, state, changed_at, generation) VALUES (?, ?, 0, 'null', ?, ?)";
 const insertMessage = "INSERT INTO cadenza_messages (session, position, message) VALUES (?, ?, ?)";
 const addCounters = `
   INSERT INTO cadenza_counters (agent_name, ${counterNames.join(", ")}) VALUES (?, ${counterNames.map(() => "?").join(", ")})
@@ -21,11 +21,23 @@ export function addSession(connection: Connection, key: SessionKey, session: Sto
   return true;
 }
 
-export function replaceSession(connection: Connection, key: SessionKey, session: StoredSession, at: number): void {
-  const { id } = findSession(connection, key) ?? makeSession(connection, key, at);
-  removeMessages(connection, id);
-  addMessages(connection, id, 0, session.history);
-  updateSession(connection, id, session.history.length, session.state, at);
+export function replaceSession(
+  connection: Connection,
+  { tenant, session_id }: SessionKey,
+  { history, state, generation }: StoredSession,
+  at: number,
+): void {
+  const messages = () => history;
+  const change = {
+    session_id,
+    create: true,
+    replaces: true,
+    generation,
+    messages,
+    state: { value: state },
+    at,
+  } as const;
+  changeSession(connection, tenant, change);
 }
 
 export function changeSession(connection: Connection, tenant: string, change: SessionChange): void {
@@ -33,10 +45,10 @@ export function changeSession(connection: Connection, tenant: string, change: Se
   let session = findSession(connection, key);
   if (session === undefined) {
     if (!change.create) return;
-    session = makeSession(connection, key, change.at);
+    session = makeSession(connection, key, change.at, change.generation);
   }
   const messages = change.messages?.() ?? [];
-  if (change.replaces === true) removeMessages(connection, session.id);
+  if (change.replaces === true) emptySession(connection, session.id, change.generation);
   const length = change.replaces === true ? 0 : session.length;
   addMessages(connection, session.id, length, messages);
   updateSession(connection, session.id, length + messages.length, change.state?.value, change.at);
@@ -57,13 +69,20 @@ function findSession(connection: Connection, { tenant, session_id }: SessionKey)
   return row && { id: Number(row["id"]), length: Number(row["length"]) };
 }
 
-function makeSession(connection: Connection, { tenant, session_id }: SessionKey, at: number): SessionRow {
-  const { lastInsertRowid } = connection.run(insertSession, toText(tenant), toText(session_id), at);
+function makeSession(
+  connection: Connection,
+  { tenant, session_id }: SessionKey,
+  at: number,
+  generation: string | undefined,
+): SessionRow {
+  const values = [toText(tenant), toText(session_id), at, toTextOrNull(generation ?? null)];
+  const { lastInsertRowid } = connection.run(insertSession, ...values);
   return { id: Number(lastInsertRowid), length: 0 };
 }
 
-function removeMessages(connection: Connection, session: number): void {
-  connection.run("DELETE FROM cadenza_messages WHERE session = ?", session);
+function emptySession(connection: Connection, id: number, generation: string | undefined): void {
+  connection.run("DELETE FROM cadenza_messages WHERE session = ?", id);
+  connection.run("UPDATE cadenza_sessions SET generation = ? WHERE id = ?", toTextOrNull(generation ?? null), id);
 }
 
 function addMessages(connection: Connection, session: number, from: number, messages: readonly Message[]): void {

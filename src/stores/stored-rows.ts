@@ -179,6 +179,11 @@ export function toFeedItem(row: StoredRow, position: string): FeedItem {
   return { position, key: toKey(row), agent_name: fromText(String(row["agent_name"])), at: Number(row["at"]), event };
 }
 
+/** The generation of a session, which one of an earlier version does not have. */
+export function generationIn({ generation }: StoredRow): { readonly generation?: string } {
+  return typeof generation === "string" ? { generation: fromText(generation) } : {};
+}
+
 /** A column of JSON. */
 export function fromJson(text: unknown): JsonValue {
   return JSON.parse(String(text)) as JsonValue;

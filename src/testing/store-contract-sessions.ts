@@ -104,7 +104,7 @@ export const sessionChecks: readonly StoreCheck[] = [
 
   check("sessions: a refused write replaces nothing", async ({ first }) => {
     await create(first, 1, { session: change({ create: true, messages: said("a") }), idempotencyKey: "key" });
-    const session = change({ create: true, replaces: true, messages: said("z"), state: { value: 1 } });
+    const session = change({ create: true, replaces: true, generation: "z", messages: said("z"), state: { value: 1 } });
     const refusals = [
       await tryCreate(first, 1, { session }),
       await tryCreate(first, 2, { session, idempotencyKey: "key" }),
@@ -135,6 +135,39 @@ export const sessionChecks: readonly StoreCheck[] = [
       expectSame(await second.sessionHead(sessionKey(2)), undefined, "a deleted session");
     },
   ),
+
+  check("sessions: a session keeps its generation until it is replaced or deleted", async ({ first, second }) => {
+    const generations = async (what: string, expected: string | undefined): Promise<void> => {
+      const head = await first.sessionHead(sessionKey(1));
+      const whole = await second.session(sessionKey(1));
+      expectSame([head?.generation, whole?.generation], [expected, expected], `the generation ${what}`);
+    };
+    const changeOf = (generation: string, others: Partial<SessionChange> = {}): SessionChange =>
+      change({ create: true, generation, messages: said(generation), state: { value: generation }, ...others });
+    await create(first, 1, { session: changeOf("a \u0000") });
+    await generations("of a session that a run has made", "a \u0000");
+    await append(second, runKey(1), 1, write([ended()], { head: over(), session: changeOf("b") }));
+    await generations("after another change", "a \u0000");
+    await create(first, 3, { session: changeOf("g", { replaces: true }) });
+    await generations("after a change with `replaces`", "g");
+    await create(second, 4, { session: change({ create: true, replaces: true }) });
+    await generations("after a change with `replaces` and without one", undefined);
+    await append(first, runKey(3), 1, write([ended()], { head: over(), session: changeOf("h", { replaces: true }) }));
+    await append(first, runKey(4), 1, write([ended()], { head: over(), session: changeOf("i") }));
+    await generations("of a session that an append has replaced", "h");
+    await first.makeSession(sessionKey(1), { history: [], state: null, generation: "c" }, NOW);
+    await generations("after makeSession of one that exists", "h");
+    await second.putSession(sessionKey(1), { history: heard("x"), state: null, generation: "d" }, NOW);
+    await generations("after putSession", "d");
+    await first.putSession(sessionKey(1), { history: heard("x"), state: null }, NOW);
+    await generations("after putSession without one", undefined);
+    await second.deleteSession(sessionKey(1));
+    await first.makeSession(sessionKey(1), { history: heard("y"), state: null, generation: "e" }, NOW);
+    await generations("of a session that was deleted and made again", "e");
+    await second.deleteSession(sessionKey(1));
+    await create(second, 2, { session: change({ create: false, generation: "f", messages: said("z") }) });
+    await generations("of a session that no change has made", undefined);
+  }),
 
   check("sessions: putSession makes the session or replaces it as a whole", async ({ first }) => {
     await first.putSession(sessionKey(1), { history: heard("a", "b", "c"), state: { n: 1 } }, NOW);

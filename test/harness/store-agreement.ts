@@ -82,6 +82,8 @@ const writePlan = fc.record({
       create: fc.boolean(),
       texts: fc.array(fc.constantFrom("a", "b"), { maxLength: 2 }),
       state: fc.constantFrom(undefined, null, 1),
+      replaces: fc.constantFrom(undefined, undefined, true as const),
+      generation: fc.constantFrom(undefined, "g", "h \u0000"),
     }),
   ),
 });
@@ -212,7 +214,7 @@ const makeSession = commands(
   "makeSession",
   fc.record({ tenant, session_id: fc.constantFrom(...SESSIONS), isMade: fc.boolean() }),
   (store, { at }, { tenant, session_id, isMade }) => {
-    const session = { history: [message("m")], state: at };
+    const session = { history: [message("m")], state: at, generation: `made at ${at}` };
     const key = { tenant, session_id };
     return isMade ? store.makeSession(key, session, at) : store.putSession(key, session, at);
   },
@@ -376,6 +378,8 @@ function writeOf(plan: WritePlan, epoch: number, { at, now }: Moment): RunWrite 
             create: session.create,
             messages: () => session.texts.map(message),
             state: session.state === undefined ? undefined : { value: session.state },
+            replaces: session.replaces,
+            generation: session.generation,
             at,
           },
     counters: heads[status].finished_at === null ? undefined : counters({ [status]: 1, active_ms: at }),

@@ -1,8 +1,9 @@
-import type { AgentContext, JsonValue, Message } from "cadenza";
+import type { AgentContext, JsonValue, Message, Run } from "cadenza";
 import { describe, expect, it } from "vitest";
+import { recordRun } from "../../src/durable/cassette.ts";
 import { deferred, never } from "../harness/promises.ts";
 import { drain, eventsOf, questionOf, refusal, reply, runAgent, setUp, textOf, textsOf } from "../harness/runtimes.ts";
-import { hookedStore, lateStore } from "../harness/store-proxy.ts";
+import { hookedStore, lastingStore, lateStore } from "../harness/store-proxy.ts";
 import { FLOATING, HAS_TIME, RUN_ONCE, TOO_LONG, unlessReplayed } from "../harness/unless-replayed.ts";
 
 const SESSION = "00000000-0000-4000-8000-0000000000a1";
@@ -693,4 +694,68 @@ describe("sub-runs", () => {
     const [child] = await runtime.listRuns({ agent_name: "child" });
     expect(await drain(runtime.events(child?.run_id ?? ""))).toHaveLength(6);
   });
+});
+
+/** An agent that tells how many messages it has seen, and waits before if it is asked to. A run that waits is evicted. */
+function setUpChat() {
+  const { runtime, clock, said } = setUp({ store: lastingStore(), durability: { evictAfterMs: 50 } });
+  runtime.register("chat", { durable: true }, async (input, { session, ask }) => {
+    const before = (await session.history()).length;
+    if (input.map(textOf).includes("waits")) await ask("?");
+    return `after ${before}`;
+  });
+  const settled = async (call: Promise<Run>): Promise<Run> => {
+    await clock.advance(1_000);
+    return call;
+  };
+  const history = ["x", "y", "z"].map((content) => ({ role: "user", parts: [{ content }] }));
+  return {
+    runtime,
+    said,
+    replaced: { session: { history } },
+    create: (input: string, options = {}) =>
+      settled(runtime.createRun({ agent_name: "chat", input, session_id: SESSION }, options)),
+    answer: (run_id: string) => settled(runtime.resume({ run_id, await_resume: reply("yes") })),
+  };
+}
+
+it("a session that was replaced while a run waits shows that run none of the new messages, and a warning is logged", async () => {
+  const { runtime, said, replaced, create, answer } = setUpChat();
+  await create("one");
+  const { run_id } = await create("waits");
+  expect(textsOf(await create("two", replaced))).toEqual(["after 3"]);
+
+  expect(textsOf(await answer(run_id))).toEqual(["after 0"]);
+  const line = "The history of a run was deleted, or replaced, with its session. The agent sees none.";
+  const fields = { run_id, tenant: "", agent_name: "chat", session_id: SESSION };
+  expect(said.filter(({ message }) => message === line)[0]).toEqual({ level: "warn", message: line, fields });
+  expect((await runtime.getSession(SESSION)).history.slice(-2).map(textOf)).toEqual(["yes", "after 0"]);
+});
+
+it("a session shows the run that has replaced it, and those that join it later, the new messages after an eviction too", async () => {
+  const { said, replaced, create, answer } = setUpChat();
+  await create("one");
+  const first = await create("waits", replaced);
+  const second = await create("waits");
+  expect(textsOf(await create("two"))).toEqual(["after 3"]);
+
+  expect(textsOf(await answer(first.run_id))).toEqual(["after 3"]);
+  expect(textsOf(await answer(second.run_id))).toEqual(["after 3"]);
+  expect(said.filter(({ level }) => level === "warn")).toEqual([]);
+});
+
+it("a session that was deleted and made again is not in the cassette, nor in a fork, of a run that had joined it before", async () => {
+  const { runtime, store } = setUp();
+  runtime.register("recall", { durable: true }, recall);
+  const create = (input: string) => runtime.createRun({ agent_name: "recall", input, session_id: SESSION });
+  await create("a");
+  const { run_id } = await create("b");
+  const key = { tenant: "", run_id };
+  const session = await store.session({ tenant: "", session_id: SESSION });
+  expect((await recordRun(store, key))?.history.map(textOf)).toEqual(["a", "() a"]);
+  await store.putSession({ tenant: "", session_id: SESSION }, { history: session?.history ?? [], state: null }, 0);
+
+  expect((await recordRun(store, key))?.history).toEqual([]);
+  const fork = await runtime.fork(run_id);
+  expect(textsOf(await runtime.getRun(fork.run_id))).toEqual(["() b"]);
 });

@@ -13,6 +13,7 @@ import {
   create,
   ended,
   look,
+  message,
   over,
   parts,
   runId,
@@ -117,12 +118,14 @@ describe("the handle", () => {
   });
 });
 
-/** Takes away what version 9 has added. */
-const withoutFeed = "DROP TABLE cadenza_feed; DROP TABLE cadenza_feed_events";
-/** Takes away what versions 8 and 9 have changed. */
+/** Takes away what version 10 has changed. */
+const withoutGenerations = "ALTER TABLE cadenza_sessions DROP COLUMN generation";
+/** Takes away what versions 9 and 10 have changed. */
+const withoutFeed = `${withoutGenerations}; DROP TABLE cadenza_feed; DROP TABLE cadenza_feed_events`;
+/** Takes away what versions 8 to 10 have changed. */
 const withoutStates = `${withoutFeed}; DROP INDEX cadenza_runs_by_state; DROP INDEX cadenza_runs_by_key;
   CREATE UNIQUE INDEX cadenza_runs_by_key ON cadenza_runs (tenant, run_id)`;
-/** Takes away what versions 7 to 9 have changed. */
+/** Takes away what versions 7 to 10 have changed. */
 const withoutTimes = `${withoutStates}; DROP INDEX cadenza_runs_by_time; ALTER TABLE cadenza_runs DROP COLUMN created_at`;
 
 describe("the schema", () => {
@@ -134,7 +137,7 @@ describe("the schema", () => {
 
     expect(second.find(key)).toEqual(first.find(key));
     expect(schema()).toEqual(before);
-    expect(versions()).toEqual([5, 6, 7, 8, 9]);
+    expect(versions()).toEqual([5, 6, 7, 8, 9, 10]);
   });
 
   test("is created completely or not at all", () => {
@@ -145,7 +148,7 @@ describe("the schema", () => {
     db.exec("DROP TABLE cadenza_counters");
     new SqliteStore(db);
 
-    expect(versions()).toEqual([5, 6, 7, 8, 9]);
+    expect(versions()).toEqual([5, 6, 7, 8, 9, 10]);
   });
 
   test("of version 5 is brought up to date, with the runs in it", async () => {
@@ -159,7 +162,7 @@ describe("the schema", () => {
     await create(store, 3, { created: { labels: { order: "1" } } });
 
     expect(definitions()).toEqual(before);
-    expect(versions()).toEqual([5, 6, 7, 8, 9]);
+    expect(versions()).toEqual([5, 6, 7, 8, 9, 10]);
     expect(store.list({ tenant: key.tenant, parent: runId(1), limit: 9, offset: 0 })).toEqual([store.find(key)]);
     expect(store.list({ tenant: key.tenant, labels: { order: "1" }, limit: 9, offset: 0 })).toHaveLength(1);
   });
@@ -179,7 +182,7 @@ describe("the schema", () => {
       store.list({ tenant: runKey(1).tenant, limit: 9, offset: 0, ...query }).map(({ key }) => key);
 
     expect(definitions()).toEqual(before);
-    expect(versions()).toEqual([5, 6, 7, 8, 9]);
+    expect(versions()).toEqual([5, 6, 7, 8, 9, 10]);
     expect(list({ createdAfter: NOW + 20, createdBefore: NOW + 50 })).toEqual([runKey(3), runKey(2)]);
     expect(list({ createdAfter: 0 })).toEqual([5, 3, 2, 1].map((n) => runKey(n)));
     expect(list({})).toHaveLength(5);
@@ -210,15 +213,30 @@ describe("the schema", () => {
     expect(store.readFeed?.({ from: "start", limit: 9 })?.items).toMatchObject([{ key, agent_name: "echo" }]);
   });
 
+  test("of version 9 is brought up to date, and its sessions have no generation until they are made again", async () => {
+    const db = openDatabase(path);
+    const session = { history: [message("a")], state: null };
+    await new SqliteStore(db).putSession(sessionKey(1), { ...session, generation: "lost" }, NOW);
+    const before = definitions();
+    db.exec(`${withoutGenerations}; DELETE FROM cadenza_migrations WHERE number > 9`);
+    const store = new SqliteStore(openDatabase(path));
+
+    expect(definitions()).toEqual(before);
+    expect(store.session(sessionKey(1))).toEqual(session);
+    await store.deleteSession(sessionKey(1));
+    await store.putSession(sessionKey(1), { ...session, generation: "new" }, NOW);
+    expect(store.sessionHead(sessionKey(1))).toEqual({ length: 1, state: null, generation: "new" });
+  });
+
   test("of a newer version is refused, and not changed", () => {
     const db = openDatabase(path);
     new SqliteStore(db);
-    db.exec("INSERT INTO cadenza_migrations (number) VALUES (10), (11)");
+    db.exec("INSERT INTO cadenza_migrations (number) VALUES (11), (12)");
     const before = schema();
     const opening = () => new SqliteStore(openDatabase(path));
 
     expect(opening).toThrow(CadenzaError);
-    expect(opening).toThrow("has schema 11, and this version of cadenza knows 9");
+    expect(opening).toThrow("has schema 12, and this version of cadenza knows 10");
     expect(schema()).toEqual(before);
   });
 

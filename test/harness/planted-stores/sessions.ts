@@ -85,6 +85,42 @@ export const sessionsFaults: readonly BrokenStore[] = [
     },
   ),
   broken(
+    "a session that is replaced keeps its generation",
+    "sessions: a session keeps its generation until it is replaced or deleted",
+    class extends MemoryStore {
+      override putSession(key: SessionKey, session: StoredSession, at: number): void {
+        const { generation } = super.sessionHead(key) ?? session;
+        super.putSession(key, { ...session, ...(generation !== undefined && { generation }) }, at);
+      }
+    },
+  ),
+  broken(
+    "a change that replaces a session keeps its generation",
+    "sessions: a session keeps its generation until it is replaced or deleted",
+    class extends MemoryStore {
+      override create(key: RunKey, { session, ...write }: RunWrite, idempotencyKey: string | null): Conflict {
+        if (session?.replaces !== true) return super.create(key, { ...write, session }, idempotencyKey);
+        const kept = super.sessionHead({ tenant: key.tenant, session_id: session.session_id }) ?? session;
+        return super.create(key, { ...write, session: { ...session, generation: kept.generation } }, idempotencyKey);
+      }
+    },
+  ),
+  broken(
+    "each change gives the session its generation",
+    "sessions: a session keeps its generation until it is replaced or deleted",
+    class extends MemoryStore {
+      override append(key: RunKey, expected: Expected, write: RunWrite): Conflict {
+        const answer = super.append(key, expected, write);
+        const generation = write.session?.generation;
+        const sessionKey = { tenant: key.tenant, session_id: write.session?.session_id ?? "" };
+        const session = super.session(sessionKey);
+        if (answer === undefined && session !== undefined && generation !== undefined)
+          super.putSession(sessionKey, { ...session, generation }, write.session?.at ?? 0);
+        return answer;
+      }
+    },
+  ),
+  broken(
     "putSession adds to the history",
     "sessions: putSession makes the session or replaces it as a whole",
     class extends MemoryStore {
