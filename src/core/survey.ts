@@ -31,7 +31,7 @@ export interface SurveyQuery {
   readonly statuses?: readonly RunStatus[] | undefined;
   /** Only runs that have all of these labels, each with this value. */
   readonly labels?: Labels | undefined;
-  /** Only runs whose id begins with this text. Of more than 1,000 such runs a store may leave some out. */
+  /** Only runs whose id begins with this text. */
   readonly idPrefix?: string | undefined;
   /** With true, only runs without a parent. */
   readonly roots?: boolean | undefined;

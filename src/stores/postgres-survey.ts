@@ -26,7 +26,7 @@ const MAX_EXAMINED = 1_000;
 const BY_STATE = "r.status <> 'completed' AND (r.owner IS NULL OR r.finished_at IS NOT NULL)";
 
 /**
- * What operators ask, each answer with one statement. A page is chosen among at most `MAX_EXAMINED` runs, which the index
+ * What operators ask, each answer with one statement, or two for the beginning of an id. A page is chosen among at most `MAX_EXAMINED` runs, which the index
  * gives that selects the fewest.
  */
 export class SurveyReads {
@@ -43,7 +43,8 @@ export class SurveyReads {
   async runs(query: SurveyQuery): Promise<SurveyPage<FoundRun>> {
     if (query.statuses?.length === 0) return { runs: [], next: null };
     const parameters = new Parameters();
-    const candidates = this.#candidates(query, parameters);
+    const isNamed = await this.#isNamed(query);
+    const candidates = this.#candidates(query, isNamed, parameters);
     const where = this.#conditions(query, parameters);
     const limit = parameters.count(query.limit);
     const rows = await this.#connection.query(
@@ -63,17 +64,26 @@ export class SurveyReads {
     return { runs, next: examined < MAX_EXAMINED && place === last ? null : place };
   }
 
+  /** Whether few enough runs have ids that begin so. The index has them in the order of their ids. */
+  async #isNamed({ idPrefix = "" }: SurveyQuery): Promise<boolean> {
+    if (idPrefix === "") return false;
+    const [row] = await this.#connection.query(
+      `SELECT count(*) AS runs FROM (SELECT 1 FROM ${this.#schema}.runs r
+         WHERE r.run_id >= $1::text AND r.run_id < $2::text LIMIT ${MAX_EXAMINED + 1}) r`,
+      [idPrefix, afterPrefix(idPrefix)],
+    );
+    return Number(row?.["runs"]) <= MAX_EXAMINED;
+  }
+
   /** The ids of runs among which are all of the query, up to the place where the page begins. */
-  #candidates(query: SurveyQuery, parameters: Parameters): string {
+  #candidates(query: SurveyQuery, isNamed: boolean, parameters: Parameters): string {
     const { tenant, statuses, idPrefix, labels = {}, after } = query;
     const before = (column: string): string =>
       after === undefined ? "" : ` AND ${column} < ${parameters.count(after)}`;
     const runs = `SELECT r.id FROM ${this.#schema}.runs r WHERE`;
-    if (idPrefix !== undefined && idPrefix !== "") {
+    if (isNamed && idPrefix !== undefined) {
       const from = parameters.text(idPrefix);
-      const to = parameters.text(afterPrefix(idPrefix));
-      const some = `${runs} r.run_id >= ${from} AND r.run_id < ${to} LIMIT ${MAX_EXAMINED}`;
-      return `SELECT id FROM (${some}) r WHERE true${before("r.id")}`;
+      return `${runs} r.run_id >= ${from} AND r.run_id < ${parameters.text(afterPrefix(idPrefix))}${before("r.id")}`;
     }
     const [label] = Object.entries(labels);
     if (tenant !== undefined && label !== undefined) {

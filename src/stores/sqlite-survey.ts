@@ -48,9 +48,12 @@ function selectCandidates(connection: Connection, query: SurveyQuery): Clause {
     return { sql: `SELECT id FROM ${from}${sql === "" ? "" : ` WHERE ${sql}`}`, values };
   };
   if (idPrefix !== undefined && idPrefix !== "") {
-    const { sql, values } = clause("run_id >= ? AND run_id < ?", idPrefix, afterPrefix(idPrefix));
-    const some = `SELECT id FROM cadenza_runs INDEXED BY cadenza_runs_by_key WHERE ${sql} LIMIT ${MAX_EXAMINED}`;
-    return select("cadenza_runs", { sql: `id IN (${some})`, values });
+    const begins = clause("run_id >= ? AND run_id < ?", idPrefix, afterPrefix(idPrefix));
+    const named = `FROM cadenza_runs INDEXED BY cadenza_runs_by_key WHERE ${begins.sql}`;
+    const counted = `SELECT count(*) AS runs FROM (SELECT 1 ${named} LIMIT ${MAX_EXAMINED + 1})`;
+    // A beginning that more runs have selects too little: the index has them in the order of their ids.
+    if (Number(connection.get(counted, ...begins.values)?.["runs"]) <= MAX_EXAMINED)
+      return select("cadenza_runs", { ...begins, sql: `id IN (SELECT id ${named})` });
   }
   const rarest = tenant === undefined ? undefined : rarestOf(connection, toText(tenant), labelsOf(query));
   if (tenant !== undefined && rarest !== undefined) {

@@ -90,6 +90,8 @@ export const surveyChecks: readonly StoreCheck[] = [
     const all = await surveyed(first, { agent_name: "echo", limit: 400 });
     expectSame(new Set(all).size, 1_100, "how many runs the pages of the other agent have");
     expectSame(all.length, 1_100, "how often they have them");
+    const named = await surveyed(first, { idPrefix: runId(0).slice(0, 8), limit: 400 });
+    expectSame(named, [0, ...many].toReversed().map(runId), "the runs whose ids begin alike, the newest first");
   }),
 
   check("tails: the last entries of each run, in the order of the runs", async ({ first }) => {

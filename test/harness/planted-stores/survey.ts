@@ -32,6 +32,19 @@ export const surveyFaults: readonly BrokenStore[] = [
     },
   ),
   broken(
+    "of many runs whose ids begin alike, survey gives those with the lowest ids",
+    "survey: rare runs among many are found in some page",
+    class extends MemoryStore {
+      override survey(query: SurveyQuery): SurveyPage<StoredRun> {
+        if (query.idPrefix === undefined) return super.survey(query);
+        const all = super.survey({ idPrefix: query.idPrefix, limit: 10_000 }).runs.map(({ key }) => key.run_id);
+        const lowest = new Set(all.toSorted().slice(0, 1_000));
+        const { runs, next } = super.survey(query);
+        return { runs: runs.filter(({ key }) => lowest.has(key.run_id)), next };
+      }
+    },
+  ),
+  broken(
     "survey ends with the first page that is not full",
     "survey: rare runs among many are found in some page",
     class extends MemoryStore {
