@@ -6,7 +6,7 @@ import type { PostgresSettings } from "./postgres-options.ts";
 import { checkSchemaName } from "./postgres-options.ts";
 import { surveyIndexes, tables } from "./postgres-tables.ts";
 import { takeFunctions } from "./postgres-take-sql.ts";
-import { generationsOfSessions, writeFunctions } from "./postgres-write-sql.ts";
+import { generationsOfSessions, locksOfKeys, writeFunctions } from "./postgres-write-sql.ts";
 
 /**
  * The steps from one version of the schema to the next. Append only: existing schemas have taken the earlier steps. A
@@ -19,6 +19,7 @@ const migrations: readonly ((schema: string) => string)[] = [
   pruneWithParents,
   feed,
   generationsOfSessions,
+  locksOfKeys,
 ];
 
 /** A name in SQL, whatever it contains. */

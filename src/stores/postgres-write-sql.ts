@@ -4,91 +4,12 @@ import { headColumns, insertedColumns } from "./stored-rows.ts";
 /*
  * The functions that write. Each write of a batch is checked and made in turn: a refused one has changed nothing. First
  * all rows are locked in one order, then they are looked at: what another process has committed meanwhile is seen, and
- * no two batches wait for each other. The order: runs by key, slots and missing sessions, sessions by key, and counters at the very end. A
+ * no two batches wait for each other. The order: runs by key, slots, missing sessions and idempotency keys, sessions by key, and counters at the very end. A
  * later release adds functions with another version, so that processes of both releases can use the database.
  */
 export function writeFunctions(schema: string): string {
   return [
-    // Makes the writes of a batch, in their order. Answers a list with null for each write that was made, and else why it
-    // was not. Or, if writes have to bring messages with them, changes nothing and answers which: {"wanted": [0, 2]}.
-    `
-CREATE FUNCTION ${schema}.write_v1(writes jsonb, given_time float8, its_shard integer) RETURNS jsonb
-LANGUAGE plpgsql AS $function$
-DECLARE
-  clock float8 := coalesce(given_time, floor(extract(epoch FROM now()) * 1000));
-  wanted jsonb;
-  write jsonb;
-  answer jsonb;
-  answers jsonb[] := '{}';
-  counted jsonb[] := '{}';
-BEGIN
-  PERFORM 1 FROM (
-    SELECT w ->> 'tenant' AS tenant, w ->> 'run_id' AS id FROM jsonb_array_elements(writes) w WHERE w ->> 'kind' <> 'create'
-    UNION SELECT w -> 'wake' ->> 'tenant', w -> 'wake' ->> 'run_id' FROM jsonb_array_elements(writes) w WHERE w ? 'wake'
-    ORDER BY tenant, id
-  ) k CROSS JOIN LATERAL (
-    SELECT 1 FROM ${schema}.runs r WHERE r.tenant = k.tenant AND r.run_id = k.id FOR NO KEY UPDATE
-  ) r;
-
-  SELECT jsonb_agg(x.n - 1) INTO wanted FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n)
-  WHERE x.w -> 'session' ? 'isLazy' AND (
-    EXISTS (SELECT 1 FROM ${schema}.sessions s
-      WHERE s.tenant = x.w ->> 'tenant' AND s.session_id = x.w -> 'session' ->> 'session_id')
-    OR (x.w ->> 'tenant', x.w -> 'session' ->> 'session_id') IN (
-      SELECT o ->> 'tenant', o -> 'session' ->> 'session_id' FROM jsonb_array_elements(writes) o
-      WHERE (o -> 'session' ->> 'create')::boolean));
-  IF wanted IS NOT NULL THEN
-    RETURN jsonb_build_object('wanted', wanted);
-  END IF;
-
-  PERFORM pg_advisory_xact_lock(k.lock) FROM (
-    SELECT ${schema}.slot_lock_v1(nullif(coalesce(w ->> 'slot', (SELECT r.slot FROM ${schema}.runs r
-      WHERE r.tenant = w ->> 'tenant' AND r.run_id = w ->> 'run_id' AND NOT r.holds_slot)), '')) AS lock
-    FROM jsonb_array_elements(writes) w WHERE (w -> 'head' ->> 'holds_slot')::boolean
-    UNION SELECT ${schema}.session_lock_v1(w ->> 'tenant', w -> 'session' ->> 'session_id')
-    FROM jsonb_array_elements(writes) w WHERE (w -> 'session' ->> 'create')::boolean AND (
-      SELECT s.id FROM ${schema}.sessions s
-      WHERE s.tenant = w ->> 'tenant' AND s.session_id = w -> 'session' ->> 'session_id') IS NULL
-    ORDER BY lock
-  ) k;
-
-  PERFORM 1 FROM (
-    SELECT DISTINCT w ->> 'tenant' AS tenant, w -> 'session' ->> 'session_id' AS id FROM jsonb_array_elements(writes) w
-    WHERE w ? 'session' ORDER BY tenant, id
-  ) k CROSS JOIN LATERAL (
-    SELECT 1 FROM ${schema}.sessions s WHERE s.tenant = k.tenant AND s.session_id = k.id FOR NO KEY UPDATE
-  ) s;
-
-  FOR write IN SELECT w FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n) ORDER BY n LOOP
-    CASE write ->> 'kind'
-      WHEN 'create' THEN answer := ${schema}.create_v1(write);
-      WHEN 'lease' THEN answer := ${schema}.lease_v1(write ->> 'owner', (write ->> 'for_ms')::float8, clock);
-      WHEN 'session' THEN answer := ${schema}.session_v1(write ->> 'tenant', write -> 'session');
-      ELSE answer := ${schema}.change_v1(write, clock);
-    END CASE;
-    answers := array_append(answers, answer);
-    CONTINUE WHEN answer IS NOT NULL;
-    IF write ? 'session' AND write ->> 'kind' <> 'session' THEN
-      PERFORM ${schema}.session_v1(write ->> 'tenant', write -> 'session');
-    END IF;
-    IF write ? 'wake' THEN
-      PERFORM ${schema}.wake_v1(write -> 'wake' ->> 'tenant', write -> 'wake' ->> 'run_id', clock);
-    END IF;
-    IF write ? 'counters' THEN
-      counted := array_append(counted, write);
-    END IF;
-  END LOOP;
-
-  INSERT INTO ${schema}.counters AS c (agent_name, shard, ${counterNames.join(", ")})
-  SELECT k.agent_name, its_shard, ${counterNames.map((name) => `sum((k.w ->> '${name}')::float8)`).join(", ")}
-  FROM (SELECT (SELECT r.agent_name FROM ${schema}.runs r
-      WHERE r.tenant = w ->> 'tenant' AND r.run_id = w ->> 'run_id') AS agent_name, w -> 'counters' AS w
-    FROM unnest(counted) w) k
-  GROUP BY k.agent_name ORDER BY k.agent_name
-  ON CONFLICT (agent_name, shard) DO UPDATE SET
-    ${counterNames.map((name) => `${name} = c.${name} + excluded.${name}`).join(",\n      ")};
-  RETURN to_jsonb(answers);
-END $function$;`,
+    writeFunction(schema, "CREATE"),
     // The run that was in the way has been deleted meanwhile.
     // Adds a run.
     `
@@ -295,6 +216,106 @@ BEGIN
   RETURN NULL;
 END $function$;`,
   ].join("\n");
+}
+
+/**
+ * Makes the writes of a batch, in their order. Answers a list with null for each write that was made, and else why it was
+ * not. Or, if writes have to bring messages with them, changes nothing and answers which: {"wanted": [0, 2]}.
+ */
+function writeFunction(schema: string, create: "CREATE" | "CREATE OR REPLACE", moreLocks = ""): string {
+  return `
+${create} FUNCTION ${schema}.write_v1(writes jsonb, given_time float8, its_shard integer) RETURNS jsonb
+LANGUAGE plpgsql AS $function$
+DECLARE
+  clock float8 := coalesce(given_time, floor(extract(epoch FROM now()) * 1000));
+  wanted jsonb;
+  write jsonb;
+  answer jsonb;
+  answers jsonb[] := '{}';
+  counted jsonb[] := '{}';
+BEGIN
+  PERFORM 1 FROM (
+    SELECT w ->> 'tenant' AS tenant, w ->> 'run_id' AS id FROM jsonb_array_elements(writes) w WHERE w ->> 'kind' <> 'create'
+    UNION SELECT w -> 'wake' ->> 'tenant', w -> 'wake' ->> 'run_id' FROM jsonb_array_elements(writes) w WHERE w ? 'wake'
+    ORDER BY tenant, id
+  ) k CROSS JOIN LATERAL (
+    SELECT 1 FROM ${schema}.runs r WHERE r.tenant = k.tenant AND r.run_id = k.id FOR NO KEY UPDATE
+  ) r;
+
+  SELECT jsonb_agg(x.n - 1) INTO wanted FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n)
+  WHERE x.w -> 'session' ? 'isLazy' AND (
+    EXISTS (SELECT 1 FROM ${schema}.sessions s
+      WHERE s.tenant = x.w ->> 'tenant' AND s.session_id = x.w -> 'session' ->> 'session_id')
+    OR (x.w ->> 'tenant', x.w -> 'session' ->> 'session_id') IN (
+      SELECT o ->> 'tenant', o -> 'session' ->> 'session_id' FROM jsonb_array_elements(writes) o
+      WHERE (o -> 'session' ->> 'create')::boolean));
+  IF wanted IS NOT NULL THEN
+    RETURN jsonb_build_object('wanted', wanted);
+  END IF;
+
+  PERFORM pg_advisory_xact_lock(k.lock) FROM (
+    SELECT ${schema}.slot_lock_v1(nullif(coalesce(w ->> 'slot', (SELECT r.slot FROM ${schema}.runs r
+      WHERE r.tenant = w ->> 'tenant' AND r.run_id = w ->> 'run_id' AND NOT r.holds_slot)), '')) AS lock
+    FROM jsonb_array_elements(writes) w WHERE (w -> 'head' ->> 'holds_slot')::boolean
+    UNION SELECT ${schema}.session_lock_v1(w ->> 'tenant', w -> 'session' ->> 'session_id')
+    FROM jsonb_array_elements(writes) w WHERE (w -> 'session' ->> 'create')::boolean AND (
+      SELECT s.id FROM ${schema}.sessions s
+      WHERE s.tenant = w ->> 'tenant' AND s.session_id = w -> 'session' ->> 'session_id') IS NULL${moreLocks}
+    ORDER BY lock
+  ) k;
+
+  PERFORM 1 FROM (
+    SELECT DISTINCT w ->> 'tenant' AS tenant, w -> 'session' ->> 'session_id' AS id FROM jsonb_array_elements(writes) w
+    WHERE w ? 'session' ORDER BY tenant, id
+  ) k CROSS JOIN LATERAL (
+    SELECT 1 FROM ${schema}.sessions s WHERE s.tenant = k.tenant AND s.session_id = k.id FOR NO KEY UPDATE
+  ) s;
+
+  FOR write IN SELECT w FROM jsonb_array_elements(writes) WITH ORDINALITY x (w, n) ORDER BY n LOOP
+    CASE write ->> 'kind'
+      WHEN 'create' THEN answer := ${schema}.create_v1(write);
+      WHEN 'lease' THEN answer := ${schema}.lease_v1(write ->> 'owner', (write ->> 'for_ms')::float8, clock);
+      WHEN 'session' THEN answer := ${schema}.session_v1(write ->> 'tenant', write -> 'session');
+      ELSE answer := ${schema}.change_v1(write, clock);
+    END CASE;
+    answers := array_append(answers, answer);
+    CONTINUE WHEN answer IS NOT NULL;
+    IF write ? 'session' AND write ->> 'kind' <> 'session' THEN
+      PERFORM ${schema}.session_v1(write ->> 'tenant', write -> 'session');
+    END IF;
+    IF write ? 'wake' THEN
+      PERFORM ${schema}.wake_v1(write -> 'wake' ->> 'tenant', write -> 'wake' ->> 'run_id', clock);
+    END IF;
+    IF write ? 'counters' THEN
+      counted := array_append(counted, write);
+    END IF;
+  END LOOP;
+
+  INSERT INTO ${schema}.counters AS c (agent_name, shard, ${counterNames.join(", ")})
+  SELECT k.agent_name, its_shard, ${counterNames.map((name) => `sum((k.w ->> '${name}')::float8)`).join(", ")}
+  FROM (SELECT (SELECT r.agent_name FROM ${schema}.runs r
+      WHERE r.tenant = w ->> 'tenant' AND r.run_id = w ->> 'run_id') AS agent_name, w -> 'counters' AS w
+    FROM unnest(counted) w) k
+  GROUP BY k.agent_name ORDER BY k.agent_name
+  ON CONFLICT (agent_name, shard) DO UPDATE SET
+    ${counterNames.map((name) => `${name} = c.${name} + excluded.${name}`).join(",\n      ")};
+  RETURN to_jsonb(answers);
+END $function$;`;
+}
+
+/**
+ * Two batches that create runs with the same idempotency keys, in other orders, would wait for each other: the keys are
+ * locked in one order before.
+ */
+export function locksOfKeys(schema: string): string {
+  return writeFunction(
+    schema,
+    "CREATE OR REPLACE",
+    `
+    UNION SELECT hashtextextended('${schema.replaceAll("'", "''")} key ' || (k.w ->> 'tenant') || ' ' || (k.w ->> 'idempotency_key'), 0)
+    FROM (SELECT w, count(*) OVER () AS keys FROM jsonb_array_elements(writes) w
+      WHERE w ->> 'kind' = 'create' AND w ->> 'idempotency_key' IS NOT NULL) k WHERE k.keys > 1`,
+  );
 }
 
 /** A session has the generation that the write names which makes it or replaces it. An older release names none. */

@@ -166,6 +166,25 @@ describe.skipIf(missing !== undefined)(`what a PostgresStore sends${missing ? `:
     expect(madeByOther.toReversed()).toEqual(made.map((isMade) => !isMade));
   });
 
+  test("batches with the same idempotency keys in other orders do not wait for each other", async () => {
+    const refusals: unknown[] = [];
+    pool.hook = (run) =>
+      run().catch((error: unknown) => {
+        refusals.push(error);
+        throw error;
+      });
+    const other = await openPostgresStore({ pool, schema, hints: false });
+    const numbers = Array.from({ length: 200 }, (_, n) => n);
+    const make = (one: PostgresStore, order: readonly number[], first: number) =>
+      Promise.all(order.map((n) => tryCreate(one, first + n, { idempotencyKey: `key ${n}` })));
+    const [made, madeByOther] = await Promise.all([make(store, numbers, 0), make(other, numbers.toReversed(), 200)]);
+    await other.close();
+
+    expect(refusals).toEqual([]);
+    const isMade = (answers: typeof made) => answers.map((answer) => answer === undefined);
+    expect(isMade(madeByOther.toReversed())).toEqual(isMade(made).map((one) => !one));
+  });
+
   test("a statement that met another transaction is tried again, eight times in all", async () => {
     let fails = 7;
     pool.hook = (run) => (fails-- > 0 ? Promise.reject(failure("40P01")) : run());
