@@ -45,6 +45,8 @@ export class Hints {
   #isDue = false;
   #isFed = false;
   #cancelTelling: (() => void) | undefined;
+  /** While a notification is under way. What is noted meanwhile goes with the next one: hints take one connection. */
+  #isTelling = false;
   #cancelReconnecting: (() => void) | undefined;
   #stopListening: (() => void) | undefined;
   /** Raised with each start and stop, so that a connection that arrives too late is given back. */
@@ -93,7 +95,12 @@ export class Hints {
     if (key !== undefined) this.#moved.set(JSON.stringify([key.tenant, key.run_id]), key);
     this.#isDue ||= isDue;
     this.#isFed ||= isFed;
-    this.#cancelTelling ??= this.#clock.setTimeout(() => this.#tell(), GATHER_MS);
+    this.#tellSoon();
+  }
+
+  #tellSoon(): void {
+    if (this.#isTelling || this.#isClosed) return;
+    this.#cancelTelling ??= this.#clock.setTimeout(() => inBackground(this.#logger, this.#tell()), GATHER_MS);
   }
 
   /**
@@ -116,8 +123,9 @@ export class Hints {
     this.#stop();
   }
 
-  #tell(): void {
+  async #tell(): Promise<void> {
     this.#cancelTelling = undefined;
+    this.#isTelling = true;
     const moved = [...this.#moved.keys()];
     let due = this.#isDue;
     let fed = this.#isFed;
@@ -140,10 +148,12 @@ export class Hints {
         ...(fed && { fed }),
       };
       // A hint that does not arrive is replaced by the next poll.
-      inBackground(silentLogger, this.#notify(told));
+      await this.#notify(told).catch(ignore);
       due = false;
       fed = false;
-    } while (moved.length > 0);
+    } while (moved.length > 0 && !this.#isClosed);
+    this.#isTelling = false;
+    if (this.#moved.size > 0 || this.#isDue || this.#isFed) this.#tellSoon();
   }
 
   async #notify(told: Told): Promise<void> {

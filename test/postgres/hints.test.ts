@@ -6,6 +6,7 @@ import { openPostgresStore } from "../../src/stores/postgres.ts";
 import { append, create, parts, runKey, take, waiting, write } from "../../src/testing/store-samples.ts";
 import { HookedPool } from "../harness/hooked-pool.ts";
 import { missingServer, newPool, newSchema } from "../harness/postgres-stores.ts";
+import { deferred } from "../harness/promises.ts";
 
 /** A busy machine takes its time. */
 const WAIT = { timeout: 30_000 };
@@ -70,6 +71,31 @@ describe.skipIf(missing !== undefined)(`hints${missing ? `: ${missing}` : ""}`, 
     await Promise.all(numbers.map((n) => create(writer, n, { tenant: "ä".repeat(50) })));
     await vi.waitFor(() => expect(moved()).toHaveLength(250), WAIT);
     expect(notifies() - sent).toBeLessThan(10);
+  });
+
+  test("one connection at most tells: what is noted while a notification is under way goes with the next one", async () => {
+    reader.watch?.((hint) => void hints.push(hint));
+    await untilListening();
+    const held = deferred();
+    let underWay = 0;
+    let most = 0;
+    hooked.hook = async (run, sql) => {
+      if (!sql.includes("pg_notify")) return run();
+      underWay += 1;
+      most = Math.max(most, underWay);
+      await held.promise;
+      underWay -= 1;
+      return run();
+    };
+    for (const n of [1, 2, 3]) {
+      await create(writer, n);
+      // A timer of the store that was set before this one has fired before it.
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+    expect(underWay).toBe(1);
+    held.resolve();
+    await vi.waitFor(() => expect(moved()).toEqual([1, 2, 3].map((n) => runKey(n))), WAIT);
+    expect(most).toBe(1);
   });
 
   test("one connection listens until the store is closed, and a lost one is replaced", async () => {
