@@ -180,6 +180,7 @@ export interface RunWrite {
  * owner therefore never overwrites what a post did to the head.
  */
 export interface RunPost {
+  /** At least one. */
   readonly entries: readonly Entry[];
   /** The run's new status, where the entries alone decide it: `cancelling`. Left out: the status stays. */
   readonly status?: RunStatus | undefined;

@@ -197,9 +197,16 @@ export class RunLoader {
       holds_slot,
     };
     const conflict = await store.claim(key, { epoch: head.epoch, position }, claimed);
-    // A run that is due is taken when a slot is free.
-    if (conflict?.conflict === "full" && head.blocked !== null)
-      await store.post(key, { entries: [], unblocks: true, due: "work" });
+    // The run becomes due, and is taken when a slot is free. The epoch refuses the process that has blocked it: that one may
+    // still have it loaded, and would block it again with its next write.
+    if (conflict?.conflict === "full" && head.blocked !== null) {
+      const due = { ...head, owner: null, epoch: head.epoch + 1, blocked: null };
+      await store.append(
+        key,
+        { epoch: head.epoch, position, owner: head.owner },
+        { entries: [], head: due, wake: key },
+      );
+    }
     return conflict === undefined ? claimed : undefined;
   }
 

@@ -247,3 +247,47 @@ describe("a replay that makes no progress since its process is frozen", () => {
     expect(second.said.filter((line) => /blocked|blocked/.test(line))).toEqual([]);
   });
 });
+
+it("a run that waits for its slot after matching code was registered is not blocked again by the process that had blocked it", async () => {
+  const world = new World({
+    runtime: { durability },
+    register: (process) => {
+      const isOther = process.name === "process-2";
+      const wait = () => process.wait(process.name === "process-3" ? 10 : 10 * LONG_MS);
+      process.runtime.register(
+        "agent",
+        { durable: true, concurrency: { max: 1 } },
+        async (input, { step, receive }) => {
+          if (input[0]?.parts[0]?.content === "holds the slot") return step("work", wait);
+          // The other code waits for something that is not in the history: the run stays loaded, and is blocked.
+          if (isOther) return step("another", () => 1);
+          await step("one", () => 1);
+          await step("two", wait);
+          return receive("news");
+        },
+      );
+    },
+  });
+  const first = world.start();
+  const run_id = await create(world, first);
+  const headOf = async (id: string) => (await world.store.find({ tenant: "", run_id: id }))?.head;
+  await world.pass(200);
+  first.kill();
+  const second = world.start();
+  await world.pass(LONG_MS);
+  expect(await headOf(run_id)).toMatchObject({ owner: null, blocked: { expected: "the result of one#1" } });
+  const holder = await create(world, second, "agent", "holds the slot");
+  await world.pass(200);
+  expect(await headOf(holder)).toMatchObject({ owner: second.name, holds_slot: true });
+  world.start();
+  await world.pass(500);
+  expect(await headOf(run_id)).toMatchObject({ owner: null, blocked: null, due_at: expect.any(Number) });
+
+  given(await world.until(second.runtime.send({ to: run_id, name: "news", data: "heard" }), second));
+  await world.pass(500);
+  expect(await headOf(run_id)).toMatchObject({ blocked: null });
+  second.kill();
+  await world.pass(10 * durability.leaseMs);
+  expect(await statuses(world, [run_id, holder])).toEqual({ completed: 2 });
+  expect(world.violations).toEqual([]);
+});
