@@ -113,7 +113,7 @@ async function childrenOf(store: Store, { tenant, run_id }: AdminRun, most: numb
   const all: FoundRun[] = [];
   while (all.length < most) {
     const limit = Math.min(PAGE, most - all.length);
-    const page = await store.list({ tenant, parent: run_id, limit, offset: 0, after: all.at(-1)?.key.run_id });
+    const page = await store.list({ tenant, parents: [run_id], limit, offset: 0, after: all.at(-1)?.key.run_id });
     all.push(...page);
     if (page.length < limit) break;
   }

@@ -10,8 +10,8 @@ export interface RunQuery {
   readonly statuses?: readonly RunStatus[] | undefined;
   /** Only runs that have all of these labels, each with this value. Without labels in it: as left out. */
   readonly labels?: Labels | undefined;
-  /** Only the direct sub-runs of the run with this id, whether or not that run exists. */
-  readonly parent?: string | undefined;
+  /** Only the direct sub-runs of the runs with these ids, whether or not those runs exist. An empty list: no runs. */
+  readonly parents?: readonly string[] | undefined;
   /** With true, only runs without a parent. Sub-runs are left out before the page is taken. */
   readonly roots?: boolean | undefined;
   /** Only runs that were created before the run with this id. If that run does not exist: none. */

@@ -5,6 +5,7 @@ import type { RunKey, Store } from "../core/ports.ts";
 import { runRecord } from "../core/record.ts";
 import type { JsonValue } from "../protocol/json.ts";
 import type { Message } from "../protocol/message.ts";
+import { allRuns } from "../runtime/all-runs.ts";
 import { foldLog } from "../runtime/fold-log.ts";
 import { historyOf } from "../runtime/run-session.ts";
 import { guarded } from "../runtime/store-failures.ts";
@@ -29,7 +30,6 @@ export interface Cassette {
 }
 
 const CHUNK = 1_000;
-const PAGE = 100;
 
 /** Records a run from its store; undefined if the store does not have it. */
 export async function recordRun(from: Store, key: RunKey): Promise<Cassette | undefined> {
@@ -67,18 +67,15 @@ export async function recordRun(from: Store, key: RunKey): Promise<Cassette | un
 /** The sub-runs of a run that is not durable are found by their parent. */
 async function subRunsOf(store: Store, { tenant, run_id }: RunKey): Promise<StepEntry[]> {
   const found: StepEntry[] = [];
-  for (let offset = 0; ; offset += PAGE) {
-    const page = await store.list({ tenant, parent: run_id, limit: PAGE, offset });
-    for (const { key, created, head, position } of page) {
-      if (created?.parent === undefined || head.finished_at === null) continue;
-      const state = await foldLog(store, key, position);
-      if (state === undefined) continue;
-      // The library makes run records, and they are JSON.
-      const result = runRecord(state) as unknown as JsonValue;
-      found.push({ type: "step", at: head.finished_at, key: created.parent.key, result, error: null, usage: null });
-    }
-    if (page.length < PAGE) return found;
+  for (const { key, created, head, position } of await allRuns(store, { tenant, parents: [run_id] }, (run) => run)) {
+    if (created?.parent === undefined || head.finished_at === null) continue;
+    const state = await foldLog(store, key, position);
+    if (state === undefined) continue;
+    // The library makes run records, and they are JSON.
+    const result = runRecord(state) as unknown as JsonValue;
+    found.push({ type: "step", at: head.finished_at, key: created.parent.key, result, error: null, usage: null });
   }
+  return found;
 }
 
 /** A copy that shares nothing with the original, as `JSON.parse` would return it. */

@@ -1,11 +1,18 @@
 import { CadenzaError } from "../core/errors.ts";
 import type { FoundRun, RunKey, SessionKey, Store } from "../core/ports.ts";
 import { RunMap } from "../core/run-map.ts";
-import type { RunQuery } from "../core/run-query.ts";
+import { allRuns } from "./all-runs.ts";
 import { notFound } from "./refusals.ts";
 
-/** How many runs are read from the store at a time. */
-const PAGE = 100;
+/** How many runs are named in one question for the runs below them. */
+const CHUNK = 100;
+
+/** What is kept of a run that is to be deleted. */
+interface Doomed {
+  readonly key: RunKey;
+  readonly hasEnded: boolean;
+  readonly parent: string | undefined;
+}
 
 /**
  * Deletes a run that has ended, and all runs below it. Throws `run_not_found`, and `run_not_ended` if one of them, or
@@ -14,7 +21,7 @@ const PAGE = 100;
 export async function deleteRun(store: Store, key: RunKey): Promise<void> {
   const found = await store.find(key);
   if (found === undefined) throw notFound(key.run_id);
-  await store.delete(await treesOf(store, [found]));
+  await store.delete(await treesOf(store, key.tenant, [doomed(found)]));
 }
 
 /**
@@ -23,32 +30,36 @@ export async function deleteRun(store: Store, key: RunKey): Promise<void> {
  */
 export async function deleteSession(store: Store, key: SessionKey): Promise<void> {
   const { tenant, session_id } = key;
-  const runs = await listAll(store, { tenant, session_id });
+  const runs = await allRuns(store, { tenant, session_id }, doomed);
   if (runs.length === 0 && (await store.sessionHead(key)) === undefined)
     throw new CadenzaError("session_not_found", `There is no session ${session_id}.`, { session_id });
-  const doomed = await treesOf(store, runs);
+  const trees = await treesOf(store, tenant, runs);
   if (!(await store.deleteSession(key))) {
     const message = `Session ${session_id} cannot be deleted: a run has just joined it. Delete it after that run has ended.`;
     throw new CadenzaError("run_not_ended", message, { session_id });
   }
-  await store.delete(doomed);
+  await store.delete(trees);
 }
 
 /**
  * The runs and all runs below them, the lowest first: what is left if the process dies meanwhile is found from the top
  * again. Throws `run_not_ended`.
  */
-async function treesOf(store: Store, roots: readonly FoundRun[]): Promise<readonly RunKey[]> {
-  for (const root of roots) await checkParent(store, root);
+async function treesOf(store: Store, tenant: string, roots: readonly Doomed[]): Promise<readonly RunKey[]> {
+  await checkParents(store, tenant, roots);
   const found = new RunMap<RunKey>();
-  let level = roots;
-  while (level.length > 0) {
-    const below: FoundRun[] = [];
-    for (const { key, head } of level) {
-      if (head.finished_at === null)
+  for (let level = roots; level.length > 0; ) {
+    for (const { key, hasEnded } of level) {
+      if (!hasEnded)
         throw notEnded(key.run_id, "has not ended, and cannot be deleted. Cancel it first, or delete it later.");
+      // A run that is a root and below another one goes with the lower ones.
+      found.delete(key);
       found.set(key, key);
-      below.push(...(await listAll(store, { tenant: key.tenant, parent: key.run_id })));
+    }
+    const below: Doomed[] = [];
+    for (let from = 0; from < level.length; from += CHUNK) {
+      const parents = level.slice(from, from + CHUNK).map(({ key }) => key.run_id);
+      below.push(...(await allRuns(store, { tenant, parents }, doomed)));
     }
     level = below;
   }
@@ -56,21 +67,20 @@ async function treesOf(store: Store, roots: readonly FoundRun[]): Promise<readon
 }
 
 /** A parent that has not ended may read its sub-runs again, and would start a missing one anew. */
-async function checkParent(store: Store, { key, created }: FoundRun): Promise<void> {
-  if (created?.parent === undefined) return;
-  const { run_id } = created.parent;
-  const parent = await store.find({ ...key, run_id });
-  if (parent !== undefined && parent.head.finished_at === null)
-    throw notEnded(run_id, `has not ended: run ${key.run_id}, which it has started, cannot be deleted before that.`);
+async function checkParents(store: Store, tenant: string, roots: readonly Doomed[]): Promise<void> {
+  const checked = new RunMap<true>();
+  for (const { key } of roots) checked.set(key, true);
+  for (const { key, parent: run_id } of roots) {
+    if (run_id === undefined || checked.has({ tenant, run_id })) continue;
+    checked.set({ tenant, run_id }, true);
+    const parent = await store.find({ tenant, run_id });
+    if (parent !== undefined && parent.head.finished_at === null)
+      throw notEnded(run_id, `has not ended: run ${key.run_id}, which it has started, cannot be deleted before that.`);
+  }
 }
 
-async function listAll(store: Store, query: Omit<RunQuery, "limit" | "offset">): Promise<readonly FoundRun[]> {
-  const found: FoundRun[] = [];
-  for (;;) {
-    const page = await store.list({ ...query, limit: PAGE, offset: found.length });
-    found.push(...page);
-    if (page.length < PAGE) return found;
-  }
+function doomed({ key, head, created }: FoundRun): Doomed {
+  return { key, hasEnded: head.finished_at !== null, parent: created?.parent?.run_id };
 }
 
 function notEnded(runId: string, why: string): CadenzaError {

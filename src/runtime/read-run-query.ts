@@ -41,7 +41,7 @@ export function readRunQuery(query: ListRunsQuery, tenant: string): RunQuery {
     session_id: session_id === undefined ? undefined : readId("query.session_id", session_id),
     statuses,
     labels: readLabels("query.labels", labels),
-    parent: parent === undefined ? undefined : readId("query.parent", parent),
+    parents: parent === undefined ? undefined : [readId("query.parent", parent)],
     roots,
     after: after === undefined ? undefined : readId("query.after", after),
     createdAfter: createdAfter === undefined ? undefined : readTime("query.createdAfter", createdAfter),

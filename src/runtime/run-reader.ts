@@ -6,13 +6,13 @@ import type { MaybePromise } from "../core/promises.ts";
 import { isPromise } from "../core/promises.ts";
 import type { RunSummary } from "../core/record.ts";
 import { questionRecord, runRecord, runSummary, transcript } from "../core/record.ts";
-import { RunMap } from "../core/run-map.ts";
 import type { RunState } from "../core/state.ts";
 import { createdEntry, openQuestions } from "../core/state.ts";
 import { isoTime } from "../core/time.ts";
 import { left } from "../core/usage.ts";
 import type { Message } from "../protocol/message.ts";
 import type { Run } from "../protocol/run.ts";
+import { allRuns } from "./all-runs.ts";
 import type { LogSource, StreamHost } from "./events.ts";
 import { EventStream } from "./events.ts";
 import { foldLog } from "./fold-log.ts";
@@ -22,9 +22,6 @@ import type { Settings } from "./options.ts";
 import { closedError, isLost, notFound } from "./refusals.ts";
 import type { RunDetails, Session } from "./requests.ts";
 import type { Runs } from "./runs.ts";
-
-/** How many sub-runs are read from the store at a time. */
-const PAGE = 100;
 
 /** Reads runs that are loaded in this process, executed by another process, evicted or ended. */
 export class RunReader {
@@ -102,13 +99,8 @@ export class RunReader {
   /** The ids of a run's direct sub-runs, in the order in which they were created. */
   async #childrenOf({ tenant, run_id }: RunKey): Promise<readonly string[]> {
     await this.#runs.settled(tenant);
-    // The pages shift when a sub-run is created meanwhile, and may have a run twice.
-    const found = new RunMap<string>();
-    for (let offset = 0; ; offset += PAGE) {
-      const page = await this.#settings.store.list({ tenant, parent: run_id, limit: PAGE, offset });
-      for (const { key } of page) found.set(key, key.run_id);
-      if (page.length < PAGE) return [...found.values()].reverse();
-    }
+    const ids = await allRuns(this.#settings.store, { tenant, parents: [run_id] }, ({ key }) => key.run_id);
+    return ids.toReversed();
   }
 
   /** The first entry of a run; undefined if the run does not exist. */

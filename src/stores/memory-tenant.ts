@@ -177,7 +177,7 @@ export function matches({ created, head }: MemoryRun, query: Filter): boolean {
   if (query.agent_name !== undefined && created.agent_name !== query.agent_name) return false;
   if (query.session_id !== undefined && created.session_id !== query.session_id) return false;
   if (query.roots === true && created.parent !== undefined) return false;
-  if (query.parent !== undefined && created.parent?.run_id !== query.parent) return false;
+  if (query.parents !== undefined && !query.parents.some((id) => id === created.parent?.run_id)) return false;
   if (query.labels !== undefined && !hasLabels(created, query.labels)) return false;
   if (query.createdAfter !== undefined && created.at < query.createdAfter) return false;
   if (query.createdBefore !== undefined && created.at >= query.createdBefore) return false;

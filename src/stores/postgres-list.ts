@@ -27,7 +27,7 @@ export class Parameters {
 }
 
 /**
- * The statement that selects the page of a query from the runs `r`, in its order. A list of statuses is not empty. The
+ * The statement that selects the page of a query from the runs `r`, in its order. No list in it is empty. The
  * runs of a time are in the order of their times.
  */
 export function selectPage(schema: string, query: RunQuery): Statement {
@@ -64,7 +64,7 @@ function statusesOf({ statuses }: RunQuery, parameters: Parameters): readonly (r
 }
 
 function conditionsOf(schema: string, query: RunQuery, parameters: Parameters, isTimed: boolean): readonly string[] {
-  const { agent_name, session_id, labels = {}, parent, roots, after, createdAfter, createdBefore } = query;
+  const { agent_name, session_id, labels = {}, parents, roots, after, createdAfter, createdBefore } = query;
   const tenant = parameters.text(toText(query.tenant));
   const found = [`r.tenant = ${tenant}`];
   if (isTimed) found.push("r.created_at > '-Infinity'");
@@ -78,7 +78,10 @@ function conditionsOf(schema: string, query: RunQuery, parameters: Parameters, i
       SELECT s.id FROM ${schema}.runs s WHERE s.tenant = ${tenant} AND s.run_id = ${session} AND s.session_id = s.run_id)`);
   }
   if (agent_name !== undefined) found.push(`r.agent_name = ${parameters.text(toText(agent_name))}`);
-  if (parent !== undefined) found.push(`r.parent = ${parameters.text(toText(parent))}`);
+  if (parents !== undefined) {
+    const ids = parents.map((id) => parameters.text(toText(id))).join(", ");
+    found.push(`r.id IN (SELECT c.id FROM ${schema}.runs c WHERE c.tenant = ${tenant} AND c.parent IN (${ids}))`);
+  }
   if (roots === true) found.push("r.parent IS NULL");
   for (const [name, value] of Object.entries(labels)) {
     found.push(`r.id IN (SELECT l.run FROM ${schema}.labels l WHERE l.tenant = ${tenant}

@@ -82,7 +82,7 @@ export class Reads {
   }
 
   async list(query: RunQuery): Promise<readonly FoundRun[]> {
-    if (query.statuses?.length === 0) return [];
+    if (query.statuses?.length === 0 || query.parents?.length === 0) return [];
     const { sql, values } = selectPage(this.#schema, query);
     const found = await this.#query(
       `SELECT ${runColumns}, ${createdColumn} FROM (SELECT p.*, row_number() OVER () AS place FROM (${sql}) p) r

@@ -2,7 +2,7 @@ import type { CreatedEntry } from "../core/log.ts";
 import type { RunQuery } from "../core/run-query.ts";
 
 /** Finds the runs of one tenant by their labels and by their parent, without a look at the others. */
-export class RunIndex<Run> {
+export class RunIndex<Run extends { readonly order: number }> {
   /** The runs with a label, and the runs with a parent, each in the order in which they were created. */
   readonly #labelled = new Map<string, Set<Run>>();
   readonly #children = new Map<string, Set<Run>>();
@@ -20,14 +20,20 @@ export class RunIndex<Run> {
   }
 
   /** The runs of which the query selects some, the newest first. Undefined: those may be any. */
-  find({ parent, labels = {} }: RunQuery): readonly Run[] | undefined {
-    let fewest: ReadonlySet<Run> | undefined;
-    if (parent !== undefined) fewest = this.#children.get(parent) ?? none;
+  find({ parents, labels = {} }: RunQuery): readonly Run[] | undefined {
+    let fewest: ReadonlySet<Run> | undefined = parents && this.#below(parents);
     for (const label of Object.entries(labels)) {
       const found: ReadonlySet<Run> = this.#labelled.get(keyOf(label)) ?? none;
       if (fewest === undefined || found.size < fewest.size) fewest = found;
     }
     return fewest && [...fewest].reverse();
+  }
+
+  #below(parents: readonly string[]): ReadonlySet<Run> {
+    const sets = [...new Set(parents)].flatMap((id) => this.#children.get(id) ?? []);
+    const [only = none] = sets;
+    if (sets.length <= 1) return only;
+    return new Set(sets.flatMap((set) => [...set]).toSorted((one, other) => one.order - other.order));
   }
 }
 

@@ -18,7 +18,7 @@ export interface Clause {
 /** Up to which number the runs with a label are counted, in search of the label that the fewest runs have. */
 const MAX_COUNTED = 1_000;
 
-/** The statement that selects the ids of the page of a query. A list of statuses is not empty. */
+/** The statement that selects the ids of the page of a query. No list in it is empty. */
 export function selectPage(connection: Connection, query: RunQuery): Clause {
   const byTime = selectByTime(query);
   const { sql, values } = byTime ?? selectIds(connection, query);
@@ -29,9 +29,9 @@ export function selectPage(connection: Connection, query: RunQuery): Clause {
 
 /** Reads the runs of a time from the newest one on. Undefined: the time is not all, or the query selects fewer runs. */
 function selectByTime(query: RunQuery): Clause | undefined {
-  const { tenant, session_id, parent, statuses, labels, createdAfter, createdBefore, after } = query;
+  const { tenant, session_id, parents, statuses, labels, createdAfter, createdBefore, after } = query;
   if (createdAfter === undefined && createdBefore === undefined) return undefined;
-  const isRare = session_id !== undefined || parent !== undefined || Object.keys(labels ?? {}).length > 0;
+  const isRare = session_id !== undefined || parents !== undefined || Object.keys(labels ?? {}).length > 0;
   if (isRare || isLive(statuses)) return undefined;
   const found = [clause("tenant = ?", toText(tenant)), ...conditionsOf({ ...query, after: undefined })];
   if (after !== undefined) {
@@ -48,7 +48,7 @@ function isLive(statuses: RunQuery["statuses"]): boolean {
 
 /** The ids of all runs of a query, in no order yet. */
 function selectIds(connection: Connection, query: RunQuery): Clause {
-  const { session_id, parent, statuses } = query;
+  const { session_id, parents, statuses } = query;
   const tenant = toText(query.tenant);
   const labels = labelsOf(query);
   const others = conditionsOf(query);
@@ -60,7 +60,7 @@ function selectIds(connection: Connection, query: RunQuery): Clause {
       ...status,
       ...labels.map(hasLabel),
     ]);
-  if (parent !== undefined)
+  if (parents !== undefined)
     return select("cadenza_runs INDEXED BY cadenza_runs_by_parent", [
       clause("tenant = ?", tenant),
       ...others,
@@ -79,14 +79,15 @@ function selectIds(connection: Connection, query: RunQuery): Clause {
 }
 
 function conditionsOf(query: RunQuery): readonly Clause[] {
-  const { tenant, agent_name, parent, roots, after, createdAfter, createdBefore } = query;
+  const { tenant, agent_name, parents, roots, after, createdAfter, createdBefore } = query;
   const found: Clause[] = [];
   if (after !== undefined)
     found.push(
       clause("id < (SELECT id FROM cadenza_runs WHERE tenant = ? AND run_id = ?)", toText(tenant), toText(after)),
     );
   if (agent_name !== undefined) found.push(clause("agent_name = ?", toText(agent_name)));
-  if (parent !== undefined) found.push(clause("parent = ?", toText(parent)));
+  if (parents !== undefined)
+    found.push(clause(`parent IN (${parents.map(() => "?").join(", ")})`, ...parents.map(toText)));
   if (roots === true) found.push(clause("parent IS NULL"));
   if (createdAfter !== undefined) found.push(clause("created_at >= ?", createdAfter));
   if (createdBefore !== undefined) found.push(clause("created_at < ?", createdBefore));

@@ -65,7 +65,7 @@ export function runRow(connection: Connection, id: number): SqliteRow {
 }
 
 export function listRuns(connection: Connection, query: RunQuery): readonly FoundRun[] {
-  if (query.statuses?.length === 0) return [];
+  if (query.statuses?.length === 0 || query.parents?.length === 0) return [];
   const { sql, values } = selectPage(connection, query);
   const found = foundRuns(connection, `r.id IN (${sql}) ORDER BY r.id DESC`, ...values);
   return query.createdAfter === undefined && query.createdBefore === undefined ? found : byTime(found);

@@ -34,7 +34,12 @@ export const deleteChecks: readonly StoreCheck[] = [
     expectSame(await first.findByIdempotencyKey(TENANT, "key"), undefined, "findByIdempotencyKey");
     const moved = await first.moved([{ key, epoch: 2, position: 2 }]);
     expectSame(moved, [{ key, epoch: 0, position: 0 }], "moved");
-    const queries: readonly Partial<RunQuery>[] = [{}, { session_id: sessionId(1) }, { labels }, { parent: runId(9) }];
+    const queries: readonly Partial<RunQuery>[] = [
+      {},
+      { session_id: sessionId(1) },
+      { labels },
+      { parents: [runId(9)] },
+    ];
     for (const query of queries)
       expectSame(await first.list({ tenant: TENANT, limit: 9, offset: 0, ...query }), [], "list");
     const answer = await first.append(key, { epoch: 2, position: 2 }, write(parts("a")));

@@ -115,7 +115,7 @@ export const listChecks: readonly StoreCheck[] = [
       [{ after: runId(3), labels }, [5, 2, 4]],
       [{ after: runId(5), labels: { order: "1" }, statuses: ["in-progress"] }, [2]],
       [{ after: runId(1), session_id: sessionId(1) }, [2]],
-      [{ after: runId(1), parent: runId(9) }, [2, 4]],
+      [{ after: runId(1), parents: [runId(9)] }, [2, 4]],
       [{ after: runId(3), roots: true }, [5]],
       // A run that does not exist, and one of another tenant.
       [{ after: runId(8) }, []],
@@ -152,7 +152,7 @@ export const listChecks: readonly StoreCheck[] = [
       [{ ...until(30), statuses: ["awaiting"] }, [2]],
       [{ ...until(30), statuses: ["awaiting", "completed"] }, [3, 2]],
       [{ ...until(30), labels }, [4]],
-      [{ ...since(20), parent: runId(9) }, [3]],
+      [{ ...since(20), parents: [runId(9)] }, [3]],
       [{ ...since(30), session_id: sessionId(1) }, [1]],
     ]);
   }),
@@ -234,7 +234,7 @@ export const listChecks: readonly StoreCheck[] = [
     );
   }),
 
-  check("list: by parent, the direct sub-runs alone", async ({ first, second }) => {
+  check("list: by parents, the direct sub-runs alone", async ({ first, second }) => {
     const parent = { run_id: runId(1), key: "run:echo#1", depth: 1 };
     const labels = { order: "2" };
     await create(first, 1);
@@ -244,18 +244,22 @@ export const listChecks: readonly StoreCheck[] = [
     await createEnded(first, 5, NOW, { created: { parent } });
     await create(first, 6, { tenant: "other", created: { parent } });
     await expectLists(second, [
-      [{ parent: runId(1) }, [5, 2, 3]],
-      [{ parent: runId(2) }, [4]],
-      [{ parent: runId(3) }, []],
-      [{ parent: runId(9) }, []],
-      [{ parent: runId(1), roots: false, limit: 1, offset: 1 }, [2]],
-      [{ parent: runId(1), roots: true }, []],
-      [{ parent: runId(1), agent_name: "ask" }, [3]],
-      [{ parent: runId(1), statuses: ["awaiting"] }, [3]],
-      [{ parent: runId(1), statuses: ["in-progress", "completed"] }, [5, 2]],
-      [{ parent: runId(1), session_id: sessionId(1) }, [2]],
-      [{ parent: runId(1), labels }, [3]],
-      [{ parent: runId(2), labels }, []],
+      [{ parents: [runId(1)] }, [5, 2, 3]],
+      [{ parents: [runId(2)] }, [4]],
+      [{ parents: [runId(3)] }, []],
+      [{ parents: [runId(9)] }, []],
+      [{ parents: [runId(1)], roots: false, limit: 1, offset: 1 }, [2]],
+      [{ parents: [runId(1)], roots: true }, []],
+      [{ parents: [runId(1)], agent_name: "ask" }, [3]],
+      [{ parents: [runId(1)], statuses: ["awaiting"] }, [3]],
+      [{ parents: [runId(1)], statuses: ["in-progress", "completed"] }, [5, 2]],
+      [{ parents: [runId(1)], session_id: sessionId(1) }, [2]],
+      [{ parents: [runId(1)], labels }, [3]],
+      [{ parents: [runId(2)], labels }, []],
+      [{ parents: [runId(2), runId(9), runId(1), runId(2)] }, [5, 4, 2, 3]],
+      [{ parents: [runId(1), runId(2)], limit: 2, offset: 1 }, [4, 2]],
+      [{ parents: [runId(1), runId(2)], after: runId(4), statuses: ["awaiting"] }, [3]],
+      [{ parents: [] }, []],
     ]);
   }),
 

@@ -84,7 +84,7 @@ export const pruneChecks: readonly StoreCheck[] = [
     expectSame(await first.find(key), undefined, "find");
     expectSame(await first.read(key, 0, 10), undefined, "read");
     expectSame(await first.findByIdempotencyKey(TENANT, "key"), undefined, "findByIdempotencyKey");
-    const queries: readonly Partial<RunQuery>[] = [{ session_id: sessionId(1) }, { labels }, { parent: runId(9) }];
+    const queries: readonly Partial<RunQuery>[] = [{ session_id: sessionId(1) }, { labels }, { parents: [runId(9)] }];
     for (const query of queries)
       expectSame(await first.list({ tenant: TENANT, limit: 9, offset: 0, ...query }), [], "list");
     const answer = await first.append(key, { epoch: 2, position: 2 }, write(parts("a")));

@@ -229,7 +229,7 @@ function looksOf(names: Names): readonly Step[] {
       list({ session_id: names.run(n).run_id }),
       list({ labels: { order: names.label(n) } }),
       list({ labels: { order: names.label(n), team: "a" } }),
-      list({ parent: names.run(n).run_id }),
+      list({ parents: [names.run(n).run_id] }),
       list({ after: names.run(n).run_id }),
       list({ after: names.run(n).run_id, createdAfter: NOW }),
       survey({ labels: { order: names.label(n) } }),

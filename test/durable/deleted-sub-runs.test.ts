@@ -70,7 +70,7 @@ describe("a sub-run whose parent has not recorded its result", () => {
       await world.pass(5_000);
       if (created === undefined || "error" in created) continue;
       const { run_id } = created.value;
-      const ended = await world.store.list({ tenant: "", parent: run_id, limit: 9, offset: 0 });
+      const ended = await world.store.list({ tenant: "", parents: [run_id], limit: 9, offset: 0 });
       const log = await world.log(run_id);
       if (log.some(({ type }) => type === "step") || ended.every(({ head }) => head.finished_at === null)) continue;
       expect(log.some((entry) => entry.type === "intent" && entry.stored)).toBe(true);
@@ -99,7 +99,7 @@ describe("a sub-run whose parent has not recorded its result", () => {
       if (created === undefined || "error" in created) continue;
       const { run_id } = created.value;
       const log = await world.log(run_id);
-      const below = await world.store.list({ tenant: "", parent: run_id, limit: 9, offset: 0 });
+      const below = await world.store.list({ tenant: "", parents: [run_id], limit: 9, offset: 0 });
       if (below.length > 0 || log.at(-1)?.type !== "intent") continue;
       world.start();
       await world.pass(LONG_MS);

@@ -254,7 +254,7 @@ const list = commands(
     session_id: fc.constantFrom(undefined, ...SESSIONS),
     statuses: fc.constantFrom(undefined, ...STATUSES),
     labels: fc.constantFrom(undefined, undefined, {}, ...LABELS),
-    parent: fc.constantFrom(undefined, undefined, ...PARENTS),
+    parents: fc.option(fc.subarray([...PARENTS]), { nil: undefined }),
     roots: fc.constantFrom(undefined, false, true),
     createdAfter: fc.constantFrom(undefined, undefined, 2, 5),
     createdBefore: fc.constantFrom(undefined, undefined, 4, 8),

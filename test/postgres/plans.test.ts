@@ -58,7 +58,8 @@ describe.skipIf(missing !== undefined)(`among ${ENDED} runs${missing ? `: ${miss
     ["those that have not ended", { statuses: ["created", "in-progress", "awaiting"] }],
     ["those of a time", { createdAfter: NOW - 500, createdBefore: NOW - 400 }],
     ["those with labels", { labels: { order: "7" } }],
-    ["the sub-runs of a run", { parent: runId(7) }],
+    ["the sub-runs of a run", { parents: [runId(7)] }],
+    ["the sub-runs of many runs", { parents: Array.from({ length: 100 }, (_, n) => runId(n)) }],
     ["those of another tenant", { tenant: "other" }],
   ];
   test.each(pages)("a list of %s reads no table as a whole", async (_name, query) => {

@@ -1,5 +1,8 @@
+import { MemoryStore } from "cadenza";
+import type { FoundRun, Store } from "cadenza/store";
 import { describe, expect, it } from "vitest";
 import { drain, refusal, setUp, setUpOnFile, typesOf } from "../harness/runtimes.ts";
+import { hookedStore } from "../harness/store-proxy.ts";
 
 /* Runs and sessions that are deleted. */
 
@@ -165,5 +168,52 @@ describe.each([
     expect(await all()).toEqual([run_id]);
     expect((await runtime.getSession(SESSION)).history).toHaveLength(2);
     await runtime.close();
+  });
+});
+
+describe("a session with many runs", () => {
+  /** `onPage` is called after each page of runs that has been read, with how many these are by now. */
+  async function make(count: number, onPage: (page: readonly FoundRun[], pages: number, store: Store) => unknown) {
+    const inner: Store = new MemoryStore();
+    let pages = 0;
+    let isDeleting = false;
+    const store = hookedStore(async (call, method) => {
+      const answer = await call();
+      if (isDeleting && method === "list") await onPage(answer as readonly FoundRun[], ++pages, inner);
+      return answer;
+    }, inner);
+    const { runtime } = setUp({ store });
+    runtime.register("ends", () => "Done.");
+    for (let n = 0; n < count; n++) await runtime.createRun({ agent_name: "ends", input: "x", session_id: SESSION });
+    return {
+      runtime,
+      all: async () => (await runtime.listRuns({ limit: 1_000 })).length,
+      async remove(): Promise<number> {
+        isDeleting = true;
+        await runtime.deleteSession(SESSION);
+        isDeleting = false;
+        return pages;
+      },
+    };
+  }
+
+  it("is deleted with a few questions to the store", async () => {
+    const { all, remove } = await make(250, () => {});
+    // Three pages of its runs, and as many questions for the runs below them.
+    expect(await remove()).toBe(6);
+    expect(await all()).toBe(0);
+  });
+
+  it.each([
+    ["the last", 99],
+    ["the one after the last", 100],
+    ["another", 7],
+  ])("is deleted as a whole when %s run of a page is deleted meanwhile", async (_which, index) => {
+    const { all, remove } = await make(250, async (page, pages, store) => {
+      const run = page[index];
+      if (pages === 1 && run !== undefined) await store.delete([run.key]);
+    });
+    await remove();
+    expect(await all()).toBe(0);
   });
 });

@@ -144,7 +144,12 @@ describe("runs and entries are read", () => {
     ...["acme", ""].flatMap((tenant): [string, () => unknown, readonly string[]][] => [
       [
         `list, of a parent (${JSON.stringify(tenant)})`,
-        () => store.list(page({ tenant, parent: runId(1), statuses: ["awaiting", "completed"] })),
+        () => store.list(page({ tenant, parents: [runId(1)], statuses: ["awaiting", "completed"] })),
+        ["cadenza_runs_by_parent (tenant=? AND parent=?)", ...listed],
+      ],
+      [
+        `list, of two parents (${JSON.stringify(tenant)})`,
+        () => store.list(page({ tenant, parents: [runId(1), runId(2)] })),
         ["cadenza_runs_by_parent (tenant=? AND parent=?)", ...listed],
       ],
       [
@@ -316,6 +321,7 @@ const KNOWN_SORTS: readonly (readonly [what: RegExp, why: string])[] = [
   [/INDEXED BY cadenza_runs_by_state/, "the runs of several statuses that a survey looks at, up to a limit"],
   [/json_each/, "the runs that a survey looks at, up to a limit"],
   [/session_id <> run_id/, "the runs of one session"],
+  [/parent IN \(\?, \?/, "the runs below several ones"],
   [/INDEXED BY cadenza_runs_by_owner WHERE owner IS NOT NULL/, "the runs that processes execute, in lists by status"],
   [/INDEXED BY cadenza_runs_by_status\s+WHERE .* GROUP BY/, "the backlog, which counts the runs without an owner"],
 ];
@@ -350,15 +356,16 @@ async function askEverything(): Promise<void> {
     { labels: { order: "1" } },
     { labels: { order: "1", team: "a", x: "y" }, statuses: ["awaiting"], agent_name: "echo", roots: true },
     { labels: { order: "1" }, session_id: sessionId(1) },
-    { parent: runId(1) },
-    { parent: runId(1), statuses: ["awaiting", "completed"] },
-    { parent: runId(1), session_id: sessionId(1) },
+    { parents: [runId(1)] },
+    { parents: [runId(1)], statuses: ["awaiting", "completed"] },
+    { parents: [runId(1)], session_id: sessionId(1) },
+    { parents: [runId(1), runId(2)] },
     { createdAfter: NOW },
     { createdBefore: NOW, after: runId(3), statuses: ["completed"] },
     { createdAfter: NOW, createdBefore: NOW + 9, agent_name: "echo", roots: true },
     { createdAfter: NOW, statuses: ["awaiting"] },
     { createdBefore: NOW, labels: { order: "1" } },
-    { createdBefore: NOW, parent: runId(1) },
+    { createdBefore: NOW, parents: [runId(1)] },
   ] as const) {
     for (const tenant of ["acme", ""]) store.list({ tenant, limit: 9, offset: 0, ...query });
   }

@@ -163,7 +163,7 @@ describe("the schema", () => {
 
     expect(definitions()).toEqual(before);
     expect(versions()).toEqual([5, 6, 7, 8, 9, 10]);
-    expect(store.list({ tenant: key.tenant, parent: runId(1), limit: 9, offset: 0 })).toEqual([store.find(key)]);
+    expect(store.list({ tenant: key.tenant, parents: [runId(1)], limit: 9, offset: 0 })).toEqual([store.find(key)]);
     expect(store.list({ tenant: key.tenant, labels: { order: "1" }, limit: 9, offset: 0 })).toHaveLength(1);
   });
 

@@ -48,7 +48,7 @@ export const deleteFaults: readonly BrokenStore[] = [
     class extends MemoryStore {
       override delete(runs: readonly RunKey[]): number {
         const below = runs.flatMap(({ tenant, run_id }) =>
-          super.list({ tenant, parent: run_id, limit: 99, offset: 0 }).map(({ key }) => key),
+          super.list({ tenant, parents: [run_id], limit: 99, offset: 0 }).map(({ key }) => key),
         );
         super.delete(below);
         return super.delete(runs);

@@ -9,7 +9,7 @@ import { broken } from "./broken-store.ts";
 const SEVERAL = "list: with several statuses, in one order";
 const LABELS = "list: with labels, the runs that have all of them with these values";
 const ODD_LABELS = "list: labels of any text, and no two of them as one";
-const PARENTS = "list: by parent, the direct sub-runs alone";
+const PARENTS = "list: by parents, the direct sub-runs alone";
 
 const TIMES = "list: by the time of creation";
 
@@ -201,7 +201,7 @@ export const listsFaults: readonly BrokenStore[] = [
     "list ignores the parent",
     PARENTS,
     class extends MemoryStore {
-      override list({ parent: _, ...query }: RunQuery): readonly StoredRun[] {
+      override list({ parents: _, ...query }: RunQuery): readonly StoredRun[] {
         return super.list(query);
       }
     },
@@ -211,10 +211,12 @@ export const listsFaults: readonly BrokenStore[] = [
     PARENTS,
     class extends MemoryStore {
       override list(query: RunQuery): readonly StoredRun[] {
-        const { parent, ...all } = query;
-        if (parent === undefined) return super.list(query);
-        const children = super.list({ tenant: query.tenant, parent, limit: 1_000, offset: 0 });
-        const below = children.flatMap(({ key }) => this.list({ ...all, parent: key.run_id, limit: 1_000, offset: 0 }));
+        const { parents, ...all } = query;
+        if (parents === undefined) return super.list(query);
+        const children = super.list({ tenant: query.tenant, parents, limit: 1_000, offset: 0 });
+        const below = children.flatMap(({ key }) =>
+          this.list({ ...all, parents: [key.run_id], limit: 1_000, offset: 0 }),
+        );
         return [...below, ...super.list(query)];
       }
     },
@@ -223,8 +225,38 @@ export const listsFaults: readonly BrokenStore[] = [
     "list takes its page before it looks at the parent",
     PARENTS,
     class extends MemoryStore {
-      override list({ parent, ...query }: RunQuery): readonly StoredRun[] {
-        return super.list(query).filter(({ created }) => parent === undefined || created.parent?.run_id === parent);
+      override list({ parents, ...query }: RunQuery): readonly StoredRun[] {
+        return super
+          .list(query)
+          .filter(({ created }) => parents === undefined || parents.includes(created.parent?.run_id ?? ""));
+      }
+    },
+  ),
+  broken(
+    "list looks at the first parent alone",
+    PARENTS,
+    class extends MemoryStore {
+      override list(query: RunQuery): readonly StoredRun[] {
+        return super.list({ ...query, parents: query.parents?.slice(0, 1) });
+      }
+    },
+  ),
+  broken(
+    "list gives the sub-runs of one parent after the other",
+    PARENTS,
+    class extends MemoryStore {
+      override list({ parents, ...query }: RunQuery): readonly StoredRun[] {
+        if (parents === undefined) return super.list(query);
+        return parents.flatMap((one) => super.list({ ...query, parents: [one] })).slice(0, query.limit);
+      }
+    },
+  ),
+  broken(
+    "an empty list of parents is none",
+    PARENTS,
+    class extends MemoryStore {
+      override list(query: RunQuery): readonly StoredRun[] {
+        return super.list(query.parents?.length === 0 ? { ...query, parents: undefined } : query);
       }
     },
   ),
@@ -234,8 +266,8 @@ export const listsFaults: readonly BrokenStore[] = [
     class extends MemoryStore {
       override list(query: RunQuery): readonly StoredRun[] {
         const found = super.list(query);
-        const parent =
-          query.parent === undefined ? undefined : super.find({ tenant: query.tenant, run_id: query.parent });
+        const [run_id] = query.parents ?? [];
+        const parent = run_id === undefined ? undefined : super.find({ tenant: query.tenant, run_id });
         return parent === undefined ? found : [...found, parent];
       }
     },
