@@ -3,6 +3,7 @@ import type { Emission } from "../core/commands.ts";
 import type { CadenzaError } from "../core/errors.ts";
 import type { IntentEntry, ReceivedEntry } from "../core/log.ts";
 import type { Mismatch } from "../core/ports.ts";
+import type { MaybePromise } from "../core/promises.ts";
 import { ignore } from "../core/promises.ts";
 import { createdEntry } from "../core/state.ts";
 import { addUsage, left, usageWith } from "../core/usage.ts";
@@ -120,6 +121,17 @@ export class JournaledOperations extends LiveOperations {
       this.#advance();
     }
     return true;
+  }
+
+  /**
+   * A durable agent gets what it reads at the same point in each replay, whatever the store needs for it: when its other
+   * branches wait. It receives nothing meanwhile.
+   */
+  override async read<Value>(value: MaybePromise<Value>): Promise<Value> {
+    const reading = Promise.resolve(value);
+    const turn = (): Promise<void> => this.host.clock.turn();
+    await this.#order.holdUntil(reading.then(turn, turn));
+    return reading;
   }
 
   override holdsUsage(usage: Usage): boolean {

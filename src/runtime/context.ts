@@ -143,7 +143,7 @@ export class RunContext implements AgentContext {
       id: createdEntry(host.log.state).session_id,
       history: () =>
         execution.given(async () => {
-          const history = await host.session.history();
+          const history = await execution.operations.read(host.session.history());
           host.onMove();
           return history;
         }),

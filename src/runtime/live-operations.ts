@@ -163,6 +163,10 @@ export class LiveOperations implements Operations {
     return log.backlog >= settings.maxBacklog ? log.commit() : this.host.pace(at);
   }
 
+  read<Value>(value: MaybePromise<Value>): MaybePromise<Value> {
+    return value;
+  }
+
   holdsUsage(_usage: unknown): boolean {
     return false;
   }

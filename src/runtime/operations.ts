@@ -1,6 +1,7 @@
 import type { Emission } from "../core/commands.ts";
 import type { CadenzaError } from "../core/errors.ts";
 import type { Entry, IntentEntry, ReceivedEntry, ResultEntry } from "../core/log.ts";
+import type { MaybePromise } from "../core/promises.ts";
 import type { Usage } from "../protocol/extensions.ts";
 
 declare const inLog: unique symbol;
@@ -62,6 +63,8 @@ export interface Operations {
   onUnfitAnswer(key: string): void;
   /** Takes what the agent emits. A promise: the agent waits for it before it emits more. */
   emit(emission: Emission, at: number): undefined | Promise<void>;
+  /** Gives the agent what it reads outside of its log. */
+  read<Value>(value: MaybePromise<Value>): MaybePromise<Value>;
   /** Whether the log holds this report of usage. Each report in the log counts once. */
   holdsUsage(usage: Usage): boolean;
   /**
