@@ -50,35 +50,41 @@ const TOLD: ReadonlySet<Entry["type"]> = new Set([
 
 /**
  * What the entries of a write tell watchers, in the order of the log. `state` is the state after the entries, of which the
- * first has the position `from`. `isBlocked`: the write blocks the run. Undefined: they tell nothing.
+ * first has the position `from`. `isBlocked`: the write blocks the run. `others`: up to which position other processes may
+ * have written. One that posts a cancel does not know the questions that the owner has asked meanwhile, so the last write
+ * tells again which ones a cancel has settled. Undefined: they tell nothing.
  */
 export function feedOf(
   state: RunState,
   entries: readonly Entry[],
   from: number,
   isBlocked: boolean,
+  others = 0,
 ): readonly WatchedEvent[] | undefined {
   if (!isBlocked && !entries.some(({ type }) => TOLD.has(type))) return undefined;
   // What a fork takes over has happened in another run.
   const after = from + entries.findLastIndex(({ type }) => type === "forked") + 1;
+  const last = entries.at(-1);
+  const isEnd = last?.type === "ended";
+  const isToldAgain = ({ settled, settled_position }: Question): boolean =>
+    isEnd && settled?.type === "cancel-requested" && settled_position <= others;
   const told: { readonly position: number; readonly event: WatchedEvent }[] = [];
   const tell = (question: Question): void => {
     const { await_id, of = null } = question.asked;
     const { position, settled_position } = question;
     if (position > after) told.push({ position, event: { type: "run.awaiting", await_id, of } });
-    if (settled_position > after)
+    if (settled_position > after || isToldAgain(question))
       told.push({
         position: settled_position,
         event: { type: "question.settled", await_id, how: howOf(question), of },
       });
   };
   const exchanges = state.exchanges ?? [];
-  const before = exchanges.findLastIndex(({ settled_position }) => settled_position <= after);
+  const before = exchanges.findLastIndex((one) => one.settled_position <= after && !isToldAgain(one));
   for (const question of exchanges.slice(before + 1)) tell(question);
   for (const question of openQuestions(state)) tell(question);
   const events = told.sort((one, other) => one.position - other.position).map(({ event }) => event);
-  const last = entries.at(-1);
-  if (last?.type === "ended") events.push({ type: `run.${last.outcome}` });
+  if (isEnd) events.push({ type: `run.${last.outcome}` });
   if (isBlocked) events.push({ type: "run.blocked" });
   return events.length === 0 ? undefined : events;
 }

@@ -43,7 +43,7 @@ export class Handover {
       if (head === undefined || head.owner === null || log.lost) return;
       const released = this.#head.released(log.state, head);
       const write = { entries: noEntries, head: released, wake: log.key };
-      const told = fed(this.#store, write, log.state, log.committed, head);
+      const told = fed(this.#store, write, log.state, log.committed, head, 0);
       const conflict = await this.#store.append(log.key, this.#head.expected(head, log.committed), told);
       if (conflict === undefined) {
         log.replaceHead(released);

@@ -46,6 +46,8 @@ export class RunLog {
   readonly #decided: DecidedRun;
   #head: RunHead | undefined;
   #committed = 0;
+  /** Up to which position other processes may have written. */
+  #others = 0;
   #writing: Promise<void> | undefined;
   /** Why nothing is written any more. */
   #lost: CadenzaError | undefined;
@@ -116,6 +118,7 @@ export class RunLog {
   adopt(state: RunState, head: RunHead): void {
     this.#decided.adopt(state);
     this.#committed = state.position;
+    this.#others = state.position;
     this.#head = head;
     this.#ownership.onLoaded();
   }
@@ -303,7 +306,7 @@ export class RunLog {
     const write = writeOf(this.state, entries, head, wake, session, () => this.#run.sessionAtEnd());
     const attempt: Attempt = {
       key: this.key,
-      write: fed(this.#run.shared.store, write, this.state, this.#committed, before),
+      write: fed(this.#run.shared.store, write, this.state, this.#committed, before, this.#others),
       batch,
       expected: before && this.#ownership.expected(before, this.#committed),
       idempotencyKey: this.#idempotencyKey,
@@ -408,6 +411,7 @@ export class RunLog {
       return;
     }
     this.#committed = state.position;
+    this.#others = state.position;
     if (this.#readers !== undefined) this.#readers.batch = noEntries;
     this.#decided.rebase(copyState(state));
     if (this.#head !== undefined && this.#head.status !== this.state.status) this.#isHeadDue = true;

@@ -48,7 +48,7 @@ export function writeOf(
 
 /**
  * The write with what it adds to the feed, if the store keeps one. `state` is the state after its entries, of which the
- * first has the position `from`, and `before` the head that it replaces.
+ * first has the position `from`, and `before` the head that it replaces. `others`: as in `feedOf`.
  */
 export function fed(
   store: Store,
@@ -56,10 +56,11 @@ export function fed(
   state: RunState,
   from: number,
   before: RunHead | undefined,
+  others: number,
 ): RunWrite {
   if (store.readFeed === undefined) return write;
   const { blocked } = write.head;
   const isBlocked = blocked !== null && blocked !== before?.blocked;
-  const feed = feedOf(state, write.entries, from, isBlocked);
+  const feed = feedOf(state, write.entries, from, isBlocked, others);
   return feed === undefined ? write : { ...write, feed };
 }

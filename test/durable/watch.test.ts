@@ -8,6 +8,7 @@ import type { RunPost } from "cadenza/store";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { FakeClock } from "../harness/clock.ts";
 import type { DurableRuntimeOptions } from "../harness/durable-runtime.ts";
+import { deferred } from "../harness/promises.ts";
 import { drivers, openDatabase, temporaryFolder } from "../harness/sqlite-files.ts";
 
 /* All runs of a SQLite file are watched by a process that executes none of them. */
@@ -100,6 +101,33 @@ it("what a process posts to a run that it cannot load is told: a cancel settles 
   const next = start();
   next.register("asks", { durable: true }, asks);
   await clock.advance(30_000);
+  // The next process cannot know what the one that has posted the cancel knew.
+  expect(told).toEqual(["ask#1?", "ask#1: withdrawn", "ask#1: withdrawn", "run.cancelled"]);
+});
+
+it("a question is told to be settled by a cancel that another process posts when the question is asked", async () => {
+  const worker = start();
+  const [work, posting] = [deferred(), deferred()];
+  worker.register("asks", { durable: true }, async (_input, { step, ask }) => {
+    await step("work", () => work.promise);
+    return JSON.stringify(await ask("Well?"));
+  });
+  const { run_id } = await worker.createRun({ agent_name: "asks", input: "", mode: "async" });
+  await clock.settle();
+  const store = openStore();
+  // The log that the process has read ends before the question.
+  const post = store.post.bind(store);
+  store.post = (key, given) => posting.promise.then(() => post(key, given)) as never;
+  const web = start({ work: false }, store);
+  const { told } = follow(web);
+  const cancelling = web.cancel(run_id);
+  await clock.settle();
+  work.resolve();
+  await clock.advance(1_000);
+  posting.resolve();
+  await clock.advance(5_000);
+  await cancelling;
+
   expect(told).toEqual(["ask#1?", "ask#1: withdrawn", "run.cancelled"]);
 });
 
