@@ -151,3 +151,28 @@ test("agents see the principal of the user, and so does the log", async () => {
   expect(output[0]?.parts[0]?.content).toBe('{"name":"Ada"}');
   await runtime.close({ drainMs: 0 });
 });
+
+test("views of a run do not count for the run of another tenant with the same id", async () => {
+  const clock = new FakeClock();
+  const ids = { uuid: () => UNKNOWN, token: () => "token" };
+  const runtime = new Runtime({ store: durable(persistent(new MemoryStore({ clock }))), clock, ids });
+  runtime.register("asks", { durable: true }, (_input, { ask }) => ask("Well?"));
+  for (const tenant of ["acme", "blue"])
+    await runtime.scope({ tenant }).createRun({ agent_name: "asks", input: "", mode: "async" });
+  const handler = createInspectorHandler(runtime, {
+    authorize: ({ headers }) => ({ tenant: String(headers["x-tenant"]) }),
+    limits: { maxReadersPerRun: 1 },
+  });
+  const [acme, blue] = ["acme", "blue"].map(
+    (tenant) => new Visitor(handler, "http://localhost", { "x-tenant": tenant }),
+  ) as [Visitor, Visitor];
+  const first = await acme.follow(`run?run_id=${UNKNOWN}`);
+  const second = await blue.follow(`run?run_id=${UNKNOWN}`);
+  expect((await blue.get(`api/feed/run?run_id=${UNKNOWN}&tenant=blue`)).status).toBe(503);
+  await first.leave();
+  // A list names a run of another tenant, which is none of its business.
+  const list = await blue.follow(`runs?run_id=${UNKNOWN}&tenant=acme`);
+  await (await acme.follow(`run?run_id=${UNKNOWN}`)).leave();
+  for (const one of [second, list]) await one.leave();
+  await runtime.close({ drainMs: 0 });
+});

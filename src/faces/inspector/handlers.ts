@@ -210,7 +210,7 @@ function startOf({ runtime }: Inspected, { tenant, mayWrite }: Access): Start {
 }
 
 /** Answers with a feed. Its first event is there before the answer, so that a run that does not exist is refused. */
-async function follow(inspected: Inspected, { call, search }: Asked, feed: Feed): Promise<WireResponse> {
+async function follow(inspected: Inspected, { call, search, access }: Asked, feed: Feed): Promise<WireResponse> {
   const { clock, logger, readers, settings } = call.service;
   if (inspected.isClosed()) throw new WireError(503, "runtime_closed", "The runtime is being closed.");
   const reader = readers.enter();
@@ -224,7 +224,9 @@ async function follow(inspected: Inspected, { call, search }: Asked, feed: Feed)
   });
   try {
     const run_id = search.get("run_id");
-    if (run_id !== null) reader.join({ tenant: search.get("tenant") ?? "", run_id });
+    const tenant = readTenant(search.get("tenant"), access);
+    // The views of a user do not count for the runs of another tenant.
+    if (run_id !== null && !isForeign(tenant, access)) reader.join({ tenant, run_id });
     await text.begin();
   } catch (error) {
     text.return();
