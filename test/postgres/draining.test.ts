@@ -2,6 +2,7 @@ import { AgentRuntime, defineAgent } from "cadenza";
 import { createHandler } from "cadenza/http";
 import { expect, inject, test } from "vitest";
 import { openPostgresStore } from "../../src/stores/postgres.ts";
+import { drainsBesideWaits } from "../harness/drains/beside.ts";
 import { drains } from "../harness/drains/drains.ts";
 import { missingServer, newPool, newSchema } from "../harness/postgres-stores.ts";
 import { deferred } from "../harness/promises.ts";
@@ -79,5 +80,19 @@ test.skipIf(missing !== undefined)(
     expect(handedOn).toBeGreaterThan(0);
     // Long before a lease ends. How long it takes on a quiet machine: npm run test:drains.
     expect(median).toBeLessThan(5_000);
+  },
+);
+
+test.skipIf(missing !== undefined)(
+  `workers that get SIGTERM during steps beside waits begin no step twice${missing ? `: ${missing}` : ""}`,
+  { timeout: 180_000 },
+  async () => {
+    const address = inject("postgres")[18];
+    if ("missing" in address) throw new Error(address.missing);
+    const { host, port } = address;
+    const place = { host, port, schema: newSchema() };
+    const { wrong, bodies } = await drainsBesideWaits({ place, seed: `${Date.now()}`, times: 2, drainMs: 1_500 });
+    expect(wrong).toEqual([]);
+    expect(bodies).toBeGreaterThan(0);
   },
 );

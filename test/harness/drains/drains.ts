@@ -34,7 +34,7 @@ export interface DrainTrial {
   readonly free: { readonly median: number; readonly longest: number };
   /** The steps that were at work at the end of a drain, and were begun again. */
   readonly interrupted: number;
-  readonly wrong: readonly string[];
+  readonly wrong: string[];
 }
 
 /** A change of a run's owner. */
