@@ -1,9 +1,10 @@
 /**
  * The long tests of durable runs: crashes at every call of the store, and two of them one after the other; failures of every
  * call of the store, and outages that begin there; 100,000
- * evicted runs; 100,000 random programs; 10,000 random forks. `npm run test:durable -- --seed 7 --programs 1000` tries 1,000 programs from
- * seed 7 on, and `npm run test:durable -- --seed 7 --trouble crashes` tries one program alone. `--part crashes`,
- * `failures`, `outages`, `evictions`, `programs` or `forks` runs one part.
+ * evicted runs; 100,000 random programs; 2,000 worlds of eight tenants with a program each; 10,000 random forks.
+ * `npm run test:durable -- --seed 7 --programs 1000` tries 1,000 programs from seed 7 on, and
+ * `npm run test:durable -- --seed 7 --trouble crashes` tries one program alone. `--part crashes`, `failures`, `outages`,
+ * `evictions`, `programs`, `isolation` or `forks` runs one part.
  */
 import type { ChildProcess } from "node:child_process";
 import { fork } from "node:child_process";
@@ -22,31 +23,48 @@ import {
   playIn,
 } from "../test/harness/world/failing-calls.ts";
 import { forkAll } from "../test/harness/world/forks.ts";
+import { again as againInIsolation, tryIsolation } from "../test/harness/world/isolation.ts";
 import { play } from "../test/harness/world/play.ts";
 import { scenarios } from "../test/harness/world/scenarios.ts";
-import type { Findings } from "../test/harness/world/trials.ts";
+import type { Findings, Trial } from "../test/harness/world/trials.ts";
 import { again, noFindings, sumOf, trial, troubles, tryAll } from "../test/harness/world/trials.ts";
 import type { Failure } from "../test/harness/world/world.ts";
 
 const RUNS = 100_000;
 const FORKS = 10_000;
-/** How many programs a process tries between two reports. */
-const CHUNK = 500;
 
 const { values } = parseArgs({
   options: {
     seed: { type: "string", default: String(Math.floor(Math.random() * 2 ** 31)) },
     programs: { type: "string", default: "100000" },
+    worlds: { type: "string", default: "2000" },
     trouble: { type: "string" },
     part: { type: "string" },
     share: { type: "string", default: "1" },
   },
 });
 const seed = Number(values.seed);
-const programs = Number(values.programs);
+
+/** What is tried in several processes: a range of seeds, in chunks. After each a process reports. */
+interface Range {
+  readonly what: "programs" | "worlds";
+  readonly count: number;
+  readonly chunk: number;
+  readonly tried: (from: number, count: number) => Promise<Findings>;
+  readonly again: (trial: Trial) => string;
+}
+
+const programs: Range = { what: "programs", count: Number(values.programs), chunk: 500, tried: tryAll, again };
+const isolation: Range = {
+  what: "worlds",
+  count: Number(values.worlds),
+  chunk: 25,
+  tried: tryIsolation,
+  again: againInIsolation,
+};
 
 if (process.send !== undefined) {
-  await tryChunks(seed, programs, (findings) => process.send?.(findings));
+  await tryChunks(values.part === "isolation" ? isolation : programs, (findings) => process.send?.(findings));
   process.disconnect();
 } else if (values.trouble !== undefined) {
   process.exitCode = (await tryOne(values.trouble)) ? 1 : 0;
@@ -56,7 +74,8 @@ if (process.send !== undefined) {
     failures: () => failEverywhere("one failing call", failurePoints),
     outages: () => failEverywhere("outages", (calls) => OUTAGES_MS.flatMap((ms) => outagePoints(calls, ms))),
     evictions: evictMany,
-    programs: tryPrograms,
+    programs: () => tryInShards(programs),
+    isolation: () => tryInShards(isolation),
     forks: tryForks,
   }))
     if ((values.part ?? part) === part && (await isWrong())) process.exitCode = 1;
@@ -139,10 +158,11 @@ async function tryForks(): Promise<boolean> {
   return wrong.length > 0;
 }
 
-async function tryPrograms(): Promise<boolean> {
-  const shards = Math.min(availableParallelism(), Math.ceil(programs / CHUNK));
-  const size = Math.ceil(programs / shards);
-  console.log(`Trying ${programs} programs from seed ${seed} on, in ${shards} processes.`);
+async function tryInShards(range: Range): Promise<boolean> {
+  const { what, count, chunk } = range;
+  const shards = Math.min(availableParallelism(), Math.ceil(count / chunk));
+  const size = Math.ceil(count / shards);
+  console.log(`Trying ${count} ${what} from seed ${seed} on, in ${shards} processes.`);
   const started = performance.now();
   let all = noFindings;
   const onProgress = (findings: Findings): void => {
@@ -151,27 +171,35 @@ async function tryPrograms(): Promise<boolean> {
     console.log(
       `${all.programs} programs, ${all.trials} trials, ${all.troubles} troubles in ${seconds} s: ${all.wrong.length} wrong.`,
     );
-    for (const one of findings.wrong) console.log(`${again(one)}\n${one.wrong.join("\n")}`);
+    for (const one of findings.wrong) console.log(`${range.again(one)}\n${one.wrong.join("\n")}`);
   };
   await Promise.all(
     Array.from({ length: shards }, (_, shard) =>
-      tryInShard(seed + shard * size, Math.min(size, programs - shard * size), onProgress),
+      tryInShard(what, seed + shard * size, Math.min(size, count - shard * size), onProgress),
     ),
   );
-  return all.wrong.length > 0 || all.programs < programs;
+  return all.wrong.length > 0 || all.programs < count;
 }
 
-async function tryChunks(from: number, count: number, onProgress: (findings: Findings) => void): Promise<void> {
-  for (let done = 0; done < count; done += CHUNK) onProgress(await tryAll(from + done, Math.min(CHUNK, count - done)));
+async function tryChunks(range: Range, onProgress: (findings: Findings) => void): Promise<void> {
+  const { count, chunk, tried } = range;
+  for (let done = 0; done < count; done += chunk) onProgress(await tried(seed + done, Math.min(chunk, count - done)));
 }
 
-function tryInShard(from: number, count: number, onProgress: (findings: Findings) => void): Promise<void> {
-  const child: ChildProcess = fork(fileURLToPath(import.meta.url), ["--seed", `${from}`, "--programs", `${count}`]);
+function tryInShard(
+  what: Range["what"],
+  from: number,
+  count: number,
+  onProgress: (findings: Findings) => void,
+): Promise<void> {
+  const part = what === "worlds" ? "isolation" : "programs";
+  const given = ["--part", part, "--seed", `${from}`, `--${what}`, `${count}`];
+  const child: ChildProcess = fork(fileURLToPath(import.meta.url), given);
   child.on("message", (findings) => onProgress(findings as Findings));
   return new Promise((resolve, reject) => {
-    child.once("exit", (code) => {
+    child.once("exit", (code, signal) => {
       if (code === 0) resolve();
-      else reject(new Error(`The process for the seeds from ${from} on ended with ${code}.`));
+      else reject(new Error(`The process for the seeds from ${from} on ended with ${code ?? signal}.`));
     });
   });
 }

@@ -1,10 +1,11 @@
 import type { Message } from "cadenza";
 import { hashOf } from "./random.ts";
+import { markOf } from "./tenants.ts";
 
 /* The answers to the questions of programs. */
 
 export type Answer =
-  | { readonly value: number }
+  | { readonly value: number; readonly of?: string }
   | {
       readonly type: "message";
       readonly message: { readonly role: "user"; readonly parts: readonly [{ readonly content: string }] };
@@ -20,19 +21,19 @@ export type Reply =
 export const NO_ANSWER = "Is there an answer?";
 export const BY_DEFAULT = { value: 5 };
 
-/** The answer to a question of a run with this name: always the same, an object or a message. */
-export function answerTo(name: string, await_id: string): Answer {
+/** The answer to a question of a run with this name: always the same, an object or a message. `tenant`: who gives it. */
+export function answerTo(name: string, await_id: string, tenant?: string): Answer {
   const hash = hashOf(`${name} ${await_id}`);
-  const value = hash % 1_000;
-  if (hash & 1024) return { value };
-  return { type: "message", message: { role: "user", parts: [{ content: JSON.stringify({ value }) }] } };
+  const answer = { value: hash % 1_000, ...(tenant !== undefined && { of: tenant }) };
+  if (hash & 1024) return answer;
+  return { type: "message", message: { role: "user", parts: [{ content: JSON.stringify(answer) }] } };
 }
 
 /** Why the client declines a question. Undefined: it answers. Always the same for the same question. */
-export function declineOf(name: string, await_id: string): { readonly reason?: string } | undefined {
+export function declineOf(name: string, await_id: string, tenant?: string): { readonly reason?: string } | undefined {
   const hash = hashOf(`decline ${name} ${await_id}`);
   if (hash % 8 !== 0) return undefined;
-  return hash % 16 === 0 ? {} : { reason: "not now" };
+  return hash % 16 === 0 ? {} : { reason: `${markOf(tenant)}not now` };
 }
 
 /** What the client says to a question of a run with this name: it answers or declines, always the same. */
@@ -44,18 +45,19 @@ export function replyTo(name: string, await_id: string): Reply {
 /** A message to a run. */
 export interface Mail {
   readonly name: string;
-  readonly data: { readonly value: number } | string;
+  readonly data: { readonly value: number; readonly of?: string } | string;
   readonly idempotencyKey: string;
 }
 
 /** What a receive of a program gets that has had no message in time. */
 export const NO_MAIL = { value: 6 };
 
-/** The message with this number and name to a run: always the same. Some do not fit the schema. */
-export function mailTo(run: string, name: string, number: number): Mail {
+/** The message with this number and name to a run: always the same. Some do not fit the schema. `tenant`: who sends it. */
+export function mailTo(run: string, name: string, number: number, tenant?: string): Mail {
   const idempotencyKey = `${name} ${number}`;
   const hash = hashOf(`${run} ${idempotencyKey}`);
-  return { name, data: hash % 8 === 0 ? `no ${number}` : { value: hash % 1_000 }, idempotencyKey };
+  const data = { value: hash % 1_000, ...(tenant !== undefined && { of: tenant }) };
+  return { name, data: hash % 8 === 0 ? `${markOf(tenant)}no ${number}` : data, idempotencyKey };
 }
 
 /** The number in an answer, however it comes: as an object, as a message, or as what a `yield` gives. */

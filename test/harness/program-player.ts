@@ -6,6 +6,7 @@ import { BY_DEFAULT, NO_ANSWER, NO_MAIL, numberIn } from "./answers.ts";
 import type { Block, Emission, NamedProgram, Statement, Wait } from "./program.ts";
 import { contains, inputOf, parseInput } from "./program.ts";
 import { hashOf } from "./random.ts";
+import { markOf } from "./tenants.ts";
 
 /** What the steps of a program act on, and what observes the agent. */
 export interface Player {
@@ -17,6 +18,10 @@ export interface Player {
   receiving?(receiving: Receiving): void;
   /** The agent has been handed the result of an operation. */
   got?(got: { readonly run_id: string; readonly name: string; readonly key: string }): void;
+  /** The agent has read a value: the result of an operation, or the messages of its session. */
+  read?(read: { readonly tenant: string | undefined; readonly key: string; readonly value: unknown }): void;
+  /** Runs a call of the agent that begins a sub-run. Default: calls it. */
+  begin?<T>(tenant: string | undefined, call: () => T): T;
   /** The agent is about to end. */
   ending?(name: string): Promise<void>;
 }
@@ -31,6 +36,7 @@ export interface Receiving {
 /** What the body of a step is about to do. */
 export interface Work {
   readonly run_id: string;
+  readonly tenant: string | undefined;
   readonly name: string;
   readonly key: string;
   readonly attempt: number;
@@ -75,12 +81,13 @@ function formOf({ name, program }: NamedProgram): Form {
 
 /** Runs a program. Its values depend on keys alone, and its branches on its values. */
 export async function* perform(
-  { name, program }: NamedProgram,
+  named: NamedProgram,
   context: AgentContext,
   player: Player,
 ): AsyncGenerator<unknown, void> {
+  const { name, program } = named;
   const tally = new Tally(program.certainty !== "fixed");
-  yield* new Performance(name, context, player).block(program.body, tally);
+  yield* new Performance(named, context, player).block(program.body, tally);
   await player.ending?.(name);
   if (program.fails) throw new Error(`The program ends here, at ${tally.total}.`);
 }
@@ -139,17 +146,24 @@ interface Ended {
 interface Result {
   readonly key: string;
   readonly value: number;
+  /** Whose result it is, if tenants are told apart. */
+  readonly of?: string | undefined;
 }
 
 /** One run of a program, in one process. */
 class Performance {
   readonly #name: string;
+  readonly #tenant: string | undefined;
+  /** At the beginning of each text of the run. */
+  readonly #mark: string;
   readonly #context: AgentContext;
   readonly #player: Player;
   readonly #occurrences = new Map<string, number>();
 
-  constructor(name: string, context: AgentContext, player: Player) {
+  constructor({ name, tenant }: NamedProgram, context: AgentContext, player: Player) {
     this.#name = name;
+    this.#tenant = tenant;
+    this.#mark = markOf(tenant);
     this.#context = context;
     this.#player = player;
   }
@@ -162,8 +176,8 @@ class Performance {
     const { usage, signal, session } = this.#context;
     switch (statement.does) {
       case "emit":
-        if (statement.by === "yield") yield emittedBy(statement, tally);
-        else await this.#context.emit(emittedBy(statement, tally));
+        if (statement.by === "yield") yield this.#emittedBy(statement, tally);
+        else await this.#context.emit(this.#emittedBy(statement, tally));
         return;
       case "step":
         tally.add(
@@ -196,12 +210,12 @@ class Performance {
         return yield* this.#draw();
       case "state": {
         const keys = [this.#keyOf("session.setState"), this.#keyOf("session.getState")] as const;
-        this.#received(keys[0], await session.setState({ count: 7 }));
+        this.#received(keys[0], await session.setState({ count: 7, ...this.#of }));
         tally.add((this.#received(keys[1], await session.getState()) as { readonly count: number }).count);
         return;
       }
       case "history":
-        await session.history();
+        this.#read("history", await session.history());
         return;
       case "repeat": {
         const times = statement.times === "total" ? tally.total % 4 : statement.times;
@@ -217,7 +231,7 @@ class Performance {
         const tallies = statement.branches.map(() => tally.fork());
         await Promise.all(statement.branches.map((branch, index) => this.#drain(branch, tallies[index] ?? tally)));
         tally.join(tallies);
-        yield `all ${tally.total} `;
+        yield `${this.#mark}all ${tally.total} `;
         return;
       }
       case "race":
@@ -226,10 +240,10 @@ class Performance {
         try {
           return yield* this.block(statement.body, tally);
         } catch (error) {
-          yield `caught ${(error as Error).message} `;
+          yield `${this.#mark}caught ${(error as Error).message} `;
           return yield* this.block(statement.otherwise, tally);
         } finally {
-          if (signal.aborted) yield "stopped ";
+          if (signal.aborted) yield `${this.#mark}stopped `;
           else yield* this.block(statement.last, tally);
         }
       case "throw":
@@ -240,7 +254,8 @@ class Performance {
   async #step(name: string, body: (step: StepScope) => Promise<Result>, options: StepOptions = {}): Promise<Result> {
     const key = this.#keyOf(name);
     const result = this.#received(key, await this.#context.step(name, body, options));
-    if (result.key !== key) throw new Error(`${key} was given the result of ${result.key}.`);
+    if (result.key !== key || result.of !== this.#tenant)
+      throw new Error(`${this.#mark}${key} was given the result of ${markOf(result.of)}${result.key}.`);
     return result;
   }
 
@@ -255,7 +270,7 @@ class Performance {
     const key = this.#keyOf(name);
     const body = async (step: StepScope): Promise<never> => {
       await this.#work(step, 3);
-      throw new AgentError("unlucky", `${step.key} failed`);
+      throw new AgentError("unlucky", `${this.#mark}${step.key} failed`);
     };
     try {
       await this.#context.step(name, body, { retry: { ...PAUSES, attempts } });
@@ -263,14 +278,14 @@ class Performance {
       if (CadenzaError.is(error)) throw error;
       const { code, message } = error as AgentError;
       tally.add(hashOf(this.#received(key, message)) % 1_000);
-      yield `${code} `;
+      yield `${this.#mark}${code} `;
     }
   }
 
   async #stream(step: StepScope, { tokens, ms }: Statement & { does: "stream" }): Promise<Result> {
     await this.#work(step, 1);
     for (let token = 0; token < tokens; token++) {
-      await step.emit(`${step.key}/${token} `);
+      await step.emit(`${this.#mark}${step.key}/${token} `);
       await this.#player.pause(ms);
     }
     return this.#resultOf(step);
@@ -296,7 +311,7 @@ class Performance {
   async *#await(tally: Tally): AsyncGenerator<unknown, void> {
     const key = this.#keyOf("await");
     try {
-      tally.add(numberIn(this.#received(key, yield awaitMessage("What about this?"))));
+      tally.add(numberIn(this.#received(key, yield awaitMessage(`${this.#mark}What about this?`))));
     } catch (error) {
       yield* this.#tell(this.#received(key, mishapOf(error)), tally);
     }
@@ -319,18 +334,18 @@ class Performance {
       case "ask in vain": {
         const [question, options] =
           wait.does === "ask"
-            ? (["What about this?", {}] as const)
-            : ([NO_ANSWER, { timeoutMs: wait.ms, default: BY_DEFAULT }] as const);
+            ? ([`${this.#mark}What about this?`, {}] as const)
+            : ([`${this.#mark}${NO_ANSWER}`, { timeoutMs: wait.ms, default: { ...BY_DEFAULT, ...this.#of } }] as const);
         const schema = wait.does === "ask" && wait.schema ? answerSchema : undefined;
         if (wait.details !== true) {
           const answer = await (schema === undefined
             ? ask(question, { ...options, signal })
-            : ask("How much?", { schema, signal }));
+            : ask(`${this.#mark}How much?`, { schema, signal }));
           return { value: numberIn(answer) };
         }
         const { value, how } = await (schema === undefined
           ? ask(question, { ...options, signal, details: true })
-          : ask("How much?", { schema, signal, details: true }));
+          : ask(`${this.#mark}How much?`, { schema, signal, details: true }));
         return { value: numberIn(value), says: how };
       }
       case "sleep":
@@ -351,7 +366,7 @@ class Performance {
 
   async *#tell({ value, says }: Ended, tally: Tally): AsyncGenerator<unknown, void> {
     tally.add(value);
-    if (says !== undefined) yield `${says} `;
+    if (says !== undefined) yield `${this.#mark}${says} `;
   }
 
   /** The first wait to end makes the agent abort the others. Each of them may have ended meanwhile all the same. */
@@ -362,7 +377,7 @@ class Performance {
     controller.abort(new AgentError("lost", `The first was ${winner}.`));
     for (const ended of await Promise.all(racing)) yield* this.#tell(ended, tally);
     tally.add(winner);
-    yield `first ${winner}, ${tally.total} `;
+    yield `${this.#mark}first ${winner}, ${tally.total} `;
   }
 
   async *#run(
@@ -371,23 +386,26 @@ class Performance {
   ): AsyncGenerator<unknown, void> {
     const key = this.#keyOf(`run:${agent}`);
     const name = `${this.#name}.${key.split("#").at(-1)}`;
-    const input = inputOf({ name, program, isShown: show });
-    const { status, output } = this.#received(key, await this.#context.run(agent, input, { show }));
+    const input = inputOf({ name, program, isShown: show, tenant: this.#tenant });
+    const { run } = this.#context;
+    const begin = (): ReturnType<typeof run> => run(agent, input, { show });
+    const running = this.#player.begin?.(this.#tenant, begin) ?? begin();
+    const { status, output } = this.#received(key, await running);
     const text = `${status} ${output.map(({ parts }) => parts.map(({ content }) => content).join("")).join("/")}`;
     tally.add(hashOf(text) % 1_000);
-    yield `${text} `;
+    yield `${this.#mark}${text} `;
   }
 
   async *#draw(): AsyncGenerator<unknown, void> {
     const { uuid, random, now } = this.#context;
-    const drawn = { uuid: uuid(), number: random(), now: now() };
+    const drawn = { uuid: uuid(), number: random(), now: now(), ...this.#of };
     const key = this.#keyOf("draw");
     const body = async (step: StepScope): Promise<typeof drawn> => {
       await this.#work(step, 2);
       return drawn;
     };
     const first = this.#received(key, await this.#context.step("draw", body));
-    yield `${first.uuid === drawn.uuid} ${first.number === drawn.number} ${first.now === drawn.now} `;
+    yield `${this.#mark}${first.uuid === drawn.uuid} ${first.number === drawn.number} ${first.now === drawn.now} `;
   }
 
   async *#race(branches: readonly Block[], leaves: boolean, tally: Tally): AsyncGenerator<unknown, void> {
@@ -397,14 +415,14 @@ class Performance {
     });
     const winner = await Promise.race(racing);
     tally.add(winner);
-    yield `won by ${winner}, ${tally.total} `;
+    yield `${this.#mark}won by ${winner}, ${tally.total} `;
     if (!leaves) await Promise.allSettled(racing);
   }
 
   /** The value of a step that decides which way the program goes. */
   async #decide(step: StepScope): Promise<Result> {
     await this.#work(step, 1);
-    return { key: step.key, value: hashOf(step.key) % 7 };
+    return { key: step.key, value: hashOf(step.key) % 7, ...this.#of };
   }
 
   /** Emits what a branch yields. */
@@ -413,18 +431,42 @@ class Performance {
   }
 
   #resultOf({ key }: StepScope): Result {
-    return { key, value: hashOf(`${this.#name} ${key}`) % 1_000 };
+    return { key, value: hashOf(`${this.#name} ${key}`) % 1_000, ...this.#of };
+  }
+
+  /** In each object of the run. */
+  get #of(): { readonly of?: string } {
+    return this.#tenant === undefined ? {} : { of: this.#tenant };
+  }
+
+  #emittedBy({ what, text }: Emission, { total }: Tally): unknown {
+    switch (what) {
+      case "part":
+        return `${this.#mark}${text} ${total} `;
+      case "message":
+        return { parts: [{ content: `${this.#mark}${text} ${total}` }] };
+      case "object":
+        return { text, total, ...this.#of };
+      case "close":
+        return null;
+    }
   }
 
   #work({ key, attempt, idempotencyKey, signal }: StepScope, ms: number): Promise<void> {
     const { run_id } = this.#context;
-    return this.#player.work({ run_id, name: this.#name, key, attempt, idempotencyKey, ms, signal });
+    const [name, tenant] = [this.#name, this.#tenant];
+    return this.#player.work({ run_id, tenant, name, key, attempt, idempotencyKey, ms, signal });
   }
 
   /** Notes that the agent has been handed a result. */
   #received<T>(key: string, result: T): T {
     this.#player.got?.({ run_id: this.#context.run_id, name: this.#name, key });
+    this.#read(key, result);
     return result;
+  }
+
+  #read(key: string, value: unknown): void {
+    this.#player.read?.({ tenant: this.#tenant, key, value });
   }
 
   #keyOf(name: string): string {
@@ -451,19 +493,6 @@ function nameOf(wait: Wait): string {
     case "receive":
     case "receive in time":
       return `receive:${wait.name}`;
-  }
-}
-
-function emittedBy({ what, text }: Emission, { total }: Tally): unknown {
-  switch (what) {
-    case "part":
-      return `${text} ${total} `;
-    case "message":
-      return { parts: [{ content: `${text} ${total}` }] };
-    case "object":
-      return { text, total };
-    case "close":
-      return null;
   }
 }
 

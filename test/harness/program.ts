@@ -86,6 +86,8 @@ export interface NamedProgram {
   readonly program: Program;
   /** Whether it is the program of a sub-run that its parent shows. */
   readonly isShown?: boolean;
+  /** Whose run it is, if tenants are told apart: all values of the run carry this name. See `tenants.ts`. */
+  readonly tenant?: string | undefined;
 }
 
 /** The names under which agents receive messages. */

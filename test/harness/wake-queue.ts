@@ -2,6 +2,9 @@ import type { Waker } from "cadenza/durable";
 import type { RunKey } from "cadenza/store";
 import type { FakeClock } from "./clock.ts";
 
+/** What a queue needs of a clock. */
+type QueueClock = Pick<FakeClock, "now" | "setTimeout">;
+
 /** What becomes of a wake-up. */
 export type Fate = "once" | "lost" | "twice" | "late";
 
@@ -25,7 +28,7 @@ export interface QueueWaker extends Waker {
 
 /** A queue of wake-ups with faults, for several processes with one clock. */
 export class WakeQueue {
-  readonly #clock: FakeClock;
+  readonly #clock: QueueClock;
   readonly #fate: (count: number) => Fate;
   readonly #workers: Connection[] = [];
   #count = 0;
@@ -34,7 +37,7 @@ export class WakeQueue {
   size = 0;
 
   /** `fate`: what becomes of each wake-up, counted from 1. */
-  constructor(clock: FakeClock, fate: (count: number) => Fate = () => "once") {
+  constructor(clock: QueueClock, fate: (count: number) => Fate = () => "once") {
     this.#clock = clock;
     this.#fate = fate;
   }

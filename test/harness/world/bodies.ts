@@ -1,9 +1,9 @@
 import type { AgentContext, StepScope } from "cadenza";
-import { isPromise } from "../../../src/core/promises.ts";
 import { isFinal } from "../../../src/core/state.ts";
 import type { Player } from "../program-player.ts";
+import { markOf } from "../tenants.ts";
 import type { Process } from "./world.ts";
-import { keyOf } from "./world.ts";
+import { atOnce } from "./world.ts";
 
 /** The body of a step: checks that it may run, takes some time, and gives a value. */
 export async function body<T>(
@@ -12,14 +12,15 @@ export async function body<T>(
   { key, attempt }: Pick<StepScope, "key" | "attempt">,
   value: T,
   ms = 5,
+  tenant = "",
 ): Promise<T> {
   const { world } = process;
   if (process.state === "dead") return new Promise<T>(() => {});
-  const log = world.store.read(keyOf(context.run_id), 0, 1_000_000);
-  const stored = world.store.find(keyOf(context.run_id));
-  if (isPromise(log) || isPromise(stored)) throw new Error("The store of the world answers late.");
+  const runKey = { tenant, run_id: context.run_id };
+  const log = atOnce(world.store.read(runKey, 0, 1_000_000));
+  const stored = atOnce(world.store.find(runKey));
   const say = (what: string): void =>
-    void world.violations.push(`${process.name}, ${key}, attempt ${attempt}: ${what}`);
+    void world.violations.push(`${process.name}, ${markOf(tenant || undefined)}${key}, attempt ${attempt}: ${what}`);
   if (log?.some((entry) => entry.type === "step" && entry.key === key)) say("has a result, and runs again");
   if (!log?.some((entry) => entry.type === "intent" && entry.key === key && entry.attempt === attempt))
     say("runs without an intent in the log");
@@ -34,7 +35,7 @@ export async function body<T>(
 /** Performs programs in a process. */
 export function playerIn(process: Process): Player {
   return {
-    work: ({ run_id, ms, ...step }) => body(process, { run_id }, step, undefined, ms),
+    work: ({ run_id, tenant, ms, ...step }) => body(process, { run_id }, step, undefined, ms, tenant),
     pause: (ms) => process.wait(ms),
   };
 }

@@ -1,4 +1,4 @@
-import type { AwaitRequest, AwaitResume, Message } from "cadenza";
+import type { AwaitRequest, AwaitResume, Message, Scope } from "cadenza";
 import { CadenzaError } from "cadenza";
 import type { AwaitedEntry, Decline, Entry } from "../../../src/core/log.ts";
 import { awaitRequest } from "../../../src/core/record.ts";
@@ -9,7 +9,7 @@ import { MAIL } from "../program.ts";
 import type { Random } from "../random.ts";
 import type { Family, Member } from "./family.ts";
 import type { Outcome, Process, World } from "./world.ts";
-import { SECRET } from "./world.ts";
+import { SECRET, scopeIn } from "./world.ts";
 
 /** What a client does with a run. */
 export interface ClientScript {
@@ -21,6 +21,8 @@ export interface ClientScript {
   readonly mail?: (member: Member, name: string, number: number) => Mail;
   /** Messages to the run, each as soon as its condition holds and those before it are sent. Default: none. */
   readonly messages?: readonly ScriptedMessage[];
+  /** The labels of the run, by which it may be sent messages. Default: it has none. */
+  readonly labels?: Readonly<Record<string, string>>;
   /** The client cancels the run as soon as this holds. */
   readonly cancelWhen?: (state: RunState, log: readonly Entry[]) => boolean;
 }
@@ -37,9 +39,11 @@ interface Call {
   readonly what: "cancel" | "resume" | "send";
   /** What it is about: not more than one call at a time is about the same. */
   readonly about: string;
+  /** The run that it names. Undefined: it names what a run has only while it is live. */
+  readonly to: string | undefined;
   /** The call waits until the run rests, for which the client may have to do more. */
   readonly mayTakeLong?: boolean;
-  readonly make: (process: Process) => Promise<unknown>;
+  readonly make: (scope: Scope) => Promise<unknown>;
   readonly onAccepted: () => void | Promise<void>;
 }
 
@@ -76,6 +80,7 @@ export class Client {
   readonly #world: World;
   readonly #random: Random | undefined;
   readonly #family: Family;
+  readonly #tenant: string;
   /** The acknowledged replies, by the ids of the questions in the run. */
   readonly #replies = new Map<string, { readonly asked: AwaitedEntry; readonly reply: Reply }>();
   /** The acknowledged messages, by run. */
@@ -87,8 +92,9 @@ export class Client {
   #messagesBegun = 0;
   #cancelled = false;
 
-  constructor(script: ClientScript, world: World, family: Family) {
+  constructor(script: ClientScript, world: World, family: Family, tenant: string) {
     this.#script = script;
+    this.#tenant = tenant;
     this.#world = world;
     this.#random = world.options.random;
     this.#family = family;
@@ -102,7 +108,7 @@ export class Client {
     if (first === undefined) return false;
     const random = this.#random;
     const call = random === undefined || first.what === "cancel" ? first : random.pick(calls);
-    const outcome = call.make(process);
+    const outcome = call.make(scopeIn(process, this.#tenant));
     if (call.mayTakeLong === true || (this.#mayRunMore && random?.chance(0.5) === true)) {
       this.#running.push(observed(call, process, outcome));
       return false;
@@ -135,19 +141,21 @@ export class Client {
     for (const { call, outcome } of over) await this.#ended(call, outcome);
   }
 
-  async #ended({ what, onAccepted }: Call, outcome: Outcome<unknown> | undefined): Promise<void> {
+  async #ended({ what, to, onAccepted }: Call, outcome: Outcome<unknown> | undefined): Promise<void> {
     if (outcome !== undefined && "value" in outcome) {
       await this.#family.look();
       await onAccepted();
       return;
     }
-    if (outcome !== undefined && !(CadenzaError.is(outcome.error) && passing.includes(outcome.error.code)))
+    const code = outcome !== undefined && CadenzaError.is(outcome.error) ? outcome.error.code : "";
+    const isGone = to === undefined || (await this.#world.find(to, this.#tenant)) === undefined;
+    const isPassing = passing.includes(code) || (code === "run_not_found" && isGone);
+    if (outcome !== undefined && !isPassing)
       this.#world.violations.push(`${what} was refused: ${String(outcome.error)}`);
     if (outcome !== undefined && String(outcome.error).includes(SECRET))
       this.#world.violations.push(`${what} was told what the store said`);
     // A client that is refused repeats its call after the next event of the world, and after a pause while the store fails.
-    const isFailing = outcome !== undefined && CadenzaError.is(outcome.error) && outcome.error.code === "store_failed";
-    if (isFailing) await this.#world.pass(AGAIN_MS);
+    if (code === "store_failed") await this.#world.pass(AGAIN_MS);
     else await this.#world.step();
   }
 
@@ -161,7 +169,8 @@ export class Client {
     return {
       what: "cancel",
       about: "cancel",
-      make: ({ runtime }) => runtime.cancel(this.#family.root.state.run_id),
+      to: this.#family.root.state.run_id,
+      make: (scope) => scope.cancel(this.#family.root.state.run_id),
       onAccepted: () => {
         this.#cancelled = true;
       },
@@ -191,8 +200,9 @@ export class Client {
     return {
       what: "resume",
       about: asked.await_id,
+      to: to.run_id,
       mayTakeLong: mode === "sync",
-      make: ({ runtime }) => runtime.resume({ run_id: to.run_id, await_id: to.await_id, ...said, mode }, options),
+      make: (scope) => scope.resume({ run_id: to.run_id, await_id: to.await_id, ...said, mode }, options),
       onAccepted: async () => {
         if (this.#replyIn(asked) !== undefined) {
           this.#replies.set(asked.await_id, { asked, reply });
@@ -243,10 +253,14 @@ export class Client {
 
   #send(run_id: string, mail: Mail, isAgain = false): Call {
     const { name, data, idempotencyKey } = mail;
+    const { labels } = this.#script;
+    const isByLabels = labels !== undefined && run_id === this.#family.root.state.run_id && this.#feelsLike(0.5);
+    const to = isByLabels ? { labels } : run_id;
     return {
       what: "send",
       about: `${run_id} ${name}`,
-      make: ({ runtime }) => runtime.send({ to: run_id, name, data }, { idempotencyKey }),
+      to: isByLabels ? undefined : run_id,
+      make: (scope) => scope.send({ to, name, data }, { idempotencyKey }),
       onAccepted: () => {
         if (!isReceived(this.#family.get(run_id).log, mail))
           this.#world.violations.push(`the message ${idempotencyKey} was acknowledged before it was written`);

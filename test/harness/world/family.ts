@@ -1,5 +1,7 @@
+import { foldEntries } from "../../../src/core/evolve.ts";
 import type { Entry } from "../../../src/core/log.ts";
 import type { RunState } from "../../../src/core/state.ts";
+import { isFinal } from "../../../src/core/state.ts";
 import type { World } from "./world.ts";
 
 /** A run as it is in the store. */
@@ -12,11 +14,13 @@ export interface Member {
 export class Family {
   readonly #world: World;
   readonly #rootId: string;
+  readonly #tenant: string;
   readonly #members = new Map<string, Member>();
 
-  constructor(world: World, rootId: string) {
+  constructor(world: World, rootId: string, tenant: string) {
     this.#world = world;
     this.#rootId = rootId;
+    this.#tenant = tenant;
   }
 
   /** The run, and after it its sub-runs. */
@@ -40,11 +44,14 @@ export class Family {
   }
 
   async #lookAt(run_id: string): Promise<boolean> {
-    const stored = await this.#world.find(run_id);
-    if (stored === undefined) return false;
-    if (stored.position !== this.#members.get(run_id)?.log.length) {
-      const log = await this.#world.log(run_id);
-      this.#members.set(run_id, { log, state: await this.#world.stateOf(run_id) });
+    const stored = await this.#world.find(run_id, this.#tenant);
+    const known = this.#members.get(run_id);
+    if (stored === undefined && known === undefined) return false;
+    // Of a run that has been deleted the world has the log as it was then.
+    const isOld = stored === undefined ? !isFinal(this.get(run_id).state.status) : stored.position !== known?.log.length;
+    if (isOld) {
+      const log = await this.#world.log(run_id, this.#tenant);
+      this.#members.set(run_id, { log, state: foldEntries(run_id, log) });
     }
     for (const entry of this.get(run_id).log)
       if (entry.type === "intent" && entry.run_id !== null) await this.#lookAt(entry.run_id);

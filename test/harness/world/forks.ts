@@ -1,21 +1,28 @@
 import type { Run } from "cadenza";
 import { CadenzaError } from "cadenza";
 import { operationsOf, stopOf } from "../../../src/core/fork.ts";
+import type { Entry } from "../../../src/core/log.ts";
 import { misjudged } from "../judge.ts";
 import { CHILD, print } from "../program.ts";
 import { agentOf } from "../program-player.ts";
 import { Random } from "../random.ts";
 import { playerIn } from "./bodies.ts";
-import type { Played, Script } from "./play.ts";
-import { play } from "./play.ts";
+import type { Ending, Played, PlayOptions, Script } from "./play.ts";
+import { Play, play } from "./play.ts";
 import type { Findings, Trial, Trouble } from "./trials.ts";
 import { disturb, durabilityIn, noFindings, programOf, scriptOf, sumOf } from "./trials.ts";
 import type { Process } from "./world.ts";
+import { World } from "./world.ts";
 
-/* Random forks: a random program is run, then forked at random, then that fork is forked. Each is judged. */
+/*
+ * Random forks: a random program is run and forked at random, perhaps while it runs, then that fork or one of its
+ * sub-runs is forked, also while the retention and clients delete what they may. Each is judged.
+ */
 
 /** How many forks follow each other. */
 const GENERATIONS = 3;
+/** How likely the first run is forked between two of its events. */
+const WHILE_IT_RUNS = 0.01;
 
 /** What is chosen for a fork. */
 interface Choice {
@@ -27,6 +34,13 @@ interface Choice {
 /** The idempotency keys with which steps were run, by the names of their programs and their keys. */
 type UsedKeys = Map<string, Set<string>>;
 
+/** A run of which there may be a fork. `ending`: of one without a parent that has ended. */
+interface Origin {
+  readonly run_id: string;
+  readonly log: readonly Entry[];
+  readonly ending?: Ending;
+}
+
 /** Runs a program and some forks, with one kind of trouble, and judges their logs. */
 async function forkTrial(seed: number, trouble: Trouble): Promise<Trial & { readonly forks: number }> {
   const program = programOf(seed);
@@ -36,48 +50,78 @@ async function forkTrial(seed: number, trouble: Trouble): Promise<Trial & { read
   const used: UsedKeys = new Map();
   let forks = 0;
   let hasNewKeys = false;
-  let played: Played | undefined;
-  try {
-    const script = { ...scriptOf(program, seed), register: (process: Process) => register(process, used) };
-    const options = {
-      random,
-      late: random.chance(0.4),
-      runtime: { durability: { ...durabilityIn(random), alwaysReplay: trouble === "always replay" } },
+  const script = { ...scriptOf(program, seed), register: (process: Process) => register(process, used) };
+  const world = new World({
+    random,
+    late: random.chance(0.4),
+    runtime: { durability: { ...durabilityIn(random), alwaysReplay: trouble === "always replay" } },
+    register: script.register,
+  });
+  // A client that cancels by the length of the log would cancel each fork at once.
+  const { cancelWhen: _, ...patient } = script;
+  const disturbed = { world, random, disturb: () => disturb(world, trouble, random, counted) };
+  /** Forks a run, and judges the fork. Undefined: there is none. */
+  const forkOne = async (of: Origin, now: () => Promise<Origin>): Promise<Played | undefined> => {
+    const choice: Choice = {
+      before: random.chance(0.2) ? undefined : random.pick([...operationsOf(of.log), undefined]),
+      keys: random.chance(0.8) ? "same" : "new",
     };
-    played = await play(script, options);
-    const chain: Played[] = [played];
-    const origin = played;
-    // A client that cancels by the length of the log would cancel each fork at once.
-    const { cancelWhen: _, ...patient } = script;
+    hasNewKeys ||= choice.keys === "new";
+    const before = new Map([...used].map(([step, keys]) => [step, new Set(keys)]));
+    const fork = await forkOf(of, choice, patient, disturbed);
+    if (fork === undefined) return undefined;
+    forks += 1;
+    const { run_id, log } = fork;
+    const origin = await now();
+    const said = [...world.violations.splice(0), ...(await misjudged(run_id, (id) => world.log(id)))];
+    if (program.certainty === "fixed") said.push(...otherwise(fork, origin));
+    said.push(...repeated(fork, origin), ...(hasNewKeys ? [] : otherKeys(used, before)));
+    if (log.filter(({ type }) => type === "forked").length !== 1) said.push("it does not say where it begins");
+    wrong.push(...said.map((what) => `fork ${forks} of ${of.run_id} before ${choice.before}: ${what}`));
+    return fork;
+  };
+  try {
+    const first = new Play(script, {
+      world,
+      random,
+      disturb: () => {
+        if (early === undefined && random.chance(WHILE_IT_RUNS)) early = forkEarly();
+      },
+    });
+    /** The fork of the first run, if it is made while that runs. */
+    let early: Promise<Played | undefined> | undefined;
+    const forkEarly = async (): Promise<Played | undefined> => {
+      const { runId: run_id } = first;
+      return forkOne({ run_id, log: await world.log(run_id) }, () => over);
+    };
+    await first.begin();
+    const over = first.toTheEnd();
+    const chain: Origin[] = [await over];
+    for (const fork of [await early]) if (fork !== undefined) chain.push(fork);
     for (let generation = 1; generation <= GENERATIONS; generation++) {
-      const of = random.pick(chain);
-      const choice: Choice = {
-        before: random.chance(0.2) ? undefined : random.pick([...operationsOf(of.log), undefined]),
-        keys: random.chance(0.8) ? "same" : "new",
-      };
-      hasNewKeys ||= choice.keys === "new";
-      const before = new Map([...used].map(([step, keys]) => [step, new Set(keys)]));
-      origin.world.steps = 0;
-      const fork = await forkOf(of, choice, patient, {
-        ...options,
-        world: origin.world,
-        disturb: (world) => disturb(world, trouble, random, counted),
-      });
-      if (fork === undefined) continue;
-      forks += 1;
-      chain.push(fork);
-      const { world, run_id, log } = fork;
-      const said = [...world.violations.splice(0), ...(await misjudged(run_id, (id) => world.log(id)))];
-      if (program.certainty === "fixed") said.push(...otherwise(fork, of));
-      said.push(...repeated(fork, of), ...(hasNewKeys ? [] : otherKeys(used, before)));
-      wrong.push(...said.map((what) => `fork ${generation} of ${of.run_id} before ${choice.before}: ${what}`));
-      if (log.filter(({ type }) => type === "forked").length !== 1) wrong.push("A fork does not say where it begins.");
+      world.steps = 0;
+      const of = await originIn(world, chain, random);
+      if (of === undefined) break;
+      const fork = await forkOne(of, () => Promise.resolve(of));
+      if (fork !== undefined) chain.push(fork);
     }
   } catch (error) {
-    wrong.push(error instanceof Error ? `${error.stack}` : String(error));
+    wrong.push(...world.violations, error instanceof Error ? `${error.stack}` : String(error));
   }
   if (wrong.length > 0) wrong.push(print(program));
-  return { seed, trouble, crashes: counted.crashes, steps: played?.world.steps ?? 0, forks, wrong };
+  return { seed, trouble, crashes: counted.crashes, steps: world.steps, forks, wrong };
+}
+
+/** One of the runs that the store still has, or one of the sub-runs of such a run. Undefined: it has none of the runs. */
+async function originIn(world: World, chain: readonly Origin[], random: Random): Promise<Origin | undefined> {
+  const left: Origin[] = [];
+  for (const one of chain) if ((await world.find(one.run_id)) !== undefined) left.push(one);
+  if (left.length === 0) return undefined;
+  const of = random.pick(left);
+  const below = of.log.flatMap((entry) => (entry.type === "intent" && entry.run_id !== null ? [entry.run_id] : []));
+  const run_id = below.length > 0 && random.chance(0.3) ? random.pick(below) : of.run_id;
+  if (run_id === of.run_id || (await world.find(run_id)) === undefined) return of;
+  return { run_id, log: await world.log(run_id) };
 }
 
 function register(process: Process, used: UsedKeys): void {
@@ -95,31 +139,35 @@ function register(process: Process, used: UsedKeys): void {
 
 /** Makes and plays a fork. Undefined: it is refused, as it must be. */
 async function forkOf(
-  of: Played,
+  { run_id, log }: Origin,
   { before, keys }: Choice,
   script: Script,
-  options: Parameters<typeof play>[1],
+  options: PlayOptions & { readonly world: World },
 ): Promise<Played | undefined> {
-  const idempotencyKey = `fork ${options?.world?.serial()}`;
+  const { world } = options;
+  const idempotencyKey = `fork ${world.serial()}`;
   const create = ({ runtime }: Process): Promise<Run> =>
-    runtime.fork(of.run_id, { ...(before !== undefined && { before }), keys, mode: "async", idempotencyKey });
+    runtime.fork(run_id, { ...(before !== undefined && { before }), keys, mode: "async", idempotencyKey });
   try {
     return await play({ ...script, create }, options);
   } catch (error) {
-    if (CadenzaError.is(error) && error.code === "not_forkable" && stopOf(of.log) !== undefined) return undefined;
+    const code = CadenzaError.is(error) ? error.code : "";
+    if (code === "not_forkable" && stopOf(await world.log(run_id)) !== undefined) return undefined;
+    // It was deleted meanwhile.
+    if (code === "run_not_found" && (await world.find(run_id)) === undefined && log.length > 0) return undefined;
     throw error;
   }
 }
 
 /** A program whose output depends on nothing else ends as its origin has ended. */
-function otherwise({ ending }: Played, of: Played): string[] {
-  if (of.ending.status === "cancelled" || ending.status === "cancelled") return [];
+function otherwise({ ending }: Played, of: Origin): string[] {
+  if (of.ending === undefined || of.ending.status === "cancelled" || ending.status === "cancelled") return [];
   const [is, must] = [ending, of.ending].map(({ status, output }) => JSON.stringify({ status, output }));
   return is === must ? [] : [`ended as ${is}, and its origin as ${must}`];
 }
 
 /** Recorded results are taken over as they are. */
-function repeated(fork: Played, of: Played): string[] {
+function repeated(fork: Played, of: Origin): string[] {
   const cut = fork.log.findIndex(({ type }) => type === "forked");
   const known = new Set(of.log.map((entry) => JSON.stringify(entry)));
   const results = fork.log.slice(0, cut).filter(({ type }) => type === "step" || type === "resumed");
@@ -136,7 +184,15 @@ function otherKeys(used: UsedKeys, before: UsedKeys): string[] {
   return wrong;
 }
 
-const troubles: readonly Trouble[] = ["crashes", "take-overs", "freezes", "stopped clocks", "none", "always replay"];
+const troubles: readonly Trouble[] = [
+  "crashes",
+  "take-overs",
+  "freezes",
+  "stopped clocks",
+  "retention",
+  "none",
+  "always replay",
+];
 
 /** Makes at least so many random forks, of programs from a seed on. */
 export async function forkAll(from: number, count: number): Promise<Findings> {

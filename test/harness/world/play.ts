@@ -1,5 +1,6 @@
-import type { Run, StreamedEvent } from "cadenza";
+import type { Run, Scope, StreamedEvent } from "cadenza";
 import { CadenzaError } from "cadenza";
+import { foldEntries } from "../../../src/core/evolve.ts";
 import type { Entry } from "../../../src/core/log.ts";
 import { resultKey } from "../../../src/core/operation-keys.ts";
 import type { RunState } from "../../../src/core/state.ts";
@@ -8,7 +9,7 @@ import type { ClientScript } from "./client.ts";
 import { Client } from "./client.ts";
 import { Family } from "./family.ts";
 import type { Crash, Process, WorldOptions } from "./world.ts";
-import { SECRET, World } from "./world.ts";
+import { SECRET, scopeIn, World } from "./world.ts";
 
 /** The agents, and what a client does with a run of them. */
 export interface Script extends ClientScript {
@@ -18,6 +19,8 @@ export interface Script extends ClientScript {
   /** Makes the run. It may be called again if the process dies. Default: creates a run of the agent. */
   readonly create?: (process: Process) => Promise<Pick<Run, "run_id">>;
   readonly session?: { readonly id: string; readonly history: readonly string[] };
+  /** Whose run it is. Default: of the empty tenant. */
+  readonly tenant?: string;
   readonly timeoutMs?: number;
   /** Whether the client makes its calls in a process that does not execute the run. */
   readonly elsewhere?: true;
@@ -54,7 +57,6 @@ export interface Ending {
   readonly counted: unknown;
 }
 
-const TENANT = "";
 /** After how long a client repeats what a failing store has refused, in milliseconds. */
 const AGAIN_MS = 100;
 /** How long a runtime waits before it writes again to a store that has failed, at most, in milliseconds. */
@@ -62,32 +64,47 @@ const LONGEST_PAUSE_MS = 5_000;
 
 /** Plays a script to its end, whatever happens to the processes meanwhile. */
 export async function play(script: Script, options: PlayOptions = {}): Promise<Played> {
-  return new Play(script, options).toTheEnd();
+  const playing = new Play(script, options);
+  await playing.begin();
+  return playing.toTheEnd();
 }
 
-class Play {
+/** A script that is played. Several may be played in one world at once. */
+export class Play {
   readonly #script: Script;
   readonly #options: PlayOptions;
-  readonly #world: World;
+  readonly world: World;
+  readonly #tenant: string;
   readonly #followed = new Set<Process>();
   readonly #seen: StreamedEvent[] = [];
-  #runId = "";
+  /** The id of the run, once it is created. */
+  runId = "";
+  /** Lets the run be deleted. */
+  #unwatch: () => void = () => {};
   /** Whether no process is disturbed any more. */
   #isOver = false;
+  /** Whether the test has seen all that it looks at. */
+  #isDone = false;
 
   constructor(script: Script, options: PlayOptions) {
     this.#script = script;
     this.#options = options;
-    this.#world = options.world ?? new World({ ...options, register: script.register });
+    this.#tenant = script.tenant ?? "";
+    this.world = options.world ?? new World({ ...options, register: script.register });
+  }
+
+  /** Creates the run. */
+  async begin(): Promise<void> {
+    if (this.world.workers.length === 0) this.#start();
+    this.runId = await this.#create();
+    this.#unwatch = this.world.watch({ tenant: this.#tenant, run_id: this.runId });
+    if (this.#script.elsewhere === true) this.#start();
   }
 
   async toTheEnd(): Promise<Played> {
-    const world = this.#world;
-    if (world.working.length === 0) this.#start();
-    this.#runId = await this.#create();
-    if (this.#script.elsewhere === true) this.#start();
-    const family = new Family(world, this.#runId);
-    const client = new Client(this.#script, world, family);
+    const world = this.world;
+    const family = new Family(world, this.runId, this.#tenant);
+    const client = new Client(this.#script, world, family, this.#tenant);
     for (;;) {
       const process = this.#process();
       this.#follow(process);
@@ -97,32 +114,35 @@ class Play {
       this.#options.disturb?.(world);
       await world.step();
     }
-    await this.#othersEnd();
-    await family.look();
+    await this.#othersEnd(family);
     world.violations.push(...client.wrong());
     for (const { log } of family.members) this.#checkLog(log);
-    return this.#ended();
+    const played = await this.#ended();
+    this.#isDone = true;
+    this.#unwatch();
+    return played;
   }
 
   async #create(): Promise<string> {
     const { create = (process) => this.#createRun(process) } = this.#script;
     for (;;) {
       const process = this.#process();
-      const outcome = await this.#world.until(create(process), process);
+      const outcome = await this.world.until(create(process), process);
       if (outcome !== undefined && "value" in outcome) return outcome.value.run_id;
       // The client cannot know what has become of its call, and repeats it with its key.
       if (outcome !== undefined && !isStoreFailure(outcome.error)) throw outcome.error;
-      if (outcome !== undefined) await this.#world.pass(AGAIN_MS);
+      if (outcome !== undefined) await this.world.pass(AGAIN_MS);
     }
   }
 
-  #createRun({ runtime }: Process): Promise<Run> {
-    const { input = "Go.", session, timeoutMs } = this.#script;
-    return runtime.createRun(
+  #createRun(process: Process): Promise<Run> {
+    const { input = "Go.", session, timeoutMs, labels } = this.#script;
+    return this.#scope(process).createRun(
       { agent_name: "agent", input, mode: "async", ...(session && { session_id: session.id }) },
       {
         idempotencyKey: "the run",
         ...(timeoutMs !== undefined && { timeoutMs }),
+        ...(labels !== undefined && { labels }),
         ...(session && { session: { history: session.history.map((content) => ({ parts: [{ content }] })) } }),
       },
     );
@@ -131,18 +151,17 @@ class Play {
   /** A living process. If there is none, one more is started. */
   #process(): Process {
     const { random } = this.#options;
-    const { working } = this.#world;
-    if (working.length === 0) {
-      for (const frozen of this.#world.living) frozen.thaw();
-      if (this.#world.living.length === 0) return this.#start();
+    if (this.world.workers.length === 0) {
+      for (const frozen of this.world.living) frozen.thaw();
+      if (this.world.workers.length === 0) return this.#start();
     }
-    const first = this.#script.elsewhere === true ? this.#world.working.at(-1) : this.#world.working[0];
+    const first = this.#script.elsewhere === true ? this.world.working.at(-1) : this.world.working[0];
     if (first === undefined) throw new Error("There is no process.");
-    return random === undefined ? first : random.pick(this.#world.working);
+    return random === undefined ? first : random.pick(this.world.working);
   }
 
   #start(): Process {
-    return this.#world.start(this.#isOver ? undefined : this.#options.crashes?.[this.#world.processes.length]);
+    return this.world.start(this.#isOver ? undefined : this.#options.crashes?.[this.world.processes.length]);
   }
 
   /** A client that reads the events of the run from a process. */
@@ -150,40 +169,38 @@ class Play {
     if (this.#followed.has(process)) return;
     this.#followed.add(process);
     const reading = async (): Promise<void> => {
-      for await (const event of process.runtime.events(this.#runId, { until: "end" })) this.#seen.push(event);
+      for await (const event of this.#scope(process).events(this.runId, { until: "end" })) this.#seen.push(event);
     };
     reading().catch((error: unknown) => {
+      // The run may be deleted as soon as the test does not look at it any more.
+      if (this.#isDone) return;
       // A reader that is told of a failure of the store reads again, after a pause in which time passes.
       if (isStoreFailure(error))
         process.wait(AGAIN_MS).then(
           () => this.#followed.delete(process),
           () => {},
         );
-      else this.#world.violations.push(`a reader failed: ${String(error)}`);
+      else this.world.violations.push(`a reader failed: ${String(error)}`);
     });
   }
 
   /** Waits until the sub-runs have ended too. */
-  async #othersEnd(): Promise<void> {
-    const world = this.#world;
+  async #othersEnd(family: Family): Promise<void> {
+    const world = this.world;
     const until = world.now + 60_000;
-    const open = async (): Promise<boolean> => {
-      const runs = await world.store.list({ tenant: TENANT, limit: 100, offset: 0 });
-      return runs.some(({ head }) => !isFinal(head.status));
-    };
-    while (await open()) {
+    for (; ; await world.step()) {
+      await family.look();
+      if (family.members.every(({ state }) => isFinal(state.status))) return;
       this.#process();
-      if (world.now > until) {
-        world.violations.push("A sub-run does not end.");
-        return;
-      }
-      await world.step();
+      if (world.now <= until) continue;
+      world.violations.push("A sub-run does not end.");
+      return;
     }
   }
 
   async #ended(): Promise<Played> {
-    const world = this.#world;
-    const runId = this.#runId;
+    const world = this.world;
+    const { runId } = this;
     this.#isOver = true;
     for (const each of world.living) {
       each.crash = undefined;
@@ -192,18 +209,17 @@ class Play {
     }
     // The other processes see the end after a while.
     await world.pass(1_000);
-    const process = this.#process();
-    const log = await world.log(runId);
-    const state = await world.stateOf(runId);
-    let run = await this.#ask(process, () => process.runtime.getRun(runId));
+    const log = await world.log(runId, this.#tenant);
+    const state = foldEntries(runId, log);
+    let run = await this.#ask((scope) => scope.getRun(runId));
     // A process that was not told of its last write tries it again after a pause.
     for (let until = world.now + LONGEST_PAUSE_MS; !isFinal(run.status) && world.now < until; ) {
       await world.pass(1_000);
-      run = await this.#ask(process, () => process.runtime.getRun(runId));
+      run = await this.#ask((scope) => scope.getRun(runId));
     }
-    const events = await this.#ask(process, () => collect(process.runtime.events(runId)));
-    const session = await this.#ask(process, () => process.runtime.getSession(run.session_id));
-    const { agents } = await this.#ask(process, () => process.runtime.stats());
+    const events = await this.#ask((scope) => collect(scope.events(runId)));
+    const session = await this.#ask((scope) => scope.getSession(run.session_id));
+    const { agents } = await this.#ask((_scope, { runtime }) => runtime.stats());
     this.#checkEvents(events);
     this.#checkTimes(log);
     const { completed, failed, cancelled } = agents["agent"] ?? {};
@@ -219,15 +235,20 @@ class Play {
     return { world, run_id: runId, run, state, log, ending };
   }
 
-  /** Asks a process. A client that is told of a failure of the store asks again. */
-  async #ask<T>(process: Process, ask: () => Promise<T>): Promise<T> {
+  #scope(process: Process): Scope {
+    return scopeIn(process, this.#tenant);
+  }
+
+  /** Asks a process. A client that is told of a failure of the store asks again, and another process if this one dies. */
+  async #ask<T>(ask: (scope: Scope, process: Process) => Promise<T>): Promise<T> {
     for (;;) {
-      const outcome = await this.#world.until(ask(), process);
-      if (outcome === undefined) throw new Error("The process died.");
+      const process = this.#process();
+      const outcome = await this.world.until(ask(this.#scope(process), process), process);
+      if (outcome === undefined) continue;
       if ("value" in outcome) return outcome.value;
       if (!isStoreFailure(outcome.error)) throw outcome.error;
       if (String(outcome.error).includes(SECRET)) throw new Error("A client is told what the store said.");
-      await this.#world.step();
+      await this.world.step();
     }
   }
 
@@ -236,7 +257,7 @@ class Play {
    * process that may have been frozen after that. A fork was created after the entries that it has taken over.
    */
   #checkTimes([created, ...log]: readonly Entry[]): void {
-    const { violations, now } = this.#world;
+    const { violations, now } = this.world;
     let last = created?.type === "created" && created.origin === undefined ? created.at : 0;
     for (const entry of log) {
       const { type, at } = entry;
@@ -247,7 +268,7 @@ class Play {
   }
 
   #checkEvents(events: readonly StreamedEvent[]): void {
-    const { violations } = this.#world;
+    const { violations } = this.world;
     for (const seen of this.#seen) {
       const final = events[seen.id - 1];
       if (JSON.stringify(final) !== JSON.stringify(seen))
@@ -259,7 +280,7 @@ class Play {
   }
 
   #checkLog(log: readonly Entry[]): void {
-    const { violations } = this.#world;
+    const { violations } = this.world;
     const results = log.map(resultKey).filter((key) => key !== undefined);
     if (new Set(results).size < results.length) violations.push(`results twice: ${results.join(", ")}`);
     const ends = log.filter(({ type }) => type === "ended").length;

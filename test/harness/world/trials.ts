@@ -92,18 +92,21 @@ export function programOf(seed: number): Program {
 }
 
 /** A program and its client. Some questions are not answered, and some runs are cancelled. */
-export function scriptOf(program: Program, seed: number): Script {
+export function scriptOf(program: Program, seed: number, tenant?: string): Script {
   const cancelAt = hashOf(`${seed}`) % 10 === 0 ? 3 + (hashOf(`at ${seed}`) % 12) : Number.POSITIVE_INFINITY;
   return {
     register: (process) => {
       const agent = agentOf(playerIn(process));
       for (const name of ["agent", CHILD]) process.runtime.register(name, { durable: true, version: "1" }, agent);
     },
-    input: inputOf({ name: `program ${seed}`, program }),
+    ...(tenant !== undefined && { tenant }),
+    input: inputOf({ name: `program ${seed}`, program, tenant }),
     answer: ({ message, await_id }) =>
-      message.parts[0]?.content === NO_ANSWER ? undefined : answerTo("", await_id.split("/").at(-1) ?? ""),
-    decline: ({ await_id }) => declineOf("", await_id.split("/").at(-1) ?? ""),
-    mail: ({ log }, name, number) => mailTo(namedIn(log)?.name ?? "", name, number),
+      message.parts[0]?.content?.endsWith(NO_ANSWER) === true
+        ? undefined
+        : answerTo("", await_id.split("/").at(-1) ?? "", tenant),
+    decline: ({ await_id }) => declineOf("", await_id.split("/").at(-1) ?? "", tenant),
+    mail: ({ log }, name, number) => mailTo(namedIn(log)?.name ?? "", name, number, tenant),
     cancelWhen: (_state, log) => log.length >= cancelAt,
   };
 }
@@ -120,7 +123,10 @@ export function durabilityIn(random: Random): {
 /** Disturbs a process at random, up to a limit. */
 export function disturb(world: World, trouble: Trouble, random: Random, counted: { crashes: number }): void {
   const { working } = world;
-  if (trouble === "retention" && random.chance(0.2)) world.prune();
+  if (trouble === "retention") {
+    if (random.chance(0.2)) world.prune();
+    if (random.chance(0.05)) void world.deleteOne(random);
+  }
   // Long waits have many steps in which hardly anything happens.
   const chance = working.some(({ bodies }) => bodies > 0) ? 0.06 : 0.01;
   if (trouble === "none" || trouble === "always replay" || !random.chance(chance)) return;

@@ -1,6 +1,6 @@
 import { nextTick } from "node:process";
-import type { Clock, Ids, Logger } from "cadenza";
-import { AgentRuntime } from "cadenza";
+import type { Clock, Ids, Logger, Scope } from "cadenza";
+import { AgentRuntime, CadenzaError } from "cadenza";
 import { durable } from "cadenza/durable";
 import type { Store } from "cadenza/store";
 import { foldEntries } from "../../../src/core/evolve.ts";
@@ -8,6 +8,7 @@ import type { CreatedEntry, Entry } from "../../../src/core/log.ts";
 import type { RunKey, StoredRun } from "../../../src/core/ports.ts";
 import type { MaybePromise } from "../../../src/core/promises.ts";
 import { isPromise } from "../../../src/core/promises.ts";
+import { RunMap } from "../../../src/core/run-map.ts";
 import type { RunState } from "../../../src/core/state.ts";
 import type { DurableRuntimeOptions } from "../durable-runtime.ts";
 import { misfed } from "../feed-judge.ts";
@@ -16,6 +17,8 @@ import { never } from "../promises.ts";
 import type { Random } from "../random.ts";
 import type { Method } from "../store-proxy.ts";
 import { hookedStore, isRead, lastingStore } from "../store-proxy.ts";
+import { markOf } from "../tenants.ts";
+import type { QueueWaker, WakeQueue } from "../wake-queue.ts";
 
 /*
  * Simulates several processes on one store. Each has a runtime, a clock and a view of the store of its own, and can be
@@ -23,9 +26,11 @@ import { hookedStore, isRead, lastingStore } from "../store-proxy.ts";
  */
 
 const START = Date.UTC(2031, 0, 1);
-/** A world that takes more steps is stuck. */
+/** A world that takes more steps is stuck, if its options say nothing else. */
 const MAX_STEPS = 300_000;
 const ENDED = ["completed", "failed", "cancelled"] as const;
+/** Why a run may not be deleted. */
+const refusals: readonly string[] = ["run_not_ended", "run_not_found"];
 
 /** The call to the store at which a process dies. It takes effect or not, and is never answered. */
 export interface Crash {
@@ -61,6 +66,14 @@ export interface WorldOptions {
   /** The faults that a test plants. Default: none. */
   readonly plant?: Plant | undefined;
   readonly runtime?: DurableRuntimeOptions;
+  /** The tenants whose runs there are. Default: the empty one. */
+  readonly tenants?: readonly string[];
+  /** After how many steps the world is stuck. */
+  readonly maxSteps?: number;
+  /** The ids of new runs. Undefined: the world gives one that no other run has. */
+  readonly uuid?: () => string | undefined;
+  /** The queue that wakes runs. Default: none. */
+  readonly wakes?: WakeQueue | undefined;
   /** Called with each runtime when its process starts: registers the agents. */
   readonly register: (process: Process) => void;
 }
@@ -73,12 +86,19 @@ export class World {
   readonly violations: string[] = [];
   now = START;
   steps = 0;
+  /** How many runs clients have deleted, with those below them. */
+  deletions = 0;
   /** By how much the wall clock is ahead of the time that has passed. Timers do not depend on it. */
   clockOffset = 0;
   #serial = 0;
-  readonly #deleted = new Map<string, readonly Entry[]>();
+  #stepping: Promise<void> | undefined;
+  readonly #deleted = new RunMap<readonly Entry[]>();
+  /** The runs that a test looks at, which nothing may delete. */
+  readonly #watched = new RunMap<RunKey>();
   /** The sub-runs that were made, by the run and the operation that has made them. */
   readonly #subRuns = new Map<string, string>();
+  /** Those that belong to no process. */
+  readonly #timers = new Set<Timer>();
 
   constructor(options: WorldOptions) {
     this.options = options;
@@ -97,13 +117,19 @@ export class World {
     return this.processes.filter(({ state }) => state !== "dead");
   }
 
+  /** The processes that are neither dead nor frozen, and execute runs. */
+  get workers(): readonly Process[] {
+    return this.working.filter(({ isWeb }) => !isWeb);
+  }
+
   /** The processes that are neither dead nor frozen. */
   get working(): readonly Process[] {
     return this.processes.filter(({ state }) => state === "alive");
   }
 
-  start(crash?: Crash): Process {
-    const process = new Process(this, `process-${this.processes.length + 1}`, crash);
+  /** `isWeb`: a process that executes no runs. */
+  start(crash?: Crash, isWeb = false): Process {
+    const process = new Process(this, `process-${this.processes.length + 1}`, crash, isWeb);
     this.processes.push(process);
     this.options.register(process);
     return process;
@@ -113,9 +139,16 @@ export class World {
     return ++this.#serial;
   }
 
-  /** Lets one event happen. */
+  /** Lets one event happen, and all reactions to it. Of several that ask at once each gets an event of its own. */
   async step(): Promise<void> {
-    if (++this.steps > MAX_STEPS) throw new Error(`The world does not come to rest.\n${await this.#describe()}`);
+    while (this.#stepping !== undefined) await this.#stepping;
+    this.#stepping = this.#step();
+    await this.#stepping;
+  }
+
+  async #step(): Promise<void> {
+    if (++this.steps > (this.options.maxSteps ?? MAX_STEPS))
+      throw new Error(`The world does not come to rest.\n${await this.#describe()}`);
     const { random } = this.options;
     for (const process of this.processes) {
       if (process.wakesAt > this.now) continue;
@@ -128,6 +161,7 @@ export class World {
       queue.shift()?.begin();
     } else this.#nextTimer();
     await flush();
+    this.#stepping = undefined;
   }
 
   /** Lets all events happen that are due now. */
@@ -169,8 +203,9 @@ export class World {
   }
 
   /** The log of a run. Of one that `prune` has deleted: as it was then. */
-  async log(run_id: string): Promise<readonly Entry[]> {
-    return (await this.store.read({ tenant: "", run_id }, 0, 1_000_000)) ?? this.#deleted.get(run_id) ?? [];
+  async log(run_id: string, tenant = ""): Promise<readonly Entry[]> {
+    const key = { tenant, run_id };
+    return (await this.store.read(key, 0, 1_000_000)) ?? this.#deleted.get(key) ?? [];
   }
 
   /** What is wrong with the feed, by the logs of all runs that there are and were. */
@@ -178,22 +213,26 @@ export class World {
     const page = await this.store.readFeed?.({ from: "start", limit: 1_000_000 });
     if (page === undefined) return ["the store of the world keeps no feed"];
     const runs = await this.store.list({ tenant: "", limit: 10_000, offset: 0 });
-    const ids = new Set([...runs.map(({ key }) => key.run_id), ...this.#deleted.keys()]);
+    const deleted = [...this.#deleted.entries()].map(([key]) => key.run_id);
+    const ids = new Set([...runs.map(({ key }) => key.run_id), ...deleted]);
     for (const { key } of page.items) ids.add(key.run_id);
     const wrong: string[] = [];
     for (const id of ids) wrong.push(...misfed(id, await this.log(id), page.items));
     return wrong;
   }
 
-  /** Deletes whatever the retention may delete, unless a run without a parent has ended: the test looks at that one. */
+  /** Keeps a run without a parent from being deleted, until the returned function is called. */
+  watch(key: RunKey): () => void {
+    this.#watched.set(key, key);
+    return () => this.#watched.delete(key);
+  }
+
+  /** Deletes whatever the retention may delete, unless that is a run which a test looks at. */
   prune(): void {
-    const ended = this.store.list({ tenant: "", limit: 1_000, offset: 0, statuses: ENDED });
-    if (isPromise(ended)) throw new Error("The store of the world answers late.");
-    if (ended.some(({ created }) => created?.parent === undefined)) return;
-    for (const { key } of ended) {
-      const log = this.store.read(key, 0, 1_000_000);
-      if (!isPromise(log) && log !== undefined) this.#deleted.set(key.run_id, log);
-    }
+    for (const key of this.#watched.values()) if (atOnce(this.store.find(key))?.head.finished_at !== null) return;
+    for (const tenant of this.#tenants)
+      for (const { key } of atOnce(this.store.list({ tenant, limit: 10_000, offset: 0, statuses: ENDED })))
+        this.#keepLog(key);
     void this.store.prune({
       maxRuns: 0,
       endedBefore: Number.POSITIVE_INFINITY,
@@ -201,13 +240,57 @@ export class World {
     });
   }
 
+  /** A client deletes one of the runs at random, which may be refused. */
+  async deleteOne(random: Random): Promise<void> {
+    const tenant = random.pick(this.#tenants);
+    const found = atOnce(this.store.list({ tenant, limit: 10_000, offset: 0 }));
+    const runs = found.filter(({ key }) => !this.#watched.has(key));
+    if (runs.length === 0) return;
+    const { key } = random.pick(runs);
+    try {
+      await scopeIn(random.pick(this.working), tenant).delete(key.run_id);
+      this.deletions += 1;
+    } catch (error) {
+      const code = CadenzaError.is(error) ? error.code : "";
+      if (!refusals.includes(code)) this.violations.push(`the deletion of ${key.run_id} failed: ${String(error)}`);
+    }
+  }
+
+  /** Some runs are about to be deleted. Each of them has ended, and so has what is above it. */
+  noteDeletion(keys: readonly RunKey[]): void {
+    for (const key of keys) {
+      const found = atOnce(this.store.find(key));
+      if (found === undefined) continue;
+      const { tenant } = key;
+      const { parent } = found.created;
+      const above = parent && atOnce(this.store.find({ tenant, run_id: parent.run_id }));
+      if (found.head.finished_at === null || above?.head.finished_at === null)
+        this.violations.push(`${markOf(tenant || undefined)}${key.run_id} is deleted before it and its parent have ended`);
+      this.#keepLog(key);
+    }
+  }
+
+  /** How many runs a tenant has, and had. */
+  countOf(tenant: string): number {
+    const stored = atOnce(this.store.list({ tenant, limit: 10_000, offset: 0 })).length;
+    let deleted = 0;
+    for (const [key] of this.#deleted.entries()) if (key.tenant === tenant) deleted += 1;
+    return stored + deleted;
+  }
+
+  #keepLog(key: RunKey): void {
+    const log = atOnce(this.store.read(key, 0, 1_000_000));
+    if (log !== undefined) this.#deleted.set(key, log);
+  }
+
   /** Checks that each operation makes one sub-run at most. */
-  noteSubRun({ parent }: CreatedEntry, run_id: string): void {
+  noteSubRun({ parent }: CreatedEntry, key: RunKey): void {
     if (parent === undefined) return;
-    const operation = `${parent.run_id} ${parent.key}`;
+    const { tenant, run_id } = key;
+    const operation = `${markOf(tenant || undefined)}${parent.run_id} ${parent.key}`;
     const first = this.#subRuns.get(operation) ?? run_id;
     this.#subRuns.set(operation, first);
-    const isAgain = this.#deleted.has(run_id) ? "again after it was deleted" : first === run_id ? undefined : "twice";
+    const isAgain = this.#deleted.has(key) ? "again after it was deleted" : first === run_id ? undefined : "twice";
     if (isAgain !== undefined) this.violations.push(`the sub-run of ${operation} is made ${isAgain}`);
   }
 
@@ -217,24 +300,33 @@ export class World {
 
   async #describe(): Promise<string> {
     const lines = this.processes.map(({ name, state, said }) => `${name} is ${state}: ${said.slice(-3).join(" / ")}`);
-    for (const { key, head } of await this.store.list({ tenant: "", limit: 10, offset: 0 })) {
-      lines.push(`${key.run_id}: ${JSON.stringify(head)}`);
-      for (const entry of await this.log(key.run_id)) lines.push(`  ${JSON.stringify(entry)}`);
+    for (const tenant of this.#tenants) {
+      for (const { key, head } of await this.store.list({ tenant, limit: 10, offset: 0 })) {
+        if (this.#tenants.length > 1 && head.finished_at !== null) continue;
+        lines.push(`${markOf(tenant || undefined)}${key.run_id}: ${JSON.stringify(head)}`);
+        for (const entry of await this.log(key.run_id, tenant)) lines.push(`  ${JSON.stringify(entry)}`);
+      }
     }
     return lines.join("\n");
   }
 
+  get #tenants(): readonly string[] {
+    return this.options.tenants ?? [""];
+  }
+
+  /** Calls back after a time, whatever becomes of the processes. Returns what prevents it. */
+  callAfter(ms: number, callback: () => void): () => void {
+    const timer = { timers: this.#timers, at: this.now + ms, serial: this.serial(), callback };
+    this.#timers.add(timer);
+    return () => this.#timers.delete(timer);
+  }
+
   #earliest(): Timer | undefined {
     let earliest: Timer | undefined;
+    for (const timer of this.#timers) if (isEarlier(timer, earliest)) earliest = timer;
     for (const process of this.working) {
       if (process.clockStands) continue;
-      for (const timer of process.timers)
-        if (
-          earliest === undefined ||
-          timer.at < earliest.at ||
-          (timer.at === earliest.at && timer.serial < earliest.serial)
-        )
-          earliest = timer;
+      for (const timer of process.timers) if (isEarlier(timer, earliest)) earliest = timer;
     }
     return earliest;
   }
@@ -246,7 +338,7 @@ export class World {
       return;
     }
     this.now = Math.max(this.now, timer.at);
-    timer.process.timers.delete(timer);
+    timer.timers.delete(timer);
     timer.callback();
   }
 }
@@ -257,7 +349,8 @@ type Appending = Parameters<Store["append"]>;
 type Creating = Parameters<Store["create"]>;
 
 interface Timer {
-  readonly process: Process;
+  /** Those among which it is. */
+  readonly timers: Set<Timer>;
   readonly at: number;
   readonly serial: number;
   readonly callback: () => void;
@@ -272,6 +365,8 @@ interface Task {
 export class Process {
   readonly world: World;
   readonly name: string;
+  /** Whether it executes no runs. */
+  readonly isWeb: boolean;
   readonly runtime: AgentRuntime;
   readonly turns: Task[] = [];
   readonly calls: Task[] = [];
@@ -294,11 +389,14 @@ export class Process {
   failed = 0;
   #failsUntil = Number.NEGATIVE_INFINITY;
   #stoppedAt = 0;
+  readonly #waker: QueueWaker | undefined;
 
-  constructor(world: World, name: string, crash: Crash | undefined) {
+  constructor(world: World, name: string, crash: Crash | undefined, isWeb: boolean) {
     this.world = world;
     this.name = name;
     this.crash = crash;
+    this.isWeb = isWeb;
+    this.#waker = world.options.wakes?.connect();
     const { runtime: { durability, ...runtime } = {}, plant } = world.options;
     const clock = this.#clock();
     const view = this.#view();
@@ -309,13 +407,18 @@ export class Process {
       logger,
       clock: plant?.clock?.(clock) ?? clock,
       ids: this.#ids(),
-      store: durable(plant?.view?.(view) ?? view, durability ?? { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100 }),
+      store: durable(plant?.view?.(view) ?? view, {
+        ...(durability ?? { leaseMs: 1_000, heartbeatMs: 300, scanMs: 100 }),
+        ...(this.#waker !== undefined && { waker: this.#waker }),
+      }),
+      ...(isWeb && { work: false }),
     });
   }
 
   /** The process dies: its actions have no effect from now on. */
   kill(): void {
     this.state = "dead";
+    this.#waker?.kill();
     this.turns.length = 0;
     this.calls.length = 0;
     this.timers.clear();
@@ -359,7 +462,12 @@ export class Process {
 
   #setTimeout(callback: () => void, delayMs: number): () => void {
     if (this.state === "dead" || delayMs === Number.POSITIVE_INFINITY) return () => {};
-    const timer = { process: this, at: this.world.now + Math.max(delayMs, 0), serial: this.world.serial(), callback };
+    const timer = {
+      timers: this.timers,
+      at: this.world.now + Math.max(delayMs, 0),
+      serial: this.world.serial(),
+      callback,
+    };
     this.timers.add(timer);
     return () => this.timers.delete(timer);
   }
@@ -371,7 +479,7 @@ export class Process {
   #ids(): Ids {
     const { name, world } = this;
     return {
-      uuid: () => `00000000-0000-4000-8000-${world.serial().toString(16).padStart(12, "0")}`,
+      uuid: () => world.options.uuid?.() ?? `00000000-0000-4000-8000-${world.serial().toString(16).padStart(12, "0")}`,
       token: () => name,
     };
   }
@@ -382,17 +490,18 @@ export class Process {
       (call, method, parameters) =>
         this.#call(method, () => {
           if (method === "create") return this.#create(parameters as Creating, call);
+          if (method === "delete") this.world.noteDeletion(parameters[0] as readonly RunKey[]);
           return method === "append" ? this.#append(parameters as Appending, call) : call();
         }),
       this.world.store,
     );
   }
 
-  #create([{ run_id }, { entries }]: Creating, call: () => MaybePromise<unknown>): MaybePromise<unknown> {
+  #create([key, { entries }]: Creating, call: () => MaybePromise<unknown>): MaybePromise<unknown> {
     const answer = call();
     const [created] = entries;
     const note = (conflict: unknown): unknown => {
-      if (conflict === undefined && created?.type === "created") this.world.noteSubRun(created, run_id);
+      if (conflict === undefined && created?.type === "created") this.world.noteSubRun(created, key);
       return conflict;
     };
     return isPromise(answer) ? answer.then(note) : note(answer);
@@ -400,8 +509,7 @@ export class Process {
 
   /** Checks that another process than the owner writes only posts, which leave the owner as it is. */
   #append([key, , { head }]: Appending, call: () => MaybePromise<unknown>): MaybePromise<unknown> {
-    const before = this.world.store.find(key);
-    if (isPromise(before)) throw new Error("The store of the world answers late.");
+    const before = atOnce(this.world.store.find(key));
     const answer = call();
     const owner = before?.head.owner ?? this.name;
     if (owner === this.name || owner === head.owner) return answer;
@@ -476,6 +584,21 @@ function oldest(queues: readonly Task[][]): Task[] {
 function flush(): Promise<void> {
   // `nextTick` comes after all promise reactions that are due, and is ten times as fast as a turn of the event loop.
   return new Promise((resolve) => nextTick(resolve));
+}
+
+/** What the store of a world, which answers at once, has answered. */
+export function atOnce<T>(answer: MaybePromise<T>): T {
+  if (isPromise(answer)) throw new Error("The store of the world answers late.");
+  return answer;
+}
+
+function isEarlier(timer: Timer, than: Timer | undefined): boolean {
+  return than === undefined || timer.at < than.at || (timer.at === than.at && timer.serial < than.serial);
+}
+
+/** The runtime of a process, as a tenant uses it. */
+export function scopeIn({ runtime }: Process, tenant: string): Scope {
+  return tenant === "" ? runtime : runtime.scope({ tenant });
 }
 
 export function keyOf(run_id: string): RunKey {
