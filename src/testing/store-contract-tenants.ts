@@ -3,7 +3,20 @@ import type { MaybePromise } from "../core/promises.ts";
 import type { RunQuery } from "../core/run-query.ts";
 import type { StoreCheck } from "./store-check.ts";
 import { check, expectSame, NOW } from "./store-check.ts";
-import { created, ended, head, message, over, parts, runId, sessionId, waiting, write } from "./store-samples.ts";
+import {
+  create,
+  created,
+  ended,
+  head,
+  message,
+  over,
+  parts,
+  runId,
+  sessionId,
+  tryCreate,
+  waiting,
+  write,
+} from "./store-samples.ts";
 
 /** How many runs a tenant has. */
 const RUNS = 6;
@@ -39,6 +52,21 @@ export const tenantChecks: readonly StoreCheck[] = [
         script.at += 1;
       }
     }
+  }),
+  check("tenants: keys and sessions that others use under the same names are free", async ({ first }) => {
+    const tenants = ["", "other", "third"];
+    for (const [n, tenant] of tenants.entries()) await create(first, n, { tenant, idempotencyKey: "key" });
+    for (const [n, tenant] of tenants.entries()) {
+      const conflict = await tryCreate(first, 5, { tenant, idempotencyKey: "key" });
+      expectSame(conflict, { conflict: "key_used", run_id: runId(n) }, `the key of tenant ${JSON.stringify(tenant)}`);
+    }
+    // The last tenant alone has no live run in the session.
+    const session_id = sessionId(1);
+    for (const tenant of tenants) await first.makeSession({ tenant, session_id }, { history: [], state: null }, NOW);
+    for (const tenant of tenants.slice(0, -1)) await create(first, 6, { tenant, created: { session_id } });
+    const isGone: boolean[] = [];
+    for (const tenant of tenants) isGone.push(await first.deleteSession({ tenant, session_id }));
+    expectSame(isGone, [false, false, true], "whether the session of each tenant is deleted");
   }),
 ];
 
@@ -221,7 +249,12 @@ function looksOf(names: Names): readonly Step[] {
           return entry.type === "emitted" && entry.kind === "part" ? names.read(entry.part.content ?? "") : entry.type;
         });
       },
-      async (store) => (await store.read(names.run(n), 1, 1))?.length,
+      async (store) => {
+        const log = await store.read(names.run(n), 1, 1);
+        return log?.map((entry) =>
+          entry.type === "emitted" && entry.kind === "part" ? names.read(entry.part.content ?? "") : entry.type,
+        );
+      },
       async (store) => names.found(await store.findByIdempotencyKey(tenant, names.key(n))),
       ...inSession(names.session(n)),
       ...inSession({ tenant, session_id: names.run(n).run_id }),

@@ -102,6 +102,7 @@ export const workChecks: readonly StoreCheck[] = [
     await create(first, 6, { head: blocked, created: { agent_name: "ask", version: "1" } });
     const ended = await create(first, 7, { head: blocked });
     await append(first, ended, 1, write([], { head: over(NOW, { blocked: mismatch }) }));
+    await create(first, 1, { head: waiting() });
     const [run] = await first.blocked({ limit: 1 });
     expectSame(run, await first.find(runKey(3)), "the first, and what `find` gives");
     for (const [query, expected] of [
