@@ -42,8 +42,9 @@ export class WakeQueue {
     this.#fate = fate;
   }
 
-  connect(): QueueWaker {
-    return new Connection(this);
+  /** `aheadMs`: by how much the clock of the process is ahead of the queue's. */
+  connect(aheadMs: () => number = () => 0): QueueWaker {
+    return new Connection(this, aheadMs);
   }
 
   put(key: RunKey, at: number): void {
@@ -82,13 +83,15 @@ class Connection implements QueueWaker {
   readonly calls: ("wake" | "start" | "stop")[] = [];
   given = 0;
   readonly #queue: WakeQueue;
+  readonly #aheadMs: () => number;
   readonly #death: Promise<"dead">;
   #look: Look | undefined;
   #capacity: () => number = () => 0;
   #die: () => void = () => undefined;
 
-  constructor(queue: WakeQueue) {
+  constructor(queue: WakeQueue, aheadMs: () => number) {
     this.#queue = queue;
+    this.#aheadMs = aheadMs;
     this.#death = new Promise((resolve) => {
       this.#die = () => resolve("dead");
     });
@@ -98,14 +101,15 @@ class Connection implements QueueWaker {
     return this.#look !== undefined && this.#capacity() > 0;
   }
 
-  give(key: RunKey): Promise<number | undefined | "dead"> {
+  async give(key: RunKey): Promise<number | undefined | "dead"> {
     this.given += 1;
-    return Promise.race([this.#death, this.#look?.(key) ?? this.#death]);
+    const again = await Promise.race([this.#death, this.#look?.(key) ?? this.#death]);
+    return typeof again === "number" ? again - this.#aheadMs() : again;
   }
 
   wake(key: RunKey, at: number): void {
     this.calls.push("wake");
-    this.#queue.put(key, at);
+    this.#queue.put(key, at - this.#aheadMs());
   }
 
   start(look: Look, capacity: () => number): void {

@@ -17,7 +17,7 @@ import { Play, play } from "./play.ts";
 import type { Findings, Trial, Trouble } from "./trials.ts";
 import { disturb, durabilityIn, noFindings, programOf, scriptOf, sumOf, troubles } from "./trials.ts";
 import type { Process } from "./world.ts";
-import { scopeIn, World } from "./world.ts";
+import { atOnce, scopeIn, World } from "./world.ts";
 
 /*
  * Random programs of eight tenants in one world. Their runs and sub-runs have the same ids, and so have their sessions,
@@ -33,6 +33,8 @@ const STRANGER = "stranger";
 const READS = 0.05;
 /** For how long the logs of a tenant cannot be read at most, in milliseconds. */
 const DAMAGED_MS = 3_000;
+/** How often that happens at most: the pauses before a run is read again grow. */
+const MAX_DAMAGES = 8;
 /** A world that takes more steps is stuck. Most take 1,000 to 10,000. */
 const MAX_STEPS = 100_000;
 /** How likely the answer is lost that gives runs to a process. */
@@ -201,11 +203,13 @@ class Reader {
     } else {
       const tenant = random.pick(TENANTS);
       const [what, call] = random.pick(Object.entries(reads));
-      this.#asTenant(tenant, what, call(scopeIn(process, tenant), run_id));
+      this.#asTenant(tenant, what, run_id, call(scopeIn(process, tenant), run_id));
     }
   }
 
-  #asTenant(tenant: string, what: string, answer: Promise<unknown>): void {
+  #asTenant(tenant: string, what: string, run_id: string, answer: Promise<unknown>): void {
+    const isThere = (): boolean => atOnce(this.#world.store.find({ tenant, run_id })) !== undefined;
+    const wasThere = isThere();
     answer.then(
       (value) => {
         this.#watch.gets(tenant, value, what);
@@ -215,6 +219,8 @@ class Reader {
       (error: unknown) => {
         this.#watch.gets(tenant, [String(error), error], what);
         if (!CadenzaError.is(error)) this.#world.violations.push(`${what} failed: ${String(error)}`);
+        else if (error.code === "run_not_found" && isThere() && wasThere)
+          this.#world.violations.push(`${tenant} does not find its run ${run_id}: ${what}`);
       },
     );
   }
@@ -243,6 +249,7 @@ class Damage {
   readonly #now: () => number;
   #tenant = "";
   #until = 0;
+  #count = 0;
 
   constructor(random: Random, losesTakes: boolean, ids: SameIds, now: () => number) {
     this.#random = random;
@@ -253,6 +260,7 @@ class Damage {
 
   /** The logs of one of the tenants cannot be read for a while. */
   begin(): void {
+    if (++this.#count > MAX_DAMAGES) return;
     this.#tenant = this.#random.pick(TENANTS);
     this.#until = this.#now() + this.#random.below(DAMAGED_MS);
   }

@@ -396,9 +396,9 @@ export class Process {
     this.name = name;
     this.crash = crash;
     this.isWeb = isWeb;
-    this.#waker = world.options.wakes?.connect();
     const { runtime: { durability, ...runtime } = {}, plant } = world.options;
     const clock = this.#clock();
+    this.#waker = world.options.wakes?.connect(() => clock.now() - world.now);
     const view = this.#view();
     const say = (message: string): void => void this.said.push(message);
     const logger: Logger = { debug: say, info: say, warn: say, error: say };
