@@ -1,7 +1,8 @@
 import type { AgentRuntime, Message, Scope } from "cadenza";
+import type { FoundRun } from "cadenza/store";
 import { expect, it } from "vitest";
 import { T0 } from "../harness/logs.ts";
-import { nextTurn } from "../harness/promises.ts";
+import { never, nextTurn } from "../harness/promises.ts";
 import { questionOf, refusal, reply, textOf, textsOf } from "../harness/runtimes.ts";
 import type { Hook } from "../harness/store-proxy.ts";
 import { WakeQueue } from "../harness/wake-queue.ts";
@@ -117,6 +118,28 @@ it("runs with the same id that a process owns and has not loaded are found with 
   await replicas.clock.advance(60_000);
   expect(begun.toSorted()).toEqual(["blue", "red"]);
   for (const tenant of TENANTS) expect((await worker.runtime.scope({ tenant }).getRun(ID)).status).toBe("completed");
+});
+
+it("a run that a process owns and has not loaded is found while it begins another one", async () => {
+  const replicas = inMemory();
+  const begun: string[] = [];
+  const worker = replicas.start({ durability, ids: sameIds }, async (call, method, [key]) => {
+    const { tenant } = (key ?? {}) as { readonly tenant?: string };
+    // The log of the one is read for ever, and the answer that gives the other one is lost.
+    if (method === "read" && tenant === "red") return never();
+    const answer = await call();
+    return method === "take" ? (answer as FoundRun[]).filter(({ key: { tenant: of } }) => of !== "blue") : answer;
+  });
+  worker.runtime.register("work", { durable: true }, (input) => {
+    begun.push(input.map(textOf).join(""));
+    return "done";
+  });
+  const web = replicas.start({ durability, ids: sameIds, work: false });
+  web.runtime.declare({ name: "work", durable: true });
+  for (const tenant of TENANTS)
+    await web.runtime.scope({ tenant }).createRun({ agent_name: "work", input: tenant, mode: "async" });
+  await replicas.clock.advance(5_000);
+  expect(begun).toEqual(["blue"]);
 });
 
 it("runs with the same id that cannot be read are reported for each tenant, and their retries are counted apart", async () => {

@@ -3,6 +3,7 @@ import { durable } from "cadenza/durable";
 import type { InspectorGrant } from "cadenza/inspector";
 import { createInspectorHandler } from "cadenza/inspector";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { stuckFeed } from "../../src/faces/inspector/states.ts";
 import { FakeClock } from "../harness/clock.ts";
 import { persistent } from "../harness/store-proxy.ts";
 import { Visitor } from "./visitor.ts";
@@ -74,6 +75,9 @@ describe("a user of one tenant", () => {
         for (const hidden of [SECRET, ...ids.filter((id) => !wish.includes(id)), '"acme"'])
           expect([path, wish, text.includes(hidden) && !wish.includes("tenant=acme")]).toEqual([path, wish, false]);
         expect([path, wish, text.includes(SECRET)]).toEqual([path, wish, false]);
+        // What is asked of another tenant is not answered with the user's own.
+        if (new URLSearchParams(wish).get("tenant") === "acme" && lists.some((name) => path.endsWith(name)))
+          expect([path, wish, text.includes(own.run_id)]).toEqual([path, wish, false]);
         if (text.includes(own.run_id)) shown += 1;
       }
     }
@@ -175,4 +179,50 @@ test("views of a run do not count for the run of another tenant with the same id
   await (await acme.follow(`run?run_id=${UNKNOWN}`)).leave();
   for (const one of [second, list]) await one.leave();
   await runtime.close({ drainMs: 0 });
+});
+
+test("each of the runs with the same id is listed, shown and acted on", async () => {
+  const clock = new FakeClock();
+  const ids = { uuid: () => UNKNOWN, token: () => "token" };
+  const runtime = new Runtime({ store: durable(persistent(new MemoryStore({ clock }))), clock, ids });
+  runtime.register("asks", { durable: true }, (_input, { ask }) => ask("Well?"));
+  const scopes = ["acme", "blue"].map((tenant) => runtime.scope({ tenant }));
+  for (const scope of scopes)
+    await scope.createRun({ agent_name: "asks", input: "", session_id: UNKNOWN, mode: "async" });
+  await clock.settle();
+  const visitor = new Visitor(createInspectorHandler(runtime, { authorize: () => ({ allTenants: true }) }));
+  const list = await visitor.follow<object>("runs");
+  const tenantsIn = (event: unknown): string[] => [
+    ...new Set(JSON.stringify(event).match(/(?<="tenant":")(?:acme|blue)(?=")/g)),
+  ];
+  expect(tenantsIn(await list.next(clock)).toSorted()).toEqual(["acme", "blue"]);
+  const session = await visitor.follow(`session?tenant=blue&session_id=${UNKNOWN}`);
+  expect(tenantsIn(await session.next(clock))).toEqual(["blue"]);
+  await visitor.act("cancel", { tenant: "blue", run_id: UNKNOWN });
+  const changed = await list.next(clock);
+  expect(tenantsIn(changed)).toEqual(["blue"]);
+  const statuses = await Promise.all(scopes.map(async (scope) => (await scope.getRun(UNKNOWN)).status));
+  expect(statuses).toEqual(["awaiting", "cancelled"]);
+  for (const feed of [list, session]) await feed.leave();
+  await runtime.close({ drainMs: 0 });
+});
+
+test("a user of one tenant sees which of its runs need an operator", async () => {
+  const runs = ["acme", "blue"].map((tenant) => ({ tenant, run_id: UNKNOWN, worker: "dead" }));
+  const admin = {
+    blocked: async () => ({ items: runs, next: null }),
+    unregistered: async () => [{ agent_name: "gone" }],
+    workers: async () => [{ worker: "dead", is_alive: false, runs: 2 }],
+    runs: async ({ among }: { among: readonly { tenant: string }[] }) => ({
+      items: runs.filter((run) => among.some(({ tenant }) => tenant === run.tenant)),
+    }),
+  };
+  const inspected = { admin, store: { owned: async () => runs }, clock: new FakeClock() } as never;
+  const seen = async (tenant: string | undefined) => {
+    for await (const event of stuckFeed(inspected, tenant)(async () => false)) return event;
+    return undefined;
+  };
+  const [acme, blue] = runs;
+  expect(await seen("blue")).toMatchObject({ blocked: [blue], lost: [blue], unregistered: null });
+  expect(await seen(undefined)).toMatchObject({ blocked: [acme, blue], lost: [acme, blue], unregistered: [{}] });
 });

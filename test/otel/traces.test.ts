@@ -1,5 +1,5 @@
 import type { SpanContext } from "@opentelemetry/api";
-import { context, SpanStatusCode, trace } from "@opentelemetry/api";
+import { context, ROOT_CONTEXT, SpanStatusCode, trace } from "@opentelemetry/api";
 import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
 import type { ReadableSpan } from "@opentelemetry/sdk-trace-base";
 import {
@@ -242,5 +242,51 @@ describe("without an SDK", () => {
     const runtime = new AgentRuntime({ interceptors: [traceRuns({ tracer: silent })] });
     runtime.register("echo", async (_input, { step }) => step("work", () => "done"));
     expect((await runtime.createRun({ agent_name: "echo", input: "" })).status).toBe("completed");
+  });
+});
+
+describe("runs of two tenants with the same id", () => {
+  const run_id = "00000000-0000-4000-8000-000000000001";
+  const infoOf = (tenant: string, parent_run_id: string | null = null) => ({
+    ...{ tenant, run_id, agent_name: "agent", version: null, session_id: run_id, parent_run_id },
+    ...{ input: [], carrier: {}, isFirst: true, signal: new AbortController().signal },
+  });
+  const stepOf = (tenant: string, name: string) => ({ ...infoOf(tenant), name, key: `${name}#1`, attempt: 1 });
+  const parentOf = (name: string): string | undefined => {
+    const above = spanNamed(name).parentSpanContext?.spanId;
+    const found = spans().find((span) => span.spanContext().spanId === above);
+    return found && `${found.name} ${found.attributes["cadenza.tenant"] ?? ""}`.trim();
+  };
+
+  it("have their spans below their own", async () => {
+    const { create, run, step } = traced();
+    if (create === undefined || run === undefined || step === undefined) throw new Error("They are not traced.");
+    const nothing = async (): Promise<undefined> => undefined;
+    const around = (tenant: string, inside: () => Promise<unknown>) =>
+      run(infoOf(tenant) as never, async () => {
+        await inside();
+        return "completed" as never;
+      });
+    await around("red", () =>
+      around("blue", async () => {
+        await step(stepOf("blue", "inside") as never, nothing);
+        // In the context of another run, and in none.
+        await step(stepOf("red", "beside") as never, nothing);
+        await context.with(ROOT_CONTEXT, async () => {
+          await step(stepOf("red", "first") as never, nothing);
+          await step(stepOf("blue", "second") as never, nothing);
+          create({ ...infoOf("red", run_id), run_id: "another" } as never);
+        });
+        const span = tracer.startSpan("a call");
+        await context.with(trace.setSpan(context.active(), span), () => step(stepOf("blue", "nested") as never, nothing));
+        span.end();
+      }),
+    );
+    expect(parentOf("step inside")).toBe("invoke_agent agent blue");
+    expect(parentOf("step beside")).toBe("invoke_agent agent red");
+    expect(parentOf("step first")).toBe("invoke_agent agent red");
+    expect(parentOf("step second")).toBe("invoke_agent agent blue");
+    expect(parentOf("create_run agent")).toBe("invoke_agent agent red");
+    expect(parentOf("step nested")).toBe("a call");
   });
 });
