@@ -1,0 +1,664 @@
+// biome-ignore-all lint/suspicious/noTemplateCurlyInString: these are texts of the sources
+import type { Edit, Mutant } from "./mutants.ts";
+import { mutant } from "./mutants.ts";
+
+/*
+ * The tenant is left out of each key and each query that contains one, one after the other. `npm run test:mutants` tries
+ * them all.
+ */
+
+const runs = [
+  "test/durable/same-ids.test.ts",
+  "test/durable/tenants.test.ts",
+  "test/runtime/tenants.test.ts",
+  "test/durable/isolation.test.ts",
+];
+const stores = ["test/stores/contract.test.ts", "test/stores/agreement.test.ts", "test/stores/sqlite-work.test.ts"];
+const postgres = ["test/postgres/contract.test.ts"];
+const http = ["test/http/same-ids.test.ts", "test/http/tenants.test.ts"];
+const inspector = ["test/inspector/tenants.test.ts"];
+const admin = ["test/admin/tenants.test.ts", "test/admin/admin.test.ts"];
+const traces = ["test/otel/traces.test.ts"];
+
+/** A map like `RunMap`, whose keys are the ids of runs alone. */
+const byIdAlone: Edit = {
+  file: "src/core/run-map.ts",
+  find: "/** Whether two keys are those of one run. */",
+  put: `export class ByIdAlone {
+  map = new Map();
+  get size() { return this.map.size; }
+  get({ run_id }) { return this.map.get(run_id)?.[1]; }
+  has({ run_id }) { return this.map.has(run_id); }
+  set(key, value) { this.map.set(key.run_id, [key, value]); }
+  delete({ run_id }) { return this.map.delete(run_id); }
+  clear() { this.map.clear(); }
+  *values() { for (const [, value] of this.map.values()) yield value; }
+  *entries() { yield* this.map.values(); }
+}
+/** Whether two keys are those of one run. */`,
+};
+
+function unkeyed(file: string, map: string, tests: readonly string[]): Mutant {
+  return {
+    name: `${file}: ${map} by id alone`,
+    edits: [
+      byIdAlone,
+      { file, find: "RunMap } from", put: "RunMap, ByIdAlone } from" },
+      { file, find: map, put: map.replace(/RunMap(<.*>)?\(/, "ByIdAlone(") },
+    ],
+    tests,
+  };
+}
+
+/** A mutant with one more edit. */
+function withMore(one: Mutant, file: string, find: string, put: string): Mutant {
+  return { ...one, edits: [...one.edits, { file, find, put }] };
+}
+
+/** The maps whose keys are those of one tenant: the relatives of one run, or what one call looks at. */
+export const ofOneTenant: readonly string[] = [
+  "src/runtime/deleting.ts",
+  "src/runtime/run-family.ts",
+  "src/runtime/run-reader.ts",
+  "src/runtime/spending.ts",
+];
+
+const maps: readonly Mutant[] = [
+  unkeyed("src/runtime/runs.ts", "readonly #live = new RunMap<LiveRun>()", runs),
+  unkeyed("src/durable/run-loader.ts", "readonly #loading = new RunMap<Promise<LiveRun | undefined>>()", runs),
+  unkeyed("src/durable/damaged-runs.ts", "readonly #newer = new RunMap<number>()", runs),
+  unkeyed("src/durable/damaged-runs.ts", "readonly #runs = new RunMap<Damaged>()", runs),
+  unkeyed("src/durable/unloaded-runs.ts", "const loaded = new RunMap<true>()", runs),
+  withMore(
+    unkeyed("src/durable/unloaded-runs.ts", "this.#given = new RunMap()", runs),
+    "src/durable/unloaded-runs.ts",
+    "  #given = new RunMap<number>()",
+    "  #given = new ByIdAlone()",
+  ),
+  unkeyed("src/durable/follower.ts", "readonly #followed = new RunMap<Set<Followed>>()", runs),
+  unkeyed("src/durable/follower.ts", "readonly #hinted = new RunMap<true>()", runs),
+  unkeyed("src/durable/wakeups.ts", "readonly #looks = new RunMap<(again: number | undefined) => void>()", runs),
+  unkeyed("src/durable/unreceived.ts", "readonly #runs = new RunMap<Seen>()", runs),
+  unkeyed("src/http/disconnects.ts", "readonly #runs = new RunMap<Presence>()", http),
+  unkeyed("src/http/readers.ts", "readonly #perRun = new RunMap<number>()", http),
+  unkeyed("src/otel/trace-runs.ts", "readonly #calls = new RunMap<Context>()", traces),
+  mutant(
+    "src/core/run-map.ts",
+    "if (tenant === this.#tenant) return this.#runs;",
+    "if (this.#runs !== undefined) return this.#runs;",
+    runs,
+  ),
+  mutant("src/core/run-map.ts", " && one.tenant === other.tenant", "", [...runs, ...traces]),
+];
+
+const runtime: readonly Mutant[] = [
+  mutant("src/runtime/runs.ts", "log.key.tenant === tenant && ", "", runs),
+  mutant(
+    "src/runtime/runs.ts",
+    "const key = { tenant: request.tenant, run_id: runId };",
+    'const key = { tenant: "", run_id: runId };',
+    runs,
+  ),
+  mutant(
+    "src/runtime/runs.ts",
+    "const key = { tenant, run_id: runId };",
+    'const key = { tenant: "", run_id: runId };',
+    runs,
+  ),
+  mutant(
+    "src/runtime/runs.ts",
+    "return { elsewhere: { tenant, run_id: runId } };",
+    'return { elsewhere: { tenant: "", run_id: runId } };',
+    runs,
+  ),
+  mutant("src/runtime/runs.ts", "parent.log.key.tenant, createdEntry(parent", '"", createdEntry(parent', runs),
+  mutant("src/runtime/runs.ts", "checkSlots(agent, key.tenant, ", 'checkSlots(agent, "", ', runs),
+  mutant("src/runtime/admission.ts", "log.key.tenant, session_id).key", '"", session_id).key', runs),
+  mutant("src/runtime/admission.ts", '""}/${tenant}`, max }', '""}`, max }', runs),
+  mutant("src/runtime/read-new-run.ts", "`${tenant.length}:${tenant}${key}`", "`${key}`", runs),
+  mutant("src/runtime/read-run-query.ts", "    tenant,\n", '    tenant: "",\n', runs),
+  mutant("src/runtime/scope.ts", "cancel(keyOf(this.#tenant, run_id)", 'cancel(keyOf("", run_id)', runs),
+  mutant("src/runtime/scope.ts", "fork(keyOf(this.#tenant, run_id)", 'fork(keyOf("", run_id)', runs),
+  mutant("src/runtime/scope.ts", "delete(keyOf(this.#tenant, run_id)", 'delete(keyOf("", run_id)', runs),
+  mutant("src/runtime/scope.ts", "deleteSession({ tenant: this.#tenant,", 'deleteSession({ tenant: "",', runs),
+  mutant("src/runtime/scope.ts", "this.#messages.send(this.#tenant,", 'this.#messages.send("",', runs),
+  mutant("src/runtime/scope-reads.ts", "current(keyOf(this.#tenant, run_id))", 'current(keyOf("", run_id))', runs),
+  mutant("src/runtime/scope-reads.ts", "details(keyOf(this.#tenant, run_id))", 'details(keyOf("", run_id))', runs),
+  mutant(
+    "src/runtime/scope-reads.ts",
+    "transcript(keyOf(this.#tenant, run_id))",
+    'transcript(keyOf("", run_id))',
+    runs,
+  ),
+  mutant("src/runtime/scope-reads.ts", "source(keyOf(this.#tenant, run_id))", 'source(keyOf("", run_id))', runs),
+  mutant("src/runtime/scope-reads.ts", "readRunQuery(query, this.#tenant)", 'readRunQuery(query, "")', runs),
+  mutant("src/runtime/scope-reads.ts", "findByIdempotencyKey(this.#tenant,", 'findByIdempotencyKey("",', runs),
+  mutant(
+    "src/runtime/scope-reads.ts",
+    "this.#reader.session(this.#tenant, id)",
+    'this.#reader.session("", id)',
+    runs,
+  ),
+  mutant(
+    "src/runtime/scope-reads.ts",
+    'readSessionKey(this.#tenant, "sessionKey"',
+    'readSessionKey("", "sessionKey"',
+    runs,
+  ),
+  mutant("src/runtime/scope-reads.ts", "feed.watch(options, this.#tenant)", "feed.watch(options, undefined)", [
+    "test/runtime/watch.test.ts",
+  ]),
+  mutant("src/runtime/watch.ts", "this.#tenant === undefined || item.key.tenant === this.#tenant", "true", [
+    "test/runtime/watch.test.ts",
+  ]),
+  mutant("src/stores/feed.ts", "(tenant === undefined || key.tenant === tenant) && ", "", stores),
+  mutant(
+    "src/runtime/calls.ts",
+    "const key: RunKey = { tenant: this.#tenant,",
+    'const key: RunKey = { tenant: "",',
+    runs,
+  ),
+  mutant(
+    "src/runtime/calls.ts",
+    "readNewRun(request, options, this.#tenant,",
+    'readNewRun(request, options, "",',
+    runs,
+  ),
+  mutant("src/runtime/message-router.ts", "? { tenant, run_id: to }", '? { tenant: "", run_id: to }', runs),
+  mutant(
+    "src/runtime/message-router.ts",
+    "      tenant,\n      labels,",
+    '      tenant: "",\n      labels,',
+    runs,
+  ),
+  mutant(
+    "src/runtime/forks.ts",
+    "const repeated = await this.#repeated(key.tenant,",
+    'const repeated = await this.#repeated("",',
+    runs,
+  ),
+  mutant("src/runtime/forks.ts", "joinSession(key.tenant,", 'joinSession("",', runs),
+  mutant(
+    "src/runtime/session-entry.ts",
+    "this.#find({ tenant, run_id: sessionId })",
+    'this.#find({ tenant: "", run_id: sessionId })',
+    runs,
+  ),
+  mutant(
+    "src/runtime/session-entry.ts",
+    "const key = { tenant, session_id: sessionId };",
+    'const key = { tenant: "", session_id: sessionId };',
+    runs,
+  ),
+  mutant(
+    "src/runtime/session-entry.ts",
+    "#completedRun({ tenant, run_id: sessionId })",
+    '#completedRun({ tenant: "", run_id: sessionId })',
+    runs,
+  ),
+  mutant(
+    "src/runtime/run-reader.ts",
+    "store.list({ tenant, parent: run_id,",
+    'store.list({ tenant: "", parent: run_id,',
+    runs,
+  ),
+  mutant(
+    "src/runtime/run-reader.ts",
+    "store.session({ tenant, session_id: id })",
+    'store.session({ tenant: "", session_id: id })',
+    runs,
+  ),
+  mutant(
+    "src/runtime/run-reader.ts",
+    "const key = { tenant, run_id: id };",
+    'const key = { tenant: "", run_id: id };',
+    runs,
+  ),
+  mutant(
+    "src/runtime/run-session.ts",
+    "return { tenant: key.tenant, session_id:",
+    'return { tenant: "", session_id:',
+    runs,
+  ),
+  mutant(
+    "src/runtime/answer-router.ts",
+    "{ tenant: key.tenant, run_id: of.run_id }",
+    '{ tenant: "", run_id: of.run_id }',
+    runs,
+  ),
+  mutant(
+    "src/runtime/deleting.ts",
+    "listAll(store, { tenant, session_id })",
+    'listAll(store, { tenant: "", session_id })',
+    runs,
+  ),
+  mutant(
+    "src/runtime/deleting.ts",
+    "{ tenant: key.tenant, parent: key.run_id }",
+    '{ tenant: "", parent: key.run_id }',
+    runs,
+  ),
+  mutant("src/runtime/deleting.ts", "store.find({ ...key, run_id })", 'store.find({ tenant: "", run_id })', runs),
+  mutant(
+    "src/runtime/sub-run.ts",
+    "return { tenant: this.#parent.log.key.tenant, run_id };",
+    'return { tenant: "", run_id };',
+    runs,
+  ),
+  mutant("src/runtime/announcer.ts", "    tenant,\n    ...(run.cause", '    tenant: "",\n    ...(run.cause', runs),
+  mutant(
+    "src/runtime/interceptors.ts",
+    "return { tenant, run_id, agent_name, version,",
+    'return { tenant: "", run_id, agent_name, version,',
+    runs,
+  ),
+];
+
+const durableRoom: readonly Mutant[] = [
+  mutant("src/durable/wakeups.ts", "JSON.stringify([tenant, run_id])", "run_id", runs),
+  mutant("src/durable/wakeups.ts", "tenant: key.tenant });", 'tenant: "" });', runs),
+  mutant("src/durable/recovery.ts", "isSameRun(found.key, key)", "found.key.run_id === key.run_id", runs),
+  mutant(
+    "src/durable/ancestors.ts",
+    "find({ tenant: key.tenant, run_id: parent.run_id })",
+    'find({ tenant: "", run_id: parent.run_id })',
+    runs,
+  ),
+  mutant(
+    "src/durable/ancestors.ts",
+    "const key: RunKey = { tenant, run_id: above.run_id };",
+    'const key: RunKey = { tenant: "", run_id: above.run_id };',
+    runs,
+  ),
+  mutant(
+    "src/durable/cassette.ts",
+    "store.session({ tenant: key.tenant, session_id })",
+    'store.session({ tenant: "", session_id })',
+    runs,
+  ),
+  mutant(
+    "src/durable/cassette.ts",
+    "store.list({ tenant, parent: run_id,",
+    'store.list({ tenant: "", parent: run_id,',
+    runs,
+  ),
+  mutant(
+    "src/durable/detached-logs.ts",
+    "concurrency, key.tenant, created.session_id",
+    'concurrency, "", created.session_id',
+    runs,
+  ),
+  mutant(
+    "src/durable/history.ts",
+    "(run_id) => ({ tenant, run_id })",
+    '(run_id) => ({ tenant: "", run_id })',
+    runs,
+  ),
+  mutant(
+    "src/durable/leased-ownership.ts",
+    "return { tenant: this.log.key.tenant, run_id: parent.run_id };",
+    'return { tenant: "", run_id: parent.run_id };',
+    runs,
+  ),
+  mutant(
+    "src/durable/run-loader.ts",
+    "isOver({ ...key, run_id: parent.run_id })",
+    'isOver({ tenant: "", run_id: parent.run_id })',
+    runs,
+  ),
+  mutant("src/durable/nats-waker.ts", "JSON.stringify({ tenant, run_id })", 'JSON.stringify({ tenant: "", run_id })', [
+    "test/nats",
+  ]),
+];
+
+const inMemory: readonly Mutant[] = [
+  mutant(
+    "src/stores/memory.ts",
+    "this.#tenants.get(tenant)?.idempotencyKeys.get(idempotencyKey)?.stored()",
+    "this.anyTenant((one) => one.idempotencyKeys.get(idempotencyKey))?.stored()",
+    stores,
+  ),
+  mutant(
+    "src/stores/memory.ts",
+    "return this.#tenants.get(query.tenant)?.list(query) ?? [];",
+    "return [...this.#tenants.values()].flatMap((one) => one.list(query));",
+    stores,
+  ),
+  mutant(
+    "src/stores/memory.ts",
+    "return this.#tenants.get(key.tenant)?.runs.get(key.run_id);",
+    "return this.anyTenant((one) => one.runs.get(key.run_id));",
+    stores,
+  ),
+  mutant(
+    "src/stores/memory.ts",
+    "if (tenant.runs.has(key.run_id)) return",
+    "if (this.anyTenant((one) => one.runs.get(key.run_id))) return",
+    stores,
+  ),
+  mutant(
+    "src/stores/memory.ts",
+    "const other = tenant.idempotencyKeys.get(idempotencyKey);",
+    "const other = this.anyTenant((one) => one.idempotencyKeys.get(idempotencyKey));",
+    stores,
+  ),
+  mutant(
+    "src/stores/memory.ts",
+    "const run = tenant?.runs.get(key.run_id);",
+    "const run = this.anyTenant((one) => one.runs.get(key.run_id));",
+    stores,
+  ),
+  mutant(
+    "src/stores/memory.ts",
+    "if (tenant.sessions.has(key.session_id)) return false;",
+    "if (this.anyTenant((one) => one.sessions.get(key.session_id))) return false;",
+    stores,
+  ),
+  mutant(
+    "src/stores/memory.ts",
+    "if (this.#tenants.get(run.key.tenant)?.needs(run) !== true)",
+    "if (![...this.#tenants.values()].some((one) => one.needs(run)))",
+    stores,
+  ),
+  mutant(
+    "src/stores/memory.ts",
+    "sessions.get(key.session_id);\n    return session && { history: session.history.slice()",
+    "sessions.get(key.session_id) ?? this.anyTenant((one) => one.sessions.get(key.session_id));\n    return session && { history: session.history.slice()",
+    stores,
+  ),
+  mutant(
+    "src/stores/memory.ts",
+    "sessions.get(key.session_id);\n    return session && { length:",
+    "sessions.get(key.session_id) ?? this.anyTenant((one) => one.sessions.get(key.session_id));\n    return session && { length:",
+    stores,
+  ),
+  mutant(
+    "src/stores/memory.ts",
+    "deleteSession(key: SessionKey): boolean {\n    const tenant = this.#tenants.get(key.tenant);",
+    "deleteSession(key: SessionKey): boolean {\n    const tenant = [...this.#tenants.values()].find((one) => one.sessions.has(key.session_id));",
+    stores,
+  ),
+  mutant(
+    "src/stores/memory-survey.ts",
+    "if (query.tenant !== undefined && tenant.name !== query.tenant) continue;",
+    "",
+    stores,
+  ),
+].map(withAnyTenant);
+
+/** The store in memory keeps its tenants apart. With this it finds what any of them has. */
+function withAnyTenant(one: Mutant): Mutant {
+  const file = "src/stores/memory.ts";
+  const put =
+    "  anyTenant(find) { for (const one of this.#tenants.values()) { const found = find(one); if (found) return found; } }\n";
+  const find = "  #tenant(name: string): Tenant {";
+  return withMore(one, file, find, put + find);
+}
+
+/** In place of a condition on the tenant: it is bound, and selects nothing. */
+const ANY = "? IS NOT NULL";
+const bySqlite = (file: string, find: string, put: string = find.replace(/[\w.+]*tenant = \?/, ANY)): Mutant =>
+  mutant(`src/stores/${file}`, find, put, stores);
+
+const sqlite: readonly Mutant[] = [
+  bySqlite("sqlite-entries.ts", "WHERE r.tenant = ? AND r.run_id = ? ORDER BY e.id"),
+  bySqlite("sqlite-entries.ts", "WHERE r.tenant = ? AND r.run_id = ?`;"),
+  bySqlite("sqlite-list.ts", 'const found = [clause("tenant = ?", toText(tenant))'),
+  bySqlite("sqlite-list.ts", "(SELECT created_at, id FROM cadenza_runs WHERE tenant = ? AND run_id = ?)"),
+  bySqlite("sqlite-list.ts", 'cadenza_runs_by_parent", [\n      clause("tenant = ?", tenant)'),
+  bySqlite("sqlite-list.ts", `"+tenant = ?" : "tenant = ? AND tenant <> ''"`, `"+tenant = ?" : "? IS NOT NULL"`),
+  bySqlite("sqlite-list.ts", "id < (SELECT id FROM cadenza_runs WHERE tenant = ? AND run_id = ?)"),
+  bySqlite("sqlite-list.ts", '[clause("+tenant = ?", tenant), clause(runs,'),
+  bySqlite("sqlite-list.ts", 'clause("finished_at IS NULL"), clause("tenant = ?", tenant)'),
+  bySqlite("sqlite-list.ts", "l.tenant = ? AND name = ?"),
+  bySqlite("sqlite-prune.ts", "WHERE r.tenant = s.tenant AND r.session_id", "WHERE r.session_id"),
+  bySqlite("sqlite-prune.ts", "WHERE r.tenant = s.tenant AND r.run_id", "WHERE r.run_id"),
+  bySqlite("sqlite-prune.ts", "WHERE p.tenant = r.tenant AND p.run_id", "WHERE p.run_id"),
+  bySqlite("sqlite-prune.ts", "WHERE tenant = ? AND run_id = ? AND finished_at IS NOT NULL"),
+  bySqlite("sqlite-prune.ts", "WHERE s.tenant = ? AND s.session_id = ?"),
+  bySqlite("sqlite-reads.ts", "ON r.tenant = json_extract(k.value, '$[0]') AND", "ON"),
+  bySqlite("sqlite-reads.ts", '"r.tenant = ? AND r.run_id = ?"'),
+  bySqlite("sqlite-reads.ts", '"r.tenant = ? AND r.idempotency_key = ?"'),
+  bySqlite("sqlite-reads.ts", '"SELECT id FROM cadenza_runs WHERE tenant = ? AND run_id = ?"'),
+  bySqlite("sqlite-reads.ts", "SELECT length, state FROM cadenza_sessions WHERE tenant = ? AND session_id = ?"),
+  bySqlite("sqlite-reads.ts", "WHERE s.tenant = ? AND s.session_id = ? ORDER BY"),
+  bySqlite("sqlite-run-row.ts", "FROM cadenza_runs WHERE tenant = ? AND run_id = ?"),
+  bySqlite("sqlite-survey.ts", "SELECT position FROM cadenza_runs WHERE tenant = ? AND run_id = ?"),
+  bySqlite("sqlite-survey.ts", 'clause("+tenant = ?", toText(tenant))'),
+  bySqlite("sqlite-sessions.ts", "SELECT id, length FROM cadenza_sessions WHERE tenant = ? AND session_id = ?"),
+  bySqlite("sqlite-writes.ts", "SELECT run_id FROM cadenza_runs WHERE tenant = ? AND idempotency_key = ?"),
+  bySqlite("sqlite-writes.ts", "finished_at FROM cadenza_runs WHERE tenant = ? AND run_id = ?"),
+  bySqlite(
+    "sqlite-schema.ts",
+    "cadenza_runs_by_idempotency_key ON cadenza_runs (tenant, idempotency_key)",
+    "cadenza_runs_by_idempotency_key ON cadenza_runs (idempotency_key)",
+  ),
+  bySqlite(
+    "sqlite-schema.ts",
+    "cadenza_runs_by_key ON cadenza_runs (run_id, tenant)",
+    "cadenza_runs_by_key ON cadenza_runs (run_id)",
+  ),
+  bySqlite(
+    "sqlite-schema.ts",
+    "cadenza_sessions_by_key ON cadenza_sessions (tenant, session_id)",
+    "cadenza_sessions_by_key ON cadenza_sessions (session_id)",
+  ),
+];
+
+const byPostgres = (file: string, find: string, put: string): Mutant =>
+  mutant(`src/stores/${file}`, find, put, postgres);
+
+const inPostgres: readonly Mutant[] = [
+  byPostgres("postgres-delete-sql.ts", "ON r.tenant = k ->> 0 AND r.run_id", "ON r.run_id"),
+  byPostgres("postgres-delete-sql.ts", "WHERE r.tenant = session.tenant AND r.session_id", "WHERE r.session_id"),
+  byPostgres("postgres-delete-sql.ts", "WHERE r.tenant = session.tenant AND r.run_id", "WHERE r.run_id"),
+  byPostgres(
+    "postgres-delete-sql.ts",
+    "WHERE s.tenant = its_tenant AND s.session_id = its_id FOR UPDATE",
+    "WHERE s.session_id = its_id FOR UPDATE",
+  ),
+  byPostgres("postgres-delete-sql.ts", "WHERE p.tenant = r.tenant AND p.run_id", "WHERE p.run_id"),
+  byPostgres("postgres-list.ts", "const found = [`r.tenant = ${tenant}`];", "const found = [`${tenant} IS NOT NULL`];"),
+  byPostgres("postgres-list.ts", "WHERE a.tenant = ${tenant} AND a.run_id", "WHERE a.run_id"),
+  byPostgres(
+    "postgres-reads.ts",
+    '"r.tenant = $1::text AND r.run_id = $2::text"',
+    '"$1::text IS NOT NULL AND r.run_id = $2::text"',
+  ),
+  byPostgres(
+    "postgres-reads.ts",
+    "r.tenant = $1::text AND r.idempotency_key",
+    "$1::text IS NOT NULL AND r.idempotency_key",
+  ),
+  byPostgres(
+    "postgres-reads.ts",
+    "WHERE r.tenant = $1::text AND r.run_id = $2::text ORDER BY",
+    "WHERE $1::text IS NOT NULL AND r.run_id = $2::text ORDER BY",
+  ),
+  byPostgres("postgres-reads.ts", "ON r.tenant = k.run ->> 0 AND r.run_id", "ON r.run_id"),
+  byPostgres("postgres-reads.ts", "WHERE a.tenant = $2::text AND a.run_id", "WHERE $2::text IS NOT NULL AND a.run_id"),
+  byPostgres(
+    "postgres-reads.ts",
+    "WHERE s.tenant = $1::text AND s.session_id = $2::text ORDER BY",
+    "WHERE $1::text IS NOT NULL AND s.session_id = $2::text ORDER BY",
+  ),
+  byPostgres(
+    "postgres-reads.ts",
+    "WHERE s.tenant = $1::text AND s.session_id = $2::text`",
+    "WHERE $1::text IS NOT NULL AND s.session_id = $2::text`",
+  ),
+  byPostgres(
+    "postgres-survey.ts",
+    "found.push(`r.tenant = ${parameters.text(toText(tenant))}`)",
+    "found.push(`${parameters.text(toText(tenant))} IS NOT NULL`)",
+  ),
+  byPostgres("postgres-survey.ts", "ON r.tenant = k.run ->> 0 AND r.run_id", "ON r.run_id"),
+  byPostgres(
+    "postgres-write-sql.ts",
+    "WHERE r.tenant = w ->> 'tenant' AND r.run_id = w ->> 'run_id' FOR NO KEY UPDATE;",
+    "WHERE r.run_id = w ->> 'run_id' FOR NO KEY UPDATE;",
+  ),
+  byPostgres(
+    "postgres-write-sql.ts",
+    "WHERE r.tenant = added.tenant AND r.run_id = added.run_id;",
+    "WHERE r.run_id = added.run_id;",
+  ),
+  byPostgres("postgres-write-sql.ts", "WHERE r.tenant = added.tenant AND r.idempotency_key", "WHERE r.idempotency_key"),
+  byPostgres(
+    "postgres-write-sql.ts",
+    "WHERE r.tenant = its_tenant AND r.run_id = its_id AND r.finished_at IS NULL",
+    "WHERE r.run_id = its_id AND r.finished_at IS NULL",
+  ),
+  byPostgres(
+    "postgres-write-sql.ts",
+    "WHERE s.tenant = its_tenant AND s.session_id = change ->> 'session_id' FOR NO KEY UPDATE;",
+    "WHERE s.session_id = change ->> 'session_id' FOR NO KEY UPDATE;",
+  ),
+  byPostgres(
+    "postgres-tables.ts",
+    "runs_by_idempotency_key ON ${runs} (tenant, idempotency_key)",
+    "runs_by_idempotency_key ON ${runs} (idempotency_key)",
+  ),
+  byPostgres("postgres-tables.ts", "runs_by_id ON ${runs} (run_id, tenant)", "runs_by_id ON ${runs} (run_id)"),
+  byPostgres(
+    "postgres-feed.ts",
+    "ON r.tenant = x.w ->> 'tenant' AND r.run_id = x.w ->> 'run_id'",
+    "ON r.run_id = x.w ->> 'run_id'",
+  ),
+  byPostgres("postgres-feed.ts", "($4::text IS NULL OR c.tenant = $4::text) AND", "($4::text IS NULL OR true) AND"),
+  byPostgres(
+    "postgres-tables.ts",
+    "sessions_by_key ON ${schema}.sessions (tenant, session_id)",
+    "sessions_by_key ON ${schema}.sessions (session_id)",
+  ),
+  mutant("src/stores/postgres-hints.ts", "JSON.stringify([key.tenant, key.run_id])", "key.run_id", [
+    "test/postgres/hints.test.ts",
+  ]),
+];
+
+const faces: readonly Mutant[] = [
+  mutant(
+    "src/http/caller.ts",
+    "runtime.scope({ tenant, principal })",
+    'runtime.scope({ tenant: "", principal })',
+    http,
+  ),
+  mutant("src/http/caller.ts", "principal }),\n    tenant,\n", 'principal }),\n    tenant: "",\n', http),
+  mutant("src/faces/acp/streams.ts", "reader.join({ tenant: call.caller.tenant,", 'reader.join({ tenant: "",', http),
+  mutant("src/faces/acp/streams.ts", "reader.join({ tenant: caller.tenant,", 'reader.join({ tenant: "",', http),
+  mutant("src/faces/chat/run-response.ts", "reader.join({ tenant: caller.tenant,", 'reader.join({ tenant: "",', [
+    "test/faces/tenants.test.ts",
+  ]),
+  mutant("src/faces/inspector/api.ts", "return `${tenant}/${run_id}`;", "return run_id;", inspector),
+  mutant("src/faces/inspector/queries.ts", "tenant: access.tenant ?? search", "tenant: search", inspector),
+  mutant(
+    "src/faces/inspector/queries.ts",
+    'return isForeign(search.get("tenant"), access) ? { ...query, status: [] } : query;',
+    "return query;",
+    inspector,
+  ),
+  mutant("src/faces/inspector/queries.ts", "if (isForeign(key.tenant, access)) throw noSuchRun(key);", "", inspector),
+  mutant("src/faces/inspector/queries.ts", 'return access.tenant ?? "";', 'return "";', inspector),
+  mutant("src/faces/inspector/queries.ts", " && tenant !== access.tenant;", " && false;", inspector),
+  mutant(
+    "src/faces/inspector/states.ts",
+    "items.filter((run) => tenant === undefined || run.tenant === tenant)",
+    "items",
+    inspector,
+  ),
+  mutant(
+    "src/faces/inspector/states.ts",
+    ".filter((key) => tenant === undefined || key.tenant === tenant)",
+    "",
+    inspector,
+  ),
+  mutant(
+    "src/faces/inspector/states.ts",
+    "tenant === undefined ? await inspected.admin.unregistered() : null",
+    "await inspected.admin.unregistered()",
+    inspector,
+  ),
+  mutant(
+    "src/faces/inspector/actions.ts",
+    "runtime.scope({ tenant: key.tenant,",
+    'runtime.scope({ tenant: "",',
+    inspector,
+  ),
+  mutant(
+    "src/faces/inspector/actions.ts",
+    "if (isForeign(tenant, access)) throw new WireError(403",
+    "if (false) throw new WireError(403",
+    inspector,
+  ),
+  mutant(
+    "src/faces/inspector/one-run.ts",
+    "store.list({ tenant, session_id, roots",
+    'store.list({ tenant: "", session_id, roots',
+    inspector,
+  ),
+  mutant(
+    "src/faces/inspector/handlers.ts",
+    'sessionFeed(inspected, tenant, isForeign(tenant, access) ? "" : session_id)',
+    "sessionFeed(inspected, tenant, session_id)",
+    inspector,
+  ),
+  mutant(
+    "src/faces/inspector/handlers.ts",
+    "stuckFeed(inspected, access.tenant ?? undefined)",
+    "stuckFeed(inspected, undefined)",
+    inspector,
+  ),
+  mutant("src/faces/inspector/handlers.ts", "if (access.tenant !== null)\n", "if (false)\n", inspector),
+  mutant(
+    "src/faces/inspector/handlers.ts",
+    'status: isForeign(search.get("tenant"), access) ? [] : (["awaiting"] as const)',
+    'status: ["awaiting"] as const',
+    inspector,
+  ),
+  mutant(
+    "src/faces/inspector/handlers.ts",
+    'status: isForeign(search.get("tenant"), access) ? [] : (["failed"] as const)',
+    'status: ["failed"] as const',
+    inspector,
+  ),
+  mutant(
+    "src/otel/trace-runs.ts",
+    "this.#contextOf({ tenant: info.tenant, run_id",
+    'this.#contextOf({ tenant: "", run_id',
+    traces,
+  ),
+  mutant("src/otel/trace-runs.ts", "  return { tenant, run_id };", '  return { tenant: "", run_id };', traces),
+  mutant(
+    "src/admin/several-runs.ts",
+    "keys.filter(({ tenant }) => query.tenant === undefined || query.tenant === tenant)",
+    "keys",
+    admin,
+  ),
+  mutant("src/admin/several-runs.ts", "survey({ ...query, tenant, idPrefix", "survey({ ...query, idPrefix", admin),
+  mutant("src/admin/several-runs.ts", "JSON.stringify([key.tenant, key.run_id])", "key.run_id", admin),
+  mutant("src/admin/admin.ts", "{ tenant: pair[0], run_id: pair[1] }", '{ tenant: "", run_id: pair[1] }', admin),
+  mutant(
+    "src/admin/admin.ts",
+    "{ key: { tenant, run_id }, epoch, position }",
+    '{ key: { tenant: "", run_id }, epoch, position }',
+    admin,
+  ),
+  mutant("src/admin/admin.ts", "this.#runtime.scope({ tenant })", 'this.#runtime.scope({ tenant: "" })', admin),
+  mutant("src/admin/one-run.ts", "return { tenant, run_id: read(", 'return { tenant: "", run_id: read(', admin),
+  mutant(
+    "src/admin/one-run.ts",
+    "store.list({ tenant, parent: run_id,",
+    'store.list({ tenant: "", parent: run_id,',
+    admin,
+  ),
+];
+
+export const tenantMutants: readonly Mutant[] = [
+  ...maps,
+  ...runtime,
+  ...durableRoom,
+  ...inMemory,
+  ...sqlite,
+  ...inPostgres,
+  ...faces,
+];
