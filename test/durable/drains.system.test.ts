@@ -5,7 +5,9 @@ import { drainsBesideWaits } from "../harness/drains/beside.ts";
 /** A share of what `npm run test:drains -- --part beside` tries. */
 const TIMES = 4;
 
-test("workers on a file that get SIGTERM during steps beside waits begin no step twice", { timeout: 180_000 }, async () => {
+test("workers on a file that get SIGTERM during steps beside waits begin no step twice", {
+  timeout: 180_000,
+}, async () => {
   const { place, remove } = newFile();
   const { wrong, bodies } = await drainsBesideWaits({ place, seed: `${Date.now()}`, times: TIMES, drainMs: 1_500 });
   remove();

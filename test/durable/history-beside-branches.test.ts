@@ -17,14 +17,17 @@ it.each([
 ])("an agent that reads its history in a branch is replayed as it went: the store answers %s", async (_when, late) => {
   const clock = new FakeClock();
   const reads: ((() => void) | undefined)[] = [];
-  const store = hookedStore(async (call, method) => {
-    if (method === "session" && isLate()) {
-      const { promise, resolve } = deferred();
-      reads.push(resolve);
-      await promise;
-    }
-    return call();
-  }, persistent(lastingStore(clock)));
+  const store = hookedStore(
+    async (call, method) => {
+      if (method === "session" && isLate()) {
+        const { promise, resolve } = deferred();
+        reads.push(resolve);
+        await promise;
+      }
+      return call();
+    },
+    persistent(lastingStore(clock)),
+  );
   let execution = 0;
   const isLate = (): boolean => late[execution - 1] === true;
   const { runtime } = setUp({ store, clock, durability: { evictAfterMs: 100 } });

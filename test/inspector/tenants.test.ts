@@ -203,6 +203,8 @@ test("each of the runs with the same id is listed, shown and acted on", async ()
   expect(tenantsIn(changed)).toEqual(["blue"]);
   const statuses = await Promise.all(scopes.map(async (scope) => (await scope.getRun(UNKNOWN)).status));
   expect(statuses).toEqual(["awaiting", "cancelled"]);
+  await visitor.act("delete", { tenant: "blue", run_id: UNKNOWN });
+  expect(JSON.stringify(await list.next(clock))).toContain(`blue/${UNKNOWN}`);
   for (const feed of [list, session]) await feed.leave();
   await runtime.close({ drainMs: 0 });
 });

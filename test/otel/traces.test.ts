@@ -278,7 +278,9 @@ describe("runs of two tenants with the same id", () => {
           create({ ...infoOf("red", run_id), run_id: "another" } as never);
         });
         const span = tracer.startSpan("a call");
-        await context.with(trace.setSpan(context.active(), span), () => step(stepOf("blue", "nested") as never, nothing));
+        await context.with(trace.setSpan(context.active(), span), () =>
+          step(stepOf("blue", "nested") as never, nothing),
+        );
         span.end();
       }),
     );

@@ -133,12 +133,7 @@ const runtime: readonly Mutant[] = [
   mutant("src/runtime/scope-reads.ts", "source(keyOf(this.#tenant, run_id))", 'source(keyOf("", run_id))', runs),
   mutant("src/runtime/scope-reads.ts", "readRunQuery(query, this.#tenant)", 'readRunQuery(query, "")', runs),
   mutant("src/runtime/scope-reads.ts", "findByIdempotencyKey(this.#tenant,", 'findByIdempotencyKey("",', runs),
-  mutant(
-    "src/runtime/scope-reads.ts",
-    "this.#reader.session(this.#tenant, id)",
-    'this.#reader.session("", id)',
-    runs,
-  ),
+  mutant("src/runtime/scope-reads.ts", "this.#reader.session(this.#tenant, id)", 'this.#reader.session("", id)', runs),
   mutant(
     "src/runtime/scope-reads.ts",
     'readSessionKey(this.#tenant, "sessionKey"',
@@ -165,12 +160,7 @@ const runtime: readonly Mutant[] = [
     runs,
   ),
   mutant("src/runtime/message-router.ts", "? { tenant, run_id: to }", '? { tenant: "", run_id: to }', runs),
-  mutant(
-    "src/runtime/message-router.ts",
-    "      tenant,\n      labels,",
-    '      tenant: "",\n      labels,',
-    runs,
-  ),
+  mutant("src/runtime/message-router.ts", "      tenant,\n      labels,", '      tenant: "",\n      labels,', runs),
   mutant(
     "src/runtime/forks.ts",
     "const repeated = await this.#repeated(key.tenant,",
@@ -288,12 +278,7 @@ const durableRoom: readonly Mutant[] = [
     'concurrency, "", created.session_id',
     runs,
   ),
-  mutant(
-    "src/durable/history.ts",
-    "(run_id) => ({ tenant, run_id })",
-    '(run_id) => ({ tenant: "", run_id })',
-    runs,
-  ),
+  mutant("src/durable/history.ts", "(run_id) => ({ tenant, run_id })", '(run_id) => ({ tenant: "", run_id })', runs),
   mutant(
     "src/durable/leased-ownership.ts",
     "return { tenant: this.log.key.tenant, run_id: parent.run_id };",

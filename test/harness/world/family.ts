@@ -48,7 +48,8 @@ export class Family {
     const known = this.#members.get(run_id);
     if (stored === undefined && known === undefined) return false;
     // Of a run that has been deleted the world has the log as it was then.
-    const isOld = stored === undefined ? !isFinal(this.get(run_id).state.status) : stored.position !== known?.log.length;
+    const isOld =
+      stored === undefined ? !isFinal(this.get(run_id).state.status) : stored.position !== known?.log.length;
     if (isOld) {
       const log = await this.#world.log(run_id, this.#tenant);
       this.#members.set(run_id, { log, state: foldEntries(run_id, log) });

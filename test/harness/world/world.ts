@@ -265,7 +265,9 @@ export class World {
       const { parent } = found.created;
       const above = parent && atOnce(this.store.find({ tenant, run_id: parent.run_id }));
       if (found.head.finished_at === null || above?.head.finished_at === null)
-        this.violations.push(`${markOf(tenant || undefined)}${key.run_id} is deleted before it and its parent have ended`);
+        this.violations.push(
+          `${markOf(tenant || undefined)}${key.run_id} is deleted before it and its parent have ended`,
+        );
       this.#keepLog(key);
     }
   }
