@@ -140,6 +140,20 @@ export const feedChecks: readonly StoreCheck[] = [
     expectSame([rare.items.length, rare.more], [0, "now"], "a page without events of the type, which is not the last");
   }),
 
+  feedCheck("feed: runs of two tenants with the same id have events of their own", async ({ first }) => {
+    await create(first, 1, { tenant: "", feed: [asked] });
+    await create(first, 1, { tenant: "acme", feed: [completed] });
+    await append(first, runKey(1, ""), 1, write([], { head: waiting(), feed: [settled] }));
+    const items = await readOn(first, { limit: 9 });
+    const told = items.map(({ key, event }) => [key.tenant, event.type]);
+    const expected = [
+      ["", "run.awaiting"],
+      ["acme", "run.completed"],
+      ["", "question.settled"],
+    ];
+    expectSame(told, expected, "the events");
+  }),
+
   feedCheck("feed: events stay when their run is deleted", async ({ first }) => {
     await createEnded(first, 1, NOW, { feed: [asked] });
     await createEnded(first, 2, NOW, { feed: [asked] });
