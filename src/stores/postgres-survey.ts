@@ -26,8 +26,8 @@ const MAX_EXAMINED = 1_000;
 const BY_STATE = "r.status <> 'completed' AND (r.owner IS NULL OR r.finished_at IS NOT NULL)";
 
 /**
- * What operators ask, each answer with one statement, or two for the beginning of an id. A page is chosen among at most `MAX_EXAMINED` runs, which the index
- * gives that selects the fewest.
+ * What operators ask, each answer with one statement, or two for the beginning of an id. A page is chosen among at most
+ * `MAX_EXAMINED` runs, which the index gives that selects the fewest.
  */
 export class SurveyReads {
   readonly #connection: Connection;
