@@ -138,14 +138,21 @@ function validateOne(
 
 /**
  * Schemas of zod try to parse at once, and drop the promise of a check that turns out to be asynchronous. If that promise
- * rejects, nothing handles it, and Node ends the process. So these are parsed asynchronously from the start.
+ * rejects, nothing handles it, and Node ends the process. So they are told from the start that they may be asynchronous.
  */
 function ask(schema: StandardSchema & Partial<ZodSchema>, value: unknown): MaybePromise<StandardResult<unknown>> {
   const { vendor, validate } = schema["~standard"];
-  if (vendor !== "zod" || typeof schema.safeParseAsync !== "function") return validate(value);
-  return schema
-    .safeParseAsync(value)
-    .then((parsed) => (parsed.success ? { value: parsed.data } : { issues: parsed.error.issues }));
+  if (vendor !== "zod" || schema.safeParseAsync === undefined) return validate(value);
+  const parse = async (): Promise<StandardResult<unknown>> => {
+    const parsed = await schema.safeParseAsync?.(value);
+    return parsed?.success === true ? { value: parsed.data } : { issues: parsed?.error.issues ?? [] };
+  };
+  // Version 3 has nothing that is only asynchronous where it has to be.
+  if (schema._zod === undefined) return parse();
+  const read = schema._zod.run({ value, issues: [] }, { async: true });
+  // Only the methods for users say what is wrong in words.
+  if (isPromise(read)) return read.then((later) => (later.issues.length === 0 ? { value: later.value } : parse()));
+  return read.issues.length === 0 ? { value: read.value } : validate(value);
 }
 
 /** What a schema of zod has of its own, in each version and in its small variant. */
@@ -156,6 +163,15 @@ interface ZodSchema {
     | { readonly success: true; readonly data: unknown }
     | { readonly success: false; readonly error: { readonly issues: readonly StandardIssue[] } }
   >;
+  /** Since version 4: what its own methods are made of. */
+  readonly _zod?: {
+    run(value: Payload, context: { readonly async: boolean }): MaybePromise<Payload>;
+  };
+}
+
+interface Payload {
+  readonly value: unknown;
+  readonly issues: readonly unknown[];
 }
 
 /** The error of a schema may tell secrets of the host, and so is not for the client. */

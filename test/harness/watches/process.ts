@@ -81,7 +81,7 @@ async function note(): Promise<void> {
       await pool.query(
         `WITH kept AS (UPDATE ${tables}.positions SET position = $1 WHERE name = 'note')
          INSERT INTO ${tables}.notes (position, run_id, agent_name, type) VALUES ($1, $2, $3, $4)`,
-        [position, run_id, agent_name, event.type],
+        [position, run_id, agent_name, "await_id" in event ? `${event.type} ${event.await_id}` : event.type],
       );
   });
 }
