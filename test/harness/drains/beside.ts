@@ -267,7 +267,7 @@ export function judgeBodies(bodies: readonly Body[], { drainMs, at }: Drained): 
   let drained = 0;
   for (const [step, its] of bySteps) {
     const whole = its.filter(({ ended }) => ended?.is !== "stopped");
-    if (whole.length !== 1) wrong.push(`${step} began ${its.length} times: ${JSON.stringify(its)}`);
+    if (whole.length !== 1) wrong.push(`${step} began ${its.length} times: ${its.map((body) => told(body, at)).join("; ")}`);
     for (const { worker, began, ended } of its) {
       const signalled = at.get(worker) ?? Number.POSITIVE_INFINITY;
       if (began.at < signalled && signalled < (ended?.at ?? Number.POSITIVE_INFINITY)) drained += 1;
@@ -279,6 +279,12 @@ export function judgeBodies(bodies: readonly Body[], { drainMs, at }: Drained): 
   }
   const most = mostAtWork(bodies, wrong);
   return { bodies: bodies.length, drained, stopped, most, wrong };
+}
+
+/** What a worker has reported of a body, in milliseconds of the machine. */
+function told({ worker, began, ended }: Body, at: Drained["at"]): string {
+  const end = ended === undefined ? "never ended" : `${ended.is} at ${ended.at}`;
+  return `attempt ${began.attempt} at ${began.at}, ${end}, by ${worker}, which got its signal at ${at.get(worker)}`;
 }
 
 /** How many runs that need a slot had a body at work at once. */
