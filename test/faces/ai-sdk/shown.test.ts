@@ -7,6 +7,7 @@ import { aiSdk, createHandler } from "cadenza/ai-sdk";
 import { describe, expect, test } from "vitest";
 import * as z from "zod";
 import { FakeClock } from "../../harness/clock.ts";
+import { deferred } from "../../harness/promises.ts";
 import { answer, pretend } from "./models.ts";
 import { versions } from "./versions.ts";
 
@@ -162,6 +163,41 @@ describe.each(readers)("a page of $name", ({ name, sdk }) => {
     page.messages.push({ id: "m0", role: "user", parts: [file] });
     await page.send();
     expect((await page.loaded())[0]?.parts).toMatchObject([file]);
+  });
+
+  test("keeps the name of an agent's file, which the stream has no field for", async () => {
+    const page = new Page(sdk, async function* () {
+      yield { name: "chart.png", content_type: "image/png", content: "aGk=", content_encoding: "base64" };
+    });
+    const said = await page.say("hi");
+    const file = { type: "file", mediaType: "image/png", url: "data:image/png;base64,aGk=" };
+    expect(said.parts).toEqual([{ type: "step-start" }, file]);
+    expect((await page.loaded())[1]?.parts).toEqual([{ type: "step-start" }, { ...file, filename: "chart.png" }]);
+  });
+
+  test("shows preliminary outputs of a tool, and then its result in their place", async () => {
+    const gate = deferred();
+    const weather = six.tool({
+      inputSchema: z.object({ city: z.string() }),
+      execute: async function* () {
+        yield "looking";
+        await gate.promise;
+        yield { sky: "blue" };
+      },
+    });
+    const page = new Page(sdk, withTools(thinker({ name: "weather", input: { city: "Ulm" } }), { weather }));
+    const saying = page.say("Weather?");
+    await page.clock.settle();
+    const [, loaded] = await page.loaded();
+    const call = { type: "dynamic-tool", toolName: "weather", input: { city: "Ulm" }, state: "output-available" };
+    expect(callIn(loaded as UIMessage)).toMatchObject({ ...call, preliminary: true, output: { value: "looking" } });
+    gate.resolve();
+    const said = await saying;
+    expect(kinds(said)).toBe("dynamic-tool reasoning source-url text");
+    for (const one of [said, (await page.loaded())[1] as UIMessage]) {
+      expect(callIn(one)).toMatchObject({ ...call, output: { sky: "blue" } });
+      expect(callIn(one)["preliminary"]).toBeUndefined();
+    }
   });
 
   test.each([

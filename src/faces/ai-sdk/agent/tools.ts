@@ -6,7 +6,7 @@ import type { SdkContext } from "./sdk-context.ts";
 import { joined } from "./sdk-context.ts";
 import { textOfError } from "./sdk-errors.ts";
 import type { ApproveOptions, SdkJson, SdkTool, ToolCallOptions, ToolModelOutput, ToolsOptions } from "./tool-types.ts";
-import { partOf } from "./trajectory.ts";
+import { partOf, preliminaryOf } from "./trajectory.ts";
 
 /** How a tool call has ended, as its step records it. */
 type Outcome =
@@ -149,7 +149,7 @@ class ToolUses {
     };
     try {
       const show = (output: unknown): Promise<void> =>
-        step.emit({ tool_name: this.#name, tool_call_id: options.toolCallId, preliminary_output: encode(output) });
+        step.emit(preliminaryOf({ id: options.toolCallId, name: this.#name, input, output }));
       return { output: encode(await lastOf(this.#execute(input, given), show)) };
     } catch (error) {
       if (step.signal.aborted) throw error;

@@ -38,6 +38,16 @@ export function partOf({ id, name, input, output, forModel }: ToolUse): JsonObje
   };
 }
 
+/** An output of a tool that is still at work, as the object that tells of it. */
+export function preliminaryOf({ id, name, input, output }: Omit<ToolUse, "forModel">): JsonObject {
+  return {
+    tool_name: name,
+    tool_call_id: id,
+    tool_input: objectOf(json(input)),
+    preliminary_output: json(output) ?? null,
+  };
+}
+
 /** The tool call that a part shows. Undefined for any other part, and for one that cannot be read. */
 export function toolUseIn({ metadata }: MessagePart): ToolUse | undefined {
   if (metadata?.kind !== "trajectory") return undefined;

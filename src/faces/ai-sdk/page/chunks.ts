@@ -20,6 +20,8 @@ export type UiChunk =
       readonly type: "tool-output-available";
       readonly toolCallId: string;
       readonly output: unknown;
+      /** The tool is still at work. */
+      readonly preliminary?: true;
       readonly dynamic?: true;
       readonly providerExecuted?: true;
     }

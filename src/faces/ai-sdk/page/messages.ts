@@ -28,7 +28,8 @@ async function messagesOfRun(call: ChatCall, { run_id, inputs }: SeenRun): Promi
   const response = new Response({ run_id, messageId: run_id }, call.service.settings.approvals);
   for (const event of await seenEvents(call, run_id)) {
     if (event.type === "question.settled") page.say(event.answer);
-    for (const chunk of response.take(event)) page.take(chunk);
+    const filename = event.type === "message.part" ? event.part.name : undefined;
+    for (const chunk of response.take(event)) page.take(chunk, filename);
     if (event.type === "question.settled") page.approve(questionCallId(run_id, event.await_id));
   }
   page.describe(response.metadata);

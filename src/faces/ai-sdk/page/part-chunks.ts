@@ -1,3 +1,5 @@
+import type { JsonObject } from "../../../protocol/json.ts";
+import { isJsonObject } from "../../../protocol/json.ts";
 import type { MessagePart } from "../../../protocol/message.ts";
 import { toolCallId } from "../../chat/call-ids.ts";
 import { isJsonPart, isWebAddress, jsonOf, linkOf, STATE, shownText, stateIn } from "../../chat/parts.ts";
@@ -50,4 +52,17 @@ function trajectoryChunks(trajectory: Trajectory, id: string): UiChunk[] {
   if (tool_output !== undefined && tool_output !== null)
     chunks.push({ ...call, type: "tool-output-available", output: tool_output });
   return chunks;
+}
+
+/**
+ * The chunks of an object that tells of an output of a tool which is still at work, as `aiSdk` emits it: `tool_name`,
+ * `tool_call_id`, `tool_input` and `preliminary_output`. Undefined: the object tells of none.
+ */
+export function preliminaryChunks(generic: JsonObject): UiChunk[] | undefined {
+  const { tool_name, tool_call_id, tool_input, preliminary_output: output } = generic;
+  if (typeof tool_name !== "string" || typeof tool_call_id !== "string" || output === undefined) return undefined;
+  const tool_output = isJsonObject(output) ? output : { value: output };
+  const call = { kind: "trajectory", tool_name, tool_call_id, tool_input, tool_output } as Trajectory;
+  const chunks = trajectoryChunks(call, tool_call_id);
+  return chunks.map((chunk) => (chunk.type === "tool-output-available" ? { ...chunk, preliminary: true } : chunk));
 }

@@ -1,4 +1,5 @@
 import type { OpenQuestionDetails } from "../../../protocol/extensions.ts";
+import type { JsonObject } from "../../../protocol/json.ts";
 import { isJsonObject } from "../../../protocol/json.ts";
 import type { Message } from "../../../protocol/message.ts";
 import type { DetailedEvent } from "../../../runtime/events.ts";
@@ -9,7 +10,7 @@ import type { AskedTool } from "../../chat/questions.ts";
 import { messageOf, schemaOf, toolOf, wordsOf } from "../../chat/questions.ts";
 import type { BlockKind, MessageMetadata, UiChunk } from "./chunks.ts";
 import { ASK } from "./chunks.ts";
-import { partChunks } from "./part-chunks.ts";
+import { partChunks, preliminaryChunks } from "./part-chunks.ts";
 
 /** Where a response begins. */
 export interface ResponseStart {
@@ -180,8 +181,7 @@ export class Response implements Teller {
         this.#endBlock();
         return;
       case "generic":
-        this.#endBlock();
-        this.#push({ type: "data-generic", data: event.generic, transient: true });
+        this.#addGeneric(event.generic);
         return;
       case "question.asked":
         this.#questions.set(event.question.await_id, event.question);
@@ -207,21 +207,29 @@ export class Response implements Teller {
   #addPart(part: Message["parts"][number]): void {
     this.#write("text", shownText(part));
     this.#write("reasoning", thoughtIn(part));
-    for (const chunk of partChunks(part, `${this.#runId}/p${this.#event}`)) {
-      this.#endBlock();
-      const asked = "toolCallId" in chunk ? this.#tools.get(chunk.toolCallId) : undefined;
-      if (asked !== undefined) {
-        if (chunk.type === "tool-output-available" && !this.#finished.has(asked))
-          this.#push({ type: chunk.type, toolCallId: asked, output: chunk.output });
-        continue;
-      }
-      // The result of a call that was shown before comes alone.
-      if (chunk.type === "tool-input-available") {
-        if (this.#calls.has(chunk.toolCallId)) continue;
-        this.#calls.add(chunk.toolCallId);
-      }
-      this.#push(chunk);
+    for (const chunk of partChunks(part, `${this.#runId}/p${this.#event}`)) this.#addChunk(chunk);
+  }
+
+  #addGeneric(generic: JsonObject): void {
+    const chunks = preliminaryChunks(generic) ?? [{ type: "data-generic", data: generic, transient: true }];
+    for (const chunk of chunks) this.#addChunk(chunk);
+  }
+
+  #addChunk(chunk: UiChunk): void {
+    this.#endBlock();
+    const asked = "toolCallId" in chunk ? this.#tools.get(chunk.toolCallId) : undefined;
+    if (asked !== undefined) {
+      if (chunk.type !== "tool-output-available" || this.#finished.has(asked)) return;
+      const { type, output, preliminary } = chunk;
+      this.#push({ type, toolCallId: asked, output, ...(preliminary && { preliminary }) });
+      return;
     }
+    // The result of a call that was shown before comes alone.
+    if (chunk.type === "tool-input-available") {
+      if (this.#calls.has(chunk.toolCallId)) return;
+      this.#calls.add(chunk.toolCallId);
+    }
+    this.#push(chunk);
   }
 
   /** Parts do not count. If this message has shown some of them, the page gets a chunk that says so. */

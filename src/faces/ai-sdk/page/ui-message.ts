@@ -42,7 +42,8 @@ export class UiMessages {
       this.#replaceCall(toolCallId, { state: "approval-responded", approval: { id: toolCallId, approved: true } });
   }
 
-  take(chunk: UiChunk): void {
+  /** Takes a chunk. `filename`: the name of the file in it, for which the stream has no field. */
+  take(chunk: UiChunk, filename?: string): void {
     switch (chunk.type) {
       case "start":
         this.#parts = [];
@@ -83,9 +84,15 @@ export class UiMessages {
         });
         return;
       case "tool-output-available":
-        this.#replaceCall(chunk.toolCallId, { state: "output-available", output: chunk.output });
+        this.#replaceCall(chunk.toolCallId, {
+          state: "output-available",
+          output: chunk.output,
+          preliminary: chunk.preliminary,
+        });
         return;
       case "file":
+        this.#parts.push({ ...chunk, ...(filename !== undefined && { filename }) });
+        return;
       case "source-url":
         this.#parts.push(chunk);
         return;
@@ -145,9 +152,6 @@ function pageParts(part: Message["parts"][number], id: string): readonly ChatPar
   if (thought !== undefined) return [{ type: "reasoning", text: thought, state: "done" }];
   const one = new UiMessages();
   one.take({ type: "start", messageId: "" });
-  for (const chunk of partChunks(part, id)) one.take(chunk);
-  const parts = one.messages[0]?.parts ?? [];
-  const { name } = part;
-  // The stream has no field for it.
-  return name === undefined ? parts : parts.map((one) => (one.type === "file" ? { ...one, filename: name } : one));
+  for (const chunk of partChunks(part, id)) one.take(chunk, part.name);
+  return one.messages[0]?.parts ?? [];
 }
