@@ -140,6 +140,7 @@ function isCall({ type }: Part): boolean {
 /** The object behind `useChat`: `Chat` of any version of the AI SDK. */
 interface PageChat {
   readonly id: string;
+  readonly messages: readonly ChatMessage[];
   readonly status: string;
   readonly error: Error | undefined;
   resumeStream(options: { readonly metadata: object }): Promise<void>;
@@ -190,16 +191,51 @@ function pathOf(chatId: string, what: "stream" | "messages"): string {
   return `/${encodeURIComponent(chatId)}/${what}`;
 }
 
+/** The messages that a page has shown and the server has, by their ids and in their order. */
+class Shown {
+  #ids: readonly string[];
+
+  constructor(ids: readonly string[]) {
+    this.#ids = ids;
+  }
+
+  add(id: unknown): void {
+    if (typeof id === "string" && !this.#ids.includes(id)) this.#ids = [...this.#ids, id];
+  }
+
+  /** The first message that the page has taken back. Undefined: there is none. Throws if it has kept later ones. */
+  takenBack(messages: readonly ChatMessage[]): string | undefined {
+    const kept = new Set(messages.map(({ id }) => id));
+    const at = this.#ids.findIndex((id) => !kept.has(id));
+    const id = this.#ids[at];
+    if (id === undefined || !this.#ids.slice(at).some((later) => kept.has(later))) return id;
+    throw new ClientError("invalid_argument", IN_THE_MIDDLE);
+  }
+
+  /** Forgets what the page does not show. */
+  keep(messages: readonly ChatMessage[]): void {
+    const kept = new Set(messages.map(({ id }) => id));
+    this.#ids = this.#ids.filter((id) => kept.has(id));
+  }
+}
+
+const IN_THE_MIDDLE =
+  "The page has taken back messages in the middle of the chat, and the agent has them still. Take back all that follows them too. A page that only shows less leaves its messages as they are.";
+
 class ChatTransport implements CadenzaChatTransport {
   readonly resumeStreamIsReplay = true;
   readonly #options: ChatClientOptions;
   readonly #connection: Connection;
+  readonly #loaded: readonly string[];
+  /** By chat: several pages of one program may have the same options. */
+  readonly #shown = new WeakMap<object, Shown>();
   /** The run that was open when the page was loaded, and may have ended since. A message makes it the past. */
   #loadedRun: string | undefined;
 
   constructor(options: ChatClientOptions, loaded?: Loaded) {
     this.#options = options;
     this.#loadedRun = loaded?.run_id ?? undefined;
+    this.#loaded = loaded?.messages.map(({ id }) => id) ?? [];
     this.#connection = new Connection(options.api, options);
   }
 
@@ -207,9 +243,13 @@ class ChatTransport implements CadenzaChatTransport {
   async sendMessages({ messages, trigger, messageId, abortSignal, body, headers }: SendOptions): Promise<Chunks> {
     const { id } = this.#options;
     const chat = readingChat(id);
+    const last = messages.at(-1);
+    // A chat that has asked for no id lately is not the one that sends.
+    const shown = this.#shownBy(chat !== undefined && chat.messages.at(-1)?.id === last?.id ? chat : undefined);
+    // An answer is for a run that has its history already.
+    const takenBack = last?.role === "user" ? shown.takenBack(messages) : undefined;
     this.#loadedRun = undefined;
     for (const follow of pendingFollows.get(this.#key) ?? []) follow.isReplaced = true;
-    const last = messages.at(-1);
     const message: ClientRequest = {
       method: "POST",
       path: "",
@@ -218,7 +258,9 @@ class ChatTransport implements CadenzaChatTransport {
       body: {
         ...this.#options.body,
         ...body,
-        ...{ id, messages: last === undefined ? [] : [sent(last)], trigger, messageId },
+        ...{ id, messages: last === undefined ? [] : [sent(last)], trigger },
+        // A message that is sent another time takes all that followed it back.
+        messageId: messageId ?? (trigger === "submit-message" ? takenBack : undefined),
       },
       signal: abortSignal,
       isPatient: true,
@@ -229,8 +271,13 @@ class ChatTransport implements CadenzaChatTransport {
     const onEnd = (): void => abortSignal?.removeEventListener("abort", onAbort);
     try {
       await response.open();
+      if (last?.role === "user") shown.keep(messages);
+      shown.add(last?.id);
       return streamOf(
-        response.chunks(() => chat),
+        response.chunks(
+          () => chat,
+          () => shown,
+        ),
         onEnd,
       );
     } catch (error) {
@@ -270,9 +317,18 @@ class ChatTransport implements CadenzaChatTransport {
     abortSignal?.addEventListener("abort", onAbort, { once: true });
     const onEnd = (): void => abortSignal?.removeEventListener("abort", onAbort);
     return streamOf(
-      response.chunks(() => readingChat(id)),
+      response.chunks(
+        () => readingChat(id),
+        (chat) => this.#shownBy(chat),
+      ),
       onEnd,
     );
+  }
+
+  #shownBy(chat: PageChat | undefined): Shown {
+    const shown = this.#shown.get(chat ?? this) ?? new Shown(this.#loaded);
+    this.#shown.set(chat ?? this, shown);
+    return shown;
   }
 
   get #key(): string {
@@ -330,9 +386,16 @@ class ChatResponse {
     this.#reply?.close();
   }
 
-  /** The chunks to the end. After a broken connection the chunk behind the last one follows. `chat`: who reads them. */
-  async *chunks(chat: () => PageChat | undefined): AsyncGenerator<Chunk, void> {
+  /**
+   * The chunks to the end. After a broken connection the chunk behind the last one follows. `chat`: who reads them.
+   * `shownBy`: what a chat has shown.
+   */
+  async *chunks(
+    chat: () => PageChat | undefined,
+    shownBy: (chat: PageChat | undefined) => Shown,
+  ): AsyncGenerator<Chunk, void> {
     let reader = chat();
+    const shown = shownBy(reader);
     const tries = this.#connection.tries({ method: "GET", path: "", signal: this.#signal, isPatient: true });
     /** The last event that was read, and how many chunks came after it that must not come twice. */
     let known: string | undefined;
@@ -345,7 +408,10 @@ class ChatResponse {
           if (event.data === "[DONE]") return;
           const chunk = readChunk(event);
           tries.succeed();
-          if (chunk.type === "start") this.runId ??= runIdIn(chunk.messageId);
+          if (chunk.type === "start") {
+            this.runId ??= runIdIn(chunk.messageId);
+            shown.add(chunk.messageId);
+          }
           if (isTorn(chunk)) {
             if (reader !== undefined) await this.#showAgain(reader);
             reader = undefined;

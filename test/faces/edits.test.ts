@@ -173,3 +173,51 @@ it("an edit that is accepted stops the open run, which adds nothing to the sessi
   expect((await runtime.listRuns()).map(({ status }) => status)).toEqual(["completed", "cancelled", "completed"]);
   expect(await history()).toEqual(["user: a", "agent/desk: You said a.", "user: b", "agent/desk: You said b."]);
 });
+
+it("a new message takes back the message that it names, of the user or of the assistant, and all that followed", async () => {
+  const { runtime, post, say, got, history } = open();
+  const after = (messageId: string, id: string, text: string) =>
+    post({ messages: [said(id, text)], ...edited(messageId) });
+  const lastRun = async () => (await runtime.listRuns({ limit: 1 }))[0]?.run_id ?? "";
+  for (const [id, text] of [
+    ["m1", "a"],
+    ["m2", "b"],
+    ["m3", "c"],
+  ] as const)
+    await say(id, text);
+  await after("m2", "m4", "d");
+  const a = ["user: a", "agent/desk: You said a."];
+  expect([got(), await history()]).toEqual([
+    [...a, "user: d"],
+    [...a, "user: d", "agent/desk: You said d."],
+  ]);
+
+  await after(await lastRun(), "m5", "e");
+  expect(got()).toEqual([...a, "user: d", "user: e"]);
+  const runs = (await runtime.listRuns()).length;
+  await after(await lastRun(), "m5", "e");
+  expect((await runtime.listRuns()).length).toBe(runs);
+
+  await after("m1", "m6", "ask");
+  const asking = await lastRun();
+  await say("m7", "Ada");
+  await after(`${asking}/ask#1`, "m8", "f");
+  expect(got()).toEqual(["user: ask", "agent/desk: Who are you?", "user: Ada", "user: f"]);
+  expect((await runtime.getRun(asking)).status).toBe("cancelled");
+});
+
+it("a new message that names one which the chat does not have is refused, and changes nothing", async () => {
+  const { runtime, post, say, history } = open();
+  await say("m1", "a");
+  await say("m2", "ask");
+  for (const unknown of [
+    "m9",
+    "5a1dcb4e-8a1c-4f0f-9a55-1f3b2f9f6a31",
+    `${(await runtime.listRuns())[1]?.run_id}/ask#9`,
+  ]) {
+    const refused = await post({ messages: [said("m3", "b")], ...edited(unknown) });
+    expect([refused.status, refused.text.includes("to take it back")]).toEqual([422, true]);
+  }
+  expect((await runtime.listRuns()).map(({ status }) => status)).toEqual(["awaiting", "completed"]);
+  expect(await history()).toEqual(["user: a", "agent/desk: You said a."]);
+});

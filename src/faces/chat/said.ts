@@ -4,6 +4,7 @@ import type { RunSummary } from "../../core/record.ts";
 import type { Call } from "../../http/service.ts";
 import type { DetailEvent, OpenQuestionDetails } from "../../protocol/extensions.ts";
 import type { Message } from "../../protocol/message.ts";
+import { questionOfCall } from "./call-ids.ts";
 import { forEachEvent, runsOf } from "./chat.ts";
 import { idOf } from "./parts.ts";
 import { messageOf } from "./questions.ts";
@@ -69,8 +70,8 @@ export function hasBegun({ before }: Said): boolean {
 }
 
 /**
- * What a chat held before a message was said: what its session has before it or, if its run has not completed, what the
- * session had before the run, and the run before the message. Undefined: the message was never said.
+ * What a chat held before a message, of the user or of the assistant: what its session has before it or, if its run has
+ * not completed, what the session had before the run, and the run before the message. Undefined: the chat never had it.
  */
 export async function heldBefore(
   call: Call,
@@ -83,11 +84,29 @@ export async function heldBefore(
   let before = history;
   for (const run of await runsOf(call, session_id, { limit: LISTED })) {
     const transcript = await transcriptOf(call, run);
-    const said = saidIn(transcript, run, id);
-    if (said !== undefined) return [...before, ...said.before];
     if (endsWith(before, transcript)) before = before.slice(0, before.length - transcript.length);
+    const begins = await beginOf(call, run, transcript, id);
+    if (begins !== -1) return [...before, ...transcript.slice(0, begins)];
   }
   return undefined;
+}
+
+/**
+ * Where a message begins in the transcript of a run; -1 if it is not there. The first message of the assistant in a run
+ * has the run's id, and one that follows an answer in words has the id of the question.
+ */
+async function beginOf(call: Call, run: RunSummary, transcript: readonly Message[], id: string): Promise<number> {
+  const { run_id } = run;
+  if (id === run_id) {
+    const begins = transcript.findIndex(({ role }) => role !== "user");
+    return begins === -1 ? transcript.length : begins;
+  }
+  const question = questionOfCall(id);
+  if (question?.run_id !== run_id) return transcript.findLastIndex((message) => isSaid(message, id));
+  const past = (await pastQuestions(call, run_id)).find(({ settled }) => settled.await_id === question.await_id);
+  const answer = messageOf(past?.settled.answer);
+  const said = answer && idOf(answer);
+  return said === undefined ? -1 : transcript.findLastIndex((message) => isSaid(message, said)) + 1 || -1;
 }
 
 /** Whether a session ends with what was said in a run. */

@@ -113,7 +113,8 @@ function responseOf({ service }: ChatCall, begun: Begun, isMine: boolean): RunRe
 
 /**
  * A message of the user answers the run that waits in the chat. Without one it begins a run. A message that is sent again
- * does neither: what it began or answered is followed.
+ * does neither: what it began or answered is followed. With a `messageId` it begins a run on what the chat held before
+ * that message, which the page has taken back, with all that followed it.
  */
 async function say(call: ChatCall, session_id: string, request: ChatRequest, last: ChatMessage): Promise<Begun> {
   const { caller } = call;
@@ -127,11 +128,14 @@ async function say(call: ChatCall, session_id: string, request: ChatRequest, las
   const open = await openRuns(call, session_id);
   const said = isAgain || last.id === "" ? undefined : await findSaid(call, session_id, open, last.id);
   if (said !== undefined && (!isEdited || isStill(said, message))) return followSaid(call, said, message);
-  if (!isEdited) {
+  const takenBack = isEdited ? last.id : request.messageId;
+  if (takenBack === undefined) {
     const answered = await answerInWords(call, open[0], message, key);
     return answered ?? begin(call, request, message, { idempotencyKey: key });
   }
-  const session = await editedSession(call, session_id, last.id);
+  const session = await sessionBefore(call, session_id, takenBack);
+  if (session === undefined && !isEdited)
+    throw unfitAt(["messageId"], "expected a message that the chat has, to take it back. Load the chat again");
   const begun = await begin(call, request, message, { idempotencyKey: key, session });
   const before = open.filter(({ run_id }) => run_id !== begun.run_id);
   await cancelRuns(call, before);
@@ -199,8 +203,8 @@ async function followSaid(call: ChatCall, said: Said, message: Message): Promise
   return { run_id, messageId: messageIdAfter(run_id, question.await_id), after, questions };
 }
 
-/** The session before the message that the user has taken back. Undefined: it never had the message. */
-async function editedSession(
+/** The session before the message that the user has taken back. Undefined: the chat never had the message. */
+async function sessionBefore(
   call: ChatCall,
   session_id: string,
   messageId: string,
