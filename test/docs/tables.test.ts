@@ -4,6 +4,7 @@ import { describe, expect, it } from "vitest";
 import { readDurability } from "../../src/durable/options.ts";
 import { readInspectorOptions } from "../../src/faces/inspector/options.ts";
 import { readOptions } from "../../src/runtime/options.ts";
+import { withChatTable } from "../browser/chat-table.ts";
 import { lastingStore } from "../harness/store-proxy.ts";
 import { ROOT, readPage, rowsOf } from "./pages.ts";
 
@@ -16,6 +17,20 @@ describe("docs/errors.md", () => {
   it("has a row for every code, and for nothing else", () => {
     expect(codes.length).toBeGreaterThan(20);
     expect([...new Set(documented)].sort()).toEqual(codes.sort());
+  });
+});
+
+describe("docs/chat-pages.md", () => {
+  const { text } = readPage("docs/chat-pages.md");
+
+  it("has the table of what chat pages do, as `npx tsx scripts/chat-table.ts` writes it", () => {
+    expect(text).toBe(withChatTable(text));
+    expect(text).toContain("\n| the page is loaded again | yes |");
+  });
+
+  it("would notice a row that says something else", () => {
+    const other = text.replace("\n| the page is loaded again | yes |", "\n| the page is loaded again | no |");
+    expect(withChatTable(other)).toBe(text);
   });
 });
 
