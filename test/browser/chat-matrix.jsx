@@ -42,7 +42,7 @@ async function optionsOf() {
   // The server knows by it which connections are those of this chat.
   const headers = { "x-chat": id };
   if (query.get("transport") === "stock") return stockOptions(api, headers);
-  const given = { api, id, headers, backoffMs: 5 };
+  const given = { api, id, headers };
   return query.has("isLoaded") ? loadChat(given) : chatOptions(given);
 }
 

@@ -55,11 +55,18 @@ export class ChatServer {
   }
 }
 
+/** The program of the page with one version. */
+export function chatProgram(version: ChatVersion): Promise<string> {
+  const [hook, sdk] = packages[version];
+  const entry = fileURLToPath(new URL("./chat-matrix.jsx", import.meta.url));
+  return bundleOf(entry, { "@ai-sdk/react": hook, ai: sdk });
+}
+
 function hostOf(version: ChatVersion): string {
   return `${version.replace(" ", "-")}.localhost`;
 }
 
-const PAGE = `<!doctype html><main id="page"></main><script type="module" src="/page.js"></script>`;
+export const CHAT_PAGE = `<!doctype html><main id="page"></main><script type="module" src="/page.js"></script>`;
 
 /** The page of one version, and its chats. */
 class Site {
@@ -79,9 +86,7 @@ class Site {
   }
 
   async build(): Promise<void> {
-    const [hook, sdk] = packages[this.#version];
-    const entry = fileURLToPath(new URL("./chat-matrix.jsx", import.meta.url));
-    this.#program = await bundleOf(entry, { "@ai-sdk/react": hook, ai: sdk });
+    this.#program = await chatProgram(this.#version);
   }
 
   async answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -105,7 +110,7 @@ class Site {
         );
       default:
     }
-    if (!pathname.startsWith("/chat/")) return void response.setHeader("content-type", "text/html").end(PAGE);
+    if (!pathname.startsWith("/chat/")) return void response.setHeader("content-type", "text/html").end(CHAT_PAGE);
     this.#note(`${request.headers["x-chat"]}`, response);
     this.#chats(request, response);
   }
