@@ -49,6 +49,11 @@ export class RunMap<V> {
     this.#size = 0;
   }
 
+  /** The values of the runs of a tenant, in the order in which they were set. */
+  valuesOf(tenant: string): Iterable<V> {
+    return this.#runsOf(tenant)?.values() ?? [];
+  }
+
   *values(): Generator<V, undefined> {
     for (const runs of this.#tenants.values()) yield* runs.values();
   }

@@ -84,8 +84,8 @@ export class Runs implements LiveRuns {
   /** Resolves when what has been decided so far of the runs of a tenant is in the store, as far as the store takes it. */
   async settled(tenant: string): Promise<void> {
     const waiting: Promise<void>[] = [];
-    for (const { log } of this.#live.values()) {
-      const isDue = log.key.tenant === tenant && log.backlog > 0 && !log.isRetrying;
+    for (const { log } of this.#live.valuesOf(tenant)) {
+      const isDue = log.backlog > 0 && !log.isRetrying;
       const committed = isDue ? log.acknowledge() : undefined;
       if (committed !== undefined) waiting.push(committed.catch(ignore));
     }

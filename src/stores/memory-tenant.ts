@@ -31,12 +31,12 @@ export class Tenant {
     run.older = this.#newest;
     if (this.#newest !== null) this.#newest.newer = run;
     this.#newest = run;
-    this.#index.add(run, run.created);
+    this.#index.add(run);
   }
 
   remove(run: MemoryRun): void {
     this.runs.delete(run.key.run_id);
-    this.#index.remove(run, run.created);
+    this.#index.remove(run);
     if (run.idempotency_key !== null) this.idempotencyKeys.delete(run.idempotency_key);
     if (run.newer === null) this.#newest = run.older;
     else run.newer.older = run.older;
@@ -50,7 +50,8 @@ export class Tenant {
     if (after === undefined && query.after !== undefined) return found;
     const before = after?.order ?? Number.POSITIVE_INFINITY;
     let skip = query.offset;
-    for (const run of this.#index.find(query) ?? this.newestFirst(after)) {
+    const namesake = query.session_id === undefined ? undefined : this.runs.get(query.session_id);
+    for (const run of this.#index.find(query, namesake) ?? this.newestFirst(after)) {
       if (found.length >= query.limit) break;
       if (run.order < before && matches(run, query) && --skip < 0) found.push(run.stored());
     }
