@@ -33,7 +33,7 @@ const RULES: readonly Rule[] = [
   { place: "durable/", imports: ["runtime/", "core/", "protocol/"] },
   {
     place: "http/",
-    imports: ["core/background", "core/error", "core/run-map", "protocol/"],
+    imports: ["core/background", "core/error", "core/run-map", "core/tenants", "protocol/", "runtime/inside"],
     types: ["core/", "runtime/"],
   },
   {

@@ -346,18 +346,33 @@ export type StoreConflict =
   | { readonly conflict: "changed"; readonly epoch: number; readonly position: number }
   | { readonly conflict: "woken"; readonly wakes: number };
 
+/** What a store may delete of some tenants, beside what it may delete of all. */
+export interface TenantRetention {
+  /** The tenants to look at. */
+  readonly tenants: readonly string[];
+  /** Ended runs of each of them beyond this number, those that ended first. */
+  readonly maxRuns: number;
+  /** Sessions of each of them beyond this number, those that were changed first. One that a live run uses stays. */
+  readonly maxSessions: number;
+}
+
 /**
  * What a store may delete. It never deletes a run that has not ended, nor a sub-run whose durable parent has not ended,
  * because the parent may read it again. It may keep the sub-runs of every parent that has not ended. Such sub-runs count
  * towards `maxRuns`.
  */
 export interface Retention {
-  /** Ended runs beyond this number, those that ended first. */
+  /**
+   * Ended runs beyond this number, those that ended first. A store may take them from the tenants that have the most
+   * ended runs, so that no tenant makes it delete the runs of another.
+   */
   readonly maxRuns: number;
   /** Runs that ended before this time, in milliseconds since the epoch. */
   readonly endedBefore: number;
   /** Sessions that no live run uses and that were last changed before this time, in milliseconds since the epoch. */
   readonly sessionsBefore: number;
+  /** What is limited for each tenant. Left out: nothing. */
+  readonly perTenant?: TenantRetention | undefined;
 }
 
 /**

@@ -15,6 +15,11 @@ export class RunMap<V> {
     return this.#size;
   }
 
+  /** How many values the runs of a tenant have. */
+  sizeOf(tenant: string): number {
+    return this.#runsOf(tenant)?.size ?? 0;
+  }
+
   get({ tenant, run_id }: RunKey): V | undefined {
     return this.#runsOf(tenant)?.get(run_id);
   }

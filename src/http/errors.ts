@@ -81,12 +81,21 @@ export class WireError extends Error {
     status: number,
     reason: string,
     message: string,
-    { issues, headers = {} }: { readonly issues?: readonly Issue[]; readonly headers?: Record<string, string> } = {},
+    {
+      issues,
+      limit,
+      headers = {},
+    }: {
+      readonly issues?: readonly Issue[];
+      /** The option that names the limit that is reached. */
+      readonly limit?: string;
+      readonly headers?: Record<string, string>;
+    } = {},
   ) {
     super(message);
     this.status = status;
     this.code = status === 404 ? "not_found" : status >= 500 ? "server_error" : "invalid_input";
-    this.data = issues === undefined ? { reason } : { reason, issues };
+    this.data = { reason, ...(issues !== undefined && { issues }), ...(limit !== undefined && { limit }) };
     this.headers = headers;
   }
 }
@@ -106,7 +115,7 @@ export function unfitAt(path: readonly (string | number)[], message: string): Wi
 
 /** The error for a limit of the service that is reached. */
 export function busyError(limit: string, message: string): WireError {
-  return new WireError(503, "limit_reached", `${message} (${limit})`);
+  return new WireError(503, "limit_reached", `${message} (${limit})`, { limit });
 }
 
 /** What a client is told about an error. */

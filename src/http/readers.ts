@@ -1,23 +1,33 @@
 import type { RunKey } from "../core/ports.ts";
 import { RunMap } from "../core/run-map.ts";
+import { shareOf, TenantCounts } from "../core/tenants.ts";
 import { busyError } from "./errors.ts";
 
-/** Counts the open streams, in total and for each run. */
+/** Counts the open streams, in total, for each tenant and for each run. */
 export class Readers {
   readonly #maxReaders: number;
   readonly #maxPerRun: number;
+  readonly #maxPerTenant: number | undefined;
+  readonly #open = new TenantCounts();
   readonly #perRun = new RunMap<number>();
-  #open = 0;
 
-  constructor({ maxReaders, maxReadersPerRun }: { readonly maxReaders: number; readonly maxReadersPerRun: number }) {
+  /** `perTenant`: how many each tenant may have. Undefined: a share of all. */
+  constructor(
+    { maxReaders, maxReadersPerRun }: { readonly maxReaders: number; readonly maxReadersPerRun: number },
+    perTenant: number | undefined,
+  ) {
     this.#maxReaders = maxReaders;
     this.#maxPerRun = maxReadersPerRun;
+    this.#maxPerTenant = perTenant;
   }
 
-  /** Counts another reader, or refuses it. */
-  enter(): Reader {
-    if (this.#open >= this.#maxReaders) throw busyError("maxReaders", "Too many streams are open. Try again later.");
-    this.#open += 1;
+  /** Counts another reader of a tenant, or refuses it. */
+  enter(tenant: string): Reader {
+    if (this.#open.total >= this.#maxReaders)
+      throw busyError("maxReaders", "Too many streams are open. Try again later.");
+    if (this.#open.of(tenant) >= shareOf(tenant, this.#maxPerTenant, this.#maxReaders))
+      throw busyError("perTenant.readers", "The tenant has too many streams open. Try again later.");
+    this.#open.add(tenant, 1);
     let run: RunKey | undefined;
     let left = false;
     return {
@@ -31,7 +41,7 @@ export class Readers {
       leave: () => {
         if (left) return;
         left = true;
-        this.#open -= 1;
+        this.#open.add(tenant, -1);
         if (run !== undefined) this.#leaveRun(run);
       },
     };

@@ -2,6 +2,7 @@ import { containedLogger } from "../core/background.ts";
 import type { Clock, Logger } from "../core/ports.ts";
 import type { MaybePromise } from "../core/promises.ts";
 import type { AgentRuntime } from "../runtime/agent-runtime.ts";
+import { insideKey } from "../runtime/inside.ts";
 import { checkContentType } from "./body.ts";
 import type { Caller } from "./caller.ts";
 import { callerOf } from "./caller.ts";
@@ -48,6 +49,7 @@ export class Service<Settings extends FaceSettings = FaceSettings, Who = Caller>
     { clock, logger }: { readonly clock: Clock; readonly logger: Logger },
     face: Face<Settings, Who>,
     settings: Settings,
+    readersPerTenant: number | undefined,
     admit: (logger: Logger) => Admit<Who>,
   ) {
     this.face = face;
@@ -55,7 +57,7 @@ export class Service<Settings extends FaceSettings = FaceSettings, Who = Caller>
     this.clock = clock;
     this.logger = containedLogger(logger);
     this.admit = admit(this.logger);
-    this.readers = new Readers(settings.limits);
+    this.readers = new Readers(settings.limits, readersPerTenant);
     this.disconnects = new Disconnects(settings.cancelAfterMs, this.clock, this.logger);
   }
 }
@@ -66,7 +68,7 @@ export function runtimeService<Settings extends FaceSettings>(
   face: Face<Settings>,
   settings: Settings,
 ): Service<Settings> {
-  return new Service(runtime, face, settings, (logger) => (_request, asked) => {
+  return new Service(runtime, face, settings, runtime[insideKey].readersPerTenant, (logger) => (_request, asked) => {
     return callerOf(runtime, settings.authorize, asked, logger);
   });
 }

@@ -1,27 +1,33 @@
 import { CadenzaError } from "../core/errors.ts";
 import type { Slot } from "../core/ports.ts";
 import { createdEntry } from "../core/state.ts";
+import { shareOf } from "../core/tenants.ts";
 import type { Agent, ConcurrencyOptions } from "./agent.ts";
 import type { LiveRun } from "./live-run.ts";
 import type { Settings } from "./options.ts";
 import type { Slots } from "./slots.ts";
 
-/** Refuses new runs above the limits of the runtime, and above the `concurrency` of their agent in this process. */
+/**
+ * Refuses new runs above the limits of the runtime, in total and for each tenant, and above the `concurrency` of their
+ * agent in this process.
+ */
 export class Admission {
   readonly #limits: Settings["limits"];
+  readonly #perTenant: Settings["perTenant"];
   readonly #slots: Slots;
 
-  constructor(limits: Settings["limits"], slots: Slots) {
+  constructor({ limits, perTenant }: Settings, slots: Slots) {
     this.#limits = limits;
+    this.#perTenant = perTenant;
     this.#slots = slots;
   }
 
-  /** `live` is the number of loaded runs that count. Throws `limit_reached`. */
-  checkLiveRuns(live: number): void {
+  /** `live` and `ofTenant`: how many loaded runs count, in all and of the tenant. Throws `limit_reached`. */
+  checkLiveRuns(tenant: string, ofTenant: number, live: number): void {
     const { maxLiveRuns } = this.#limits;
-    if (live < maxLiveRuns) return;
-    const message = `There are ${maxLiveRuns} live runs already, as many as limits.maxLiveRuns allows.`;
-    throw new CadenzaError("limit_reached", message, { limit: "maxLiveRuns" });
+    const share = shareOf(tenant, this.#perTenant.liveRuns, maxLiveRuns);
+    if (live >= maxLiveRuns) throw limitError("maxLiveRuns", `There are ${maxLiveRuns} live runs`);
+    if (ofTenant >= share) throw limitError("perTenant.liveRuns", `The tenant has ${share} live runs`);
   }
 
   /** Throws `limit_reached` if no slot is free and the run must not wait for one. */
@@ -32,10 +38,16 @@ export class Admission {
     if (this.#slots.isFree(key, max)) return;
     if (concurrency.whenFull === "reject") throw fullError(agent.name);
     const { maxQueuedRuns } = this.#limits;
-    if (this.#slots.queued < maxQueuedRuns) return;
-    const message = `${maxQueuedRuns} runs wait for a slot already, as many as limits.maxQueuedRuns allows.`;
-    throw new CadenzaError("limit_reached", message, { limit: "maxQueuedRuns" });
+    const { queued } = this.#slots;
+    const share = shareOf(tenant, this.#perTenant.queuedRuns, maxQueuedRuns);
+    if (queued.total >= maxQueuedRuns) throw limitError("maxQueuedRuns", `${maxQueuedRuns} runs wait for a slot`);
+    if (queued.of(tenant) >= share)
+      throw limitError("perTenant.queuedRuns", `${share} runs of the tenant wait for a slot`);
   }
+}
+
+function limitError(limit: string, found: string): CadenzaError {
+  return new CadenzaError("limit_reached", `${found} already, as many as limits.${limit} allows.`, { limit });
 }
 
 /** The error for a run that must not wait for a slot. */

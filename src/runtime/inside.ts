@@ -9,6 +9,8 @@ export interface Inside {
   readonly feed: Feed;
   /** Whether the runtime is being closed, or is closed. */
   readonly isClosed: boolean;
+  /** How many streams of one tenant a handler may have open. Undefined: a share of all that it may have. */
+  readonly readersPerTenant: number | undefined;
 }
 
 /** The key of a runtime's inside: a symbol, so that no application takes it for a member. */

@@ -474,6 +474,8 @@ export class LiveRun implements LogRun, AgentRun {
   #setSlot(slotKey: string | undefined): void {
     const { concurrency } = this.agent.options;
     if (slotKey !== undefined && concurrency !== undefined)
-      this.#slot = this.ownership.slotOf(concurrency) ?? new LocalSlot(this.shared.slots, slotKey, concurrency);
+      this.#slot =
+        this.ownership.slotOf(concurrency) ??
+        new LocalSlot(this.shared.slots, slotKey, concurrency, this.log.key.tenant);
   }
 }

@@ -7,15 +7,17 @@ export class LocalSlot extends RunSlot {
   readonly #slots: Slots;
   readonly #key: string;
   readonly #max: number;
+  readonly #tenant: string;
   #isTaken = false;
   /** Takes the run out of the queue. Undefined: it is not in the queue. */
   #leaveQueue: (() => void) | undefined;
 
-  constructor(slots: Slots, key: string, { max, per }: ConcurrencyOptions) {
+  constructor(slots: Slots, key: string, { max, per }: ConcurrencyOptions, tenant: string) {
     super(per === "session");
     this.#slots = slots;
     this.#key = key;
     this.#max = max;
+    this.#tenant = tenant;
   }
 
   override get isHeld(): boolean {
@@ -27,7 +29,7 @@ export class LocalSlot extends RunSlot {
   }
 
   protected override request(): void {
-    this.#leaveQueue = this.#slots.take(this.#key, this.#max, () => {
+    this.#leaveQueue = this.#slots.take(this.#key, this.#max, this.#tenant, () => {
       this.#leaveQueue = undefined;
       this.#isTaken = true;
       this.goOn();
@@ -36,7 +38,7 @@ export class LocalSlot extends RunSlot {
 
   /** Takes a slot even if none is free. */
   override occupy(callback: () => void): void {
-    this.#slots.take(this.#key, Number.POSITIVE_INFINITY, () => {
+    this.#slots.take(this.#key, Number.POSITIVE_INFINITY, this.#tenant, () => {
       this.#isTaken = true;
     });
     callback();

@@ -56,7 +56,10 @@ export interface RuntimeOptions {
  * kept as long as its run.
  */
 export interface RetentionOptions {
-  /** How many ended runs are kept. Default: 10,000, or `Infinity` in a persistent store. */
+  /**
+   * How many ended runs of all tenants are kept. Beyond that those that ended first are deleted; in memory those of the
+   * tenants that have the most. Default: 10,000, or `Infinity` in a persistent store.
+   */
   readonly maxRuns?: number | undefined;
   /** How long an ended run is kept, in milliseconds. Default: one hour, or `Infinity` in a persistent store. */
   readonly maxAgeMs?: number | undefined;
@@ -90,6 +93,52 @@ export interface LimitOptions {
   readonly maxStepBytes?: number | undefined;
   /** How many entries of one run may wait for the store. Above it, `yield` and `emit` wait. Default: 1,000. */
   readonly maxBacklog?: number | undefined;
+  /** Limits of each tenant. */
+  readonly perTenant?: TenantLimits | undefined;
+}
+
+/**
+ * The limits of each tenant: what one tenant uses is no refusal and no loss to another. The errors name them as
+ * `perTenant.liveRuns` and so on.
+ *
+ * @example
+ * ```ts
+ * import { AgentRuntime, CadenzaError } from "cadenza";
+ *
+ * const runtime = new AgentRuntime({ limits: { perTenant: { liveRuns: 1 } } });
+ * runtime.register("asks", async (_input, { ask }) => void (await ask("Well?")));
+ * const create = (tenant: string) => runtime.scope({ tenant }).createRun({ agent_name: "asks", input: "" });
+ * await create("blue");
+ * const refusal = await create("blue").catch((error: unknown) => error);
+ * console.log(CadenzaError.is(refusal) && refusal.limit); // → perTenant.liveRuns
+ * console.log((await create("red")).status); // → awaiting
+ * ```
+ */
+export interface TenantLimits {
+  /**
+   * How many of its runs that have not ended may be loaded in this process; one more is refused. Default: half of
+   * `maxLiveRuns`; all of them for the empty tenant, which is that of applications without tenants.
+   */
+  readonly liveRuns?: number | undefined;
+  /**
+   * How many of its runs may wait in this process for a slot; one more is refused. Default: half of `maxQueuedRuns`; all
+   * of them for the empty tenant.
+   */
+  readonly queuedRuns?: number | undefined;
+  /**
+   * How many of its streams may be open at a time, in each HTTP handler of the runtime; one more is refused. Default:
+   * half of the handler's `maxReaders`; all of them for the empty tenant.
+   */
+  readonly readers?: number | undefined;
+  /**
+   * How many of its ended runs are kept. Beyond that its runs that ended first are deleted. Default: `Infinity`.
+   */
+  readonly storedRuns?: number | undefined;
+  /**
+   * How many of its sessions are kept. Beyond that the ones that were changed first and that no run uses are deleted.
+   * Default: 10,000, or `Infinity` in a persistent store.
+   */
+  readonly sessions?: number | undefined;
 }
 
 /** The options with their defaults. */
@@ -110,7 +159,9 @@ export interface Settings {
   /** How many runs this process may be executing when it takes more. Undefined: it executes none. */
   readonly work: number | undefined;
   readonly retention: Required<{ [Key in keyof RetentionOptions]: number }>;
-  readonly limits: Required<{ [Key in keyof LimitOptions]: number }>;
+  readonly limits: Required<{ [Key in Exclude<keyof LimitOptions, "perTenant">]: number }>;
+  /** Without a number: a share of what all may use. */
+  readonly perTenant: TenantLimits & { readonly storedRuns: number; readonly sessions: number };
 }
 
 const HOUR_MS = 3_600_000;
@@ -139,6 +190,15 @@ const limitDefaults = {
   maxStepBytes: 10 * MIB,
   maxBacklog: 1_000,
 };
+
+const tenantDefaults = {
+  liveRuns: undefined,
+  queuedRuns: undefined,
+  readers: undefined,
+  storedRuns: Number.POSITIVE_INFINITY,
+  sessions: 10_000,
+};
+const persistentTenants = { ...tenantDefaults, sessions: Number.POSITIVE_INFINITY };
 
 const names = [
   "store",
@@ -219,7 +279,17 @@ export function readOptions(options: RuntimeOptions): Settings {
       store.persistent ? persistentRetention : retentionDefaults,
       options.retention,
     ),
-    limits: amounts("options.limits", limitDefaults, options.limits),
+    ...readLimits(options.limits, store.persistent),
+  };
+}
+
+function readLimits(given: LimitOptions = {}, isPersistent: boolean): Pick<Settings, "limits" | "perTenant"> {
+  checkObject("options.limits", given);
+  checkKeys("options.limits", given, [...Object.keys(limitDefaults), "perTenant"]);
+  const { perTenant, ...limits } = given;
+  return {
+    limits: amounts("options.limits", limitDefaults, limits),
+    perTenant: amounts("options.limits.perTenant", isPersistent ? persistentTenants : tenantDefaults, perTenant),
   };
 }
 
@@ -239,15 +309,16 @@ function readWork(given: RuntimeOptions["work"], shared: boolean): number | unde
   return max;
 }
 
-function amounts<Key extends string>(
+/** The given amounts, and the standard ones for those that are left out. */
+function amounts<Standard extends Readonly<Record<string, number | undefined>>>(
   name: string,
-  standard: Readonly<Record<Key, number>>,
-  given: Partial<Readonly<Record<Key, number | undefined>>> = {},
-): Record<Key, number> {
+  standard: Standard,
+  given: { readonly [Key in keyof Standard]?: number | undefined } = {},
+): { [Key in keyof Standard]: Standard[Key] | number } {
   checkObject(name, given);
   checkKeys(name, given, Object.keys(standard));
-  const read: Record<Key, number> = { ...standard };
-  for (const key of Object.keys(standard) as Key[]) {
+  const read: { [Key in keyof Standard]: Standard[Key] | number } = { ...standard };
+  for (const key of Object.keys(standard) as (keyof Standard & string)[]) {
     const value = given[key];
     if (value === undefined) continue;
     checkAmount(`${name}.${key}`, value);

@@ -44,7 +44,7 @@ export class Runs implements LiveRuns {
   readonly #announcer: Announcer;
   readonly #live = new RunMap<LiveRun>();
   /** Those that were in the store before they were loaded here. */
-  readonly #taken = new Set<LiveRun>();
+  readonly #taken = new RunMap<true>();
   readonly #sessions: SessionEntries;
   readonly #pruning: Pruning;
   readonly #admission: Admission;
@@ -52,14 +52,14 @@ export class Runs implements LiveRuns {
   #over = false;
 
   constructor(options: Settings, registry: Registry, announcer: Announcer) {
-    const { store, clock, logger, limits } = options;
+    const { store, clock, logger } = options;
     this.#options = options;
     this.registry = registry;
     this.#announcer = announcer;
     this.shared = new SharedByRuns(store, clock, logger, executionSettings(options));
     this.#sessions = new SessionEntries(store, clock, (key) => this.find(key));
     this.#pruning = new Pruning(options);
-    this.#admission = new Admission(limits, this.shared.slots);
+    this.#admission = new Admission(options, this.shared.slots);
     this.remote = options.engine?.(this) ?? new NoRemoteRuns(store, logger);
     this.#pruning.start();
   }
@@ -107,7 +107,7 @@ export class Runs implements LiveRuns {
     for (const { log } of this.#live.values()) live[log.state.status] = (live[log.state.status] ?? 0) + 1;
     return {
       live,
-      queued: this.shared.slots.queued,
+      queued: this.shared.slots.queued.total,
       ...this.shared.figures,
     };
   }
@@ -126,7 +126,7 @@ export class Runs implements LiveRuns {
   }
 
   #create(agent: Agent, request: NewRun): MaybePromise<{ readonly run: LiveRun } | { readonly elsewhere: RunKey }> {
-    this.#admit(agent);
+    this.#admit(agent, request.tenant);
     const { session_id, idempotencyKey, session } = request;
     const isPlain = session_id === undefined && idempotencyKey === undefined && session === undefined;
     if (isPlain && this.begins(agent)) return { run: this.#accept({ agent, request, runId: this.ids.uuid() }) };
@@ -136,7 +136,7 @@ export class Runs implements LiveRuns {
   acceptSubRun(request: NewRun, runId: string, parent: ParentRun): MaybePromise<LiveRun | undefined> {
     const agent = this.registry.get(request.agent_name);
     if (!this.registry.executes(agent)) return this.#handOver({ agent, request, runId, parent });
-    this.#admission.checkLiveRuns(this.#live.size - this.#taken.size);
+    this.#checkLiveRuns(request.tenant);
     return this.#accept({ agent, request, runId, parent });
   }
 
@@ -148,7 +148,7 @@ export class Runs implements LiveRuns {
     idempotencyKey: string | undefined,
     session: SessionChange,
   ): LiveRun {
-    this.#admit(agent);
+    this.#admit(agent, key.tenant);
     return this.#begin(agent, key, log, idempotencyKey, session);
   }
 
@@ -165,7 +165,7 @@ export class Runs implements LiveRuns {
   /** Takes a run in that was in the store. It keeps no new run out. */
   add(run: LiveRun): void {
     this.#live.set(run.log.key, run);
-    this.#taken.add(run);
+    this.#taken.set(run.log.key, true);
     this.#announcer.onCreated(run);
   }
 
@@ -201,8 +201,8 @@ export class Runs implements LiveRuns {
     // A run that has left memory may be loaded again by the time that it learns of it.
     if (this.#live.get(key) !== run) return;
     this.#live.delete(key);
-    this.#taken.delete(run);
-    this.#pruning.onEnded();
+    this.#taken.delete(key);
+    this.#pruning.onEnded(key.tenant);
     this.shared.onProgress?.();
   }
 
@@ -235,9 +235,15 @@ export class Runs implements LiveRuns {
     await new Draining(this, this.shared, handOn).wait(drainMs);
   }
 
-  #admit(agent: Agent): void {
+  #admit(agent: Agent, tenant: string): void {
     if (this.shared.isClosed) throw closedError();
-    if (this.begins(agent)) this.#admission.checkLiveRuns(this.#live.size - this.#taken.size);
+    if (this.begins(agent)) this.#checkLiveRuns(tenant);
+  }
+
+  /** Runs that were in the store before they were loaded do not count. */
+  #checkLiveRuns(tenant: string): void {
+    const ofTenant = this.#live.sizeOf(tenant) - this.#taken.sizeOf(tenant);
+    this.#admission.checkLiveRuns(tenant, ofTenant, this.#live.size - this.#taken.size);
   }
 
   /**
@@ -304,7 +310,7 @@ export class Runs implements LiveRuns {
         : request.session_id === undefined
           ? undefined
           : await this.#sessions.join(tenant, request.session_id, runId);
-    this.#admit(agent);
+    this.#admit(agent, tenant);
     const parts: NewRunParts = { agent, request, runId, session };
     try {
       if (!this.begins(agent)) {

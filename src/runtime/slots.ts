@@ -1,15 +1,13 @@
+import { TenantCounts } from "../core/tenants.ts";
+
 /**
  * Counts the slots that are taken, and queues the runs that wait for one. A slot's key names an agent, or one of its
  * tenants or sessions.
  */
 export class Slots {
   readonly #pools = new Map<string, Pool>();
-  #queued = 0;
-
   /** How many runs wait for a slot. */
-  get queued(): number {
-    return this.#queued;
-  }
+  readonly queued = new TenantCounts();
 
   /** Whether a slot is free. */
   isFree(key: string, max: number): boolean {
@@ -17,10 +15,10 @@ export class Slots {
   }
 
   /**
-   * Takes a slot and calls back, now or when one is free. The returned function leaves the queue. Undefined: the slot
-   * was free.
+   * Takes a slot for a run of a tenant and calls back, now or when one is free. The returned function leaves the queue.
+   * Undefined: the slot was free.
    */
-  take(key: string, max: number, callback: () => void): (() => void) | undefined {
+  take(key: string, max: number, tenant: string, callback: () => void): (() => void) | undefined {
     let pool = this.#pools.get(key);
     if (pool === undefined) {
       pool = { taken: 0, queue: [], next: 0 };
@@ -31,13 +29,13 @@ export class Slots {
       callback();
       return undefined;
     }
-    const waiting: Waiting = { callback };
+    const waiting: Waiting = { tenant, callback };
     pool.queue.push(waiting);
-    this.#queued += 1;
+    this.queued.add(tenant, 1);
     return () => {
       if (waiting.callback === undefined) return;
       waiting.callback = undefined;
-      this.#queued -= 1;
+      this.queued.add(tenant, -1);
     };
   }
 
@@ -51,8 +49,10 @@ export class Slots {
       if (pool.taken === 0) this.#pools.delete(key);
       return;
     }
-    this.#queued -= 1;
-    next();
+    const { tenant, callback } = next;
+    next.callback = undefined;
+    this.queued.add(tenant, -1);
+    callback?.();
   }
 }
 
@@ -63,12 +63,13 @@ interface Pool {
 }
 
 interface Waiting {
+  readonly tenant: string;
   /** Undefined when the run has the slot, or has left the queue. */
   callback: (() => void) | undefined;
 }
 
 /** Takes the run that waits longest out of the queue. Runs that have left the queue are skipped. */
-function nextIn(pool: Pool): (() => void) | undefined {
+function nextIn(pool: Pool): Waiting | undefined {
   for (;;) {
     const waiting = pool.queue[pool.next];
     if (waiting === undefined) return undefined;
@@ -77,8 +78,6 @@ function nextIn(pool: Pool): (() => void) | undefined {
       pool.queue = pool.queue.slice(pool.next);
       pool.next = 0;
     }
-    const { callback } = waiting;
-    waiting.callback = undefined;
-    if (callback !== undefined) return callback;
+    if (waiting.callback !== undefined) return waiting;
   }
 }

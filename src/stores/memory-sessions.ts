@@ -1,4 +1,4 @@
-import type { Retention, SessionChange, StoredSession } from "../core/ports.ts";
+import type { SessionChange, StoredSession } from "../core/ports.ts";
 import type { Message } from "../protocol/message.ts";
 import { Chain } from "./chain.ts";
 import type { MemoryRun, MemorySession, Tenant } from "./memory-tenant.ts";
@@ -56,11 +56,21 @@ export class MemorySessions {
   }
 
   /** Deletes sessions that no live run uses and that were last changed before a time. */
-  prune({ sessionsBefore }: Retention): void {
+  prune(sessionsBefore: number): void {
     for (let session = this.#chain.first; session !== null; session = this.#chain.first) {
       if (session.changed_at >= sessionsBefore) break;
       this.#takeOut(session);
       if (!session.tenant.uses(session.id)) this.#remove(session);
+    }
+  }
+
+  /** Deletes the sessions of a tenant beyond a number, those that were changed first, unless a live run uses them. */
+  limit(tenant: Tenant, maxSessions: number): void {
+    let beyond = tenant.sessions.size - maxSessions;
+    for (const session of tenant.sessions.values()) {
+      if (beyond <= 0) break;
+      beyond -= 1;
+      this.delete(tenant, session.id);
     }
   }
 
@@ -105,6 +115,9 @@ export class MemorySessions {
 
   #touch(session: MemorySession, at: number): void {
     session.changed_at = at;
+    const { sessions } = session.tenant;
+    sessions.delete(session.id);
+    sessions.set(session.id, session);
     if (session.inLine) this.#chain.remove(session);
     this.#chain.addLast(session);
     session.inLine = true;

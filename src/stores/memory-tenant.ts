@@ -4,6 +4,7 @@ import type { RunQuery } from "../core/run-query.ts";
 import type { LogTail } from "../core/survey.ts";
 import type { Message } from "../protocol/message.ts";
 import type { Link } from "./chain.ts";
+import { Chain } from "./chain.ts";
 import type { DueEntry } from "./due-heap.ts";
 import { RunIndex } from "./run-index.ts";
 
@@ -16,7 +17,10 @@ export class Tenant {
   /** The run that was created last. The others are linked from it. */
   #newest: MemoryRun | null = null;
   readonly idempotencyKeys = new Map<string, MemoryRun>();
+  /** In the order of their last change. */
   readonly sessions = new Map<string, MemorySession>();
+  /** The ended runs, in the order in which they ended. */
+  readonly ended = new Chain<MemoryRun>();
   readonly #index = new RunIndex<MemoryRun>();
   /** How many live runs use a session whose id differs from theirs. */
   readonly users = new Map<string, number>();

@@ -26,7 +26,7 @@ import type { Counters } from "../core/statistics.ts";
 import type { LiveCount, LogTail, SurveyPage, SurveyQuery, WorkerLease } from "../core/survey.ts";
 import type { Message } from "../protocol/message.ts";
 import { systemClock } from "../runtime/system.ts";
-import { Chain } from "./chain.ts";
+import { DueHeap } from "./due-heap.ts";
 import { checkFeed } from "./feed.ts";
 import { MemoryFeed } from "./memory-feed.ts";
 import { generationOf, MemorySessions, messagesFor } from "./memory-sessions.ts";
@@ -35,6 +35,7 @@ import { MemoryRun, Tenant } from "./memory-tenant.ts";
 import { MemoryWork } from "./memory-work.ts";
 
 const NEVER = Number.NEGATIVE_INFINITY;
+const EVER = Number.POSITIVE_INFINITY;
 
 /** How a `MemoryStore` works. */
 export interface MemoryStoreOptions {
@@ -54,8 +55,8 @@ export class MemoryStore implements Store {
   readonly #tenants = new Map<string, Tenant>();
   readonly #counters = new Map<string, Tally>();
   readonly #work = new MemoryWork();
-  /** The ended runs, in the order in which they ended. */
-  readonly #ended = new Chain<MemoryRun>();
+  /** How many runs have ended. */
+  #ended = 0;
   readonly #sessions = new MemorySessions((tenant) => this.#drop(tenant));
   #created = 0;
 
@@ -86,7 +87,7 @@ export class MemoryStore implements Store {
     if (write.head.finished_at === null) {
       this.#work.begin(run);
       this.#sessions.enter(tenant, run);
-    } else this.#ended.addLast(run);
+    } else this.#end(tenant, run);
     this.#settle(tenant, run, write, messages);
     return undefined;
   }
@@ -241,28 +242,31 @@ export class MemoryStore implements Store {
     return tally && { ...tally };
   }
 
-  prune(retention: Retention): number {
-    const { maxRuns, endedBefore } = retention;
-    const before = this.#ended.size;
-    let beyond = before - maxRuns;
-    for (let run = this.#ended.first; run !== null; beyond -= 1) {
-      if (beyond <= 0 && (run.head.finished_at ?? NEVER) >= endedBefore) break;
-      const next = run.after;
-      if (this.#tenants.get(run.key.tenant)?.needs(run) !== true) this.#remove(run);
-      run = next;
+  prune({ maxRuns, endedBefore, sessionsBefore, perTenant }: Retention): number {
+    const before = this.#ended;
+    for (const name of perTenant?.tenants ?? []) {
+      const tenant = this.#tenants.get(name);
+      if (tenant === undefined) continue;
+      this.#sessions.limit(tenant, perTenant?.maxSessions ?? EVER);
+      let beyond = tenant.ended.size - (perTenant?.maxRuns ?? EVER);
+      this.#removeFirst(tenant, () => beyond-- > 0);
     }
-    this.#sessions.prune(retention);
+    if (endedBefore > NEVER)
+      for (const tenant of this.#tenants.values())
+        this.#removeFirst(tenant, ({ head }) => (head.finished_at ?? NEVER) < endedBefore);
+    this.#removeBeyond(maxRuns);
+    this.#sessions.prune(sessionsBefore);
     this.#feed?.trim(this.#clock.now());
-    return before - this.#ended.size;
+    return before - this.#ended;
   }
 
   delete(runs: readonly RunKey[]): number {
-    const before = this.#ended.size;
+    const before = this.#ended;
     for (const key of runs) {
       const run = this.#run(key);
       if (run !== undefined && run.head.finished_at !== null) this.#remove(run);
     }
-    return before - this.#ended.size;
+    return before - this.#ended;
   }
 
   deleteSession(key: SessionKey): boolean {
@@ -283,10 +287,43 @@ export class MemoryStore implements Store {
     return tenant;
   }
 
+  #end(tenant: Tenant, run: MemoryRun): void {
+    tenant.ended.addLast(run);
+    this.#ended += 1;
+  }
+
+  /** Removes ended runs of a tenant, those that ended first, as long as the next one is to go. */
+  #removeFirst(tenant: Tenant, isToGo: (run: MemoryRun) => boolean): void {
+    for (let run = tenant.ended.first; run !== null && isToGo(run); ) {
+      const next = run.after;
+      if (!tenant.needs(run)) this.#remove(run);
+      run = next;
+    }
+  }
+
+  /** Removes ended runs beyond a number: each time the one that ended first, of a tenant that has the most. */
+  #removeBeyond(maxRuns: number): void {
+    let beyond = this.#ended - maxRuns;
+    if (beyond <= 0) return;
+    const most = new DueHeap<MemoryRun>();
+    /** `run`: the first one of its tenant that is not looked at. `left`: how many the tenant has from there on. */
+    const add = (run: MemoryRun | null, left: number): void => {
+      if (run !== null) most.add({ item: run, due_at: -left, order: run.head.finished_at ?? NEVER, place: 0 });
+    };
+    for (const { ended } of this.#tenants.values()) add(ended.first, ended.size);
+    for (let entry = most.first; entry !== undefined && beyond > 0; entry = most.first, beyond -= 1) {
+      const { item: run, due_at } = entry;
+      most.remove(entry);
+      add(run.after, -due_at - 1);
+      if (!this.#tenant(run.key.tenant).needs(run)) this.#remove(run);
+    }
+  }
+
   /** Removes a run that has ended. */
   #remove(run: MemoryRun): void {
-    this.#ended.remove(run);
     const tenant = this.#tenant(run.key.tenant);
+    tenant.ended.remove(run);
+    this.#ended -= 1;
     tenant.remove(run);
     this.#drop(tenant);
   }
@@ -312,7 +349,7 @@ export class MemoryStore implements Store {
     else if (head.finished_at === null) this.#work.change(run, head);
     else {
       this.#work.end(run, head);
-      this.#ended.addLast(run);
+      this.#end(tenant, run);
       this.#sessions.leave(tenant, run);
     }
   }

@@ -57,6 +57,27 @@ export class Reads {
     return Number(row?.["time"]);
   }
 
+  /**
+   * Those of the ended runs of a tenant beyond a number that may be deleted, at most `limit`, the ones that ended first.
+   * Reads all runs of the tenant.
+   */
+  async runsBeyond(tenant: string, maxRuns: number, limit: number): Promise<readonly RunKey[]> {
+    if (!Number.isFinite(maxRuns)) return [];
+    const runs = `${this.#schema}.runs`;
+    const rows = await this.#query(
+      `SELECT r.run_id FROM ${runs} r, (
+         SELECT r.finished_at, r.id FROM ${runs} r WHERE r.tenant = $1::text AND r.finished_at IS NOT NULL
+         ORDER BY r.finished_at DESC, r.id DESC LIMIT 1 OFFSET $2::bigint
+       ) newest
+       WHERE r.tenant = $1::text AND r.finished_at IS NOT NULL
+       AND (r.finished_at, r.id) <= (newest.finished_at, newest.id) AND NOT EXISTS (
+         SELECT 1 FROM ${runs} p WHERE p.tenant = r.tenant AND p.run_id = r.parent AND p.finished_at IS NULL)
+       ORDER BY r.finished_at, r.id LIMIT $3::integer`,
+      [toText(tenant), maxRuns, limit],
+    );
+    return rows.map((row) => ({ tenant, run_id: fromText(String(row["run_id"])) }));
+  }
+
   async find({ tenant, run_id }: RunKey): Promise<StoredRun | undefined> {
     const [found] = await this.#runs("r.tenant = $1::text AND r.run_id = $2::text", [toText(tenant), toText(run_id)]);
     return found && undamaged(found);

@@ -19,6 +19,7 @@ import type {
   StoredSession,
   StoreHint,
   TakeRequest,
+  TenantRetention,
 } from "../core/ports.ts";
 import type { RunQuery } from "../core/run-query.ts";
 import type { Counters } from "../core/statistics.ts";
@@ -42,6 +43,8 @@ import { fromText, toJson, toText } from "./stored-rows.ts";
 
 /** How many runs or sessions are deleted in one statement. */
 const PRUNE_CHUNK = 100;
+/** How many runs of a tenant are looked for at once, to be deleted. */
+const MAX_FOUND = 1_000;
 /** A run that is due within this time is told of, in milliseconds. */
 const SOON_MS = 1_000;
 
@@ -195,9 +198,9 @@ export class PostgresStore implements DurableStore {
   }
 
   /** Deletes in small transactions. */
-  async prune({ maxRuns, endedBefore, sessionsBefore }: Retention): Promise<number> {
+  async prune({ maxRuns, endedBefore, sessionsBefore, perTenant }: Retention): Promise<number> {
     const most = Number.isFinite(maxRuns) ? maxRuns : null;
-    let deleted = 0;
+    let deleted = perTenant === undefined ? 0 : await this.#pruneTenants(perTenant);
     for (let count = -1; count !== 0; deleted += Math.max(count, 0)) {
       count = Number(
         await this.#call("prune_runs_v1($1::bigint, $2::float8, $3::integer)", [most, endedBefore, PRUNE_CHUNK]),
@@ -214,6 +217,45 @@ export class PostgresStore implements DurableStore {
     }
     await this.#feed?.trim();
     return deleted;
+  }
+
+  async #pruneTenants({ tenants, maxRuns, maxSessions }: TenantRetention): Promise<number> {
+    this.#checkWritable();
+    let deleted = 0;
+    for (const tenant of tenants) {
+      for (let count = MAX_FOUND; count === MAX_FOUND; ) {
+        const found = await this.#reads.runsBeyond(tenant, maxRuns, MAX_FOUND);
+        count = found.length;
+        deleted += await this.delete(found);
+      }
+      await this.#pruneSessionsOf(tenant, maxSessions);
+    }
+    return deleted;
+  }
+
+  /**
+   * Deletes the unused sessions of a tenant beyond a number. A session is locked before it is looked at, and one that was
+   * changed meanwhile stays.
+   */
+  async #pruneSessionsOf(tenant: string, maxSessions: number): Promise<void> {
+    if (!Number.isFinite(maxSessions)) return;
+    const sessions = `${this.#schema}.sessions s`;
+    const sql = `
+      SELECT d.changed_at, d.id::text, ${this.#schema}.delete_session_v1(d.tenant, d.session_id) FROM (
+        SELECT s.* FROM ${sessions}, (
+          SELECT s.changed_at, s.id FROM ${sessions} WHERE s.tenant = $1::text
+          ORDER BY s.changed_at DESC, s.id DESC LIMIT 1 OFFSET $2::bigint
+        ) newest
+        WHERE s.tenant = $1::text AND (s.changed_at, s.id) <= (newest.changed_at, newest.id)
+        AND (s.changed_at, s.id) > ($3::float8, $4::bigint)
+        ORDER BY s.changed_at, s.id LIMIT ${PRUNE_CHUNK} FOR UPDATE OF s SKIP LOCKED
+      ) d ORDER BY d.changed_at, d.id`;
+    let place: readonly [changedAt: number, id: string] | undefined = [Number.NEGATIVE_INFINITY, "0"];
+    while (place !== undefined) {
+      const rows = await this.#connection.query(sql, [toText(tenant), maxSessions, ...place]);
+      const last = rows.at(-1);
+      place = last && [Number(last["changed_at"]), String(last["id"])];
+    }
   }
 
   /** Deletes in small transactions, as `prune` does. */

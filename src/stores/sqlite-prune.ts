@@ -1,7 +1,7 @@
 import type { Retention, RunKey, SessionKey } from "../core/ports.ts";
 import type { Connection, SqliteRow } from "./sqlite-database.ts";
 import { deleteEntries } from "./sqlite-entries.ts";
-import { toText } from "./stored-rows.ts";
+import { fromText, toText } from "./stored-rows.ts";
 
 /** How many runs or sessions are deleted in one transaction. */
 export const PRUNE_CHUNK = 100;
@@ -36,6 +36,38 @@ export function pruneRuns(connection: Connection, { maxRuns, endedBefore }: Rete
   const doomed = firstToKeep === -1 ? oldest : oldest.slice(0, firstToKeep);
   for (const run of doomed) deleteRun(connection, Number(run["id"]));
   return doomed.length;
+}
+
+/**
+ * Those of the ended runs of a tenant beyond a number that may be deleted, at most `limit`, the ones that ended first. It
+ * reads all runs of the tenant, unless the tenant has no more than the number.
+ */
+export function runsBeyond(connection: Connection, tenant: string, maxRuns: number, limit: number): readonly RunKey[] {
+  if (!Number.isFinite(maxRuns)) return [];
+  const name = toText(tenant);
+  // An application without tenants has few other runs than those of the empty one.
+  const from = tenant === "" ? "cadenza_runs r" : "cadenza_runs r INDEXED BY cadenza_runs_by_tenant";
+  const isOf = tenant === "" ? "r.tenant = ?" : "r.tenant = ? AND r.tenant <> ''";
+  if (tenant !== "") {
+    const counted = connection.get(`SELECT count(*) AS runs FROM ${from} WHERE ${isOf}`, name);
+    if (Number(counted?.["runs"]) <= maxRuns) return [];
+  }
+  const newest = connection.get(
+    `SELECT r.id, r.finished_at FROM ${from} WHERE ${isOf} AND r.finished_at IS NOT NULL
+     ORDER BY r.finished_at DESC, r.id DESC LIMIT 1 OFFSET ? + 0`,
+    name,
+    maxRuns,
+  );
+  if (newest === undefined) return [];
+  const found = connection.all(
+    `SELECT r.run_id FROM ${from} WHERE ${isOf} AND r.finished_at IS NOT NULL
+     AND (r.finished_at, r.id) <= (?, ?) AND NOT ${isNeeded} ORDER BY r.finished_at, r.id LIMIT ?`,
+    name,
+    Number(newest["finished_at"]),
+    Number(newest["id"]),
+    limit,
+  );
+  return found.map((row) => ({ tenant, run_id: fromText(String(row["run_id"])) }));
 }
 
 /** Deletes those of the runs that have ended, and returns how many those were. */
@@ -80,10 +112,46 @@ export function pruneSessions(
     from.changed_at,
     from.id,
   );
+  return removeUnusedOf(connection, sessions);
+}
+
+/** Deletes those of the sessions that no live run uses, and returns the place of the last one. */
+function removeUnusedOf(connection: Connection, sessions: readonly SqliteRow[]): SessionCursor | undefined {
   for (const session of sessions) removeUnused(connection, session);
   const last = sessions.at(-1);
-  if (last === undefined) return undefined;
-  return { changed_at: Number(last["changed_at"]), id: Number(last["id"]) };
+  return last && { changed_at: Number(last["changed_at"]), id: Number(last["id"]) };
+}
+
+/**
+ * Checks some sessions of a tenant beyond a number, the ones that were changed first, from a cursor on, and deletes those
+ * that no live run uses. Returns the next cursor. Undefined: all are checked.
+ */
+export function pruneSessionsOf(
+  connection: Connection,
+  tenant: string,
+  maxSessions: number,
+  from: SessionCursor,
+): SessionCursor | undefined {
+  if (!Number.isFinite(maxSessions)) return undefined;
+  const name = toText(tenant);
+  const newest = connection.get(
+    `SELECT s.id, s.changed_at FROM cadenza_sessions s WHERE s.tenant = ?
+     ORDER BY s.changed_at DESC, s.id DESC LIMIT 1 OFFSET ? + 0`,
+    name,
+    maxSessions,
+  );
+  if (newest === undefined) return undefined;
+  const sessions = connection.all(
+    `SELECT s.id, s.changed_at, ${isUsed} FROM cadenza_sessions s
+     WHERE s.tenant = ? AND (s.changed_at, s.id) > (?, ?) AND (s.changed_at, s.id) <= (?, ?)
+     ORDER BY s.changed_at, s.id LIMIT ${PRUNE_CHUNK}`,
+    name,
+    from.changed_at,
+    from.id,
+    Number(newest["changed_at"]),
+    Number(newest["id"]),
+  );
+  return removeUnusedOf(connection, sessions);
 }
 
 /** Deletes a session, unless a live run uses it, and returns whether it does not exist any more. */

@@ -21,6 +21,7 @@ import type {
   StoredRun,
   StoredSession,
   TakeRequest,
+  TenantRetention,
 } from "../core/ports.ts";
 import type { RunQuery } from "../core/run-query.ts";
 import type { Counters } from "../core/statistics.ts";
@@ -35,7 +36,15 @@ import { Connection } from "./sqlite-database.ts";
 import { readEntries } from "./sqlite-entries.ts";
 import { openFeed, readFeed, trimFeed } from "./sqlite-feed.ts";
 import type { SessionCursor } from "./sqlite-prune.ts";
-import { deleteRuns, deleteSession, PRUNE_CHUNK, pruneRuns, pruneSessions } from "./sqlite-prune.ts";
+import {
+  deleteRuns,
+  deleteSession,
+  PRUNE_CHUNK,
+  pruneRuns,
+  pruneSessions,
+  pruneSessionsOf,
+  runsBeyond,
+} from "./sqlite-prune.ts";
 import * as reads from "./sqlite-reads.ts";
 import { checkSchema, migrate } from "./sqlite-schema.ts";
 import { addSession, replaceSession } from "./sqlite-sessions.ts";
@@ -44,6 +53,9 @@ import * as work from "./sqlite-work.ts";
 import { GroupCommit } from "./sqlite-writer.ts";
 import * as writes from "./sqlite-writes.ts";
 import { toLines } from "./stored-rows.ts";
+
+/** How many runs of a tenant are looked for at once, to be deleted. */
+const MAX_FOUND = 1_000;
 
 /**
  * Keeps runs in a SQLite database, which several processes on one machine may share. The writes of one turn of the
@@ -182,18 +194,36 @@ export class SqliteStore implements DurableStore {
 
   /** Deletes in small transactions, with turns of the event loop in between. */
   async prune(retention: Retention): Promise<number> {
-    let deleted = 0;
+    let deleted = retention.perTenant === undefined ? 0 : await this.#pruneTenants(retention.perTenant);
     for (let count = -1; count !== 0; deleted += Math.max(count, 0)) {
       count = await this.#write((connection) => pruneRuns(connection, retention));
     }
-    let cursor: SessionCursor | undefined = { changed_at: Number.NEGATIVE_INFINITY, id: 0 };
-    while (cursor !== undefined) {
-      const from: SessionCursor = cursor;
-      cursor = await this.#write((connection) => pruneSessions(connection, retention.sessionsBefore, from));
-    }
+    await this.#forSessions((connection, from) => pruneSessions(connection, retention.sessionsBefore, from));
     for (let isOver = this.readFeed === undefined; !isOver; )
       isOver = !(await this.#write((connection) => trimFeed(connection, this.#now())));
     return deleted;
+  }
+
+  async #pruneTenants({ tenants, maxRuns, maxSessions }: TenantRetention): Promise<number> {
+    let deleted = 0;
+    for (const tenant of tenants) {
+      for (let count = MAX_FOUND; count === MAX_FOUND; ) {
+        const found = runsBeyond(this.#connection, tenant, maxRuns, MAX_FOUND);
+        count = found.length;
+        deleted += await this.delete(found);
+      }
+      await this.#forSessions((connection, from) => pruneSessionsOf(connection, tenant, maxSessions, from));
+    }
+    return deleted;
+  }
+
+  /** Prunes sessions in small transactions. Each gives the place at which the next one goes on. */
+  async #forSessions(prune: (connection: Connection, from: SessionCursor) => SessionCursor | undefined): Promise<void> {
+    let cursor: SessionCursor | undefined = { changed_at: Number.NEGATIVE_INFINITY, id: 0 };
+    while (cursor !== undefined) {
+      const from: SessionCursor = cursor;
+      cursor = await this.#write((connection) => prune(connection, from));
+    }
   }
 
   /** Deletes in small transactions, as `prune` does. */

@@ -11,6 +11,7 @@ import {
   forget,
   head,
   keep,
+  keepOf,
   LEASE_MS,
   look,
   message,
@@ -127,6 +128,78 @@ export const pruneChecks: readonly StoreCheck[] = [
     expectSame(await first.prune({ ...keep, endedBefore: 55 }), 2, "how many were deleted when the parent has ended");
     expectSame(await known(first), [1].map(runId), "the run that is left");
     expectSame((await first.find(runKey(6, "other")))?.position, 2, "the sub-run of another tenant's live run");
+  }),
+
+  check("prune: ended runs of a tenant beyond its number, the ones that ended first", async ({ first }) => {
+    for (const tenant of [TENANT, "other", ""]) {
+      for (let n = 1; n <= 4; n++) await create(first, n, { tenant, idempotencyKey: `key ${n}` });
+      for (const [n, at] of [
+        [3, 10],
+        [1, 20],
+        [4, 30],
+      ] as const)
+        await append(first, runKey(n, tenant), 1, write([ended(at)], { head: over(at) }));
+    }
+    expectSame(
+      await first.prune(keepOf([TENANT, "other", "", "none"], { maxRuns: 3 })),
+      0,
+      "how many were deleted below the number",
+    );
+    expectSame(await first.prune(keepOf([TENANT], { maxRuns: 1 })), 2, "how many were deleted beyond it");
+    expectSame(await known(first), [2, 4].map(runId), "the runs that are left");
+    expectSame(await known(first, "other"), [1, 2, 3, 4].map(runId), "the runs of another tenant");
+    expectSame(await known(first, ""), [1, 2, 3, 4].map(runId), "the runs of the empty tenant");
+    expectSame(await first.findByIdempotencyKey(TENANT, "key 1"), undefined, "the key of a run that was deleted");
+    expectSame((await first.findByIdempotencyKey("other", "key 1"))?.key, runKey(1, "other"), "the same key elsewhere");
+    expectSame(await first.prune(keepOf(["other", ""], { maxRuns: 0 })), 6, "how many were deleted of two tenants");
+    for (const tenant of ["other", ""]) expectSame(await known(first, tenant), [runId(2)], "the live run that is left");
+    expectSame(await known(first), [2, 4].map(runId), "the runs of the tenant that was not looked at");
+  }),
+
+  check("prune: of a tenant never a sub-run whose durable parent has not ended", async ({ first }) => {
+    const parent = { run_id: runId(1), key: "run:echo#1", depth: 1 };
+    await create(first, 1);
+    await createEnded(first, 2, 10, { created: { parent } });
+    await createEnded(first, 3, 20);
+    await createEnded(first, 4, 30);
+    expectSame(await first.prune(keepOf([TENANT], { maxRuns: 2 })), 0, "how many were deleted beyond the number");
+    expectSame(await first.prune(keepOf([TENANT], { maxRuns: 1 })), 1, "how many were deleted beyond a lower number");
+    expectSame(await known(first), [1, 2, 4].map(runId), "the runs that are left");
+  }),
+
+  check("prune: a great many runs of a tenant in one call", async ({ first }) => {
+    const numbers = Array.from({ length: 1_250 }, (_, n) => n);
+    await Promise.all(numbers.map((n) => createEnded(first, n, n + 1)));
+    expectSame(await first.prune(keepOf([TENANT], { maxRuns: 5 })), 1_245, "how many were deleted");
+    expectSame(await known(first), numbers.slice(-5).map(runId), "the runs that are left");
+  }),
+
+  check("prune: sessions of a tenant beyond its number, unless a live run uses them", async ({ first }) => {
+    const put = (n: number, at: number, tenant?: string) =>
+      first.putSession(sessionKey(n, tenant), { history: [message(`${n}`)], state: n }, at);
+    for (const [n, at] of [
+      [1, 10],
+      [2, 20],
+      [3, 30],
+      [4, 40],
+    ] as const)
+      for (const tenant of [TENANT, "other"]) await put(n, at, tenant);
+    // The first is changed again, and a run uses the second.
+    await put(1, 50);
+    await create(first, 1, { created: { session_id: sessionId(2) } });
+    const left = async (tenant?: string): Promise<readonly number[]> => {
+      const found: number[] = [];
+      for (const n of [1, 2, 3, 4]) if ((await first.session(sessionKey(n, tenant))) !== undefined) found.push(n);
+      return found;
+    };
+    await first.prune(keepOf([TENANT, "other"], { maxSessions: 4 }));
+    expectSame(await left(), [1, 2, 3, 4], "the sessions within the number");
+    await first.prune(keepOf([TENANT], { maxSessions: 2 }));
+    expectSame(await left(), [1, 2, 4], "the sessions beyond it");
+    expectSame(await left("other"), [1, 2, 3, 4], "the sessions of another tenant");
+    await first.prune(keepOf([TENANT, "other"], { maxSessions: 0 }));
+    expectSame(await left(), [2], "the session that a live run uses");
+    expectSame(await left("other"), [], "the sessions of another tenant, when it is looked at");
   }),
 
   check("prune: keeps everything if the retention says so", async ({ first }) => {
@@ -259,7 +332,7 @@ export const pruneChecks: readonly StoreCheck[] = [
   }),
 ];
 
-async function known(store: Store): Promise<readonly string[]> {
-  const runs = await store.list({ tenant: TENANT, limit: 10_000, offset: 0 });
+async function known(store: Store, tenant = TENANT): Promise<readonly string[]> {
+  const runs = await store.list({ tenant, limit: 10_000, offset: 0 });
   return runs.map((run) => run.key.run_id).sort();
 }

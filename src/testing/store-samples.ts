@@ -27,6 +27,10 @@ export const LEASE_END = NOW + LEASE_MS;
 const FOREVER = Number.POSITIVE_INFINITY;
 /** Keeps everything. */
 export const keep: Retention = { maxRuns: FOREVER, endedBefore: -FOREVER, sessionsBefore: -FOREVER };
+/** Keeps everything, but of some tenants no more than a number. */
+export function keepOf(tenants: readonly string[], most: { maxRuns?: number; maxSessions?: number }): Retention {
+  return { ...keep, perTenant: { tenants, maxRuns: FOREVER, maxSessions: FOREVER, ...most } };
+}
 /** Deletes whatever may be deleted. */
 export const forget: Retention = { maxRuns: 0, endedBefore: FOREVER, sessionsBefore: FOREVER };
 

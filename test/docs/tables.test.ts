@@ -98,18 +98,21 @@ describe("docs/statistics.md", () => {
   });
 });
 
-/** The settings by their names, those in a group with the group's name in front. */
-/** The values by their names. `without`: one that is no option. */
+/** The values by their names, those in a group with the group's name in front. `without`: one that is no option. */
 function flat(settings: object, without: readonly string[] = []): ReadonlyMap<string, unknown> {
-  const groups = ["retention", "limits"];
+  const groups = new Map([
+    ["retention", "retention"],
+    ["limits", "limits"],
+    ["perTenant", "limits.perTenant"],
+  ]);
   return new Map(
     Object.entries(settings)
       .filter(([name]) => !without.includes(name))
-      .flatMap(([name, value]) =>
-        groups.includes(name)
-          ? Object.entries(value as object).map(([key, inner]) => [`${name}.${key}`, inner] as const)
-          : [[name, value] as const],
-      ),
+      .flatMap(([name, value]) => {
+        const group = groups.get(name);
+        if (group === undefined) return [[name, value] as const];
+        return Object.entries(value as object).map(([key, inner]) => [`${group}.${key}`, inner] as const);
+      }),
   );
 }
 

@@ -220,15 +220,21 @@ const makeSession = commands(
   },
 );
 
+const most = fc.constantFrom(0, 1, 3, Number.POSITIVE_INFINITY);
+
 const prune = commands(
   "prune",
   fc.record({
-    maxRuns: fc.constantFrom(0, 1, 3, Number.POSITIVE_INFINITY),
+    // Between these a store may choose the tenants.
+    maxRuns: fc.constantFrom(0, Number.POSITIVE_INFINITY),
     age: fc.constantFrom(0, 5, 1_000),
     sessions: fc.boolean(),
+    perTenant: fc.option(fc.record({ tenants: fc.subarray([...TENANTS, "none"]), maxRuns: most, maxSessions: most }), {
+      nil: undefined,
+    }),
   }),
-  (store, { at }, { maxRuns, age, sessions }) =>
-    store.prune({ maxRuns, endedBefore: at - age, sessionsBefore: sessions ? at - 4 : Number.NEGATIVE_INFINITY }),
+  (store, { at }, { age, sessions, ...numbers }) =>
+    store.prune({ ...numbers, endedBefore: at - age, sessionsBefore: sessions ? at - 4 : Number.NEGATIVE_INFINITY }),
 );
 
 const remove = commands(

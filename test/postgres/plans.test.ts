@@ -10,6 +10,7 @@ import {
   append,
   create,
   ended,
+  keepOf,
   message,
   over,
   parts,
@@ -106,6 +107,7 @@ describe.skipIf(missing !== undefined)(`among ${ENDED} runs${missing ? `: ${miss
     ["deleteSession", () => store.deleteSession(sessionKey(2))],
     ["delete", () => store.delete([{ tenant: TENANT, run_id: id(2) }])],
     ["prune", () => store.prune({ maxRuns: ENDED, endedBefore: 0, sessionsBefore: 0 })],
+    ["prune of another tenant", () => store.prune(keepOf(["other"], { maxRuns: 1, maxSessions: 1 }))],
     ["renew", () => store.renew("owner", 1_000)],
   ];
   test.each(calls)("%s reads no table as a whole", async (_name, call) => {

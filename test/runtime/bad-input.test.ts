@@ -383,6 +383,9 @@ describe("a bad argument", () => {
     ["bad limits", { limits: 5 }, "options.limits", "an object", "5"],
     ["an unknown limit", { limits: { maxRuns: 5 } }, "options.limits", '"maxRuns"', "maxLiveRuns"],
     ["a bad limit", { limits: { maxPartBytes: "1MB" } }, "options.limits.maxPartBytes", "a number", '"1MB"'],
+    ["bad limits of tenants", { limits: { perTenant: 5 } }, "options.limits.perTenant", "an object", "5"],
+    ["an unknown limit of tenants", { limits: { perTenant: { runs: 5 } } }, "perTenant", '"runs"', "liveRuns"],
+    ["a bad limit of tenants", { limits: { perTenant: { readers: -1 } } }, "options.limits.perTenant.readers", "-1"],
     ["bad retention", { retention: [] }, "options.retention", "an object", "an array"],
     ["a bad retention", { retention: { maxRuns: -1 } }, "options.retention.maxRuns", "from 0", "-1"],
   ])("of new AgentRuntime with %s throws an error that names it", (_title, options, ...says) => {

@@ -15,7 +15,7 @@ const noContentHeaders = { "cache-control": "no-store", "x-content-type-options"
 
 /** Starts or resumes a run, and answers with its events until it rests. */
 export async function streamRun(call: AcpCall, start: () => EventStream): Promise<WireResponse> {
-  const reader = call.service.readers.enter();
+  const reader = call.service.readers.enter(call.caller.tenant);
   let events: EventStream | undefined;
   try {
     events = start();
@@ -45,7 +45,7 @@ export async function followRun(call: AcpCall): Promise<WireResponse> {
   const isStream = prefersEventStream(request.header("accept"));
   const after = isStream ? lastEventId(request.header("last-event-id")) : 0;
   const { run_id, finished_at } = await caller.scope.getRun(parameter);
-  const reader = call.service.readers.enter();
+  const reader = call.service.readers.enter(caller.tenant);
   try {
     reader.join({ tenant: caller.tenant, run_id });
     const events = visibleEvents(

@@ -23,7 +23,7 @@ export async function respond(
   { service, caller }: Call,
   begin: () => Promise<RunResponse | WireResponse>,
 ): Promise<WireResponse> {
-  const reader = service.readers.enter();
+  const reader = service.readers.enter(caller.tenant);
   try {
     const begun = await begin();
     if ("status" in begun) {

@@ -95,7 +95,8 @@ function serviceOf(
     routes: routesOf(inspected),
     refuse: (error: unknown, logger: Inspected["logger"]): WireResponse => safe(errorResponse(error, logger)),
   };
-  return new Service(inspected, face, settings, (logger) => {
+  const { readersPerTenant } = inspected.runtime?.[insideKey] ?? {};
+  return new Service(inspected, face, settings, readersPerTenant, (logger) => {
     if (authorizes !== undefined) return byHost(authorizes, logger);
     return token === undefined ? byNothing : byToken(token, settings);
   });
@@ -213,7 +214,8 @@ function startOf({ runtime }: Inspected, { tenant, mayWrite }: Access): Start {
 async function follow(inspected: Inspected, { call, search, access }: Asked, feed: Feed): Promise<WireResponse> {
   const { clock, logger, readers, settings } = call.service;
   if (inspected.isClosed()) throw new WireError(503, "runtime_closed", "The runtime is being closed.");
-  const reader = readers.enter();
+  // Who sees all tenants counts as the empty one.
+  const reader = readers.enter(access.tenant ?? "");
   const text = new FeedText(feed, {
     clock,
     refreshMs: settings.refreshMs,

@@ -126,6 +126,100 @@ export const pruneFaults: readonly BrokenStore[] = [
     },
   ),
   broken(
+    "prune looks at no tenant",
+    "prune: ended runs of a tenant beyond its number, the ones that ended first",
+    class extends MemoryStore {
+      override prune({ perTenant: _, ...retention }: Retention): number {
+        return super.prune(retention);
+      }
+    },
+  ),
+  broken(
+    "prune looks at all tenants",
+    "prune: ended runs of a tenant beyond its number, the ones that ended first",
+    class extends MemoryStore {
+      override prune({ perTenant, ...retention }: Retention): number {
+        const tenants = ["acme", "other", ""];
+        return super.prune({ ...retention, perTenant: perTenant && { ...perTenant, tenants } });
+      }
+    },
+  ),
+  broken(
+    "prune counts the runs of all tenants together",
+    "prune: ended runs of a tenant beyond its number, the ones that ended first",
+    class extends MemoryStore {
+      override prune({ perTenant, ...retention }: Retention): number {
+        return super.prune({ ...retention, maxRuns: Math.min(retention.maxRuns, perTenant?.maxRuns ?? 1e9) });
+      }
+    },
+  ),
+  broken(
+    "prune takes the sub-runs of live runs of a tenant",
+    "prune: of a tenant never a sub-run whose durable parent has not ended",
+    class extends MemoryStore {
+      override prune(retention: Retention): number {
+        const ended = super
+          .list({ tenant: "acme", limit: 10_000, offset: 0 })
+          .filter(({ head }) => head.finished_at !== null)
+          .sort((one, other) => Number(one.head.finished_at) - Number(other.head.finished_at));
+        const beyond = ended.slice(0, Math.max(0, ended.length - (retention.perTenant?.maxRuns ?? 1e9)));
+        return super.delete(beyond.map(({ key }) => key)) + super.prune(retention);
+      }
+    },
+  ),
+  broken(
+    "prune stops after a thousand runs of a tenant",
+    "prune: a great many runs of a tenant in one call",
+    class extends MemoryStore {
+      override prune({ perTenant, ...retention }: Retention): number {
+        const ended = super
+          .list({ tenant: "acme", limit: 10_000, offset: 0 })
+          .filter(({ head }) => head.finished_at !== null);
+        const maxRuns = Math.max(perTenant?.maxRuns ?? 0, ended.length - 1_000);
+        return super.prune({ ...retention, perTenant: perTenant && { ...perTenant, maxRuns } });
+      }
+    },
+  ),
+  broken(
+    "prune keeps the sessions of a tenant",
+    "prune: sessions of a tenant beyond its number, unless a live run uses them",
+    class extends MemoryStore {
+      override prune({ perTenant, ...retention }: Retention): number {
+        const maxSessions = Number.POSITIVE_INFINITY;
+        return super.prune({ ...retention, perTenant: perTenant && { ...perTenant, maxSessions } });
+      }
+    },
+  ),
+  broken(
+    "prune takes sessions of all tenants",
+    "prune: sessions of a tenant beyond its number, unless a live run uses them",
+    class extends MemoryStore {
+      override prune({ perTenant, ...retention }: Retention): number {
+        const tenants = ["acme", "other"];
+        return super.prune({ ...retention, perTenant: perTenant && { ...perTenant, tenants } });
+      }
+    },
+  ),
+  broken(
+    "prune takes the session of a tenant that was made first",
+    "prune: sessions of a tenant beyond its number, unless a live run uses them",
+    class extends MemoryStore {
+      readonly #made = new Map<string, SessionKey>();
+      override putSession(key: SessionKey, session: StoredSession, at: number): void {
+        if (!this.#made.has(JSON.stringify(key))) this.#made.set(JSON.stringify(key), key);
+        super.putSession(key, session, at);
+      }
+      override prune({ perTenant, ...retention }: Retention): number {
+        for (const tenant of perTenant?.tenants ?? []) {
+          const keys = [...this.#made.values()].filter((key) => key.tenant === tenant && super.session(key));
+          for (const key of keys.slice(0, Math.max(0, keys.length - (perTenant?.maxSessions ?? 0))))
+            super.deleteSession(key);
+        }
+        return super.prune(retention);
+      }
+    },
+  ),
+  broken(
     "prune deletes leases",
     "prune: leases and counters stay",
     class extends MemoryStore {
