@@ -20,8 +20,8 @@ const runtime = new AgentRuntime({
   logger: {
     debug: () => undefined,
     info: () => undefined,
-    warn: (message) => say({ is: "said", message }),
-    error: (message) => say({ is: "said", message }),
+    warn: (message, fields) => say({ is: "said", message: withError(message, fields) }),
+    error: (message, fields) => say({ is: "said", message: withError(message, fields) }),
   },
 });
 
@@ -97,6 +97,13 @@ async function work(run_id: string, agent: BodyReport["agent"], { key, attempt, 
   const at = now();
   if (signal.aborted) say({ is: "stopped", ...body, at, afterMs: at - signalledAt });
   else say({ is: "done", ...body, at });
+}
+
+/** What is logged, with the error and its cause. */
+function withError(message: string, fields: { readonly error?: unknown } = {}): string {
+  const { error } = fields;
+  if (!(error instanceof Error)) return message;
+  return `${message} ${error}${error.cause === undefined ? "" : `: ${error.cause}`}`;
 }
 
 function say(report: BesideReport): void {
