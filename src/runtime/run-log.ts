@@ -127,11 +127,13 @@ export class RunLog {
   decide(command: Command): Decision {
     if (this.#lost !== undefined) return noEntries;
     const hadEntries = this.#decided.hasEntries;
-    const decision = this.#decided.decide(command, this.activeTime?.ms);
+    // What an agent emits may be a great deal. It records no time, and a run is as active after it as before.
+    const activeTime = command.type === "emit" ? undefined : this.activeTime;
+    const decision = this.#decided.decide(command, activeTime?.ms);
     if (!hadEntries && this.#decided.hasEntries) this.#run.shared.commitSoon(this);
     const isWaiting = beginsToWait(command) && !isRefusal(decision) && decision.length > 0;
     if (isWaiting && this.state.created?.durable === true) this.#comeToRest();
-    if (this.activeTime !== undefined) this.#run.settleActiveTime();
+    if (activeTime !== undefined) this.#run.settleActiveTime();
     return decision;
   }
 

@@ -1,6 +1,7 @@
 import type { AgentContext, Clock, RegisterOptions } from "cadenza";
 import { describe, expect, it } from "vitest";
 import type { FakeClock } from "../harness/clock.ts";
+import { withMembers } from "../harness/port-proxy.ts";
 import { reply, setUp } from "../harness/runtimes.ts";
 import type { Hook } from "../harness/store-proxy.ts";
 import type { Replica, Replicas } from "../harness/world/replicas.ts";
@@ -711,6 +712,31 @@ it("nothing is recorded of a run without a limit", async () => {
   await clock.advance(2_000);
   expect(await endOf({ runtime }, run_id)).toBe(IN_TIME);
   expect(await recorded({ store }, run_id)).toEqual([]);
+});
+
+it("a run with a limit reads the clock once a write, and not for each part that its agent emits", async () => {
+  async function readings(timeoutMs: number, parts: number): Promise<number> {
+    const replicas = inMemory();
+    const { clock } = replicas;
+    let count = 0;
+    const counting = withMembers(clock, {
+      monotonic() {
+        count += 1;
+        return clock.monotonic();
+      },
+    });
+    const { runtime } = replicas.start({ durability, clock: counting });
+    runtime.register("agent", { durable: true, timeoutMs }, async function* () {
+      for (let part = 0; part < parts; part++) yield "part";
+    });
+    const { status } = await runtime.createRun({ agent_name: "agent", input: "" });
+    expect(status).toBe("completed");
+    return count;
+  }
+  const ofLimit = async (parts: number): Promise<number> =>
+    (await readings(LIMIT_MS, parts)) - (await readings(Number.POSITIVE_INFINITY, parts));
+  // It is read once for each write, and a write has many parts.
+  expect(await ofLimit(500)).toBeLessThan(50);
 });
 
 it.each(opened)("a run whose own limit is lifted has none where it goes on either ($on)", async ({ open }) => {
