@@ -34,7 +34,10 @@ export class UserCode {
   /** A schema whose own code runs at each value: a refinement, an asynchronous one, and a transformation. */
   schema<Value>(what: string, type: z.ZodType<Value>): z.ZodType<Value> {
     return type
-      .refine(() => (this.call(`${what}: refine`), true))
+      .refine(() => {
+        this.call(`${what}: refine`);
+        return true;
+      })
       .refine(async () => {
         await this.begin(`${what}: asynchronous refine`);
         return true;
