@@ -32,6 +32,8 @@ const byIdAlone: Edit = {
   set(key, value) { this.map.set(key.run_id, [key, value]); }
   delete({ run_id }) { return this.map.delete(run_id); }
   clear() { this.map.clear(); }
+  sizeOf() { return this.map.size; }
+  valuesOf() { return this.values(); }
   *values() { for (const [, value] of this.map.values()) yield value; }
   *entries() { yield* this.map.values(); }
 }
@@ -57,6 +59,7 @@ function withMore(one: Mutant, file: string, find: string, put: string): Mutant 
 
 /** The maps whose keys are those of one tenant: the relatives of one run, or what one call looks at. */
 export const ofOneTenant: readonly string[] = [
+  "src/runtime/all-runs.ts",
   "src/runtime/deleting.ts",
   "src/runtime/run-family.ts",
   "src/runtime/run-reader.ts",
@@ -92,7 +95,7 @@ const maps: readonly Mutant[] = [
 ];
 
 const runtime: readonly Mutant[] = [
-  mutant("src/runtime/runs.ts", "log.key.tenant === tenant && ", "", runs),
+  mutant("src/runtime/runs.ts", "this.#live.valuesOf(tenant)", "this.#live.values()", runs),
   mutant(
     "src/runtime/runs.ts",
     "const key = { tenant: request.tenant, run_id: runId };",
@@ -186,12 +189,7 @@ const runtime: readonly Mutant[] = [
     '#completedRun({ tenant: "", run_id: sessionId })',
     runs,
   ),
-  mutant(
-    "src/runtime/run-reader.ts",
-    "store.list({ tenant, parent: run_id,",
-    'store.list({ tenant: "", parent: run_id,',
-    runs,
-  ),
+  mutant("src/runtime/run-reader.ts", "{ tenant, parents: [run_id] }", '{ tenant: "", parents: [run_id] }', runs),
   mutant(
     "src/runtime/run-reader.ts",
     "store.session({ tenant, session_id: id })",
@@ -218,17 +216,17 @@ const runtime: readonly Mutant[] = [
   ),
   mutant(
     "src/runtime/deleting.ts",
-    "listAll(store, { tenant, session_id })",
-    'listAll(store, { tenant: "", session_id })',
+    "allRuns(store, { tenant, session_id }",
+    'allRuns(store, { tenant: "", session_id }',
     runs,
   ),
   mutant(
     "src/runtime/deleting.ts",
-    "{ tenant: key.tenant, parent: key.run_id }",
-    '{ tenant: "", parent: key.run_id }',
+    "allRuns(store, { tenant, parents }",
+    'allRuns(store, { tenant: "", parents }',
     runs,
   ),
-  mutant("src/runtime/deleting.ts", "store.find({ ...key, run_id })", 'store.find({ tenant: "", run_id })', runs),
+  mutant("src/runtime/deleting.ts", "store.find({ tenant, run_id })", 'store.find({ tenant: "", run_id })', runs),
   mutant(
     "src/runtime/sub-run.ts",
     "return { tenant: this.#parent.log.key.tenant, run_id };",
@@ -266,12 +264,7 @@ const durableRoom: readonly Mutant[] = [
     'store.session({ tenant: "", session_id })',
     runs,
   ),
-  mutant(
-    "src/durable/cassette.ts",
-    "store.list({ tenant, parent: run_id,",
-    'store.list({ tenant: "", parent: run_id,',
-    runs,
-  ),
+  mutant("src/durable/cassette.ts", "{ tenant, parents: [run_id] }", '{ tenant: "", parents: [run_id] }', runs),
   mutant(
     "src/durable/detached-logs.ts",
     "concurrency, key.tenant, created.session_id",
@@ -339,11 +332,8 @@ const inMemory: readonly Mutant[] = [
     "if (this.anyTenant((one) => one.sessions.get(key.session_id))) return false;",
     stores,
   ),
-  mutant(
-    "src/stores/memory.ts",
-    "if (this.#tenants.get(run.key.tenant)?.needs(run) !== true)",
-    "if (![...this.#tenants.values()].some((one) => one.needs(run)))",
-    stores,
+  ...["if (!tenant.needs(run))", "if (!this.#tenant(run.key.tenant).needs(run))"].map((find) =>
+    mutant("src/stores/memory.ts", find, "if (![...this.#tenants.values()].some((one) => one.needs(run)))", stores),
   ),
   mutant(
     "src/stores/memory.ts",
@@ -406,7 +396,10 @@ const sqlite: readonly Mutant[] = [
   bySqlite("sqlite-reads.ts", '"r.tenant = ? AND r.run_id = ?"'),
   bySqlite("sqlite-reads.ts", '"r.tenant = ? AND r.idempotency_key = ?"'),
   bySqlite("sqlite-reads.ts", '"SELECT id FROM cadenza_runs WHERE tenant = ? AND run_id = ?"'),
-  bySqlite("sqlite-reads.ts", "SELECT length, state FROM cadenza_sessions WHERE tenant = ? AND session_id = ?"),
+  bySqlite(
+    "sqlite-reads.ts",
+    "SELECT length, state, generation FROM cadenza_sessions WHERE tenant = ? AND session_id = ?",
+  ),
   bySqlite("sqlite-reads.ts", "WHERE s.tenant = ? AND s.session_id = ? ORDER BY"),
   bySqlite("sqlite-run-row.ts", "FROM cadenza_runs WHERE tenant = ? AND run_id = ?"),
   bySqlite("sqlite-survey.ts", "SELECT position FROM cadenza_runs WHERE tenant = ? AND run_id = ?"),
@@ -433,6 +426,16 @@ const sqlite: readonly Mutant[] = [
 
 const byPostgres = (file: string, find: string, put: string): Mutant =>
   mutant(`src/stores/${file}`, find, put, postgres);
+
+/** Its text up to the tenant is in an earlier step of the schema too. */
+const madeSession = `CREATE OR REPLACE FUNCTION \${schema}.session_v1(its_tenant text, change jsonb) RETURNS jsonb LANGUAGE plpgsql AS $function$
+DECLARE
+  session \${schema}.sessions;
+  is_made boolean := false;
+BEGIN
+  LOOP
+    SELECT * INTO session FROM \${schema}.sessions s
+    WHERE `;
 
 const inPostgres: readonly Mutant[] = [
   byPostgres("postgres-delete-sql.ts", "ON r.tenant = k ->> 0 AND r.run_id", "ON r.run_id"),
@@ -495,11 +498,7 @@ const inPostgres: readonly Mutant[] = [
     "WHERE r.tenant = its_tenant AND r.run_id = its_id AND r.finished_at IS NULL",
     "WHERE r.run_id = its_id AND r.finished_at IS NULL",
   ),
-  byPostgres(
-    "postgres-write-sql.ts",
-    "WHERE s.tenant = its_tenant AND s.session_id = change ->> 'session_id' FOR NO KEY UPDATE;",
-    "WHERE s.session_id = change ->> 'session_id' FOR NO KEY UPDATE;",
-  ),
+  byPostgres("postgres-write-sql.ts", `${madeSession}s.tenant = its_tenant AND `, madeSession),
   byPostgres(
     "postgres-tables.ts",
     "runs_by_idempotency_key ON ${runs} (tenant, idempotency_key)",
@@ -633,8 +632,8 @@ const faces: readonly Mutant[] = [
   mutant("src/admin/one-run.ts", "return { tenant, run_id: read(", 'return { tenant: "", run_id: read(', admin),
   mutant(
     "src/admin/one-run.ts",
-    "store.list({ tenant, parent: run_id,",
-    'store.list({ tenant: "", parent: run_id,',
+    "store.list({ tenant, parents: [run_id],",
+    'store.list({ tenant: "", parents: [run_id],',
     admin,
   ),
 ];
