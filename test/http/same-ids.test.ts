@@ -13,8 +13,8 @@ const ID = "00000000-0000-4000-8000-000000000001";
 const logger = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
 
 it("the readers of each run are counted", () => {
-  const readers = new Readers({ maxReaders: 10, maxReadersPerRun: 1 });
-  const [red, blue, another] = [readers.enter(), readers.enter(), readers.enter()];
+  const readers = new Readers({ maxReaders: 10, maxReadersPerRun: 1 }, 10);
+  const [red, blue, another] = [readers.enter("red"), readers.enter("blue"), readers.enter("red")];
   red.join({ tenant: "red", run_id: ID });
   blue.join({ tenant: "blue", run_id: ID });
   const join = (): void => another.join({ tenant: "red", run_id: ID });
