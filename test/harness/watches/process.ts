@@ -28,13 +28,13 @@ if (is === "worker") {
   runtime.register("mail", { durable: true }, async (input, { step }) => {
     const { about, to } = JSON.parse(input[0]?.parts[0]?.content ?? "") as { about: string; to: string };
     // The mail service sends one mail for each key.
-    await step("send", ({ idempotencyKey }) =>
-      pool.query(
+    await step("send", async ({ idempotencyKey }) => {
+      await pool.query(
         `INSERT INTO ${tables}.mails (key, about, recipient) VALUES ($1, $2, $3)
          ON CONFLICT (key) DO UPDATE SET attempts = mails.attempts + 1`,
         [idempotencyKey, about, to],
-      ),
-    );
+      );
+    });
   });
 } else {
   runtime.declare({ name: "asker", durable: true }).declare({ name: "mail", durable: true });

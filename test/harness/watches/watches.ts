@@ -246,6 +246,10 @@ class Driver {
     );
     const told = new Map<string, string[]>();
     const positions = new Set<string>();
+    const { rows: failed } = await this.#pool.query(
+      `SELECT run_id FROM ${this.#tables}.notes WHERE agent_name = 'mail' AND type <> 'run.completed'`,
+    );
+    for (const { run_id } of failed) this.#wrong.push(`the mail ${run_id} has failed`);
     for (const { run_id, position, type } of rows) {
       // A position is kept with its note, so that nothing is told twice.
       if (positions.has(position)) this.#wrong.push(`${position} was told twice`);
