@@ -52,7 +52,7 @@ function Chat({ options }) {
     onData: (part) => window.data.push(part),
     onToolCall: ({ toolCall }) => {
       if (query.has("hasTools") && toolCall.toolName === "getLocation")
-        chat.addToolOutput({ tool: "getLocation", toolCallId: toolCall.toolCallId, output: { city: "Ulm" } });
+        void chat.addToolOutput({ tool: "getLocation", toolCallId: toolCall.toolCallId, output: { city: "Ulm" } });
     },
   });
   window.chat = { ...chat, isIdle: window.requests === 0 && !window.mayFollow };
