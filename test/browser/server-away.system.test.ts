@@ -8,12 +8,13 @@ import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { AgentRuntime, defineAgent } from "cadenza";
 import { createNodeListener } from "cadenza/ai-sdk";
-import { openSqliteStore } from "cadenza/sqlite";
+import { SqliteStore } from "cadenza/sqlite";
 import type { Page } from "puppeteer-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import * as z from "zod";
 import type { Deferred } from "../harness/promises.ts";
 import { deferred } from "../harness/promises.ts";
+import { openDatabase } from "../harness/sqlite-files.ts";
 import { openBrowser } from "./browser.ts";
 import type { ChatVersion } from "./chat-rows.ts";
 import { chatVersions } from "./chat-rows.ts";
@@ -102,7 +103,7 @@ class Place {
   }
 
   #start(): void {
-    const store = openSqliteStore(join(this.#folder, "runs.db"));
+    const store = new SqliteStore(openDatabase(join(this.#folder, "runs.db")), { closeDatabase: true });
     this.#runtime = new AgentRuntime({ store, agents: [this.#desk()] });
     this.#answer = createNodeListener(this.#runtime, { basePath: "/chat" });
   }

@@ -5,7 +5,8 @@ import { again, isolationTrial, tryIsolation } from "../harness/world/isolation.
 
 /** A share of what `npm run test:durable -- --part isolation` tries. */
 const WORLDS = 16;
-const seed = Number(process.env["DURABLE_SEED"] ?? Math.floor(Math.random() * 2 ** 20));
+/** The long test tries others. */
+const seed = Number(process.env["DURABLE_SEED"] ?? 7);
 
 it(`eight tenants with the same ids get nothing of each other, in any trouble (DURABLE_SEED=${seed})`, async () => {
   const { wrong, troubles, shared } = await tryIsolation(seed, WORLDS);
