@@ -70,6 +70,19 @@ export class WorkerProcess<Settings extends { readonly name: string }, Order ext
     this.#process.kill("SIGTERM");
   }
 
+  /** Asks it to end, and kills it after so many milliseconds. Resolves when it is gone, with whether it ended by itself. */
+  async endWithin(ms: number): Promise<boolean> {
+    let isLate = false;
+    this.terminate();
+    const late = setTimeout(() => {
+      isLate = true;
+      this.kill();
+    }, ms);
+    await this.gone;
+    clearTimeout(late);
+    return !isLate;
+  }
+
   /** Stops it (SIGSTOP) until it is thawed. */
   freeze(): void {
     this.#process.kill("SIGSTOP");

@@ -3,6 +3,7 @@
  * its parent. Its one parameter holds its settings.
  */
 
+import { setTimeout as pause } from "node:timers/promises";
 import { AgentRuntime, CadenzaError } from "cadenza";
 import { isPromise } from "../../../src/core/promises.ts";
 import { CHILD, inputOf } from "../program.ts";
@@ -111,10 +112,6 @@ async function receivesOf(run_id: string): Promise<Receiving[]> {
   const { waits_for, children } = await runtime.details(run_id);
   const own = waits_for.filter((key) => key.startsWith("receive:")).map((key) => ({ run_id, key }));
   return [...own, ...(await Promise.all(children.map(receivesOf))).flat()];
-}
-
-function pause(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
 async function headOf(run_id: string): Promise<{ readonly epoch: number; readonly owner: string | null }> {

@@ -1,3 +1,4 @@
+import { setTimeout as pause } from "node:timers/promises";
 import type { AwaitResume } from "cadenza";
 import { AgentRuntime, CadenzaError } from "cadenza";
 import type { Place } from "../crash/place.ts";
@@ -220,13 +221,8 @@ class Driver {
 
   async #drain(worker: Worker): Promise<void> {
     this.#drainedAt.set(worker.name, Number(process.hrtime.bigint()) / 1e6);
-    worker.terminate();
-    const late = setTimeout(() => {
-      this.#wrong.push(`${worker.name} did not end`);
-      worker.kill();
-    }, this.#options.drainMs + END_MS);
-    await worker.gone;
-    clearTimeout(late);
+    const hasEnded = await worker.endWithin(this.#options.drainMs + END_MS);
+    if (!hasEnded) this.#wrong.push(`${worker.name} did not end`);
   }
 
   async #untilReady(count: number): Promise<void> {
@@ -310,10 +306,6 @@ function mostAtWork(bodies: readonly Body[], wrong: string[]): number {
     if (by > 0 && atWork.size > MAX) wrong.push(`${atWork.size} runs are at work: ${[...atWork.keys()]}`);
   }
   return most;
-}
-
-function pause(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
 function isSame(one: BodyReport, other: BodyReport): boolean {

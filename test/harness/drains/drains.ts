@@ -1,3 +1,4 @@
+import { setTimeout as pause } from "node:timers/promises";
 import { AgentRuntime } from "cadenza";
 import pg from "pg";
 import { openPostgresStore } from "../../../src/stores/postgres.ts";
@@ -172,13 +173,8 @@ class Driver {
 
   async #drain(worker: Worker): Promise<void> {
     this.#drainedAt.set(worker.name, Date.now());
-    worker.terminate();
-    const late = setTimeout(() => {
-      this.#wrong.push(`${worker.name} did not end`);
-      worker.kill();
-    }, this.#options.drainMs + END_MS);
-    await worker.gone;
-    clearTimeout(late);
+    const hasEnded = await worker.endWithin(this.#options.drainMs + END_MS);
+    if (!hasEnded) this.#wrong.push(`${worker.name} did not end`);
   }
 
   async #untilReady(count: number): Promise<void> {
@@ -233,8 +229,4 @@ CREATE FUNCTION ${schema}.note_owner() RETURNS trigger LANGUAGE plpgsql AS $$ BE
 END $$;
 CREATE TRIGGER note_owner AFTER UPDATE ON ${schema}.runs FOR EACH ROW
   WHEN (NEW.owner IS DISTINCT FROM OLD.owner AND NEW.finished_at IS NULL) EXECUTE FUNCTION ${schema}.note_owner();`;
-}
-
-function pause(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
 }

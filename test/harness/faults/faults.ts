@@ -18,8 +18,10 @@
  *
  * The test uses the public API only. All choices follow from the seed; the timing depends on the machine.
  */
+
 import { rmSync } from "node:fs";
 import { join } from "node:path";
+import { setTimeout as pause } from "node:timers/promises";
 import { Random } from "../random.ts";
 import { temporaryFolder } from "../sqlite-files.ts";
 import type { BuiltProgram } from "../worker-process.ts";
@@ -252,8 +254,4 @@ class Harness {
   get #world(): string {
     return join(this.#folder, "world.jsonl");
   }
-}
-
-function pause(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
 }

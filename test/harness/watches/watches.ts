@@ -1,3 +1,4 @@
+import { setTimeout as pause } from "node:timers/promises";
 import { AgentRuntime, CadenzaError } from "cadenza";
 import pg from "pg";
 import { openPostgresStore } from "../../../src/stores/postgres.ts";
@@ -283,8 +284,4 @@ class Driver {
       this.#wrong.push(`${rows.length} mails were sent about ${asked} questions to ${TEAM.length} addresses`);
     return { mails: rows.length, repeated };
   }
-}
-
-function pause(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
 }
