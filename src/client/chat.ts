@@ -203,7 +203,7 @@ class Shown {
     if (typeof id === "string" && !this.#ids.includes(id)) this.#ids = [...this.#ids, id];
   }
 
-  /** The first message that the page has taken back. Undefined: there is none. Throws if it has kept later ones. */
+  /** The first message that the page has taken back. Undefined: the page has taken none back. Throws if it has kept later messages. */
   takenBack(messages: readonly ChatMessage[]): string | undefined {
     const kept = new Set(messages.map(({ id }) => id));
     const at = this.#ids.findIndex((id) => !kept.has(id));
@@ -244,7 +244,7 @@ class ChatTransport implements CadenzaChatTransport {
     const { id } = this.#options;
     const chat = readingChat(id);
     const last = messages.at(-1);
-    // A chat that has asked for no id lately is not the one that sends.
+    // Another chat may have asked for an id last. The chat that sends has the last message.
     const shown = this.#shownBy(chat !== undefined && chat.messages.at(-1)?.id === last?.id ? chat : undefined);
     // An answer is for a run that has its history already.
     const takenBack = last?.role === "user" ? shown.takenBack(messages) : undefined;

@@ -63,7 +63,7 @@ export class Pruning {
     this.#clearTimer?.();
   }
 
-  /** What a tenant may keep of what it may keep least of. */
+  /** The lower one of a tenant's two limits: of ended runs, and of sessions. */
   get #fewest(): number {
     return Math.min(this.#perTenant.maxRuns, this.#perTenant.maxSessions);
   }

@@ -138,7 +138,7 @@ function validateOne(
 
 /**
  * Schemas of zod try to parse at once, and drop the promise of a check that turns out to be asynchronous. If that promise
- * rejects, nothing handles it, and Node ends the process. So they are told from the start that they may be asynchronous.
+ * rejects, nothing handles it, and Node ends the process. So each parse of such a schema is begun as an asynchronous one.
  */
 function ask(schema: StandardSchema & Partial<ZodSchema>, value: unknown): MaybePromise<StandardResult<unknown>> {
   const { vendor, validate } = schema["~standard"];
@@ -163,7 +163,7 @@ interface ZodSchema {
     | { readonly success: true; readonly data: unknown }
     | { readonly success: false; readonly error: { readonly issues: readonly StandardIssue[] } }
   >;
-  /** Since version 4: what its own methods are made of. */
+  /** Since version 4. Its methods for users, such as `safeParseAsync`, call this. */
   readonly _zod?: {
     run(value: Payload, context: { readonly async: boolean }): MaybePromise<Payload>;
   };

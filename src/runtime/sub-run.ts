@@ -371,7 +371,7 @@ export class SubRun {
     if (news.length === 0) return;
     for (const entry of news) log.decide(commandOf(entry));
     log.flush();
-    // The parent goes on, and needs its slot.
+    // The parent continues, and needs its slot.
     const isSettled = news.some(({ type }) => type === "settled");
     if (isSettled && !this.#execution.over) this.#execution.withSlot(ignore);
   }

@@ -301,7 +301,7 @@ export class MemoryStore implements Store {
     }
   }
 
-  /** Removes ended runs beyond a number: each time the one that ended first, of a tenant that has the most. */
+  /** Removes ended runs beyond a number: each time the run that ended first, of a tenant that has the most runs. */
   #removeBeyond(maxRuns: number): void {
     let beyond = this.#ended - maxRuns;
     if (beyond <= 0) return;

@@ -187,7 +187,7 @@ export class PostgresFeed {
     return false;
   }
 
-  /** One statement, and so one snapshot: what it finds behind a position is all that is there, and ever will be. */
+  /** One statement, and so one snapshot: no later write adds an event between a position and the events that it finds. */
   async read({ from, limit, tenant, types }: FeedQuery): Promise<FeedPage | undefined> {
     if (from === "now") return this.#readEnd();
     const [, its = "", tx = null, id = null] = /^([\da-f-]+)\.(\d{1,18})\.(\d{1,18})$/.exec(from) ?? [];

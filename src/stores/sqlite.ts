@@ -217,7 +217,7 @@ export class SqliteStore implements DurableStore {
     return deleted;
   }
 
-  /** Prunes sessions in small transactions. Each gives the place at which the next one goes on. */
+  /** Prunes sessions in small transactions. Each transaction gives the place at which the next transaction begins. */
   async #forSessions(prune: (connection: Connection, from: SessionCursor) => SessionCursor | undefined): Promise<void> {
     let cursor: SessionCursor | undefined = { changed_at: Number.NEGATIVE_INFINITY, id: 0 };
     while (cursor !== undefined) {
